@@ -1,0 +1,71 @@
+/** Who is asking, and the one decision of what they may list and run (CHAT-11, BLIND-9). */
+import * as z from "zod";
+
+export const scopes = [
+  /** Chat, models and embeddings. */
+  "chat",
+  /** `POST /v1/tools/invoke` and `/explain`. */
+  "tools",
+  /** Send a `runtime_config` inline (BLIND-7). */
+  "runtime_config",
+  /** Read, cancel and replay calls of the whole tenant, not only one's own. */
+  "calls",
+  /** Approve or reject calls that wait. */
+  "approve",
+  /** Plugins, credentials, providers, keys and settings of the tenant. */
+  "manage",
+] as const;
+export const scopeSchema = z.enum(scopes);
+export type Scope = (typeof scopes)[number];
+
+export const roles = ["operator", "admin", "member"] as const;
+export const roleSchema = z.enum(roles);
+export type Role = (typeof roles)[number];
+
+export interface Caller {
+  readonly kind: "operator" | "key" | "user";
+  /** Stable id used in idempotency keys, kept turns and audit: key id, `user:{issuer}:{subject}`, `operator`. */
+  readonly id: string;
+  readonly role: Role;
+  readonly scopes: readonly Scope[];
+  /** Tool-name patterns (`*` matches any run of characters) bound to the key; null: all enabled tools. */
+  readonly tools: readonly string[] | null;
+  /** End user for user-level credentials; from the JWT subject or, for keys, the key's own user. */
+  readonly userId?: string;
+  readonly businessUnit?: string;
+}
+
+/** Has the caller this scope? Operators and tenant admins have all but `runtime_config`, which is always explicit for keys. */
+export function hasScope(caller: Caller, scope: Scope): boolean {
+  return caller.role === "operator" || caller.scopes.includes(scope);
+}
+
+/** Facts about a tool that the decision needs. */
+export interface GuardedTool {
+  readonly name: string;
+  readonly enabled: boolean;
+  /** Roles that may use it; empty: every role. */
+  readonly roles: readonly Role[];
+}
+
+/** One decision for listing and running. */
+export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
+  if (!tool.enabled) return false;
+  if (tool.roles.length > 0 && !tool.roles.includes(caller.role) && caller.role !== "operator") return false;
+  return caller.tools === null || caller.tools.some((pattern) => matchesPattern(pattern, tool.name));
+}
+
+function matchesPattern(pattern: string, name: string): boolean {
+  if (!pattern.includes("*")) return pattern === name;
+  const parts = pattern.split("*");
+  const first = parts[0] ?? "";
+  const last = parts.at(-1) ?? "";
+  if (!name.startsWith(first) || name.length < first.length + last.length) return false;
+  let at = first.length;
+  for (const part of parts.slice(1, -1)) {
+    const found = name.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return name.length - last.length >= at && name.endsWith(last);
+}

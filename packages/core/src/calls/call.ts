@@ -1,0 +1,125 @@
+/**
+ * The call record: audit entry, idempotency key, async task and approval in one row (design "The call").
+ *
+ * ```
+ * queued → running → completed | failed | cancelled | unknown ;  running → input_required → queued ;  → rejected
+ * unknown → completed | failed by late evidence; nothing else leaves an end state
+ * ```
+ */
+import type { ErrorCode } from "../errors/catalog.ts";
+import type { JsonValue } from "../json.ts";
+import type { Effect, Repeat } from "../tools/tool.ts";
+import type { CompletedOutcome } from "../tools/outcome.ts";
+
+export const callStates = [
+  "queued",
+  "running",
+  "input_required",
+  "completed",
+  "failed",
+  "cancelled",
+  "unknown",
+  "rejected",
+] as const;
+export type CallState = (typeof callStates)[number];
+
+export const endStates: readonly CallState[] = ["completed", "failed", "cancelled", "unknown", "rejected"];
+
+export interface CallError {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details?: { readonly [key: string]: JsonValue };
+}
+
+/** Who stands behind a call, outermost first, for the audit. */
+export interface CallerLink {
+  readonly kind: string;
+  readonly id: string;
+}
+
+/** The result as kept: inline text for small ones, else a blob. */
+export interface StoredOutcome {
+  readonly text: string;
+  readonly mediaType: string;
+  /** Size of the whole result. */
+  readonly bytes: number;
+  /** Blob key of the whole result where `text` is only its head. */
+  readonly blobKey?: string;
+}
+
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+  readonly [detail: string]: JsonValue;
+}
+
+export interface Call {
+  readonly id: string;
+  readonly tenant: string;
+  readonly kind: "chat" | "tool";
+  /** The chat or the call that asked for this one. */
+  readonly parentId: string | null;
+  /** The first chat of a row of retries; writes are deduplicated under it. */
+  readonly rootId: string | null;
+  readonly sessionId: string | null;
+  readonly uri: string;
+  readonly tool: string;
+  readonly toolHash: string | null;
+  readonly effect: Effect;
+  readonly repeat: Repeat;
+  readonly state: CallState;
+  /** Claims so far; fences every later write of an older claimant. */
+  readonly attempt: number;
+  /** Epoch milliseconds of the database's clock, as are all times here. */
+  readonly leaseUntil: number | null;
+  readonly runAt: number | null;
+  readonly deadline: number | null;
+  /** Worker runs it (`queued` first) instead of the request's own process. */
+  readonly async: boolean;
+  readonly callerId: string;
+  readonly callerChain: readonly CallerLink[];
+  readonly route: string;
+  readonly idempotencyKey: string | null;
+  /** HMAC under the tenant's key of the canonical input; equal inputs are equal. */
+  readonly inputHash: string;
+  /** JWE of `SealedInput`; removed some days after the end state. */
+  readonly input: string | null;
+  /** For people: redacted and capped. */
+  readonly inputView: string;
+  /** Identity of a write under its root: tool, arguments, occurrence. */
+  readonly effectKey: string | null;
+  readonly outcome: StoredOutcome | null;
+  readonly error: CallError | null;
+  readonly usage: Usage | null;
+  /** Reserved tool slots of the tenant (CHAT-12). */
+  readonly slots: number;
+  readonly cancelRequested: boolean;
+  readonly approval: {
+    readonly by: string;
+    readonly at: number;
+    readonly decision: "approved" | "rejected";
+    readonly reason?: string;
+  } | null;
+  /** A result that the session's next request still has to receive. */
+  readonly delivery: "none" | "due" | "delivered";
+  readonly requestId: string;
+  readonly traceId: string;
+  readonly createdAt: number;
+  readonly startedAt: number | null;
+  readonly finishedAt: number | null;
+}
+
+/** What a worker needs to carry out a call that another process accepted. */
+export interface SealedInput {
+  readonly arguments: { readonly [key: string]: JsonValue };
+  readonly uri: string;
+  readonly sessionId?: string;
+  readonly userId?: string;
+}
+
+export type CallResult =
+  | { readonly state: "completed"; readonly outcome: StoredOutcome }
+  | { readonly state: "failed" | "cancelled" | "unknown" | "rejected"; readonly error: CallError };
+
+export type { CompletedOutcome };

@@ -1,0 +1,27 @@
+/**
+ * Every place where a process may die between two effects. Production code passes through them with a
+ * no-op; the kill suite stops the process at each in turn and checks that nothing is lost or doubled.
+ */
+export const killPoints = [
+  "chat.admitted",
+  "chat.round-recorded",
+  "chat.round-finished",
+  "chat.before-settle",
+  "chat.settled",
+  "invoke.recorded",
+  "call.before-send",
+  "call.sent",
+  "call.answered",
+  "call.result-stored",
+  "call.finished",
+  "async.recorded",
+  "async.queued",
+  "worker.received",
+  "worker.claimed",
+  "worker.finished",
+  "approval.decided",
+] as const;
+export type KillPoint = (typeof killPoints)[number];
+
+/** Called at each point. */
+export type Reach = (point: KillPoint) => void;

@@ -1,0 +1,90 @@
+/** The one stream of a chat. JSON is it collected, SSE is it encoded (design "One loop"). */
+import type { GatewayError } from "../errors/gateway-error.ts";
+import type { JsonObject } from "../json.ts";
+import type { Usage } from "../calls/call.ts";
+import type { ToolOutcome } from "../tools/outcome.ts";
+
+export interface ToolExecution {
+  readonly executed: boolean;
+  /** Names in order of their first call. */
+  readonly tools_called: readonly string[];
+  readonly session_id: string;
+  /** Virtual path `/mcp_workspaces/{session_id}`. */
+  readonly workspace_path: string;
+  /** Calls that wait for approval or run on after this answer. */
+  readonly pending?: readonly {
+    readonly call_id: string;
+    readonly tool: string;
+    readonly reason: "approval" | "async";
+    readonly url?: string;
+  }[];
+}
+
+export interface ClientToolCall {
+  readonly id: string;
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly arguments: string };
+  readonly [extra: string]: unknown;
+}
+
+export type ChatEvent =
+  | {
+      readonly type: "start";
+      readonly id: string;
+      readonly model: string;
+      readonly created: number;
+      readonly systemFingerprint?: string;
+    }
+  | { readonly type: "text-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
+  | {
+      readonly type: "reasoning-delta";
+      readonly text: string;
+      readonly field: "reasoning_content" | "reasoning";
+      readonly choice: number;
+      readonly frame?: Uint8Array;
+    }
+  | { readonly type: "refusal-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
+  | {
+      readonly type: "other-delta";
+      readonly delta: JsonObject;
+      readonly choice: number;
+      readonly logprobs?: JsonObject;
+      readonly frame?: Uint8Array;
+    }
+  /**
+   * A call as the model writes it. `owner` tells who runs it; on `/v1` only the client's reach the
+   * wire, and those only once the turn is known to end with them. Ids are the gateway's.
+   */
+  | {
+      readonly type: "tool-call-delta";
+      readonly owner: "client" | "gateway";
+      readonly index: number;
+      readonly id?: string;
+      readonly name?: string;
+      readonly arguments: string;
+      readonly choice: number;
+    }
+  | {
+      readonly type: "tool-call";
+      readonly owner: "client" | "gateway";
+      readonly index: number;
+      readonly call: ClientToolCall;
+      readonly choice: number;
+    }
+  | { readonly type: "tool-result"; readonly toolCallId: string; readonly tool: string; readonly outcome: ToolOutcome }
+  | { readonly type: "tool-pending"; readonly toolCallId: string; readonly tool: string; readonly callId: string }
+  | {
+      readonly type: "approval-required";
+      readonly toolCallId: string;
+      readonly tool: string;
+      readonly callId: string;
+      readonly url: string;
+    }
+  | { readonly type: "usage"; readonly usage: Usage; readonly rounds: readonly Usage[] }
+  | {
+      readonly type: "finish";
+      readonly reasons: readonly { readonly choice: number; readonly finishReason: string }[];
+      readonly toolExecution: ToolExecution | undefined;
+      readonly body?: JsonObject;
+    }
+  | { readonly type: "error"; readonly error: GatewayError; readonly toolExecution: ToolExecution | undefined };

@@ -1,0 +1,106 @@
+/**
+ * A model back end. A provider turns one request into one stream of events, whether the back end
+ * streams or not; the loop above knows nothing of wire formats.
+ */
+import type { JsonObject } from "../../json.ts";
+import type { Usage } from "../../calls/call.ts";
+
+/** A configured back end of a tenant. */
+export interface ProviderRecord {
+  readonly id: string;
+  readonly name: string;
+  /** Key of providers/index.ts. */
+  readonly kind: string;
+  readonly baseUrl: string;
+  /** Name of the credential that holds the key; null: the back end asks for none. */
+  readonly credential: string | null;
+  /** Model names as callers write them → names as the back end knows them. */
+  readonly models: Readonly<Record<string, string>>;
+  /** Serve models that are not listed in `models`, under their own name. */
+  readonly passthroughModels: boolean;
+  readonly priority: number;
+  readonly enabled: boolean;
+  /** Sends in all before the first byte (429 and 5xx only). */
+  readonly maxAttempts: number;
+  readonly timeoutMs: number;
+}
+
+export interface ProviderRequest {
+  /** OpenAI request body for the back end; `model` is the back end's name. */
+  readonly body: JsonObject;
+  readonly stream: boolean;
+  readonly signal: AbortSignal;
+  /** Resolved key, or undefined where the back end asks for none. */
+  readonly apiKey: string | undefined;
+  readonly provider: ProviderRecord;
+}
+
+/** An assistant message as the back end wrote it; unknown fields are kept for the next turn. */
+export type UpstreamMessage = JsonObject;
+
+/** A complete tool call of a turn, assembled by providers/tool-call-assembly.ts. */
+export interface AssembledToolCall {
+  /** The back end's id, made unique and non-empty. */
+  readonly id: string;
+  readonly name: string;
+  /** As written by the model; JSON text if the model did its work. Blank became `{}`. */
+  readonly arguments: string;
+  /** Fields beyond id, type, function, for example a thought signature. */
+  readonly extra: JsonObject;
+}
+
+export type ProviderEvent =
+  /** Once, first: what the back end said of itself. */
+  | {
+      readonly type: "start";
+      readonly id: string;
+      readonly model: string;
+      readonly created: number;
+      readonly systemFingerprint?: string;
+    }
+  /** `frame`: the SSE event as received, to be forwarded unchanged where nothing has to be rewritten. */
+  | { readonly type: "text-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
+  | {
+      readonly type: "reasoning-delta";
+      readonly text: string;
+      readonly field: "reasoning_content" | "reasoning";
+      readonly choice: number;
+      readonly frame?: Uint8Array;
+    }
+  | { readonly type: "refusal-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
+  /** `index` counts 0, 1, … in order of first appearance, whatever the back end sent; `id` and `name` only with the first. */
+  | {
+      readonly type: "tool-call-delta";
+      readonly index: number;
+      readonly id?: string;
+      readonly name?: string;
+      readonly arguments: string;
+      readonly choice: number;
+    }
+  /** Chunks that carry something else (logprobs, annotations, audio): passed on as they are. */
+  | {
+      readonly type: "other-delta";
+      readonly delta: JsonObject;
+      readonly choice: number;
+      readonly logprobs?: JsonObject;
+      readonly frame?: Uint8Array;
+    }
+  /** Once per choice, after its last delta. `toolCalls` is empty where the model called nothing. */
+  | {
+      readonly type: "message";
+      readonly choice: number;
+      readonly message: UpstreamMessage;
+      readonly toolCalls: readonly AssembledToolCall[];
+      readonly finishReason: string;
+    }
+  | { readonly type: "usage"; readonly usage: Usage }
+  /** Whole body of a non-streamed answer, for fields that only it carries. Last. */
+  | { readonly type: "response"; readonly body: JsonObject };
+
+export interface ChatProvider {
+  /**
+   * One model call; retries, fallback and key look-up are the caller's.
+   * @throws GatewayError `provider_*`; with `details.extra.before_first_byte` true where a retry is safe
+   */
+  stream(request: ProviderRequest): AsyncGenerator<ProviderEvent, void, void>;
+}

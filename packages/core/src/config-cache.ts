@@ -1,0 +1,60 @@
+/**
+ * Tenant snapshots in memory, one per tenant, keyed by the version that `admit` returned. A change
+ * anywhere raises the version, so the next request on any instance loads the new snapshot.
+ */
+import { GatewayError } from "./errors/gateway-error.ts";
+import type { ConfigRepo } from "./ports/repos.ts";
+import type { TenantConfig } from "./tenant-config.ts";
+
+/** Snapshots kept; the least recently used tenant goes first. */
+const capacity = 1_000;
+
+export class ConfigCache {
+  readonly #repo: ConfigRepo;
+  readonly #snapshots = new Map<string, TenantConfig>();
+  readonly #loading = new Map<string, Promise<TenantConfig>>();
+
+  constructor(repo: ConfigRepo) {
+    this.#repo = repo;
+  }
+
+  /** What this process last saw, possibly old; for guesses only (how many slots a chat may want). */
+  peek(tenant: string): TenantConfig | undefined {
+    return this.#snapshots.get(tenant);
+  }
+
+  /** The snapshot at `version` or newer; no round trip where it is known. */
+  async get(tenant: string, version: number): Promise<TenantConfig> {
+    const known = this.#snapshots.get(tenant);
+    if (known !== undefined && known.version >= version) {
+      this.#snapshots.delete(tenant);
+      this.#snapshots.set(tenant, known);
+      return known;
+    }
+    const running = this.#loading.get(tenant);
+    if (running !== undefined) {
+      const config = await running;
+      if (config.version >= version) return config;
+    }
+    return this.#load(tenant);
+  }
+
+  #load(tenant: string): Promise<TenantConfig> {
+    const loading = this.#repo.load(tenant).then((config) => {
+      if (config === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+      this.#snapshots.delete(tenant);
+      this.#snapshots.set(tenant, config);
+      if (this.#snapshots.size > capacity) {
+        const oldest = this.#snapshots.keys().next().value;
+        if (oldest !== undefined) this.#snapshots.delete(oldest);
+      }
+      return config;
+    });
+    this.#loading.set(tenant, loading);
+    const done = (): void => {
+      if (this.#loading.get(tenant) === loading) this.#loading.delete(tenant);
+    };
+    loading.then(done, done);
+    return loading;
+  }
+}

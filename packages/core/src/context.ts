@@ -1,0 +1,20 @@
+/** Passed down explicitly with every call; nothing reads it from the air. */
+import type { Caller } from "./callers/caller.ts";
+import type { TenantConfig } from "./tenant-config.ts";
+import type { Redactor } from "./secrets/redactor.ts";
+import type { RuntimeConfig } from "./blind/runtime-config.ts";
+
+export interface CallContext {
+  readonly tenant: string;
+  readonly caller: Caller;
+  /** The tenant's configuration at the version that `admit` returned. */
+  readonly config: TenantConfig;
+  readonly requestId: string;
+  /** 32 hex digits, from `traceparent` or minted. */
+  readonly traceId: string;
+  readonly sessionId?: string;
+  /** Knows the secret values of this call and replaces them wherever they appear. */
+  readonly redactor: Redactor;
+  /** Inline plugins and credentials of a trusted caller; never stored (BLIND-7). */
+  readonly runtimeConfig?: RuntimeConfig;
+}

@@ -1,0 +1,26 @@
+/** What the core is given; composed once per process in functions/compose.ts. */
+import type { KillPoint } from "./calls/kill-points.ts";
+import type { BlobStore } from "./ports/blob-store.ts";
+import type { Clock } from "./ports/clock.ts";
+import type { Egress } from "./ports/egress.ts";
+import type { Log } from "./ports/log.ts";
+import type { Repos } from "./ports/repos.ts";
+import type { TaskQueue } from "./ports/task-queue.ts";
+import type { Sealer } from "./secrets/sealer.ts";
+import type { ConfigCache } from "./config-cache.ts";
+
+export interface CoreDeps {
+  readonly repos: Repos;
+  readonly blobs: BlobStore;
+  readonly queue: TaskQueue;
+  readonly sealer: Sealer;
+  readonly egress: Egress;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly configs: ConfigCache;
+  readonly reach: (point: KillPoint) => void;
+  /** Base of links in answers, for example `http://127.0.0.1:8787`; no trailing slash. */
+  readonly publicUrl: string;
+  /** Model back end of the operator for tenants without a provider of their own. */
+  readonly defaultProvider?: { readonly baseUrl: string; readonly apiKey?: string; readonly model?: string };
+}

@@ -1,0 +1,104 @@
+/**
+ * Every error that a caller, a model or an operator can see. The code is spelled here once and is
+ * the wire code; status, type and retry advice follow from it in all renderers.
+ */
+
+/** OpenAI's error types plus `tool_execution_error` (chat specification, "错误处理"). */
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "permission_error"
+  | "not_found_error"
+  | "rate_limit_error"
+  | "tool_execution_error"
+  | "api_error";
+
+export interface ErrorSpec {
+  readonly http: number;
+  readonly type: ErrorType;
+  /** May the same request succeed later without being changed? */
+  readonly retryable: boolean;
+}
+
+const invalid = (http = 400): ErrorSpec => ({ http, type: "invalid_request_error", retryable: false });
+const missing = (): ErrorSpec => ({ http: 404, type: "not_found_error", retryable: false });
+const tool = (http: number, retryable = false): ErrorSpec => ({ http, type: "tool_execution_error", retryable });
+
+export const catalog = {
+  // The request
+  invalid_request: invalid(),
+  invalid_json: invalid(),
+  invalid_uri: invalid(),
+  invalid_arguments: invalid(),
+  invalid_definition: invalid(),
+  invalid_conversation: invalid(),
+  method_not_allowed: invalid(405),
+  unsupported_media_type: invalid(415),
+  payload_too_large: invalid(413),
+  conflict: { http: 409, type: "invalid_request_error", retryable: false },
+  // Who asks
+  invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
+  invalid_token: { http: 401, type: "authentication_error", retryable: false },
+  tenant_required: { http: 400, type: "invalid_request_error", retryable: false },
+  tenant_suspended: { http: 403, type: "permission_error", retryable: false },
+  permission_denied: { http: 403, type: "permission_error", retryable: false },
+  // What is asked for
+  not_found: missing(),
+  model_not_found: { http: 404, type: "invalid_request_error", retryable: false },
+  tool_not_found: { http: 404, type: "invalid_request_error", retryable: false },
+  session_not_found: missing(),
+  file_not_found: missing(),
+  service_disabled: { http: 403, type: "invalid_request_error", retryable: false },
+  // Limits
+  rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
+  concurrency_limited: { http: 429, type: "rate_limit_error", retryable: true },
+  session_expired: { http: 410, type: "invalid_request_error", retryable: false },
+  workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
+  // Idempotency and continuing
+  idempotency_key_reused: invalid(422),
+  idempotency_in_progress: { http: 409, type: "invalid_request_error", retryable: true },
+  runtime_config_required: { http: 409, type: "invalid_request_error", retryable: false },
+  tool_turn_incomplete: invalid(),
+  tool_turn_expired: { http: 410, type: "invalid_request_error", retryable: false },
+  // Credentials
+  credential_missing: { http: 400, type: "invalid_request_error", retryable: false },
+  credential_unreadable: { http: 500, type: "api_error", retryable: false },
+  credential_invalid: invalid(),
+  // Tools
+  tool_failed: tool(502),
+  tool_timeout: tool(504),
+  tool_unreachable: tool(502, true),
+  tool_output_too_large: tool(502),
+  egress_denied: { http: 403, type: "permission_error", retryable: false },
+  outcome_unknown: tool(502),
+  call_cancelled: tool(409),
+  call_rejected: tool(409),
+  approval_required: { http: 403, type: "permission_error", retryable: false },
+  call_interrupted: tool(502, true),
+  call_not_finished: { http: 409, type: "invalid_request_error", retryable: true },
+  // The loop
+  rounds_exceeded: tool(422),
+  calls_exceeded: tool(422),
+  repeated_call: tool(422),
+  wall_clock_exceeded: tool(422),
+  cost_exceeded: tool(422),
+  arguments_truncated: tool(422),
+  chat_interrupted: { http: 409, type: "api_error", retryable: false },
+  request_cancelled: { http: 499, type: "invalid_request_error", retryable: false },
+  // Model back ends
+  provider_failed: { http: 502, type: "api_error", retryable: false },
+  provider_unavailable: { http: 503, type: "api_error", retryable: true },
+  provider_rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
+  provider_rejected: invalid(),
+  provider_stream_incomplete: { http: 502, type: "api_error", retryable: true },
+  // Ourselves
+  database_unavailable: { http: 503, type: "api_error", retryable: true },
+  shutting_down: { http: 503, type: "api_error", retryable: true },
+  internal_error: { http: 500, type: "api_error", retryable: false },
+} as const satisfies Record<string, ErrorSpec>;
+
+export type ErrorCode = keyof typeof catalog;
+
+export function isErrorCode(value: string): value is ErrorCode {
+  return Object.hasOwn(catalog, value);
+}

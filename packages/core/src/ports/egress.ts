@@ -1,0 +1,41 @@
+/**
+ * The one door for outgoing HTTP. Every address is checked where it is connected to, and again at
+ * every redirect (design "Blind, and closed by default"). Implementation: blind/egress.ts.
+ */
+export interface EgressRequest {
+  readonly method: string;
+  readonly url: string;
+  /** Name and value pairs, sent in this order and exactly so. `host` and `content-length` are the door's. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body?: Uint8Array | string;
+  readonly signal?: AbortSignal;
+  /** Milliseconds from the start to the end of the body. */
+  readonly timeoutMs: number;
+  /** Milliseconds of silence that end a body; absent: only `timeoutMs` counts. */
+  readonly idleTimeoutMs?: number;
+  /** Redirects followed, each checked anew; credentials in `sensitiveHeaders` go to the first origin only. Default 0. */
+  readonly maxRedirects?: number;
+  /** Lower-case header names dropped when a redirect leaves the origin. */
+  readonly sensitiveHeaders?: readonly string[];
+}
+
+export interface EgressResponse {
+  readonly status: number;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  /** Decoded from gzip, deflate or br where the back end compressed. Leaving the loop early closes the connection. */
+  readonly body: AsyncIterable<Uint8Array>;
+  /** Where the answer came from after redirects. */
+  readonly url: string;
+}
+
+export interface Egress {
+  /**
+   * @throws GatewayError `egress_denied` (not sent), `tool_unreachable` (not sent, or uncertain once
+   * bytes have left), `tool_timeout`; all marked with `withDelivery`
+   */
+  request(request: EgressRequest): Promise<EgressResponse>;
+  /** Checks what can be checked without resolving a name; for registration. @throws GatewayError `egress_denied` */
+  checkUrl(url: string): void;
+  close(): Promise<void>;
+}

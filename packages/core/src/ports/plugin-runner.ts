@@ -1,0 +1,29 @@
+/**
+ * Runs one plugin process for one call: fresh directory, scrubbed environment, own process group,
+ * time, output and memory caps. Contract: test/contract/plugin-runner.ts.
+ */
+export interface PluginRun {
+  readonly tenant: string;
+  readonly command: readonly [string, ...string[]];
+  /** The whole environment of the process beside PATH, HOME, TMPDIR and LANG. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly stdin: string;
+  readonly timeoutMs: number;
+  readonly maxOutputBytes: number;
+  readonly signal?: AbortSignal;
+  /** Files laid into the fresh directory before the start. */
+  readonly files?: readonly { readonly path: string; readonly body: Uint8Array }[];
+}
+
+export interface PluginExit {
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly exitCode: number | null;
+  /** `output`: more than `maxOutputBytes`; `spawn`: the program could not be started (`stderr` says why). */
+  readonly ended: "exit" | "timeout" | "output" | "aborted" | "spawn";
+  readonly durationMs: number;
+}
+
+export interface PluginRunner {
+  run(run: PluginRun): Promise<PluginExit>;
+}

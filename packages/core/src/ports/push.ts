@@ -1,0 +1,5 @@
+/** Sends a frame to one open client connection. Contract: test/contract/push.ts. */
+export interface Push {
+  /** `gone` where the connection no longer exists; the caller forgets it. */
+  send(connectionId: string, frame: string): Promise<"sent" | "gone">;
+}

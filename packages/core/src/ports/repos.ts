@@ -1,0 +1,387 @@
+/**
+ * Persistence. The tenant is the first argument of every function that touches a tenant's rows and no
+ * query can be written without one. Implementations run each function as ONE database round trip
+ * unless its comment says otherwise. Times are epoch milliseconds of the database's clock.
+ * Contract: test/contract/repos.ts. Every function throws GatewayError `database_unavailable` where
+ * the database cannot be reached after bounded retries of what is safe to repeat.
+ */
+import type { Call, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
+import type { Caller, Role, Scope } from "../callers/caller.ts";
+import type { PluginRecord } from "../blind/plugin.ts";
+import type { ProviderRecord } from "../chat/providers/provider.ts";
+import type { JsonObject } from "../json.ts";
+import type { StoredCredential } from "../secrets/credential.ts";
+import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
+import type { Effect, Repeat } from "../tools/tool.ts";
+
+export interface PageRequest {
+  /** 1 to 100. */
+  readonly limit: number;
+  /** Id after which the page starts, in the given order. */
+  readonly after?: string;
+  readonly order: "asc" | "desc";
+}
+export interface Page<T> {
+  readonly data: readonly T[];
+  readonly hasMore: boolean;
+}
+
+export interface Tenant {
+  readonly id: string;
+  readonly name: string;
+  readonly status: "active" | "suspended";
+  readonly configVersion: number;
+  readonly settings: Partial<TenantSettings>;
+  /** Data key wrapped by the key vault. */
+  readonly wrappedKey: string;
+  readonly createdAt: number;
+}
+
+/** Tenants and what is needed to find one; the only repository without a tenant argument. */
+export interface TenantRepo {
+  create(tenant: {
+    readonly id: string;
+    readonly name: string;
+    readonly wrappedKey: string;
+    readonly settings: Partial<TenantSettings>;
+  }): Promise<Tenant>;
+  get(id: string): Promise<Tenant | undefined>;
+  list(page: PageRequest): Promise<Page<Tenant>>;
+  /** Raises the config version. */
+  update(
+    id: string,
+    change: {
+      readonly name?: string;
+      readonly status?: Tenant["status"];
+      readonly settings?: Partial<TenantSettings>;
+      readonly wrappedKey?: string;
+    },
+  ): Promise<Tenant | undefined>;
+  /** Removes every row of the tenant in every table. Blobs are the caller's. */
+  erase(id: string): Promise<boolean>;
+}
+
+export interface TrustedIssuer {
+  readonly id: string;
+  readonly tenant: string;
+  readonly issuer: string;
+  readonly audience: string;
+  readonly jwksUrl: string;
+  /** Claim names for role, scopes, tools and business unit. */
+  readonly claims: {
+    readonly role?: string;
+    readonly scopes?: string;
+    readonly tools?: string;
+    readonly businessUnit?: string;
+  };
+  readonly defaultRole: Role;
+  readonly defaultScopes: readonly Scope[];
+  readonly createdAt: number;
+}
+export interface IssuerRepo {
+  create(tenant: string, issuer: Omit<TrustedIssuer, "tenant" | "createdAt">): Promise<TrustedIssuer>;
+  list(tenant: string, page: PageRequest): Promise<Page<TrustedIssuer>>;
+  delete(tenant: string, id: string): Promise<boolean>;
+  /** All tenants that trust this issuer for one of these audiences; JWT authentication only. */
+  find(issuer: string, audiences: readonly string[]): Promise<readonly TrustedIssuer[]>;
+}
+
+export interface ApiKey {
+  readonly id: string;
+  readonly name: string;
+  readonly role: Exclude<Role, "operator">;
+  readonly scopes: readonly Scope[];
+  readonly tools: readonly string[] | null;
+  readonly userId: string | null;
+  readonly businessUnit: string | null;
+  readonly requestsPerMinute: number | null;
+  readonly concurrentRequests: number | null;
+  /** First characters of the key, for people. */
+  readonly hint: string;
+  readonly expiresAt: number | null;
+  readonly revokedAt: number | null;
+  readonly createdAt: number;
+}
+export interface ApiKeyRepo {
+  /** `hash`: hex SHA-256 of the whole key. */
+  create(tenant: string, key: Omit<ApiKey, "createdAt" | "revokedAt"> & { readonly hash: string }): Promise<ApiKey>;
+  list(tenant: string, page: PageRequest): Promise<Page<ApiKey>>;
+  get(tenant: string, id: string): Promise<ApiKey | undefined>;
+  revoke(tenant: string, id: string): Promise<boolean>;
+}
+
+export type NewPlugin = Omit<PluginRecord, "pluginId" | "createdAt" | "updatedAt">;
+export interface PluginRepo {
+  /** @throws GatewayError `conflict` (param `name`) for a taken name */
+  create(tenant: string, plugin: NewPlugin): Promise<PluginRecord>;
+  update(tenant: string, pluginId: number, plugin: NewPlugin): Promise<PluginRecord | undefined>;
+  setEnabled(tenant: string, pluginId: number, enabled: boolean): Promise<PluginRecord | undefined>;
+  get(tenant: string, pluginId: number): Promise<PluginRecord | undefined>;
+  list(tenant: string, page: PageRequest): Promise<Page<PluginRecord>>;
+  delete(tenant: string, pluginId: number): Promise<boolean>;
+  /** Writes the global NATIVE rows (no tenant); part of migration. */
+  mirrorNative(plugins: readonly NewPlugin[]): Promise<void>;
+}
+
+export interface CredentialView {
+  readonly name: string;
+  readonly level: "tenant" | "user";
+  readonly userId: string | null;
+  readonly version: number;
+  readonly lastUsedAt: number | null;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+}
+export interface CredentialRepo {
+  /** Next version of a credential, for the AAD of the value about to be sealed. */
+  nextVersion(tenant: string, name: string, userId: string | null): Promise<number>;
+  /** Fails with `conflict` where another writer took `version` first. Raises the config version. */
+  put(tenant: string, credential: StoredCredential): Promise<CredentialView>;
+  /** Values of these names: the user's where there is one, else the tenant's. Marks them used. */
+  fetch(tenant: string, names: readonly string[], userId: string | undefined): Promise<readonly StoredCredential[]>;
+  list(tenant: string, page: PageRequest): Promise<Page<CredentialView>>;
+  all(tenant: string): Promise<readonly StoredCredential[]>;
+  delete(tenant: string, name: string, userId: string | null): Promise<boolean>;
+}
+
+export type NewProvider = Omit<ProviderRecord, "id">;
+export interface ProviderRepo {
+  create(tenant: string, id: string, provider: NewProvider): Promise<ProviderRecord>;
+  update(tenant: string, id: string, provider: NewProvider): Promise<ProviderRecord | undefined>;
+  get(tenant: string, id: string): Promise<ProviderRecord | undefined>;
+  list(tenant: string, page: PageRequest): Promise<Page<ProviderRecord>>;
+  delete(tenant: string, id: string): Promise<boolean>;
+}
+
+export interface ConfigRepo {
+  /** The whole snapshot; enabled and disabled plugins alike. `undefined`: no such tenant. */
+  load(tenant: string): Promise<TenantConfig | undefined>;
+}
+
+/** How a request proves who it is, for the `admit` batch. */
+export type Principal =
+  | { readonly kind: "key"; readonly hash: string }
+  | { readonly kind: "known"; readonly caller: Caller };
+
+export interface NewCall {
+  readonly id: string;
+  readonly kind: "chat" | "tool";
+  readonly parentId: string | null;
+  readonly rootId: string | null;
+  readonly sessionId: string | null;
+  readonly uri: string;
+  readonly tool: string;
+  readonly toolHash: string | null;
+  readonly effect: Effect;
+  readonly repeat: Repeat;
+  readonly state:
+    | "queued"
+    | "running"
+    | "input_required"
+    | "rejected"
+    | "completed"
+    | "failed"
+    | "cancelled"
+    | "unknown";
+  readonly async: boolean;
+  readonly callerChain: readonly CallerLink[];
+  readonly route: string;
+  readonly idempotencyKey: string | null;
+  readonly inputHash: string;
+  readonly input: string | null;
+  readonly inputView: string;
+  readonly effectKey: string | null;
+  /** Slots of `concurrent_tool_calls` to hold while running. */
+  readonly slots: number;
+  readonly leaseMs: number;
+  readonly deadlineMs: number | null;
+  readonly runAt: number | null;
+  readonly requestId: string;
+  readonly traceId: string;
+  /** Set for rows that are written when all is over (reads in a chat). */
+  readonly end?: CallFinish;
+}
+
+export interface AdmitInput {
+  readonly tenant: string;
+  readonly principal: Principal;
+  /** Absent: authenticate, count the request and return the config version, record nothing (management routes). */
+  readonly call?: NewCall;
+  /** Caller id is filled in by the database for keys; operator callers are not rate limited. */
+  readonly limits: { readonly countRequest: boolean };
+  /** `wanted`: slots to reserve; a chat takes what is free (0 too), a direct call is refused without one. */
+  readonly slots?: { readonly wanted: number; readonly required: boolean };
+  /** An SDK retry: look for a call of the same caller, route and input hash in these last milliseconds. */
+  readonly attachWithinMs?: number;
+  /** Kept turns to read with the same trip. */
+  readonly turnKeys?: readonly string[];
+  /** Session to check and touch; created where absent. Results due for it are returned. */
+  readonly sessionId?: string;
+}
+
+export interface AdmitResult {
+  readonly tenant: Pick<Tenant, "id" | "status" | "configVersion" | "wrappedKey">;
+  readonly settings: TenantSettings;
+  readonly caller: Caller;
+  readonly outcome:
+    | { readonly kind: "admitted"; readonly slots: number }
+    /** The idempotency key, or the retry, belongs to this earlier call. Nothing was recorded. */
+    | { readonly kind: "existing"; readonly call: Call; readonly by: "key" | "retry" }
+    | { readonly kind: "rate_limited"; readonly scope: "key" | "tenant" }
+    | { readonly kind: "concurrency_limited"; readonly scope: "key" | "tenant" | "tools" };
+  readonly rate: { readonly limit: number; readonly remaining: number; readonly resetMs: number };
+  readonly turns: readonly KeptTurn[];
+  readonly session?: { readonly state: "new" | "live" | "expired"; readonly due: readonly Call[] };
+}
+
+export interface CallFinish {
+  readonly state: Exclude<CallState, "queued" | "running" | "input_required">;
+  readonly outcome?: StoredOutcome;
+  readonly error?: CallError;
+  readonly usage?: Usage;
+}
+
+export interface KeptTurn {
+  /** First tool_call id of the turn. */
+  readonly key: string;
+  readonly callerId: string;
+  /** Sealed JSON of the turn (assistant message, our results). */
+  readonly sealed: string;
+  readonly expiresAt: number;
+}
+
+export interface SettleInput {
+  readonly callId: string;
+  readonly attempt: number;
+  readonly finish: CallFinish;
+  /** Rows of reads that rode along. */
+  readonly calls: readonly NewCall[];
+  readonly finished: readonly { readonly id: string; readonly attempt: number; readonly finish: CallFinish }[];
+  readonly keepTurn?: KeptTurn;
+  /** Results handed to the model by this request. */
+  readonly delivered: readonly string[];
+  readonly sessionId?: string;
+}
+
+/** What became of a row handed to `record`. */
+export type RecordResult =
+  | { readonly id: string; readonly kind: "recorded" }
+  /** A call with this effect key or idempotency key exists already. */
+  | { readonly id: string; readonly kind: "existing"; readonly call: Call };
+
+export interface CallFilter {
+  readonly state?: CallState;
+  readonly kind?: "chat" | "tool";
+  readonly tool?: string;
+  readonly sessionId?: string;
+  readonly parentId?: string;
+  readonly callerId?: string;
+  readonly from?: number;
+  readonly to?: number;
+}
+
+export interface SweepItem {
+  readonly tenant: string;
+  readonly id: string;
+  readonly async: boolean;
+  readonly kind: "chat" | "tool";
+  readonly effect: Effect;
+  readonly repeat: Repeat;
+  readonly state: CallState;
+}
+
+export interface CallRepo {
+  admit(input: AdmitInput): Promise<AdmitResult>;
+  settle(tenant: string, input: SettleInput): Promise<void>;
+  /** One batch for a whole round; each row stands for itself. */
+  record(tenant: string, callerId: string, calls: readonly NewCall[]): Promise<readonly RecordResult[]>;
+  /** Ends a running call; `false` where another attempt owns it or it has ended. `unknown` may become completed or failed. */
+  finish(tenant: string, id: string, attempt: number, finish: CallFinish): Promise<boolean>;
+  /** Late evidence for an `unknown` call. */
+  resolveUnknown(tenant: string, id: string, finish: CallFinish): Promise<boolean>;
+  /** Takes a queued call, or a running one whose lease has run out; raises `attempt`. */
+  claim(
+    tenant: string,
+    id: string,
+    options: { readonly leaseMs: number; readonly concurrency: number },
+  ): Promise<{ readonly call: Call; readonly wasRunning: boolean } | "gone" | "busy" | "concurrency_limited">;
+  /** Extends the lease. */
+  heartbeat(tenant: string, id: string, attempt: number, leaseMs: number): Promise<"ok" | "cancel" | "lost">;
+  /** Back to `queued`, to be run not before `runAt`. */
+  requeue(tenant: string, id: string, attempt: number, runAt: number): Promise<boolean>;
+  /** Takes more slots for a running chat, as many as are free. Returns what was taken. */
+  takeSlots(tenant: string, id: string, wanted: number, limit: number): Promise<number>;
+  get(tenant: string, id: string): Promise<Call | undefined>;
+  list(tenant: string, filter: CallFilter, page: PageRequest): Promise<Page<Call>>;
+  /** Queued or waiting: cancelled at once. Running: asked to stop. Children of a chat too. */
+  requestCancel(tenant: string, id: string): Promise<Call | undefined>;
+  isCancelRequested(tenant: string, id: string): Promise<boolean>;
+  /** `input_required` → queued, or → rejected. `undefined`: no such call; a call in another state is returned unchanged. */
+  decide(
+    tenant: string,
+    id: string,
+    decision: { readonly by: string; readonly decision: "approved" | "rejected"; readonly reason?: string },
+  ): Promise<Call | undefined>;
+  /** Work of all tenants that nobody holds: expired leases, queued rows that are due. */
+  sweep(options: { readonly limit: number; readonly queuedForMs: number }): Promise<readonly SweepItem[]>;
+  /** Keys older than 24 h, kept turns, sealed inputs and rows past retention. Bounded. */
+  expire(limit: number): Promise<void>;
+}
+
+export interface Session {
+  readonly id: string;
+  readonly callerId: string;
+  readonly bytes: number;
+  readonly createdAt: number;
+  readonly lastUsedAt: number;
+  readonly expired: boolean;
+}
+export interface WorkspaceFile {
+  /** Normalised, without leading slash. */
+  readonly path: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  readonly blobKey: string;
+  readonly updatedAt: number;
+}
+export interface SessionRepo {
+  get(tenant: string, id: string): Promise<Session | undefined>;
+  list(tenant: string, page: PageRequest): Promise<Page<Session>>;
+  /** Creates or touches. `expired` where it was idle too long. */
+  touch(tenant: string, id: string, callerId: string, idleMs: number): Promise<Session>;
+  listFiles(tenant: string, session: string, prefix: string): Promise<readonly WorkspaceFile[]>;
+  pageFiles(tenant: string, session: string, page: PageRequest): Promise<Page<WorkspaceFile>>;
+  getFile(tenant: string, session: string, path: string): Promise<WorkspaceFile | undefined>;
+  /** Puts or replaces where the workspace stays within `limit` bytes. Returns the blob key replaced, for deletion. */
+  putFile(
+    tenant: string,
+    session: string,
+    file: Omit<WorkspaceFile, "updatedAt">,
+    limit: number,
+  ): Promise<
+    | { readonly kind: "stored"; readonly replaced: string | undefined }
+    | { readonly kind: "full"; readonly bytes: number }
+  >;
+  /** Returns the blob key that was the file's, or undefined where there was none. */
+  deleteFile(tenant: string, session: string, path: string): Promise<string | undefined>;
+  /** Removes the session and its files' rows. Returns their blob keys; undefined: no such session. */
+  delete(tenant: string, id: string): Promise<readonly string[] | undefined>;
+  /** Sessions of all tenants idle past their tenant's setting; claimed, so that two instances share the work. */
+  takeExpired(limit: number): Promise<readonly { readonly tenant: string; readonly id: string }[]>;
+}
+
+export interface Repos {
+  readonly tenants: TenantRepo;
+  readonly issuers: IssuerRepo;
+  readonly apiKeys: ApiKeyRepo;
+  readonly plugins: PluginRepo;
+  readonly credentials: CredentialRepo;
+  readonly providers: ProviderRepo;
+  readonly config: ConfigRepo;
+  readonly calls: CallRepo;
+  readonly sessions: SessionRepo;
+  /** Cheap round trip, for readiness. */
+  ping(): Promise<void>;
+}
+
+export type { JsonObject };

@@ -1,0 +1,32 @@
+/**
+ * Messages that say "look at this row". At least once, in no order; the row is the truth.
+ * Contract: test/contract/task-queue.ts.
+ */
+export interface QueueMessage {
+  readonly tenant: string;
+  readonly callId: string;
+}
+
+/** `short`: expected to end within a minute; `long`: anything else. */
+export type QueueName = "short" | "long";
+
+export interface TaskQueue {
+  /** `delayMs` up to 15 minutes; longer waits are rows with `run_at` that the tick sends. */
+  send(queue: QueueName, messages: readonly QueueMessage[], options?: { readonly delayMs?: number }): Promise<void>;
+}
+
+/** Local and database queues are polled; on AWS the event source mapping does it. */
+export interface PolledTaskQueue extends TaskQueue {
+  /** Hides up to `limit` messages for `visibilityMs`. A message seen more than `maxReceives` times goes to the dead-letter list. */
+  receive(
+    queue: QueueName,
+    options: { readonly limit: number; readonly visibilityMs: number },
+  ): Promise<readonly ReceivedMessage[]>;
+  delete(queue: QueueName, receipts: readonly string[]): Promise<void>;
+  deadLetters(queue: QueueName): Promise<readonly QueueMessage[]>;
+}
+
+export interface ReceivedMessage extends QueueMessage {
+  readonly receipt: string;
+  readonly receives: number;
+}

@@ -1,0 +1,108 @@
+/**
+ * Seals values under a tenant's data key: JWE, `dir`, A256GCM. The additional authenticated data is
+ * never stored: it is made again from the row on reading, so that a value moved to another row,
+ * user, name or version does not open.
+ */
+import { createHmac, hkdfSync, randomBytes } from "node:crypto";
+import { FlattenedEncrypt, flattenedDecrypt, type FlattenedJWE } from "jose";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { KeyVault } from "../ports/key-vault.ts";
+
+interface TenantKeys {
+  readonly id: string;
+  readonly encrypt: Uint8Array;
+  readonly hmac: Uint8Array;
+  readonly readAt: number;
+}
+
+const keyLifetimeMs = 15 * 60_000;
+
+export class Sealer {
+  readonly #vault: KeyVault;
+  readonly #clock: Clock;
+  readonly #keys = new Map<string, Promise<TenantKeys>>();
+
+  constructor(vault: KeyVault, clock: Clock) {
+    this.#vault = vault;
+    this.#clock = clock;
+  }
+
+  /** A new data key for a tenant, wrapped, to be stored with it. */
+  async newTenantKey(tenant: string): Promise<string> {
+    return this.#vault.wrap(tenant, randomBytes(32));
+  }
+
+  /** @param wrappedKey the tenant's data key as stored */
+  async seal(tenant: string, wrappedKey: string, aad: readonly string[], plaintext: string): Promise<string> {
+    const keys = await this.#keysOf(tenant, wrappedKey);
+    const {
+      protected: header,
+      iv,
+      ciphertext,
+      tag,
+    } = await new FlattenedEncrypt(Buffer.from(plaintext, "utf8"))
+      .setProtectedHeader({ alg: "dir", enc: "A256GCM", kid: keys.id })
+      .setAdditionalAuthenticatedData(aadBytes(tenant, aad))
+      .encrypt(keys.encrypt);
+    return JSON.stringify({ protected: header, iv, ciphertext, tag });
+  }
+
+  /** @throws GatewayError `credential_unreadable` for a value sealed for another row or key */
+  async open(tenant: string, wrappedKey: string, aad: readonly string[], sealed: string): Promise<string> {
+    const keys = await this.#keysOf(tenant, wrappedKey);
+    try {
+      const jwe = JSON.parse(sealed) as FlattenedJWE;
+      const opened = await flattenedDecrypt(
+        { ...jwe, aad: Buffer.from(aadBytes(tenant, aad)).toString("base64url") },
+        keys.encrypt,
+        { keyManagementAlgorithms: ["dir"], contentEncryptionAlgorithms: ["A256GCM"] },
+      );
+      return Buffer.from(opened.plaintext).toString("utf8");
+    } catch (cause) {
+      throw new GatewayError("credential_unreadable", "A stored value cannot be opened with this tenant's key.", {
+        cause,
+      });
+    }
+  }
+
+  /** Keyed hash: equal inputs of one tenant are equal, nothing is learned from it outside. */
+  async hash(tenant: string, wrappedKey: string, text: string): Promise<string> {
+    const keys = await this.#keysOf(tenant, wrappedKey);
+    return createHmac("sha256", keys.hmac).update(text).digest("base64url");
+  }
+
+  #keysOf(tenant: string, wrappedKey: string): Promise<TenantKeys> {
+    const known = this.#keys.get(wrappedKey);
+    if (known !== undefined) return known;
+    const loading = this.#load(tenant, wrappedKey);
+    this.#keys.set(wrappedKey, loading);
+    loading.then(
+      () => this.#expire(),
+      () => this.#keys.delete(wrappedKey),
+    );
+    return loading;
+  }
+
+  async #load(tenant: string, wrappedKey: string): Promise<TenantKeys> {
+    const key = await this.#vault.unwrap(tenant, wrappedKey);
+    const derive = (use: string): Uint8Array => new Uint8Array(hkdfSync("sha256", key, "", `toolyard/${use}`, 32));
+    return { id: this.#vault.currentKeyId, encrypt: derive("seal"), hmac: derive("hash"), readAt: this.#clock.now() };
+  }
+
+  #expire(): void {
+    for (const [wrapped, loading] of this.#keys) {
+      void loading.then(
+        (keys) => {
+          if (this.#clock.now() - keys.readAt > keyLifetimeMs) this.#keys.delete(wrapped);
+        },
+        () => undefined,
+      );
+    }
+  }
+}
+
+function aadBytes(tenant: string, parts: readonly string[]): Uint8Array {
+  // Lengths keep ("a|b","c") and ("a","b|c") apart.
+  return Buffer.from([tenant, ...parts].map((part) => `${part.length}:${part}`).join("|"), "utf8");
+}

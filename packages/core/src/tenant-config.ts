@@ -1,0 +1,50 @@
+/**
+ * A tenant's configuration as one immutable snapshot, loaded once per `version`. `admit` returns the
+ * current version with every request, so a snapshot is never stale and never needs a lifetime.
+ */
+import * as z from "zod";
+import type { CredentialRef } from "./secrets/credential.ts";
+import type { PluginRecord } from "./blind/plugin.ts";
+import type { ProviderRecord } from "./chat/providers/provider.ts";
+
+/** Limits and policies a tenant may set, up to the operator's caps. Milliseconds and bytes. */
+export const tenantSettingsSchema = z.strictObject({
+  default_model: z.string().min(1).optional(),
+  requests_per_minute: z.int().min(1).max(1_000_000).default(6_000),
+  concurrent_requests: z.int().min(1).max(10_000).default(200),
+  concurrent_tool_calls: z.int().min(1).max(1_000).default(16),
+  tool_timeout_ms: z.int().min(1).max(840_000).default(60_000),
+  max_attempts: z.int().min(1).max(10).default(5),
+  rounds: z.int().min(1).max(100).default(10),
+  calls_per_round: z.int().min(1).max(128).default(32),
+  /** Identical calls (tool and arguments) in one request before the run is ended. */
+  identical_calls: z.int().min(1).max(100).default(3),
+  wall_clock_ms: z.int().min(1_000).max(840_000).default(300_000),
+  /** Tokens a single chat may use over all rounds. */
+  tokens_per_request: z.int().min(1).default(2_000_000),
+  /** Bytes of a tool result given to the model; the whole stays behind a handle. */
+  result_bytes: z.int().min(256).max(1_048_576).default(32_768),
+  /** Bytes that a tool result may have at all. */
+  result_max_bytes: z.int().min(1_024).max(104_857_600).default(10_485_760),
+  session_idle_ms: z.int().min(1_000).max(2_592_000_000).default(86_400_000),
+  workspace_bytes: z.int().min(1_024).max(10_737_418_240).default(104_857_600),
+  approval_wait_s: z.int().min(0).max(60).default(0),
+  /** Outward writes need approval in a turn that has read outside content. */
+  untrusted_write_approval: z.boolean().default(true),
+  native_tools: z
+    .array(z.string())
+    .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),
+  calls_retention_days: z.int().min(1).max(3_650).default(30),
+});
+export type TenantSettings = z.infer<typeof tenantSettingsSchema>;
+
+export interface TenantConfig {
+  readonly tenant: string;
+  readonly version: number;
+  readonly settings: TenantSettings;
+  readonly plugins: readonly PluginRecord[];
+  /** In the tenant's order of preference. */
+  readonly providers: readonly ProviderRecord[];
+  /** Which credentials exist; values are fetched and opened only at the moment of use. */
+  readonly credentials: readonly CredentialRef[];
+}

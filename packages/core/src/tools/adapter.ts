@@ -1,0 +1,58 @@
+/**
+ * What a scheme implements. The dispatcher has already resolved, permitted, validated, limited and
+ * recorded the call; an adapter only carries it out.
+ */
+import type { JsonObject } from "../json.ts";
+import type { CallContext } from "../context.ts";
+import type { Tool } from "./tool.ts";
+import type { ToolUri } from "./uri.ts";
+
+export interface ToolCall {
+  /** Also the idempotency key that goes to back ends which honour one. */
+  readonly id: string;
+  readonly tool: Tool;
+  readonly uri: ToolUri;
+  /** Validated, defaults applied. */
+  readonly arguments: JsonObject;
+  readonly attempt: number;
+}
+
+export interface InvocationContext extends CallContext {
+  /** Aborts at the attempt's deadline, on cancel and when the client leaves. */
+  readonly signal: AbortSignal;
+}
+
+/** The raw reply of a back end; the dispatcher caps, stores and redacts it. */
+export interface ToolReply {
+  readonly mediaType: string;
+  /** Text for the model (JSON text stays byte for byte), or bytes that are not text. */
+  readonly body: string | Uint8Array;
+}
+
+/**
+ * Adapters report failure by throwing `GatewayError`. `deliveryOf` tells the dispatcher whether a
+ * write may have happened: `not_sent` (safe to repeat), `answered` (the back end said no), or
+ * `uncertain` (sent, no answer: a write becomes `unknown`).
+ */
+export type Delivery = "not_sent" | "answered" | "uncertain";
+
+const deliveries = new WeakMap<Error, Delivery>();
+
+/** Marks an error with what is known of the request's fate and returns it, for `throw`. */
+export function withDelivery<E extends Error>(error: E, delivery: Delivery): E {
+  deliveries.set(error, delivery);
+  return error;
+}
+
+/** Unmarked errors are `uncertain`: silence is never taken for "not sent". */
+export function deliveryOf(error: unknown): Delivery {
+  return (error instanceof Error ? deliveries.get(error) : undefined) ?? "uncertain";
+}
+
+export interface ToolAdapter {
+  /** The tool at this address in the caller's tenant, or undefined. No I/O: reads the snapshot. */
+  resolve(uri: ToolUri, context: CallContext): Tool | undefined;
+  /** All tools of this scheme, for listing. */
+  list(context: CallContext): readonly Tool[];
+  invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply>;
+}

@@ -1,0 +1,44 @@
+/** What a tool call came to, as a model, a caller and the record see it. Domain values, never thrown. */
+import type { ErrorCode } from "../errors/catalog.ts";
+import type { JsonValue } from "../json.ts";
+
+/** A body kept whole in the blob store; read on with `read_result` or `GET /v1/calls/{id}/result`. */
+export interface ResultHandle {
+  readonly callId: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+}
+
+export interface CompletedOutcome {
+  readonly kind: "completed";
+  /** What the model reads: text or JSON text, redacted and capped. */
+  readonly text: string;
+  readonly mediaType: string;
+  /** Present where `text` is only the head of the result, or the result is binary. */
+  readonly handle?: ResultHandle;
+  /** Set where the result was reused: `cache` (CHAT-14) or `replay` (same effect already done). */
+  readonly reused?: "cache" | "replay";
+}
+
+export interface PendingOutcome {
+  readonly kind: "pending";
+  readonly reason: "async" | "approval";
+  readonly callId: string;
+}
+
+export interface FailedOutcome {
+  readonly kind: "failed";
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details?: { readonly [key: string]: JsonValue };
+}
+
+/** Refused before anything ran: permission, arguments, limits, a person's no. */
+export interface RejectedOutcome {
+  readonly kind: "rejected";
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly details?: { readonly [key: string]: JsonValue };
+}
+
+export type ToolOutcome = CompletedOutcome | PendingOutcome | FailedOutcome | RejectedOutcome;

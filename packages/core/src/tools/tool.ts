@@ -1,0 +1,41 @@
+/** A tool as the dispatcher and the model know it, whatever is behind it. */
+import type { Role } from "../callers/caller.ts";
+import type { JsonObject } from "../json.ts";
+
+export type Effect = "read" | "write";
+
+/**
+ * How a write may be repeated after its fate became unknown:
+ * `never`: no; `natural`: repeating is harmless (PUT, DELETE); `key`: the back end honours an idempotency key.
+ */
+export type Repeat = "never" | "natural" | "key";
+
+export interface Tool {
+  /** Address, for example `plugin://search_company_basic`. */
+  readonly uri: string;
+  /** `[a-zA-Z0-9_-]{1,64}`; what the model calls. */
+  readonly name: string;
+  readonly title?: string;
+  readonly description: string;
+  /** JSON Schema of the arguments, an object schema. */
+  readonly parameters: JsonObject;
+  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP";
+  readonly enabled: boolean;
+  readonly roles: readonly Role[];
+  readonly effect: Effect;
+  readonly repeat: Repeat;
+  /** Waits for a person's approval before it runs. */
+  readonly sensitive: boolean;
+  /** Writes with equal `service` in one turn run in call order (CHAT-10). */
+  readonly service: string;
+  /** Credential names that must be present before the model is called (BLIND-5). */
+  readonly requiredCredentials: readonly string[];
+  /** Milliseconds for one attempt; absent: the tenant's `tool_timeout_ms`. */
+  readonly timeoutMs?: number;
+  /** Sends in all, the first included; absent: 1. */
+  readonly maxAttempts?: number;
+  /** Tools that read outside content make later outward writes need approval (design "Approval"). */
+  readonly outputTrust: "own" | "outside";
+  /** SHA-256 of the definition: an approval is for this hash only. */
+  readonly hash: string;
+}

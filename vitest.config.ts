@@ -1,0 +1,13 @@
+import { defineConfig } from "vitest/config";
+
+/** unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills. */
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: "unit", include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"] } },
+      { test: { name: "contract", include: ["test/contract/**/*.test.ts"], testTimeout: 20_000 } },
+      { test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 60_000, hookTimeout: 60_000 } },
+      { test: { name: "kill", include: ["test/kill/**/*.test.ts"], testTimeout: 600_000, hookTimeout: 60_000 } },
+    ],
+  },
+});
