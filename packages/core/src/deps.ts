@@ -9,6 +9,19 @@ import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Sealer } from "./secrets/sealer.ts";
 import type { ConfigCache } from "./config-cache.ts";
 
+/** Milliseconds. */
+export interface Timing {
+  /** How long a running row is its holder's without a sign of life. */
+  readonly leaseMs: number;
+  readonly heartbeatMs: number;
+  /** How often a running chat looks whether it should stop. */
+  readonly cancelPollMs: number;
+  /** Longest direct tool call that is run while the caller waits; longer ones are queued. */
+  readonly invokeBudgetMs: number;
+}
+
+export const defaultTiming: Timing = { leaseMs: 60_000, heartbeatMs: 20_000, cancelPollMs: 2_000, invokeBudgetMs: 600_000 };
+
 export interface CoreDeps {
   readonly repos: Repos;
   readonly blobs: BlobStore;
@@ -19,6 +32,7 @@ export interface CoreDeps {
   readonly log: Log;
   readonly configs: ConfigCache;
   readonly reach: (point: KillPoint) => void;
+  readonly timing: Timing;
   /** Base of links in answers, for example `http://127.0.0.1:8787`; no trailing slash. */
   readonly publicUrl: string;
   /** Model back end of the operator for tenants without a provider of their own. */

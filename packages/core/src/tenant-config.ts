@@ -3,7 +3,7 @@
  * current version with every request, so a snapshot is never stale and never needs a lifetime.
  */
 import * as z from "zod";
-import type { CredentialRef } from "./secrets/credential.ts";
+import type { StoredCredential } from "./secrets/credential.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
 
@@ -45,6 +45,8 @@ export interface TenantConfig {
   readonly plugins: readonly PluginRecord[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
-  /** Which credentials exist; values are fetched and opened only at the moment of use. */
-  readonly credentials: readonly CredentialRef[];
+  /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */
+  readonly credentials: readonly StoredCredential[];
+  /** The tenant's data key as stored, for the sealer. */
+  readonly wrappedKey: string;
 }

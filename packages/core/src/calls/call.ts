@@ -6,10 +6,10 @@
  * unknown → completed | failed by late evidence; nothing else leaves an end state
  * ```
  */
+import type { Caller } from "../callers/caller.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import type { JsonValue } from "../json.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
-import type { CompletedOutcome } from "../tools/outcome.ts";
 
 export const callStates = [
   "queued",
@@ -115,11 +115,10 @@ export interface SealedInput {
   readonly arguments: { readonly [key: string]: JsonValue };
   readonly uri: string;
   readonly sessionId?: string;
-  readonly userId?: string;
+  /** As admitted; a key is read again before the call runs, since it may have been revoked. */
+  readonly caller: Caller;
 }
 
 export type CallResult =
   | { readonly state: "completed"; readonly outcome: StoredOutcome }
   | { readonly state: "failed" | "cancelled" | "unknown" | "rejected"; readonly error: CallError };
-
-export type { CompletedOutcome };

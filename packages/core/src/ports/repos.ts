@@ -198,6 +198,8 @@ export interface NewCall {
   readonly runAt: number | null;
   readonly requestId: string;
   readonly traceId: string;
+  /** `due`: the session's next chat receives the result once the call has ended. */
+  readonly delivery: "none" | "due";
   /** Set for rows that are written when all is over (reads in a chat). */
   readonly end?: CallFinish;
 }
@@ -217,6 +219,10 @@ export interface AdmitInput {
   readonly turnKeys?: readonly string[];
   /** Session to check and touch; created where absent. Results due for it are returned. */
   readonly sessionId?: string;
+  /** The call row was made from this configuration; another version now: `stale_config`, nothing recorded or counted. */
+  readonly expectedConfigVersion?: number;
+  /** An ended call of the same caller that this one replaces: its idempotency key moves to the new row. */
+  readonly supersedes?: string;
 }
 
 export interface AdmitResult {
@@ -227,6 +233,7 @@ export interface AdmitResult {
     | { readonly kind: "admitted"; readonly slots: number }
     /** The idempotency key, or the retry, belongs to this earlier call. Nothing was recorded. */
     | { readonly kind: "existing"; readonly call: Call; readonly by: "key" | "retry" }
+    | { readonly kind: "stale_config" }
     | { readonly kind: "rate_limited"; readonly scope: "key" | "tenant" }
     | { readonly kind: "concurrency_limited"; readonly scope: "key" | "tenant" | "tools" };
   readonly rate: { readonly limit: number; readonly remaining: number; readonly resetMs: number };
@@ -239,6 +246,8 @@ export interface CallFinish {
   readonly outcome?: StoredOutcome;
   readonly error?: CallError;
   readonly usage?: Usage;
+  /** Names of credentials that were opened, for their `last_used_at`. */
+  readonly credentialsUsed?: readonly string[];
 }
 
 export interface KeptTurn {
