@@ -1,0 +1,40 @@
+/**
+ * Column kinds shared by all tables. JSON columns are written as text and read through their zod
+ * schema, so that a row made by other code is noticed when it is read, not when it is used.
+ */
+import { sql, type SQL } from "drizzle-orm";
+import {
+  customType,
+  integer,
+  text,
+  type ConvertCustomConfig,
+  type SQLiteCustomColumnBuilder,
+} from "drizzle-orm/sqlite-core";
+import type * as z from "zod";
+
+/** Epoch milliseconds of the database's own clock: the one clock that all instances share. */
+export const nowMs: SQL<number> = sql<number>`cast(unixepoch('subsec') * 1000 as integer)`;
+
+/** A moment as epoch milliseconds. */
+export const time = (name: string) => integer(name, { mode: "number" });
+
+/** 0 or 1. */
+export const flag = (name: string) => integer(name, { mode: "boolean" });
+
+/** Owner of the row. Every table with this column is emptied of a tenant's rows by `erase`. */
+export const tenantColumn = () => text("tenant");
+
+/**
+ * JSON text, parsed by `schema` on reading.
+ * @throws ZodError on reading a value that the schema refuses, SyntaxError for text that is no JSON
+ */
+export function json<Schema extends z.ZodType>(
+  name: string,
+  schema: Schema,
+): SQLiteCustomColumnBuilder<ConvertCustomConfig<"", { data: z.output<Schema>; driverData: string }>> {
+  return customType<{ data: z.output<Schema>; driverData: string }>({
+    dataType: () => "text",
+    toDriver: (value) => JSON.stringify(value),
+    fromDriver: (value) => schema.parse(JSON.parse(value)),
+  })(name);
+}

@@ -1,0 +1,31 @@
+/** Issuers of JWTs that a tenant trusts. Several tenants may trust one pair of issuer and audience. */
+import { index, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { roles, scopeSchema } from "@toolyard/core/callers/caller";
+import * as z from "zod";
+import { json, nowMs, tenantColumn, time } from "../columns.ts";
+
+const claimNamesSchema = z.object({
+  role: z.string().optional(),
+  scopes: z.string().optional(),
+  tools: z.string().optional(),
+  businessUnit: z.string().optional(),
+});
+
+export const jwtIssuers = sqliteTable(
+  "jwt_issuers",
+  {
+    id: text("id").primaryKey(),
+    tenant: tenantColumn().notNull(),
+    issuer: text("issuer").notNull(),
+    audience: text("audience").notNull(),
+    jwksUrl: text("jwks_url").notNull(),
+    claims: json("claims", claimNamesSchema).notNull(),
+    defaultRole: text("default_role", { enum: roles }).notNull(),
+    defaultScopes: json("default_scopes", z.array(scopeSchema)).notNull(),
+    createdAt: time("created_at").notNull().default(nowMs),
+  },
+  (table) => [
+    uniqueIndex("jwt_issuers_tenant_issuer_audience").on(table.tenant, table.issuer, table.audience),
+    index("jwt_issuers_issuer_audience").on(table.issuer, table.audience),
+  ],
+);
