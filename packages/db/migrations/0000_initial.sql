@@ -13,7 +13,7 @@ CREATE TABLE `api_keys` (
 	`hint` text NOT NULL,
 	`expires_at` integer,
 	`revoked_at` integer,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_hash` ON `api_keys` (`hash`);--> statement-breakpoint
@@ -27,7 +27,7 @@ CREATE TABLE `jwt_issuers` (
 	`claims` text NOT NULL,
 	`default_role` text NOT NULL,
 	`default_scopes` text NOT NULL,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `jwt_issuers_tenant_issuer_audience` ON `jwt_issuers` (`tenant`,`issuer`,`audience`);--> statement-breakpoint
@@ -45,8 +45,8 @@ CREATE TABLE `providers` (
 	`enabled` integer NOT NULL,
 	`max_attempts` integer NOT NULL,
 	`timeout_ms` integer NOT NULL,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL,
-	`updated_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL,
+	`updated_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `providers_tenant_name` ON `providers` (`tenant`,`name`);--> statement-breakpoint
@@ -54,7 +54,7 @@ CREATE INDEX `providers_tenant_id` ON `providers` (`tenant`,`id`);--> statement-
 CREATE TABLE `shards` (
 	`id` text PRIMARY KEY NOT NULL,
 	`url` text,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE `sys_ai_plugin` (
@@ -72,8 +72,8 @@ CREATE TABLE `sys_ai_plugin` (
 	`sensitive` integer DEFAULT false NOT NULL,
 	`roles` text NOT NULL,
 	`hash` text NOT NULL,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL,
-	`updated_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL,
+	`updated_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `sys_ai_plugin_tenant_name` ON `sys_ai_plugin` (`tenant`,`name`);--> statement-breakpoint
@@ -87,8 +87,8 @@ CREATE TABLE `sys_user_credential` (
 	`version` integer NOT NULL,
 	`sealed` text NOT NULL,
 	`last_used_at` integer,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL,
-	`updated_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL,
+	`updated_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `sys_user_credential_tenant_name_user` ON `sys_user_credential` (`tenant`,`name`,`user_id`);--> statement-breakpoint
@@ -100,5 +100,5 @@ CREATE TABLE `tenants` (
 	`settings` text DEFAULT '{}' NOT NULL,
 	`wrapped_key` text NOT NULL,
 	`shard` text,
-	`created_at` integer DEFAULT cast(unixepoch('subsec') * 1000 as integer) NOT NULL
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
 );

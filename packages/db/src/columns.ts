@@ -13,7 +13,7 @@ import {
 import type * as z from "zod";
 
 /** Epoch milliseconds of the database's own clock: the one clock that all instances share. */
-export const nowMs: SQL<number> = sql<number>`cast(unixepoch('subsec') * 1000 as integer)`;
+export const nowMs: SQL<number> = sql<number>`(cast(unixepoch('subsec') * 1000 as integer))`;
 
 /** A moment as epoch milliseconds. */
 export const time = (name: string) => integer(name, { mode: "number" });
@@ -31,7 +31,7 @@ export const tenantColumn = () => text("tenant");
 export function json<Schema extends z.ZodType>(
   name: string,
   schema: Schema,
-): SQLiteCustomColumnBuilder<ConvertCustomConfig<"", { data: z.output<Schema>; driverData: string }>> {
+): SQLiteCustomColumnBuilder<ConvertCustomConfig<string, { data: z.output<Schema>; driverData: string }>> {
   return customType<{ data: z.output<Schema>; driverData: string }>({
     dataType: () => "text",
     toDriver: (value) => JSON.stringify(value),
