@@ -20,6 +20,8 @@ export interface ToolCall {
 export interface InvocationContext extends CallContext {
   /** Aborts at the attempt's deadline, on cancel and when the client leaves. */
   readonly signal: AbortSignal;
+  /** To be called when the first byte of a request is about to leave. */
+  readonly onSent?: () => void;
 }
 
 /** The raw reply of a back end; the dispatcher caps, stores and redacts it. */

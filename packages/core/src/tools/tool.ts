@@ -1,5 +1,6 @@
 /** A tool as the dispatcher and the model know it, whatever is behind it. */
 import type { Role } from "../callers/caller.ts";
+import type { CallContext } from "../context.ts";
 import type { JsonObject } from "../json.ts";
 
 export type Effect = "read" | "write";
@@ -23,11 +24,17 @@ export interface Tool {
   readonly enabled: boolean;
   readonly roles: readonly Role[];
   readonly effect: Effect;
+  /** Where the effect depends on the arguments (a fetch with GET or POST); beats `effect`. */
+  readonly effectOf?: (args: JsonObject) => Effect;
   readonly repeat: Repeat;
   /** Waits for a person's approval before it runs. */
   readonly sensitive: boolean;
   /** Writes with equal `service` in one turn run in call order (CHAT-10). */
   readonly service: string;
+  /** Where the service depends on the call (a session's workspace); beats `service`. */
+  readonly serviceOf?: (context: CallContext) => string;
+  /** Writes that reach people or places outside the tenant's own services (mail, sms, `fetch` POST). */
+  readonly outward?: boolean;
   /** Credential names that must be present before the model is called (BLIND-5). */
   readonly requiredCredentials: readonly string[];
   /** Milliseconds for one attempt; absent: the tenant's `tool_timeout_ms`. */
