@@ -39,6 +39,8 @@ export const catalog = {
   // Who asks
   invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
   invalid_token: { http: 401, type: "authentication_error", retryable: false },
+  /** A token cannot be checked because its issuer's keys cannot be fetched. */
+  issuer_unavailable: { http: 503, type: "api_error", retryable: true },
   tenant_required: { http: 400, type: "invalid_request_error", retryable: false },
   tenant_suspended: { http: 403, type: "permission_error", retryable: false },
   permission_denied: { http: 403, type: "permission_error", retryable: false },
