@@ -1,0 +1,121 @@
+/**
+ * The call record (design "The call"): audit entry, idempotency key, async task, approval and reservation
+ * of slots in one row. Indexes are partial where they can be, so that a plain chat pays for few of them.
+ */
+import { sql } from "drizzle-orm";
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { callStates, type CallError, type CallState } from "@toolyard/core/calls/call";
+import { isErrorCode } from "@toolyard/core/errors/catalog";
+import type { JsonValue } from "@toolyard/core/json";
+import * as z from "zod";
+import { flag, json, tenantColumn, time } from "../columns.ts";
+
+const jsonValueSchema: z.ZodType<JsonValue> = z.json();
+
+export const callerChainSchema = z.array(z.object({ kind: z.string(), id: z.string() }));
+
+export const callErrorSchema: z.ZodType<CallError> = z.object({
+  // A code of newer code than ours must not make the row unreadable.
+  code: z.string().transform((code) => (isErrorCode(code) ? code : "internal_error")),
+  message: z.string(),
+  details: z.record(z.string(), jsonValueSchema).exactOptional(),
+});
+
+export const usageSchema = z
+  .object({ prompt_tokens: z.number(), completion_tokens: z.number(), total_tokens: z.number() })
+  .catchall(jsonValueSchema);
+
+export const approvalSchema = z.object({
+  by: z.string(),
+  at: z.number(),
+  decision: z.enum(["approved", "rejected"]),
+  reason: z.string().exactOptional(),
+});
+
+/** States as SQL text for conditions of partial indexes; a state is never a value from outside. */
+const stateIs = (state: CallState) => sql.raw(`state = '${state}'`);
+
+export const calls = sqliteTable(
+  "calls",
+  {
+    tenant: tenantColumn().notNull(),
+    id: text("id").notNull(),
+    kind: text("kind", { enum: ["chat", "tool"] }).notNull(),
+    parentId: text("parent_id"),
+    rootId: text("root_id"),
+    sessionId: text("session_id"),
+    uri: text("uri").notNull(),
+    tool: text("tool").notNull(),
+    toolHash: text("tool_hash"),
+    effect: text("effect", { enum: ["read", "write"] }).notNull(),
+    repeat: text("repeat", { enum: ["never", "natural", "key"] }).notNull(),
+    state: text("state", { enum: callStates }).notNull(),
+    /** Claims so far; fences every later write of an older claimant. */
+    attempt: integer("attempt").notNull(),
+    leaseUntil: time("lease_until"),
+    runAt: time("run_at"),
+    deadline: time("deadline"),
+    async: flag("async").notNull(),
+    callerId: text("caller_id").notNull(),
+    callerChain: json("caller_chain", callerChainSchema).notNull(),
+    route: text("route").notNull(),
+    idempotencyKey: text("idempotency_key"),
+    inputHash: text("input_hash").notNull(),
+    input: text("input"),
+    inputView: text("input_view").notNull(),
+    effectKey: text("effect_key"),
+    outcomeText: text("outcome_text"),
+    outcomeMediaType: text("outcome_media_type"),
+    outcomeBytes: integer("outcome_bytes"),
+    outcomeBlobKey: text("outcome_blob_key"),
+    error: json("error", callErrorSchema),
+    usage: json("usage", usageSchema),
+    slots: integer("slots").notNull(),
+    cancelRequested: flag("cancel_requested").notNull().default(false),
+    approval: json("approval", approvalSchema),
+    delivery: text("delivery", { enum: ["none", "due", "delivered"] }).notNull(),
+    requestId: text("request_id").notNull(),
+    traceId: text("trace_id").notNull(),
+    createdAt: time("created_at").notNull(),
+    startedAt: time("started_at"),
+    finishedAt: time("finished_at"),
+    /** When a message about the row was last sent; the sweep sets it ahead, so that it repeats no more than once a minute. */
+    sentAt: time("sent_at").notNull(),
+    /** Names the batch that last changed the state, so that a batch sent twice knows its own work. */
+    writeToken: text("write_token"),
+    /** The claim in force took the row from a claimant whose lease had run out. */
+    takenOver: flag("taken_over").notNull().default(false),
+  },
+  (table) => [
+    primaryKey({ columns: [table.tenant, table.id] }),
+    uniqueIndex("calls_idempotency_key")
+      .on(table.tenant, table.callerId, table.route, table.idempotencyKey)
+      .where(sql`idempotency_key is not null`),
+    uniqueIndex("calls_effect_key")
+      .on(table.tenant, table.rootId, table.effectKey)
+      .where(sql`effect_key is not null`),
+    index("calls_tenant_created").on(table.tenant, table.createdAt, table.id),
+    index("calls_session")
+      .on(table.tenant, table.sessionId, table.delivery)
+      .where(sql`session_id is not null`),
+    index("calls_parent")
+      .on(table.tenant, table.parentId)
+      .where(sql`parent_id is not null`),
+    // Covers the count of running chats and held slots that every admission makes.
+    index("calls_running")
+      .on(table.tenant, table.leaseUntil, table.kind, table.callerId, table.slots)
+      .where(stateIs("running")),
+    index("calls_lease").on(table.leaseUntil).where(stateIs("running")),
+    index("calls_queued").on(table.sentAt).where(stateIs("queued")),
+    // For SDK retries, which repeat a request without a key.
+    index("calls_retry")
+      .on(table.tenant, table.callerId, table.inputHash, table.createdAt)
+      .where(sql`idempotency_key is null and parent_id is null`),
+    index("calls_keyed")
+      .on(table.createdAt)
+      .where(sql`idempotency_key is not null`),
+    index("calls_sealed")
+      .on(table.finishedAt)
+      .where(sql`input is not null and finished_at is not null`),
+  ],
+);
