@@ -2,7 +2,8 @@
  * The call record: audit entry, idempotency key, async task and approval in one row (design "The call").
  *
  * ```
- * queued → running → completed | failed | cancelled | unknown ;  running → input_required → queued ;  → rejected
+ * queued → running → completed | failed | cancelled | unknown ;  running → input_required → queued
+ * queued | input_required → cancelled ;  queued | input_required | running → rejected (before anything was sent)
  * unknown → completed | failed by late evidence; nothing else leaves an end state
  * ```
  */

@@ -202,6 +202,8 @@ export interface NewCall {
   readonly delivery: "none" | "due";
   /** Set for rows that are written when all is over (reads in a chat). */
   readonly end?: CallFinish;
+  /** When such a row's call ran, before the moment of writing; its duration in the audit. */
+  readonly ran?: { readonly startedMsAgo: number; readonly finishedMsAgo: number };
 }
 
 export interface AdmitInput {
@@ -234,11 +236,14 @@ export interface AdmitResult {
     /** The idempotency key, or the retry, belongs to this earlier call. Nothing was recorded. */
     | { readonly kind: "existing"; readonly call: Call; readonly by: "key" | "retry" }
     | { readonly kind: "stale_config" }
+    /** The tenant is suspended, or `session` says why. Nothing was recorded or counted. */
+    | { readonly kind: "refused"; readonly by: "tenant" | "session" }
     | { readonly kind: "rate_limited"; readonly scope: "key" | "tenant" }
     | { readonly kind: "concurrency_limited"; readonly scope: "key" | "tenant" | "tools" };
   readonly rate: { readonly limit: number; readonly remaining: number; readonly resetMs: number };
   readonly turns: readonly KeptTurn[];
-  readonly session?: { readonly state: "new" | "live" | "expired"; readonly due: readonly Call[] };
+  /** `foreign`: the id exists under another tenant; nothing was recorded. */
+  readonly session?: { readonly state: "new" | "live" | "expired" | "foreign"; readonly due: readonly Call[] };
 }
 
 export interface CallFinish {
@@ -333,8 +338,11 @@ export interface CallRepo {
   ): Promise<Call | undefined>;
   /** Work of all tenants that nobody holds: expired leases, queued rows that are due. */
   sweep(options: { readonly limit: number; readonly queuedForMs: number }): Promise<readonly SweepItem[]>;
-  /** Keys older than 24 h, kept turns, sealed inputs and rows past retention. Bounded. */
-  expire(limit: number): Promise<void>;
+  /**
+   * Keys older than 24 h, kept turns, sealed inputs and rows past retention; at most `limit` of each.
+   * Returns blob keys of results whose rows are gone, for deletion.
+   */
+  expire(limit: number): Promise<readonly string[]>;
 }
 
 export interface Session {
