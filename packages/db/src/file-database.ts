@@ -1,0 +1,203 @@
+/**
+ * A database in a file of this machine, through libSQL's native binding: one connection, statements
+ * prepared once, every transaction begun and ended without giving up the event loop. Several
+ * processes may share the file (write-ahead log); while another one writes, we wait asleep.
+ */
+import { mkdir } from "node:fs/promises";
+import { dirname } from "node:path";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type NativeDatabase from "libsql";
+import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
+import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
+
+/** Batches that one transaction takes. */
+const groupLimit = 64;
+const preparedLimit = 500;
+const backoff = { first: 1, ceiling: 25 };
+
+interface Prepared {
+  readonly native: NativeDatabase.Statement<unknown[]>;
+  readonly returnsRows: boolean;
+  readonly writes: boolean;
+}
+
+interface Waiting {
+  readonly statements: readonly Statement[];
+  readonly resolve: (results: readonly StatementResult[]) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** @throws GatewayError `database_unavailable` naming the file */
+export async function openFileDatabase(path: string, options: { readonly budgetMs: number }): Promise<Database> {
+  // Loaded here and not above: a bundler lifts imports of native modules to the top.
+  const { default: Native } = await import("libsql");
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    const connection = new Native(path);
+    const database = new FileDatabase(connection, options.budgetMs);
+    await database.prepareFile();
+    return database;
+  } catch (error) {
+    if (error instanceof GatewayError) throw error;
+    throw unavailable(`file '${path}' cannot be opened (DATABASE_URL)`, error);
+  }
+}
+
+class FileDatabase implements Database {
+  readonly #connection: NativeDatabase.Database;
+  readonly #budgetMs: number;
+  readonly #prepared = new Map<string, Prepared>();
+  readonly #waiting: Waiting[] = [];
+  #draining: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(connection: NativeDatabase.Database, budgetMs: number) {
+    this.#connection = connection;
+    this.#budgetMs = budgetMs;
+  }
+
+  async prepareFile(): Promise<void> {
+    await this.#whenFree(() => {
+      // A busy timeout would block the event loop of the whole process.
+      this.#connection.exec("PRAGMA busy_timeout = 0");
+      this.#connection.exec("PRAGMA journal_mode = WAL");
+      // A commit survives the end of the process; power loss may take the last ones, never the file.
+      this.#connection.exec("PRAGMA synchronous = NORMAL");
+    });
+  }
+
+  async batch(statements: readonly Statement[], options: BatchOptions = {}): Promise<readonly StatementResult[]> {
+    if (this.#closed) throw unavailable("is closed");
+    if (options.readonly === true) return this.#read(statements);
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ statements, resolve, reject });
+      this.#draining ??= this.#drain();
+    });
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#draining;
+    this.#prepared.clear();
+    this.#connection.close();
+  }
+
+  /** Readers are not held up by a writer, so they need not queue either. */
+  async #read(statements: readonly Statement[]): Promise<readonly StatementResult[]> {
+    try {
+      return await this.#whenFree(() => this.#transact("BEGIN", () => this.#runReads(statements)));
+    } catch (error) {
+      throw toGatewayError(error);
+    }
+  }
+
+  /** Group commit: all that has come together in one turn of the event loop is one transaction. */
+  async #drain(): Promise<void> {
+    await nextTurn();
+    while (this.#waiting.length > 0) {
+      await this.#commit(this.#waiting.splice(0, groupLimit));
+      if (this.#waiting.length > 0) await nextTurn();
+    }
+    this.#draining = undefined;
+  }
+
+  async #commit(group: readonly Waiting[]): Promise<void> {
+    try {
+      const results = await this.#whenFree(() =>
+        this.#transact("BEGIN IMMEDIATE", () => group.map(({ statements }) => this.#run(statements))),
+      );
+      for (const [index, waiting] of group.entries()) waiting.resolve(results[index] ?? []);
+    } catch (error) {
+      const [only] = group;
+      if (group.length === 1) only?.reject(toGatewayError(error));
+      // One of them is at fault; alone, it can fail nobody but itself.
+      else if (sqlFailureOf(error) === "statement") for (const waiting of group) await this.#commit([waiting]);
+      else for (const waiting of group) waiting.reject(toGatewayError(error));
+    }
+  }
+
+  /** Repeats `work` while another process holds the file; what was busy has been rolled back. */
+  async #whenFree<T>(work: () => T): Promise<T> {
+    const deadline = performance.now() + this.#budgetMs;
+    for (let attempt = 0; ; attempt += 1) {
+      try {
+        return work();
+      } catch (error) {
+        if (sqlFailureOf(error) !== "busy" || performance.now() >= deadline) throw error;
+        await sleep(backoffMs(attempt, backoff));
+      }
+    }
+  }
+
+  #transact<T>(begin: "BEGIN" | "BEGIN IMMEDIATE", work: () => T): T {
+    this.#connection.exec(begin);
+    try {
+      const result = work();
+      this.#connection.exec("COMMIT");
+      return result;
+    } catch (error) {
+      if (this.#connection.inTransaction) this.#connection.exec("ROLLBACK");
+      throw error;
+    }
+  }
+
+  #runReads(statements: readonly Statement[]): readonly StatementResult[] {
+    for (const { sql } of statements) {
+      if (this.#prepare(sql).writes) throw new TypeError("A batch marked readonly holds a statement that writes.");
+    }
+    return this.#run(statements);
+  }
+
+  #run(statements: readonly Statement[]): readonly StatementResult[] {
+    return statements.map(({ sql, args }) => {
+      const { native, returnsRows, writes } = this.#prepare(sql);
+      const bound = args.map(toBound);
+      if (!returnsRows) return { rows: [], changes: native.run(bound).changes };
+      const rows = native.all(bound) as StatementResult["rows"];
+      // A statement that writes and has rows to show has one for each row that it changed.
+      return { rows, changes: writes ? rows.length : 0 };
+    });
+  }
+
+  #prepare(sql: string): Prepared {
+    const known = this.#prepared.get(sql);
+    if (known !== undefined) return known;
+    const native = this.#connection.prepare<unknown[]>(sql);
+    const prepared = { native, returnsRows: native.reader, writes: isWrite(sql) };
+    if (this.#prepared.size >= preparedLimit) {
+      const oldest = this.#prepared.keys().next().value;
+      if (oldest !== undefined) this.#prepared.delete(oldest);
+    }
+    this.#prepared.set(sql, prepared);
+    return prepared;
+  }
+}
+
+function isWrite(sql: string): boolean {
+  const first = /^\s*(\w+)/.exec(sql)?.[1]?.toLowerCase();
+  if (first === "select" || first === "values" || first === "explain") return false;
+  if (first !== "with") return true;
+  return /\b(?:insert|replace)\s+(?:or\s+\w+\s+)?into\b|\bdelete\s+from\b|\bupdate\s+[^\s(]+\s+set\b/i.test(sql);
+}
+
+/** The binding takes every number for a float and ends the process at a boolean. */
+function toBound(value: SqlValue): SqlValue {
+  if (typeof value === "number") return Number.isSafeInteger(value) ? BigInt(value) : value;
+  if (value === null || typeof value === "string" || typeof value === "bigint" || value instanceof Uint8Array)
+    return value;
+  throw new TypeError(`A ${typeof value} cannot be bound in SQL.`);
+}
+
+function toGatewayError(error: unknown): GatewayError {
+  switch (sqlFailureOf(error)) {
+    case "busy":
+      return unavailable("file is held by another process", error);
+    case "store":
+      return unavailable("file cannot be read or written", error);
+    case "statement":
+    case undefined:
+      return statementRefused(error);
+  }
+}

@@ -1,0 +1,15 @@
+/**
+ * The steps of the schema, in order; each is `migrations/{name}.sql`. Steps are made by `npm run
+ * db:generate` and expand first, contract later: while a release rolls out, old instances keep serving.
+ */
+export interface MigrationStep {
+  readonly version: number;
+  readonly name: string;
+  /** Lowest `schemaVersion` of code that still works once this step is done. Older code refuses to start. */
+  readonly oldestCode: number;
+}
+
+export const migrations: readonly MigrationStep[] = [{ version: 1, name: "0000_initial", oldestCode: 1 }];
+
+/** What this code was written for. */
+export const schemaVersion: number = migrations.at(-1)?.version ?? 0;
