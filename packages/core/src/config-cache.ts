@@ -3,6 +3,7 @@
  * anywhere raises the version, so the next request on any instance loads the new snapshot.
  */
 import { GatewayError } from "./errors/gateway-error.ts";
+import type { Caller } from "./callers/caller.ts";
 import type { ConfigRepo } from "./ports/repos.ts";
 import type { TenantConfig } from "./tenant-config.ts";
 
@@ -12,13 +13,14 @@ const capacity = 1_000;
 export class ConfigCache {
   readonly #repo: ConfigRepo;
   readonly #snapshots = new Map<string, TenantConfig>();
+  readonly #callers = new Map<string, { readonly version: number; readonly caller: Caller }>();
   readonly #loading = new Map<string, Promise<TenantConfig>>();
 
   constructor(repo: ConfigRepo) {
     this.#repo = repo;
   }
 
-  /** What this process last saw, possibly old; for guesses only (how many slots a chat may want). */
+  /** What this process last saw, possibly old; whoever uses it admits with `expectedConfigVersion`. */
   peek(tenant: string): TenantConfig | undefined {
     return this.#snapshots.get(tenant);
   }
@@ -37,6 +39,21 @@ export class ConfigCache {
       if (config.version >= version) return config;
     }
     return this.#load(tenant);
+  }
+
+  /** Whose key this is, as of a version; keys are part of the configuration, so a change raises it. */
+  callerOf(keyHash: string, version: number): Caller | undefined {
+    const known = this.#callers.get(keyHash);
+    return known?.version === version ? known.caller : undefined;
+  }
+
+  rememberCaller(keyHash: string, version: number, caller: Caller): void {
+    this.#callers.delete(keyHash);
+    this.#callers.set(keyHash, { version, caller });
+    if (this.#callers.size > capacity) {
+      const oldest = this.#callers.keys().next().value;
+      if (oldest !== undefined) this.#callers.delete(oldest);
+    }
   }
 
   #load(tenant: string): Promise<TenantConfig> {

@@ -8,6 +8,7 @@ import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Sealer } from "./secrets/sealer.ts";
 import type { ConfigCache } from "./config-cache.ts";
+import type { Adapters } from "./tools/catalog.ts";
 
 /** Milliseconds. */
 export interface Timing {
@@ -22,7 +23,8 @@ export interface Timing {
 
 export const defaultTiming: Timing = { leaseMs: 60_000, heartbeatMs: 20_000, cancelPollMs: 2_000, invokeBudgetMs: 600_000 };
 
-export interface CoreDeps {
+/** What tool adapters are made from. */
+export interface AdapterDeps {
   readonly repos: Repos;
   readonly blobs: BlobStore;
   readonly queue: TaskQueue;
@@ -37,4 +39,9 @@ export interface CoreDeps {
   readonly publicUrl: string;
   /** Model back end of the operator for tenants without a provider of their own. */
   readonly defaultProvider?: { readonly baseUrl: string; readonly apiKey?: string; readonly model?: string };
+}
+
+export interface CoreDeps extends AdapterDeps {
+  /** One per scheme, see tools/schemes/index.ts. */
+  readonly adapters: Adapters;
 }

@@ -5,7 +5,7 @@
 import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { AdmitInput, AdmitResult } from "../ports/repos.ts";
+import type { AdmitInput, AdmitResult, Principal } from "../ports/repos.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 
 export interface Admitted {
@@ -31,14 +31,45 @@ export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOpt
     );
   }
   if (options.scope !== null) requireScope(result.caller, options.scope);
+  refuseSession(result, input.sessionId);
   refuseOverLimit(result);
   const config = await deps.configs.get(result.tenant.id, result.tenant.configVersion);
+  if (input.principal.kind === "key") {
+    deps.configs.rememberCaller(input.principal.hash, result.tenant.configVersion, result.caller);
+  }
   return { caller: result.caller, config, result };
+}
+
+/**
+ * Who asks and with which configuration, before the admission that records the call. Costs nothing
+ * where this process has seen the key at the current version; the admission's
+ * `expectedConfigVersion` makes sure that it still holds.
+ */
+export async function identify(deps: CoreDeps, tenant: string, principal: Principal): Promise<{ readonly caller: Caller; readonly config: TenantConfig }> {
+  const config = deps.configs.peek(tenant);
+  if (config !== undefined) {
+    const caller = principal.kind === "known" ? principal.caller : deps.configs.callerOf(principal.hash, config.version);
+    if (caller !== undefined) return { caller, config };
+  }
+  return admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });
 }
 
 export function requireScope(caller: Caller, scope: Scope): void {
   if (!hasScope(caller, scope)) {
     throw new GatewayError("permission_denied", `This key lacks the scope '${scope}'.`, { param: scope });
+  }
+}
+
+function refuseSession({ session, settings }: AdmitResult, id: string | undefined): void {
+  if (session?.state === "expired") {
+    throw new GatewayError(
+      "session_expired",
+      `Session '${id}' was idle for longer than ${settings.session_idle_ms} ms (setting 'session_idle_ms'); start a new one.`,
+      { param: "session_id" },
+    );
+  }
+  if (session?.state === "foreign") {
+    throw new GatewayError("session_not_found", `There is no session '${id}'.`, { param: "session_id" });
   }
 }
 

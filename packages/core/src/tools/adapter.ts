@@ -2,6 +2,8 @@
  * What a scheme implements. The dispatcher has already resolved, permitted, validated, limited and
  * recorded the call; an adapter only carries it out.
  */
+import type { ErrorCode } from "../errors/catalog.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { CallContext } from "../context.ts";
 import type { Tool } from "./tool.ts";
@@ -46,9 +48,16 @@ export function withDelivery<E extends Error>(error: E, delivery: Delivery): E {
   return error;
 }
 
-/** Unmarked errors are `uncertain`: silence is never taken for "not sent". */
+const silences: ReadonlySet<ErrorCode> = new Set(["tool_timeout", "tool_unreachable", "call_cancelled", "internal_error"]);
+
+/**
+ * Unmarked catalogued errors are an answer (the adapter knew what it said); a time-out, a broken
+ * connection or a foreign error is `uncertain`: silence is never taken for "not sent".
+ */
 export function deliveryOf(error: unknown): Delivery {
-  return (error instanceof Error ? deliveries.get(error) : undefined) ?? "uncertain";
+  const marked = error instanceof Error ? deliveries.get(error) : undefined;
+  if (marked !== undefined) return marked;
+  return error instanceof GatewayError && !silences.has(error.code) ? "answered" : "uncertain";
 }
 
 export interface ToolAdapter {

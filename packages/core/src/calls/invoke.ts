@@ -1,0 +1,184 @@
+/**
+ * One tool call by its address, outside a chat: `POST /v1/tools/invoke`. The same pipeline as in a
+ * chat; the row is written by the admission itself, so that a call costs two round trips.
+ */
+import type { RuntimeConfig } from "../blind/runtime-config.ts";
+import type { Caller } from "../callers/caller.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { JsonObject } from "../json.ts";
+import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
+import { Redactor } from "../secrets/redactor.ts";
+import type { TenantConfig } from "../tenant-config.ts";
+import { executeCall } from "../tools/execute-call.ts";
+import type { ToolOutcome } from "../tools/outcome.ts";
+import { prepareCall, type Preparation, type PreparedCall } from "../tools/prepare.ts";
+import { admit, identify, requireScope } from "./admit.ts";
+import type { Call } from "./call.ts";
+import { holdLease } from "./lease.ts";
+import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
+import { enqueue } from "./worker.ts";
+
+export interface InvokeRequest {
+  readonly tenant: string;
+  readonly principal: Principal;
+  readonly requestId: string;
+  readonly traceId: string;
+  /** Tool URI or name. */
+  readonly target: string;
+  readonly arguments: JsonObject;
+  readonly async: boolean;
+  readonly sessionId?: string;
+  readonly idempotencyKey?: string;
+  readonly runtimeConfig?: RuntimeConfig;
+  /** Aborts when the client has left. */
+  readonly signal: AbortSignal;
+}
+
+export interface Invoked {
+  readonly callId: string;
+  readonly tool: string;
+  readonly outcome: ToolOutcome;
+  readonly replayed: boolean;
+  readonly rate: AdmitResult["rate"];
+}
+
+const place: CallPlace = { route: "tools.invoke", parentId: null, rootId: null };
+/** Each stale admission means that the configuration changed in between. */
+const maxStale = 5;
+
+/** @throws GatewayError whatever kept the call from running; a call that ran has an outcome */
+export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promise<Invoked> {
+  for (let stale = 0; stale < maxStale; stale += 1) {
+    const { caller, config } = await identify(deps, request.tenant, request.principal);
+    requireScope(caller, "tools");
+    if (request.runtimeConfig !== undefined) requireScope(caller, "runtime_config");
+    const context = contextOf(request, config, caller);
+    const preparation = prepareCall(
+      deps.adapters,
+      context,
+      { target: request.target, arguments: request.arguments },
+      { hasReadOutside: false },
+    );
+    const row = await rowFor(deps, context, { preparation, request });
+    const { result } = await admit(deps, admissionOf(request, row, config), { scope: null });
+    if (result.outcome.kind === "stale_config") {
+      await deps.configs.get(request.tenant, result.tenant.configVersion);
+      continue;
+    }
+    if (result.outcome.kind === "existing") return replayOf(row, result.outcome.call, result.rate);
+    deps.reach("invoke.recorded");
+    if (preparation.kind === "refused") throw refusal(preparation);
+    const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, signal: request.signal });
+    return { callId: row.id, tool: row.tool, outcome, replayed: false, rate: result.rate };
+  }
+  throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
+}
+
+function admissionOf(request: InvokeRequest, row: NewCall, config: TenantConfig): Parameters<typeof admit>[1] {
+  return {
+    tenant: request.tenant,
+    principal: request.principal,
+    call: row,
+    limits: { countRequest: true },
+    expectedConfigVersion: config.version,
+    ...(row.state === "running" ? { slots: { wanted: 1, required: true } } : {}),
+    ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
+  };
+}
+
+async function proceed(
+  deps: CoreDeps,
+  context: CallContext,
+  run: { readonly call: PreparedCall; readonly state: NewCall["state"]; readonly signal: AbortSignal },
+): Promise<ToolOutcome> {
+  const { call, state } = run;
+  if (state === "input_required") return { kind: "pending", reason: "approval", callId: call.id };
+  if (state === "queued") {
+    deps.reach("async.recorded");
+    await enqueue(deps, { tenant: context.tenant, callId: call.id, expectedMs: call.timeoutMs * call.maxAttempts });
+    deps.reach("async.queued");
+    return { kind: "pending", reason: "async", callId: call.id };
+  }
+  const lease = holdLease(deps, { tenant: context.tenant, id: call.id, attempt: 1, pollCancel: true });
+  try {
+    const signal = AbortSignal.any([run.signal, lease.signal]);
+    const { outcome, finish } = await executeCall(deps, call, context, { attempt: 1, signal });
+    await deps.repos.calls.finish(context.tenant, call.id, 1, finish);
+    deps.reach("call.finished");
+    return outcome;
+  } finally {
+    lease.stop();
+  }
+}
+
+function replayOf(row: NewCall, call: Call, rate: AdmitResult["rate"]): Invoked {
+  if (call.inputHash !== row.inputHash) {
+    throw new GatewayError(
+      "idempotency_key_reused",
+      "This Idempotency-Key was used for another request body; take a new key.",
+      { param: "Idempotency-Key" },
+    );
+  }
+  const outcome = outcomeOf(call);
+  if (outcome.kind === "pending" && !call.async) {
+    throw new GatewayError(
+      "idempotency_in_progress",
+      "The first request with this Idempotency-Key is still running; its call is named in 'call_id'.",
+      { param: "Idempotency-Key", retryAfterMs: 1_000, extra: { call_id: call.id } },
+    );
+  }
+  return { callId: call.id, tool: call.tool, outcome, replayed: true, rate };
+}
+
+/** The error body of a call that could not start (CHAT-7). */
+function refusal(preparation: Extract<Preparation, { kind: "refused" }>): GatewayError {
+  const { code, message, details } = preparation.outcome;
+  return new GatewayError(code, message, {
+    toolName: preparation.tool?.name ?? preparation.target,
+    ...(code === "invalid_arguments" ? { param: "arguments" } : {}),
+    ...(code === "invalid_uri" || code === "tool_not_found" ? { param: "uri" } : {}),
+    extra: { ...details, call_id: preparation.id },
+  });
+}
+
+async function rowFor(
+  deps: CoreDeps,
+  context: CallContext,
+  { preparation, request }: { readonly preparation: Preparation; readonly request: InvokeRequest },
+): Promise<NewCall> {
+  if (preparation.kind === "refused") return refusedCall(context, place, preparation, request.arguments);
+  const { call } = preparation;
+  const tooLong = call.timeoutMs * call.maxAttempts > deps.timing.invokeBudgetMs;
+  const queued = request.async || call.uri.options.async === true || tooLong;
+  if ((queued || preparation.kind === "needs_approval") && request.runtimeConfig !== undefined) {
+    throw new GatewayError(
+      "runtime_config_required",
+      `'${call.tool.name}' would run later, when the inline 'runtime_config' is gone, since it is never stored; store the plugin, or call it without 'async' and within ${deps.timing.invokeBudgetMs} ms.`,
+      { param: "runtime_config", toolName: call.tool.name },
+    );
+  }
+  const state = preparation.kind === "needs_approval" ? "input_required" : queued ? "queued" : "running";
+  return newToolCall(deps, context, call, {
+    ...place,
+    state,
+    async: state !== "running",
+    slots: 1,
+    delivery: "none",
+    ...(request.idempotencyKey === undefined ? {} : { idempotencyKey: request.idempotencyKey }),
+  });
+}
+
+function contextOf(request: InvokeRequest, config: TenantConfig, caller: Caller): CallContext {
+  return {
+    tenant: request.tenant,
+    caller,
+    config,
+    requestId: request.requestId,
+    traceId: request.traceId,
+    redactor: new Redactor(),
+    ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
+    ...(request.runtimeConfig === undefined ? {} : { runtimeConfig: request.runtimeConfig }),
+  };
+}

@@ -1,0 +1,163 @@
+/** Makes the row of a tool call before it runs, and reads an outcome back from a row. */
+import { createHash } from "node:crypto";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { canonicalJson, type JsonObject } from "../json.ts";
+import type { NewCall } from "../ports/repos.ts";
+import type { ToolOutcome } from "../tools/outcome.ts";
+import type { Preparation, PreparedCall } from "../tools/prepare.ts";
+import { formatToolUri } from "../tools/uri.ts";
+import type { Call, CallError, CallerLink, SealedInput } from "./call.ts";
+
+/** Bytes of arguments shown to people in the audit. */
+const viewBytes = 4_096;
+
+export interface CallPlace {
+  readonly route: string;
+  readonly parentId: string | null;
+  readonly rootId: string | null;
+}
+
+export interface RowOptions extends CallPlace {
+  readonly state: "queued" | "running" | "input_required";
+  readonly async: boolean;
+  readonly idempotencyKey?: string;
+  readonly effectKey?: string;
+  readonly slots: number;
+  readonly delivery: "none" | "due";
+}
+
+export async function newToolCall(deps: CoreDeps, context: CallContext, call: PreparedCall, options: RowOptions): Promise<NewCall> {
+  const { tenant, config } = context;
+  const uri = formatToolUri(call.uri.scheme, call.uri.service, call.uri.tool);
+  const text = canonicalJson({ uri, arguments: call.arguments });
+  const sealed: SealedInput = {
+    arguments: call.arguments,
+    uri: fullUri(call),
+    caller: context.caller,
+    ...(context.sessionId === undefined ? {} : { sessionId: context.sessionId }),
+  };
+  const [inputHash, input] = await Promise.all([
+    deps.sealer.hash(tenant, config.wrappedKey, text),
+    deps.sealer.seal(tenant, config.wrappedKey, inputAad(call.id), JSON.stringify(sealed)),
+  ]);
+  return {
+    ...commonFields(context, options),
+    id: call.id,
+    uri,
+    tool: call.tool.name,
+    toolHash: call.tool.hash,
+    effect: call.effect,
+    repeat: call.repeat,
+    state: options.state,
+    async: options.async,
+    idempotencyKey: options.idempotencyKey ?? null,
+    inputHash,
+    input,
+    inputView: viewOf(context, call.arguments),
+    effectKey: options.effectKey ?? null,
+    slots: options.slots,
+    leaseMs: deps.timing.leaseMs,
+    delivery: options.delivery,
+  };
+}
+
+/** The row of a call that was refused before it could run. */
+export function refusedCall(context: CallContext, place: CallPlace, refused: Extract<Preparation, { kind: "refused" }>, given: string | JsonObject): NewCall {
+  const { outcome } = refused;
+  const error: CallError = {
+    code: outcome.code,
+    message: context.redactor.redact(outcome.message),
+    ...(outcome.details === undefined ? {} : { details: outcome.details }),
+  };
+  return {
+    ...commonFields(context, place),
+    id: refused.id,
+    uri: refused.tool?.uri ?? refused.target,
+    tool: refused.tool?.name ?? refused.target,
+    toolHash: refused.tool?.hash ?? null,
+    effect: refused.tool?.effect ?? "write",
+    repeat: "never",
+    state: "rejected",
+    async: false,
+    idempotencyKey: null,
+    inputHash: "",
+    input: null,
+    inputView: viewOf(context, given),
+    effectKey: null,
+    slots: 0,
+    leaseMs: 0,
+    delivery: "none",
+    end: { state: "rejected", error },
+  };
+}
+
+function commonFields(context: CallContext, place: CallPlace) {
+  return {
+    kind: "tool" as const,
+    parentId: place.parentId,
+    rootId: place.rootId,
+    sessionId: context.sessionId ?? null,
+    callerChain: callerChain(context, place),
+    route: place.route,
+    deadlineMs: null,
+    runAt: null,
+    requestId: context.requestId,
+    traceId: context.traceId,
+  };
+}
+
+export const inlineConfigLink = "runtime_config";
+
+/** Who stands behind the call, outermost first. */
+function callerChain(context: CallContext, place: CallPlace): CallerLink[] {
+  const chain: CallerLink[] = [{ kind: context.caller.kind, id: context.caller.id }];
+  if (context.caller.userId !== undefined) chain.push({ kind: "user", id: context.caller.userId });
+  if (place.parentId !== null) chain.push({ kind: "chat", id: place.parentId });
+  if (context.runtimeConfig !== undefined) chain.push({ kind: inlineConfigLink, id: "inline" });
+  return chain;
+}
+
+function viewOf(context: CallContext, given: string | JsonObject): string {
+  const text = context.redactor.redact(typeof given === "string" ? given : JSON.stringify(given));
+  return text.length <= viewBytes ? text : `${text.slice(0, viewBytes)}…`;
+}
+
+function fullUri(call: PreparedCall): string {
+  return `${formatToolUri(call.uri.scheme, call.uri.service, call.uri.tool)}?timeout=${call.timeoutMs}&max-attempts=${call.maxAttempts}`;
+}
+
+/** Authenticated with the sealed input of a call, so that it opens in its own row only. */
+export function inputAad(callId: string): readonly string[] {
+  return ["call-input", callId];
+}
+
+/** Identity of a write within its chat, whichever attempt of the chat makes it. */
+export function effectKeyOf(call: PreparedCall, occurrence: number): string {
+  const text = canonicalJson({ uri: call.tool.uri, arguments: call.arguments, occurrence });
+  return createHash("sha256").update(text).digest("base64url");
+}
+
+/** What a recorded call came to, for whoever asks again. */
+export function outcomeOf(call: Call): ToolOutcome {
+  if (call.state === "completed" && call.outcome !== null) {
+    const { text, mediaType, bytes, blobKey } = call.outcome;
+    return {
+      kind: "completed",
+      text,
+      mediaType,
+      reused: "replay",
+      ...(blobKey === undefined ? {} : { handle: { callId: call.id, bytes, mediaType } }),
+    };
+  }
+  if (call.error !== null) {
+    return {
+      kind: call.state === "rejected" ? "rejected" : "failed",
+      code: call.error.code,
+      message: call.error.message,
+      ...(call.error.details === undefined ? {} : { details: call.error.details }),
+    };
+  }
+  return { kind: "pending", reason: call.state === "input_required" ? "approval" : "async", callId: call.id };
+}
+

@@ -1,0 +1,24 @@
+/**
+ * What has to happen from time to time: work that nobody holds is put back on the queue, expired
+ * rows and sessions go. Runs on any number of instances at once (design "The tick").
+ */
+import type { CoreDeps } from "../deps.ts";
+import { createWorkspace } from "../workspace/workspace.ts";
+
+const sweepLimit = 200;
+/** A queued row whose message has not led to a claim for so long is sent again. */
+const queuedForMs = 30_000;
+
+export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
+  const items = await deps.repos.calls.sweep({ limit: sweepLimit, queuedForMs: Math.min(queuedForMs, deps.timing.leaseMs) });
+  if (items.length > 0) {
+    await deps.queue.send(
+      "short",
+      items.map((item) => ({ tenant: item.tenant, callId: item.id })),
+    );
+    deps.log.log("warn", "sent calls again that nobody held", { count: items.length });
+  }
+  await deps.repos.calls.expire(sweepLimit);
+  await createWorkspace(deps).expireSessions(sweepLimit);
+  return { resent: items.length };
+}

@@ -1,0 +1,160 @@
+/**
+ * Carries out queued calls. A message only says "look at this row": the row is claimed by a
+ * conditional update, so that a duplicate, late or forged message does no harm (design "Async").
+ */
+import { hasScope, type Caller } from "../callers/caller.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import type { CallFinish } from "../ports/repos.ts";
+import type { QueueMessage, QueueName } from "../ports/task-queue.ts";
+import { Redactor } from "../secrets/redactor.ts";
+import { executeCall } from "../tools/execute-call.ts";
+import { prepareCall } from "../tools/prepare.ts";
+import type { Call, SealedInput } from "./call.ts";
+import { holdLease } from "./lease.ts";
+import { inputAad } from "./new-call.ts";
+
+/** Calls expected to take longer than this go to the long queue. */
+const shortMs = 60_000;
+/** Wait before a call that found no free slot is looked at again. */
+const busyDelayMs = 1_000;
+
+export async function enqueue(
+  deps: CoreDeps,
+  work: { readonly tenant: string; readonly callId: string; readonly expectedMs: number; readonly delayMs?: number },
+): Promise<void> {
+  const queue: QueueName = work.expectedMs > shortMs ? "long" : "short";
+  await deps.queue.send(
+    queue,
+    [{ tenant: work.tenant, callId: work.callId }],
+    work.delayMs === undefined ? {} : { delayMs: work.delayMs },
+  );
+}
+
+/**
+ * Handles one message. Returns when the row needs nothing more from it; throws only where the
+ * message should be delivered again (the database is away).
+ */
+export async function handleMessage(deps: CoreDeps, message: QueueMessage): Promise<void> {
+  const { tenant, callId } = message;
+  deps.reach("worker.received");
+  const row = await deps.repos.tenants.get(tenant);
+  if (row === undefined) return;
+  const config = await deps.configs.get(tenant, row.configVersion);
+  const claimed = await deps.repos.calls.claim(tenant, callId, {
+    leaseMs: deps.timing.leaseMs,
+    concurrency: config.settings.concurrent_tool_calls,
+  });
+  if (claimed === "gone" || claimed === "busy") return;
+  if (claimed === "concurrency_limited") {
+    await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: busyDelayMs });
+    return;
+  }
+  deps.reach("worker.claimed");
+  await runClaimed(deps, { ...claimed, config });
+  deps.reach("worker.finished");
+}
+
+interface Claimed {
+  readonly call: Call;
+  /** Another attempt held it before and went silent. */
+  readonly wasRunning: boolean;
+  readonly config: CallContext["config"];
+}
+
+async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
+  const { call } = claimed;
+  const lost = claimed.wasRunning ? lostEnd(call) : undefined;
+  const finish = lost ?? (await runAgain(deps, claimed));
+  await deps.repos.calls.finish(call.tenant, call.id, call.attempt, finish);
+}
+
+/** How a call ends whose holder went silent, where it must not or need not be run again. */
+function lostEnd(call: Call): CallFinish | undefined {
+  if (call.kind === "chat") {
+    return ended("failed", "chat_interrupted", "The process that answered this chat stopped before it was done.");
+  }
+  if (call.effect === "write" && call.repeat === "never") {
+    return ended(
+      "unknown",
+      "outcome_unknown",
+      `The process that ran '${call.tool}' stopped while the call was under way; whether it took effect is not known, and it is not sent again by itself.`,
+    );
+  }
+  if (!call.async && call.effect === "read") {
+    return ended("failed", "call_interrupted", `The process that ran '${call.tool}' stopped; nobody waits for the result any more.`);
+  }
+  return undefined;
+}
+
+async function runAgain(deps: CoreDeps, { call, config }: Claimed): Promise<CallFinish> {
+  const lease = holdLease(deps, { tenant: call.tenant, id: call.id, attempt: call.attempt, pollCancel: true });
+  try {
+    const context = await contextOf(deps, call, config);
+    const input = context.input;
+    const preparation = prepareCall(
+      deps.adapters,
+      context,
+      { target: input.uri, arguments: { ...input.arguments } },
+      { hasReadOutside: false, approved: call.approval?.decision === "approved" },
+    );
+    if (preparation.kind === "refused") {
+      const { code, message, details } = preparation.outcome;
+      return { state: "failed", error: { code, message, ...(details === undefined ? {} : { details }) } };
+    }
+    if (call.approval !== null && preparation.call.tool.hash !== call.toolHash) {
+      return ended("failed", "conflict", `The definition of '${call.tool}' was changed after the approval; ask again.`);
+    }
+    const { finish } = await executeCall(
+      deps,
+      { ...preparation.call, id: call.id },
+      context,
+      { attempt: call.attempt, signal: lease.signal },
+    );
+    return finish;
+  } catch (thrown) {
+    const error = toGatewayError(thrown);
+    if (error.code === "database_unavailable") throw error;
+    return ended("failed", error.code, error.message);
+  } finally {
+    lease.stop();
+  }
+}
+
+async function contextOf(deps: CoreDeps, call: Call, config: CallContext["config"]): Promise<CallContext & { readonly input: SealedInput }> {
+  if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
+  const text = await deps.sealer.open(call.tenant, config.wrappedKey, inputAad(call.id), call.input);
+  // Sealed by this code for this row; nobody else can have written it.
+  const input = JSON.parse(text) as SealedInput;
+  const caller = await currentCaller(deps, call.tenant, input.caller);
+  return {
+    tenant: call.tenant,
+    caller,
+    config,
+    requestId: call.requestId,
+    traceId: call.traceId,
+    redactor: new Redactor(),
+    input,
+    ...(input.sessionId === undefined ? {} : { sessionId: input.sessionId }),
+  };
+}
+
+/** The caller as it is now: a key may have been revoked, expired or narrowed since. */
+async function currentCaller(deps: CoreDeps, tenant: string, caller: Caller): Promise<Caller> {
+  if (caller.kind !== "key") return caller;
+  const key = await deps.repos.apiKeys.get(tenant, caller.id);
+  const expired = key !== undefined && key.expiresAt !== null && key.expiresAt <= deps.clock.now();
+  if (key === undefined || key.revokedAt !== null || expired) {
+    throw new GatewayError("permission_denied", "The key that asked for this call has been revoked or has expired.");
+  }
+  const now: Caller = { ...caller, role: key.role, scopes: key.scopes, tools: key.tools };
+  if (!hasScope(now, "tools") && !hasScope(now, "chat")) {
+    throw new GatewayError("permission_denied", "The key that asked for this call may no longer run tools.");
+  }
+  return now;
+}
+
+function ended(state: "failed" | "unknown", code: GatewayError["code"], message: string): CallFinish {
+  return { state, error: { code, message } };
+}

@@ -1,0 +1,181 @@
+/**
+ * Carries out one recorded call: attempts under the policy, the adapter, the outcome's shape. Knows
+ * nothing of who waits for it: chat, direct call and worker all come through here.
+ */
+import type { CallError, StoredOutcome } from "../calls/call.ts";
+import { shapeReply } from "../calls/result-store.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import type { CallFinish } from "../ports/repos.ts";
+import type { CallContext } from "../context.ts";
+import { deliveryOf, type Delivery } from "./adapter.ts";
+import type { FailedOutcome, ToolOutcome } from "./outcome.ts";
+import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
+import type { PreparedCall } from "./prepare.ts";
+
+export interface Execution {
+  readonly outcome: ToolOutcome;
+  readonly finish: CallFinish;
+}
+
+export interface ExecutionOptions {
+  readonly attempt: number;
+  /** Cancels the call. */
+  readonly signal: AbortSignal;
+}
+
+/** Never throws: whatever goes wrong is the call's outcome. */
+export async function executeCall(
+  deps: CoreDeps,
+  call: PreparedCall,
+  context: CallContext,
+  options: ExecutionOptions,
+): Promise<Execution> {
+  for (let send = 1; ; send += 1) {
+    const tried = await trySend(deps, call, context, options);
+    if (tried.kind === "done") return tried.execution;
+    const { error, delivery } = tried;
+    const again =
+      send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
+    if (!again) return failure(call, context, { error, delivery, cancelled: options.signal.aborted, sends: send });
+    await deps.clock.sleep(backoffMs(send, error.details.retryAfterMs), options.signal).catch(() => undefined);
+  }
+}
+
+type Tried =
+  | { readonly kind: "done"; readonly execution: Execution }
+  | { readonly kind: "failed"; readonly error: GatewayError; readonly delivery: Delivery };
+
+async function trySend(
+  deps: CoreDeps,
+  call: PreparedCall,
+  context: CallContext,
+  options: ExecutionOptions,
+): Promise<Tried> {
+  const attempt = new AttemptSignal(options.signal, call.timeoutMs);
+  try {
+    deps.reach("call.before-send");
+    const reply = await attempt.race(
+      call.adapter.invoke(
+        { id: call.id, tool: call.tool, uri: call.uri, arguments: call.arguments, attempt: options.attempt },
+        { ...context, signal: attempt.signal, onSent: () => deps.reach("call.sent") },
+      ),
+    );
+    deps.reach("call.answered");
+    const { outcome, stored } = await shapeReply(deps, context, call.id, reply);
+    deps.reach("call.result-stored");
+    return { kind: "done", execution: { outcome, finish: completedFinish(stored, call) } };
+  } catch (thrown) {
+    const delivery = deliveryOf(thrown);
+    if (attempt.timedOut) return { kind: "failed", error: timeoutError(call), delivery: delivery === "answered" ? "uncertain" : delivery };
+    const error = toGatewayError(thrown);
+    if (error.code === "internal_error") {
+      deps.log.log("error", "tool call failed unexpectedly", {
+        call_id: call.id,
+        tool: call.tool.name,
+        error: context.redactor.redact(String(error.cause instanceof Error ? error.cause.stack : error.cause)),
+      });
+    }
+    return { kind: "failed", error, delivery };
+  } finally {
+    attempt.end();
+  }
+}
+
+function completedFinish(stored: StoredOutcome, call: PreparedCall): CallFinish {
+  return { state: "completed", outcome: stored, credentialsUsed: call.tool.requiredCredentials };
+}
+
+function timeoutError(call: PreparedCall): GatewayError {
+  return new GatewayError(
+    "tool_timeout",
+    `'${call.tool.name}' did not answer within ${call.timeoutMs} ms; raise 'timeout' in the URI, 'execution.timeout_ms' or the tenant's 'tool_timeout_ms'.`,
+    { toolName: call.tool.name },
+  );
+}
+
+interface Failure {
+  readonly error: GatewayError;
+  readonly delivery: Delivery;
+  readonly cancelled: boolean;
+  readonly sends: number;
+}
+
+function failure(call: PreparedCall, context: CallContext, failed: Failure): Execution {
+  const { error, delivery, cancelled, sends } = failed;
+  if (call.effect === "write" && delivery === "uncertain") {
+    return ended("unknown", {
+      code: "outcome_unknown",
+      message: `'${call.tool.name}' was sent but gave no answer (${context.redactor.redact(error.message)}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
+    });
+  }
+  if (cancelled) return ended("cancelled", { code: "call_cancelled", message: `'${call.tool.name}' was cancelled before it answered.` });
+  const callError: CallError = {
+    code: error.code,
+    message: context.redactor.redact(error.message) + (sends > 1 ? ` (${sends} sends)` : ""),
+    ...(error.details.extra === undefined ? {} : { details: redactDetails(error.details.extra, context) }),
+  };
+  return ended("failed", callError);
+}
+
+function redactDetails(extra: NonNullable<CallError["details"]>, context: CallContext): NonNullable<CallError["details"]> {
+  return JSON.parse(context.redactor.redact(JSON.stringify(extra))) as NonNullable<CallError["details"]>;
+}
+
+function ended(state: "failed" | "unknown" | "cancelled", error: CallError): Execution {
+  return { outcome: toFailedOutcome(error), finish: { state, error } };
+}
+
+export function toFailedOutcome(error: CallError): FailedOutcome {
+  return { kind: "failed", code: error.code, message: error.message, ...(error.details === undefined ? {} : { details: error.details }) };
+}
+
+/** One attempt's end: its own time limit or the call's cancellation, whichever comes first. */
+class AttemptSignal {
+  readonly #controller = new AbortController();
+  readonly #outer: AbortSignal;
+  readonly #onAbort: () => void;
+  readonly #timer: NodeJS.Timeout;
+  timedOut = false;
+
+  constructor(outer: AbortSignal, timeoutMs: number) {
+    this.#outer = outer;
+    this.#onAbort = () => this.#controller.abort();
+    if (outer.aborted) this.#controller.abort();
+    else outer.addEventListener("abort", this.#onAbort, { once: true });
+    this.#timer = setTimeout(() => {
+      this.timedOut = true;
+      this.#controller.abort();
+    }, timeoutMs);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** The work, or a rejection soon after the signal for adapters that do not listen to it. */
+  async race<T>(work: Promise<T>): Promise<T> {
+    let give: (error: unknown) => void = () => undefined;
+    const cut = new Promise<never>((_resolve, reject) => {
+      give = reject;
+    });
+    const onAbort = (): void => {
+      // Adapters that do listen get a moment to say what became of the request.
+      setTimeout(() => give(new GatewayError("call_cancelled", "The call was given up.")), 50);
+    };
+    if (this.signal.aborted) onAbort();
+    else this.signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await Promise.race([work, cut]);
+    } finally {
+      this.signal.removeEventListener("abort", onAbort);
+      work.catch(() => undefined);
+    }
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#outer.removeEventListener("abort", this.#onAbort);
+  }
+}
+

@@ -1,0 +1,24 @@
+/** When a call may be sent again, and when (design "Retries only for what is safe to repeat"). */
+import type { GatewayError } from "../errors/gateway-error.ts";
+import type { Delivery } from "./adapter.ts";
+import type { Effect, Repeat } from "./tool.ts";
+
+const passingStatuses = new Set([408, 425, 429, 500, 502, 503, 504]);
+
+/** May the same thing work in a moment? */
+export function isPassing(error: GatewayError): boolean {
+  if (error.code === "tool_unreachable" || error.code === "tool_timeout") return true;
+  const status = error.details.extra?.["status"];
+  return error.code === "tool_failed" && typeof status === "number" && passingStatuses.has(status);
+}
+
+/** Can sending it once more do no harm? */
+export function mayRepeat(call: { readonly effect: Effect; readonly repeat: Repeat }, delivery: Delivery): boolean {
+  return call.effect === "read" || call.repeat !== "never" || delivery === "not_sent";
+}
+
+/** Milliseconds before send number `send` + 1: doubling from 200 ms to 10 s, half of it random. */
+export function backoffMs(send: number, retryAfterMs: number | undefined, random: () => number = Math.random): number {
+  const ceiling = Math.min(10_000, 200 * 2 ** (send - 1));
+  return Math.max(retryAfterMs ?? 0, ceiling / 2 + (random() * ceiling) / 2);
+}

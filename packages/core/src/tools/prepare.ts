@@ -1,0 +1,160 @@
+/**
+ * From what a model or a caller asked for to a call that could run: address, permission, arguments,
+ * limits, approval (design "The dispatcher, in this order and nowhere else"). No I/O.
+ */
+import { mayUseTool } from "../callers/caller.ts";
+import type { CallContext } from "../context.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { newId } from "../ids.ts";
+import type { JsonObject, JsonValue } from "../json.ts";
+import type { Adapters } from "./catalog.ts";
+import { findTool } from "./catalog.ts";
+import type { ToolAdapter } from "./adapter.ts";
+import { compileArguments, parseToolArguments } from "./arguments.ts";
+import type { RejectedOutcome } from "./outcome.ts";
+import type { Effect, Repeat, Tool } from "./tool.ts";
+import type { ToolUri } from "./uri.ts";
+
+export interface DispatchItem {
+  /** Tool name or tool URI. */
+  readonly target: string;
+  /** JSON text as a model wrote it, or an object. */
+  readonly arguments: string | JsonObject;
+}
+
+export interface PreparedCall {
+  readonly id: string;
+  readonly adapter: ToolAdapter;
+  readonly tool: Tool;
+  readonly uri: ToolUri;
+  readonly arguments: JsonObject;
+  readonly effect: Effect;
+  readonly repeat: Repeat;
+  /** Writes with equal text run in call order. */
+  readonly service: string;
+  readonly timeoutMs: number;
+  readonly maxAttempts: number;
+}
+
+export type Preparation =
+  | { readonly kind: "ready"; readonly call: PreparedCall }
+  | { readonly kind: "needs_approval"; readonly call: PreparedCall }
+  | { readonly kind: "refused"; readonly id: string; readonly target: string; readonly tool: Tool | undefined; readonly outcome: RejectedOutcome };
+
+export interface PrepareOptions {
+  /** This turn has read content from outside the tenant's own services. */
+  readonly hasReadOutside: boolean;
+  /** Skips the approval of sensitive tools: a person has already approved this very call. */
+  readonly approved?: boolean;
+}
+
+export function prepareCall(adapters: Adapters, context: CallContext, item: DispatchItem, options: PrepareOptions): Preparation {
+  const id = newId("call");
+  let tool: Tool | undefined;
+  try {
+    const found = findTool(adapters, context, item.target);
+    tool = found.tool;
+    requireUse(context, tool, item.target);
+    const args = checkArguments(tool, item.arguments);
+    requireCredentials(context, tool);
+    const call = assemble(id, context, { ...found, args });
+    return { kind: needsApproval(call, context, options) ? "needs_approval" : "ready", call };
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    return {
+      kind: "refused",
+      id,
+      target: item.target.slice(0, 2_048),
+      tool,
+      outcome: {
+        kind: "rejected",
+        code: error.code,
+        message: error.message,
+        ...(error.details.extra === undefined ? {} : { details: error.details.extra }),
+      },
+    };
+  }
+}
+
+/** A tool that a caller may not use does not exist for it; a disabled one that it might use says so. */
+function requireUse(context: CallContext, tool: Tool, target: string): void {
+  if (mayUseTool(context.caller, tool)) return;
+  if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
+    throw new GatewayError("service_disabled", `Tool '${tool.name}' is disabled; an administrator can enable it.`, { toolName: tool.name });
+  }
+  throw new GatewayError("tool_not_found", `Tool '${target}' not found`, { toolName: target });
+}
+
+function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {
+  const parsed = typeof given === "string" ? parseToolArguments(given) : ({ ok: true, value: given } as const);
+  const checked = parsed.ok ? compileArguments(tool.parameters).validate(parsed.value) : parsed;
+  if (checked.ok) return checked.value;
+  const list = checked.errors.map((error) => `${error.pointer === "" ? "arguments" : error.pointer}: ${error.message}`);
+  throw new GatewayError("invalid_arguments", `The arguments of '${tool.name}' do not fit its schema, nothing was run. ${list.join("; ")}`, {
+    param: "arguments",
+    toolName: tool.name,
+    extra: { errors: checked.errors as unknown as JsonValue },
+  });
+}
+
+function requireCredentials(context: CallContext, tool: Tool): void {
+  const missing = missingCredentials(context, tool.requiredCredentials);
+  const first = missing[0];
+  if (first === undefined) return;
+  throw new GatewayError(
+    "credential_missing",
+    `Tool '${tool.name}' needs the credential '${first}', which this tenant has not stored; add it with PUT /v1/credentials/${first}.`,
+    { param: first, toolName: tool.name, extra: { missing } },
+  );
+}
+
+/** Names that neither the tenant, the user nor the request's own `runtime_config` provides. */
+export function missingCredentials(context: CallContext, names: readonly string[]): string[] {
+  const inline = context.runtimeConfig?.credentials ?? {};
+  return names.filter(
+    (name) =>
+      !Object.hasOwn(inline, name) &&
+      !context.config.credentials.some(
+        (stored) => stored.name === name && (stored.level === "tenant" || stored.userId === context.caller.userId),
+      ),
+  );
+}
+
+function assemble(
+  id: string,
+  context: CallContext,
+  found: { readonly adapter: ToolAdapter; readonly tool: Tool; readonly uri: ToolUri; readonly args: JsonObject },
+): PreparedCall {
+  const { tool, uri, adapter, args } = found;
+  const { settings } = context.config;
+  const asked = uri.options;
+  if (asked.timeoutMs !== undefined && asked.timeoutMs > Math.max(settings.tool_timeout_ms, tool.timeoutMs ?? 0)) {
+    throw new GatewayError("invalid_uri", `Option 'timeout' is above this tenant's cap of ${settings.tool_timeout_ms} ms ('tool_timeout_ms').`, { param: "timeout" });
+  }
+  if (asked.maxAttempts !== undefined && asked.maxAttempts > settings.max_attempts) {
+    throw new GatewayError("invalid_uri", `Option 'max-attempts' is above this tenant's cap of ${settings.max_attempts} ('max_attempts').`, { param: "max-attempts" });
+  }
+  return {
+    id,
+    adapter,
+    tool,
+    uri,
+    arguments: args,
+    effect: tool.effectOf?.(args) ?? tool.effect,
+    repeat: tool.repeat,
+    service: tool.serviceOf?.(context) ?? tool.service,
+    timeoutMs: asked.timeoutMs ?? tool.timeoutMs ?? settings.tool_timeout_ms,
+    maxAttempts: asked.maxAttempts ?? Math.min(tool.maxAttempts ?? 1, settings.max_attempts),
+  };
+}
+
+function needsApproval(call: PreparedCall, context: CallContext, options: PrepareOptions): boolean {
+  if (options.approved === true) return false;
+  if (call.tool.sensitive) return true;
+  return (
+    options.hasReadOutside &&
+    call.effect === "write" &&
+    call.tool.outward === true &&
+    context.config.settings.untrusted_write_approval
+  );
+}

@@ -1,0 +1,202 @@
+/**
+ * The tool calls of one chat, round by round: one batch records what writes or waits before anything
+ * is sent, reads ride along with the chat's settlement, reads run together and writes to one service
+ * in call order (CHAT-10).
+ */
+import { outcomeOf, effectKeyOf, newToolCall, refusedCall, type CallPlace } from "../calls/new-call.ts";
+import { holdLease } from "../calls/lease.ts";
+import type { SlotPool } from "../calls/slots.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { toGatewayError } from "../errors/gateway-error.ts";
+import type { CallFinish, NewCall } from "../ports/repos.ts";
+import type { Adapters } from "./catalog.ts";
+import { executeCall, type Execution } from "./execute-call.ts";
+import type { ToolOutcome } from "./outcome.ts";
+import { prepareCall, type DispatchItem, type Preparation, type PreparedCall } from "./prepare.ts";
+
+export interface ToolRunOptions extends CallPlace {
+  readonly chatId: string;
+  readonly signal: AbortSignal;
+  readonly slots: SlotPool;
+  /** Results that come after this answer go to the session's next request. */
+  readonly deliverLate: boolean;
+  readonly writesBefore: boolean;
+}
+
+export interface RoundCall {
+  readonly callId: string;
+  readonly tool: string;
+  readonly outcome: Promise<ToolOutcome>;
+}
+
+export class ToolRun {
+  readonly #deps: CoreDeps;
+  readonly #adapters: Adapters;
+  readonly #context: CallContext;
+  readonly #options: ToolRunOptions;
+  readonly #occurrences = new Map<string, number>();
+  readonly #lines = new Map<string, Promise<unknown>>();
+  readonly #deferred: Promise<NewCall>[] = [];
+  readonly #finishing: Promise<unknown>[] = [];
+  #hasReadOutside = false;
+  #writeStarted: boolean;
+
+  constructor(deps: CoreDeps, adapters: Adapters, context: CallContext, options: ToolRunOptions) {
+    this.#deps = deps;
+    this.#adapters = adapters;
+    this.#context = context;
+    this.#options = options;
+    this.#writeStarted = options.writesBefore;
+  }
+
+  /** From then on a repetition of the chat is not harmless. */
+  get writeStarted(): boolean {
+    return this.#writeStarted;
+  }
+
+  /** Records the round and starts it; the outcomes come in call order, each when it is there. */
+  async startRound(items: readonly DispatchItem[]): Promise<readonly RoundCall[]> {
+    const prepared = items.map((item) =>
+      prepareCall(this.#adapters, this.#context, item, { hasReadOutside: this.#hasReadOutside }),
+    );
+    const known = await this.#record(prepared);
+    return prepared.map((preparation, at) => this.#start(preparation, items[at]?.arguments ?? "", known));
+  }
+
+  /** Rows that were not worth a round trip of their own, for the settlement. */
+  async deferredRows(): Promise<NewCall[]> {
+    return Promise.all(this.#deferred);
+  }
+
+  /** All outcomes of recorded calls are in the database. */
+  async finished(): Promise<void> {
+    await Promise.all(this.#finishing);
+  }
+
+  async #record(prepared: readonly Preparation[]): Promise<ReadonlyMap<string, ToolOutcome>> {
+    const rows = await Promise.all(
+      prepared.flatMap((preparation) => {
+        if (preparation.kind === "refused") return [];
+        if (preparation.kind === "ready" && preparation.call.effect === "read") return [];
+        return [this.#rowOf(preparation)];
+      }),
+    );
+    const existing = new Map<string, ToolOutcome>();
+    if (rows.length === 0) return existing;
+    if (rows.some((row) => row.state === "running")) this.#writeStarted = true;
+    const { tenant, caller } = this.#context;
+    for (const result of await this.#deps.repos.calls.record(tenant, caller.id, rows)) {
+      if (result.kind === "existing") existing.set(result.id, outcomeOf(result.call));
+    }
+    this.#deps.reach("chat.round-recorded");
+    return existing;
+  }
+
+  #rowOf(preparation: Exclude<Preparation, { kind: "refused" }>): Promise<NewCall> {
+    const { call, kind } = preparation;
+    const waits = kind === "needs_approval";
+    return newToolCall(this.#deps, this.#context, call, {
+      ...this.#options,
+      state: waits ? "input_required" : "running",
+      async: waits,
+      effectKey: effectKeyOf(call, this.#occurrenceOf(call)),
+      // The chat's own slots cover what it runs; an approved call runs later, on its own.
+      slots: waits ? 1 : 0,
+      delivery: waits && this.#options.deliverLate ? "due" : "none",
+    });
+  }
+
+  #occurrenceOf(call: PreparedCall): number {
+    const identity = effectKeyOf(call, 0);
+    const occurrence = (this.#occurrences.get(identity) ?? 0) + 1;
+    this.#occurrences.set(identity, occurrence);
+    return occurrence;
+  }
+
+  #start(preparation: Preparation, given: DispatchItem["arguments"], existing: ReadonlyMap<string, ToolOutcome>): RoundCall {
+    if (preparation.kind === "refused") {
+      this.#deferred.push(Promise.resolve(refusedCall(this.#context, this.#options, preparation, given)));
+      return { callId: preparation.id, tool: preparation.tool?.name ?? preparation.target, outcome: Promise.resolve(preparation.outcome) };
+    }
+    const { call } = preparation;
+    const earlier = existing.get(call.id);
+    if (earlier !== undefined) return { callId: call.id, tool: call.tool.name, outcome: Promise.resolve(earlier) };
+    const outcome =
+      preparation.kind === "needs_approval"
+        ? this.#awaitApproval(call)
+        : call.effect === "read"
+          ? this.#runRead(call)
+          : this.#runWrite(call);
+    return { callId: call.id, tool: call.tool.name, outcome };
+  }
+
+  async #runRead(call: PreparedCall): Promise<ToolOutcome> {
+    const { outcome, finish } = await this.#inSlot(call, () => this.#execute(call));
+    this.#deferred.push(
+      newToolCall(this.#deps, this.#context, call, { ...this.#options, state: "running", async: false, slots: 0, delivery: "none" }).then(
+        (row) => ({ ...row, state: finish.state, end: finish }),
+      ),
+    );
+    return outcome;
+  }
+
+  async #runWrite(call: PreparedCall): Promise<ToolOutcome> {
+    const before = this.#lines.get(call.service) ?? Promise.resolve();
+    // The row is ours while it waits in line, too.
+    const lease = holdLease(this.#deps, { tenant: this.#context.tenant, id: call.id, attempt: 1, pollCancel: false });
+    const running = before
+      .then(() => this.#inSlot(call, () => this.#execute(call)))
+      .finally(() => {
+        lease.stop();
+      });
+    this.#lines.set(
+      call.service,
+      running.catch(() => undefined),
+    );
+    const { outcome, finish } = await running;
+    this.#finishing.push(this.#finish(call, finish));
+    return outcome;
+  }
+
+  async #finish(call: PreparedCall, finish: CallFinish): Promise<void> {
+    try {
+      await this.#deps.repos.calls.finish(this.#context.tenant, call.id, 1, finish);
+      this.#deps.reach("call.finished");
+    } catch (error) {
+      // The row keeps its lease until it runs out; then the sweep finds what became of the call.
+      this.#deps.log.log("error", "outcome not stored", { call_id: call.id, error: toGatewayError(error).code });
+    }
+  }
+
+  async #execute(call: PreparedCall): Promise<Execution> {
+    const execution = await executeCall(this.#deps, call, this.#context, { attempt: 1, signal: this.#options.signal });
+    if (call.tool.outputTrust === "outside" && execution.outcome.kind === "completed") this.#hasReadOutside = true;
+    return execution;
+  }
+
+  async #inSlot(call: PreparedCall, work: () => Promise<Execution>): Promise<Execution> {
+    try {
+      return await this.#options.slots.run(work);
+    } catch (thrown) {
+      const error = toGatewayError(thrown);
+      return {
+        outcome: { kind: "failed", code: error.code, message: error.message },
+        finish: { state: "failed", error: { code: error.code, message: `'${call.tool.name}' was not started. ${error.message}` } },
+      };
+    }
+  }
+
+  /** Approval holds nothing; `approval_wait_s` lets a quick decision answer in the same turn. */
+  async #awaitApproval(call: PreparedCall): Promise<ToolOutcome> {
+    const { tenant, config } = this.#context;
+    const until = this.#deps.clock.now() + config.settings.approval_wait_s * 1_000;
+    while (this.#deps.clock.now() < until && !this.#options.signal.aborted) {
+      await this.#deps.clock.sleep(500, this.#options.signal).catch(() => undefined);
+      const row = await this.#deps.repos.calls.get(tenant, call.id);
+      const outcome = row === undefined ? undefined : outcomeOf(row);
+      if (outcome !== undefined && outcome.kind !== "pending") return outcome;
+    }
+    return { kind: "pending", reason: "approval", callId: call.id };
+  }
+}
