@@ -10,6 +10,7 @@ export const idPrefixes = {
   tenant: "ten",
   apiKey: "key",
   provider: "prv",
+  issuer: "iss",
   call: "call",
   chat: "chat",
   session: "sess",

@@ -36,6 +36,7 @@ export const catalog = {
   unsupported_media_type: invalid(415),
   payload_too_large: invalid(413),
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
+  confirmation_required: { http: 409, type: "invalid_request_error", retryable: false },
   // Who asks
   invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
   invalid_token: { http: 401, type: "authentication_error", retryable: false },

@@ -1,0 +1,30 @@
+/** Stops a call: one that has not begun never runs, one under way is asked to stop where it stands. */
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { endStates, type Call } from "./call.ts";
+import { callNotFound, findCall } from "./find-call.ts";
+
+/**
+ * Cancelling a cancelled call changes nothing.
+ * @throws GatewayError `not_found`, `conflict` for a call that has ended otherwise
+ */
+export async function cancelCall(deps: CoreDeps, context: CallContext, id: string): Promise<Call> {
+  const seen = await findCall(deps, context, id);
+  if (hasEnded(seen)) return ended(seen);
+  const call = await deps.repos.calls.requestCancel(context.tenant, id);
+  if (call === undefined) throw callNotFound(id);
+  return hasEnded(call) ? ended(call) : call;
+}
+
+function hasEnded(call: Call): boolean {
+  return endStates.includes(call.state);
+}
+
+function ended(call: Call): Call {
+  if (call.state === "cancelled") return call;
+  throw new GatewayError("conflict", `Call '${call.id}' has ended already; it is '${call.state}'.`, {
+    param: "id",
+    extra: { state: call.state },
+  });
+}

@@ -1,0 +1,150 @@
+/**
+ * Runs a finished call again, with its arguments, as a new call of whoever asks: permission,
+ * credentials and approval are theirs and are checked as for any other call. Nothing of the first
+ * call changes (design "One record").
+ */
+import { hasScope } from "../callers/caller.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { NewCall } from "../ports/repos.ts";
+import { prepareCall, type PreparedCall } from "../tools/prepare.ts";
+import { endStates, type Call, type SealedInput } from "./call.ts";
+import { callNotFound, findCall } from "./find-call.ts";
+import { inlineConfigLink, inputAad, newToolCall } from "./new-call.ts";
+import { enqueue } from "./worker.ts";
+
+export interface ReplayRequest {
+  readonly callId: string;
+  /** Needed for a write, which may take effect a second time. */
+  readonly confirm: boolean;
+  readonly idempotencyKey?: string;
+}
+
+/**
+ * @returns the new call, queued or waiting for approval
+ * @throws GatewayError `not_found`, `permission_denied`, `invalid_request` for a chat, `call_not_finished`,
+ * `confirmation_required`, `runtime_config_required`, `conflict` where the arguments are no longer stored,
+ * `idempotency_key_reused`, and whatever keeps such a call from being accepted
+ */
+export async function replayCall(deps: CoreDeps, context: CallContext, request: ReplayRequest): Promise<Call> {
+  requireReplayScope(context);
+  const original = await findCall(deps, context, request.callId);
+  requireReplayable(original, request.confirm);
+  const input = await openInput(deps, context, original);
+  const replay: CallContext = input.sessionId === undefined ? context : { ...context, sessionId: input.sessionId };
+  const { call, waits } = prepareReplay(deps, replay, input);
+  const row = await newToolCall(deps, replay, call, {
+    route: "calls.replay",
+    parentId: null,
+    rootId: null,
+    state: waits ? "input_required" : "queued",
+    async: true,
+    slots: 1,
+    delivery: "none",
+    ...(request.idempotencyKey === undefined ? {} : { idempotencyKey: request.idempotencyKey }),
+  });
+  const accepted = await recordReplay(deps, context, {
+    ...row,
+    callerChain: [...row.callerChain, { kind: "replay", id: original.id }],
+  });
+  deps.reach("async.recorded");
+  if (accepted.state === "queued") {
+    const expectedMs = call.timeoutMs * call.maxAttempts;
+    await enqueue(deps, { tenant: context.tenant, callId: accepted.id, expectedMs });
+    deps.reach("async.queued");
+  }
+  return accepted;
+}
+
+function requireReplayScope({ caller }: CallContext): void {
+  if (hasScope(caller, "tools") || hasScope(caller, "calls")) return;
+  throw new GatewayError("permission_denied", "Replaying a call needs the scope 'tools' or 'calls'.", {
+    param: "tools",
+  });
+}
+
+function requireReplayable(call: Call, confirmed: boolean): void {
+  if (call.kind !== "tool") {
+    throw new GatewayError("invalid_request", `'${call.id}' is a chat; only tool calls can be replayed.`, {
+      param: "id",
+    });
+  }
+  if (!endStates.includes(call.state)) {
+    throw new GatewayError(
+      "call_not_finished",
+      `Call '${call.id}' is still '${call.state}'; replay it when it has ended.`,
+      {
+        param: "id",
+        retryAfterMs: 1_000,
+        extra: { state: call.state },
+      },
+    );
+  }
+  if (call.callerChain.some((link) => link.kind === inlineConfigLink)) {
+    throw new GatewayError(
+      "runtime_config_required",
+      `Call '${call.id}' ran with an inline 'runtime_config', which is not stored; send it again with POST /v1/tools/invoke.`,
+      { param: "id" },
+    );
+  }
+  if (call.effect === "write" && call.repeat !== "natural" && !confirmed) {
+    throw new GatewayError(
+      "confirmation_required",
+      `'${call.tool}' writes, and a replay may do it a second time; send {"confirm": true} if that is meant.`,
+      { param: "confirm", toolName: call.tool },
+    );
+  }
+}
+
+async function openInput(deps: CoreDeps, { tenant, config }: CallContext, call: Call): Promise<SealedInput> {
+  if (call.input === null) {
+    throw new GatewayError(
+      "conflict",
+      `The arguments of call '${call.id}' are no longer stored; it cannot be replayed.`,
+      {
+        param: "id",
+      },
+    );
+  }
+  // Sealed by this code for this row; nobody else can have written it.
+  return JSON.parse(await deps.sealer.open(tenant, config.wrappedKey, inputAad(call.id), call.input)) as SealedInput;
+}
+
+function prepareReplay(
+  deps: CoreDeps,
+  context: CallContext,
+  input: SealedInput,
+): { readonly call: PreparedCall; readonly waits: boolean } {
+  const prepared = prepareCall(
+    deps.adapters,
+    context,
+    { target: input.uri, arguments: { ...input.arguments } },
+    { hasReadOutside: false },
+  );
+  if (prepared.kind === "refused") {
+    const { code, message, details } = prepared.outcome;
+    throw new GatewayError(code, message, {
+      ...(prepared.tool === undefined ? {} : { toolName: prepared.tool.name }),
+      ...(details === undefined ? {} : { extra: details }),
+    });
+  }
+  return { call: prepared.call, waits: prepared.kind === "needs_approval" };
+}
+
+async function recordReplay(deps: CoreDeps, { tenant, caller }: CallContext, row: NewCall): Promise<Call> {
+  const [recorded] = await deps.repos.calls.record(tenant, caller.id, [row]);
+  if (recorded?.kind === "existing") {
+    if (recorded.call.inputHash === row.inputHash) return recorded.call;
+    throw new GatewayError(
+      "idempotency_key_reused",
+      "This Idempotency-Key was used for another request; take a new key.",
+      {
+        param: "Idempotency-Key",
+      },
+    );
+  }
+  const call = await deps.repos.calls.get(tenant, row.id);
+  if (call === undefined) throw callNotFound(row.id);
+  return call;
+}

@@ -1,0 +1,136 @@
+/**
+ * A call as its caller and the audit read it (CHAT-13): who asked for what, when, and what came of it.
+ * The sealed arguments never leave the database; what is shown of them was redacted when the row was made.
+ */
+import { hasScope, type Caller } from "../callers/caller.ts";
+import type { Call, CallerLink, CallState, Usage } from "./call.ts";
+import type { JsonValue } from "../json.ts";
+import { toRfc3339 } from "../time.ts";
+
+/** Characters of a result shown with its call; the whole is at `result.url`. */
+const previewLength = 2_000;
+
+export interface CallView {
+  readonly id: string;
+  readonly object: "call";
+  readonly kind: Call["kind"];
+  readonly state: CallState;
+  readonly tool: string;
+  readonly uri: string;
+  readonly effect: Call["effect"];
+  readonly async: boolean;
+  readonly attempt: number;
+  readonly parent_id: string | null;
+  readonly root_id: string | null;
+  readonly session_id: string | null;
+  readonly caller: { readonly id: string; readonly chain: readonly CallerLink[] };
+  readonly route: string;
+  readonly idempotency_key: string | null;
+  readonly input_view: string;
+  readonly result: CallResultView | null;
+  readonly error: { readonly code: string; readonly message: string; readonly details?: JsonValue } | null;
+  readonly usage: Usage | null;
+  readonly cancel_requested: boolean;
+  readonly approval: CallApprovalView | null;
+  readonly request_id: string;
+  readonly trace_id: string;
+  readonly created_at: string;
+  readonly started_at: string | null;
+  readonly finished_at: string | null;
+  readonly duration_ms: number | null;
+}
+
+export interface CallResultView {
+  readonly preview: string;
+  /** `preview` is the whole result. */
+  readonly complete: boolean;
+  readonly media_type: string;
+  readonly bytes: number;
+  readonly url: string;
+}
+
+export interface CallApprovalView {
+  readonly decision: "approved" | "rejected";
+  readonly by: string;
+  readonly at: string;
+  readonly reason: string | null;
+}
+
+export function viewCall(call: Call): CallView {
+  return {
+    id: call.id,
+    object: "call",
+    kind: call.kind,
+    state: call.state,
+    tool: call.tool,
+    uri: call.uri,
+    effect: call.effect,
+    async: call.async,
+    attempt: call.attempt,
+    parent_id: call.parentId,
+    root_id: call.rootId,
+    session_id: call.sessionId,
+    caller: { id: call.callerId, chain: call.callerChain },
+    route: call.route,
+    idempotency_key: call.idempotencyKey,
+    input_view: call.inputView,
+    result: viewResult(call),
+    error: viewError(call),
+    usage: call.usage,
+    cancel_requested: call.cancelRequested,
+    approval: viewApproval(call),
+    request_id: call.requestId,
+    trace_id: call.traceId,
+    created_at: toRfc3339(call.createdAt),
+    started_at: call.startedAt === null ? null : toRfc3339(call.startedAt),
+    finished_at: call.finishedAt === null ? null : toRfc3339(call.finishedAt),
+    duration_ms: call.startedAt === null || call.finishedAt === null ? null : call.finishedAt - call.startedAt,
+  };
+}
+
+function viewResult({ id, outcome }: Call): CallResultView | null {
+  if (outcome === null) return null;
+  const preview = cutText(outcome.text, previewLength);
+  return {
+    preview,
+    complete: outcome.blobKey === undefined && preview.length === outcome.text.length,
+    media_type: outcome.mediaType,
+    bytes: outcome.bytes,
+    url: `/v1/calls/${id}/result`,
+  };
+}
+
+function viewError({ error }: Call): CallView["error"] {
+  if (error === null) return null;
+  return {
+    code: error.code,
+    message: error.message,
+    ...(error.details === undefined ? {} : { details: { ...error.details } }),
+  };
+}
+
+function viewApproval({ approval }: Call): CallApprovalView | null {
+  if (approval === null) return null;
+  return {
+    decision: approval.decision,
+    by: approval.by,
+    at: toRfc3339(approval.at),
+    reason: approval.reason ?? null,
+  };
+}
+
+/** The first `length` characters, never half of a surrogate pair. */
+function cutText(text: string, length: number): string {
+  if (text.length <= length) return text;
+  const last = text.charCodeAt(length - 1);
+  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? length - 1 : length);
+}
+
+/**
+ * Who may read a call: its own caller, holders of `calls`, and for calls that wait for a person (or
+ * did) those who decide about them. For anybody else it does not exist.
+ */
+export function maySeeCall(caller: Caller, call: Call): boolean {
+  if (call.callerId === caller.id || hasScope(caller, "calls")) return true;
+  return hasScope(caller, "approve") && (call.state === "input_required" || call.approval !== null);
+}
