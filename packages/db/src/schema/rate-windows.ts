@@ -17,6 +17,8 @@ export const rateWindows = sqliteTable(
     request: text("request"),
     verdict: text("verdict"),
     callerId: text("caller_id"),
+    /** The earlier call that the request belongs to. */
+    existing: text("existing"),
     /** Tool slots granted. */
     slots: integer("slots"),
   },
