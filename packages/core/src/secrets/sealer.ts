@@ -28,6 +28,11 @@ export class Sealer {
     this.#clock = clock;
   }
 
+  /** Id of the master key that wraps new data keys. */
+  get keyId(): string {
+    return this.#vault.currentKeyId;
+  }
+
   /** A new data key for a tenant, wrapped, to be stored with it. */
   async newTenantKey(tenant: string): Promise<string> {
     return this.#vault.wrap(tenant, randomBytes(32));

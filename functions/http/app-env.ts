@@ -1,0 +1,64 @@
+/** What a request carries through the app, whichever host (Node server, Lambda, test) it came in by. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { CoreDeps } from "@toolyard/core/deps";
+import type { Log } from "@toolyard/core/ports/log";
+import type { Context } from "hono";
+import type { LambdaStream } from "./lambda-stream.ts";
+
+/** Composed once per process in compose.ts. */
+export interface AppDeps {
+  readonly core: CoreDeps;
+  /** Hex SHA-256 of the operator's key. */
+  readonly adminKeyHash: string;
+  /** Tenant on which the operator acts where the request names none. */
+  readonly defaultTenant?: string;
+  readonly version: string;
+  /** True once the process has been told to stop; readiness turns red and connections are closed. */
+  readonly isDraining?: () => boolean;
+}
+
+/** One request and its answer. */
+export interface Exchange {
+  readonly requestId: string;
+  /** 32 hex digits, from `traceparent` or minted. */
+  readonly traceId: string;
+  /** `performance.now()` at the start. */
+  readonly startedAt: number;
+  /** Headers of the answer, whoever writes it; lower-case names. Routes add to it. */
+  readonly headers: Record<string, string>;
+  readonly log: Log;
+  /** For the access log. */
+  status?: number;
+  route?: string;
+  tenant?: string;
+  callerId?: string;
+}
+
+/** What the host gives beside the request; a plain `app.request` gives nothing. */
+export interface HostBindings {
+  readonly incoming?: IncomingMessage;
+  readonly outgoing?: ServerResponse;
+  readonly lambda?: LambdaBinding;
+}
+
+export interface LambdaBinding {
+  /** Milliseconds until the invocation is cut. */
+  readonly remainingMs: () => number;
+  /** Present where the function answers by streaming. */
+  readonly stream?: LambdaStream;
+}
+
+export interface AppEnv {
+  Bindings: HostBindings;
+  Variables: { exchange: Exchange };
+}
+
+export type AppContext = Context<AppEnv>;
+
+/** A request header by lower-case name, without building a `Headers` object where Node has it at hand. */
+export function headerOf(c: AppContext, name: string): string | undefined {
+  const { incoming } = c.env;
+  if (incoming === undefined) return c.req.header(name);
+  const value = incoming.headers[name];
+  return typeof value === "string" ? value : value?.[0];
+}

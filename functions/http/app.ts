@@ -1,0 +1,89 @@
+/** The HTTP face of the gateway: one app for the server form, Lambda and tests. */
+import { createAuthenticator } from "@toolyard/core/callers/authenticate";
+import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { Hono } from "hono";
+import type { AppContext, AppDeps, AppEnv } from "./app-env.ts";
+import type { RouteModule } from "./define-route.ts";
+import { describeThrown } from "./describe-thrown.ts";
+import { toErrorReply } from "./errors.ts";
+import { openExchange } from "./middleware/exchange.ts";
+import { answerPreflight } from "./middleware/preflight.ts";
+import { routes as allRoutes } from "./routes/index.ts";
+
+/** @param routes another set of routes, for tests of the app itself */
+export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteModule>> = allRoutes): Hono<AppEnv> {
+  const app = new Hono<AppEnv>();
+  const { core, adminKeyHash, defaultTenant } = deps;
+  const authenticator = createAuthenticator({
+    issuers: core.repos.issuers,
+    egress: core.egress,
+    clock: core.clock,
+    adminKeyHash,
+    ...(defaultTenant === undefined ? {} : { defaultTenant }),
+  });
+  app.use(openExchange(core.log, deps.isDraining ?? (() => false)));
+  app.use(answerPreflight);
+  for (const route of Object.values(routes)) {
+    app.on(route.method.toUpperCase(), toHonoPath(route.path), async (c) => {
+      c.var.exchange.route = route.path;
+      try {
+        return await route.respond(c, { app: deps, authenticator });
+      } catch (thrown) {
+        // Here and not in `onError`, which does not see thrown values that are no `Error`.
+        return answerError(c, thrown);
+      }
+    });
+  }
+  app.onError((thrown, c) => answerError(c, thrown));
+  const allowed = allowedMethods(Object.values(routes));
+  app.notFound((c) => answerError(c, unmatched(c, allowed(c.req.path))));
+  return app;
+}
+
+function answerError(c: AppContext, thrown: unknown): Response {
+  const error = toGatewayError(thrown);
+  const { requestId, traceId, route, log } = c.var.exchange;
+  if (error.spec.http >= 500) {
+    log.log(error.code === "internal_error" ? "error" : "warn", "request failed", {
+      request_id: requestId,
+      trace_id: traceId,
+      route,
+      code: error.code,
+      ...describeThrown(error),
+    });
+  }
+  const { status, headers, body } = toErrorReply(error, requestId);
+  return new Response(body, { status, headers });
+}
+
+function unmatched(c: AppContext, methods: readonly string[]): GatewayError {
+  if (methods.length === 0) {
+    return new GatewayError(
+      "not_found",
+      `There is no route ${c.req.method} ${c.req.path}; GET /openapi.json lists all.`,
+    );
+  }
+  c.var.exchange.headers["allow"] = methods.join(", ");
+  return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${c.req.method}.`);
+}
+
+/** `/v1/plugins/{id}` as hono spells it. */
+function toHonoPath(path: string): string {
+  return path.replaceAll(/\{(\w+)\}/g, ":$1");
+}
+
+function allowedMethods(routes: readonly RouteModule[]): (path: string) => readonly string[] {
+  const patterns = routes.map(({ method, path }) => ({
+    method: method.toUpperCase(),
+    pattern: new RegExp(
+      `^${path
+        .split(/\{\w+\}/)
+        .map(RegExp.escape)
+        .join("[^/]+")}$`,
+    ),
+  }));
+  return (path) => {
+    const found = patterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
+    return [...new Set(found.includes("GET") ? [...found, "HEAD"] : found)].sort();
+  };
+}

@@ -1,0 +1,121 @@
+/** Request bodies: read whole up to a limit, or passed on as they arrive. */
+import type { IncomingMessage } from "node:http";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { headerOf, type AppContext } from "./app-env.ts";
+
+/** @throws GatewayError `payload_too_large` naming the limit */
+export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
+  if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
+  const { incoming } = c.env;
+  if (incoming !== undefined) return readIncoming(incoming, limit);
+  const parts: Uint8Array[] = [];
+  for await (const part of limited(c.req.raw.body ?? [], limit)) parts.push(part);
+  return Buffer.concat(parts);
+}
+
+/** The body as it arrives. @throws GatewayError `payload_too_large` while it is read */
+export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Array> {
+  if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
+  // Not destroyed when the reader stops early: the error must still reach the client.
+  return limited(c.env.incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
+}
+
+/**
+ * Parsed JSON of a body; `undefined` for an empty one.
+ * @throws GatewayError `unsupported_media_type`, `invalid_json`
+ */
+export function parseJsonBody(c: AppContext, bytes: Uint8Array): unknown {
+  if (bytes.length === 0) return undefined;
+  refuseOtherTypes(c);
+  let text: string;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new GatewayError("invalid_json", "The body is not valid UTF-8 text.", { cause });
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new GatewayError("invalid_json", `The body is not valid JSON${placeOf(cause, text)}.`, { cause });
+  }
+}
+
+function refuseOtherTypes(c: AppContext): void {
+  const type = headerOf(c, "content-type")?.split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  if (type !== "" && type !== "application/json" && !type.endsWith("+json")) {
+    throw new GatewayError("unsupported_media_type", "Send the body as JSON with 'Content-Type: application/json'.", {
+      param: "content-type",
+    });
+  }
+  const encoding = headerOf(c, "content-encoding")?.trim().toLowerCase() ?? "identity";
+  if (encoding !== "" && encoding !== "identity") {
+    throw new GatewayError(
+      "unsupported_media_type",
+      "Send the body without 'Content-Encoding'; compressed bodies are not read.",
+      {
+        param: "content-encoding",
+      },
+    );
+  }
+}
+
+/** Where the parser stopped, without repeating any of the text, which may hold secrets. */
+function placeOf(cause: unknown, text: string): string {
+  const position = cause instanceof Error ? /position (\d+)/.exec(cause.message)?.[1] : undefined;
+  if (position === undefined) return "";
+  const before = text.slice(0, Number(position)).split("\n");
+  return `: line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1}`;
+}
+
+/** By events: leaving an async iteration early would close the socket before the error could be sent. */
+function readIncoming(incoming: IncomingMessage, limit: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    const left = (cause?: unknown): GatewayError =>
+      new GatewayError("request_cancelled", "The client closed the connection while sending.", { cause });
+    if (incoming.readableEnded) return resolve(Buffer.alloc(0));
+    if (incoming.destroyed) return reject(left());
+    const stop = (): void => {
+      incoming.off("data", take).off("end", finish).off("error", fail).off("close", cut);
+    };
+    const take = (part: Buffer): void => {
+      bytes += part.length;
+      if (bytes > limit) {
+        stop();
+        incoming.pause();
+        reject(tooLarge(limit));
+      } else {
+        parts.push(part);
+      }
+    };
+    const finish = (): void => {
+      stop();
+      resolve(parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts));
+    };
+    const fail = (cause: unknown): void => {
+      stop();
+      reject(left(cause));
+    };
+    const cut = (): void => fail(undefined);
+    incoming.on("data", take).on("end", finish).on("error", fail).on("close", cut);
+  });
+}
+
+async function* limited(
+  source: AsyncIterable<Uint8Array> | readonly Uint8Array[],
+  limit: number,
+): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
+  for await (const part of source) {
+    bytes += part.length;
+    if (bytes > limit) throw tooLarge(limit);
+    yield part;
+  }
+}
+
+function tooLarge(limit: number): GatewayError {
+  return new GatewayError("payload_too_large", `The body is larger than ${limit} bytes, the limit of this route.`, {
+    extra: { limit_bytes: limit },
+  });
+}

@@ -1,0 +1,261 @@
+/**
+ * The one way to declare a route. Authentication, admission, validation, the OpenAPI document and the
+ * suites that run over every route follow from the declaration (style "Add one thing in one place").
+ */
+import { admit } from "@toolyard/core/calls/admit";
+import { operatorCaller, type Authenticator, type Presented } from "@toolyard/core/callers/authenticate";
+import type { Caller, Scope } from "@toolyard/core/callers/caller";
+import type { CallContext } from "@toolyard/core/context";
+import type { CoreDeps } from "@toolyard/core/deps";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { AdmitResult } from "@toolyard/core/ports/repos";
+import { Redactor } from "@toolyard/core/secrets/redactor";
+import type { TenantConfig } from "@toolyard/core/tenant-config";
+import * as z from "zod";
+import { headerOf, type AppContext, type AppDeps } from "./app-env.ts";
+import { parseJsonBody, readBody, streamBody } from "./body.ts";
+import { toInvalidRequest, type RequestPart } from "./errors.ts";
+import { setRateLimitHeaders } from "./rate-limit-headers.ts";
+
+export type Method = "get" | "post" | "put" | "patch" | "delete";
+
+/**
+ * `request`: proven and counted by `admit` before the handler runs. `own`: the handler calls `admit`
+ * itself, with its call row. `none`: open to everybody.
+ */
+export type Admission = "request" | "own" | "none";
+
+export interface ResponseSpec {
+  readonly description: string;
+  readonly schema?: z.ZodType;
+  /** Absent: `application/json` where there is a schema. */
+  readonly mediaType?: string;
+}
+
+export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, Body extends z.ZodType> {
+  readonly params?: Params;
+  readonly query?: Query;
+  /** JSON body. */
+  readonly body?: Body;
+  /** A body that is not JSON and is read as it arrives, through `input.stream`. */
+  readonly stream?: { readonly mediaTypes: readonly string[]; readonly description: string };
+  /** Bytes; default 10 MiB. */
+  readonly maxBytes?: number;
+  /** Headers that the route reads itself, for the document: lower-case name and what it does. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Acts as the owner of the objects of the tenant-isolation suite. */
+export interface IsolationDriver {
+  /** Sends JSON as a caller with every scope; throws where the answer is not 2xx. */
+  send(method: Method, path: string, body?: unknown): Promise<Record<string, unknown>>;
+}
+
+/** How the tenant-isolation suite drives a route: the owner arranges, then a stranger sends the request. */
+export type Isolation =
+  /** The route names an object of the owner: the stranger gets 404 and the object stays as it was. */
+  | { readonly kind: "object"; readonly arrange: (owner: IsolationDriver) => Promise<IsolatedRequest> }
+  /** The route lists: nothing of the owner shows up. Returns a text that would give it away. */
+  | { readonly kind: "list"; readonly arrange: (owner: IsolationDriver) => Promise<string> }
+  /** The route names nothing that a tenant owns; says why. */
+  | { readonly kind: "nothing-owned"; readonly reason: string };
+
+export interface IsolatedRequest {
+  readonly params: Readonly<Record<string, string>>;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+}
+
+interface BaseInput<Params extends z.ZodType, Query extends z.ZodType, Body extends z.ZodType> {
+  readonly app: AppDeps;
+  readonly core: CoreDeps;
+  readonly params: z.output<Params>;
+  readonly query: z.output<Query>;
+  readonly body: z.output<Body>;
+  /** The JSON body as it came; empty where the route takes none. */
+  readonly bytes: Uint8Array;
+  /** The body of a `stream` route. */
+  readonly stream: AsyncIterable<Uint8Array>;
+}
+
+export interface AdmittedInput {
+  readonly caller: Caller;
+  readonly tenant: string;
+  readonly config: TenantConfig;
+  readonly admitted: AdmitResult;
+  readonly context: CallContext;
+}
+
+export interface OperatorInput {
+  readonly caller: Caller;
+  /** What `x-toolyard-tenant` names, else the default tenant; not proven to exist. */
+  readonly namedTenant: string | undefined;
+}
+
+type AccessInput<Access extends Admission | "operator"> = Access extends "operator"
+  ? OperatorInput
+  : Access extends "own"
+    ? { readonly presented: Presented }
+    : Access extends "none"
+      ? unknown
+      : AdmittedInput;
+
+type AccessOf<Who, How> = Who extends "operator" ? "operator" : How extends Admission ? How : "request";
+
+export interface RouteDescription {
+  readonly method: Method;
+  /** OpenAPI spelling: `/v1/plugins/{id}`. */
+  readonly path: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tags: readonly string[];
+  /** What the caller needs; null: any caller. `operator`: the operator's key only. */
+  readonly scope: Scope | "operator" | null;
+  readonly admission: Admission;
+  readonly request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>;
+  readonly responses: Readonly<Record<number, ResponseSpec>>;
+  readonly isolation?: Isolation;
+  /** Answers with the one list shape and pages; the paging suite runs over it. */
+  readonly list: boolean;
+}
+
+export interface RouteSpec<
+  Params extends z.ZodType,
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  Who extends Scope | "operator" | null,
+  How extends Admission,
+> extends Omit<RouteDescription, "request" | "admission" | "list" | "scope"> {
+  readonly scope: Who;
+  readonly admission?: How;
+  readonly request?: RequestSpec<Params, Query, Body>;
+  readonly list?: boolean;
+  readonly handler: (
+    c: AppContext,
+    input: BaseInput<Params, Query, Body> & AccessInput<AccessOf<Who, How>>,
+  ) => Response | Promise<Response>;
+}
+
+/** What every route has at hand. */
+export interface RouteServices {
+  readonly app: AppDeps;
+  readonly authenticator: Authenticator;
+}
+
+export interface RouteModule extends RouteDescription {
+  readonly respond: (c: AppContext, services: RouteServices) => Promise<Response>;
+}
+
+const defaultMaxBytes = 10_485_760;
+
+/**
+ * @example
+ * export const getPlugin = defineRoute({
+ *   method: "get",
+ *   path: "/v1/plugins/{id}",
+ *   summary: "One plugin",
+ *   tags: ["plugins"],
+ *   scope: "manage",
+ *   request: { params: z.object({ id: z.string() }) },
+ *   responses: { 200: { description: "The plugin", schema: pluginSchema } },
+ *   isolation: { kind: "object", arrange: async (owner) => ({ params: { id: await createPlugin(owner) } }) },
+ *   handler: async (c, { core, tenant, params }) => c.json(await read(core, tenant, params.id)),
+ * });
+ */
+export function defineRoute<
+  Params extends z.ZodType = z.ZodUndefined,
+  Query extends z.ZodType = z.ZodUndefined,
+  Body extends z.ZodType = z.ZodUndefined,
+  const Who extends Scope | "operator" | null = null,
+  const How extends Admission = "request",
+>(spec: RouteSpec<Params, Query, Body, Who, How>): RouteModule {
+  const request = spec.request ?? {};
+  const admission = spec.admission ?? "request";
+  const { handler, ...description } = spec;
+  return {
+    ...description,
+    admission,
+    request,
+    list: spec.list ?? false,
+    async respond(c, services) {
+      const access = await grantAccess(c, services, { scope: spec.scope, admission });
+      const input = { app: services.app, core: services.app.core, ...(await readRequest(c, request)), ...access };
+      // The pieces of `input` were made for exactly this scope and admission; the compiler cannot follow that.
+      return handler(c, input as unknown as Parameters<typeof handler>[1]);
+    },
+  };
+}
+
+async function grantAccess(
+  c: AppContext,
+  { app, authenticator }: RouteServices,
+  { scope, admission }: Pick<RouteDescription, "scope" | "admission">,
+): Promise<Partial<AdmittedInput> | OperatorInput | { readonly presented: Presented }> {
+  if (admission === "none") return {};
+  const header = (name: string): string | undefined => headerOf(c, name);
+  if (scope === "operator" && authenticator.isOperator(header)) {
+    c.var.exchange.callerId = operatorCaller.id;
+    return { caller: operatorCaller, namedTenant: header("x-toolyard-tenant") ?? app.defaultTenant };
+  }
+  const presented = await authenticator.presentCaller(header);
+  c.var.exchange.tenant = presented.tenant;
+  if (scope !== "operator" && admission === "own") return { presented };
+  const { caller, config, result } = await admit(
+    app.core,
+    { ...presented, limits: { countRequest: true } },
+    { scope: scope === "operator" ? null : scope },
+  );
+  c.var.exchange.callerId = caller.id;
+  setRateLimitHeaders(c.var.exchange.headers, result.rate);
+  if (scope === "operator") throw new GatewayError("permission_denied", "Only the operator's key may do this.");
+  return { caller, config, tenant: presented.tenant, admitted: result, context: toCallContext(c, caller, config) };
+}
+
+/** The context of a call made by this request. */
+export function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): CallContext {
+  const { requestId, traceId } = c.var.exchange;
+  return { tenant: config.tenant, caller, config, requestId, traceId, redactor: new Redactor() };
+}
+
+async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>): Promise<BaseRequest> {
+  const params = request.params === undefined ? undefined : check(request.params, c.req.param(), "path");
+  const query = request.query === undefined ? undefined : check(request.query, readQuery(c), "query");
+  const limit = request.maxBytes ?? defaultMaxBytes;
+  if (request.stream !== undefined) {
+    return { params, query, body: undefined, bytes: nothing, stream: streamBody(c, limit) };
+  }
+  if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes() };
+  const bytes = await readBody(c, limit);
+  const body = check(request.body, parseJsonBody(c, bytes), "body");
+  return { params, query, body, bytes, stream: noBytes() };
+}
+
+interface BaseRequest {
+  readonly params: unknown;
+  readonly query: unknown;
+  readonly body: unknown;
+  readonly bytes: Uint8Array;
+  readonly stream: AsyncIterable<Uint8Array>;
+}
+
+const nothing = new Uint8Array();
+
+async function* noBytes(): AsyncGenerator<Uint8Array> {}
+
+/** A parameter given twice is a list, which a schema for one value refuses by name. */
+function readQuery(c: AppContext): Record<string, string | string[]> {
+  const query: Record<string, string | string[]> = {};
+  for (const [name, values] of Object.entries(c.req.queries()))
+    query[name] = values.length === 1 ? (values[0] ?? "") : values;
+  return query;
+}
+
+/** @throws GatewayError `invalid_request` with `param` */
+function check<Schema extends z.ZodType>(schema: Schema, value: unknown, part: RequestPart): z.output<Schema> {
+  if (value === undefined && part === "body" && !schema.safeParse(undefined).success) {
+    throw new GatewayError("invalid_request", "This route needs a JSON body.");
+  }
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) throw toInvalidRequest(parsed.error, part);
+  return parsed.data;
+}

@@ -1,0 +1,56 @@
+/** The one shape of lists and the one way to page through them (design "Public contract"). */
+import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import * as z from "zod";
+
+/** Query of a list route; routes with filters `extend` it. */
+export const pageQuery = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(100).default(20).meta({ description: "Items per page, 1 to 100." }),
+  after: z
+    .string()
+    .min(1)
+    .max(200)
+    .optional()
+    .meta({ description: "Id after which the page starts: `last_id` of the page before." }),
+  order: z.enum(["asc", "desc"]).default("desc").meta({ description: "By creation; newest first is `desc`." }),
+});
+
+export function toPageRequest(query: z.output<typeof pageQuery>): PageRequest {
+  return { limit: query.limit, order: query.order, ...(query.after === undefined ? {} : { after: query.after }) };
+}
+
+export interface ListBody<Item> {
+  readonly object: "list";
+  readonly data: readonly Item[];
+  readonly has_more: boolean;
+  readonly first_id: string | null;
+  readonly last_id: string | null;
+}
+
+/** @param idOf the value that `after` takes for this item */
+export function toList<Stored, Item>(
+  page: Page<Stored>,
+  toItem: (stored: Stored) => Item,
+  idOf: (item: Item) => string,
+): ListBody<Item> {
+  const data = page.data.map(toItem);
+  const first = data[0];
+  const last = data.at(-1);
+  return {
+    object: "list",
+    data,
+    has_more: page.hasMore,
+    first_id: first === undefined ? null : idOf(first),
+    last_id: last === undefined ? null : idOf(last),
+  };
+}
+
+/** Schema of a list of these items, for OpenAPI. */
+export function listSchema<Item extends z.ZodType>(item: Item): z.ZodObject {
+  return z.object({
+    object: z.literal("list"),
+    data: z.array(item),
+    has_more: z.boolean(),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+  });
+}

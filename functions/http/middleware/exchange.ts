@@ -1,0 +1,75 @@
+/**
+ * Opens the exchange of a request: its id, its trace, the headers that every answer carries; and
+ * closes it with one log line (design "Public contract", headers).
+ */
+import { randomBytes } from "node:crypto";
+import { newId } from "@toolyard/core/ids";
+import type { Log } from "@toolyard/core/ports/log";
+import type { MiddlewareHandler } from "hono";
+import { headerOf, type AppContext, type AppEnv, type Exchange } from "../app-env.ts";
+import { isAlreadySent } from "../sink.ts";
+
+/** Nothing in an answer is for a shared cache or another origin's eyes; callers are told apart by their key. */
+const answerHeaders: Readonly<Record<string, string>> = {
+  "cache-control": "private, no-store",
+  vary: "Authorization",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  // Keys are sent by hand, never by the browser, so any page may ask.
+  "access-control-allow-origin": "*",
+  "access-control-expose-headers":
+    "x-request-id, traceparent, retry-after, x-should-retry, idempotent-replayed, ratelimit, ratelimit-policy, " +
+    "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests",
+};
+
+export function openExchange(log: Log, isDraining: () => boolean): MiddlewareHandler<AppEnv> {
+  return async (c, next) => {
+    const exchange = toExchange(c, log);
+    c.set("exchange", exchange);
+    if (isDraining() && c.env.incoming !== undefined) exchange.headers["connection"] = "close";
+    await next();
+    if (!isAlreadySent(c.res)) {
+      exchange.status = c.res.status;
+      const { headers } = c.res;
+      for (const [name, value] of Object.entries(exchange.headers)) if (!headers.has(name)) headers.set(name, value);
+    }
+    writeLine(c, exchange);
+  };
+}
+
+function toExchange(c: AppContext, log: Log): Exchange {
+  const wanted = headerOf(c, "x-request-id");
+  const requestId = wanted !== undefined && /^[\w.:-]{1,128}$/.test(wanted) ? wanted : newId("request");
+  const { traceId, flags } = readTrace(headerOf(c, "traceparent"));
+  const traceparent = `00-${traceId}-${randomBytes(8).toString("hex")}-${flags}`;
+  return {
+    requestId,
+    traceId,
+    startedAt: performance.now(),
+    log,
+    headers: { ...answerHeaders, "x-request-id": requestId, traceparent },
+  };
+}
+
+/** W3C trace context: a header that does not follow it counts as absent. */
+function readTrace(traceparent: string | undefined): { readonly traceId: string; readonly flags: string } {
+  const [, version, traceId, spanId, flags] =
+    /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/.exec(traceparent ?? "") ?? [];
+  const known = traceId !== undefined && flags !== undefined && spanId !== undefined && version !== "ff";
+  if (known && /[^0]/.test(traceId) && /[^0]/.test(spanId)) return { traceId, flags };
+  return { traceId: randomBytes(16).toString("hex"), flags: "01" };
+}
+
+/** The route's pattern stands for the path, which may hold the token of a callback. */
+function writeLine(c: AppContext, exchange: Exchange): void {
+  exchange.log.log("info", "request", {
+    request_id: exchange.requestId,
+    trace_id: exchange.traceId,
+    method: c.req.method,
+    route: exchange.route ?? "unmatched",
+    status: exchange.status,
+    duration_ms: Math.round((performance.now() - exchange.startedAt) * 10) / 10,
+    tenant: exchange.tenant,
+    caller: exchange.callerId,
+  });
+}

@@ -1,0 +1,81 @@
+/**
+ * Can this process serve? The database answers, the blob store answers, and each master key in use
+ * still opens what it sealed (design "Tenants, callers, secrets": a canary per active key).
+ */
+import { tenantKey, readAll } from "@toolyard/core/ports/blob-store";
+import type { CoreDeps } from "@toolyard/core/deps";
+import { parseJson } from "@toolyard/core/json";
+import * as z from "zod";
+import type { AppDeps } from "./app-env.ts";
+import { describeThrown } from "./describe-thrown.ts";
+
+export interface Check {
+  readonly name: string;
+  readonly ok: boolean;
+  readonly detail?: string;
+}
+
+const timeoutMs = 5_000;
+/** The route is open to everybody; asking often must not become load on the back ends. */
+const keptMs = 2_000;
+/** No tenant id starts so. */
+const canaryOwner = "_canary";
+const canarySchema = z.strictObject({ wrappedKey: z.string(), sealed: z.string() });
+
+const recent = new WeakMap<AppDeps, { readonly at: number; readonly checks: Promise<readonly Check[]> }>();
+
+export function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
+  const now = app.core.clock.now();
+  const known = recent.get(app);
+  if (known !== undefined && now - known.at < keptMs) return known.checks;
+  const checks = runChecks(app);
+  recent.set(app, { at: now, checks });
+  return checks;
+}
+
+async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[]> {
+  const checks = [
+    check(core, "database", () => core.repos.ping()),
+    check(core, "blobs", async () => void (await core.blobs.head(tenantKey(canaryOwner, core.sealer.keyId)))),
+    check(core, "master_key", () => openCanaries(core)),
+  ];
+  const done = await Promise.all(checks);
+  return isDraining?.() === true
+    ? [...done, { name: "draining", ok: false, detail: "The process has been told to stop." }]
+    : done;
+}
+
+async function check(core: CoreDeps, name: string, run: () => Promise<void>): Promise<Check> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error("timeout")), timeoutMs);
+  });
+  try {
+    await Promise.race([run(), late]);
+    return { name, ok: true };
+  } catch (thrown) {
+    core.log.log("error", "not ready", { check: name, ...describeThrown(thrown) });
+    return { name, ok: false, detail: "See the log line 'not ready'." };
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The first process to use a master key leaves a canary for it; every later one must be able to open it. */
+async function openCanaries({ blobs, sealer }: CoreDeps): Promise<void> {
+  const own = tenantKey(canaryOwner, sealer.keyId);
+  if ((await blobs.head(own)) === undefined) {
+    const wrappedKey = await sealer.newTenantKey(canaryOwner);
+    const sealed = await sealer.seal(canaryOwner, wrappedKey, ["canary"], "alive");
+    const body = Buffer.from(JSON.stringify({ wrappedKey, sealed }), "utf8");
+    await blobs.put(own, body, { mediaType: "application/json", ifAbsent: true });
+  }
+  for (const { key } of await blobs.list(`${tenantKey(canaryOwner)}/`)) {
+    const blob = await blobs.get(key);
+    if (blob === undefined) continue;
+    const { wrappedKey, sealed } = canarySchema.parse(
+      parseJson(Buffer.from(await readAll(blob.body)).toString("utf8")),
+    );
+    await sealer.open(canaryOwner, wrappedKey, ["canary"], sealed);
+  }
+}

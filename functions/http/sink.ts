@@ -1,0 +1,211 @@
+/**
+ * Where a route writes an answer by itself: straight to Node's response on the server form, to the
+ * response stream on Lambda, to a web `Response` elsewhere. Web streams cost several times the CPU of
+ * a direct write, and end the process when a client leaves at the wrong moment. Event streams get a
+ * comment every 15 s, so that no proxy gives them up (design "Public contract").
+ */
+import { toGatewayError } from "@toolyard/core/errors/gateway-error";
+import type { AppContext, Exchange } from "./app-env.ts";
+import { lambdaTransport, nodeTransport, webTransport, type Transport } from "./transports.ts";
+
+export interface ResponseSink {
+  /** Status and headers, once and first. The headers of the exchange are added. */
+  head(status: number, headers: Readonly<Record<string, string>>): void;
+  /** A promise where the client is slower than we are: it resolves when there is room, or nobody is left. */
+  write(chunk: string | Uint8Array): Promise<void> | undefined;
+  /** Ends the answer; a later call does nothing. */
+  end(chunk?: string | Uint8Array): void;
+  /** Runs once if the client goes away before the end; at once if it already has. */
+  onClose(callback: () => void): void;
+  /** True when writing has become pointless: the client has left or the answer has ended. */
+  readonly closed: boolean;
+  readonly headSent: boolean;
+}
+
+export interface SinkTiming {
+  readonly keepAliveMs: number;
+  /** A client that takes nothing for this long is cut off. */
+  readonly stallMs: number;
+}
+
+const defaultTiming: SinkTiming = { keepAliveMs: 15_000, stallMs: 120_000 };
+
+export const eventStreamHeaders: Readonly<Record<string, string>> = {
+  // Without parameters: clients of the chat specification compare the whole value (CHAT-17).
+  "content-type": "text/event-stream",
+  "x-accel-buffering": "no",
+};
+
+const alreadySentHeader = "x-hono-already-sent";
+
+/** True for the stand-in that says "the route has written the answer itself". */
+export function isAlreadySent(response: Response): boolean {
+  return response.headers.has(alreadySentHeader);
+}
+
+/**
+ * Gives the route a sink and waits until it is done (with a web `Response`: until the head is there).
+ * An error before the head is thrown, to be answered as any other; one after it is logged and ends
+ * the answer, since nothing else can be said.
+ */
+export function answerThroughSink(
+  c: AppContext,
+  write: (sink: ResponseSink) => Promise<void>,
+  timing: SinkTiming = defaultTiming,
+): Promise<Response> {
+  const { exchange } = c.var;
+  const { outgoing, lambda } = c.env;
+  const silent = c.req.raw.method === "HEAD";
+  const runOn = (transport: Transport): Promise<void> =>
+    runSink(new Sink({ transport, exchange, timing, silent }), write, exchange);
+  if (outgoing !== undefined) return runOn(nodeTransport(outgoing)).then(alreadySent);
+  if (lambda?.stream !== undefined) return runOn(lambdaTransport(lambda.stream)).then(alreadySent);
+  return new Promise((resolve, reject) => {
+    const nobodyLeft = (): void => resolve(new Response(null, { status: 499 }));
+    runOn(webTransport(resolve, c.req.raw.signal)).then(nobodyLeft, reject);
+  });
+}
+
+function alreadySent(): Response {
+  return new Response(null, { headers: { [alreadySentHeader]: "true" } });
+}
+
+async function runSink(
+  sink: Sink,
+  write: (sink: ResponseSink) => Promise<void>,
+  { log, requestId, route }: Exchange,
+): Promise<void> {
+  try {
+    await write(sink);
+    if (!sink.headSent && !sink.closed) throw new Error("the route ended without an answer");
+  } catch (error) {
+    if (!sink.headSent && !sink.closed) throw error;
+    log.log("error", "an answer ended early", { request_id: requestId, route, code: toGatewayError(error).code });
+  }
+  sink.end();
+}
+
+interface SinkOptions {
+  readonly transport: Transport;
+  readonly exchange: Exchange;
+  readonly timing: SinkTiming;
+  /** The answer to HEAD has no body. */
+  readonly silent: boolean;
+}
+
+const comment = ": keep-alive\n\n";
+
+class Sink implements ResponseSink {
+  readonly #transport: Transport;
+  readonly #exchange: Exchange;
+  readonly #timing: SinkTiming;
+  readonly #silent: boolean;
+  readonly #closeCallbacks: (() => void)[] = [];
+  #state: "new" | "open" | "ended" | "gone" = "new";
+  #drained: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+  #keepAlive: NodeJS.Timeout | undefined;
+  #commentDue = false;
+  /** Last characters written: a comment may only stand between events. */
+  #tail = "";
+  #headSent = false;
+
+  constructor({ transport, exchange, timing, silent }: SinkOptions) {
+    this.#transport = transport;
+    this.#exchange = exchange;
+    this.#timing = timing;
+    this.#silent = silent;
+    transport.listen({ drain: () => this.#release(), gone: () => this.#leave() });
+  }
+
+  get closed(): boolean {
+    return this.#state === "ended" || this.#state === "gone";
+  }
+
+  get headSent(): boolean {
+    return this.#headSent;
+  }
+
+  head(status: number, headers: Readonly<Record<string, string>>): void {
+    if (this.#headSent || this.closed) return;
+    this.#headSent = true;
+    this.#state = "open";
+    this.#exchange.status = status;
+    const isEventStream = headers["content-type"]?.startsWith("text/event-stream") === true;
+    this.#transport.open(status, { ...this.#exchange.headers, ...headers }, isEventStream);
+    if (isEventStream && !this.#silent) {
+      this.#keepAlive = setInterval(() => {
+        this.#commentDue = true;
+        this.#writeComment();
+      }, this.#timing.keepAliveMs);
+    }
+  }
+
+  write(chunk: string | Uint8Array): Promise<void> | undefined {
+    if (this.#state !== "open" || this.#silent || chunk.length === 0) return undefined;
+    const hasRoom = this.#transport.write(chunk);
+    if (this.#keepAlive !== undefined) {
+      this.#tail = (this.#tail + lastCharacters(chunk)).slice(-4);
+      if (this.#commentDue) this.#writeComment();
+    }
+    if (hasRoom || this.#state !== "open") return undefined;
+    return this.#untilDrained();
+  }
+
+  end(chunk?: string | Uint8Array): void {
+    if (this.#state !== "open") return;
+    if (chunk !== undefined && !this.#silent) this.#transport.write(chunk);
+    this.#state = "ended";
+    clearInterval(this.#keepAlive);
+    this.#transport.end();
+    this.#release();
+  }
+
+  onClose(callback: () => void): void {
+    if (this.#state === "gone") callback();
+    else this.#closeCallbacks.push(callback);
+  }
+
+  #writeComment(): void {
+    if (this.#drained !== undefined || !isBetweenEvents(this.#tail)) return;
+    this.#commentDue = false;
+    this.#transport.write(comment);
+  }
+
+  #untilDrained(): Promise<void> {
+    if (this.#drained === undefined) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const stalled = setTimeout(() => this.#transport.destroy(), this.#timing.stallMs);
+      this.#drained = {
+        promise,
+        resolve() {
+          clearTimeout(stalled);
+          resolve();
+        },
+      };
+    }
+    return this.#drained.promise;
+  }
+
+  #release(): void {
+    this.#drained?.resolve();
+    this.#drained = undefined;
+  }
+
+  #leave(): void {
+    if (this.closed) return;
+    this.#state = "gone";
+    this.#exchange.status ??= 499;
+    clearInterval(this.#keepAlive);
+    this.#release();
+    for (const callback of this.#closeCallbacks.splice(0)) callback();
+  }
+}
+
+function lastCharacters(chunk: string | Uint8Array): string {
+  return typeof chunk === "string" ? chunk.slice(-4) : Buffer.from(chunk.subarray(-4)).toString("latin1");
+}
+
+/** Nothing written yet, or the last event is closed by a blank line, in any line ending. */
+function isBetweenEvents(tail: string): boolean {
+  return tail === "" || /(?:\n\n|\r\r|\n\r\n)$/.test(tail);
+}

@@ -1,0 +1,116 @@
+/** The three ways an answer leaves the process; sink.ts puts one face on them. */
+import type { ServerResponse } from "node:http";
+import type { Writable } from "node:stream";
+import type { LambdaStream } from "./lambda-stream.ts";
+
+export interface TransportEvents {
+  /** There is room again. */
+  drain(): void;
+  /** The other side has left before the end. */
+  gone(): void;
+}
+
+export interface Transport {
+  /** Called once, before anything else. */
+  listen(events: TransportEvents): void;
+  /** @param flush send the head without waiting for a body */
+  open(status: number, headers: Readonly<Record<string, string>>, flush: boolean): void;
+  /** False: full, wait for `drain`. */
+  write(chunk: string | Uint8Array): boolean;
+  end(): void;
+  destroy(): void;
+}
+
+export function nodeTransport(outgoing: ServerResponse): Transport {
+  return {
+    listen({ drain, gone }) {
+      outgoing.on("drain", drain);
+      outgoing.on("close", () => {
+        if (!outgoing.writableFinished) gone();
+      });
+      // A socket that breaks while we write is reported by `close`.
+      outgoing.on("error", () => undefined);
+      if (outgoing.destroyed) gone();
+    },
+    open(status, headers, flush) {
+      outgoing.writeHead(status, headers);
+      if (flush) outgoing.flushHeaders();
+    },
+    write: (chunk) => outgoing.write(chunk),
+    end: () => void outgoing.end(),
+    destroy: () => void outgoing.destroy(),
+  };
+}
+
+export function lambdaTransport(stream: LambdaStream): Transport {
+  let events: TransportEvents | undefined;
+  let body: Writable | undefined;
+  let written = false;
+  return {
+    listen(given) {
+      events = given;
+    },
+    open(status, headers) {
+      body = stream.open({ statusCode: status, headers });
+      body.on("drain", () => events?.drain());
+      body.on("close", () => events?.gone());
+      body.on("error", () => events?.gone());
+    },
+    write(chunk) {
+      written = true;
+      return body?.write(chunk) ?? true;
+    },
+    end() {
+      // The runtime sends the head with the first write, so there must be one.
+      if (!written) body?.write("");
+      body?.end();
+    },
+    destroy: () => void body?.destroy(),
+  };
+}
+
+/** Bytes that may wait for a reader before `write` asks to pause. */
+const webBufferBytes = 65_536;
+const bodilessStatuses: readonly number[] = [101, 204, 205, 304];
+
+export function webTransport(answer: (response: Response) => void, signal: AbortSignal): Transport {
+  let events: TransportEvents | undefined;
+  let controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  const encoder = new TextEncoder();
+  return {
+    listen(given) {
+      events = given;
+      if (signal.aborted) given.gone();
+      else signal.addEventListener("abort", () => given.gone(), { once: true });
+    },
+    open(status, headers) {
+      const body = new ReadableStream<Uint8Array>(
+        {
+          start(started) {
+            controller = started;
+          },
+          pull: () => events?.drain(),
+          cancel() {
+            controller = undefined;
+            events?.gone();
+          },
+        },
+        new ByteLengthQueuingStrategy({ highWaterMark: webBufferBytes }),
+      );
+      answer(new Response(bodilessStatuses.includes(status) ? null : body, { status, headers }));
+    },
+    write(chunk) {
+      controller?.enqueue(typeof chunk === "string" ? encoder.encode(chunk) : chunk);
+      return (controller?.desiredSize ?? 1) > 0;
+    },
+    end() {
+      controller?.close();
+      controller = undefined;
+    },
+    destroy() {
+      controller?.error(new Error("the reader takes nothing"));
+      controller = undefined;
+      events?.gone();
+    },
+  };
+}
