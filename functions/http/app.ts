@@ -67,23 +67,20 @@ function unmatched(c: AppContext, methods: readonly string[]): GatewayError {
   return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${c.req.method}.`);
 }
 
-/** `/v1/plugins/{id}` as hono spells it. */
+/** `/v1/plugins/{id}` as hono spells it; `{path+}` also matches slashes. */
 function toHonoPath(path: string): string {
-  return path.replaceAll(/\{(\w+)\}/g, ":$1");
+  return path.replaceAll(/\{(\w+)\}/g, ":$1").replaceAll(/\{(\w+)\+\}/g, ":$1{.+}");
 }
 
 function allowedMethods(routes: readonly RouteModule[]): (path: string) => readonly string[] {
-  const patterns = routes.map(({ method, path }) => ({
-    method: method.toUpperCase(),
-    pattern: new RegExp(
-      `^${path
-        .split(/\{\w+\}/)
-        .map(RegExp.escape)
-        .join("[^/]+")}$`,
-    ),
-  }));
+  const patterns = routes.map(({ method, path }) => ({ method: method.toUpperCase(), pattern: toPattern(path) }));
   return (path) => {
     const found = patterns.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
     return [...new Set(found.includes("GET") ? [...found, "HEAD"] : found)].sort();
   };
+}
+
+function toPattern(path: string): RegExp {
+  const literal = path.replaceAll(/[^\w/{}+-]/g, "\\$&");
+  return new RegExp(`^${literal.replaceAll(/\{\w+\}/g, "[^/]+").replaceAll(/\{\w+\+\}/g, ".+")}$`);
 }

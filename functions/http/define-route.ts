@@ -11,7 +11,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { AdmitResult } from "@toolyard/core/ports/repos";
 import { Redactor } from "@toolyard/core/secrets/redactor";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
-import * as z from "zod";
+import type * as z from "zod";
 import { headerOf, type AppContext, type AppDeps } from "./app-env.ts";
 import { parseJsonBody, readBody, streamBody } from "./body.ts";
 import { toInvalidRequest, type RequestPart } from "./errors.ts";
@@ -104,7 +104,7 @@ type AccessOf<Who, How> = Who extends "operator" ? "operator" : How extends Admi
 
 export interface RouteDescription {
   readonly method: Method;
-  /** OpenAPI spelling: `/v1/plugins/{id}`. */
+  /** OpenAPI spelling: `/v1/plugins/{id}`; `{path+}` also matches slashes. */
   readonly path: string;
   readonly summary: string;
   readonly description?: string;

@@ -5,9 +5,9 @@ import type { LambdaStream } from "./lambda-stream.ts";
 
 export interface TransportEvents {
   /** There is room again. */
-  drain(): void;
+  readonly drain: () => void;
   /** The other side has left before the end. */
-  gone(): void;
+  readonly gone: () => void;
 }
 
 export interface Transport {
