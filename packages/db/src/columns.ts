@@ -8,7 +8,10 @@ import {
   integer,
   text,
   type ConvertCustomConfig,
+  type SQLiteBooleanBuilderInitial,
   type SQLiteCustomColumnBuilder,
+  type SQLiteIntegerBuilderInitial,
+  type SQLiteTextBuilderInitial,
 } from "drizzle-orm/sqlite-core";
 import type * as z from "zod";
 
@@ -16,13 +19,19 @@ import type * as z from "zod";
 export const nowMs: SQL<number> = sql<number>`(cast(unixepoch('subsec') * 1000 as integer))`;
 
 /** A moment as epoch milliseconds. */
-export const time = (name: string) => integer(name, { mode: "number" });
+export function time<Name extends string>(name: Name): SQLiteIntegerBuilderInitial<Name> {
+  return integer(name, { mode: "number" });
+}
 
 /** 0 or 1. */
-export const flag = (name: string) => integer(name, { mode: "boolean" });
+export function flag<Name extends string>(name: Name): SQLiteBooleanBuilderInitial<Name> {
+  return integer(name, { mode: "boolean" });
+}
 
 /** Owner of the row. Every table with this column is emptied of a tenant's rows by `erase`. */
-export const tenantColumn = () => text("tenant");
+export function tenantColumn(): SQLiteTextBuilderInitial<"tenant", [string, ...string[]], undefined> {
+  return text("tenant");
+}
 
 /**
  * JSON text, parsed by `schema` on reading.

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, InValue, ResultSet } from "@libsql/client/http";
-import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
 import { remoteFetch, RemoteLoss, RemoteRefusal } from "./remote-fetch.ts";
