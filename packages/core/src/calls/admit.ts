@@ -78,7 +78,7 @@ function refuseOverLimit({ outcome, rate, settings }: AdmitResult): void {
     throw new GatewayError(
       "rate_limited",
       `More than ${rate.limit} requests per minute for this ${outcome.scope}; setting 'requests_per_minute'.`,
-      { retryAfterMs: rate.resetMs, extra: { scope: outcome.scope } },
+      { retryAfterMs: rate.resetMs, extra: { scope: outcome.scope, limit: rate.limit } },
     );
   }
   if (outcome.kind === "concurrency_limited") {
