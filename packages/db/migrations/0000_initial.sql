@@ -18,6 +18,64 @@ CREATE TABLE `api_keys` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_hash` ON `api_keys` (`hash`);--> statement-breakpoint
 CREATE INDEX `api_keys_tenant_id` ON `api_keys` (`tenant`,`id`);--> statement-breakpoint
+CREATE TABLE `calls` (
+	`tenant` text NOT NULL,
+	`id` text NOT NULL,
+	`kind` text NOT NULL,
+	`parent_id` text,
+	`root_id` text,
+	`session_id` text,
+	`uri` text NOT NULL,
+	`tool` text NOT NULL,
+	`tool_hash` text,
+	`effect` text NOT NULL,
+	`repeat` text NOT NULL,
+	`state` text NOT NULL,
+	`attempt` integer NOT NULL,
+	`lease_until` integer,
+	`run_at` integer,
+	`deadline` integer,
+	`async` integer NOT NULL,
+	`caller_id` text NOT NULL,
+	`caller_chain` text NOT NULL,
+	`route` text NOT NULL,
+	`idempotency_key` text,
+	`input_hash` text NOT NULL,
+	`input` text,
+	`input_view` text NOT NULL,
+	`effect_key` text,
+	`outcome_text` text,
+	`outcome_media_type` text,
+	`outcome_bytes` integer,
+	`outcome_blob_key` text,
+	`error` text,
+	`usage` text,
+	`slots` integer NOT NULL,
+	`cancel_requested` integer DEFAULT false NOT NULL,
+	`approval` text,
+	`delivery` text NOT NULL,
+	`request_id` text NOT NULL,
+	`trace_id` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`started_at` integer,
+	`finished_at` integer,
+	`sent_at` integer NOT NULL,
+	`write_token` text,
+	`taken_over` integer DEFAULT false NOT NULL,
+	PRIMARY KEY(`tenant`, `id`)
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `calls_idempotency_key` ON `calls` (`tenant`,`caller_id`,`route`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX `calls_effect_key` ON `calls` (`tenant`,`root_id`,`effect_key`) WHERE effect_key is not null;--> statement-breakpoint
+CREATE INDEX `calls_tenant_created` ON `calls` (`tenant`,`created_at`,`id`);--> statement-breakpoint
+CREATE INDEX `calls_session` ON `calls` (`tenant`,`session_id`,`delivery`) WHERE session_id is not null;--> statement-breakpoint
+CREATE INDEX `calls_parent` ON `calls` (`tenant`,`parent_id`) WHERE parent_id is not null;--> statement-breakpoint
+CREATE INDEX `calls_running` ON `calls` (`tenant`,`lease_until`,`kind`,`caller_id`,`slots`) WHERE state = 'running';--> statement-breakpoint
+CREATE INDEX `calls_lease` ON `calls` (`lease_until`) WHERE state = 'running';--> statement-breakpoint
+CREATE INDEX `calls_queued` ON `calls` (`sent_at`) WHERE state = 'queued';--> statement-breakpoint
+CREATE INDEX `calls_retry` ON `calls` (`tenant`,`caller_id`,`input_hash`,`created_at`) WHERE idempotency_key is null and parent_id is null;--> statement-breakpoint
+CREATE INDEX `calls_keyed` ON `calls` (`created_at`) WHERE idempotency_key is not null;--> statement-breakpoint
+CREATE INDEX `calls_sealed` ON `calls` (`finished_at`) WHERE input is not null and finished_at is not null;--> statement-breakpoint
 CREATE TABLE `jwt_issuers` (
 	`id` text PRIMARY KEY NOT NULL,
 	`tenant` text NOT NULL,
@@ -32,6 +90,16 @@ CREATE TABLE `jwt_issuers` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `jwt_issuers_tenant_issuer_audience` ON `jwt_issuers` (`tenant`,`issuer`,`audience`);--> statement-breakpoint
 CREATE INDEX `jwt_issuers_issuer_audience` ON `jwt_issuers` (`issuer`,`audience`);--> statement-breakpoint
+CREATE TABLE `kept_turns` (
+	`tenant` text NOT NULL,
+	`caller_id` text NOT NULL,
+	`key` text NOT NULL,
+	`sealed` text NOT NULL,
+	`expires_at` integer NOT NULL,
+	PRIMARY KEY(`tenant`, `caller_id`, `key`)
+);
+--> statement-breakpoint
+CREATE INDEX `kept_turns_expires` ON `kept_turns` (`expires_at`);--> statement-breakpoint
 CREATE TABLE `providers` (
 	`id` text PRIMARY KEY NOT NULL,
 	`tenant` text NOT NULL,
@@ -51,6 +119,58 @@ CREATE TABLE `providers` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `providers_tenant_name` ON `providers` (`tenant`,`name`);--> statement-breakpoint
 CREATE INDEX `providers_tenant_id` ON `providers` (`tenant`,`id`);--> statement-breakpoint
+CREATE TABLE `queue_messages` (
+	`id` text PRIMARY KEY NOT NULL,
+	`tenant` text NOT NULL,
+	`queue` text NOT NULL,
+	`call_id` text NOT NULL,
+	`visible_at` integer NOT NULL,
+	`receives` integer DEFAULT 0 NOT NULL,
+	`receipt` text,
+	`dead_at` integer
+);
+--> statement-breakpoint
+CREATE INDEX `queue_messages_visible` ON `queue_messages` (`queue`,`visible_at`) WHERE dead_at is null;--> statement-breakpoint
+CREATE INDEX `queue_messages_dead` ON `queue_messages` (`queue`,`dead_at`) WHERE dead_at is not null;--> statement-breakpoint
+CREATE TABLE `rate_windows` (
+	`tenant` text NOT NULL,
+	`scope` text NOT NULL,
+	`window_start` integer NOT NULL,
+	`count` integer NOT NULL,
+	`request` text,
+	`verdict` text,
+	`caller_id` text,
+	`existing` text,
+	`slots` integer,
+	PRIMARY KEY(`tenant`, `scope`)
+);
+--> statement-breakpoint
+CREATE TABLE `replies` (
+	`tenant` text NOT NULL,
+	`key` text NOT NULL,
+	`payload` text NOT NULL,
+	`delivered_by` text NOT NULL,
+	`taken_by` text,
+	`created_at` integer NOT NULL,
+	PRIMARY KEY(`tenant`, `key`)
+);
+--> statement-breakpoint
+CREATE INDEX `replies_created` ON `replies` (`created_at`);--> statement-breakpoint
+CREATE TABLE `sessions` (
+	`id` text PRIMARY KEY NOT NULL,
+	`tenant` text NOT NULL,
+	`caller_id` text NOT NULL,
+	`created_by` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`last_used_at` integer NOT NULL,
+	`expired_at` integer,
+	`claimed_until` integer,
+	`cleared_at` integer
+);
+--> statement-breakpoint
+CREATE INDEX `sessions_tenant_created` ON `sessions` (`tenant`,`created_at`,`id`);--> statement-breakpoint
+CREATE INDEX `sessions_idle` ON `sessions` (`tenant`,`last_used_at`) WHERE cleared_at is null;--> statement-breakpoint
+CREATE INDEX `sessions_cleared` ON `sessions` (`cleared_at`) WHERE cleared_at is not null;--> statement-breakpoint
 CREATE TABLE `shards` (
 	`id` text PRIMARY KEY NOT NULL,
 	`url` text,
@@ -101,4 +221,16 @@ CREATE TABLE `tenants` (
 	`wrapped_key` text NOT NULL,
 	`shard` text,
 	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `workspace_files` (
+	`tenant` text NOT NULL,
+	`session_id` text NOT NULL,
+	`path` text NOT NULL,
+	`bytes` integer NOT NULL,
+	`media_type` text NOT NULL,
+	`blob_key` text NOT NULL,
+	`previous_blob_key` text,
+	`updated_at` integer NOT NULL,
+	PRIMARY KEY(`tenant`, `session_id`, `path`)
 );

@@ -155,7 +155,7 @@ class FileDatabase implements Database {
       const { native, returnsRows, writes } = this.#prepare(sql);
       const bound = args.map(toBound);
       if (!returnsRows) return { rows: [], changes: native.run(bound).changes };
-      const rows = native.all(bound) as StatementResult["rows"];
+      const rows = (native.all(bound) as Record<string, unknown>[]).map(withBytes);
       // A statement that writes and has rows to show has one for each row that it changed.
       return { rows, changes: writes ? rows.length : 0 };
     });
@@ -188,6 +188,15 @@ function toBound(value: SqlValue): SqlValue {
   if (value === null || typeof value === "string" || typeof value === "bigint" || value instanceof Uint8Array)
     return value;
   throw new TypeError(`A ${typeof value} cannot be bound in SQL.`);
+}
+
+/** The binding gives a blob as its bare buffer. */
+function withBytes(row: Record<string, unknown>): StatementResult["rows"][number] {
+  for (const name in row) {
+    const value = row[name];
+    if (value instanceof ArrayBuffer) row[name] = new Uint8Array(value);
+  }
+  return row;
 }
 
 function toGatewayError(error: unknown): GatewayError {

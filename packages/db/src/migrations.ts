@@ -9,7 +9,10 @@ export interface MigrationStep {
   readonly oldestCode: number;
 }
 
-export const migrations: readonly MigrationStep[] = [{ version: 1, name: "0000_initial", oldestCode: 1 }];
+export const migrations: readonly MigrationStep[] = [
+  { version: 1, name: "0000_initial", oldestCode: 1 },
+  { version: 2, name: "0001_default_shard", oldestCode: 1 },
+];
 
 /** What this code was written for. */
 export const schemaVersion: number = migrations.at(-1)?.version ?? 0;

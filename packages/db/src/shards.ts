@@ -21,10 +21,7 @@ export interface OpenShards extends Shards {
  */
 export async function openShards(directory: Database, open: (url: string) => Promise<Database>): Promise<OpenShards> {
   const [listed, placed] = await directory.batch(
-    [
-      statement(build.select().from(shards)),
-      statement(build.select().from(tenants).where(isNotNull(tenants.shard))),
-    ],
+    [statement(build.select().from(shards)), statement(build.select().from(tenants).where(isNotNull(tenants.shard)))],
     { readonly: true },
   );
   const databases = new Map<string, Database>();
