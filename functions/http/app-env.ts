@@ -13,6 +13,8 @@ export interface AppDeps {
   /** Tenant on which the operator acts where the request names none. */
   readonly defaultTenant?: string;
   readonly version: string;
+  /** `mailto:` or `https:` address for security.txt. */
+  readonly securityContact?: string;
   /** True once the process has been told to stop; readiness turns red and connections are closed. */
   readonly isDraining?: () => boolean;
 }

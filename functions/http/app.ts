@@ -27,7 +27,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     app.on(route.method.toUpperCase(), toHonoPath(route.path), async (c) => {
       c.var.exchange.route = route.path;
       try {
-        return await route.respond(c, { app: deps, authenticator });
+        return await route.respond(c, { app: deps, routes, authenticator });
       } catch (thrown) {
         // Here and not in `onError`, which does not see thrown values that are no `Error`.
         return answerError(c, thrown);

@@ -30,6 +30,8 @@ export interface ResponseSpec {
   readonly schema?: z.ZodType;
   /** Absent: `application/json` where there is a schema. */
   readonly mediaType?: string;
+  /** More forms of the answer by media type: `text/event-stream` with the schema of one event's data. */
+  readonly content?: Readonly<Record<string, z.ZodType>>;
 }
 
 export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, Body extends z.ZodType> {
@@ -69,6 +71,8 @@ export interface IsolatedRequest {
 interface BaseInput<Params extends z.ZodType, Query extends z.ZodType, Body extends z.ZodType> {
   readonly app: AppDeps;
   readonly core: CoreDeps;
+  /** Every route of this app, for the document about them. */
+  readonly routes: Readonly<Record<string, RouteModule>>;
   readonly params: z.output<Params>;
   readonly query: z.output<Query>;
   readonly body: z.output<Body>;
@@ -139,6 +143,7 @@ export interface RouteSpec<
 /** What every route has at hand. */
 export interface RouteServices {
   readonly app: AppDeps;
+  readonly routes: Readonly<Record<string, RouteModule>>;
   readonly authenticator: Authenticator;
 }
 
@@ -179,7 +184,8 @@ export function defineRoute<
     list: spec.list ?? false,
     async respond(c, services) {
       const access = await grantAccess(c, services, { scope: spec.scope, admission });
-      const input = { app: services.app, core: services.app.core, ...(await readRequest(c, request)), ...access };
+      const { app, routes } = services;
+      const input = { app, routes, core: app.core, ...(await readRequest(c, request)), ...access };
       // The pieces of `input` were made for exactly this scope and admission; the compiler cannot follow that.
       return handler(c, input as unknown as Parameters<typeof handler>[1]);
     },

@@ -1,0 +1,176 @@
+/** The OpenAPI document for people (`/docs`) and for language models (`/llms.txt`). One page, no scripts, nothing from elsewhere. */
+import { createHash } from "node:crypto";
+import { isJsonObject, type JsonObject, type JsonValue } from "@toolyard/core/json";
+import type { Content, OpenApiDocument, Operation, ResponseObject } from "./openapi.ts";
+
+const style = `
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --mark: #2563eb; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
+h1 { margin-bottom: 0; } h2 { border-bottom: 1px solid var(--line); margin-top: 2.5rem; text-transform: capitalize; }
+code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { background: var(--soft); overflow-x: auto; padding: .75rem; border-radius: .4rem; }
+nav a { margin-right: .8rem; } a { color: var(--mark); }
+details { border: 1px solid var(--line); border-radius: .4rem; margin: .5rem 0; padding: .4rem .8rem; }
+summary { cursor: pointer; } summary b { display: inline-block; min-width: 4.2rem; color: var(--mark); }
+summary span { opacity: .75; margin-left: .6rem; }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: left; vertical-align: top; padding: .25rem .6rem .25rem 0; border-top: 1px solid var(--line); }
+`;
+
+/** Allows exactly the style above. */
+export const docsPolicy = `default-src 'none'; style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'; base-uri 'none'; frame-ancestors 'none'`;
+
+export function renderDocs(document: OpenApiDocument): string {
+  const { info, tags } = document;
+  const groups = tags.map(({ name }) => ({ name, operations: operationsOf(document, name) }));
+  return `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escape(info.title)} API</title><style>${style}</style></head>
+<body>
+<h1>${escape(info.title)} API</h1>
+<p>Version ${escape(info.version)}. Machine-readable: <a href="/openapi.json">openapi.json</a>, <a href="/llms.txt">llms.txt</a>.</p>
+<p>${inline(info.description)}</p>
+<nav>${groups.map(({ name }) => `<a href="#${escape(name)}">${escape(name)}</a>`).join("")}<a href="#security">security</a></nav>
+${groups.map(({ name, operations }) => renderGroup(name, operations, document)).join("\n")}
+<h2 id="security">Security</h2>
+<p>Report a security problem of this installation to the operator who gave you your key. Operators name another address with the
+setting <code>TOOLYARD_SECURITY_CONTACT</code>, which <a href="/.well-known/security.txt">security.txt</a> then shows.</p>
+</body>
+</html>
+`;
+}
+
+export function renderLlmsText(document: OpenApiDocument): string {
+  const url = document.servers[0]?.url ?? "";
+  const groups = document.tags.map(({ name }) => {
+    const lines = operationsOf(document, name).map(
+      ({ method, path, operation }) => `- \`${method.toUpperCase()} ${path}\`: ${operation.summary}`,
+    );
+    return `## ${name}\n\n${lines.join("\n")}`;
+  });
+  return `# ${document.info.title}
+
+> ${document.info.description}
+
+Base URL: ${url}. Any OpenAI client works with \`base_url\` ${url}/v1.
+Errors: \`{"error": {"message", "type", "param", "code", "request_id"}}\`.
+
+- [OpenAPI 3.1](${url}/openapi.json): every route with its schemas
+- [Documentation](${url}/docs): the same for people
+
+${groups.join("\n\n")}
+`;
+}
+
+interface Entry {
+  readonly method: string;
+  readonly path: string;
+  readonly operation: Operation;
+}
+
+function operationsOf(document: OpenApiDocument, tag: string): Entry[] {
+  return Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([, operation]) => operation.tags[0] === tag)
+      .map(([method, operation]) => ({ method, path, operation })),
+  );
+}
+
+function renderGroup(name: string, entries: readonly Entry[], document: OpenApiDocument): string {
+  return `<h2 id="${escape(name)}">${escape(name)}</h2>\n${entries.map((entry) => renderEntry(entry, document)).join("\n")}`;
+}
+
+function renderEntry({ method, path, operation }: Entry, document: OpenApiDocument): string {
+  const { summary, description, parameters = [], requestBody, responses } = operation;
+  const rows = parameters.map(
+    (parameter) =>
+      `<tr><td><code>${escape(parameter.name)}</code></td><td>${parameter.in}${parameter.required ? ", required" : ""}</td><td>${escape(describeType(parameter.schema))}</td><td>${inline(parameter.description ?? "")}</td></tr>`,
+  );
+  const parts = [
+    description === undefined
+      ? ""
+      : description
+          .split("\n\n")
+          .map((part) => `<p>${inline(part)}</p>`)
+          .join(""),
+    rows.length === 0
+      ? ""
+      : `<table><tr><th>Parameter</th><th>In</th><th>Type</th><th></th></tr>${rows.join("")}</table>`,
+    requestBody === undefined
+      ? ""
+      : `<h4>Request body${requestBody.required ? "" : " (optional)"}</h4>${renderContent(requestBody.content, document)}`,
+    ...Object.entries(responses).map(([status, response]) => renderResponse(status, response, document)),
+  ];
+  return `<details id="${escape(operation.operationId)}"><summary><b>${method.toUpperCase()}</b><code>${escape(path)}</code><span>${escape(summary)}</span></summary>${parts.join("")}</details>`;
+}
+
+function renderResponse(status: string, response: ResponseObject, document: OpenApiDocument): string {
+  if (response.$ref !== undefined) return `<h4>${escape(status)}</h4><p>An error body.</p>`;
+  return `<h4>${escape(status)}: ${escape(response.description ?? "")}</h4>${renderContent(response.content ?? {}, document)}`;
+}
+
+function renderContent(content: Content, document: OpenApiDocument): string {
+  return Object.entries(content)
+    .map(
+      ([mediaType, { schema }]) =>
+        `<p><code>${escape(mediaType)}</code></p><pre>${escape(outline(schema, document, ""))}</pre>`,
+    )
+    .join("");
+}
+
+/** Levels that an outline goes down; what lies deeper is in openapi.json. */
+const deepest = 4;
+
+/** A schema as people write it down: one line per field. */
+function outline(schema: JsonValue, document: OpenApiDocument, indent: string): string {
+  const resolved = resolve(schema, document);
+  if (!isJsonObject(resolved)) return "any";
+  const inner = `${indent}  `;
+  if (inner.length / 2 > deepest) return describeType(resolved);
+  const { properties, items, required } = resolved;
+  if (isJsonObject(properties)) {
+    const names = Array.isArray(required) ? required : [];
+    const lines = Object.entries(properties).map(([name, field]) => {
+      const note =
+        isJsonObject(field) && typeof field["description"] === "string" ? `  // ${field["description"]}` : "";
+      return `${inner}${name}${names.includes(name) ? "" : "?"}: ${outline(field, document, inner)}${note}`;
+    });
+    return lines.length === 0 ? "{}" : `{\n${lines.join("\n")}\n${indent}}`;
+  }
+  if (items !== undefined) return `${outline(items, document, indent)}[]`;
+  const branches = resolved["anyOf"] ?? resolved["oneOf"];
+  if (Array.isArray(branches)) return branches.map((branch) => outline(branch, document, indent)).join(" | ");
+  return describeType(resolved);
+}
+
+function resolve(schema: JsonValue, document: OpenApiDocument): JsonValue {
+  const reference = isJsonObject(schema) ? schema["$ref"] : undefined;
+  if (typeof reference !== "string") return schema;
+  const name = reference.replace("#/components/schemas/", "");
+  const { schemas } = document.components;
+  return isJsonObject(schemas) ? (schemas[name] ?? {}) : {};
+}
+
+function describeType(schema: JsonObject): string {
+  const { type, const: only, enum: values, format } = schema;
+  if (only !== undefined) return JSON.stringify(only);
+  if (Array.isArray(values)) return values.map((value) => JSON.stringify(value)).join(" | ");
+  const name = Array.isArray(type)
+    ? type.filter((part) => typeof part === "string").join(" | ")
+    : typeof type === "string"
+      ? type
+      : "any";
+  const bounds = ["minimum", "maximum", "minLength", "maxLength", "default"].flatMap((key) => {
+    const value = schema[key];
+    return value === undefined || value === Number.MAX_SAFE_INTEGER ? [] : [`${key} ${JSON.stringify(value)}`];
+  });
+  const extra = [...(typeof format === "string" ? [format] : []), ...bounds];
+  return extra.length === 0 ? name : `${name} (${extra.join(", ")})`;
+}
+
+/** Text with `code` in backticks. */
+function inline(text: string): string {
+  return escape(text).replaceAll(/`([^`]*)`/g, (_whole, code: string) => `<code>${code}</code>`);
+}
+
+function escape(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+}

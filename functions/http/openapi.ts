@@ -1,0 +1,243 @@
+/**
+ * The OpenAPI 3.1 document, made from the declarations of the routes and the validators they use, so
+ * that it cannot say anything else than what the code does (design "Public contract").
+ */
+import type { JsonObject, JsonValue } from "@toolyard/core/json";
+import { isJsonObject } from "@toolyard/core/json";
+import * as z from "zod";
+import type { ResponseSpec, RouteModule } from "./define-route.ts";
+
+export interface OpenApiInfo {
+  readonly version: string;
+  /** Base of all paths. */
+  readonly url: string;
+}
+
+export interface OpenApiDocument {
+  readonly openapi: "3.1.0";
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly servers: readonly { readonly url: string }[];
+  readonly tags: readonly { readonly name: string }[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: JsonObject;
+}
+
+export interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tags: readonly string[];
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly required: boolean; readonly content: Content };
+  readonly responses: Readonly<Record<string, ResponseObject>>;
+}
+
+export interface Parameter {
+  readonly name: string;
+  readonly in: "path" | "query" | "header";
+  readonly required: boolean;
+  readonly description?: string;
+  readonly schema: JsonObject;
+}
+
+export type Content = Readonly<Record<string, { readonly schema: JsonObject }>>;
+
+export interface ResponseObject {
+  readonly description?: string;
+  readonly content?: Content;
+  readonly $ref?: string;
+}
+
+const description =
+  "Gives any language model any tool, by configuration alone. Send `Authorization: Bearer <key>`; every answer carries " +
+  "`x-request-id`. Lists page with `limit`, `after` and `order`. `Idempotency-Key` makes POST safe to repeat for 24 hours. " +
+  "The operator's key acts on the tenant named by `x-toolyard-tenant`.";
+
+const errorSchema = z
+  .object({
+    error: z.looseObject({
+      message: z.string(),
+      type: z.string(),
+      param: z.string().nullable(),
+      code: z.string(),
+      tool_name: z.string().optional(),
+      request_id: z.string().optional(),
+      retryable: z.boolean().optional(),
+      retry_after_ms: z.number().int().optional(),
+    }),
+  })
+  .meta({ id: "Error", description: "The one error body." });
+
+export function toOpenApi(routes: Readonly<Record<string, RouteModule>>, info: OpenApiInfo): OpenApiDocument {
+  const schemas = new SchemaCollector();
+  const paths: Record<string, Record<string, Operation>> = {};
+  for (const [operationId, route] of Object.entries(routes)) {
+    const path = route.path.replaceAll("+}", "}");
+    paths[path] = { ...paths[path], [route.method]: toOperation(operationId, route, schemas) };
+  }
+  const error: JsonObject = { "application/json": { schema: schemas.convert(errorSchema, "output", "error") } };
+  const tags = [...new Set(Object.values(routes).flatMap((route) => route.tags))];
+  return {
+    openapi: "3.1.0",
+    info: { title: "Toolyard", version: info.version, description },
+    servers: [{ url: info.url }],
+    tags: tags.map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: schemas.all(),
+      responses: { Error: { description: "The request was not carried out; `code` says why.", content: error } },
+      securitySchemes: {
+        bearer: {
+          type: "http",
+          scheme: "bearer",
+          description: "An API key, a JWT of a trusted issuer, or the operator's key.",
+        },
+        apiKey: { type: "apiKey", in: "header", name: "x-api-key" },
+      },
+    },
+  };
+}
+
+function toOperation(operationId: string, route: RouteModule, schemas: SchemaCollector): Operation {
+  const { request } = route;
+  const parameters = toParameters(operationId, route, schemas);
+  const body = toRequestBody(operationId, request, schemas);
+  const responses: Record<string, ResponseObject> = {};
+  for (const [status, response] of Object.entries(route.responses)) {
+    responses[status] = toResponse(operationId, response, schemas);
+  }
+  return {
+    operationId,
+    summary: route.summary,
+    description: [route.description, accessNote(route)].filter((part) => part !== undefined).join("\n\n"),
+    tags: route.tags,
+    security: route.admission === "none" ? [] : [{ bearer: [] }, { apiKey: [] }],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined ? {} : { requestBody: body }),
+    responses: { ...responses, default: { $ref: "#/components/responses/Error" } },
+  };
+}
+
+function accessNote({ scope, admission }: RouteModule): string {
+  if (admission === "none") return "Open to everybody.";
+  if (scope === "operator") return "Needs the operator's key.";
+  return scope === null ? "Any key of the tenant." : `Needs the scope \`${scope}\`.`;
+}
+
+function toParameters(operationId: string, { path, request }: RouteModule, schemas: SchemaCollector): Parameter[] {
+  const declared = toFields(operationId, request.params, schemas);
+  const inPath = [...path.matchAll(/\{(\w+)\+?\}/g)].map(([, name = ""]): Parameter => {
+    const field = declared.find((candidate) => candidate.name === name);
+    return { ...toParameter(name, "path", field?.schema ?? { type: "string" }), required: true };
+  });
+  const inQuery = toFields(operationId, request.query, schemas).map(({ name, schema, required }): Parameter => ({
+    ...toParameter(name, "query", schema),
+    required,
+  }));
+  const inHeader = Object.entries(request.headers ?? {}).map(([name, text]): Parameter => ({
+    ...toParameter(name, "header", { type: "string", description: text }),
+    required: false,
+  }));
+  return [...inPath, ...inQuery, ...inHeader];
+}
+
+function toParameter(name: string, place: Parameter["in"], schema: JsonObject): Omit<Parameter, "required"> {
+  const { description: text, ...rest } = schema;
+  return { name, in: place, ...(typeof text === "string" ? { description: text } : {}), schema: rest };
+}
+
+interface Field {
+  readonly name: string;
+  readonly schema: JsonObject;
+  readonly required: boolean;
+}
+
+function toFields(operationId: string, schema: z.ZodType | undefined, schemas: SchemaCollector): Field[] {
+  if (schema === undefined) return [];
+  const { properties, required } = schemas.convert(schema, "input", operationId);
+  const names = Array.isArray(required) ? required : [];
+  return Object.entries(isJsonObject(properties) ? properties : {}).flatMap(([name, field]) =>
+    isJsonObject(field) ? [{ name, schema: field, required: names.includes(name) }] : [],
+  );
+}
+
+function toRequestBody(
+  operationId: string,
+  request: RouteModule["request"],
+  schemas: SchemaCollector,
+): Operation["requestBody"] {
+  if (request.stream !== undefined) {
+    const schema: JsonObject = { type: "string", format: "binary", description: request.stream.description };
+    return { required: true, content: Object.fromEntries(request.stream.mediaTypes.map((type) => [type, { schema }])) };
+  }
+  if (request.body === undefined) return undefined;
+  const required = !request.body.safeParse(undefined).success;
+  return { required, content: { "application/json": { schema: schemas.convert(request.body, "input", operationId) } } };
+}
+
+function toResponse(operationId: string, response: ResponseSpec, schemas: SchemaCollector): ResponseObject {
+  const content: Record<string, { schema: JsonObject }> = {};
+  const add = (mediaType: string, schema: z.ZodType): void => {
+    content[mediaType] = { schema: schemas.convert(schema, "output", operationId) };
+  };
+  if (response.schema !== undefined) add(response.mediaType ?? "application/json", response.schema);
+  for (const [mediaType, schema] of Object.entries(response.content ?? {})) add(mediaType, schema);
+  return { description: response.description, ...(Object.keys(content).length === 0 ? {} : { content }) };
+}
+
+/** JSON Schemas of validators; those with an `id` become components and are referred to. */
+class SchemaCollector {
+  readonly #schemas = new Map<string, JsonObject>();
+
+  all(): JsonObject {
+    return Object.fromEntries([...this.#schemas].sort(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
+  convert(schema: z.ZodType, io: "input" | "output", operationId: string): JsonObject {
+    const { $schema, $defs, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
+    void $schema;
+    const definitions = plain($defs ?? {});
+    const names = new Map<string, string>();
+    for (const name of Object.keys(definitions)) names.set(name, this.#nameFor(name, definitions, { io, operationId }));
+    for (const [name, definition] of Object.entries(definitions)) {
+      this.#schemas.set(names.get(name) ?? name, rename(definition, names));
+    }
+    return rename(plain(root), names);
+  }
+
+  /** One name per meaning: a definition that reads otherwise in requests than in answers gets a second one. */
+  #nameFor(
+    name: string,
+    definitions: JsonObject,
+    { io, operationId }: { readonly io: "input" | "output"; readonly operationId: string },
+  ): string {
+    if (name.startsWith("__")) return `${operationId}${name}`;
+    const known = this.#schemas.get(name);
+    const same =
+      known === undefined || JSON.stringify(known) === JSON.stringify(rename(definitions[name] ?? {}, new Map()));
+    return same ? name : `${name}${io === "input" ? "Input" : "Output"}`;
+  }
+}
+
+/** zod's result as plain JSON. */
+function plain(value: object): JsonObject {
+  const copy: unknown = JSON.parse(JSON.stringify(value));
+  return isJsonObject(copy) ? copy : {};
+}
+
+function rename(value: JsonValue, names: ReadonlyMap<string, string>): JsonObject {
+  const renamed = renameIn(value, names);
+  return isJsonObject(renamed) ? renamed : {};
+}
+
+function renameIn(value: JsonValue, names: ReadonlyMap<string, string>): JsonValue {
+  if (Array.isArray(value)) return value.map((item) => renameIn(item, names));
+  if (!isJsonObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, part]) => {
+      const name = key === "$ref" && typeof part === "string" ? /^#\/\$defs\/(.+)$/.exec(part)?.[1] : undefined;
+      return [key, name === undefined ? renameIn(part, names) : `#/components/schemas/${names.get(name) ?? name}`];
+    }),
+  );
+}
