@@ -7,6 +7,7 @@ import type { Log } from "./ports/log.ts";
 import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Sealer } from "./secrets/sealer.ts";
+import type { SettingsCaps } from "./tenants/settings.ts";
 import type { ConfigCache } from "./config-cache.ts";
 import type { Adapters } from "./tools/catalog.ts";
 
@@ -21,7 +22,12 @@ export interface Timing {
   readonly invokeBudgetMs: number;
 }
 
-export const defaultTiming: Timing = { leaseMs: 60_000, heartbeatMs: 20_000, cancelPollMs: 2_000, invokeBudgetMs: 600_000 };
+export const defaultTiming: Timing = {
+  leaseMs: 60_000,
+  heartbeatMs: 20_000,
+  cancelPollMs: 2_000,
+  invokeBudgetMs: 600_000,
+};
 
 /** What tool adapters are made from. */
 export interface AdapterDeps {
@@ -37,6 +43,8 @@ export interface AdapterDeps {
   readonly timing: Timing;
   /** Base of links in answers, for example `http://127.0.0.1:8787`; no trailing slash. */
   readonly publicUrl: string;
+  /** The operator's upper bounds for tenants' settings. */
+  readonly settingsCaps?: SettingsCaps;
   /** Model back end of the operator for tenants without a provider of their own. */
   readonly defaultProvider?: { readonly baseUrl: string; readonly apiKey?: string; readonly model?: string };
 }

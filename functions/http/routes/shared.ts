@@ -1,0 +1,26 @@
+/** What management routes have in common: parameters, times, lists and the one "not found". */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import * as z from "zod";
+
+export const timeSchema = z.iso.datetime().meta({ description: "RFC 3339, UTC.", example: "2026-11-27T09:30:00.000Z" });
+
+/** Any text: a malformed id is simply one that does not exist. */
+export const idParams = z.strictObject({ id: z.string() });
+
+/** The same answer for an object that never was and for one of another tenant. */
+export function notFound(kind: string, id: string): GatewayError {
+  return new GatewayError("not_found", `There is no ${kind} '${id}'.`, { param: "id" });
+}
+
+/** @throws GatewayError `not_found` */
+export function found<T>(value: T | undefined, kind: string, id: string): T {
+  if (value === undefined) throw notFound(kind, id);
+  return value;
+}
+
+export const idOf = (item: { readonly id: string }): string => item.id;
+
+/** A body without fields; leaving the body out is the same. */
+export const emptyBody = z.strictObject({}).default({});
+
+export const nameField = z.string().trim().min(1).max(128).meta({ description: "For people; 1 to 128 characters." });

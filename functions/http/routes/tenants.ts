@@ -1,0 +1,130 @@
+/** Tenants, for the operator: create, list, change, suspend, erase (design "Public contract", operator routes). */
+import { toRfc3339 } from "@toolyard/core/time";
+import type { Tenant } from "@toolyard/core/ports/repos";
+import { createTenant as makeTenant } from "@toolyard/core/tenants/create";
+import { eraseTenant as eraseWholeTenant } from "@toolyard/core/tenants/erase";
+import { changeSettings, settingsChangeSchema } from "@toolyard/core/tenants/settings";
+import * as z from "zod";
+import { defineRoute } from "../define-route.ts";
+import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { found, idOf, idParams, nameField, notFound, timeSchema } from "./shared.ts";
+
+const tags = ["tenants"];
+const operatorOnly = {
+  kind: "nothing-owned",
+  reason: "Only the operator's key is admitted, never a tenant's.",
+} as const;
+
+const tenantSchema = z.strictObject({
+  id: z.string().meta({ example: "ten_01jdnhz2v4x8mfkq3w7c5r9gta" }),
+  object: z.literal("tenant"),
+  name: z.string(),
+  status: z.enum(["active", "suspended"]),
+  settings: z
+    .record(z.string(), z.unknown())
+    .meta({ description: "Settings that differ from the defaults; all of them: GET /v1/settings." }),
+  config_version: z.int().meta({ description: "Rises with every change that a request may see." }),
+  created_at: timeSchema,
+});
+
+function viewTenant(tenant: Tenant): z.output<typeof tenantSchema> {
+  return {
+    id: tenant.id,
+    object: "tenant",
+    name: tenant.name,
+    status: tenant.status,
+    settings: { ...tenant.settings },
+    config_version: tenant.configVersion,
+    created_at: toRfc3339(tenant.createdAt),
+  };
+}
+
+export const createTenant = defineRoute({
+  method: "post",
+  path: "/v1/tenants",
+  summary: "Create a tenant",
+  description: "The tenant gets its own data key. Make a key for it with POST /v1/api-keys and 'x-toolyard-tenant'.",
+  tags,
+  scope: "operator",
+  request: { body: z.strictObject({ name: nameField, settings: settingsChangeSchema.optional() }) },
+  responses: { 201: { description: "The tenant", schema: tenantSchema } },
+  isolation: operatorOnly,
+  async handler(c, { core, body }) {
+    const settings = changeSettings({}, body.settings ?? {}, core.settingsCaps);
+    return c.json(viewTenant(await makeTenant(core, { name: body.name, settings })), 201);
+  },
+});
+
+export const listTenants = defineRoute({
+  method: "get",
+  path: "/v1/tenants",
+  summary: "List tenants",
+  tags,
+  scope: "operator",
+  list: true,
+  request: { query: pageQuery },
+  responses: { 200: { description: "A page of tenants", schema: listSchema(tenantSchema) } },
+  isolation: operatorOnly,
+  handler: async (c, { core, query }) =>
+    c.json(toList(await core.repos.tenants.list(toPageRequest(query)), viewTenant, idOf)),
+});
+
+export const getTenant = defineRoute({
+  method: "get",
+  path: "/v1/tenants/{id}",
+  summary: "One tenant",
+  tags,
+  scope: "operator",
+  request: { params: idParams },
+  responses: { 200: { description: "The tenant", schema: tenantSchema } },
+  isolation: operatorOnly,
+  handler: async (c, { core, params }) =>
+    c.json(viewTenant(found(await core.repos.tenants.get(params.id), "tenant", params.id))),
+});
+
+export const updateTenant = defineRoute({
+  method: "patch",
+  path: "/v1/tenants/{id}",
+  summary: "Rename, suspend or resume a tenant, or change its settings",
+  description:
+    "Fields that are left out stay as they are. A suspended tenant's requests are refused; its data stays. A setting of null goes back to its default.",
+  tags,
+  scope: "operator",
+  request: {
+    params: idParams,
+    body: z.strictObject({
+      name: nameField.optional(),
+      status: z.enum(["active", "suspended"]).optional(),
+      settings: settingsChangeSchema.optional(),
+    }),
+  },
+  responses: { 200: { description: "The tenant as it is now", schema: tenantSchema } },
+  isolation: operatorOnly,
+  async handler(c, { core, params, body }) {
+    const tenant = found(await core.repos.tenants.get(params.id), "tenant", params.id);
+    const { name, status, settings } = body;
+    const updated = await core.repos.tenants.update(tenant.id, {
+      ...(name === undefined ? {} : { name }),
+      ...(status === undefined ? {} : { status }),
+      ...(settings === undefined ? {} : { settings: changeSettings(tenant.settings, settings, core.settingsCaps) }),
+    });
+    return c.json(viewTenant(found(updated, "tenant", params.id)));
+  },
+});
+
+export const eraseTenant = defineRoute({
+  method: "delete",
+  path: "/v1/tenants/{id}",
+  summary: "Erase a tenant",
+  description:
+    "Removes every row and every stored file of the tenant and its data key. There is no way back. If it is interrupted, ask again: the tenant is suspended first and its own row goes last.",
+  tags,
+  scope: "operator",
+  request: { params: idParams },
+  responses: { 204: { description: "Nothing of the tenant is left" } },
+  isolation: operatorOnly,
+  async handler(c, { core, params }) {
+    if (!(await eraseWholeTenant(core, params.id))) throw notFound("tenant", params.id);
+    return c.body(null, 204);
+  },
+});

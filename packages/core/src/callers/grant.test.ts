@@ -1,0 +1,43 @@
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import type { Caller } from "./caller.ts";
+import { requireMayGrant, type Grant } from "./grant.ts";
+
+const manager: Caller = { kind: "key", id: "key_1", role: "member", scopes: ["manage", "chat"], tools: null };
+
+function refusedField(caller: Caller, grant: Partial<Grant>): string | undefined {
+  try {
+    requireMayGrant(caller, { role: "member", scopes: [], tools: null, ...grant });
+    return undefined;
+  } catch (error) {
+    return (error as { details: { param?: string } }).details.param;
+  }
+}
+
+describe(`granting ${verifies("CHAT-11")}`, () => {
+  test("lets a manager hand on what it has", () => {
+    expect(refusedField(manager, { scopes: ["chat", "manage"] })).toBeUndefined();
+  });
+
+  test("refuses a scope that the maker lacks", () => {
+    expect(refusedField(manager, { scopes: ["chat", "runtime_config"] })).toBe("scopes");
+  });
+
+  test("refuses a role above the maker's", () => {
+    expect(refusedField(manager, { role: "admin" })).toBe("role");
+    expect(refusedField({ ...manager, role: "admin" }, { role: "admin" })).toBeUndefined();
+    expect(refusedField({ ...manager, role: "admin" }, { role: "operator" })).toBe("role");
+  });
+
+  test("keeps a maker that is bound to tools from making an unbound key", () => {
+    const bound: Caller = { ...manager, tools: ["crm_*", "weather"] };
+    expect(refusedField(bound, { tools: null })).toBe("tools");
+    expect(refusedField(bound, { tools: ["*"] })).toBe("tools");
+    expect(refusedField(bound, { tools: ["crm_*"] })).toBeUndefined();
+  });
+
+  test("lets the operator grant everything", () => {
+    const operator: Caller = { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null };
+    expect(refusedField(operator, { role: "admin", scopes: ["runtime_config"] })).toBeUndefined();
+  });
+});
