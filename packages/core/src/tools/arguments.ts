@@ -1,0 +1,119 @@
+/**
+ * A tool's arguments: read strictly from what a model wrote, completed by the schema's defaults and
+ * checked against it before anything leaves (CHAT-18). A failure is a list that a model can act on.
+ */
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { shorten, SchemaDocument } from "./json-schema/document.ts";
+import { Filler } from "./json-schema/fill.ts";
+import { RuleCompiler } from "./json-schema/rules.ts";
+import { type ArgumentError, Budget, ErrorList, Evaluated } from "./json-schema/run.ts";
+
+export type { ArgumentError };
+
+export type CheckedArguments =
+  | { readonly ok: true; readonly value: JsonObject }
+  | { readonly ok: false; readonly errors: readonly ArgumentError[] };
+
+export interface ArgumentValidator {
+  /**
+   * Defaults and unambiguous types applied to a copy, then checked.
+   * @throws GatewayError `invalid_definition` for a schema that multiplies or circles without an end
+   */
+  validate(given: JsonValue): CheckedArguments;
+}
+
+/** Levels of nesting in arguments. */
+const deepestArguments = 100;
+
+const validators = new WeakMap<JsonObject, ArgumentValidator>();
+
+/**
+ * Compiled once for each schema object. Schemas without `type` are taken as object schemas.
+ * @throws GatewayError `invalid_definition` naming the place in the schema: unknown types, misshapen
+ * keywords, references that lead out of it, patterns that RE2 does not know
+ */
+export function compileArguments(schema: JsonObject): ArgumentValidator {
+  const known = validators.get(schema);
+  if (known !== undefined) return known;
+  const validator = createValidator(schema);
+  validators.set(schema, validator);
+  return validator;
+}
+
+function createValidator(schema: JsonObject): ArgumentValidator {
+  const document = new SchemaDocument(schema);
+  const compiler = new RuleCompiler(document);
+  const rule = compiler.compile(schema, document.root, "");
+  return {
+    validate(given) {
+      if (!isJsonObject(given)) return failure("must be a JSON object");
+      const size = measure(given);
+      if (size === undefined) return failure(`is nested more than ${deepestArguments} levels deep`);
+      const budget = new Budget(size);
+      const value = new Filler(compiler, budget).fill(given, schema, document.root);
+      const errors = new ErrorList();
+      const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
+      if (isJsonObject(value) && rule.evaluate(value, { budget, place: undefined, errors, evaluated })) {
+        return { ok: true, value };
+      }
+      return { ok: false, errors: errors.errors };
+    },
+  };
+}
+
+function failure(message: string): CheckedArguments {
+  return { ok: false, errors: [{ pointer: "", message }] };
+}
+
+/**
+ * The arguments of a tool call as a model wrote them. Blank text means no arguments; anything else
+ * must be one JSON object. Nothing is repaired: cut-off arguments must never run.
+ */
+export function parseToolArguments(text: string): CheckedArguments {
+  if (text.trim() === "") return { ok: true, value: {} };
+  let lost: string | undefined;
+  let parsed: JsonValue;
+  try {
+    parsed = mayLoseDigits.test(text)
+      ? parseWatchingDigits(text, (digits) => {
+          lost ??= digits;
+        })
+      : (JSON.parse(text) as JsonValue);
+  } catch (error) {
+    const reason = error instanceof Error ? shorten(error.message, 160) : "unreadable";
+    return failure(`is not valid JSON (${reason}); send one complete JSON object`);
+  }
+  if (!isJsonObject(parsed)) return failure("must be a JSON object");
+  if (lost !== undefined) {
+    return failure(`holds the number ${shorten(lost, 40)}, which cannot be carried exactly; send it as a string`);
+  }
+  if (measure(parsed) === undefined) return failure(`is nested more than ${deepestArguments} levels deep`);
+  return { ok: true, value: parsed };
+}
+
+const mayLoseDigits = /\d{16}/;
+
+/** A whole number that changes its value in reading must not be sent on: it may be somebody else's id. */
+function parseWatchingDigits(text: string, onLoss: (digits: string) => void): JsonValue {
+  const watch = (_key: string, value: JsonValue, context?: { readonly source?: string }): JsonValue => {
+    const source = context?.source;
+    if (typeof value === "number" && source !== undefined && /^-?\d+$/.test(source)) {
+      if (!Number.isFinite(value) || BigInt(source) !== BigInt(value)) onLoss(source);
+    }
+    return value;
+  };
+  return JSON.parse(text, watch) as JsonValue;
+}
+
+/** How many values there are in all; `undefined` where they are nested too deeply. */
+function measure(value: JsonValue): number | undefined {
+  let count = 0;
+  const waiting: { readonly value: JsonValue; readonly depth: number }[] = [{ value, depth: 1 }];
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    count += 1;
+    if (next.depth > deepestArguments) return undefined;
+    if (typeof next.value !== "object" || next.value === null) continue;
+    for (const part of Object.values(next.value)) waiting.push({ value: part, depth: next.depth + 1 });
+  }
+  return count;
+}
