@@ -95,6 +95,7 @@ export const catalog = {
   provider_rejected: invalid(),
   provider_stream_incomplete: { http: 502, type: "api_error", retryable: true },
   // Ourselves
+  blobs_unavailable: { http: 503, type: "api_error", retryable: true },
   database_unavailable: { http: 503, type: "api_error", retryable: true },
   shutting_down: { http: 503, type: "api_error", retryable: true },
   internal_error: { http: 500, type: "api_error", retryable: false },
