@@ -1,0 +1,119 @@
+/** Reading calls, and what people may do to them: list, cancel, approve, reject. */
+import type { Call, CallError } from "@toolyard/core/calls/call";
+import type { CallFilter, CallRepo, Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { Database, SqlValue } from "../database.ts";
+import { toCall } from "./calls-rows.ts";
+import { now } from "./fragments.ts";
+
+type Decision = Parameters<CallRepo["decide"]>[2];
+
+const readCall = "SELECT * FROM calls WHERE tenant = ?1 AND id = ?2";
+
+export async function get(database: Database, tenant: string, id: string): Promise<Call | undefined> {
+  const [found] = await database.batch([{ sql: readCall, args: [tenant, id] }], { readonly: true });
+  return found?.rows.map(toCall)[0];
+}
+
+/** `from` is inclusive, `to` is not, so that adjoining spans share no call. */
+const conditions = {
+  state: "state = ?",
+  kind: "kind = ?",
+  tool: "tool = ?",
+  sessionId: "session_id = ?",
+  parentId: "parent_id = ?",
+  callerId: "caller_id = ?",
+  from: "created_at >= ?",
+  to: "created_at < ?",
+} as const satisfies Record<keyof CallFilter, string>;
+
+/** In the order of creation, which ids of chats and tool calls together do not have. */
+export async function list(
+  database: Database,
+  tenant: string,
+  { filter, page }: { readonly filter: CallFilter; readonly page: PageRequest },
+): Promise<Page<Call>> {
+  const where = ["tenant = ?"];
+  const args: SqlValue[] = [tenant];
+  for (const [name, condition] of Object.entries(conditions)) {
+    const value = filter[name as keyof typeof conditions];
+    if (value === undefined) continue;
+    where.push(condition);
+    args.push(value);
+  }
+  const { direction, follows } = orders[page.order];
+  if (page.after !== undefined) {
+    where.push(`(created_at, id) ${follows} (SELECT created_at, id FROM calls WHERE tenant = ? AND id = ?)`);
+    args.push(tenant, page.after);
+  }
+  const sql = `SELECT * FROM calls WHERE ${where.join(" AND ")}
+    ORDER BY created_at ${direction}, id ${direction} LIMIT ?`;
+  const [found] = await database.batch([{ sql, args: [...args, page.limit + 1] }], { readonly: true });
+  const rows = found?.rows ?? [];
+  return { data: rows.slice(0, page.limit).map(toCall), hasMore: rows.length > page.limit };
+}
+
+const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
+
+/** Chats ask for calls, and calls (agents, flows) for further ones. */
+const cancelFamily = `WITH RECURSIVE family (id) AS (
+    SELECT ?2
+    UNION
+    SELECT child.id FROM family JOIN calls AS child ON child.tenant = ?1 AND child.parent_id = family.id
+  )
+  UPDATE calls SET cancel_requested = 1,
+    finished_at = CASE state WHEN 'running' THEN NULL ELSE ${now} END,
+    error = CASE state WHEN 'running' THEN error ELSE ?3 END,
+    write_token = CASE state WHEN 'running' THEN write_token END,
+    state = CASE state WHEN 'running' THEN 'running' ELSE 'cancelled' END
+  WHERE tenant = ?1 AND id IN (SELECT id FROM family) AND state IN ('queued', 'input_required', 'running')`;
+
+const cancelled: CallError = { code: "call_cancelled", message: "The call was cancelled before it was started." };
+
+export async function requestCancel(database: Database, tenant: string, id: string): Promise<Call | undefined> {
+  const [, found] = await database.batch(
+    [
+      { sql: cancelFamily, args: [tenant, id, JSON.stringify(cancelled)] },
+      { sql: readCall, args: [tenant, id] },
+    ],
+    { repeatable: true },
+  );
+  return found?.rows.map(toCall)[0];
+}
+
+const readCancel = "SELECT cancel_requested FROM calls WHERE tenant = ?1 AND id = ?2";
+
+export async function isCancelRequested(database: Database, tenant: string, id: string): Promise<boolean> {
+  const [found] = await database.batch([{ sql: readCancel, args: [tenant, id] }], { readonly: true });
+  return found?.rows[0]?.["cancel_requested"] === 1;
+}
+
+/** What was approved is run by a worker, whoever asked for it first. */
+const decideCall = `UPDATE calls SET
+    approval = json_patch(json_object('by', ?4, 'decision', ?3, 'at', ${now}), ?5),
+    state = CASE ?3 WHEN 'approved' THEN 'queued' ELSE 'rejected' END,
+    async = CASE ?3 WHEN 'approved' THEN 1 ELSE async END,
+    finished_at = CASE ?3 WHEN 'approved' THEN NULL ELSE ${now} END,
+    error = CASE ?3 WHEN 'approved' THEN NULL ELSE ?6 END,
+    run_at = NULL, sent_at = ${now}, write_token = NULL
+  WHERE tenant = ?1 AND id = ?2 AND state = 'input_required'`;
+
+export async function decide(
+  database: Database,
+  tenant: string,
+  { id, by, decision, reason }: Decision & { readonly id: string },
+): Promise<Call | undefined> {
+  const why = reason === undefined ? {} : { reason };
+  const rejection: CallError = {
+    code: "call_rejected",
+    message: `The call was rejected by '${by}'${reason === undefined ? "" : `: ${reason}`}.`,
+  };
+  const args = [tenant, id, decision, by, JSON.stringify(why), JSON.stringify(rejection)];
+  const [, found] = await database.batch(
+    [
+      { sql: decideCall, args },
+      { sql: readCall, args: [tenant, id] },
+    ],
+    { repeatable: true },
+  );
+  return found?.rows.map(toCall)[0];
+}

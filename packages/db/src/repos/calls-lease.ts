@@ -1,0 +1,109 @@
+/**
+ * Who works on a call: claims, leases and slots (design "Async"). A lease is a time on the database's
+ * clock; `attempt` fences whatever an older claimant still writes.
+ */
+import { randomUUID } from "node:crypto";
+import type { CallRepo } from "@toolyard/core/ports/repos";
+import type { Database } from "../database.ts";
+import { sentAt, toCall } from "./calls-rows.ts";
+import { now } from "./fragments.ts";
+
+type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
+
+const unheld = `((state = 'queued' AND COALESCE(run_at, 0) <= ${now}) OR (state = 'running' AND lease_until <= ${now}))`;
+
+/** Rows that nobody may run again: they are claimed to be ended, and need no slot for that. */
+const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async)))`;
+
+const heldSlots = `(SELECT COALESCE(SUM(held.slots), 0) FROM calls AS held
+  WHERE held.tenant = ?1 AND held.state = 'running' AND held.lease_until > ${now})`;
+
+/** Sent twice, the second finds its token and changes nothing but the lease. */
+const claimCall = `UPDATE calls SET
+    attempt = attempt + (write_token IS NOT ?5),
+    taken_over = CASE WHEN write_token IS ?5 THEN taken_over ELSE state = 'running' END,
+    slots = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE slots END,
+    state = 'running', lease_until = ${now} + ?3, started_at = COALESCE(started_at, ${now}), sent_at = ${now},
+    write_token = ?5
+  WHERE tenant = ?1 AND id = ?2
+    AND ((${unheld} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)) OR write_token = ?5)
+  RETURNING *`;
+
+const explainClaim = `SELECT CASE
+    WHEN state NOT IN ('queued', 'running') THEN 'gone'
+    WHEN ${unheld} THEN 'concurrency_limited'
+    ELSE 'busy' END AS answer
+  FROM calls WHERE tenant = ?1 AND id = ?2`;
+
+/** The caller of a claim that found no slot sends a message of its own; the sweep need not. */
+const postponeSweep = `UPDATE calls SET sent_at = MAX(sent_at, ${now}) WHERE tenant = ?1 AND id = ?2 AND ${unheld}`;
+
+export async function claim(
+  database: Database,
+  tenant: string,
+  { id, leaseMs, concurrency }: { readonly id: string; readonly leaseMs: number; readonly concurrency: number },
+): Promise<Claim> {
+  const [claimed, explained] = await database.batch(
+    [
+      { sql: claimCall, args: [tenant, id, leaseMs, concurrency, randomUUID()] },
+      { sql: explainClaim, args: [tenant, id] },
+      { sql: postponeSweep, args: [tenant, id] },
+    ],
+    { repeatable: true },
+  );
+  const row = claimed?.rows[0];
+  if (row !== undefined) return { call: toCall(row), wasRunning: row["taken_over"] === 1 };
+  const answer = explained?.rows[0]?.["answer"];
+  return answer === "busy" || answer === "concurrency_limited" ? answer : "gone";
+}
+
+const extendLease = `UPDATE calls SET lease_until = ${now} + ?4
+  WHERE tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running' RETURNING cancel_requested`;
+
+export async function heartbeat(
+  database: Database,
+  tenant: string,
+  held: { readonly id: string; readonly attempt: number; readonly leaseMs: number },
+): Promise<"ok" | "cancel" | "lost"> {
+  const [extended] = await database.batch([{ sql: extendLease, args: [tenant, held.id, held.attempt, held.leaseMs] }], {
+    repeatable: true,
+  });
+  const row = extended?.rows[0];
+  if (row === undefined) return "lost";
+  return row["cancel_requested"] === 1 ? "cancel" : "ok";
+}
+
+const requeueCall = `UPDATE calls SET state = 'queued', lease_until = NULL, run_at = ?4, sent_at = ${sentAt("?4")},
+    write_token = ?5
+  WHERE tenant = ?1 AND id = ?2 AND ((state = 'running' AND attempt = ?3) OR write_token = ?5) RETURNING id`;
+
+export async function requeue(
+  database: Database,
+  tenant: string,
+  held: { readonly id: string; readonly attempt: number; readonly runAt: number },
+): Promise<boolean> {
+  const [requeued] = await database.batch(
+    [{ sql: requeueCall, args: [tenant, held.id, held.attempt, held.runAt, randomUUID()] }],
+    { repeatable: true },
+  );
+  return requeued !== undefined && requeued.rows.length > 0;
+}
+
+const readSlots = "SELECT slots FROM calls WHERE tenant = ?1 AND id = ?2";
+
+const addSlots = `UPDATE calls SET slots = slots + MAX(0, MIN(?3, ?4 - ${heldSlots}))
+  WHERE tenant = ?1 AND id = ?2 AND state = 'running' AND kind = 'chat' RETURNING slots`;
+
+/** Not sent twice: a chat whose reply was lost holds slots that it does not know of until it ends, and no more. */
+export async function takeSlots(
+  database: Database,
+  tenant: string,
+  { id, wanted, limit }: { readonly id: string; readonly wanted: number; readonly limit: number },
+): Promise<number> {
+  const [before, after] = await database.batch([
+    { sql: readSlots, args: [tenant, id] },
+    { sql: addSlots, args: [tenant, id, wanted, limit] },
+  ]);
+  const row = after?.rows[0];
+  return row === undefined ? 0 : Number(row["slots"]) - Number(before?.rows[0]?.["slots"]);
+}

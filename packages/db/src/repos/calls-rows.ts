@@ -1,0 +1,230 @@
+/**
+ * Rows of `calls`: how they are written, with SQL that drizzle has no part in since it is on every
+ * request's path, and how they are read back.
+ */
+import { endStates, type Call, type StoredOutcome } from "@toolyard/core/calls/call";
+import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
+import type { SqlValue, Statement, StatementResult } from "../database.ts";
+import { calls } from "../schema/calls.ts";
+import { decodeRow } from "../sql.ts";
+import { now } from "./fragments.ts";
+
+/** States that nothing but late evidence leaves, as a list for `IN`. */
+export const ended = `(${endStates.map((state) => `'${state}'`).join(", ")})`;
+
+/** An idempotency key is the caller's for so long. */
+export const keyLifetimeMs = 86_400_000;
+
+/** Longest delay of a queue message; longer waits are found by the sweep. */
+const longestDelayMs = 900_000;
+/** How long before `run_at` such a row becomes visible to the sweep. */
+const sweepAheadMs = 60_000;
+
+/**
+ * When the row's message was sent: at once, or with its delay. No queue delays longer than 15 minutes, so
+ * for such a row nothing was sent, and the sweep must find it at `run_at` without waiting any longer.
+ */
+export function sentAt(runAt: string): string {
+  return `CASE WHEN ${runAt} > ${now} + ${longestDelayMs} THEN ${runAt} - ${sweepAheadMs}
+    ELSE MAX(${now}, COALESCE(${runAt}, 0)) END`;
+}
+
+/** Columns of a new row, each with its value; numbers are those of `newRowArgs`. */
+const newRow = {
+  tenant: "?1",
+  id: "?2",
+  kind: "?3",
+  parent_id: "?4",
+  root_id: "?5",
+  session_id: "?6",
+  uri: "?7",
+  tool: "?8",
+  tool_hash: "?9",
+  effect: "?10",
+  repeat: "?11",
+  state: "?12",
+  attempt: "?13",
+  lease_until: `${now} + ?14`,
+  run_at: "?15",
+  deadline: `${now} + ?16`,
+  async: "?17",
+  caller_id: "?18",
+  caller_chain: "?19",
+  route: "?20",
+  idempotency_key: "?21",
+  input_hash: "?22",
+  input: "?23",
+  input_view: "?24",
+  effect_key: "?25",
+  outcome_text: "?26",
+  outcome_media_type: "?27",
+  outcome_bytes: "?28",
+  outcome_blob_key: "?29",
+  error: "?30",
+  usage: "?31",
+  slots: "?32",
+  delivery: "?33",
+  request_id: "?34",
+  trace_id: "?35",
+  created_at: `${now} - COALESCE(?36, 0)`,
+  started_at: `${now} - ?36`,
+  finished_at: `${now} - ?37`,
+  sent_at: sentAt("?15"),
+} as const;
+
+const newRowColumns = Object.keys(newRow).join(", ");
+
+/** Every constraint that a new row may meet means that it, or its like, is there already. */
+export const insertCall = `INSERT INTO calls (${newRowColumns})
+  SELECT ${Object.values(newRow).join(", ")} WHERE true ON CONFLICT DO NOTHING`;
+
+/** The same where the batch's decision, in `rate_windows`, was to admit; caller and slots come from there. */
+export const insertAdmittedCall = `INSERT INTO calls (${newRowColumns})
+  SELECT ${Object.values({ ...newRow, caller_id: "decided.caller_id", slots: "COALESCE(decided.slots, ?32)" }).join(", ")}
+  FROM rate_windows AS decided
+  WHERE decided.tenant = ?1 AND decided.scope = 'tenant' AND decided.request = ?2 AND decided.verdict = 'admitted'
+  ON CONFLICT DO NOTHING`;
+
+/** The same for a call made on behalf of call ?38, whose caller is the caller. */
+export const insertCallOfParent = `INSERT INTO calls (${newRowColumns})
+  SELECT ${Object.values({ ...newRow, caller_id: "parent.caller_id" }).join(", ")}
+  FROM calls AS parent WHERE parent.tenant = ?1 AND parent.id = ?38
+  ON CONFLICT DO NOTHING`;
+
+/** @param callerId null where the batch finds it out */
+export function newRowArgs(tenant: string, callerId: string | null, call: NewCall): SqlValue[] {
+  const { end, ran } = call;
+  const state = end?.state ?? call.state;
+  const isRunning = state === "running";
+  const hasEnded = endStates.includes(state);
+  return [
+    tenant,
+    call.id,
+    call.kind,
+    call.parentId,
+    call.rootId,
+    call.sessionId,
+    call.uri,
+    call.tool,
+    call.toolHash,
+    call.effect,
+    call.repeat,
+    state,
+    isRunning || ran !== undefined ? 1 : 0,
+    isRunning ? call.leaseMs : null,
+    call.runAt,
+    call.deadlineMs,
+    call.async ? 1 : 0,
+    callerId,
+    JSON.stringify(call.callerChain),
+    call.route,
+    call.idempotencyKey,
+    call.inputHash,
+    call.input,
+    call.inputView,
+    call.effectKey,
+    ...outcomeArgs(end?.outcome),
+    jsonOrNull(end?.error),
+    jsonOrNull(end?.usage),
+    call.slots,
+    call.delivery,
+    call.requestId,
+    call.traceId,
+    isRunning ? 0 : (ran?.startedMsAgo ?? null),
+    hasEnded ? (ran?.finishedMsAgo ?? 0) : null,
+  ];
+}
+
+/**
+ * Which end a call may come to from where it is. `unknown` yields to evidence; a call that waits or
+ * queues has not been sent, so it can only be refused or called off.
+ */
+const mayEnd = `(state = 'running' AND attempt = ?4)
+  OR (state = 'unknown' AND attempt = ?4 AND ?3 IN ('completed', 'failed'))
+  OR (state IN ('queued', 'input_required') AND attempt = ?4 AND ?3 IN ('rejected', 'cancelled'))`;
+
+const endColumns = `state = ?3, lease_until = NULL, write_token = ?5,
+  outcome_text = ?6, outcome_media_type = ?7, outcome_bytes = ?8, outcome_blob_key = ?9,
+  error = ?10, usage = COALESCE(?11, usage),
+  finished_at = CASE WHEN write_token IS ?5 THEN finished_at ELSE ${now} END`;
+
+/** Fenced by `attempt`. A second time with the same token it changes nothing and still has its row. */
+export const finishCall = `UPDATE calls SET ${endColumns}
+  WHERE tenant = ?1 AND id = ?2 AND (${mayEnd} OR write_token = ?5) RETURNING id`;
+
+/** Late evidence, whoever brings it. */
+export const resolveUnknownCall = `UPDATE calls SET ${endColumns}
+  WHERE tenant = ?1 AND id = ?2
+    AND ((state = 'unknown' AND ?3 IN ('completed', 'failed')) OR write_token = ?5) RETURNING id`;
+
+export interface RowEnd {
+  readonly id: string;
+  /** Null where no attempt is asked for. */
+  readonly attempt: number | null;
+  readonly finish: CallFinish;
+  readonly token: string;
+}
+
+export function endArgs(tenant: string, { id, attempt, finish, token }: RowEnd): SqlValue[] {
+  return [
+    tenant,
+    id,
+    finish.state,
+    attempt,
+    token,
+    ...outcomeArgs(finish.outcome),
+    jsonOrNull(finish.error),
+    jsonOrNull(finish.usage),
+  ];
+}
+
+function outcomeArgs(outcome: StoredOutcome | undefined): SqlValue[] {
+  if (outcome === undefined) return [null, null, null, null];
+  return [outcome.text, outcome.mediaType, outcome.bytes, outcome.blobKey ?? null];
+}
+
+function jsonOrNull(value: unknown): string | null {
+  return value === undefined ? null : JSON.stringify(value);
+}
+
+/**
+ * Marks the credentials that a call opened: the user's where there is one, as `fetch` chooses. Once a
+ * minute is enough to know, and spares the row a write with every call.
+ */
+const markCredentials = `UPDATE sys_user_credential SET last_used_at = ${now}
+  WHERE tenant = ?1 AND name IN (SELECT value FROM json_each(?2))
+    AND COALESCE(last_used_at, 0) < ${now} - 60000
+    AND user_id = COALESCE((
+      SELECT own.user_id FROM sys_user_credential AS own
+      WHERE own.tenant = ?1 AND own.name = sys_user_credential.name AND own.user_id = (
+        SELECT link.value ->> 'id' FROM calls, json_each(calls.caller_chain) AS link
+        WHERE calls.tenant = ?1 AND calls.id = ?3 AND link.value ->> 'kind' = 'user')), '')`;
+
+/** Nothing where no credential was used. */
+export function credentialStatements(
+  tenant: string,
+  id: string,
+  { credentialsUsed = [] }: CallFinish,
+): readonly Statement[] {
+  if (credentialsUsed.length === 0) return [];
+  return [{ sql: markCredentials, args: [tenant, JSON.stringify(credentialsUsed), id] }];
+}
+
+/** @throws ZodError or SyntaxError where a JSON column does not hold what its schema says */
+export function toCall(row: StatementResult["rows"][number]): Call {
+  const {
+    outcomeText: text,
+    outcomeMediaType: mediaType,
+    outcomeBytes: bytes,
+    outcomeBlobKey: blobKey,
+    sentAt: _sentAt,
+    writeToken: _writeToken,
+    takenOver: _takenOver,
+    ...call
+  } = decodeRow(calls, row);
+  const outcome =
+    text === null || mediaType === null || bytes === null
+      ? null
+      : { text, mediaType, bytes, ...(blobKey === null ? {} : { blobKey }) };
+  return { ...call, outcome };
+}

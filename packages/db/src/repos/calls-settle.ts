@@ -1,0 +1,119 @@
+/**
+ * Writing what calls came to: the batch after the last byte of a chat, the rows of a round, single ends.
+ * Each batch may be sent twice: rows carry their own ids, ends carry a token, so that the second
+ * sending finds the work of the first.
+ */
+import { randomUUID } from "node:crypto";
+import type { CallFinish, NewCall, RecordResult, SettleInput } from "@toolyard/core/ports/repos";
+import type { Database, Statement } from "../database.ts";
+import {
+  credentialStatements,
+  endArgs,
+  finishCall,
+  insertCall,
+  insertCallOfParent,
+  keyLifetimeMs,
+  newRowArgs,
+  resolveUnknownCall,
+  toCall,
+} from "./calls-rows.ts";
+import { now } from "./fragments.ts";
+
+const keepTurn = `INSERT INTO kept_turns (tenant, caller_id, key, sealed, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)
+  ON CONFLICT (tenant, caller_id, key) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at`;
+
+const markDelivered = `UPDATE calls SET delivery = 'delivered'
+  WHERE tenant = ?1 AND id IN (SELECT value FROM json_each(?2)) AND delivery = 'due'`;
+
+const touchSession = `UPDATE sessions SET last_used_at = ${now} WHERE id = ?2 AND tenant = ?1 AND expired_at IS NULL`;
+
+const releaseOldKey = `UPDATE calls SET idempotency_key = NULL
+  WHERE tenant = ?1 AND caller_id = ?2 AND route = ?3 AND idempotency_key = ?4 AND created_at <= ${now} - ${keyLifetimeMs}`;
+
+/** The row that kept a new one out, unless the new one is there. */
+const readRival = `SELECT rival.* FROM calls AS rival
+  WHERE rival.tenant = ?1 AND rival.id IN (
+      SELECT id FROM calls WHERE tenant = ?1 AND root_id = ?3 AND effect_key = ?4
+      UNION ALL
+      SELECT id FROM calls WHERE tenant = ?1 AND caller_id = ?5 AND route = ?6 AND idempotency_key = ?7)
+    AND NOT EXISTS (SELECT 1 FROM calls WHERE tenant = ?1 AND id = ?2)
+  LIMIT 1`;
+
+/**
+ * The chat's own row ends only where this attempt still owns it. What its calls did, the turn that the
+ * client will continue and what the model was told have happened either way, and are kept.
+ */
+export async function settle(database: Database, tenant: string, input: SettleInput): Promise<void> {
+  const { callId, attempt, finish, keepTurn: turn, sessionId } = input;
+  const statements: Statement[] = input.calls.map((call) => ({
+    sql: insertCallOfParent,
+    args: [...newRowArgs(tenant, null, call), callId],
+  }));
+  for (const ended of input.finished) statements.push(...endStatements(tenant, ended));
+  for (const call of input.calls) {
+    if (call.end !== undefined) statements.push(...credentialStatements(tenant, call.id, call.end));
+  }
+  statements.push(...endStatements(tenant, { id: callId, attempt, finish }));
+  if (turn !== undefined) {
+    statements.push({ sql: keepTurn, args: [tenant, turn.callerId, turn.key, turn.sealed, turn.expiresAt] });
+  }
+  if (input.delivered.length > 0) {
+    statements.push({ sql: markDelivered, args: [tenant, JSON.stringify(input.delivered)] });
+  }
+  if (sessionId !== undefined) statements.push({ sql: touchSession, args: [tenant, sessionId] });
+  await database.batch(statements, { repeatable: true });
+}
+
+export async function record(
+  database: Database,
+  tenant: string,
+  callerId: string,
+  calls: readonly NewCall[],
+): Promise<readonly RecordResult[]> {
+  if (calls.length === 0) return [];
+  const statements: Statement[] = [];
+  const rivals = calls.map((call) => {
+    const { id, rootId, effectKey, route, idempotencyKey } = call;
+    if (idempotencyKey !== null) {
+      statements.push({ sql: releaseOldKey, args: [tenant, callerId, route, idempotencyKey] });
+    }
+    statements.push({ sql: insertCall, args: newRowArgs(tenant, callerId, call) });
+    if (effectKey === null && idempotencyKey === null) return undefined;
+    const args = [tenant, id, rootId, effectKey, callerId, route, idempotencyKey];
+    return statements.push({ sql: readRival, args }) - 1;
+  });
+  const results = await database.batch(statements, { repeatable: true });
+  return calls.map(({ id }, index) => {
+    const rival = results[rivals[index] ?? -1]?.rows[0];
+    return rival === undefined ? { id, kind: "recorded" } : { id, kind: "existing", call: toCall(rival) };
+  });
+}
+
+export async function finish(
+  database: Database,
+  tenant: string,
+  end: { readonly id: string; readonly attempt: number; readonly finish: CallFinish },
+): Promise<boolean> {
+  const [ended] = await database.batch(endStatements(tenant, end), { repeatable: true });
+  return ended !== undefined && ended.rows.length > 0;
+}
+
+export async function resolveUnknown(
+  database: Database,
+  tenant: string,
+  { id, finish: evidence }: { readonly id: string; readonly finish: CallFinish },
+): Promise<boolean> {
+  const args = endArgs(tenant, { id, attempt: null, finish: evidence, token: randomUUID() });
+  const [resolved] = await database.batch([{ sql: resolveUnknownCall, args }], { repeatable: true });
+  return resolved !== undefined && resolved.rows.length > 0;
+}
+
+function endStatements(
+  tenant: string,
+  end: { readonly id: string; readonly attempt: number; readonly finish: CallFinish },
+): Statement[] {
+  return [
+    { sql: finishCall, args: endArgs(tenant, { ...end, token: randomUUID() }) },
+    ...credentialStatements(tenant, end.id, end.finish),
+  ];
+}

@@ -1,0 +1,82 @@
+/** What the tick does to calls of all tenants: work that nobody holds is found, what is old goes. */
+import type { SweepItem } from "@toolyard/core/ports/repos";
+import type { Shards, Statement } from "../database.ts";
+import { calls } from "../schema/calls.ts";
+import { decodeRow } from "../sql.ts";
+import { ended, keyLifetimeMs } from "./calls-rows.ts";
+import { now, setting } from "./fragments.ts";
+
+const dayMs = 86_400_000;
+/** A row is offered again no sooner, however often the sweep runs and on however many instances. */
+const offerAgainMs = 60_000;
+
+/** Taking and marking are one statement, so two sweeps never return the same row. */
+const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ${offerAgainMs} - ?2)
+  WHERE rowid IN (
+    SELECT rowid FROM (
+      SELECT rowid FROM calls WHERE state = 'running' AND lease_until <= ${now} AND sent_at <= ${now} - ?2
+      ORDER BY lease_until LIMIT ?1)
+    UNION ALL
+    SELECT rowid FROM (
+      SELECT rowid FROM calls WHERE state = 'queued' AND COALESCE(run_at, 0) <= ${now} AND sent_at <= ${now} - ?2
+      ORDER BY sent_at LIMIT ?1)
+    LIMIT ?1)
+  RETURNING *`;
+
+/**
+ * A shard that cannot be reached does not keep the others' work from being found.
+ * @throws GatewayError `database_unavailable` where none can be reached
+ */
+export async function sweep(
+  shards: Shards,
+  { limit, queuedForMs }: { readonly limit: number; readonly queuedForMs: number },
+): Promise<readonly SweepItem[]> {
+  const rows = await fromEveryShard(shards, [{ sql: sweepCalls, args: [limit, queuedForMs] }]);
+  return rows.map((row) => {
+    const { tenant, id, async, kind, effect, repeat, state } = decodeRow(calls, row);
+    return { tenant, id, async, kind, effect, repeat, state };
+  });
+}
+
+const among = (table: string, where: string): string => `rowid IN (SELECT rowid FROM ${table} WHERE ${where} LIMIT ?1)`;
+
+const forget = (table: string, where: string): string => `DELETE FROM ${table} WHERE ${among(table, where)}`;
+
+const expiry: readonly string[] = [
+  `DELETE FROM calls WHERE rowid IN (
+    SELECT old.rowid FROM tenants AS t CROSS JOIN calls AS old
+    WHERE old.tenant = t.id AND old.state IN ${ended}
+      AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days")}
+    LIMIT ?1)
+  RETURNING outcome_blob_key`,
+  `UPDATE calls SET idempotency_key = NULL
+    WHERE ${among("calls", `idempotency_key IS NOT NULL AND created_at <= ${now} - ${keyLifetimeMs}`)}`,
+  `UPDATE calls SET input = NULL
+    WHERE ${among("calls", `input IS NOT NULL AND finished_at IS NOT NULL AND finished_at <= ${now} - ${7 * dayMs}`)}`,
+  forget("kept_turns", `expires_at <= ${now}`),
+  forget("rate_windows", `window_start <= ${now} - ${dayMs}`),
+  // Ids of sessions that expired answer 410 for a month, and then are free.
+  forget("sessions", `cleared_at IS NOT NULL AND cleared_at <= ${now} - ${30 * dayMs}`),
+  forget("replies", `created_at <= ${now} - 3600000`),
+  forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
+];
+
+export async function expire(shards: Shards, limit: number): Promise<readonly string[]> {
+  const rows = await fromEveryShard(
+    shards,
+    expiry.map((sql) => ({ sql, args: [limit] })),
+  );
+  return rows.flatMap((row) => (typeof row["outcome_blob_key"] === "string" ? [row["outcome_blob_key"]] : []));
+}
+
+/** Rows that the first statement returns, from all shards that answer. */
+async function fromEveryShard(
+  shards: Shards,
+  statements: readonly Statement[],
+): Promise<readonly Readonly<Record<string, unknown>>[]> {
+  const answers = await Promise.allSettled(shards.all().map((database) => database.batch(statements)));
+  if (answers.every((answer) => answer.status === "rejected")) {
+    for (const answer of answers) throw answer.reason;
+  }
+  return answers.flatMap((answer) => (answer.status === "fulfilled" ? (answer.value[0]?.rows ?? []) : []));
+}

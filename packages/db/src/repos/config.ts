@@ -1,0 +1,58 @@
+/**
+ * A tenant's configuration as one snapshot: one batch, so that version and content belong together. A row
+ * that cannot be read is left out and reported; it must not take the tenant down.
+ */
+import { asc, eq } from "drizzle-orm";
+import type { ConfigRepo } from "@toolyard/core/ports/repos";
+import type { Shards } from "../database.ts";
+import { providers } from "../schema/providers.ts";
+import { sysAiPlugin } from "../schema/sys-ai-plugin.ts";
+import { tenants } from "../schema/tenants.ts";
+import { parseSettings } from "../settings.ts";
+import { build, decodeFirst, statement } from "../sql.ts";
+import { selectCredentials, storedCredentialReader } from "./credentials.ts";
+import { pluginReader } from "./plugins.ts";
+import { providerReader } from "./providers.ts";
+import { readAll, type OnBrokenRow } from "./rows.ts";
+
+export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): ConfigRepo {
+  const plugins = pluginReader(onBrokenRow);
+  const backEnds = providerReader(onBrokenRow);
+  const credentials = storedCredentialReader(onBrokenRow);
+  return {
+    load: async (tenant) => {
+      const [owner, pluginRows, providerRows, credentialRows] = await shards
+        .databaseFor(tenant)
+        .batch(
+          [
+            statement(build.select().from(tenants).where(eq(tenants.id, tenant))),
+            statement(
+              build.select().from(sysAiPlugin).where(eq(sysAiPlugin.tenant, tenant)).orderBy(asc(sysAiPlugin.pluginId)),
+            ),
+            statement(
+              build
+                .select()
+                .from(providers)
+                .where(eq(providers.tenant, tenant))
+                .orderBy(asc(providers.priority), asc(providers.id)),
+            ),
+            selectCredentials(tenant),
+          ],
+          { readonly: true },
+        );
+      const row = decodeFirst(tenants, owner);
+      if (row === undefined) return undefined;
+      return {
+        tenant,
+        version: row.configVersion,
+        settings: parseSettings(row.settings, (key) =>
+          onBrokenRow({ table: "tenants", tenant, id: key, reason: "is not a value that this setting takes" }),
+        ),
+        plugins: readAll(plugins, pluginRows),
+        providers: readAll(backEnds, providerRows),
+        credentials: readAll(credentials, credentialRows),
+        wrappedKey: row.wrappedKey,
+      };
+    },
+  };
+}

@@ -1,0 +1,27 @@
+/** Parts of hand-written SQL. Nothing here comes from outside: what does is bound, never spelled out. */
+import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
+import * as z from "zod";
+
+/** Epoch milliseconds of the database's clock; the same wherever it stands in one statement. */
+export const now = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
+
+const numericSettings = Object.fromEntries(
+  Object.entries(tenantSettingsSchema.shape).flatMap(([name, schema]) => {
+    if (!(schema instanceof z.ZodDefault)) return [];
+    const inner = schema.unwrap();
+    return inner instanceof z.ZodNumber ? [[name, { least: inner.minValue, most: inner.maxValue }]] : [];
+  }),
+);
+
+type NumericSetting = {
+  [Name in keyof TenantSettings]-?: TenantSettings[Name] extends number ? Name : never;
+}[keyof TenantSettings];
+
+const defaults = tenantSettingsSchema.parse({});
+
+/** A setting of the tenant in row `t`. A value outside of the schema's range counts as not set, as in settings.ts. */
+export function setting(name: NumericSetting): string {
+  const value = `json_extract(t.settings, '$.${name}')`;
+  const { least, most } = numericSettings[name] ?? {};
+  return `CASE WHEN ${value} BETWEEN ${least} AND ${most} THEN ${value} ELSE ${defaults[name]} END`;
+}

@@ -1,0 +1,36 @@
+/** All repositories over the shards. */
+import type { Repos } from "@toolyard/core/ports/repos";
+import type { Shards } from "../database.ts";
+import { createApiKeyRepo } from "./api-keys.ts";
+import { createCallRepo } from "./calls.ts";
+import { createConfigRepo } from "./config.ts";
+import { createCredentialRepo } from "./credentials.ts";
+import { createIssuerRepo } from "./issuers.ts";
+import { createPluginRepo } from "./plugins.ts";
+import { createProviderRepo } from "./providers.ts";
+import type { OnBrokenRow } from "./rows.ts";
+import { createSessionRepo } from "./sessions.ts";
+import { createTenantRepo } from "./tenants.ts";
+
+export interface RepoOptions {
+  /** Hears of rows that were left out because they cannot be read. */
+  readonly onBrokenRow?: OnBrokenRow;
+}
+
+export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: RepoOptions = {}): Repos {
+  return {
+    tenants: createTenantRepo(shards, onBrokenRow),
+    issuers: createIssuerRepo(shards, onBrokenRow),
+    apiKeys: createApiKeyRepo(shards, onBrokenRow),
+    plugins: createPluginRepo(shards, onBrokenRow),
+    credentials: createCredentialRepo(shards, onBrokenRow),
+    providers: createProviderRepo(shards, onBrokenRow),
+    config: createConfigRepo(shards, onBrokenRow),
+    calls: createCallRepo(shards),
+    sessions: createSessionRepo(shards),
+    ping: async () => {
+      const select = [{ sql: "SELECT 1", args: [] }];
+      await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));
+    },
+  };
+}

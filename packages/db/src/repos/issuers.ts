@@ -1,0 +1,63 @@
+/** Trusted JWT issuers. They lie in the directory: a token names its issuer before it names a tenant. */
+import { and, eq, getTableName, inArray } from "drizzle-orm";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { IssuerRepo, TrustedIssuer } from "@toolyard/core/ports/repos";
+import type { Shards } from "../database.ts";
+import { jwtIssuers } from "../schema/jwt-issuers.ts";
+import { build, statement } from "../sql.ts";
+import { readAll, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+
+export function createIssuerRepo({ directory }: Shards, onBrokenRow: OnBrokenRow): IssuerRepo {
+  const reader: Reader<typeof jwtIssuers, TrustedIssuer> = {
+    table: jwtIssuers,
+    tableName: getTableName(jwtIssuers),
+    key: jwtIssuers.id,
+    onBrokenRow,
+    toRecord: (row) => row,
+  };
+  return {
+    create: async (tenant, issuer) => {
+      const values = { ...issuer, tenant, defaultScopes: [...issuer.defaultScopes] };
+      const [, found] = await directory.batch(
+        [
+          statement(build.insert(jwtIssuers).values(values).onConflictDoNothing()),
+          statement(
+            build
+              .select()
+              .from(jwtIssuers)
+              .where(and(eq(jwtIssuers.tenant, tenant), eq(jwtIssuers.id, issuer.id))),
+          ),
+        ],
+        { repeatable: true },
+      );
+      const created = readFirst(reader, found);
+      if (created === undefined) {
+        throw new GatewayError("conflict", "This issuer is trusted for this audience already.", { param: "issuer" });
+      }
+      return created;
+    },
+
+    list: async (tenant, page) => {
+      const [found] = await directory.batch([selectPage(reader, eq(jwtIssuers.tenant, tenant), page)], {
+        readonly: true,
+      });
+      return readPage(reader, found, page);
+    },
+
+    delete: async (tenant, id) => {
+      const [deleted] = await directory.batch([
+        statement(build.delete(jwtIssuers).where(and(eq(jwtIssuers.tenant, tenant), eq(jwtIssuers.id, id)))),
+      ]);
+      return (deleted?.changes ?? 0) > 0;
+    },
+
+    find: async (issuer, audiences) => {
+      if (audiences.length === 0) return [];
+      const trusted = and(eq(jwtIssuers.issuer, issuer), inArray(jwtIssuers.audience, [...audiences]));
+      const [found] = await directory.batch([statement(build.select().from(jwtIssuers).where(trusted))], {
+        readonly: true,
+      });
+      return readAll(reader, found);
+    },
+  };
+}

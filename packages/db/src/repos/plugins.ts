@@ -1,0 +1,160 @@
+/** Rows of `sys_ai_plugin` (BLIND-4): a tenant's own, and to read also the global NATIVE ones. */
+import { and, eq, getTableName, isNull, ne, notExists, or, sql, type InferSelectModel, type SQL } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { PluginRecord } from "@toolyard/core/blind/plugin";
+import type { NewPlugin, PluginRepo } from "@toolyard/core/ports/repos";
+import { nowMs } from "../columns.ts";
+import type { Shards, Statement } from "../database.ts";
+import { sysAiPlugin } from "../schema/sys-ai-plugin.ts";
+import { build, statement } from "../sql.ts";
+import {
+  pageAfterNumber,
+  raiseConfigVersion,
+  readFirst,
+  readPage,
+  selectPage,
+  type OnBrokenRow,
+  type Reader,
+} from "./rows.ts";
+
+export type PluginReader = Reader<typeof sysAiPlugin, PluginRecord>;
+
+export function pluginReader(onBrokenRow: OnBrokenRow): PluginReader {
+  return {
+    table: sysAiPlugin,
+    tableName: getTableName(sysAiPlugin),
+    key: sysAiPlugin.pluginId,
+    onBrokenRow,
+    toRecord: ({ tenant: _tenant, status, ...plugin }) => ({ ...plugin, enabled: status === "0" }),
+  };
+}
+
+export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): PluginRepo {
+  const reader = pluginReader(onBrokenRow);
+  return {
+    create: async (tenant, plugin) => {
+      const insert = build
+        .insert(sysAiPlugin)
+        .values({ ...columnsOf(plugin), tenant })
+        .onConflictDoNothing()
+        .returning();
+      const [created] = await shards.databaseFor(tenant).batch([statement(insert), raiseConfigVersion(tenant)]);
+      const record = readFirst(reader, created);
+      if (record === undefined) throw nameTaken(plugin.name);
+      return record;
+    },
+
+    update: async (tenant, pluginId, plugin) => {
+      const other = alias(sysAiPlugin, "other");
+      const namesake = build
+        .select({ found: sql`1` })
+        .from(other)
+        .where(and(eq(other.tenant, tenant), eq(other.name, plugin.name), ne(other.pluginId, pluginId)));
+      const change = build
+        .update(sysAiPlugin)
+        .set({ ...columnsOf(plugin), updatedAt: nowMs })
+        .where(and(own(tenant, pluginId), notExists(namesake)))
+        .returning();
+      const present = build.select({ pluginId: sysAiPlugin.pluginId }).from(sysAiPlugin).where(own(tenant, pluginId));
+      const [updated, , found] = await shards
+        .databaseFor(tenant)
+        .batch([statement(change), raiseConfigVersion(tenant), statement(present)], { repeatable: true });
+      const record = readFirst(reader, updated);
+      if (record === undefined && (found?.rows.length ?? 0) > 0) throw nameTaken(plugin.name);
+      return record;
+    },
+
+    setEnabled: async (tenant, pluginId, enabled) => {
+      const change = build
+        .update(sysAiPlugin)
+        .set({ status: enabled ? "0" : "1", updatedAt: nowMs })
+        .where(own(tenant, pluginId))
+        .returning();
+      const [updated] = await shards
+        .databaseFor(tenant)
+        .batch([statement(change), raiseConfigVersion(tenant)], { repeatable: true });
+      return readFirst(reader, updated);
+    },
+
+    get: async (tenant, pluginId) => {
+      const visible = and(visibleTo(tenant), eq(sysAiPlugin.pluginId, pluginId));
+      const [found] = await shards
+        .databaseFor(tenant)
+        .batch([statement(build.select().from(sysAiPlugin).where(visible))], { readonly: true });
+      return readFirst(reader, found);
+    },
+
+    list: async (tenant, page) => {
+      const [found] = await shards
+        .databaseFor(tenant)
+        .batch([selectPage(reader, visibleTo(tenant), pageAfterNumber(page, "plg"))], { readonly: true });
+      return readPage(reader, found, page);
+    },
+
+    delete: async (tenant, pluginId) => {
+      const [deleted] = await shards
+        .databaseFor(tenant)
+        .batch([statement(build.delete(sysAiPlugin).where(own(tenant, pluginId))), raiseConfigVersion(tenant)]);
+      return (deleted?.changes ?? 0) > 0;
+    },
+
+    mirrorNative: async (plugins) => {
+      const statements = mirrorStatements(plugins);
+      await Promise.all(shards.all().map((database) => database.batch(statements, { repeatable: true })));
+    },
+  };
+}
+
+/** Rows of tools that this release no longer has go; the others keep their ids. */
+function mirrorStatements(plugins: readonly NewPlugin[]): readonly Statement[] {
+  const names = sql.join(
+    plugins.map(({ name }) => sql`${name}`),
+    sql`, `,
+  );
+  const gone = and(isNull(sysAiPlugin.tenant), sql`${sysAiPlugin.name} NOT IN (${names})`);
+  return [
+    statement(build.delete(sysAiPlugin).where(gone)),
+    ...plugins.map((plugin) =>
+      statement(
+        build
+          .insert(sysAiPlugin)
+          .values({ ...columnsOf(plugin), type: "NATIVE", tenant: null })
+          .onConflictDoUpdate({
+            target: sysAiPlugin.name,
+            targetWhere: isNull(sysAiPlugin.tenant),
+            set: { ...columnsOf(plugin), type: "NATIVE", updatedAt: nowMs },
+            setWhere: ne(sysAiPlugin.hash, plugin.hash),
+          }),
+      ),
+    ),
+  ];
+}
+
+function columnsOf({
+  enabled,
+  requiredCredentials,
+  roles,
+  ...plugin
+}: NewPlugin): Omit<InferSelectModel<typeof sysAiPlugin>, "pluginId" | "tenant" | "createdAt" | "updatedAt"> {
+  return {
+    ...plugin,
+    requiredCredentials: [...requiredCredentials],
+    roles: [...roles],
+    status: enabled ? "0" : "1",
+  };
+}
+
+function own(tenant: string, pluginId: number): SQL | undefined {
+  return and(eq(sysAiPlugin.tenant, tenant), eq(sysAiPlugin.pluginId, pluginId));
+}
+
+function visibleTo(tenant: string): SQL | undefined {
+  return or(eq(sysAiPlugin.tenant, tenant), isNull(sysAiPlugin.tenant));
+}
+
+function nameTaken(name: string): GatewayError {
+  return new GatewayError("conflict", `There is a plugin '${name}' already; take another name, or change that one.`, {
+    param: "name",
+  });
+}

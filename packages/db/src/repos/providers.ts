@@ -1,0 +1,104 @@
+/** Model back ends of a tenant. */
+import { and, eq, getTableName, ne, notExists, sql, type InferSelectModel, type SQL } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
+import type { ProviderRecord } from "@toolyard/core/chat/providers/provider";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { NewProvider, ProviderRepo } from "@toolyard/core/ports/repos";
+import { nowMs } from "../columns.ts";
+import type { Shards } from "../database.ts";
+import { providers } from "../schema/providers.ts";
+import { build, statement } from "../sql.ts";
+import { raiseConfigVersion, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+
+export type ProviderReader = Reader<typeof providers, ProviderRecord>;
+
+export function providerReader(onBrokenRow: OnBrokenRow): ProviderReader {
+  return {
+    table: providers,
+    tableName: getTableName(providers),
+    key: providers.id,
+    onBrokenRow,
+    toRecord: ({ tenant: _tenant, createdAt: _createdAt, updatedAt: _updatedAt, ...provider }) => provider,
+  };
+}
+
+export function createProviderRepo(shards: Shards, onBrokenRow: OnBrokenRow): ProviderRepo {
+  const reader = providerReader(onBrokenRow);
+  return {
+    create: async (tenant, id, provider) => {
+      const [, , found] = await shards.databaseFor(tenant).batch(
+        [
+          statement(
+            build
+              .insert(providers)
+              .values({ ...columnsOf(provider), id, tenant })
+              .onConflictDoNothing(),
+          ),
+          raiseConfigVersion(tenant),
+          statement(build.select().from(providers).where(own(tenant, id))),
+        ],
+        { repeatable: true },
+      );
+      const created = readFirst(reader, found);
+      if (created === undefined) throw nameTaken(provider.name);
+      return created;
+    },
+
+    update: async (tenant, id, provider) => {
+      const other = alias(providers, "other");
+      const namesake = build
+        .select({ found: sql`1` })
+        .from(other)
+        .where(and(eq(other.tenant, tenant), eq(other.name, provider.name), ne(other.id, id)));
+      const change = build
+        .update(providers)
+        .set({ ...columnsOf(provider), updatedAt: nowMs })
+        .where(and(own(tenant, id), notExists(namesake)))
+        .returning();
+      const present = build.select({ id: providers.id }).from(providers).where(own(tenant, id));
+      const [updated, , found] = await shards
+        .databaseFor(tenant)
+        .batch([statement(change), raiseConfigVersion(tenant), statement(present)], { repeatable: true });
+      const record = readFirst(reader, updated);
+      if (record === undefined && (found?.rows.length ?? 0) > 0) throw nameTaken(provider.name);
+      return record;
+    },
+
+    get: async (tenant, id) => {
+      const [found] = await shards
+        .databaseFor(tenant)
+        .batch([statement(build.select().from(providers).where(own(tenant, id)))], { readonly: true });
+      return readFirst(reader, found);
+    },
+
+    list: async (tenant, page) => {
+      const [found] = await shards
+        .databaseFor(tenant)
+        .batch([selectPage(reader, eq(providers.tenant, tenant), page)], { readonly: true });
+      return readPage(reader, found, page);
+    },
+
+    delete: async (tenant, id) => {
+      const [deleted] = await shards
+        .databaseFor(tenant)
+        .batch([statement(build.delete(providers).where(own(tenant, id))), raiseConfigVersion(tenant)]);
+      return (deleted?.changes ?? 0) > 0;
+    },
+  };
+}
+
+function columnsOf(
+  provider: NewProvider,
+): Omit<InferSelectModel<typeof providers>, "id" | "tenant" | "createdAt" | "updatedAt"> {
+  return { ...provider, models: { ...provider.models } };
+}
+
+function own(tenant: string, id: string): SQL | undefined {
+  return and(eq(providers.tenant, tenant), eq(providers.id, id));
+}
+
+function nameTaken(name: string): GatewayError {
+  return new GatewayError("conflict", `There is a provider '${name}' already; take another name, or change that one.`, {
+    param: "name",
+  });
+}

@@ -1,0 +1,154 @@
+/**
+ * What all repositories do with rows: pages, and decoding that lets one broken row fail alone. A row is
+ * broken where a column does not hold what its schema says, for example after a write by other software.
+ */
+import { and, asc, desc, gt, lt, sql, type InferSelectModel, type SQL } from "drizzle-orm";
+import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import * as z from "zod";
+import type { Statement, StatementResult } from "../database.ts";
+import { tenants } from "../schema/tenants.ts";
+import { build, decodeRow, statement } from "../sql.ts";
+
+export interface BrokenRow {
+  readonly table: string;
+  readonly tenant: string;
+  /** Primary key, or the setting's name for a setting. */
+  readonly id: string;
+  /** Columns and what is wrong with them; no values. */
+  readonly reason: string;
+}
+export type OnBrokenRow = (row: BrokenRow) => void;
+
+type Row = StatementResult["rows"][number];
+
+/** A table as its repository reads it. */
+export interface Reader<T extends SQLiteTable, R> {
+  readonly table: T;
+  readonly tableName: string;
+  /** Primary key column. */
+  readonly key: SQLiteColumn;
+  readonly toRecord: (row: InferSelectModel<T>) => R;
+  readonly onBrokenRow: OnBrokenRow;
+}
+
+/** @throws GatewayError `internal_error` for a broken row */
+export function readFirst<T extends SQLiteTable, R>(
+  reader: Reader<T, R>,
+  result: StatementResult | undefined,
+): R | undefined {
+  const row = result?.rows[0];
+  if (row === undefined) return undefined;
+  try {
+    return reader.toRecord(decodeRow(reader.table, row));
+  } catch (error) {
+    const broken = describeBroken(reader, row, error);
+    throw new GatewayError(
+      "internal_error",
+      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); write it anew.`,
+      { cause: error },
+    );
+  }
+}
+
+/** The row that a write gives back; that there is none is a fault of ours. */
+export function readWritten<T extends SQLiteTable, R>(reader: Reader<T, R>, result: StatementResult | undefined): R {
+  const record = readFirst(reader, result);
+  if (record === undefined) throw new Error(`A write to ${reader.tableName} gave no row back.`);
+  return record;
+}
+
+/** All that can be read; the rest is reported and left out. */
+export function readAll<T extends SQLiteTable, R>(
+  reader: Reader<T, R>,
+  result: StatementResult | undefined,
+): readonly R[] {
+  return readRows(reader, result?.rows ?? []);
+}
+
+export function readPage<T extends SQLiteTable, R>(
+  reader: Reader<T, R>,
+  result: StatementResult | undefined,
+  { limit }: PageRequest,
+): Page<R> {
+  const rows = result?.rows ?? [];
+  return { data: readRows(reader, rows.slice(0, limit)), hasMore: rows.length > limit };
+}
+
+/** One row more than the page holds is asked for, to know whether there is more. */
+export function selectPage<T extends SQLiteTable, R>(
+  reader: Reader<T, R>,
+  where: SQL | undefined,
+  { limit, order, after }: { readonly limit: number; readonly order: "asc" | "desc"; readonly after?: string | number },
+): Statement {
+  const { key, table } = reader;
+  const beyond = after === undefined ? undefined : order === "asc" ? gt(key, after) : lt(key, after);
+  return statement(
+    build
+      .select()
+      .from(table)
+      .where(and(where, beyond))
+      .orderBy(order === "asc" ? asc(key) : desc(key))
+      .limit(limit + 1),
+  );
+}
+
+/** The number in `{prefix}_{number}`, where a page starts. */
+export function pageAfterNumber(
+  page: PageRequest,
+  prefix: string,
+): { readonly limit: number; readonly order: "asc" | "desc"; readonly after?: number } {
+  const { after, ...rest } = page;
+  if (after === undefined) return rest;
+  const digits = new RegExp(`^${prefix}_(\\d{1,15})$`).exec(after)?.[1];
+  if (digits === undefined) {
+    throw new GatewayError("invalid_request", `'after' must be an id like '${prefix}_12', as 'last_id' gives it.`, {
+      param: "after",
+    });
+  }
+  return { ...rest, after: Number(digits) };
+}
+
+/**
+ * Raises the tenant's configuration version if the statement just before it, in the same batch, changed
+ * something.
+ */
+export function raiseConfigVersion(tenant: string): Statement {
+  const changed = sql`${tenants.id} = ${tenant} AND changes() > 0`;
+  return statement(
+    build
+      .update(tenants)
+      .set({ configVersion: sql`${tenants.configVersion} + 1` })
+      .where(changed),
+  );
+}
+
+function readRows<T extends SQLiteTable, R>(reader: Reader<T, R>, rows: readonly Row[]): readonly R[] {
+  const records: R[] = [];
+  for (const row of rows) {
+    try {
+      records.push(reader.toRecord(decodeRow(reader.table, row)));
+    } catch (error) {
+      reader.onBrokenRow(describeBroken(reader, row, error));
+    }
+  }
+  return records;
+}
+
+function describeBroken<T extends SQLiteTable, R>(reader: Reader<T, R>, row: Row, error: unknown): BrokenRow {
+  return {
+    table: reader.tableName,
+    tenant: String(row["tenant"] ?? ""),
+    id: String(row[reader.key.name]),
+    reason: reasonOf(error),
+  };
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof z.ZodError) {
+    return error.issues.map(({ path, message }) => `${path.join(".")}: ${message}`.slice(0, 200)).join("; ");
+  }
+  // The parser's own text quotes the value.
+  return error instanceof SyntaxError ? "a column holds no JSON" : "a column holds a value of another kind";
+}

@@ -1,0 +1,107 @@
+/**
+ * Tenants. A tenant's row lies in the database that holds its other rows, so that every change of its
+ * configuration raises `config_version` in the same batch. For a tenant on a shard of its own, the
+ * directory keeps a row too, which only says where.
+ */
+import { eq, getTableColumns, getTableName, sql } from "drizzle-orm";
+import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Page, PageRequest, Tenant, TenantRepo } from "@toolyard/core/ports/repos";
+import type { Database, Shards, Statement } from "../database.ts";
+import * as schema from "../schema/index.ts";
+import { parseOwnSettings } from "../settings.ts";
+import { build, statement } from "../sql.ts";
+import { readFirst, readPage, readWritten, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+
+const { tenants } = schema;
+
+export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): TenantRepo {
+  const reader: Reader<typeof tenants, Tenant> = {
+    table: tenants,
+    tableName: getTableName(tenants),
+    key: tenants.id,
+    onBrokenRow,
+    toRecord: ({ id, name, status, configVersion, settings, wrappedKey, createdAt }) => ({
+      id,
+      name,
+      status,
+      configVersion,
+      settings: parseOwnSettings(settings, (key) =>
+        onBrokenRow({ table: "tenants", tenant: id, id: key, reason: "is not a value that this setting takes" }),
+      ),
+      wrappedKey,
+      createdAt,
+    }),
+  };
+  const select = (id: string): Statement => statement(build.select().from(tenants).where(eq(tenants.id, id)));
+
+  const get = async (id: string): Promise<Tenant | undefined> => {
+    const [found] = await shards.databaseFor(id).batch([select(id)], { readonly: true });
+    return readFirst(reader, found);
+  };
+
+  return {
+    get,
+
+    create: async ({ id, name, wrappedKey, settings }) => {
+      const values = { id, name, wrappedKey, settings: JSON.stringify(settings) };
+      const [, found] = await shards
+        .databaseFor(id)
+        .batch([statement(build.insert(tenants).values(values).onConflictDoNothing()), select(id)], {
+          repeatable: true,
+        });
+      const tenant = readWritten(reader, found);
+      // The key is random: with another one, the row is not this call's.
+      if (tenant.wrappedKey !== wrappedKey) {
+        throw new GatewayError("conflict", `There is a tenant '${id}' already.`, { param: "id" });
+      }
+      return tenant;
+    },
+
+    list: async (page: PageRequest): Promise<Page<Tenant>> => {
+      const [found] = await shards.directory.batch([selectPage(reader, undefined, page)], { readonly: true });
+      const listed = readPage(reader, found, page);
+      const data = await Promise.all(
+        listed.data.map(async (tenant) =>
+          shards.databaseFor(tenant.id) === shards.directory ? tenant : ((await get(tenant.id)) ?? tenant),
+        ),
+      );
+      return { data, hasMore: listed.hasMore };
+    },
+
+    update: async (id, { settings, ...change }) => {
+      const values = {
+        ...change,
+        ...(settings === undefined ? {} : { settings: JSON.stringify(settings) }),
+        configVersion: sql`${tenants.configVersion} + 1`,
+      };
+      const [written] = await shards
+        .databaseFor(id)
+        .batch([statement(build.update(tenants).set(values).where(eq(tenants.id, id)).returning())], {
+          repeatable: true,
+        });
+      return readFirst(reader, written);
+    },
+
+    erase: async (id) => {
+      const databases = new Set<Database>([shards.databaseFor(id), shards.directory]);
+      let erased = false;
+      // The directory comes last: while its row stands, an erasure that was cut off can be repeated.
+      for (const database of databases) {
+        const results = await database.batch(eraseStatements(id), { repeatable: true });
+        erased ||= (results.at(-1)?.changes ?? 0) > 0;
+      }
+      return erased;
+    },
+  };
+}
+
+/** Every table that has a tenant, and the tenant itself at the end. */
+function eraseStatements(id: string): readonly Statement[] {
+  const statements: Statement[] = [];
+  for (const table of Object.values<SQLiteTable>(schema)) {
+    const owner = getTableColumns(table)["tenant"];
+    if (owner !== undefined) statements.push(statement(build.delete(table).where(eq(owner, id))));
+  }
+  return [...statements, statement(build.delete(tenants).where(eq(tenants.id, id)))];
+}
