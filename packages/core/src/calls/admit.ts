@@ -45,10 +45,15 @@ export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOpt
  * where this process has seen the key at the current version; the admission's
  * `expectedConfigVersion` makes sure that it still holds.
  */
-export async function identify(deps: CoreDeps, tenant: string, principal: Principal): Promise<{ readonly caller: Caller; readonly config: TenantConfig }> {
+export async function identify(
+  deps: CoreDeps,
+  tenant: string,
+  principal: Principal,
+): Promise<{ readonly caller: Caller; readonly config: TenantConfig }> {
   const config = deps.configs.peek(tenant);
   if (config !== undefined) {
-    const caller = principal.kind === "known" ? principal.caller : deps.configs.callerOf(principal.hash, config.version);
+    const caller =
+      principal.kind === "known" ? principal.caller : deps.configs.callerOf(principal.hash, config.version);
     if (caller !== undefined) return { caller, config };
   }
   return admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });

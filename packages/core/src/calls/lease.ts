@@ -36,7 +36,10 @@ export function holdLease(deps: CoreDeps, target: LeaseTarget): Lease {
       },
       (error: unknown) => {
         // The lease outlives two missed beats; a database that stays away ends the call elsewhere.
-        deps.log.log("warn", "lease not extended", { call_id: target.id, error: error instanceof Error ? error.name : "unknown" });
+        deps.log.log("warn", "lease not extended", {
+          call_id: target.id,
+          error: error instanceof Error ? error.name : "unknown",
+        });
       },
     );
   };

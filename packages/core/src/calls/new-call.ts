@@ -27,7 +27,12 @@ export interface RowOptions extends CallPlace {
   readonly delivery: "none" | "due";
 }
 
-export async function newToolCall(deps: CoreDeps, context: CallContext, call: PreparedCall, options: RowOptions): Promise<NewCall> {
+export async function newToolCall(
+  deps: CoreDeps,
+  context: CallContext,
+  call: PreparedCall,
+  options: RowOptions,
+): Promise<NewCall> {
   const { tenant, config } = context;
   const uri = formatToolUri(call.uri.scheme, call.uri.service, call.uri.tool);
   const text = canonicalJson({ uri, arguments: call.arguments });
@@ -63,7 +68,12 @@ export async function newToolCall(deps: CoreDeps, context: CallContext, call: Pr
 }
 
 /** The row of a call that was refused before it could run. */
-export function refusedCall(context: CallContext, place: CallPlace, refused: Extract<Preparation, { kind: "refused" }>, given: string | JsonObject): NewCall {
+export function refusedCall(
+  context: CallContext,
+  place: CallPlace,
+  refused: Extract<Preparation, { kind: "refused" }>,
+  given: string | JsonObject,
+): NewCall {
   const { outcome } = refused;
   const error: CallError = {
     code: outcome.code,
@@ -160,4 +170,3 @@ export function outcomeOf(call: Call): ToolOutcome {
   }
   return { kind: "pending", reason: call.state === "input_required" ? "approval" : "async", callId: call.id };
 }
-

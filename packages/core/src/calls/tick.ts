@@ -10,7 +10,10 @@ const sweepLimit = 200;
 const queuedForMs = 30_000;
 
 export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
-  const items = await deps.repos.calls.sweep({ limit: sweepLimit, queuedForMs: Math.min(queuedForMs, deps.timing.leaseMs) });
+  const items = await deps.repos.calls.sweep({
+    limit: sweepLimit,
+    queuedForMs: Math.min(queuedForMs, deps.timing.leaseMs),
+  });
   if (items.length > 0) {
     await deps.queue.send(
       "short",
@@ -18,7 +21,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
     );
     deps.log.log("warn", "sent calls again that nobody held", { count: items.length });
   }
-  await deps.repos.calls.expire(sweepLimit);
+  for (const blobKey of await deps.repos.calls.expire(sweepLimit)) await deps.blobs.delete(blobKey);
   await createWorkspace(deps).expireSessions(sweepLimit);
   return { resent: items.length };
 }

@@ -83,7 +83,11 @@ function lostEnd(call: Call): CallFinish | undefined {
     );
   }
   if (!call.async && call.effect === "read") {
-    return ended("failed", "call_interrupted", `The process that ran '${call.tool}' stopped; nobody waits for the result any more.`);
+    return ended(
+      "failed",
+      "call_interrupted",
+      `The process that ran '${call.tool}' stopped; nobody waits for the result any more.`,
+    );
   }
   return undefined;
 }
@@ -106,12 +110,10 @@ async function runAgain(deps: CoreDeps, { call, config }: Claimed): Promise<Call
     if (call.approval !== null && preparation.call.tool.hash !== call.toolHash) {
       return ended("failed", "conflict", `The definition of '${call.tool}' was changed after the approval; ask again.`);
     }
-    const { finish } = await executeCall(
-      deps,
-      { ...preparation.call, id: call.id },
-      context,
-      { attempt: call.attempt, signal: lease.signal },
-    );
+    const { finish } = await executeCall(deps, { ...preparation.call, id: call.id }, context, {
+      attempt: call.attempt,
+      signal: lease.signal,
+    });
     return finish;
   } catch (thrown) {
     const error = toGatewayError(thrown);
@@ -122,7 +124,11 @@ async function runAgain(deps: CoreDeps, { call, config }: Claimed): Promise<Call
   }
 }
 
-async function contextOf(deps: CoreDeps, call: Call, config: CallContext["config"]): Promise<CallContext & { readonly input: SealedInput }> {
+async function contextOf(
+  deps: CoreDeps,
+  call: Call,
+  config: CallContext["config"],
+): Promise<CallContext & { readonly input: SealedInput }> {
   if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
   const text = await deps.sealer.open(call.tenant, config.wrappedKey, inputAad(call.id), call.input);
   // Sealed by this code for this row; nobody else can have written it.

@@ -111,9 +111,11 @@ export interface ApiKeyRepo {
 }
 
 export type NewPlugin = Omit<PluginRecord, "pluginId" | "createdAt" | "updatedAt">;
+/** `get` and `list` include the global NATIVE rows; no tenant can change those. Pages end at `plg_{pluginId}`. */
 export interface PluginRepo {
   /** @throws GatewayError `conflict` (param `name`) for a taken name */
   create(tenant: string, plugin: NewPlugin): Promise<PluginRecord>;
+  /** @throws GatewayError `conflict` (param `name`) for a name taken by another plugin */
   update(tenant: string, pluginId: number, plugin: NewPlugin): Promise<PluginRecord | undefined>;
   setEnabled(tenant: string, pluginId: number, enabled: boolean): Promise<PluginRecord | undefined>;
   get(tenant: string, pluginId: number): Promise<PluginRecord | undefined>;
@@ -124,6 +126,8 @@ export interface PluginRepo {
 }
 
 export interface CredentialView {
+  /** `cred_{number}`, kept over versions; where a page ends. */
+  readonly id: string;
   readonly name: string;
   readonly level: "tenant" | "user";
   readonly userId: string | null;
@@ -154,7 +158,7 @@ export interface ProviderRepo {
 }
 
 export interface ConfigRepo {
-  /** The whole snapshot; enabled and disabled plugins alike. `undefined`: no such tenant. */
+  /** The whole snapshot; the tenant's own plugins, enabled and disabled alike. `undefined`: no such tenant. */
   load(tenant: string): Promise<TenantConfig | undefined>;
 }
 
@@ -290,6 +294,7 @@ export interface CallFilter {
   readonly sessionId?: string;
   readonly parentId?: string;
   readonly callerId?: string;
+  readonly requestId?: string;
   readonly from?: number;
   readonly to?: number;
 }

@@ -42,3 +42,31 @@ export interface RejectedOutcome {
 }
 
 export type ToolOutcome = CompletedOutcome | PendingOutcome | FailedOutcome | RejectedOutcome;
+
+/** What the model reads of an outcome. */
+export function textForModel(outcome: ToolOutcome): string {
+  switch (outcome.kind) {
+    case "completed":
+      return outcome.text;
+    case "pending":
+      return JSON.stringify({
+        status: "pending",
+        call_id: outcome.callId,
+        message:
+          outcome.reason === "approval"
+            ? "Waits for a person's approval; the result comes with a later request."
+            : "Still running; the result comes later.",
+      });
+    case "failed":
+    case "rejected":
+      return JSON.stringify({
+        error: {
+          code: outcome.code,
+          message: outcome.message,
+          ...(outcome.details === undefined ? {} : { details: outcome.details }),
+        },
+      });
+    default:
+      return outcome satisfies never;
+  }
+}

@@ -18,6 +18,7 @@ export interface ProviderRecord {
   readonly models: Readonly<Record<string, string>>;
   /** Serve models that are not listed in `models`, under their own name. */
   readonly passthroughModels: boolean;
+  /** The lowest is asked first; of equal ones the oldest. */
   readonly priority: number;
   readonly enabled: boolean;
   /** Sends in all before the first byte (429 and 5xx only). */

@@ -1,0 +1,194 @@
+/**
+ * Chat with tools: OpenAI's own stream on `/v1`, the chat specification's typed events on `/api`; the
+ * same chat behind both (CHAT-1, CHAT-6).
+ */
+import type { Presented } from "@toolyard/core/callers/authenticate";
+import { ChatCollector } from "@toolyard/core/chat/collect";
+import { createChunkEncoder } from "@toolyard/core/chat/encoders/openai-chunks";
+import type { StreamEncoder } from "@toolyard/core/chat/encoders/stream-encoder";
+import {
+  createTypedEventEncoder,
+  toolExecutionSchema,
+  typedEventSchema,
+} from "@toolyard/core/chat/encoders/typed-events";
+import type { ChatEvent } from "@toolyard/core/chat/events";
+import { openChat, type Opening } from "@toolyard/core/chat/open-chat";
+import { runChat } from "@toolyard/core/chat/run-chat";
+import { chatRequestSchema } from "@toolyard/core/chat/schema";
+import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
+import type { CoreDeps } from "@toolyard/core/deps";
+import type { JsonObject } from "@toolyard/core/json";
+import * as z from "zod";
+import { headerOf, type AppContext } from "../app-env.ts";
+import { defineRoute, type RouteModule } from "../define-route.ts";
+import { toErrorReply } from "../errors.ts";
+import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
+
+const chatCompletionSchema = z
+  .looseObject({
+    id: z.string(),
+    object: z.literal("chat.completion"),
+    created: z.number(),
+    model: z.string(),
+    choices: z.array(
+      z.looseObject({ index: z.number(), message: z.looseObject({}), finish_reason: z.string().nullable() }),
+    ),
+    usage: z.looseObject({}).optional(),
+    tool_execution: toolExecutionSchema.optional(),
+  })
+  .meta({ description: "OpenAI's chat.completion; `tool_execution` where the gateway ran tools." });
+
+const chunkSchema = z
+  .looseObject({ id: z.string(), object: z.literal("chat.completion.chunk"), choices: z.array(z.looseObject({})) })
+  .meta({ description: "OpenAI's chat.completion.chunk; the stream ends with `[DONE]`." });
+
+type Shape = "v1" | "api";
+
+const encoders: Readonly<Record<Shape, (c: AppContext, includeUsage: boolean) => StreamEncoder>> = {
+  v1: (c, includeUsage) =>
+    createChunkEncoder({
+      includeUsage,
+      toolEvents: headerOf(c, "x-toolyard-events") === "1",
+      requestId: c.var.exchange.requestId,
+    }),
+  api: (c) => createTypedEventEncoder(c.var.exchange.requestId),
+};
+
+/** A body with pictures may be large. */
+const maxBodyBytes = 33_554_432;
+
+function chatRoute(path: string, shape: Shape, description: string): RouteModule {
+  return defineRoute({
+    method: "post",
+    path,
+    summary: "Answer a conversation, running the tenant's tools",
+    description,
+    tags: ["chat"],
+    scope: "chat",
+    admission: "own",
+    request: {
+      // Checked by the core once it is known who asks: what is wrong is told to callers only.
+      body: z
+        .unknown()
+        .meta(z.toJSONSchema(chatRequestSchema, { io: "input", unrepresentable: "any" }) as Record<string, unknown>),
+      maxBytes: maxBodyBytes,
+      headers: {
+        "idempotency-key": "The first answer is given again for 24 hours.",
+        "x-toolyard-events": "`1`: tool progress in chunks without choices, on `/v1` streams.",
+      },
+    },
+    responses: {
+      200: {
+        description: "The answer.",
+        schema: chatCompletionSchema,
+        content: { "text/event-stream": shape === "v1" ? chunkSchema : typedEventSchema },
+      },
+    },
+    isolation: { kind: "nothing-owned", reason: "sessions of other tenants are refused; see the chat suites" },
+    handler: (c, { core, presented, body, bytes }) => answerChat(c, core, { presented, body, bytes, shape }),
+  });
+}
+
+export const chatCompletions = chatRoute(
+  "/v1/chat/completions",
+  "v1",
+  "OpenAI's request and stream, exactly; unmodified SDKs work.",
+);
+export const typedChatCompletions = chatRoute(
+  "/api/chat/completions",
+  "api",
+  "The same request; the stream is one of typed events.",
+);
+
+interface Asked {
+  readonly presented: Presented;
+  readonly body: unknown;
+  readonly bytes: Uint8Array;
+  readonly shape: Shape;
+}
+
+async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
+  const { exchange } = c.var;
+  const client = new AbortController();
+  const idempotencyKey = headerOf(c, "idempotency-key");
+  const timeout = Number(headerOf(c, "x-stainless-timeout"));
+  const opening = await openChat(core, {
+    ...asked.presented,
+    requestId: exchange.requestId,
+    traceId: exchange.traceId,
+    route: c.req.path,
+    body: asked.body,
+    rawBody: asked.bytes,
+    isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
+    signal: client.signal,
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    ...(timeout > 0 ? { clientTimeoutMs: timeout * 1_000 } : {}),
+  });
+  setRateLimitHeaders(exchange.headers, opening.rate);
+  exchange.headers["x-toolyard-call-id"] = opening.kind === "run" ? opening.chat.callId : opening.callId;
+  if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
+  return answerThroughSink(c, async (sink) => {
+    sink.onClose(() => client.abort());
+    const request = opening.kind === "run" ? opening.chat.request : opening.request;
+    if (request.stream)
+      await answerStream(sink, eventsOf(core, opening), encoders[asked.shape](c, request.includeUsage));
+    else await answerJson(sink, eventsOf(core, opening), exchange.requestId);
+  });
+}
+
+async function* eventsOf(core: CoreDeps, opening: Opening): AsyncGenerator<ChatEvent, void, void> {
+  if (opening.kind === "run") yield* runChat(core, opening.chat);
+  else yield* eventsOfBody(opening.body);
+}
+
+/**
+ * An error before the first byte has a status of its own. The settlement follows the last byte: the
+ * events are read to their end after `finish`.
+ */
+async function answerStream(
+  sink: ResponseSink,
+  events: AsyncGenerator<ChatEvent, void, void>,
+  encode: StreamEncoder,
+): Promise<void> {
+  for await (const event of events) {
+    if (event.type === "error" && !sink.headSent) {
+      await events.next();
+      throw event.error;
+    }
+    if (sink.closed) return;
+    const bytes = encode(event);
+    if (bytes === undefined) continue;
+    if (!sink.headSent) sink.head(200, eventStreamHeaders);
+    const room = sink.write(bytes);
+    if (room !== undefined) await room;
+  }
+}
+
+async function answerJson(
+  sink: ResponseSink,
+  events: AsyncGenerator<ChatEvent, void, void>,
+  requestId: string,
+): Promise<void> {
+  const collector = new ChatCollector();
+  for await (const event of events) {
+    if (sink.closed) return;
+    collector.add(event);
+    if (event.type === "finish") sendJson(sink, 200, { body: collector.body(), headers: {} });
+    if (event.type === "error") {
+      const { status, headers } = toErrorReply(event.error, requestId);
+      sendJson(sink, status, { body: collector.errorBody(event, requestId), headers });
+    }
+  }
+}
+
+function sendJson(
+  sink: ResponseSink,
+  status: number,
+  answer: { readonly body: JsonObject; readonly headers: Readonly<Record<string, string>> },
+): void {
+  const bytes = Buffer.from(JSON.stringify(answer.body));
+  // The length lets the client go on while the call is settled.
+  sink.head(status, { ...answer.headers, "content-type": "application/json", "content-length": String(bytes.length) });
+  void sink.write(bytes);
+}

@@ -1,0 +1,132 @@
+/** One tool call by its address, outside a chat (design "Public contract"; CHAT-5, CHAT-7). */
+import { runtimeConfigSchema } from "@toolyard/core/blind/runtime-config";
+import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
+import { sessionIdSchema } from "@toolyard/core/chat/schema";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import * as z from "zod";
+import { headerOf, type AppContext } from "../app-env.ts";
+import { defineRoute } from "../define-route.ts";
+import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+
+const invokeBody = z
+  .strictObject({
+    uri: z
+      .string()
+      .min(1)
+      .max(2_048)
+      .optional()
+      .meta({ description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
+    name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
+    arguments: z.record(z.string(), z.json()).default({}),
+    async: z.boolean().default(false).meta({ description: "Answer 202 at once; the call runs on a worker." }),
+    session_id: sessionIdSchema.optional(),
+    runtime_config: runtimeConfigSchema.optional(),
+  })
+  .refine((body) => (body.uri === undefined) !== (body.name === undefined), {
+    error: "needs either 'uri' or 'name'",
+    path: ["uri"],
+  });
+
+const invokedSchema = z.object({
+  id: z.string(),
+  object: z.literal("call"),
+  tool: z.string(),
+  status: z.enum(["completed", "queued", "input_required"]),
+  content: z.string().optional().meta({ description: "What a model would read: JSON text stays byte for byte." }),
+  media_type: z.string().optional(),
+  handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
+  url: z.string().optional().meta({ description: "Where the call can be followed." }),
+});
+
+export const invoke = defineRoute({
+  method: "post",
+  path: "/v1/tools/invoke",
+  summary: "Call one tool",
+  description:
+    "Runs while the caller waits, or answers 202 where it is asked to, would take too long, or needs approval.",
+  tags: ["tools"],
+  scope: "tools",
+  admission: "own",
+  request: { body: invokeBody, headers: { "idempotency-key": "The first outcome is given again for 24 hours." } },
+  responses: {
+    200: { description: "The outcome.", schema: invokedSchema },
+    202: { description: "The call goes on; follow `url`.", schema: invokedSchema },
+  },
+  isolation: {
+    kind: "object",
+    arrange: async (owner) => {
+      await owner.send("post", "/v1/plugins", {
+        schema_version: "v1",
+        name: "isolated_tool",
+        description: "A tool of one tenant.",
+        parameters: { type: "object", properties: {} },
+        execution: {
+          method: "GET",
+          base_url: "https://api.example.com/isolated",
+          content_type: "application/json",
+          param_placement: "query",
+        },
+      });
+      return { params: {}, body: { uri: "plugin://isolated_tool" } };
+    },
+  },
+  handler: async (c, { core, presented, body }) => {
+    const { exchange } = c.var;
+    const idempotencyKey = headerOf(c, "idempotency-key");
+    const invoked = await invokeTool(core, {
+      ...presented,
+      requestId: exchange.requestId,
+      traceId: exchange.traceId,
+      target: body.uri ?? body.name ?? "",
+      arguments: body.arguments,
+      async: body.async,
+      signal: c.req.raw.signal,
+      ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),
+      ...(body.runtime_config === undefined ? {} : { runtimeConfig: body.runtime_config }),
+      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    });
+    setRateLimitHeaders(exchange.headers, invoked.rate);
+    exchange.headers["x-toolyard-call-id"] = invoked.callId;
+    if (invoked.replayed) exchange.headers["idempotent-replayed"] = "true";
+    return answer(c, invoked, core.publicUrl);
+  },
+});
+
+function answer(c: AppContext, { callId, tool, outcome }: Invoked, publicUrl: string): Response {
+  const head = { id: callId, object: "call" as const, tool };
+  switch (outcome.kind) {
+    case "completed":
+      return c.json({
+        ...head,
+        status: "completed",
+        content: outcome.text,
+        media_type: outcome.mediaType,
+        ...(outcome.handle === undefined
+          ? {}
+          : {
+              handle: {
+                call_id: outcome.handle.callId,
+                bytes: outcome.handle.bytes,
+                media_type: outcome.handle.mediaType,
+              },
+            }),
+      });
+    case "pending":
+      return c.json(
+        {
+          ...head,
+          status: outcome.reason === "approval" ? "input_required" : "queued",
+          url: `${publicUrl}/v1/calls/${callId}`,
+        },
+        202,
+      );
+    case "failed":
+    case "rejected":
+      throw new GatewayError(outcome.code, outcome.message, {
+        toolName: tool,
+        extra: { ...outcome.details, call_id: callId },
+      });
+    default:
+      return outcome satisfies never;
+  }
+}

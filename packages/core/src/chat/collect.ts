@@ -1,0 +1,164 @@
+/** JSON is the stream collected: the `chat.completion` body of the same events (CHAT-2). */
+import { toOpenAiError } from "../errors/to-openai.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
+
+interface Choice {
+  content: string | undefined;
+  reasoning: { field: string; text: string } | undefined;
+  refusal: string | undefined;
+  others: JsonObject;
+  logprobs: JsonObject | undefined;
+  toolCalls: ClientToolCall[];
+  finishReason: string | null;
+}
+
+export class ChatCollector {
+  readonly #choices = new Map<number, Choice>();
+  #start: Extract<ChatEvent, { type: "start" }> | undefined;
+  #usage: JsonValue | undefined;
+  #toolExecution: ToolExecution | undefined;
+  #response: JsonObject | undefined;
+
+  add(event: ChatEvent): void {
+    switch (event.type) {
+      case "start":
+        this.#start = event;
+        return;
+      case "text-delta": {
+        const choice = this.#choice(event.choice);
+        choice.content = (choice.content ?? "") + event.text;
+        return;
+      }
+      case "reasoning-delta": {
+        const choice = this.#choice(event.choice);
+        choice.reasoning = { field: event.field, text: (choice.reasoning?.text ?? "") + event.text };
+        return;
+      }
+      case "refusal-delta": {
+        const choice = this.#choice(event.choice);
+        choice.refusal = (choice.refusal ?? "") + event.text;
+        return;
+      }
+      case "other-delta": {
+        const choice = this.#choice(event.choice);
+        Object.assign(choice.others, event.delta);
+        choice.logprobs = mergeLogprobs(choice.logprobs, event.logprobs);
+        return;
+      }
+      case "tool-call":
+        if (event.owner === "client") this.#choice(event.choice).toolCalls.push(event.call);
+        return;
+      case "usage":
+        this.#usage = event.usage;
+        return;
+      case "finish":
+        for (const { choice, finishReason } of event.reasons) this.#choice(choice).finishReason = finishReason;
+        this.#toolExecution = event.toolExecution;
+        this.#response = event.body;
+        return;
+      case "tool-call-delta":
+      case "tool-result":
+      case "tool-pending":
+      case "approval-required":
+      case "error":
+        return;
+      default:
+        event satisfies never;
+    }
+  }
+
+  /** The answer so far, in the form of a whole one. */
+  body(): JsonObject {
+    const answered = this.#response;
+    const choices = [...this.#choices]
+      .sort(([a], [b]) => a - b)
+      .map(([index, choice]) => this.#toChoice(index, choice));
+    return {
+      ...answered,
+      id: this.#start?.id ?? "",
+      object: "chat.completion",
+      created: this.#start?.created ?? 0,
+      model: this.#start?.model ?? "",
+      choices,
+      ...(this.#usage === undefined ? {} : { usage: this.#usage }),
+      ...(this.#start?.systemFingerprint === undefined ? {} : { system_fingerprint: this.#start.systemFingerprint }),
+      ...(this.#toolExecution === undefined ? {} : { tool_execution: this.#toolExecution as unknown as JsonObject }),
+    };
+  }
+
+  /** Body of an answer that ended with an error after the work had begun. */
+  errorBody(event: Extract<ChatEvent, { type: "error" }>, requestId: string): JsonObject {
+    const hasWork = this.#choices.size > 0 || event.toolExecution !== undefined;
+    return {
+      ...(toOpenAiError(event.error, requestId) as unknown as JsonObject),
+      ...(hasWork
+        ? {
+            partial: {
+              ...this.body(),
+              ...(event.toolExecution === undefined
+                ? {}
+                : { tool_execution: event.toolExecution as unknown as JsonObject }),
+            },
+          }
+        : {}),
+    };
+  }
+
+  #toChoice(index: number, choice: Choice): JsonObject {
+    const answered = this.#answeredChoice(index);
+    const message: JsonObject = {
+      ...(isJsonObject(answered?.["message"]) ? answered["message"] : {}),
+      ...choice.others,
+      role: "assistant",
+      content:
+        choice.content === undefined || (choice.content === "" && choice.toolCalls.length > 0) ? null : choice.content,
+      ...(choice.refusal === undefined ? {} : { refusal: choice.refusal }),
+      ...(choice.reasoning === undefined ? {} : { [choice.reasoning.field]: choice.reasoning.text }),
+    };
+    delete message["tool_calls"];
+    if (choice.toolCalls.length > 0) message["tool_calls"] = choice.toolCalls as unknown as JsonValue[];
+    return {
+      ...answered,
+      index,
+      message,
+      ...(choice.logprobs === undefined ? {} : { logprobs: choice.logprobs }),
+      finish_reason: choice.finishReason,
+    };
+  }
+
+  #answeredChoice(index: number): JsonObject | undefined {
+    const choices = this.#response?.["choices"];
+    const found = Array.isArray(choices)
+      ? choices.find((choice) => isJsonObject(choice) && (choice["index"] ?? 0) === index)
+      : undefined;
+    return isJsonObject(found) ? found : undefined;
+  }
+
+  #choice(index: number): Choice {
+    let choice = this.#choices.get(index);
+    if (choice === undefined) {
+      choice = {
+        content: undefined,
+        reasoning: undefined,
+        refusal: undefined,
+        others: {},
+        logprobs: undefined,
+        toolCalls: [],
+        finishReason: null,
+      };
+      this.#choices.set(index, choice);
+    }
+    return choice;
+  }
+}
+
+function mergeLogprobs(before: JsonObject | undefined, next: JsonObject | undefined): JsonObject | undefined {
+  if (before === undefined || next === undefined) return next ?? before;
+  const merged: JsonObject = { ...before };
+  for (const [key, value] of Object.entries(next)) {
+    const known = merged[key];
+    merged[key] = Array.isArray(known) && Array.isArray(value) ? [...known, ...value] : value;
+  }
+  return merged;
+}

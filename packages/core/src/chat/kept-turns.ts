@@ -1,0 +1,124 @@
+/**
+ * Turns whose tool calls were split between the gateway and the client, or whose assistant message
+ * carries fields that the client does not see. The whole message and our results are kept sealed
+ * under the ids that the client got, so that any instance can continue (design "Mixed turns").
+ */
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject } from "../json.ts";
+import type { KeptTurn } from "../ports/repos.ts";
+import { callIds } from "./schema.ts";
+
+export const turnLifetimeMs = 24 * 3_600_000;
+/** Ids of turns that cannot be continued without what was kept carry this mark. */
+const keptMark = "k";
+const ourId = /^call_[0-9a-hjkmnp-tv-z]{26}(k?)$/;
+
+interface TurnContent {
+  /** The assistant message as the back end wrote it. */
+  readonly message: JsonObject;
+  /** Client's id → back end's id. */
+  readonly ids: Readonly<Record<string, string>>;
+  /** Our results, as tool messages for the back end. */
+  readonly results: readonly JsonObject[];
+  /** The gateway's calls came from an inline `runtime_config`. */
+  readonly inline: boolean;
+}
+
+/** The id that a client sees for a call. */
+export function clientCallId(base: string, kept: boolean): string {
+  return kept ? `${base}${keptMark}` : base;
+}
+
+export async function keepTurn(deps: CoreDeps, context: CallContext, content: TurnContent): Promise<KeptTurn> {
+  const key = Object.keys(content.ids)[0] ?? "";
+  return {
+    key,
+    callerId: context.caller.id,
+    sealed: await deps.sealer.seal(
+      context.tenant,
+      context.config.wrappedKey,
+      aadOf(context, key),
+      JSON.stringify(content),
+    ),
+    expiresAt: deps.clock.now() + turnLifetimeMs,
+  };
+}
+
+/** Keys of the turns that a conversation may continue, for the admission. */
+export function turnKeysOf(messages: readonly JsonObject[]): string[] {
+  return messages.flatMap((message) => callIds(message).filter((id) => ourId.test(id)));
+}
+
+/**
+ * The conversation as the back end must see it: kept messages verbatim, ids as the back end wrote
+ * them, our results beside the client's.
+ * @throws GatewayError `tool_turn_expired`, `runtime_config_required`
+ */
+export async function restoreTurns(
+  deps: CoreDeps,
+  context: CallContext,
+  given: { readonly messages: readonly JsonObject[]; readonly turns: readonly KeptTurn[] },
+): Promise<JsonObject[]> {
+  const turns = new Map<string, TurnContent>();
+  for (const turn of given.turns) {
+    const text = await deps.sealer.open(
+      context.tenant,
+      context.config.wrappedKey,
+      aadOf(context, turn.key),
+      turn.sealed,
+    );
+    turns.set(turn.key, JSON.parse(text) as TurnContent);
+  }
+  const restored: JsonObject[] = [];
+  let current: TurnContent | undefined;
+  for (const message of given.messages) {
+    if (message["role"] === "tool") {
+      restored.push(withBackEndId(message, current));
+      continue;
+    }
+    current = turnOf(message, turns);
+    if (current?.inline === true && context.runtimeConfig === undefined) {
+      throw new GatewayError(
+        "runtime_config_required",
+        "This turn used tools of an inline 'runtime_config', which is never stored; send the same 'runtime_config' again.",
+        { param: "runtime_config" },
+      );
+    }
+    restored.push(current?.message ?? message, ...(current?.results ?? []));
+  }
+  return restored;
+}
+
+function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): TurnContent | undefined {
+  const ids = callIds(message);
+  const kept = ids.flatMap((id) => turns.get(id) ?? [])[0];
+  if (kept === undefined && ids.some((id) => ourId.exec(id)?.[1] === keptMark)) {
+    throw new GatewayError(
+      "tool_turn_expired",
+      "The gateway's own results of this turn are kept for 24 hours and for the caller that got it; ask again from the last user message.",
+      { param: "messages" },
+    );
+  }
+  return kept;
+}
+
+function withBackEndId(message: JsonObject, turn: TurnContent | undefined): JsonObject {
+  const id = message["tool_call_id"];
+  const backEndId = typeof id === "string" ? turn?.ids[id] : undefined;
+  return backEndId === undefined ? message : { ...message, tool_call_id: backEndId };
+}
+
+/** Has the message fields that a client would not send back? */
+export function hasOpaqueFields(message: JsonObject): boolean {
+  const known = new Set(["role", "content", "tool_calls", "refusal"]);
+  const callFields = new Set(["id", "type", "function", "index"]);
+  if (Object.entries(message).some(([key, value]) => !known.has(key) && value !== null && value !== "")) return true;
+  const calls = Array.isArray(message["tool_calls"]) ? message["tool_calls"] : [];
+  return calls.some((call) => isJsonObject(call) && Object.keys(call).some((key) => !callFields.has(key)));
+}
+
+function aadOf(context: CallContext, key: string): readonly string[] {
+  return ["turn", context.caller.id, key];
+}

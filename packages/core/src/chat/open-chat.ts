@@ -1,0 +1,404 @@
+/**
+ * From a request to a chat that may run: who asks, what it may use, whether it was asked before.
+ * Everything here refuses with a status, before the first byte of an answer.
+ */
+import { createHash } from "node:crypto";
+import { createCredentialResolver } from "../blind/credential-resolver.ts";
+import type { Caller } from "../callers/caller.ts";
+import { admit, identify, requireScope } from "../calls/admit.ts";
+import type { Call } from "../calls/call.ts";
+import { outcomeOf } from "../calls/new-call.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { catalog } from "../errors/catalog.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { newId } from "../ids.ts";
+import { parseJson, type JsonObject } from "../json.ts";
+import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
+import { Redactor } from "../secrets/redactor.ts";
+import type { TenantConfig } from "../tenant-config.ts";
+import { textForModel } from "../tools/outcome.ts";
+import { missingCredentials } from "../tools/prepare.ts";
+import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
+import { makeOffer, type Offer } from "./offer.ts";
+import { resolveRoute, type Route } from "./providers/route.ts";
+import { parseChatRequest, type ChatRequest } from "./schema.ts";
+import { readChatOutcome } from "./stored-chat.ts";
+
+export interface ChatInput {
+  readonly tenant: string;
+  readonly principal: Principal;
+  readonly requestId: string;
+  readonly traceId: string;
+  /** Path of the route: a repetition is one on the same route. */
+  readonly route: string;
+  /** Parsed JSON, and the bytes it was parsed from. */
+  readonly body: unknown;
+  readonly rawBody: Uint8Array;
+  readonly idempotencyKey?: string;
+  /** The SDK says that this is its own retry. */
+  readonly isSdkRetry: boolean;
+  /** Milliseconds after which the client gives up. */
+  readonly clientTimeoutMs?: number;
+  /** Aborts when the client has left. */
+  readonly signal: AbortSignal;
+}
+
+export interface OpenedChat {
+  readonly callId: string;
+  /** Own id, or that of the first of the attempts at this request: their writes are deduplicated under it. */
+  readonly rootId: string;
+  readonly route: string;
+  readonly request: ChatRequest;
+  readonly context: CallContext;
+  readonly offer: Offer;
+  readonly routes: readonly Route[];
+  /** The conversation as the back end is to see it. */
+  readonly messages: readonly JsonObject[];
+  readonly slots: number;
+  /** Calls whose late results this request hands to the model. */
+  readonly delivered: readonly string[];
+  readonly idempotencyKey: string | undefined;
+  readonly wallClockMs: number;
+  readonly signal: AbortSignal;
+  readonly credential: (name: string) => Promise<string>;
+}
+
+export type Opening =
+  | { readonly kind: "run"; readonly chat: OpenedChat; readonly rate: AdmitResult["rate"] }
+  /** The answer that the same request got before. */
+  | {
+      readonly kind: "replay";
+      readonly callId: string;
+      readonly body: JsonObject;
+      readonly request: ChatRequest;
+      readonly rate: AdmitResult["rate"];
+    };
+
+/** Tool slots that a chat with tools asks for when it starts; more are taken when they are needed. */
+const slotsPerChat = 4;
+const attachWithinMs = 15 * 60_000;
+/** Left of the client's own time limit for our error to reach it. */
+const clientMarginMs = 1_000;
+const maxAdmissions = 8;
+
+interface Prepared {
+  readonly request: ChatRequest;
+  readonly context: CallContext;
+  readonly offer: Offer;
+  readonly routes: readonly Route[];
+  readonly credential: (name: string) => Promise<string>;
+}
+
+/** What is tried next when an earlier call stands in the way. */
+type Plan = { readonly attach: boolean; readonly supersedes?: Call };
+
+/** @throws GatewayError whatever refuses the request */
+export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Opening> {
+  const digest = createHash("sha256").update(input.rawBody).digest("base64url");
+  let plan: Plan = { attach: input.isSdkRetry && input.idempotencyKey === undefined };
+  for (let admission = 0; admission < maxAdmissions; admission += 1) {
+    const { caller, config } = await identify(deps, input.tenant, input.principal);
+    requireScope(caller, "chat");
+    const prepared = await prepareOrRecord(deps, input, { caller, config, digest });
+    const row = await chatRow(deps, input, { prepared, digest, plan });
+    const { result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null });
+    const { outcome } = result;
+    if (outcome.kind === "stale_config") {
+      await deps.configs.get(input.tenant, result.tenant.configVersion);
+      continue;
+    }
+    if (outcome.kind === "existing") {
+      const next = await meetEarlier(deps, outcome, { row, signal: input.signal });
+      if (next.kind === "replay") return { ...next, request: prepared.request, rate: result.rate };
+      plan = next.plan;
+      continue;
+    }
+    deps.reach("chat.admitted");
+    return { kind: "run", chat: await openAdmitted(deps, input, { prepared, row, result }), rate: result.rate };
+  }
+  throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
+    retryAfterMs: 1_000,
+  });
+}
+
+async function prepareOrRecord(
+  deps: CoreDeps,
+  input: ChatInput,
+  known: { readonly caller: Caller; readonly config: TenantConfig; readonly digest: string },
+): Promise<Prepared> {
+  try {
+    return await prepare(deps, input, known);
+  } catch (thrown) {
+    const error = toGatewayError(thrown);
+    const refused: NewCall = {
+      ...rowFields(input, {}),
+      inputHash: "",
+      state: "rejected",
+      end: { state: "rejected", error: { code: error.code, message: error.message } },
+    };
+    await admit(
+      deps,
+      { tenant: input.tenant, principal: input.principal, call: refused, limits: { countRequest: true } },
+      { scope: null },
+    );
+    throw error;
+  }
+}
+
+async function prepare(
+  deps: CoreDeps,
+  input: ChatInput,
+  { caller, config }: { readonly caller: Caller; readonly config: TenantConfig },
+): Promise<Prepared> {
+  const request = parseChatRequest(input.body);
+  if (request.runtimeConfig !== undefined) requireScope(caller, "runtime_config");
+  const context: CallContext = {
+    tenant: input.tenant,
+    caller,
+    config,
+    requestId: input.requestId,
+    traceId: input.traceId,
+    redactor: new Redactor(),
+    ...(request.runtimeConfig === undefined ? {} : { runtimeConfig: request.runtimeConfig }),
+  };
+  const offer = makeOffer(deps.adapters, context, request);
+  const session = request.sessionId ?? (offer.gatewayTools.size > 0 ? newId("session") : undefined);
+  const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
+  await checkCredentials(deps, placed, offer);
+  return {
+    request,
+    context: placed,
+    offer,
+    routes: resolveRoute(config, request.model, deps.defaultProvider),
+    credential: async (name) => {
+      const values = await createCredentialResolver(deps).resolve(placed, [name]);
+      return values[name] ?? "";
+    },
+  };
+}
+
+/** Presence and readability of what the offered tools need, before the model is asked (BLIND-5). */
+async function checkCredentials(deps: CoreDeps, context: CallContext, offer: Offer): Promise<void> {
+  const names = new Set([...offer.gatewayTools.values()].flatMap((tool) => tool.requiredCredentials));
+  if (names.size === 0) return;
+  for (const tool of offer.gatewayTools.values()) {
+    const missing = missingCredentials(context, tool.requiredCredentials)[0];
+    if (missing === undefined) continue;
+    throw new GatewayError(
+      "credential_missing",
+      `Tool '${tool.name}' needs the credential '${missing}', which is not stored; add it with PUT /v1/credentials/${missing}, or disable the tool.`,
+      { param: missing, toolName: tool.name },
+    );
+  }
+  await createCredentialResolver(deps).checkReadable(context, [...names]);
+}
+
+function admissionOf(
+  input: ChatInput,
+  prepared: Prepared,
+  { row, plan }: { readonly row: NewCall; readonly plan: Plan },
+): AdmitInput {
+  const { request, offer, context } = prepared;
+  const usesWorkspace = [...offer.gatewayTools.values()].some(
+    (tool) => tool.kind === "NATIVE" && tool.name !== "read_result",
+  );
+  const session = request.sessionId ?? (usesWorkspace ? context.sessionId : undefined);
+  const turnKeys = turnKeysOf(request.messages);
+  return {
+    tenant: input.tenant,
+    principal: input.principal,
+    call: row,
+    limits: { countRequest: true },
+    expectedConfigVersion: context.config.version,
+    ...(offer.gatewayTools.size > 0 ? { slots: { wanted: slotsPerChat, required: false } } : {}),
+    ...(plan.attach ? { attachWithinMs } : {}),
+    ...(plan.supersedes === undefined ? {} : { supersedes: plan.supersedes.id }),
+    ...(turnKeys.length === 0 ? {} : { turnKeys }),
+    ...(session === undefined ? {} : { sessionId: session }),
+  };
+}
+
+async function chatRow(
+  deps: CoreDeps,
+  input: ChatInput,
+  { prepared, digest, plan }: { readonly prepared: Prepared; readonly digest: string; readonly plan: Plan },
+): Promise<NewCall> {
+  const { request, context } = prepared;
+  const earlier = plan.supersedes;
+  return {
+    ...rowFields(input, { request, sessionId: context.sessionId ?? null }),
+    rootId: earlier === undefined ? null : (earlier.rootId ?? earlier.id),
+    state: "running",
+    inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
+    leaseMs: deps.timing.leaseMs,
+    idempotencyKey: input.idempotencyKey ?? null,
+  };
+}
+
+/** The record of a chat says what was asked for, never what was said. */
+function rowFields(input: ChatInput, known: { readonly request?: ChatRequest; readonly sessionId?: string | null }) {
+  const { request } = known;
+  return {
+    id: newId("chat"),
+    kind: "chat" as const,
+    parentId: null,
+    rootId: null,
+    sessionId: known.sessionId ?? null,
+    uri: "chat",
+    tool: request?.model ?? "",
+    toolHash: null,
+    effect: "read" as const,
+    repeat: "never" as const,
+    async: false,
+    callerChain: [],
+    route: input.route,
+    idempotencyKey: null,
+    input: null,
+    inputView: JSON.stringify(
+      request === undefined
+        ? {}
+        : { model: request.model ?? null, messages: request.messages.length, stream: request.stream },
+    ),
+    effectKey: null,
+    slots: 0,
+    leaseMs: 0,
+    deadlineMs: null,
+    runAt: null,
+    delivery: "none" as const,
+    requestId: request?.clientRequestId ?? input.requestId,
+    traceId: input.traceId,
+  };
+}
+
+type Meeting =
+  | { readonly kind: "replay"; readonly callId: string; readonly body: JsonObject }
+  | { readonly kind: "again"; readonly plan: Plan };
+
+/** The same request was here before: its answer, its error, or a reason to run (again). */
+async function meetEarlier(
+  deps: CoreDeps,
+  existing: { readonly call: Call; readonly by: "key" | "retry" },
+  now: { readonly row: NewCall; readonly signal: AbortSignal },
+): Promise<Meeting> {
+  const { by } = existing;
+  if (by === "key" && existing.call.inputHash !== now.row.inputHash) {
+    throw new GatewayError(
+      "idempotency_key_reused",
+      "This Idempotency-Key was used for another request body; take a new key.",
+      { param: "Idempotency-Key" },
+    );
+  }
+  const call = existing.call.state === "running" ? await awaitEnd(deps, existing, now.signal) : existing.call;
+  if (call.state === "completed") {
+    const body = await readChatOutcome(deps, call);
+    return body === undefined ? { kind: "again", plan: { attach: false } } : { kind: "replay", callId: call.id, body };
+  }
+  const writeStarted = call.error?.details?.["write_started"] === true;
+  const wasCut = call.state === "cancelled" || call.error?.code === "chat_interrupted";
+  // What was cut short goes on under the same root: its writes are found again, not repeated.
+  if (wasCut) return { kind: "again", plan: { attach: false, supersedes: call } };
+  const { code, message } = call.error ?? { code: "internal_error" as const, message: "The earlier request failed." };
+  const mayTryAgain = !writeStarted && (by === "retry" || catalog[code].retryable);
+  if (mayTryAgain) return { kind: "again", plan: { attach: false, supersedes: call } };
+  throw new GatewayError(code, message, {
+    extra: { replayed: true, ...(writeStarted ? { write_started: true } : {}) },
+  });
+}
+
+/** Waits for a running call where that is asked for; ends one whose process went silent. */
+async function awaitEnd(
+  deps: CoreDeps,
+  { call, by }: { readonly call: Call; readonly by: "key" | "retry" },
+  signal: AbortSignal,
+): Promise<Call> {
+  let current = call;
+  for (let waitMs = 50; current.state === "running"; waitMs = Math.min(waitMs * 2, 1_000)) {
+    const silent = current.leaseUntil !== null && current.leaseUntil < deps.clock.now();
+    if (silent) {
+      const claimed = await deps.repos.calls.claim(current.tenant, current.id, {
+        leaseMs: deps.timing.leaseMs,
+        concurrency: Number.MAX_SAFE_INTEGER,
+      });
+      if (typeof claimed === "object") {
+        await deps.repos.calls.finish(current.tenant, current.id, claimed.call.attempt, {
+          state: "failed",
+          error: {
+            code: "chat_interrupted",
+            message: "The process that answered this chat stopped before it was done.",
+          },
+        });
+      }
+    } else if (by === "key") {
+      throw new GatewayError(
+        "idempotency_in_progress",
+        "The first request with this Idempotency-Key is still running.",
+        {
+          param: "Idempotency-Key",
+          retryAfterMs: 1_000,
+          extra: { call_id: current.id },
+        },
+      );
+    } else {
+      await deps.clock.sleep(waitMs, signal);
+    }
+    current = (await deps.repos.calls.get(current.tenant, current.id)) ?? current;
+  }
+  return current;
+}
+
+async function openAdmitted(
+  deps: CoreDeps,
+  input: ChatInput,
+  admitted: { readonly prepared: Prepared; readonly row: NewCall; readonly result: AdmitResult },
+): Promise<OpenedChat> {
+  const { prepared, row, result } = admitted;
+  const { request, context } = prepared;
+  try {
+    const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
+    const due = result.session?.due ?? [];
+    return {
+      ...prepared,
+      callId: row.id,
+      rootId: row.rootId ?? row.id,
+      route: input.route,
+      messages: insertDue(restored, due),
+      slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
+      delivered: due.map(({ id }) => id),
+      idempotencyKey: input.idempotencyKey,
+      wallClockMs: wallClockOf(context.config, input.clientTimeoutMs),
+      signal: input.signal,
+    };
+  } catch (thrown) {
+    const error = toGatewayError(thrown);
+    await deps.repos.calls.finish(input.tenant, row.id, 1, {
+      state: "failed",
+      error: { code: error.code, message: error.message },
+    });
+    throw error;
+  }
+}
+
+function wallClockOf(config: TenantConfig, clientTimeoutMs: number | undefined): number {
+  const own = config.settings.wall_clock_ms;
+  return clientTimeoutMs === undefined ? own : Math.max(1_000, Math.min(own, clientTimeoutMs - clientMarginMs));
+}
+
+/** Late results stand before the newest user message, as the tool messages that they are. */
+function insertDue(messages: readonly JsonObject[], due: readonly Call[]): JsonObject[] {
+  if (due.length === 0) return [...messages];
+  const calls = due.map((call) => ({
+    id: call.id,
+    type: "function",
+    function: { name: call.tool, arguments: parseJson(call.inputView) === undefined ? "{}" : call.inputView },
+  }));
+  const results = due.map((call) => ({ role: "tool", tool_call_id: call.id, content: textForModel(outcomeOf(call)) }));
+  const lastUser = messages.findLastIndex((message) => message["role"] === "user");
+  const at = lastUser < 0 ? messages.length : lastUser;
+  return [
+    ...messages.slice(0, at),
+    { role: "assistant", content: null, tool_calls: calls },
+    ...results,
+    ...messages.slice(at),
+  ];
+}

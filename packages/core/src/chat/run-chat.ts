@@ -1,0 +1,511 @@
+/**
+ * The one loop: model, tools, model, …, as one stream of events (design "Chat"). Everything that can
+ * refuse the request has happened in open-chat.ts; from here on an error is an event.
+ */
+import type { CallFinish, KeptTurn } from "../ports/repos.ts";
+import type { CoreDeps } from "../deps.ts";
+import { holdLease } from "../calls/lease.ts";
+import { SlotPool } from "../calls/slots.ts";
+import type { Usage } from "../calls/call.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { newId } from "../ids.ts";
+import type { JsonObject, JsonValue } from "../json.ts";
+import { ToolRun, type RoundCall } from "../tools/tool-run.ts";
+import { textForModel, type ToolOutcome } from "../tools/outcome.ts";
+import { ChatCollector } from "./collect.ts";
+import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
+import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
+import { LoopGuard } from "./loop-guard.ts";
+import type { OpenedChat } from "./open-chat.ts";
+import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
+import { streamWithFallback } from "./providers/route.ts";
+import { storeChatOutcome } from "./stored-chat.ts";
+import { addUsage } from "./usage.ts";
+
+/** Events of the chat, the last of them `finish` or `error`; then its settlement. Never throws. */
+export async function* runChat(deps: CoreDeps, chat: OpenedChat): AsyncGenerator<ChatEvent, void, void> {
+  const run = new ChatRun(deps, chat);
+  try {
+    for await (const event of run.events()) {
+      run.collector.add(event);
+      yield event;
+    }
+  } catch (thrown) {
+    const event = run.failureOf(thrown);
+    run.collector.add(event);
+    yield event;
+  } finally {
+    await run.end();
+  }
+}
+
+interface Turn {
+  readonly message: JsonObject;
+  readonly calls: readonly AssembledToolCall[];
+  readonly finishReason: string;
+}
+
+interface OwnedCall {
+  readonly call: AssembledToolCall;
+  readonly owner: "client" | "gateway";
+  /** What the client sees. */
+  readonly clientId: string;
+  readonly index: number;
+}
+
+class ChatRun {
+  readonly collector: ChatCollector;
+  readonly #deps: CoreDeps;
+  readonly #chat: OpenedChat;
+  readonly #tools: ToolRun;
+  readonly #guard: LoopGuard;
+  readonly #stop: StopSignal;
+  readonly #messages: JsonObject[];
+  readonly #usages: Usage[] = [];
+  readonly #toolsCalled: string[] = [];
+  readonly #pending: NonNullable<ToolExecution["pending"]>[number][] = [];
+  #usage: Usage | undefined;
+  #turns = new Map<number, Turn>();
+  #responseBody: JsonObject | undefined;
+  #round = 0;
+  #callIndex = 0;
+  #ids = new Map<number, { readonly id: string; readonly owner: "client" | "gateway"; readonly index: number }>();
+  #textBefore = false;
+  #keptTurn: KeptTurn | undefined;
+  #settled = false;
+  #ended: CallFinish["state"] | undefined;
+  #error: GatewayError | undefined;
+
+  constructor(deps: CoreDeps, chat: OpenedChat) {
+    this.#deps = deps;
+    this.#chat = chat;
+    this.#messages = [...chat.messages];
+    this.#guard = new LoopGuard(chat.context.config.settings);
+    this.collector = new ChatCollector();
+    this.#stop = new StopSignal(deps, chat);
+    const limit = chat.context.config.settings.concurrent_tool_calls;
+    const slots = new SlotPool(
+      chat.slots,
+      { limit, take: (wanted) => deps.repos.calls.takeSlots(chat.context.tenant, chat.callId, wanted, limit) },
+      deps.clock,
+    );
+    this.#tools = new ToolRun(deps, deps.adapters, chat.context, {
+      chatId: chat.callId,
+      route: chat.route,
+      parentId: chat.callId,
+      rootId: chat.rootId,
+      signal: this.#stop.signal,
+      slots,
+      deliverLate: chat.request.sessionId !== undefined,
+      writesBefore: chat.rootId !== chat.callId,
+    });
+  }
+
+  async *events(): AsyncGenerator<ChatEvent, void, void> {
+    let forced = this.#chat.request.toolChoice;
+    for (;;) {
+      this.#round += 1;
+      yield* this.#modelTurn(forced);
+      const turn = this.#turns.get(0);
+      if (
+        turn === undefined ||
+        turn.calls.length === 0 ||
+        turn.finishReason === "length" ||
+        this.#chat.request.choices > 1
+      ) {
+        return yield* this.#finish();
+      }
+      const owned = turn.calls.map((call, at) => this.#own(call, at));
+      const ours = owned.filter(({ owner }) => owner === "gateway");
+      for (const { clientId, owner, index, call } of owned) {
+        yield { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
+      }
+      if (ours.length > 0) this.#guard.admitRound(turn.calls, this.#usage);
+      const results = yield* this.#runTools(ours);
+      if (ours.length < owned.length) return yield* this.#finishForClient(turn, owned, results);
+      if (this.#pending.some(({ reason }) => reason === "approval")) return yield* this.#finishForApproval();
+      this.#messages.push(turn.message, ...results);
+      // A forced choice holds for the first turn only: otherwise the model could never answer.
+      forced = undefined;
+    }
+  }
+
+  failureOf(thrown: unknown): ChatEvent {
+    const error = this.#stop.reasonAsError() ?? toGatewayError(thrown);
+    if (error.code === "internal_error") {
+      const { cause } = error;
+      this.#deps.log.log("error", "chat failed unexpectedly", {
+        call_id: this.#chat.callId,
+        request_id: this.#chat.context.requestId,
+        error: this.#chat.context.redactor.redact(
+          cause instanceof Error ? (cause.stack ?? cause.message) : String(cause),
+        ),
+      });
+    }
+    this.#error = this.#tools.writeStarted ? withWriteStarted(error) : error;
+    this.#ended = this.#stop.isCancelled ? "cancelled" : "failed";
+    return { type: "error", error: this.#error, toolExecution: this.#toolExecution() };
+  }
+
+  /** Stops what runs and writes what became of it; once, however the chat ended. */
+  async end(): Promise<void> {
+    if (this.#ended === undefined) {
+      // The consumer left in the middle: the client is gone.
+      this.#ended = "cancelled";
+      this.#stop.abandon();
+      this.#error = new GatewayError("request_cancelled", "The client left before the answer was complete.");
+    }
+    try {
+      await this.#settle();
+    } catch (error) {
+      this.#deps.log.log("error", "chat not settled", {
+        call_id: this.#chat.callId,
+        error: toGatewayError(error).code,
+      });
+    } finally {
+      this.#stop.end();
+    }
+  }
+
+  async *#modelTurn(toolChoice: JsonValue | undefined): AsyncGenerator<ChatEvent, void, void> {
+    const { request, offer } = this.#chat;
+    this.#turns = new Map();
+    this.#ids = new Map();
+    const body: JsonObject = {
+      ...request.passthrough,
+      messages: this.#messages,
+      ...(offer.tools === undefined ? {} : { tools: [...offer.tools] }),
+      ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: toolChoice }),
+    };
+    let separate = this.#textBefore;
+    const stream = streamWithFallback(
+      { ...this.#deps, credential: (name) => this.#chat.credential(name) },
+      { routes: this.#chat.routes, body, stream: request.stream, signal: this.#stop.signal },
+    );
+    for await (const event of stream) {
+      if (separate && event.type === "text-delta" && event.text !== "") {
+        separate = false;
+        yield { type: "text-delta", text: "\n\n", choice: event.choice };
+      }
+      yield* this.#translate(event);
+    }
+  }
+
+  *#translate(event: ProviderEvent): Generator<ChatEvent, void, void> {
+    switch (event.type) {
+      case "start":
+        // The answer is one message, whatever number of turns it took.
+        if (this.#round === 1) yield event;
+        return;
+      case "text-delta":
+        if (event.text !== "") this.#textBefore = true;
+        yield this.#ownFrame(event);
+        return;
+      case "reasoning-delta":
+      case "refusal-delta":
+      case "other-delta":
+        yield this.#ownFrame(event);
+        return;
+      case "tool-call-delta":
+        yield this.#ownDelta(event);
+        return;
+      case "message":
+        this.#turns.set(event.choice, {
+          message: event.message,
+          calls: event.toolCalls,
+          finishReason: event.finishReason,
+        });
+        return;
+      case "usage":
+        this.#usages.push(event.usage);
+        this.#usage = addUsage(this.#usage, event.usage);
+        return;
+      case "response":
+        this.#responseBody = event.body;
+        return;
+      default:
+        event satisfies never;
+    }
+  }
+
+  /** Frames of later turns carry another id than the answer has; they are written anew. */
+  #ownFrame<E extends Extract<ChatEvent, { frame?: Uint8Array }>>(event: E): E {
+    if (this.#round === 1 || event.frame === undefined) return event;
+    const { frame: _frame, ...rest } = event;
+    return rest as E;
+  }
+
+  #ownDelta(event: Extract<ProviderEvent, { type: "tool-call-delta" }>): ChatEvent {
+    const known = this.#ids.get(event.index) ?? this.#mint(event.index, event.name ?? "");
+    return {
+      type: "tool-call-delta",
+      owner: known.owner,
+      index: known.index,
+      arguments: event.arguments,
+      choice: event.choice,
+      ...(event.id === undefined && event.name === undefined ? {} : { id: known.id }),
+      ...(event.name === undefined ? {} : { name: event.name }),
+    };
+  }
+
+  #mint(
+    at: number,
+    name: string,
+  ): { readonly id: string; readonly owner: "client" | "gateway"; readonly index: number } {
+    const minted = {
+      id: clientCallId(newId("call"), this.#chat.offer.mayMix && !this.#chat.request.manual),
+      owner: this.#ownerOf(name),
+      index: this.#callIndex,
+    };
+    this.#callIndex += 1;
+    this.#ids.set(at, minted);
+    return minted;
+  }
+
+  #ownerOf(name: string): "client" | "gateway" {
+    if (this.#chat.request.manual || this.#chat.request.choices > 1) return "client";
+    if (this.#chat.offer.gatewayTools.has(name)) return "gateway";
+    // An unknown name is answered by us, so that the model can correct itself.
+    return this.#chat.request.clientToolNames.has(name) ? "client" : "gateway";
+  }
+
+  #own(call: AssembledToolCall, at: number): OwnedCall {
+    const minted = this.#ids.get(at) ?? this.#mint(at, call.name);
+    return { call, owner: minted.owner, clientId: minted.id, index: minted.index };
+  }
+
+  async *#runTools(ours: readonly OwnedCall[]): AsyncGenerator<ChatEvent, JsonObject[], void> {
+    if (ours.length === 0) return [];
+    const started = await this.#tools.startRound(
+      ours.map(({ call }) => ({ target: call.name, arguments: call.arguments })),
+    );
+    const messages: JsonObject[] = [];
+    for (const [at, { call, clientId }] of ours.entries()) {
+      const running = started[at];
+      if (running === undefined) continue;
+      if (!this.#toolsCalled.includes(running.tool)) this.#toolsCalled.push(running.tool);
+      const outcome = await running.outcome;
+      yield* this.#report(running, clientId, outcome);
+      messages.push({ role: "tool", tool_call_id: call.id, content: textForModel(outcome) });
+      if (this.#chat.request.failOnToolError) refuseFailure(running.tool, outcome);
+    }
+    this.#deps.reach("chat.round-finished");
+    this.#stop.throwIfStopped();
+    return messages;
+  }
+
+  *#report(running: RoundCall, toolCallId: string, outcome: ToolOutcome): Generator<ChatEvent, void, void> {
+    const { tool } = running;
+    if (outcome.kind !== "pending") {
+      yield { type: "tool-result", toolCallId, tool, outcome };
+      return;
+    }
+    const { callId, reason } = outcome;
+    const url = `${this.#deps.publicUrl}/v1/calls/${callId}`;
+    this.#pending.push({ call_id: callId, tool, reason, url });
+    yield reason === "approval"
+      ? { type: "approval-required", toolCallId, tool, callId, url }
+      : { type: "tool-pending", toolCallId, tool, callId };
+  }
+
+  async *#finishForClient(
+    turn: Turn,
+    owned: readonly OwnedCall[],
+    results: readonly JsonObject[],
+  ): AsyncGenerator<ChatEvent, void, void> {
+    const mixed = owned.some(({ owner }) => owner === "gateway");
+    if (mixed || this.#chat.offer.mayMix || hasOpaqueFields(turn.message)) {
+      const theirs = owned.filter(({ owner }) => owner === "client");
+      this.#keptTurn = await keepTurn(this.#deps, this.#chat.context, {
+        message: turn.message,
+        ids: Object.fromEntries(theirs.map(({ clientId, call }) => [clientId, call.id])),
+        results,
+        inline: mixed && this.#chat.context.runtimeConfig !== undefined,
+      });
+    }
+    yield* this.#finish();
+  }
+
+  /** Approval never holds an invocation: the turn ends with text that names call and link. */
+  async *#finishForApproval(): AsyncGenerator<ChatEvent, void, void> {
+    const waiting = this.#pending.filter(({ reason }) => reason === "approval");
+    const lines = waiting.map(({ tool, call_id: id, url }) => `'${tool}' waits for approval (call ${id}): ${url}`);
+    const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
+    this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
+    this.#responseBody = undefined;
+    yield { type: "text-delta", text, choice: 0 };
+    yield* this.#finish();
+  }
+
+  async *#finish(): AsyncGenerator<ChatEvent, void, void> {
+    if (this.#usage !== undefined) yield { type: "usage", usage: this.#usage, rounds: this.#usages };
+    this.#ended = "completed";
+    const reasons = [...this.#turns]
+      .sort(([a], [b]) => a - b)
+      .map(([choice, turn]) => ({ choice, finishReason: reasonOf(turn, this.#chat.request.choices) }));
+    const finish: ChatEvent = {
+      type: "finish",
+      reasons,
+      toolExecution: this.#toolExecution(),
+      ...(this.#responseBody !== undefined ? { body: this.#responseBody } : {}),
+    };
+    if (this.#keptTurn !== undefined) {
+      // The client's next request may reach another instance before our last byte is acknowledged.
+      this.collector.add(finish);
+      await this.#settle();
+    }
+    yield finish;
+  }
+
+  #toolExecution(): ToolExecution | undefined {
+    if (this.#toolsCalled.length === 0) return undefined;
+    const session = this.#chat.context.sessionId ?? "";
+    return {
+      executed: true,
+      tools_called: this.#toolsCalled,
+      session_id: session,
+      workspace_path: `/mcp_workspaces/${session}`,
+      ...(this.#pending.length === 0 ? {} : { pending: this.#pending }),
+    };
+  }
+
+  async #settle(): Promise<void> {
+    if (this.#settled) return;
+    this.#settled = true;
+    await this.#tools.finished();
+    this.#deps.reach("chat.before-settle");
+    const state = this.#ended ?? "failed";
+    const outcome =
+      state === "completed" && this.#isWorthKeeping()
+        ? await storeChatOutcome(this.#deps, this.#chat, this.collector.body())
+        : undefined;
+    const error = this.#error;
+    await this.#deps.repos.calls.settle(this.#chat.context.tenant, {
+      callId: this.#chat.callId,
+      attempt: 1,
+      finish: {
+        state,
+        ...(outcome === undefined ? {} : { outcome }),
+        ...(error === undefined
+          ? {}
+          : {
+              error: { code: error.code, message: error.message, details: { write_started: this.#tools.writeStarted } },
+            }),
+        ...(this.#usage === undefined ? {} : { usage: this.#usage }),
+      },
+      calls: await this.#tools.deferredRows(),
+      finished: [],
+      delivered: this.#chat.delivered,
+      ...(this.#keptTurn === undefined ? {} : { keepTurn: this.#keptTurn }),
+      ...(this.#chat.request.sessionId === undefined ? {} : { sessionId: this.#chat.request.sessionId }),
+    });
+    this.#deps.reach("chat.settled");
+  }
+
+  /** A retry of a plain chat may ask the model again; one that ran tools, or has a key, must not. */
+  #isWorthKeeping(): boolean {
+    return this.#chat.idempotencyKey !== undefined || this.#toolsCalled.length > 0;
+  }
+}
+
+/** Everything that can end a chat from outside, with its reason. */
+class StopSignal {
+  readonly #controller = new AbortController();
+  readonly #lease: ReturnType<typeof holdLease>;
+  readonly #timer: NodeJS.Timeout;
+  readonly #chat: OpenedChat;
+  readonly #onClientGone: () => void;
+  #reason: GatewayError | undefined;
+  #cancelled = false;
+
+  constructor(deps: CoreDeps, chat: OpenedChat) {
+    this.#chat = chat;
+    this.#lease = holdLease(deps, { tenant: chat.context.tenant, id: chat.callId, attempt: 1, pollCancel: true });
+    this.#timer = setTimeout(() => {
+      this.#end(
+        new GatewayError(
+          "wall_clock_exceeded",
+          `The request took longer than ${chat.wallClockMs} ms (setting 'wall_clock_ms', or the client's own time limit).`,
+        ),
+        false,
+      );
+    }, chat.wallClockMs);
+    this.#onClientGone = () =>
+      this.#end(new GatewayError("request_cancelled", "The client left before the answer was complete."), true);
+    if (chat.signal.aborted) this.#onClientGone();
+    else chat.signal.addEventListener("abort", this.#onClientGone, { once: true });
+    this.#lease.signal.addEventListener("abort", () => {
+      this.#end(
+        this.#lease.reason() === "lost"
+          ? new GatewayError("chat_interrupted", "Another instance has taken this chat over.")
+          : new GatewayError(
+              "request_cancelled",
+              "The request was cancelled by POST /v1/interrupt or /v1/calls/{id}/cancel.",
+            ),
+        true,
+      );
+    });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get isCancelled(): boolean {
+    return this.#cancelled;
+  }
+
+  reasonAsError(): GatewayError | undefined {
+    return this.#reason;
+  }
+
+  throwIfStopped(): void {
+    if (this.#reason !== undefined) throw this.#reason;
+  }
+
+  abandon(): void {
+    this.#onClientGone();
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#chat.signal.removeEventListener("abort", this.#onClientGone);
+    this.#lease.stop();
+  }
+
+  #end(reason: GatewayError, cancelled: boolean): void {
+    if (this.#reason !== undefined) return;
+    this.#reason = reason;
+    this.#cancelled = cancelled;
+    this.#controller.abort();
+  }
+}
+
+function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {
+  return { ...call.extra, id, type: "function", function: { name: call.name, arguments: call.arguments } };
+}
+
+function reasonOf(turn: Turn, choices: number): string {
+  if (turn.calls.length > 0 && turn.finishReason !== "length" && choices === 1) return "tool_calls";
+  return turn.finishReason;
+}
+
+function refuseFailure(tool: string, outcome: ToolOutcome): void {
+  if (outcome.kind !== "failed" && outcome.kind !== "rejected") return;
+  throw new GatewayError(
+    outcome.code === "tool_not_found" ? "tool_not_found" : "tool_failed",
+    `Tool execution failed: ${outcome.message}`,
+    {
+      toolName: tool,
+      extra: { ...outcome.details, tool_error: outcome.code },
+    },
+  );
+}
+
+/** SDKs repeat failed requests by themselves; after a write they must not. */
+function withWriteStarted(error: GatewayError): GatewayError {
+  return new GatewayError(error.code, error.message, {
+    ...error.details,
+    extra: { ...error.details.extra, write_started: true },
+  });
+}

@@ -1,0 +1,226 @@
+/**
+ * The chat request (chat specification, "请求格式"; CHAT-1, CHAT-20): what we own is checked, the rest
+ * goes through untouched. Nulls and an empty `tools` mean absent.
+ */
+import * as z from "zod";
+import { runtimeConfigSchema, type RuntimeConfig } from "../blind/runtime-config.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+
+/** Our own fields; they do not reach the model back end. */
+const extensions = [
+  "session_id",
+  "tool_execution",
+  "on_tool_error",
+  "runtime_config",
+  "requestId",
+  "messageId",
+] as const;
+
+export const sessionIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,128}$/, "may hold letters, digits, '_' and '-', 128 at most");
+
+const messageSchema = z.looseObject({
+  role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
+  content: z.union([z.string(), z.null(), z.array(z.looseObject({ type: z.string() }))]).optional(),
+  tool_call_id: z.string().min(1).optional(),
+  tool_calls: z.array(z.looseObject({ id: z.string().min(1), type: z.string().optional() })).nullish(),
+});
+
+const clientToolSchema = z.looseObject({
+  type: z.string(),
+  function: z.looseObject({ name: z.string().min(1).max(256) }).optional(),
+});
+
+const toolChoiceSchema = z.union([
+  z.enum(["auto", "none", "required"]),
+  z.looseObject({ type: z.string(), function: z.looseObject({ name: z.string().min(1) }).optional() }),
+]);
+
+/** Documented in OpenAPI; parsed by `parseChatRequest`. */
+export const chatRequestSchema = z.looseObject({
+  model: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("Omitted: the first of the tenant's models that can serve the request; reported in the answer."),
+  messages: z.array(messageSchema).min(1, "must hold at least one message"),
+  tools: z.array(clientToolSchema).optional().describe("Tools that the client runs itself, beside the gateway's own."),
+  tool_choice: toolChoiceSchema.optional(),
+  stream: z.boolean().optional(),
+  stream_options: z.looseObject({ include_usage: z.boolean().optional() }).optional(),
+  n: z.int().min(1).max(128).optional(),
+  temperature: z.number().optional(),
+  max_tokens: z.int().min(1).optional(),
+  session_id: sessionIdSchema
+    .optional()
+    .describe("Workspace of the file tools; results that come late are given to the session's next request."),
+  tool_execution: z
+    .enum(["auto", "manual"])
+    .optional()
+    .describe("`manual`: every tool call is returned to the client."),
+  on_tool_error: z
+    .enum(["result", "fail"])
+    .optional()
+    .describe("`fail`: a failed tool ends the request instead of being told to the model."),
+  runtime_config: runtimeConfigSchema
+    .optional()
+    .describe("Plugins and credentials for this request only; scope `runtime_config`."),
+  requestId: z.string().max(256).optional().describe("Names this request for `POST /v1/interrupt`."),
+  messageId: z.string().max(256).optional().describe("Like `requestId`."),
+});
+
+export interface ChatRequest {
+  readonly model: string | undefined;
+  readonly messages: readonly JsonObject[];
+  /** As given, to be passed on. */
+  readonly tools: readonly JsonObject[];
+  readonly clientToolNames: ReadonlySet<string>;
+  readonly toolChoice: JsonValue | undefined;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly choices: number;
+  readonly sessionId: string | undefined;
+  readonly manual: boolean;
+  readonly failOnToolError: boolean;
+  readonly runtimeConfig: RuntimeConfig | undefined;
+  /** Name given by the client for interrupting. */
+  readonly clientRequestId: string | undefined;
+  /** Everything that goes upstream but model, messages, tools, tool_choice and stream. */
+  readonly passthrough: JsonObject;
+}
+
+/** @throws GatewayError `invalid_request` or `invalid_conversation`, naming `param` */
+export function parseChatRequest(body: unknown): ChatRequest {
+  if (!isJsonObject(body)) throw invalid("The body must be a JSON object.", null);
+  const given = withoutNulls(body);
+  const parsed = chatRequestSchema.safeParse(given);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw invalid(`${pathOf(issue?.path ?? [])}: ${issue?.message ?? "is not valid"}`, pathOf(issue?.path ?? []));
+  }
+  const request = parsed.data;
+  const tools = (given["tools"] ?? []) as JsonObject[];
+  const messages = given["messages"] as JsonObject[];
+  const clientToolNames = checkToolNames(tools);
+  checkConversation(messages);
+  return {
+    model: request.model,
+    messages,
+    tools,
+    clientToolNames,
+    toolChoice: given["tool_choice"],
+    stream: request.stream ?? false,
+    includeUsage: request.stream_options?.include_usage ?? false,
+    choices: request.n ?? 1,
+    sessionId: request.session_id,
+    manual: request.tool_execution === "manual",
+    failOnToolError: request.on_tool_error === "fail",
+    runtimeConfig: request.runtime_config,
+    clientRequestId: request.requestId ?? request.messageId,
+    passthrough: passthroughOf(given),
+  };
+}
+
+function withoutNulls(body: JsonObject): JsonObject {
+  const result: JsonObject = {};
+  for (const [key, value] of Object.entries(body)) {
+    if (value === null || (key === "tools" && Array.isArray(value) && value.length === 0)) continue;
+    result[key] = value;
+  }
+  if (result["tools"] === undefined) {
+    // A choice among no tools is refused by many back ends.
+    if (result["tool_choice"] === "auto" || result["tool_choice"] === "none") delete result["tool_choice"];
+    delete result["parallel_tool_calls"];
+  }
+  return result;
+}
+
+const owned = new Set<string>(["model", "messages", "tools", "tool_choice", "stream", ...extensions]);
+
+function passthroughOf(given: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !owned.has(key)));
+}
+
+function checkToolNames(tools: readonly JsonObject[]): ReadonlySet<string> {
+  const names = new Set<string>();
+  tools.forEach((tool, at) => {
+    const name = isJsonObject(tool["function"])
+      ? tool["function"]["name"]
+      : isJsonObject(tool["custom"])
+        ? tool["custom"]["name"]
+        : undefined;
+    if (typeof name !== "string") {
+      if (tool["type"] === "function")
+        throw invalid(`tools[${at}].function.name: is required`, `tools[${at}].function.name`);
+      return;
+    }
+    if (names.has(name))
+      throw invalid(`tools[${at}].function.name: '${name}' is listed twice`, `tools[${at}].function.name`);
+    names.add(name);
+  });
+  return names;
+}
+
+/** Every call is answered by one tool message before the conversation goes on. */
+function checkConversation(messages: readonly JsonObject[]): void {
+  let open = new Map<string, number>();
+  messages.forEach((message, at) => {
+    if (message["role"] === "tool") {
+      const id = message["tool_call_id"];
+      if (typeof id !== "string")
+        throw conversation(
+          `messages[${at}].tool_call_id: is required for a tool message`,
+          `messages[${at}].tool_call_id`,
+        );
+      if (!open.delete(id)) {
+        throw conversation(
+          `messages[${at}].tool_call_id: '${id}' is not a call of the assistant message before it, or was answered already`,
+          `messages[${at}].tool_call_id`,
+        );
+      }
+      return;
+    }
+    refuseUnanswered(open);
+    open = new Map(callIds(message).map((id, call) => [id, at * 1_000 + call]));
+  });
+  refuseUnanswered(open);
+}
+
+function refuseUnanswered(open: ReadonlyMap<string, number>): void {
+  for (const [id, place] of open) {
+    const at = Math.floor(place / 1_000);
+    throw conversation(
+      `messages[${at}].tool_calls: call '${id}' is not answered; add a message with role 'tool' and this tool_call_id after it`,
+      `messages[${at}].tool_calls`,
+      [...open.keys()],
+    );
+  }
+}
+
+/** Ids of the calls in an assistant message. */
+export function callIds(message: JsonObject): string[] {
+  const calls = message["role"] === "assistant" && Array.isArray(message["tool_calls"]) ? message["tool_calls"] : [];
+  return calls.flatMap((call) => (isJsonObject(call) && typeof call["id"] === "string" ? [call["id"]] : []));
+}
+
+function pathOf(path: readonly PropertyKey[]): string {
+  return (
+    path
+      .map((part, at) => (typeof part === "number" ? `[${part}]` : `${at === 0 ? "" : "."}${String(part)}`))
+      .join("") || "body"
+  );
+}
+
+function invalid(message: string, param: string | null): GatewayError {
+  return new GatewayError("invalid_request", message, param === null ? {} : { param });
+}
+
+function conversation(message: string, param: string, unanswered?: readonly string[]): GatewayError {
+  // `tool_turn_incomplete` where ids are known to be missing: the client can mend that by itself.
+  return new GatewayError(unanswered === undefined ? "invalid_conversation" : "tool_turn_incomplete", message, {
+    param,
+    ...(unanswered === undefined ? {} : { extra: { missing_tool_call_ids: [...unanswered] } }),
+  });
+}

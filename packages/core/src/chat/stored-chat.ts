@@ -1,0 +1,81 @@
+/**
+ * The answer of a chat as kept for whoever sends the same request again, and the events made from it
+ * again: a repetition gets the first answer, streamed or not (design "Idempotency").
+ */
+import { tenantKey, readAll } from "../ports/blob-store.ts";
+import type { Call, StoredOutcome } from "../calls/call.ts";
+import type { CoreDeps } from "../deps.ts";
+import { isJsonObject, type JsonObject } from "../json.ts";
+import type { Usage } from "../calls/call.ts";
+import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
+import type { OpenedChat } from "./open-chat.ts";
+
+/** Bytes of an answer kept in its row; longer ones go to the blob store. */
+const inlineBytes = 65_536;
+
+export async function storeChatOutcome(deps: CoreDeps, chat: OpenedChat, body: JsonObject): Promise<StoredOutcome> {
+  const text = JSON.stringify(body);
+  const bytes = Buffer.byteLength(text);
+  if (bytes <= inlineBytes) return { text, mediaType: "application/json", bytes };
+  const blobKey = tenantKey(chat.context.tenant, "chats", chat.callId);
+  await deps.blobs.put(blobKey, Buffer.from(text), { mediaType: "application/json" });
+  return { text: "", mediaType: "application/json", bytes, blobKey };
+}
+
+/** The stored answer, or undefined where none was kept. */
+export async function readChatOutcome(deps: CoreDeps, call: Call): Promise<JsonObject | undefined> {
+  const { outcome } = call;
+  if (outcome === null) return undefined;
+  const blob = outcome.blobKey === undefined ? undefined : await deps.blobs.get(outcome.blobKey);
+  const text = blob === undefined ? outcome.text : Buffer.from(await readAll(blob.body)).toString("utf8");
+  const body: unknown = text === "" ? undefined : JSON.parse(text);
+  return isJsonObject(body) ? body : undefined;
+}
+
+/** Events that collect to `body`. */
+export function* eventsOfBody(body: JsonObject): Generator<ChatEvent, void, void> {
+  yield {
+    type: "start",
+    id: textOf(body["id"]),
+    model: textOf(body["model"]),
+    created: typeof body["created"] === "number" ? body["created"] : 0,
+    ...(typeof body["system_fingerprint"] === "string" ? { systemFingerprint: body["system_fingerprint"] } : {}),
+  };
+  const choices = (Array.isArray(body["choices"]) ? body["choices"] : []).filter(isJsonObject);
+  for (const choice of choices) yield* eventsOfChoice(choice);
+  if (isJsonObject(body["usage"])) yield { type: "usage", usage: body["usage"] as unknown as Usage, rounds: [] };
+  yield {
+    type: "finish",
+    reasons: choices.map((choice) => ({
+      choice: indexOf(choice),
+      finishReason: textOf(choice["finish_reason"]) || "stop",
+    })),
+    toolExecution: body["tool_execution"] as unknown as ToolExecution | undefined,
+    body,
+  };
+}
+
+function* eventsOfChoice(choice: JsonObject): Generator<ChatEvent, void, void> {
+  const index = indexOf(choice);
+  const message = isJsonObject(choice["message"]) ? choice["message"] : {};
+  for (const field of ["reasoning_content", "reasoning"] as const) {
+    const text = message[field];
+    if (typeof text === "string") yield { type: "reasoning-delta", field, text, choice: index };
+  }
+  if (typeof message["content"] === "string") yield { type: "text-delta", text: message["content"], choice: index };
+  if (typeof message["refusal"] === "string") yield { type: "refusal-delta", text: message["refusal"], choice: index };
+  const calls = (Array.isArray(message["tool_calls"]) ? message["tool_calls"] : []) as unknown as ClientToolCall[];
+  for (const [at, call] of calls.entries()) {
+    const { name, arguments: args } = call.function;
+    yield { type: "tool-call-delta", owner: "client", index: at, id: call.id, name, arguments: args, choice: index };
+    yield { type: "tool-call", owner: "client", index: at, call, choice: index };
+  }
+}
+
+function indexOf(choice: JsonObject): number {
+  return typeof choice["index"] === "number" ? choice["index"] : 0;
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
