@@ -1,0 +1,235 @@
+/**
+ * Sessions and the files of their workspaces (CHAT-8). Contract: `SessionRepo`. The space used is always
+ * summed from the files, never kept as a number beside them, so it cannot drift; and since the sum and
+ * the write are one statement, two writers on two instances cannot both take the last bytes.
+ */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
+import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import { now, setting } from "./fragments.ts";
+
+type Row = StatementResult["rows"][number];
+type NewFile = Omit<WorkspaceFile, "updatedAt">;
+
+/** How long an instance has to remove the files of a session that it took. */
+const claimMs = 300_000;
+
+const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
+
+/** For session `s` of tenant `t`. */
+const isExpired = `(s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")})`;
+
+const usedBytes = `(SELECT COALESCE(SUM(used.bytes), 0) FROM workspace_files AS used
+  WHERE used.tenant = s.tenant AND used.session_id = s.id)`;
+
+const sessionsOfTenant = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired} AS expired
+  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1`;
+
+const readSession = `${sessionsOfTenant} AND s.id = ?2`;
+
+export function createSessionRepo(shards: Shards): SessionRepo {
+  const of = (tenant: string): Database => shards.databaseFor(tenant);
+  return {
+    get: async (tenant, id) => {
+      const [found] = await of(tenant).batch([{ sql: readSession, args: [tenant, id] }], { readonly: true });
+      return found?.rows.map(toSession)[0];
+    },
+    list: (tenant, page) => list(of(tenant), tenant, page),
+    touch: (tenant, id, callerId, idleMs) => touch(of(tenant), tenant, { id, callerId, idleMs }),
+    listFiles: async (tenant, session, prefix) => {
+      const args = [tenant, session, prefix];
+      const [found] = await of(tenant).batch([{ sql: listFiles, args }], { readonly: true });
+      return (found?.rows ?? []).map(toFile);
+    },
+    pageFiles: (tenant, session, page) => pageFiles(of(tenant), tenant, { session, page }),
+    getFile: async (tenant, session, path) => {
+      const args = [tenant, session, path];
+      const [found] = await of(tenant).batch([{ sql: readFile, args }], { readonly: true });
+      return found?.rows.map(toFile)[0];
+    },
+    putFile: (tenant, session, file, limit) => putFile(of(tenant), tenant, { session, file, limit }),
+    deleteFile: async (tenant, session, path) => {
+      const [deleted] = await of(tenant).batch([
+        { sql: deleteFile, args: [tenant, session, path] },
+        { sql: touchSession, args: [tenant, session] },
+      ]);
+      return deleted?.rows.map((row) => String(row["blob_key"]))[0];
+    },
+    delete: (tenant, id) => remove(of(tenant), tenant, id),
+    takeExpired: (limit) => takeExpired(shards, limit),
+  };
+}
+
+async function list(database: Database, tenant: string, page: PageRequest): Promise<Page<Session>> {
+  const { direction, follows } = orders[page.order];
+  const args: SqlValue[] = [tenant, page.limit + 1];
+  let beyond = "";
+  if (page.after !== undefined) {
+    beyond = `AND (s.created_at, s.id) ${follows} (SELECT created_at, id FROM sessions WHERE tenant = ?1 AND id = ?3)`;
+    args.push(page.after);
+  }
+  const sql = `${sessionsOfTenant} AND s.cleared_at IS NULL ${beyond}
+    ORDER BY s.created_at ${direction}, s.id ${direction} LIMIT ?2`;
+  const [found] = await database.batch([{ sql, args }], { readonly: true });
+  return toPage(found?.rows.map(toSession) ?? [], page);
+}
+
+const createOrTouch = `INSERT INTO sessions (id, tenant, caller_id, created_by, created_at, last_used_at)
+  VALUES (?2, ?1, ?3, '', ${now}, ${now})
+  ON CONFLICT (id) DO UPDATE SET last_used_at = excluded.last_used_at
+    WHERE tenant = excluded.tenant AND expired_at IS NULL AND last_used_at >= ${now} - ?4`;
+
+const readTouched = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes,
+    (s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ?3) AS expired
+  FROM sessions AS s WHERE s.tenant = ?1 AND s.id = ?2`;
+
+/** @throws GatewayError `session_not_found` for the id of another tenant's session */
+async function touch(
+  database: Database,
+  tenant: string,
+  { id, callerId, idleMs }: { readonly id: string; readonly callerId: string; readonly idleMs: number },
+): Promise<Session> {
+  const [, found] = await database.batch(
+    [
+      { sql: createOrTouch, args: [tenant, id, callerId, idleMs] },
+      { sql: readTouched, args: [tenant, id, idleMs] },
+    ],
+    { repeatable: true },
+  );
+  const session = found?.rows.map(toSession)[0];
+  if (session === undefined) throw noSession(id);
+  return session;
+}
+
+const files = "SELECT path, bytes, media_type, blob_key, updated_at FROM workspace_files";
+const readFile = `${files} WHERE tenant = ?1 AND session_id = ?2 AND path = ?3`;
+// Texts compare by their bytes; U+10FFFF is the last character there is.
+const listFiles = `${files} WHERE tenant = ?1 AND session_id = ?2 AND path >= ?3 AND path < ?3 || char(0x10FFFF) ORDER BY path`;
+const deleteFile = "DELETE FROM workspace_files WHERE tenant = ?1 AND session_id = ?2 AND path = ?3 RETURNING blob_key";
+
+async function pageFiles(
+  database: Database,
+  tenant: string,
+  { session, page }: { readonly session: string; readonly page: PageRequest },
+): Promise<Page<WorkspaceFile>> {
+  const { direction, follows } = orders[page.order];
+  const args: SqlValue[] = [tenant, session, page.limit + 1];
+  if (page.after !== undefined) args.push(page.after);
+  const sql = `${files} WHERE tenant = ?1 AND session_id = ?2 ${page.after === undefined ? "" : `AND path ${follows} ?4`}
+    ORDER BY path ${direction} LIMIT ?3`;
+  const [found] = await database.batch([{ sql, args }], { readonly: true });
+  return toPage(found?.rows.map(toFile) ?? [], page);
+}
+
+const touchSession = `UPDATE sessions AS s SET last_used_at = ${now} FROM tenants AS t
+  WHERE t.id = ?1 AND s.id = ?2 AND s.tenant = ?1 AND NOT ${isExpired}`;
+
+/** `previous_blob_key` stays where the row is this very write's already: then its first reply was lost. */
+const putFileRow = `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ${now} FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant
+  WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired}
+    AND ?4 + (SELECT COALESCE(SUM(others.bytes), 0) FROM workspace_files AS others
+      WHERE others.tenant = ?1 AND others.session_id = ?2 AND others.path <> ?3) <= ?7
+  ON CONFLICT (tenant, session_id, path) DO UPDATE SET
+    bytes = excluded.bytes, media_type = excluded.media_type, updated_at = excluded.updated_at,
+    previous_blob_key = CASE blob_key WHEN excluded.blob_key THEN previous_blob_key ELSE blob_key END,
+    blob_key = excluded.blob_key
+  RETURNING previous_blob_key`;
+
+/** @throws GatewayError `session_not_found`, `session_expired` */
+async function putFile(
+  database: Database,
+  tenant: string,
+  { session, file, limit }: { readonly session: string; readonly file: NewFile; readonly limit: number },
+): ReturnType<SessionRepo["putFile"]> {
+  const { path, bytes, mediaType, blobKey } = file;
+  const [put, , found] = await database.batch(
+    [
+      { sql: putFileRow, args: [tenant, session, path, bytes, mediaType, blobKey, limit] },
+      { sql: touchSession, args: [tenant, session] },
+      { sql: readSession, args: [tenant, session] },
+    ],
+    { repeatable: true },
+  );
+  const row = put?.rows[0];
+  if (row !== undefined) {
+    const previous = row["previous_blob_key"];
+    return { kind: "stored", replaced: typeof previous === "string" ? previous : undefined };
+  }
+  const state = found?.rows.map(toSession)[0];
+  if (state === undefined) throw noSession(session);
+  if (state.expired) {
+    throw new GatewayError(
+      "session_expired",
+      `Session '${session}' was idle for too long (setting 'session_idle_ms'); start a new one.`,
+      { param: "session_id" },
+    );
+  }
+  return { kind: "full", bytes: state.bytes };
+}
+
+const removal = [
+  "SELECT id FROM sessions WHERE tenant = ?1 AND id = ?2 AND cleared_at IS NULL",
+  "DELETE FROM workspace_files WHERE tenant = ?1 AND session_id = ?2 RETURNING blob_key",
+  `UPDATE sessions SET cleared_at = ${now}
+    WHERE tenant = ?1 AND id = ?2 AND expired_at IS NOT NULL AND cleared_at IS NULL`,
+  "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND expired_at IS NULL",
+];
+
+/** The id of a session that was deleted is free again; that of one that expired is not. */
+async function remove(database: Database, tenant: string, id: string): Promise<readonly string[] | undefined> {
+  const statements = removal.map((sql): Statement => ({ sql, args: [tenant, id] }));
+  const [session, deleted] = await database.batch(statements);
+  if (session === undefined || session.rows.length === 0) return undefined;
+  return (deleted?.rows ?? []).map((row) => String(row["blob_key"]));
+}
+
+const takeIdle = `UPDATE sessions SET expired_at = COALESCE(expired_at, ${now}), claimed_until = ${now} + ${claimMs}
+  WHERE id IN (
+    SELECT s.id FROM tenants AS t CROSS JOIN sessions AS s
+    WHERE s.tenant = t.id AND s.cleared_at IS NULL AND s.last_used_at < ${now} - ${setting("session_idle_ms")}
+      AND COALESCE(s.claimed_until, 0) <= ${now}
+    LIMIT ?1)
+  RETURNING tenant, id`;
+
+/** A shard that is away keeps its sessions until it is back. */
+async function takeExpired(shards: Shards, limit: number): ReturnType<SessionRepo["takeExpired"]> {
+  const taken = await Promise.allSettled(
+    shards.all().map((database) => database.batch([{ sql: takeIdle, args: [limit] }])),
+  );
+  if (taken.every((answer) => answer.status === "rejected")) for (const answer of taken) throw answer.reason;
+  return taken.flatMap((answer) =>
+    answer.status === "fulfilled"
+      ? (answer.value[0]?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), id: String(row["id"]) }))
+      : [],
+  );
+}
+
+function noSession(id: string): GatewayError {
+  return new GatewayError("session_not_found", `There is no session '${id}'.`, { param: "session_id" });
+}
+
+function toPage<T>(rows: readonly T[], { limit }: PageRequest): Page<T> {
+  return { data: rows.slice(0, limit), hasMore: rows.length > limit };
+}
+
+function toSession(row: Row): Session {
+  return {
+    id: String(row["id"]),
+    callerId: String(row["caller_id"]),
+    bytes: Number(row["bytes"]),
+    createdAt: Number(row["created_at"]),
+    lastUsedAt: Number(row["last_used_at"]),
+    expired: row["expired"] === 1,
+  };
+}
+
+function toFile(row: Row): WorkspaceFile {
+  return {
+    path: String(row["path"]),
+    bytes: Number(row["bytes"]),
+    mediaType: String(row["media_type"]),
+    blobKey: String(row["blob_key"]),
+    updatedAt: Number(row["updated_at"]),
+  };
+}
