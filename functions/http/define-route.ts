@@ -56,7 +56,12 @@ export interface IsolationDriver {
 /** How the tenant-isolation suite drives a route: the owner arranges, then a stranger sends the request. */
 export type Isolation =
   /** The route names an object of the owner: the stranger gets 404 and the object stays as it was. */
-  | { readonly kind: "object"; readonly arrange: (owner: IsolationDriver) => Promise<IsolatedRequest> }
+  | {
+      readonly kind: "object";
+      readonly arrange: (owner: IsolationDriver) => Promise<IsolatedRequest>;
+      /** The route makes what is missing, so its 404 cannot be compared with that of a missing object. */
+      readonly createsMissing?: true;
+    }
   /** The route lists: nothing of the owner shows up. Returns a text that would give it away. */
   | { readonly kind: "list"; readonly arrange: (owner: IsolationDriver) => Promise<string> }
   /** The route names nothing that a tenant owns; says why. */

@@ -368,7 +368,8 @@ export interface WorkspaceFile {
 }
 export interface SessionRepo {
   get(tenant: string, id: string): Promise<Session | undefined>;
-  list(tenant: string, page: PageRequest): Promise<Page<Session>>;
+  /** Of one caller, or of the whole tenant. */
+  list(tenant: string, page: PageRequest, callerId?: string): Promise<Page<Session>>;
   /** Creates or touches. `expired` where it was idle too long. */
   touch(tenant: string, id: string, callerId: string, idleMs: number): Promise<Session>;
   listFiles(tenant: string, session: string, prefix: string): Promise<readonly WorkspaceFile[]>;
