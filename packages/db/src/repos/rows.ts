@@ -139,10 +139,15 @@ function readRows<T extends SQLiteTable, R>(reader: Reader<T, R>, rows: readonly
 function describeBroken<T extends SQLiteTable, R>(reader: Reader<T, R>, row: Row, error: unknown): BrokenRow {
   return {
     table: reader.tableName,
-    tenant: String(row["tenant"] ?? ""),
-    id: String(row[reader.key.name]),
+    tenant: nameIn(row, "tenant"),
+    id: nameIn(row, reader.key.name),
     reason: reasonOf(error),
   };
+}
+
+function nameIn(row: Row, column: string): string {
+  const value = row[column];
+  return typeof value === "string" || typeof value === "number" ? String(value) : "";
 }
 
 function reasonOf(error: unknown): string {

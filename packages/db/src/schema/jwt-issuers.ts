@@ -5,10 +5,10 @@ import * as z from "zod";
 import { json, nowMs, tenantColumn, time } from "../columns.ts";
 
 const claimNamesSchema = z.object({
-  role: z.string().optional(),
-  scopes: z.string().optional(),
-  tools: z.string().optional(),
-  businessUnit: z.string().optional(),
+  role: z.string().exactOptional(),
+  scopes: z.string().exactOptional(),
+  tools: z.string().exactOptional(),
+  businessUnit: z.string().exactOptional(),
 });
 
 export const jwtIssuers = sqliteTable(
