@@ -24,7 +24,7 @@ export interface EgressRequest {
 export interface EgressResponse {
   readonly status: number;
   /** Lower-case names. */
-  readonly headers: Readonly<Record<string, string | readonly string[]>>;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   /** Decoded from gzip, deflate or br where the back end compressed. Leaving the loop early closes the connection. */
   readonly body: AsyncIterable<Uint8Array>;
   /** Where the answer came from after redirects. */

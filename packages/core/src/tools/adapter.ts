@@ -48,7 +48,12 @@ export function withDelivery<E extends Error>(error: E, delivery: Delivery): E {
   return error;
 }
 
-const silences: ReadonlySet<ErrorCode> = new Set(["tool_timeout", "tool_unreachable", "call_cancelled", "internal_error"]);
+const silences: ReadonlySet<ErrorCode> = new Set([
+  "tool_timeout",
+  "tool_unreachable",
+  "call_cancelled",
+  "internal_error",
+]);
 
 /**
  * Unmarked catalogued errors are an answer (the adapter knew what it said); a time-out, a broken

@@ -49,5 +49,7 @@ function parseNameAs(scheme: ToolScheme, name: string): ToolUri | undefined {
 }
 
 function notFound(target: string): GatewayError {
-  return new GatewayError("tool_not_found", `Tool '${target.slice(0, 200)}' not found`, { toolName: target.slice(0, 200) });
+  return new GatewayError("tool_not_found", `Tool '${target.slice(0, 200)}' not found`, {
+    toolName: target.slice(0, 200),
+  });
 }

@@ -35,8 +35,7 @@ export async function executeCall(
     const tried = await trySend(deps, call, context, options);
     if (tried.kind === "done") return tried.execution;
     const { error, delivery } = tried;
-    const again =
-      send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
+    const again = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
     if (!again) return failure(call, context, { error, delivery, cancelled: options.signal.aborted, sends: send });
     await deps.clock.sleep(backoffMs(send, error.details.retryAfterMs), options.signal).catch(() => undefined);
   }
@@ -67,7 +66,8 @@ async function trySend(
     return { kind: "done", execution: { outcome, finish: completedFinish(stored, call) } };
   } catch (thrown) {
     const delivery = deliveryOf(thrown);
-    if (attempt.timedOut) return { kind: "failed", error: timeoutError(call), delivery: delivery === "answered" ? "uncertain" : delivery };
+    if (attempt.timedOut)
+      return { kind: "failed", error: timeoutError(call), delivery: delivery === "answered" ? "uncertain" : delivery };
     const error = toGatewayError(thrown);
     if (error.code === "internal_error") {
       deps.log.log("error", "tool call failed unexpectedly", {
@@ -109,7 +109,11 @@ function failure(call: PreparedCall, context: CallContext, failed: Failure): Exe
       message: `'${call.tool.name}' was sent but gave no answer (${context.redactor.redact(error.message)}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
     });
   }
-  if (cancelled) return ended("cancelled", { code: "call_cancelled", message: `'${call.tool.name}' was cancelled before it answered.` });
+  if (cancelled)
+    return ended("cancelled", {
+      code: "call_cancelled",
+      message: `'${call.tool.name}' was cancelled before it answered.`,
+    });
   const callError: CallError = {
     code: error.code,
     message: context.redactor.redact(error.message) + (sends > 1 ? ` (${sends} sends)` : ""),
@@ -118,7 +122,10 @@ function failure(call: PreparedCall, context: CallContext, failed: Failure): Exe
   return ended("failed", callError);
 }
 
-function redactDetails(extra: NonNullable<CallError["details"]>, context: CallContext): NonNullable<CallError["details"]> {
+function redactDetails(
+  extra: NonNullable<CallError["details"]>,
+  context: CallContext,
+): NonNullable<CallError["details"]> {
   return JSON.parse(context.redactor.redact(JSON.stringify(extra))) as NonNullable<CallError["details"]>;
 }
 
@@ -127,7 +134,12 @@ function ended(state: "failed" | "unknown" | "cancelled", error: CallError): Exe
 }
 
 export function toFailedOutcome(error: CallError): FailedOutcome {
-  return { kind: "failed", code: error.code, message: error.message, ...(error.details === undefined ? {} : { details: error.details }) };
+  return {
+    kind: "failed",
+    code: error.code,
+    message: error.message,
+    ...(error.details === undefined ? {} : { details: error.details }),
+  };
 }
 
 /** One attempt's end: its own time limit or the call's cancellation, whichever comes first. */
@@ -178,4 +190,3 @@ class AttemptSignal {
     this.#outer.removeEventListener("abort", this.#onAbort);
   }
 }
-

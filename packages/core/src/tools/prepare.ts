@@ -39,7 +39,13 @@ export interface PreparedCall {
 export type Preparation =
   | { readonly kind: "ready"; readonly call: PreparedCall }
   | { readonly kind: "needs_approval"; readonly call: PreparedCall }
-  | { readonly kind: "refused"; readonly id: string; readonly target: string; readonly tool: Tool | undefined; readonly outcome: RejectedOutcome };
+  | {
+      readonly kind: "refused";
+      readonly id: string;
+      readonly target: string;
+      readonly tool: Tool | undefined;
+      readonly outcome: RejectedOutcome;
+    };
 
 export interface PrepareOptions {
   /** This turn has read content from outside the tenant's own services. */
@@ -48,7 +54,12 @@ export interface PrepareOptions {
   readonly approved?: boolean;
 }
 
-export function prepareCall(adapters: Adapters, context: CallContext, item: DispatchItem, options: PrepareOptions): Preparation {
+export function prepareCall(
+  adapters: Adapters,
+  context: CallContext,
+  item: DispatchItem,
+  options: PrepareOptions,
+): Preparation {
   const id = newId("call");
   let tool: Tool | undefined;
   try {
@@ -80,7 +91,9 @@ export function prepareCall(adapters: Adapters, context: CallContext, item: Disp
 function requireUse(context: CallContext, tool: Tool, target: string): void {
   if (mayUseTool(context.caller, tool)) return;
   if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
-    throw new GatewayError("service_disabled", `Tool '${tool.name}' is disabled; an administrator can enable it.`, { toolName: tool.name });
+    throw new GatewayError("service_disabled", `Tool '${tool.name}' is disabled; an administrator can enable it.`, {
+      toolName: tool.name,
+    });
   }
   throw new GatewayError("tool_not_found", `Tool '${target}' not found`, { toolName: target });
 }
@@ -90,11 +103,15 @@ function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {
   const checked = parsed.ok ? compileArguments(tool.parameters).validate(parsed.value) : parsed;
   if (checked.ok) return checked.value;
   const list = checked.errors.map((error) => `${error.pointer === "" ? "arguments" : error.pointer}: ${error.message}`);
-  throw new GatewayError("invalid_arguments", `The arguments of '${tool.name}' do not fit its schema, nothing was run. ${list.join("; ")}`, {
-    param: "arguments",
-    toolName: tool.name,
-    extra: { errors: checked.errors as unknown as JsonValue },
-  });
+  throw new GatewayError(
+    "invalid_arguments",
+    `The arguments of '${tool.name}' do not fit its schema, nothing was run. ${list.join("; ")}`,
+    {
+      param: "arguments",
+      toolName: tool.name,
+      extra: { errors: checked.errors as unknown as JsonValue },
+    },
+  );
 }
 
 function requireCredentials(context: CallContext, tool: Tool): void {
@@ -129,10 +146,18 @@ function assemble(
   const { settings } = context.config;
   const asked = uri.options;
   if (asked.timeoutMs !== undefined && asked.timeoutMs > Math.max(settings.tool_timeout_ms, tool.timeoutMs ?? 0)) {
-    throw new GatewayError("invalid_uri", `Option 'timeout' is above this tenant's cap of ${settings.tool_timeout_ms} ms ('tool_timeout_ms').`, { param: "timeout" });
+    throw new GatewayError(
+      "invalid_uri",
+      `Option 'timeout' is above this tenant's cap of ${settings.tool_timeout_ms} ms ('tool_timeout_ms').`,
+      { param: "timeout" },
+    );
   }
   if (asked.maxAttempts !== undefined && asked.maxAttempts > settings.max_attempts) {
-    throw new GatewayError("invalid_uri", `Option 'max-attempts' is above this tenant's cap of ${settings.max_attempts} ('max_attempts').`, { param: "max-attempts" });
+    throw new GatewayError(
+      "invalid_uri",
+      `Option 'max-attempts' is above this tenant's cap of ${settings.max_attempts} ('max_attempts').`,
+      { param: "max-attempts" },
+    );
   }
   return {
     id,

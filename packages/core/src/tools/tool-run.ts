@@ -114,10 +114,18 @@ export class ToolRun {
     return occurrence;
   }
 
-  #start(preparation: Preparation, given: DispatchItem["arguments"], existing: ReadonlyMap<string, ToolOutcome>): RoundCall {
+  #start(
+    preparation: Preparation,
+    given: DispatchItem["arguments"],
+    existing: ReadonlyMap<string, ToolOutcome>,
+  ): RoundCall {
     if (preparation.kind === "refused") {
       this.#deferred.push(Promise.resolve(refusedCall(this.#context, this.#options, preparation, given)));
-      return { callId: preparation.id, tool: preparation.tool?.name ?? preparation.target, outcome: Promise.resolve(preparation.outcome) };
+      return {
+        callId: preparation.id,
+        tool: preparation.tool?.name ?? preparation.target,
+        outcome: Promise.resolve(preparation.outcome),
+      };
     }
     const { call } = preparation;
     const earlier = existing.get(call.id);
@@ -134,9 +142,13 @@ export class ToolRun {
   async #runRead(call: PreparedCall): Promise<ToolOutcome> {
     const { outcome, finish } = await this.#inSlot(call, () => this.#execute(call));
     this.#deferred.push(
-      newToolCall(this.#deps, this.#context, call, { ...this.#options, state: "running", async: false, slots: 0, delivery: "none" }).then(
-        (row) => ({ ...row, state: finish.state, end: finish }),
-      ),
+      newToolCall(this.#deps, this.#context, call, {
+        ...this.#options,
+        state: "running",
+        async: false,
+        slots: 0,
+        delivery: "none",
+      }).then((row) => ({ ...row, state: finish.state, end: finish })),
     );
     return outcome;
   }
@@ -182,7 +194,10 @@ export class ToolRun {
       const error = toGatewayError(thrown);
       return {
         outcome: { kind: "failed", code: error.code, message: error.message },
-        finish: { state: "failed", error: { code: error.code, message: `'${call.tool.name}' was not started. ${error.message}` } },
+        finish: {
+          state: "failed",
+          error: { code: error.code, message: `'${call.tool.name}' was not started. ${error.message}` },
+        },
       };
     }
   }

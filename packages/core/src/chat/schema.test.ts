@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest";
+import fc from "fast-check";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { parseChatRequest } from "./schema.ts";
+
+const user = { role: "user", content: "hi" };
+const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
+
+function refusal(body: unknown): GatewayError {
+  try {
+    parseChatRequest(body);
+  } catch (error) {
+    if (error instanceof GatewayError) return error;
+    throw error;
+  }
+  throw new Error("the body was accepted");
+}
+
+describe(`the chat request ${verifies("CHAT-1", "CHAT-20")}`, () => {
+  test("fields that we do not own go through untouched, ours and nulls do not", () => {
+    const request = parseChatRequest({
+      messages: [user],
+      temperature: 0.7,
+      max_tokens: null,
+      tools: [],
+      tool_choice: "auto",
+      session_id: "s-1",
+      enable_thinking: true,
+      stream: false,
+    });
+    expect(request.passthrough).toEqual({ temperature: 0.7, enable_thinking: true });
+    expect(request).toMatchObject({ sessionId: "s-1", tools: [], toolChoice: undefined, model: undefined });
+  });
+
+  test.each([
+    ["no messages", { messages: [] }, "messages"],
+    ["messages missing", {}, "messages"],
+    ["a body that is no object", [], undefined],
+    ["an unknown role", { messages: [{ role: "robot", content: "x" }] }, "messages[0].role"],
+    [
+      "a tool message without its call",
+      { messages: [user, { role: "tool", tool_call_id: "c1", content: "x" }] },
+      "messages[1].tool_call_id",
+    ],
+    ["a tool message without an id", { messages: [user, { role: "tool", content: "x" }] }, "messages[1].tool_call_id"],
+    [
+      "a call answered twice",
+      {
+        messages: [
+          user,
+          { role: "assistant", tool_calls: [call("a")] },
+          { role: "tool", tool_call_id: "a", content: "1" },
+          { role: "tool", tool_call_id: "a", content: "2" },
+        ],
+      },
+      "messages[3].tool_call_id",
+    ],
+    [
+      "an unanswered call",
+      {
+        messages: [
+          user,
+          { role: "assistant", tool_calls: [call("a"), call("b")] },
+          { role: "tool", tool_call_id: "a", content: "1" },
+          user,
+        ],
+      },
+      "messages[1].tool_calls",
+    ],
+    [
+      "an unanswered call at the end",
+      { messages: [user, { role: "assistant", tool_calls: [call("a")] }] },
+      "messages[1].tool_calls",
+    ],
+    [
+      "a tool listed twice",
+      {
+        messages: [user],
+        tools: [
+          { type: "function", function: { name: "f" } },
+          { type: "function", function: { name: "f" } },
+        ],
+      },
+      "tools[1].function.name",
+    ],
+    ["a session id with path characters", { messages: [user], session_id: "../other" }, "session_id"],
+    ["a session id that is empty", { messages: [user], session_id: "" }, "session_id"],
+    ["a stream flag that is text", { messages: [user], stream: "yes" }, "stream"],
+    ["n of zero", { messages: [user], n: 0 }, "n"],
+    ["an unknown tool choice", { messages: [user], tool_choice: "always" }, "tool_choice"],
+  ])("refuses %s and names the field", (_name, body, param) => {
+    const error = refusal(body);
+    expect(error.spec.http).toBe(400);
+    expect(error.details.param).toBe(param);
+  });
+
+  test("an answered conversation is accepted, results in any order", () => {
+    const messages = [
+      user,
+      { role: "assistant", content: null, tool_calls: [call("a"), call("b")] },
+      { role: "tool", tool_call_id: "b", content: "2" },
+      { role: "tool", tool_call_id: "a", content: "1" },
+      user,
+    ];
+    expect(parseChatRequest({ messages }).messages).toEqual(messages);
+  });
+
+  test("any JSON is either a request or refused with a catalogued error", () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.jsonValue(),
+          fc.record({ messages: fc.jsonValue(), tools: fc.jsonValue(), tool_choice: fc.jsonValue() }),
+        ),
+        (body) => {
+          try {
+            parseChatRequest(body);
+          } catch (error) {
+            expect(error).toBeInstanceOf(GatewayError);
+          }
+        },
+      ),
+    );
+  });
+});
