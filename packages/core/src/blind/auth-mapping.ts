@@ -1,0 +1,291 @@
+/**
+ * Places credentials into the outgoing request as `auth_config.mapping` directs (BLIND-3). One entry
+ * of a table for each type: where it touches the request, and how values become headers and query
+ * parameters. The model never sees these values, so they must not reach logs, outcomes or audit.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import type { AuthConfig, AuthMapping } from "./definition.ts";
+import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
+
+/** A place in the request that a type fills. */
+export interface AuthSlot {
+  readonly location: "header" | "query";
+  readonly name: string;
+}
+
+export interface PlacedSecret extends AuthSlot {
+  /** Word in front of the secret in `value`: `Bearer `, `Basic ` or nothing. */
+  readonly prefix: string;
+  readonly value: string;
+  /** Names of the credentials that went into it. */
+  readonly sources: readonly string[];
+  /** Every form of the secret in `value`, for the redactor. */
+  readonly secrets: readonly string[];
+}
+
+/** What an OAuth 2 client-credentials exchange needs. */
+export interface OAuthClient {
+  readonly clientId: string;
+  readonly clientSecret: string;
+  readonly tokenUrl: string;
+  readonly scope: string | undefined;
+}
+
+/** Fetches, keeps and renews access tokens. */
+export interface TokenSource {
+  accessToken(client: OAuthClient, options: { readonly tenant: string; readonly signal: AbortSignal }): Promise<string>;
+}
+
+/** A problem of a mapping, named by its path below `auth_config`. */
+export interface MappingProblem {
+  readonly path: string;
+  readonly message: string;
+}
+
+interface Placing {
+  readonly mapping: readonly AuthMapping[];
+  /** The value behind a mapping's `source`. */
+  readonly valueOf: (mapping: AuthMapping) => string;
+  readonly token: (client: OAuthClient) => Promise<string>;
+}
+
+interface AuthScheme {
+  /** The only targets there are, and those that must be mapped; absent: any header or query name. */
+  readonly targets?: { readonly known: readonly string[]; readonly required: readonly string[] };
+  /** Target of an entry that names none. */
+  readonly defaultTarget?: (mapping: AuthMapping) => string;
+  slots(mapping: readonly AuthMapping[]): readonly AuthSlot[];
+  place(placing: Placing): Promise<readonly PlacedSecret[]>;
+}
+
+const authorization: AuthSlot = { location: "header", name: "Authorization" };
+
+const authSchemes = {
+  api_key: {
+    slots: slotOfEach,
+    place: ({ mapping, valueOf }) =>
+      Promise.resolve(
+        mapping.map((entry) => {
+          const value = valueOf(entry);
+          return { ...slotOf(entry), prefix: "", value, sources: [entry.source], secrets: [value] };
+        }),
+      ),
+  },
+  bearer: {
+    defaultTarget: ({ location }) => (location === "header" ? authorization.name : "access_token"),
+    slots: slotOfEach,
+    place: ({ mapping, valueOf }) =>
+      Promise.resolve(
+        mapping.map((entry) => {
+          // Some people store the word with the token.
+          const token = valueOf(entry).replace(/^bearer +/i, "");
+          const prefix = entry.location === "header" ? "Bearer " : "";
+          return { ...slotOf(entry), prefix, value: prefix + token, sources: [entry.source], secrets: [token] };
+        }),
+      ),
+  },
+  basic: {
+    targets: { known: ["username", "password"], required: ["username"] },
+    slots: () => [authorization],
+    place: ({ mapping, valueOf }) => {
+      const pick = (target: string): string => {
+        const entry = entryFor(mapping, target);
+        return entry === undefined ? "" : valueOf(entry);
+      };
+      const [username, password] = [pick("username"), pick("password")];
+      const name = entryFor(mapping, "username")?.source ?? "username";
+      if (username.includes(":")) throw invalidCredential(name, "holds a colon, which a user name may not");
+      const encoded = Buffer.from(`${username}:${password}`, "utf8").toString("base64");
+      return Promise.resolve([
+        {
+          ...authorization,
+          prefix: "Basic ",
+          value: `Basic ${encoded}`,
+          sources: mapping.map(({ source }) => source),
+          // The user name alone is no secret worth cutting out of texts, unless there is no password.
+          secrets: [encoded, password === "" ? username : password],
+        },
+      ]);
+    },
+  },
+  oauth2: {
+    targets: {
+      known: ["client_id", "client_secret", "token_url", "scope"],
+      required: ["client_id", "client_secret", "token_url"],
+    },
+    slots: () => [authorization],
+    place: async ({ mapping, valueOf, token }) => {
+      const pick = (target: string): string | undefined => {
+        const entry = entryFor(mapping, target);
+        return entry === undefined ? undefined : valueOf(entry);
+      };
+      const clientSecret = pick("client_secret") ?? "";
+      const accessToken = await token({
+        clientId: pick("client_id") ?? "",
+        clientSecret,
+        tokenUrl: pick("token_url") ?? "",
+        scope: pick("scope"),
+      });
+      return [
+        {
+          ...authorization,
+          prefix: "Bearer ",
+          value: `Bearer ${accessToken}`,
+          sources: mapping.map(({ source }) => source),
+          secrets: [accessToken, clientSecret],
+        },
+      ];
+    },
+  },
+} as const satisfies Record<AuthConfig["type"], AuthScheme>;
+
+function schemeOf(config: AuthConfig): AuthScheme {
+  return authSchemes[config.type];
+}
+
+function slotOfEach(mapping: readonly AuthMapping[]): readonly AuthSlot[] {
+  return mapping.map(slotOf);
+}
+
+function slotOf({ location, target }: AuthMapping): AuthSlot {
+  return { location, name: target ?? "" };
+}
+
+function entryFor(mapping: readonly AuthMapping[], target: string): AuthMapping | undefined {
+  return mapping.find((entry) => entry.target === target);
+}
+
+/** Every entry with its target. */
+function completed(config: AuthConfig): readonly AuthMapping[] {
+  const { defaultTarget } = schemeOf(config);
+  return config.mapping.map((entry) => {
+    const target = entry.target ?? defaultTarget?.(entry);
+    return target === undefined ? entry : { ...entry, target };
+  });
+}
+
+/** Headers and query parameters that the configuration fills. */
+export function authSlots(config: AuthConfig): readonly AuthSlot[] {
+  return schemeOf(config).slots(completed(config));
+}
+
+/** What is wrong with a mapping, for registration; empty where it can be used. */
+export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
+  const { targets } = schemeOf(config);
+  const mapping = completed(config);
+  const seen = new Set<string>();
+  const problems = mapping.flatMap((entry, index) => {
+    const problem = entryProblem(config, entry, seen);
+    return problem === undefined ? [] : [{ path: `mapping.${index}.target`, message: problem }];
+  });
+  for (const target of targets?.required ?? []) {
+    if (entryFor(mapping, target) === undefined) {
+      problems.push({ path: "mapping", message: `needs an entry with target '${target}' for type '${config.type}'` });
+    }
+  }
+  return problems;
+}
+
+function entryProblem(config: AuthConfig, entry: AuthMapping, seen: Set<string>): string | undefined {
+  const { targets } = schemeOf(config);
+  const { target, location } = entry;
+  if (target === undefined) return `is required for type '${config.type}'`;
+  if (targets !== undefined && !targets.known.includes(target)) {
+    return `must be one of ${targets.known.join(", ")} for type '${config.type}'`;
+  }
+  const isHeader = targets === undefined && location === "header";
+  const key = isHeader ? target.toLowerCase() : target;
+  const isTaken = seen.has(`${location}:${key}`);
+  seen.add(`${location}:${key}`);
+  if (isTaken) return "is filled by an earlier entry already";
+  if (isHeader && !isHeaderName(target)) return "is not a header name";
+  if (isHeader && isTransportHeader(target)) return "is a header that only the gateway sets";
+  return undefined;
+}
+
+export interface PlaceSecretsOptions {
+  /** Values by name. */
+  readonly values: ReadonlyMap<string, string>;
+  readonly tenant: string;
+  readonly signal: AbortSignal;
+  readonly tokens?: TokenSource | undefined;
+}
+
+/**
+ * @throws GatewayError `credential_missing` if a source is absent or empty, `credential_invalid` for a
+ * value that would break out of its place; both name the credential and are `not_sent`
+ */
+export async function placeSecrets(
+  config: AuthConfig | undefined,
+  options: PlaceSecretsOptions,
+): Promise<readonly PlacedSecret[]> {
+  if (config === undefined) return [];
+  const placed = await schemeOf(config).place({
+    mapping: completed(config),
+    valueOf: ({ source }) => checkedValue(source, options.values.get(source)),
+    token: (client) => fetchToken(client, options),
+  });
+  for (const { location, value, sources } of placed) {
+    if (location === "header" && !isHeaderValue(value)) {
+      throw invalidCredential(sources[0] ?? "", "holds characters that a header cannot carry");
+    }
+  }
+  return placed;
+}
+
+/** The same places with the names of the credentials where their values would be: `Bearer ***CRM_KEY`. */
+export async function maskSecrets(config: AuthConfig | undefined): Promise<readonly PlacedSecret[]> {
+  const placed = await placeSecrets(config, {
+    values: new Map(config?.mapping.map(({ source }) => [source, "masked"])),
+    tenant: "",
+    signal: new AbortController().signal,
+    tokens: { accessToken: () => Promise.resolve("masked") },
+  });
+  return placed.map((secret) => ({
+    ...secret,
+    value: secret.prefix + secret.sources.map((source) => `***${source}`).join(":"),
+    secrets: [],
+  }));
+}
+
+function fetchToken(client: OAuthClient, options: PlaceSecretsOptions): Promise<string> {
+  if (options.tokens === undefined) {
+    throw withDelivery(
+      new GatewayError(
+        "tool_failed",
+        "This gateway has no token source for 'auth_config.type' oauth2; store an access token as a credential and use type bearer.",
+        { param: "auth_config.type" },
+      ),
+      "not_sent",
+    );
+  }
+  return options.tokens.accessToken(client, options);
+}
+
+function checkedValue(name: string, value: string | undefined): string {
+  if (value === undefined || value === "") {
+    throw withDelivery(
+      new GatewayError(
+        "credential_missing",
+        `Credential '${name}' is ${value === "" ? "empty" : "not set"}; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
+        { param: name },
+      ),
+      "not_sent",
+    );
+  }
+  // oxlint-disable-next-line no-control-regex
+  if (/[\r\n\u0000]/.test(value)) throw invalidCredential(name, "holds a line break or a NUL character");
+  return value;
+}
+
+function invalidCredential(name: string, problem: string): GatewayError {
+  return withDelivery(
+    new GatewayError(
+      "credential_invalid",
+      `Credential '${name}' ${problem}; set it again with PUT /v1/credentials/${encodeURIComponent(name)}.`,
+      { param: name },
+    ),
+    "not_sent",
+  );
+}

@@ -1,0 +1,93 @@
+/**
+ * Why a request did not come through, in words for callers and models. Only host names and error
+ * codes are told: paths and queries may hold arguments or keys, addresses are the operator's affair.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import { withDelivery } from "../tools/adapter.ts";
+
+/** Thrown where a connection is refused by policy; becomes `egress_denied` for the request that wanted it. */
+export class EgressRefusal extends Error {
+  override readonly name = "EgressRefusal";
+  /** The transport reads it: an unknown code fails the requests that wait for this connection. */
+  readonly code = "EGRESS_REFUSED";
+  readonly reason: string;
+
+  constructor(reason: string) {
+    super(`refused: ${reason}`);
+    this.reason = reason;
+  }
+}
+
+const reasonTexts: Readonly<Record<string, string>> = {
+  invalid_url: "it is not a valid URL",
+  scheme_forbidden: "only http and https are allowed",
+  userinfo_forbidden: "user name and password may not stand in a URL; use auth_config",
+  port_forbidden: "this port is not allowed",
+  metadata: "it belongs to a metadata service, which is never reached",
+  link_local: "it is a link-local address, which is never reached",
+  denied_endpoint: "the operator has closed this endpoint",
+  dns_no_answer: "its name has no address",
+  downgrade: "a redirect may not lead from https to http",
+};
+
+/** @param what the URL or host at fault, without path and query */
+export function toEgressDenied(what: string, reason: string): GatewayError {
+  const text =
+    reasonTexts[reason] ??
+    `it is or resolves to a ${reason.replaceAll("_", " ")} address; an operator can open such ranges with TOOLYARD_EGRESS_ALLOW`;
+  return withDelivery(
+    new GatewayError("egress_denied", `'${what.slice(0, 200)}' may not be reached: ${text}.`, { extra: { reason } }),
+    "not_sent",
+  );
+}
+
+/** What the transport failed with, as the error for the one who asked. */
+export function toUnreachable(
+  error: Error,
+  options: { readonly host: string; readonly isSent: boolean },
+): GatewayError {
+  const { host, isSent } = options;
+  if (error instanceof EgressRefusal) return toEgressDenied(host, error.reason);
+  const code = codeOf(error);
+  if (code === "UND_ERR_INVALID_ARG") {
+    return withDelivery(
+      new GatewayError("invalid_request", "The request cannot be sent: its method, path or a header is malformed.", {
+        cause: error,
+      }),
+      "not_sent",
+    );
+  }
+  const text = isSent ? afterSending(code) : beforeSending(code);
+  return withDelivery(
+    new GatewayError("tool_unreachable", `'${host}' ${text}.`, { cause: error }),
+    isSent ? "uncertain" : "not_sent",
+  );
+}
+
+function beforeSending(code: string): string {
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `does not resolve (${code})`;
+  if (code === "ECONNREFUSED") return "refused the connection";
+  if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "could not be connected to in time";
+  if (/CERT|TLS|SSL|ISSUER|SIGNATURE/.test(code)) return `has no certificate that is trusted for this name (${code})`;
+  return `could not be connected to (${code})`;
+}
+
+function afterSending(code: string): string {
+  if (code.startsWith("HPE_") || code === "UND_ERR_HEADERS_OVERFLOW")
+    return `answered with something that is not HTTP/1.1 (${code})`;
+  return `closed the connection before its answer was complete (${code})`;
+}
+
+function codeOf(error: Error): string {
+  return "code" in error && typeof error.code === "string" ? error.code : error.name;
+}
+
+/** The caller's signal has fired: its reason, as an error of its own for this request. */
+export function toGivenUp(reason: unknown): GatewayError {
+  // A copy: one signal may end several requests, and each has its own fate.
+  if (reason instanceof GatewayError) return new GatewayError(reason.code, reason.message, reason.details);
+  if (reason instanceof Error && reason.name === "TimeoutError") {
+    return new GatewayError("tool_timeout", "The time for this call was over before the back end answered.");
+  }
+  return new GatewayError("call_cancelled", "The call was cancelled before the back end answered.");
+}

@@ -1,0 +1,314 @@
+/**
+ * The one door for outgoing HTTP (port: ports/egress.ts). Names are resolved here, every address is
+ * checked, the connection goes to exactly the address that was checked and is checked once more when
+ * it stands; redirects are followed by hand with the whole check at each hop. Environment proxies are
+ * never used. Tool calls and the token streams of models both pass here, so requests go straight to
+ * the dispatcher of the transport.
+ */
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import { buildConnector, Pool } from "undici";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
+import { decodeBody, encodingsOf } from "./content-encoding.ts";
+import { EgressRefusal, toEgressDenied } from "./egress-errors.ts";
+import { Exchange, type ExchangeHead } from "./exchange.ts";
+
+export interface ResolvedAddress {
+  readonly address: string;
+  readonly family: number;
+}
+
+export interface EgressOptions {
+  /** CIDRs that may be reached although they are not public; metadata services stay closed. */
+  readonly allowCidrs: readonly string[];
+  /** Ports that may be reached; absent: every port. */
+  readonly allowedPorts?: readonly number[];
+  /** `address:port` pairs that are never reached. */
+  readonly deniedEndpoints?: readonly string[];
+  /** All A and AAAA records of a name; default: the system's resolver. */
+  readonly resolve?: (host: string) => Promise<readonly ResolvedAddress[]>;
+  /** Connections to one origin. */
+  readonly connections?: number;
+  /** Origins with a pool of connections; the least recently used goes first. */
+  readonly origins?: number;
+  /** Milliseconds for one attempt to connect, TLS included. */
+  readonly connectTimeoutMs?: number;
+  /** Milliseconds for which an idle connection is kept. */
+  readonly keepAliveMs?: number;
+  /** Opens the connection to an address that has been checked; default: undici's. */
+  readonly connector?: buildConnector.connector;
+}
+
+/** Longest time that a back end's own keep-alive hint can ask for. */
+const longestKeepAliveMs = 60_000;
+/** Addresses of a name that are tried before giving up. */
+const mostAttempts = 3;
+/** Most redirects that any request may ask for. */
+const mostRedirects = 3;
+/** Headers that never follow a redirect to another origin, whatever the caller lists. */
+const alwaysSensitive = ["authorization", "cookie", "proxy-authorization"];
+
+/** What is sent at one hop. */
+interface Hop {
+  readonly url: URL;
+  readonly method: string;
+  readonly headers: EgressRequest["headers"];
+  readonly body: Uint8Array | string | undefined;
+}
+
+/** @throws GatewayError `invalid_request` naming a CIDR that cannot be read */
+export function createEgress(options: EgressOptions): Egress {
+  return new UndiciEgress(options);
+}
+
+class UndiciEgress implements Egress {
+  readonly #policy: AddressPolicy;
+  readonly #resolve: (host: string) => Promise<readonly ResolvedAddress[]>;
+  readonly #connect: buildConnector.connector;
+  readonly #options: EgressOptions;
+  /** By origin, least recently used first. */
+  readonly #pools = new Map<string, Pool>();
+  #isClosed = false;
+
+  constructor(options: EgressOptions) {
+    this.#options = options;
+    this.#policy = createAddressPolicy(options);
+    this.#resolve = options.resolve ?? ((host) => lookup(host, { all: true, order: "ipv4first" }));
+    this.#connect =
+      options.connector ??
+      // HTTP/2 would let the transport repeat a request after a GOAWAY; over HTTP/1.1 it never does.
+      buildConnector({ allowH2: false, timeout: options.connectTimeoutMs ?? 10_000, rejectUnauthorized: true });
+  }
+
+  checkUrl(url: string): void {
+    this.#parse(url);
+  }
+
+  async request(request: EgressRequest): Promise<EgressResponse> {
+    const deadline = performance.now() + request.timeoutMs;
+    const redirects = Math.min(request.maxRedirects ?? 0, mostRedirects);
+    let hop: Hop = {
+      url: this.#parse(request.url),
+      method: request.method,
+      headers: request.headers,
+      body: request.body,
+    };
+    let mayHaveHappened = false;
+    for (let followed = 0; ; followed += 1) {
+      const exchange = this.#send(hop, request, deadline);
+      try {
+        const head = await exchange.head;
+        if (redirects === 0 || !isRedirect(head)) return toResponse(hop, head, exchange);
+        exchange.discard();
+        // 307 and 308 come instead of what was asked for; the others may come after a write.
+        mayHaveHappened ||= head.status < 307;
+        hop = this.#follow(hop, head, { request, isLast: followed === redirects });
+      } catch (error) {
+        throw mayHaveHappened && error instanceof Error ? withDelivery(error, "uncertain") : error;
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const pools = [...this.#pools.values()];
+    this.#pools.clear();
+    await Promise.all(pools.map((pool) => pool.destroy()));
+  }
+
+  /** Everything about a URL that can be checked without resolving its name. */
+  #parse(text: string): URL {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    if (url === undefined) throw toEgressDenied("the URL", "invalid_url");
+    if (url.protocol !== "http:" && url.protocol !== "https:") throw toEgressDenied(url.protocol, "scheme_forbidden");
+    if (url.username !== "" || url.password !== "") throw toEgressDenied(url.hostname, "userinfo_forbidden");
+    // One trailing dot means the same host; without it, name checks, certificates and pools agree.
+    if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
+    if (this.#pools.has(url.origin)) return url;
+    const reason = this.#refuseHost(url);
+    if (reason !== undefined) throw toEgressDenied(url.host, reason);
+    return url;
+  }
+
+  #refuseHost(url: URL): string | undefined {
+    const host = withoutBrackets(url.hostname);
+    const port = portOf(url);
+    const named = isIP(host) === 0 ? this.#policy.refuseName(host) : this.#policy.refuseAddress(host, port);
+    return this.#policy.refusePort(port) ?? (host === "" || host.endsWith(".") ? "invalid_url" : named);
+  }
+
+  #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
+    const pool = this.#poolOf(hop.url.origin);
+    const exchange = new Exchange({
+      host: hop.url.host,
+      deadline,
+      timeoutMs: request.timeoutMs,
+      idleTimeoutMs: request.idleTimeoutMs,
+      signal: request.signal,
+      onSent: request.onSent,
+    });
+    if (exchange.isOver) return exchange;
+    pool.dispatch(
+      {
+        path: hop.url.pathname + hop.url.search,
+        method: hop.method,
+        headers: toFlatHeaders(hop.headers),
+        body: hop.body ?? null,
+      },
+      exchange,
+    );
+    return exchange;
+  }
+
+  #poolOf(origin: string): Pool {
+    const known = this.#pools.get(origin);
+    if (known !== undefined) {
+      // Moved to the end, so that the first is the least recently used.
+      this.#pools.delete(origin);
+      this.#pools.set(origin, known);
+      return known;
+    }
+    if (this.#isClosed) throw withDelivery(new GatewayError("shutting_down", "This process is stopping."), "not_sent");
+    const pool = new Pool(origin, {
+      connect: (target, callback) => this.#open(target, callback),
+      connections: this.#options.connections ?? 2_048,
+      pipelining: 1,
+      keepAliveTimeout: this.#options.keepAliveMs ?? 4_000,
+      keepAliveMaxTimeout: longestKeepAliveMs,
+      // Time is the exchange's: one timer for the whole, not one for each phase.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      allowH2: false,
+    });
+    this.#pools.set(origin, pool);
+    if (this.#pools.size > (this.#options.origins ?? 1_000)) this.#dropOldest();
+    return pool;
+  }
+
+  #dropOldest(): void {
+    for (const [origin, pool] of this.#pools) {
+      this.#pools.delete(origin);
+      // Lets its running requests end.
+      void pool.close();
+      return;
+    }
+  }
+
+  #open(target: buildConnector.Options, callback: buildConnector.Callback): void {
+    this.#checkedAddresses(target).then(
+      (addresses) => this.#dial(target, addresses, callback),
+      (error: unknown) => callback(error instanceof Error ? error : new Error("resolving failed"), null),
+    );
+  }
+
+  /** One bad address is enough to refuse the name: the next connection might get that one. */
+  async #checkedAddresses(target: buildConnector.Options): Promise<readonly string[]> {
+    const port = Number(target.port) || (target.protocol === "https:" ? 443 : 80);
+    const addresses =
+      isIP(target.hostname) === 0
+        ? (await this.#resolve(target.hostname)).map(({ address }) => address)
+        : [target.hostname];
+    if (addresses.length === 0) throw new EgressRefusal("dns_no_answer");
+    for (const address of addresses) {
+      const reason = this.#policy.refuseAddress(address, port);
+      if (reason !== undefined) throw new EgressRefusal(reason);
+    }
+    return [...new Set(addresses)].slice(0, mostAttempts);
+  }
+
+  #dial(target: buildConnector.Options, addresses: readonly string[], callback: buildConnector.Callback): void {
+    const [address = "", ...others] = addresses;
+    // `host` stays the name: the certificate is asked and checked for it.
+    this.#connect({ ...target, hostname: address }, (...[error, socket]: Parameters<buildConnector.Callback>) => {
+      if (error !== null) {
+        if (others.length > 0) this.#dial(target, others, callback);
+        else callback(error, null);
+        return;
+      }
+      const peer = socket.remoteAddress ?? "";
+      const reason = isSameAddress(peer, address)
+        ? this.#policy.refuseAddress(peer, socket.remotePort ?? 0)
+        : "other_than_checked";
+      if (reason === undefined) {
+        callback(null, socket);
+        return;
+      }
+      socket.destroy();
+      callback(new EgressRefusal(reason), null);
+    });
+  }
+
+  /** The request that a redirect asks for, checked like a new one. */
+  #follow(hop: Hop, head: ExchangeHead, options: { readonly request: EgressRequest; readonly isLast: boolean }): Hop {
+    if (options.isLast) throw tooManyRedirects(hop);
+    const location = head.headers["location"];
+    const base = hop.url.href;
+    const target = typeof location === "string" && URL.canParse(location, base) ? new URL(location, base) : undefined;
+    if (target === undefined) throw toEgressDenied("the location of a redirect", "invalid_url");
+    const url = this.#parse(target.href);
+    if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(url.host, "downgrade");
+    const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");
+    const sensitive = [...alwaysSensitive, ...(options.request.sensitiveHeaders ?? [])];
+    const dropped = new Set(url.origin === hop.url.origin ? [] : sensitive);
+    return {
+      url,
+      method: becomesGet ? "GET" : hop.method,
+      body: becomesGet ? undefined : hop.body,
+      headers: hop.headers.filter(([name]) => {
+        const lower = name.toLowerCase();
+        return !dropped.has(lower) && !(becomesGet && lower.startsWith("content-"));
+      }),
+    };
+  }
+}
+
+function toResponse(hop: Hop, head: ExchangeHead, exchange: Exchange): EgressResponse {
+  const { status, headers } = head;
+  const encodings = encodingsOf(headers["content-encoding"]);
+  const url = hop.url.href;
+  if (encodings === undefined) return { status, headers, body: exchange, url };
+  const { "content-encoding": _encoding, "content-length": _length, ...plain } = headers;
+  return { status, headers: plain, body: decodeBody(exchange, encodings), url };
+}
+
+function isRedirect({ status, headers }: ExchangeHead): boolean {
+  return (
+    (status === 301 || status === 302 || status === 303 || status === 307 || status === 308) &&
+    headers["location"] !== undefined
+  );
+}
+
+function tooManyRedirects(hop: Hop): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_failed", `'${hop.url.host}' redirected more often than is followed.`),
+    "answered",
+  );
+}
+
+/** Name, value, name, value …: what the transport takes without copying again. */
+function toFlatHeaders(pairs: EgressRequest["headers"]): string[] {
+  const flat: string[] = [];
+  for (const [name, value] of pairs) {
+    if (!isDoorsOwn(name)) flat.push(name, value);
+  }
+  return flat;
+}
+
+/** `host` follows from the checked URL and `content-length` from the body; a caller's would split the two. */
+function isDoorsOwn(name: string): boolean {
+  if (name.length !== 4 && name.length !== 14) return false;
+  const lower = name.toLowerCase();
+  return lower === "host" || lower === "content-length";
+}
+
+function withoutBrackets(hostname: string): string {
+  return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
+}
+
+function portOf(url: URL): number {
+  if (url.port !== "") return Number(url.port);
+  return url.protocol === "https:" ? 443 : 80;
+}

@@ -1,0 +1,258 @@
+/**
+ * One request on one connection: takes the parser's callbacks and gives a head and a body that is
+ * read at the consumer's pace. This is the path of every streamed token, so a piece of the body is
+ * handed on as it came, without copies, web streams or timers of its own.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import { withDelivery, type Delivery } from "../tools/adapter.ts";
+import { toGivenUp, toUnreachable } from "./egress-errors.ts";
+
+/** Bytes kept for a slow consumer before the socket is paused, and the mark at which it goes on. */
+const pauseAbove = 65_536;
+const resumeBelow = 16_384;
+
+/** Rest of an unwanted body that is still read, so that the connection can be used again. */
+const discardLimit = 16_384;
+
+/** `setTimeout` takes no more. */
+const longestTimer = 2_147_483_647;
+
+/** What the transport offers to a handler. */
+export interface ExchangeController {
+  abort(reason: Error): void;
+  pause(): void;
+  resume(): void;
+}
+
+export type ReplyHeaders = Readonly<Record<string, string | string[] | undefined>>;
+
+export interface ExchangeHead {
+  readonly status: number;
+  readonly headers: ReplyHeaders;
+}
+
+export interface ExchangeOptions {
+  /** Host, for messages. */
+  readonly host: string;
+  /** `performance.now()` at which everything must have arrived. */
+  readonly deadline: number;
+  readonly timeoutMs: number;
+  readonly idleTimeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly onSent?: (() => void) | undefined;
+}
+
+interface Waiting {
+  readonly resolve: (result: IteratorResult<Uint8Array, undefined>) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** The handler of one dispatch, and the iterator over the body it receives. */
+export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
+  readonly head: Promise<ExchangeHead>;
+  readonly #options: ExchangeOptions;
+  #settle: { readonly resolve: (head: ExchangeHead) => void; readonly reject: (error: Error) => void } | undefined;
+  #controller: ExchangeController | undefined;
+  /** Bytes may have left for the back end. */
+  #isSent = false;
+  #isOver = false;
+  #isPaused = false;
+  #isUnwanted = false;
+  #failure: GatewayError | undefined;
+  #waiting: Waiting | undefined;
+  #chunks: Uint8Array[] = [];
+  #queued = 0;
+  #lastPieceAt = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: ExchangeOptions) {
+    this.#options = options;
+    this.head = new Promise((resolve, reject) => {
+      this.#settle = { resolve, reject };
+    });
+    const { signal } = options;
+    if (signal?.aborted === true) {
+      this.handleEvent();
+      return;
+    }
+    signal?.addEventListener("abort", this, { once: true });
+    this.#arm(options.deadline - performance.now());
+  }
+
+  /** Ended before it was handed to the transport. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  // What the transport calls.
+
+  onRequestStart(controller: ExchangeController): void {
+    // Thrown before a byte is written: the request leaves the queue and the connection stays usable.
+    if (this.#isOver) throw new Error("given up while waiting for a connection");
+    // A second start would be the transport sending the same bytes twice, which a write must never be.
+    if (this.#isSent) throw new Error("already sent");
+    this.#controller = controller;
+    this.#isSent = true;
+    this.#options.onSent?.();
+  }
+
+  onResponseStart(_controller: ExchangeController, status: number, headers: ReplyHeaders): void {
+    if (status < 200) return;
+    const { idleTimeoutMs, deadline } = this.#options;
+    if (idleTimeoutMs !== undefined) {
+      this.#lastPieceAt = performance.now();
+      if (this.#lastPieceAt + idleTimeoutMs < deadline) this.#arm(idleTimeoutMs);
+    }
+    this.#settle?.resolve({ status, headers });
+    this.#settle = undefined;
+  }
+
+  onResponseData(controller: ExchangeController, chunk: Uint8Array): void {
+    if (this.#options.idleTimeoutMs !== undefined) this.#lastPieceAt = performance.now();
+    const waiting = this.#waiting;
+    if (waiting !== undefined) {
+      this.#waiting = undefined;
+      waiting.resolve({ done: false, value: chunk });
+      return;
+    }
+    this.#queued += chunk.byteLength;
+    if (this.#isUnwanted) {
+      if (this.#queued > discardLimit) this.#leave();
+      return;
+    }
+    this.#chunks.push(chunk);
+    if (this.#queued > pauseAbove && !this.#isPaused) {
+      this.#isPaused = true;
+      controller.pause();
+    }
+  }
+
+  onResponseEnd(): void {
+    this.#finish();
+    this.#waiting?.resolve({ done: true, value: undefined });
+    this.#waiting = undefined;
+  }
+
+  onResponseError(_controller: ExchangeController | null, error: Error): void {
+    if (!this.#isOver) this.#fail(toUnreachable(error, { host: this.#options.host, isSent: this.#isSent }));
+  }
+
+  // What the consumer calls.
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<Uint8Array, undefined>> {
+    const chunk = this.#chunks.shift();
+    if (chunk !== undefined) {
+      this.#queued -= chunk.byteLength;
+      if (this.#isPaused && this.#queued < resumeBelow) {
+        this.#isPaused = false;
+        this.#lastPieceAt = performance.now();
+        this.#controller?.resume();
+      }
+      return Promise.resolve({ done: false, value: chunk });
+    }
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve, reject) => {
+      this.#waiting = { resolve, reject };
+    });
+  }
+
+  /** The consumer has enough: what is still to come is not read, and the connection is closed. */
+  return(): Promise<IteratorResult<Uint8Array, undefined>> {
+    this.#leave();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  /** The body is not wanted: a short rest is read, so that the connection can be used again. */
+  discard(): void {
+    this.#isUnwanted = true;
+    if (this.#queued > discardLimit) this.#leave();
+    this.#chunks = [];
+    if (this.#isPaused) {
+      this.#isPaused = false;
+      this.#controller?.resume();
+    }
+  }
+
+  // Ends.
+
+  /** The caller's signal. */
+  handleEvent(): void {
+    if (this.#isOver) return;
+    this.#chunks = [];
+    this.#stop(toGivenUp(this.#options.signal?.reason));
+  }
+
+  // One function for all timers: a closure for each request would be garbage on the hottest path.
+  static readonly #fire = (exchange: Exchange): void => exchange.#onTimer();
+
+  #onTimer(): void {
+    const { deadline, idleTimeoutMs, timeoutMs, host } = this.#options;
+    const now = performance.now();
+    const hasHead = this.#settle === undefined;
+    if (now >= deadline) {
+      const missing = hasHead ? "finish its answer" : "answer";
+      this.#stop(new GatewayError("tool_timeout", `'${host}' did not ${missing} within ${timeoutMs} ms.`));
+      return;
+    }
+    let wait = deadline - now;
+    if (hasHead && idleTimeoutMs !== undefined) {
+      // While we hold the socket back the silence is ours.
+      const silence = this.#isPaused ? 0 : now - this.#lastPieceAt;
+      if (silence >= idleTimeoutMs) {
+        this.#stop(
+          new GatewayError(
+            "tool_timeout",
+            `'${host}' sent nothing for ${idleTimeoutMs} ms in the middle of its answer.`,
+          ),
+        );
+        return;
+      }
+      wait = Math.min(wait, idleTimeoutMs - silence);
+    }
+    this.#arm(wait);
+  }
+
+  #arm(ms: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(Exchange.#fire, Math.min(Math.max(Math.ceil(ms), 1), longestTimer), this);
+  }
+
+  /** Ends on our side: the connection is closed. */
+  #stop(error: GatewayError): void {
+    this.#fail(withDelivery(error, this.#delivery()));
+    this.#controller?.abort(error);
+  }
+
+  #delivery(): Delivery {
+    return this.#isSent ? "uncertain" : "not_sent";
+  }
+
+  #fail(error: GatewayError): void {
+    this.#finish();
+    this.#failure = error;
+    this.#settle?.reject(error);
+    this.#settle = undefined;
+    this.#waiting?.reject(error);
+    this.#waiting = undefined;
+  }
+
+  #leave(): void {
+    this.#chunks = [];
+    if (this.#isOver) return;
+    this.#finish();
+    this.#waiting?.resolve({ done: true, value: undefined });
+    this.#waiting = undefined;
+    this.#controller?.abort(new Error("the reader left"));
+  }
+
+  #finish(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#options.signal?.removeEventListener("abort", this);
+  }
+}

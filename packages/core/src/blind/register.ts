@@ -1,0 +1,304 @@
+/**
+ * From a definition as it was sent to a row of `sys_ai_plugin` and back (BLIND-4, BLIND-10). Whatever
+ * could go wrong at every call is refused here once, naming the field.
+ */
+import { createHash } from "node:crypto";
+import type * as z from "zod";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import type { Egress } from "../ports/egress.ts";
+import type { NewPlugin } from "../ports/repos.ts";
+import { compileArguments } from "../tools/arguments.ts";
+import { authSlots, mappingProblems } from "./auth-mapping.ts";
+import { pluginDefinitionSchema, type Execution, type PluginDefinition } from "./definition.ts";
+import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
+import type { PluginRecord } from "./plugin.ts";
+import { compilePlan, placementOf, type Plan } from "./request.ts";
+import { runtimeConfigSchema, type RuntimeConfig } from "./runtime-config.ts";
+
+export interface RegisterOptions {
+  /** Refuses addresses that could never be called. */
+  readonly egress: Pick<Egress, "checkUrl">;
+  readonly enabled?: boolean;
+}
+
+/** Bytes of a definition's parameters; larger ones would not fit into a model's context either. */
+const largestSchema = 131_072;
+
+/** @throws GatewayError `invalid_definition` whose `param` is the dotted path of the field */
+export function registerPlugin(input: unknown, options: RegisterOptions): NewPlugin {
+  const parsed = pluginDefinitionSchema.safeParse(input);
+  if (!parsed.success) throw toInvalidDefinition(parsed.error);
+  checkDefinition(parsed.data);
+  checkAddress(parsed.data.execution, options);
+  return toNewPlugin(parsed.data, options.enabled ?? true);
+}
+
+/**
+ * A `runtime_config` sent with a request (BLIND-7), checked like stored plugins.
+ * @throws GatewayError `invalid_definition` whose `param` starts with `runtime_config`
+ */
+export function parseRuntimeConfig(input: unknown, options: RegisterOptions): RuntimeConfig {
+  const parsed = runtimeConfigSchema.safeParse(input);
+  if (!parsed.success) throw under("runtime_config", toInvalidDefinition(parsed.error));
+  const names = new Set<string>();
+  parsed.data.plugins.forEach((definition, index) => {
+    try {
+      checkDefinition(definition);
+      checkAddress(definition.execution, options);
+      if (names.has(definition.name))
+        throw invalid("name", `'${definition.name}' is the name of an earlier plugin already`);
+      names.add(definition.name);
+    } catch (error) {
+      throw error instanceof GatewayError ? under(`runtime_config.plugins.${index}`, error) : error;
+    }
+  });
+  return parsed.data;
+}
+
+const inlineRecords = new WeakMap<PluginDefinition, PluginRecord>();
+
+/** The row that an inline plugin would have; made once for each definition object. */
+export function recordFromDefinition(definition: PluginDefinition): PluginRecord {
+  const known = inlineRecords.get(definition);
+  if (known !== undefined) return known;
+  const record = { ...toNewPlugin(definition, true), pluginId: 0, createdAt: 0, updatedAt: 0 };
+  inlineRecords.set(definition, record);
+  return record;
+}
+
+/**
+ * The definition behind a row, for reading it back; registering it again gives the same row.
+ * @throws GatewayError `invalid_definition` for rows that are no HTTP plugins
+ */
+export function definitionOf(record: PluginRecord): PluginDefinition {
+  const config = record.executionConfig;
+  if (!("execution" in config)) throw invalid("type", `is ${record.type}; only HTTP plugins have a definition`);
+  return {
+    schema_version: config.schema_version,
+    name: record.name,
+    description: record.description,
+    ...(record.title === null ? {} : { title: record.title }),
+    ...(record.iconUrl === null ? {} : { icon_url: record.iconUrl }),
+    parameters: record.parameterSchema,
+    execution: config.execution,
+    ...(config.auth_config === undefined ? {} : { auth_config: config.auth_config }),
+    required_credentials: [...record.requiredCredentials],
+    sensitive: record.sensitive,
+    roles: [...record.roles],
+  };
+}
+
+function toNewPlugin(definition: PluginDefinition, enabled: boolean): NewPlugin {
+  const { schema_version, execution, auth_config } = definition;
+  const sources = auth_config?.mapping.map(({ source }) => source) ?? [];
+  const plugin = {
+    name: definition.name,
+    title: definition.title ?? null,
+    description: definition.description,
+    iconUrl: definition.icon_url ?? null,
+    type: "HTTP",
+    parameterSchema: definition.parameters,
+    executionConfig: { schema_version, execution, ...(auth_config === undefined ? {} : { auth_config }) },
+    requiredCredentials: [...new Set([...(definition.required_credentials ?? []), ...sources])],
+    sensitive: definition.sensitive ?? false,
+    roles: definition.roles ?? [],
+  } as const;
+  const hash = createHash("sha256").update(canonicalJson(plugin), "utf8").digest("hex");
+  return { ...plugin, enabled, hash };
+}
+
+// Checks that span fields
+
+/** @throws GatewayError `invalid_definition` naming the field */
+function checkDefinition(definition: PluginDefinition): void {
+  const { execution, parameters } = definition;
+  checkIcon(definition.icon_url);
+  checkParameters(parameters);
+  const plan = compilePlan(execution, parameters);
+  const properties = propertiesOf(parameters);
+  checkPlaceholders(plan, parameters, properties);
+  checkOverrides(execution, plan, properties);
+  checkHeaders(execution);
+  checkBody(execution, plan, properties);
+  checkAuth(definition, plan, properties);
+}
+
+function checkIcon(url: string | undefined): void {
+  if (url === undefined) return;
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  if (parsed === undefined || !/^https?:$/.test(parsed.protocol) || parsed.username !== "" || parsed.password !== "") {
+    throw invalid("icon_url", "must be an http or https URL without user name and password");
+  }
+}
+
+function checkParameters(parameters: JsonObject): void {
+  if (parameters["type"] !== "object") throw invalid("parameters.type", `must be "object"`);
+  if (Buffer.byteLength(JSON.stringify(parameters), "utf8") > largestSchema) {
+    throw invalid("parameters", `has more than ${largestSchema} bytes`);
+  }
+  const { properties, required } = parameters;
+  if (properties !== undefined && !isJsonObject(properties))
+    throw invalid("parameters.properties", "must be an object");
+  if (required !== undefined && !(Array.isArray(required) && required.every((name) => typeof name === "string"))) {
+    throw invalid("parameters.required", "must be a list of names");
+  }
+  try {
+    compileArguments(parameters);
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    throw new GatewayError("invalid_definition", error.message, {
+      ...error.details,
+      param: error.details.param ?? "parameters",
+    });
+  }
+}
+
+type Properties = ReadonlyMap<string, JsonValue>;
+
+function propertiesOf(parameters: JsonObject): Properties {
+  const properties = parameters["properties"];
+  return new Map(isJsonObject(properties) ? Object.entries(properties) : []);
+}
+
+function checkPlaceholders(plan: Plan, parameters: JsonObject, properties: Properties): void {
+  const required = parameters["required"];
+  for (const name of plan.template.placeholders) {
+    const schema = properties.get(name);
+    if (schema === undefined) {
+      throw invalid(
+        "execution.base_url",
+        `has the placeholder '{${name}}', which no parameter fills; add it to parameters.properties`,
+      );
+    }
+    const hasDefault = isJsonObject(schema) && schema["default"] !== undefined && schema["default"] !== null;
+    if (!hasDefault && !(Array.isArray(required) && required.includes(name))) {
+      throw invalid("parameters.required", `must name '${name}', or '${name}' needs a default: it is part of base_url`);
+    }
+  }
+  for (const name of plan.template.queryNames) {
+    if (properties.has(name) && placementOf(plan, name) === "query") {
+      throw invalid(`parameters.properties.${name}`, "has the name of a query parameter that base_url sets already");
+    }
+  }
+}
+
+function checkOverrides(execution: Execution, plan: Plan, properties: Properties): void {
+  const { placeholders } = plan.template;
+  const headers = new Set(Object.keys(execution.headers ?? {}).map((name) => name.toLowerCase()));
+  for (const [name, placement] of Object.entries(execution.param_overrides ?? {})) {
+    const field = `execution.param_overrides.${name}`;
+    if (!properties.has(name)) throw invalid(field, "names a parameter that is not in parameters.properties");
+    const isInPath = placeholders.includes(name);
+    if (placement === "path" && !isInPath)
+      throw invalid(field, `is "path", but base_url has no placeholder '{${name}}'`);
+    if (placement !== "path" && isInPath)
+      throw invalid(field, `must be "path": base_url has the placeholder '{${name}}'`);
+    if (placement !== "header") continue;
+    if (!isHeaderName(name)) throw invalid(field, "cannot be a header: its name is not a header name");
+    if (isTransportHeader(name) || name.toLowerCase() === "authorization") {
+      throw invalid(field, "cannot be a header of this name, which only the gateway sets");
+    }
+    if (headers.has(name.toLowerCase()))
+      throw invalid(field, "has the name of a header that execution.headers sets already");
+    headers.add(name.toLowerCase());
+  }
+  for (const name of Object.keys(execution.param_styles ?? {})) {
+    const field = `execution.param_styles.${name}`;
+    if (!properties.has(name)) throw invalid(field, "names a parameter that is not in parameters.properties");
+    if (placementOf(plan, name) !== "query") throw invalid(field, "is for parameters in the query only");
+  }
+}
+
+function checkHeaders(execution: Execution): void {
+  const seen = new Set<string>();
+  for (const [name, value] of Object.entries(execution.headers ?? {})) {
+    const field = `execution.headers.${name}`;
+    if (!isHeaderName(name)) throw invalid(field, "is not a header name");
+    if (seen.has(name.toLowerCase())) throw invalid(field, "is given twice");
+    seen.add(name.toLowerCase());
+    if (name.toLowerCase() === "authorization") throw invalid(field, "is a credential; use auth_config");
+    if (name.toLowerCase() === "content-type") throw invalid(field, "follows from execution.content_type");
+    if (isTransportHeader(name)) throw invalid(field, "is a header that only the gateway sets");
+    if (!isHeaderValue(value)) throw invalid(field, "may hold visible ASCII characters, spaces and tabs only");
+  }
+  const key = execution.idempotency_header;
+  if (key === undefined) return;
+  const field = "execution.idempotency_header";
+  if (isTransportHeader(key) || key.toLowerCase() === "authorization")
+    throw invalid(field, "is a header that only the gateway sets");
+  const isOverride = Object.entries(execution.param_overrides ?? {}).some(
+    ([name, placement]) => placement === "header" && name.toLowerCase() === key.toLowerCase(),
+  );
+  if (seen.has(key.toLowerCase()) || isOverride)
+    throw invalid(field, "is the name of another header of this definition");
+}
+
+function checkBody(execution: Execution, plan: Plan, properties: Properties): void {
+  const inBody = [...properties.keys()].filter((name) => placementOf(plan, name) === "body");
+  if (plan.format === "text" && inBody.length > 1) {
+    throw invalid(
+      "execution.content_type",
+      `is text/plain, which has room for one parameter, not for ${inBody.join(", ")}`,
+    );
+  }
+  if (execution.xml_root !== undefined && plan.format !== "xml") {
+    throw invalid("execution.xml_root", "is for content types of XML only");
+  }
+}
+
+function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: Plan, properties: Properties): void {
+  if (config === undefined) return;
+  const [problem] = mappingProblems(config);
+  if (problem !== undefined) throw invalid(`auth_config.${problem.path}`, problem.message);
+  const others = [...Object.keys(execution.headers ?? {}), execution.idempotency_header ?? ""].map((name) =>
+    name.toLowerCase(),
+  );
+  authSlots(config).forEach(({ location, name }, index) => {
+    const field =
+      config.mapping[index]?.target === name ? `auth_config.mapping.${index}.target` : "auth_config.mapping";
+    const isSame = (other: string): boolean =>
+      location === "header" ? other.toLowerCase() === name.toLowerCase() : other === name;
+    const argument = [...properties.keys()].find((other) => placementOf(plan, other) === location && isSame(other));
+    if (argument !== undefined) throw invalid(field, `is '${name}', where the argument '${argument}' is sent, too`);
+    if (location === "header" && others.includes(name.toLowerCase())) {
+      throw invalid(field, `is '${name}', a header that 'execution' sets, too`);
+    }
+    if (location === "query" && plan.template.queryNames.has(name)) {
+      throw invalid(field, `is '${name}', a query parameter that base_url sets, too`);
+    }
+  });
+}
+
+function checkAddress(execution: Execution, { egress }: RegisterOptions): void {
+  const { template } = compilePlan(execution, {});
+  try {
+    egress.checkUrl(`${template.origin}/`);
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    throw new GatewayError(error.code, error.message, { ...error.details, param: "execution.base_url" });
+  }
+}
+
+// Errors
+
+function invalid(field: string, problem: string): GatewayError {
+  return new GatewayError("invalid_definition", `'${field}' ${problem}.`, { param: field });
+}
+
+function under(path: string, error: GatewayError): GatewayError {
+  const param = error.details.param === undefined ? path : `${path}.${error.details.param}`;
+  return new GatewayError(error.code, `In '${path}': ${error.message}`, { ...error.details, param });
+}
+
+function toInvalidDefinition(error: z.ZodError): GatewayError {
+  const [issue] = error.issues;
+  if (issue === undefined) return invalid("definition", "is not valid");
+  const path = [...issue.path.map(String), ...(issue.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [])];
+  const field = path.length === 0 ? "definition" : path.join(".");
+  const problem =
+    issue.code === "unrecognized_keys"
+      ? "is not a field of the definition"
+      : issue.message.replace(/^Invalid input: /, "is not valid: ");
+  return invalid(field, problem);
+}

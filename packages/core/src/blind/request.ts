@@ -1,0 +1,230 @@
+/**
+ * The outgoing request of a definition (BLIND-2): a plan is compiled once per plugin, a request is
+ * built from it for each call. Whatever the arguments are, the request goes to the plan's origin and
+ * route, and credentials and fixed parts of the definition beat arguments of the same name.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import type { PlacedSecret } from "./auth-mapping.ts";
+import { bodyWriters, toPlainText, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
+import { bodyFormatOf, type BodyFormat, type Execution, type ParameterStyle, type Placement } from "./definition.ts";
+import { isHeaderValue } from "./header-rules.ts";
+import { expandUrlTemplate, parseUrlTemplate, percentEncode, type UrlTemplate } from "./url-template.ts";
+
+export interface Plan {
+  readonly method: Execution["method"];
+  readonly template: UrlTemplate;
+  /** Where single parameters go; all others go to `rest`. */
+  readonly placements: ReadonlyMap<string, Placement>;
+  readonly rest: Exclude<Placement, "path" | "header">;
+  readonly styles: ReadonlyMap<string, ParameterStyle>;
+  readonly format: BodyFormat;
+  readonly body: BodySpec;
+  /** Fixed headers, `accept` and `user-agent` included. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+}
+
+/** Which credential stands where in a built request. */
+export interface SecretSlot {
+  readonly location: "header" | "query";
+  readonly name: string;
+  readonly sources: readonly string[];
+}
+
+export interface BuiltRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body: string | Uint8Array | undefined;
+  readonly secretSlots: readonly SecretSlot[];
+}
+
+/** Methods whose requests usually have no body. */
+const bodiless: ReadonlySet<string> = new Set(["GET", "DELETE"]);
+
+const defaultHeaders: readonly (readonly [name: string, value: string])[] = [
+  ["accept", "application/json, text/*;q=0.9, */*;q=0.8"],
+  ["user-agent", "toolyard"],
+];
+
+/** @throws GatewayError `invalid_definition` for a `base_url` that cannot be a template */
+export function compilePlan(execution: Execution, parameters: JsonObject): Plan {
+  const template = parseUrlTemplate(execution.base_url);
+  const placements = new Map<string, Placement>(Object.entries(execution.param_overrides ?? {}));
+  // A placeholder has to be filled, wherever the other parameters go.
+  for (const name of template.placeholders) placements.set(name, "path");
+  const fixed = Object.entries(execution.headers ?? {});
+  const given = new Set(fixed.map(([name]) => name.toLowerCase()));
+  return {
+    method: execution.method,
+    template,
+    placements,
+    rest: restOf(execution),
+    styles: new Map(Object.entries(execution.param_styles ?? {})),
+    format: bodyFormatOf(execution.content_type) ?? "json",
+    body: { contentType: execution.content_type, parameters, xmlRoot: execution.xml_root ?? "request" },
+    headers: [...defaultHeaders.filter(([name]) => !given.has(name)), ...fixed],
+  };
+}
+
+function restOf(execution: Execution): Plan["rest"] {
+  if (execution.param_placement !== "path") return execution.param_placement;
+  return bodiless.has(execution.method) ? "query" : "body";
+}
+
+/** Where a parameter of this name goes. */
+export function placementOf(plan: Plan, name: string): Placement {
+  return plan.placements.get(name) ?? plan.rest;
+}
+
+/**
+ * @param args validated, with defaults applied
+ * @param secrets what `auth-mapping.ts` made of the credentials
+ * @throws GatewayError `invalid_arguments` naming the argument that cannot be sent where it belongs
+ */
+export function buildRequest(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]): BuiltRequest {
+  try {
+    return assemble(plan, args, secrets);
+  } catch (error) {
+    // The stack or the longest string was not enough.
+    if (!(error instanceof RangeError)) throw error;
+    throw new GatewayError("invalid_arguments", "The arguments are nested too deeply or are too large to be sent.", {
+      param: "arguments",
+    });
+  }
+}
+
+function assemble(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]): BuiltRequest {
+  const sorted = sortArguments(plan, args, secrets);
+  const { path, query } = expandUrlTemplate(plan.template, sorted.path);
+  const queryText = [query, ...sorted.query, ...secretQuery(secrets)].filter((part) => part !== "").join("&");
+  const url = new URL(`${plan.template.origin}${path}${queryText === "" ? "" : `?${queryText}`}`);
+  // The parser has the last word on what a path means; if it read another route, nothing is sent.
+  if (url.origin !== plan.template.origin || url.pathname !== path) {
+    throw new GatewayError("invalid_arguments", "The arguments would change the route of the request.", {
+      param: plan.template.placeholders[0] ?? "arguments",
+    });
+  }
+  const written = writeBody(plan, sorted.body);
+  return {
+    method: plan.method,
+    url: url.href,
+    headers: mergeHeaders([
+      secrets.flatMap(({ location, name, value }) => (location === "header" ? [[name, value]] : [])),
+      written === undefined ? [] : [["content-type", written.contentType]],
+      plan.headers,
+      sorted.headers,
+    ]),
+    body: written?.body,
+    secretSlots: secrets.map(({ location, name, sources }) => ({ location, name, sources })),
+  };
+}
+
+type HeaderPairs = readonly (readonly [name: string, value: string])[];
+
+/** The first group that brings a header has it: credentials, then the body's type, then the definition, then arguments. */
+function mergeHeaders(groups: readonly HeaderPairs[]): HeaderPairs {
+  const merged: (readonly [string, string])[] = [];
+  const taken = new Set<string>();
+  for (const group of groups) {
+    for (const pair of group) {
+      const lower = pair[0].toLowerCase();
+      if (!taken.has(lower)) merged.push(pair);
+      taken.add(lower);
+    }
+  }
+  return merged;
+}
+
+interface SortedArguments {
+  readonly path: { readonly [name: string]: JsonValue };
+  readonly query: readonly string[];
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: readonly (readonly [string, JsonValue])[];
+}
+
+function sortArguments(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]): SortedArguments {
+  const path: [string, JsonValue][] = [];
+  const query: string[] = [];
+  const headers: [string, string][] = [];
+  const body: [string, JsonValue][] = [];
+  const takenQuery = new Set(plan.template.queryNames);
+  for (const { location, name } of secrets) if (location === "query") takenQuery.add(name);
+  for (const [name, value] of Object.entries(args)) {
+    const placement = placementOf(plan, name);
+    if (placement === "path") path.push([name, value]);
+    else if (placement === "body") body.push([name, value]);
+    else if (placement === "header") headers.push(...writeHeader(name, value));
+    else
+      query.push(
+        ...writeQuery(name, value, plan.styles.get(name))
+          .filter(([key]) => !takenQuery.has(key))
+          .map(toPair),
+      );
+  }
+  // `fromEntries` makes an own property of any name, `__proto__` included.
+  return { path: Object.fromEntries(path), query, headers, body };
+}
+
+function secretQuery(secrets: readonly PlacedSecret[]): readonly string[] {
+  return secrets.flatMap(({ location, name, value }) =>
+    location === "query" ? [toPair([name, percentEncode(value)])] : [],
+  );
+}
+
+function toPair([name, encoded]: readonly [name: string, encoded: string]): string {
+  return `${percentEncode(name)}=${encoded}`;
+}
+
+/** Null is no value, and an empty list has none. */
+function writeHeader(name: string, value: JsonValue): readonly [string, string][] {
+  if (value === null) return [];
+  const text = toPlainText(value);
+  if (isHeaderValue(text)) return [[name, text]];
+  throw new GatewayError(
+    "invalid_arguments",
+    `Argument '${name}' is sent as a header, which may hold visible ASCII characters, spaces and tabs only.`,
+    { param: name },
+  );
+}
+
+type QueryPair = readonly [name: string, encoded: string];
+
+const joiners = { form: ",", spaceDelimited: "%20", pipeDelimited: "%7C", deepObject: "," } as const;
+
+/** OpenAPI's styles: arrays repeat the key unless told otherwise, objects are JSON unless told otherwise. */
+function writeQuery(name: string, value: JsonValue, style: ParameterStyle | undefined): readonly QueryPair[] {
+  if (value === null) return [];
+  if (Array.isArray(value)) return writeQueryArray(name, value, style);
+  if (isJsonObject(value) && style !== undefined) return writeQueryObject(name, value, style);
+  return [[name, percentEncode(toPlainText(value))]];
+}
+
+function writeQueryArray(
+  name: string,
+  value: readonly JsonValue[],
+  style: ParameterStyle | undefined,
+): readonly QueryPair[] {
+  const items = value.filter((item) => item !== null).map((item) => percentEncode(toPlainText(item)));
+  const kind = style?.style ?? "form";
+  const isRepeated = style?.explode ?? kind === "form";
+  if (isRepeated) return items.map((item) => [name, item]);
+  return items.length === 0 ? [] : [[name, items.join(joiners[kind])]];
+}
+
+function writeQueryObject(name: string, value: JsonObject, style: ParameterStyle): readonly QueryPair[] {
+  const entries = Object.entries(value).flatMap(([key, item]) =>
+    item === null ? [] : [[key, percentEncode(toPlainText(item))] as const],
+  );
+  if (style.style === "deepObject") return entries.map(([key, item]) => [`${name}[${key}]`, item]);
+  if (style.explode ?? style.style === "form") return entries;
+  const joiner = joiners[style.style];
+  return entries.length === 0
+    ? []
+    : [[name, entries.map(([key, item]) => `${percentEncode(key)}${joiner}${item}`).join(joiner)]];
+}
+
+function writeBody(plan: Plan, args: BodyArguments): WrittenBody | undefined {
+  if (args.length === 0 && (plan.rest !== "body" || bodiless.has(plan.method))) return undefined;
+  return bodyWriters[plan.format](args, plan.body);
+}
