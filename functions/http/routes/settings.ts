@@ -1,5 +1,6 @@
 /** The tenant's own limits and policies, within the operator's caps (CHAT-12). */
-import { changeSettings, settingsChangeSchema } from "@toolyard/core/tenants/settings";
+import { settingsChangeSchema } from "@toolyard/core/tenants/settings";
+import { updateTenant } from "@toolyard/core/tenants/update";
 import { tenantSettingsSchema, type TenantConfig } from "@toolyard/core/tenant-config";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
@@ -39,9 +40,7 @@ export const updateSettings = defineRoute({
   responses: { 200: { description: "All settings as they are now", schema: settingsSchema } },
   isolation: ownOnly,
   async handler(c, { core, tenant, body }) {
-    const stored = found(await core.repos.tenants.get(tenant), "tenant", tenant);
-    const settings = changeSettings(stored.settings, body, core.settingsCaps);
-    const updated = found(await core.repos.tenants.update(tenant, { settings }), "tenant", tenant);
+    const updated = found(await updateTenant(core, tenant, { settings: body }), "tenant", tenant);
     return c.json(viewSettings(tenantSettingsSchema.parse(updated.settings)));
   },
 });

@@ -24,3 +24,11 @@ export const idOf = (item: { readonly id: string }): string => item.id;
 export const emptyBody = z.strictObject({}).default({});
 
 export const nameField = z.string().trim().min(1).max(128).meta({ description: "For people; 1 to 128 characters." });
+
+/** Without the fields that are undefined, as which optional fields of a body may come. */
+export function withoutUndefined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  // Only what the type says may be absent is left out.
+  return Object.fromEntries(Object.entries(value).filter(([, part]) => part !== undefined)) as {
+    [K in keyof T]: Exclude<T[K], undefined>;
+  };
+}

@@ -4,10 +4,11 @@ import type { Tenant } from "@toolyard/core/ports/repos";
 import { createTenant as makeTenant } from "@toolyard/core/tenants/create";
 import { eraseTenant as eraseWholeTenant } from "@toolyard/core/tenants/erase";
 import { changeSettings, settingsChangeSchema } from "@toolyard/core/tenants/settings";
+import { updateTenant as changeTenant } from "@toolyard/core/tenants/update";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { found, idOf, idParams, nameField, notFound, timeSchema } from "./shared.ts";
+import { found, idOf, idParams, nameField, notFound, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["tenants"];
 const operatorOnly = {
@@ -101,13 +102,7 @@ export const updateTenant = defineRoute({
   responses: { 200: { description: "The tenant as it is now", schema: tenantSchema } },
   isolation: operatorOnly,
   async handler(c, { core, params, body }) {
-    const tenant = found(await core.repos.tenants.get(params.id), "tenant", params.id);
-    const { name, status, settings } = body;
-    const updated = await core.repos.tenants.update(tenant.id, {
-      ...(name === undefined ? {} : { name }),
-      ...(status === undefined ? {} : { status }),
-      ...(settings === undefined ? {} : { settings: changeSettings(tenant.settings, settings, core.settingsCaps) }),
-    });
+    const updated = await changeTenant(core, params.id, withoutUndefined(body));
     return c.json(viewTenant(found(updated, "tenant", params.id)));
   },
 });

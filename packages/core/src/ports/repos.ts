@@ -47,7 +47,7 @@ export interface TenantRepo {
   }): Promise<Tenant>;
   get(id: string): Promise<Tenant | undefined>;
   list(page: PageRequest): Promise<Page<Tenant>>;
-  /** Raises the config version. */
+  /** Raises the config version. `undefined`: no such tenant, or it has another version than expected. */
   update(
     id: string,
     change: {
@@ -55,6 +55,7 @@ export interface TenantRepo {
       readonly status?: Tenant["status"];
       readonly settings?: Partial<TenantSettings>;
       readonly wrappedKey?: string;
+      readonly expectedConfigVersion?: number;
     },
   ): Promise<Tenant | undefined>;
   /** Removes every row of the tenant in every table. Blobs are the caller's. */

@@ -34,7 +34,7 @@ export function createSessionRepo(shards: Shards): SessionRepo {
       const [found] = await of(tenant).batch([{ sql: readSession, args: [tenant, id] }], { readonly: true });
       return found?.rows.map(toSession)[0];
     },
-    list: (tenant, page) => list(of(tenant), tenant, page),
+    list: (tenant, page, callerId) => list(of(tenant), tenant, { page, callerId }),
     touch: (tenant, id, callerId, idleMs) => touch(of(tenant), tenant, { id, callerId, idleMs }),
     listFiles: async (tenant, session, prefix) => {
       const args = [tenant, session, prefix];
@@ -60,15 +60,19 @@ export function createSessionRepo(shards: Shards): SessionRepo {
   };
 }
 
-async function list(database: Database, tenant: string, page: PageRequest): Promise<Page<Session>> {
+async function list(
+  database: Database,
+  tenant: string,
+  { page, callerId }: { readonly page: PageRequest; readonly callerId: string | undefined },
+): Promise<Page<Session>> {
   const { direction, follows } = orders[page.order];
-  const args: SqlValue[] = [tenant, page.limit + 1];
+  const args: SqlValue[] = [tenant, page.limit + 1, callerId ?? null];
   let beyond = "";
   if (page.after !== undefined) {
-    beyond = `AND (s.created_at, s.id) ${follows} (SELECT created_at, id FROM sessions WHERE tenant = ?1 AND id = ?3)`;
+    beyond = `AND (s.created_at, s.id) ${follows} (SELECT created_at, id FROM sessions WHERE tenant = ?1 AND id = ?4)`;
     args.push(page.after);
   }
-  const sql = `${sessionsOfTenant} AND s.cleared_at IS NULL ${beyond}
+  const sql = `${sessionsOfTenant} AND s.cleared_at IS NULL AND s.caller_id = COALESCE(?3, s.caller_id) ${beyond}
     ORDER BY s.created_at ${direction}, s.id ${direction} LIMIT ?2`;
   const [found] = await database.batch([{ sql, args }], { readonly: true });
   return toPage(found?.rows.map(toSession) ?? [], page);

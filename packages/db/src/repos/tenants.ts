@@ -3,7 +3,7 @@
  * configuration raises `config_version` in the same batch. For a tenant on a shard of its own, the
  * directory keeps a row too, which only says where.
  */
-import { eq, getTableColumns, getTableName, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, getTableName, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Page, PageRequest, Tenant, TenantRepo } from "@toolyard/core/ports/repos";
@@ -69,16 +69,19 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
       return { data, hasMore: listed.hasMore };
     },
 
-    update: async (id, { settings, ...change }) => {
+    update: async (id, { settings, expectedConfigVersion, ...change }) => {
       const values = {
         ...change,
         ...(settings === undefined ? {} : { settings: JSON.stringify(settings) }),
         configVersion: sql`${tenants.configVersion} + 1`,
       };
+      const expected =
+        expectedConfigVersion === undefined ? undefined : eq(tenants.configVersion, expectedConfigVersion);
+      const where = and(eq(tenants.id, id), expected);
       const [written] = await shards
         .databaseFor(id)
-        .batch([statement(build.update(tenants).set(values).where(eq(tenants.id, id)).returning())], {
-          repeatable: true,
+        .batch([statement(build.update(tenants).set(values).where(where).returning())], {
+          repeatable: expected === undefined,
         });
       return readFirst(reader, written);
     },

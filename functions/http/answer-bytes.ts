@@ -1,0 +1,66 @@
+/**
+ * Answers with stored bytes as they are, whole or by range, without holding them in memory (CHAT-19).
+ * They come from tools and users, so no browser may take them for a page of ours.
+ */
+import { headerOf, type AppContext } from "./app-env.ts";
+import { parseByteRange, type ByteRange } from "./byte-range.ts";
+import { answerThroughSink } from "./sink.ts";
+
+export interface StoredBytes {
+  readonly bytes: number;
+  readonly mediaType: string;
+  /** Changes with the content; without quotes. */
+  readonly etag?: string;
+  readonly fileName: string;
+  /** Opened before the head is sent, so that what is gone can still be answered as an error. */
+  readonly open: (range: ByteRange | undefined) => Promise<AsyncIterable<Uint8Array>>;
+}
+
+export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<Response> {
+  const etag = stored.etag === undefined ? undefined : `"${stored.etag.replaceAll(/[^\w.:-]/g, "_")}"`;
+  const range = parseByteRange(wantedRange(c, etag), stored.bytes);
+  const headers: Record<string, string> = {
+    "content-type": headerValue(stored.mediaType) ?? "application/octet-stream",
+    "content-disposition": `attachment; filename*=UTF-8''${encodeFileName(stored.fileName)}`,
+    "content-security-policy": "sandbox; default-src 'none'",
+    "accept-ranges": "bytes",
+    ...(etag === undefined ? {} : { etag }),
+  };
+  if (range === "unsatisfiable") {
+    return c.body(null, 416, { ...headers, "content-range": `bytes */${stored.bytes}` });
+  }
+  const body = c.req.raw.method === "HEAD" ? [] : await stored.open(range);
+  return answerThroughSink(c, async (sink) => {
+    sink.head(range === undefined ? 200 : 206, { ...headers, ...lengthHeaders(range, stored.bytes) });
+    for await (const part of body) {
+      if (sink.closed) return;
+      await sink.write(part);
+    }
+  });
+}
+
+/** A range of an older version is worth nothing (`If-Range`). */
+function wantedRange(c: AppContext, etag: string | undefined): string | undefined {
+  const condition = headerOf(c, "if-range");
+  return condition === undefined || condition === etag ? headerOf(c, "range") : undefined;
+}
+
+function lengthHeaders(range: ByteRange | undefined, size: number): Record<string, string> {
+  if (range === undefined) return { "content-length": String(size) };
+  return {
+    "content-length": String(range.end - range.start),
+    "content-range": `bytes ${range.start}-${range.end - 1}/${size}`,
+  };
+}
+
+function headerValue(text: string): string | undefined {
+  return /^[\x20-\x7e]{1,256}$/.test(text) ? text : undefined;
+}
+
+/** RFC 8187. */
+function encodeFileName(name: string): string {
+  return encodeURIComponent(name.toWellFormed()).replaceAll(
+    /['()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}

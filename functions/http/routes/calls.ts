@@ -1,0 +1,243 @@
+/**
+ * The record of what was asked and what came of it (CHAT-13): read, read on, cancel, decide, replay.
+ * A caller sees its own calls; with the scope `calls` those of the whole tenant.
+ */
+import { callStates } from "@toolyard/core/calls/call";
+import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
+import { decideCall } from "@toolyard/core/calls/decide";
+import { findCall } from "@toolyard/core/calls/find-call";
+import { replayCall as replay } from "@toolyard/core/calls/replay";
+import { viewCall } from "@toolyard/core/calls/view";
+import { hasScope, type Caller } from "@toolyard/core/callers/caller";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { newId } from "@toolyard/core/ids";
+import type { CallFilter } from "@toolyard/core/ports/repos";
+import * as z from "zod";
+import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
+import { readIdempotencyKey } from "../idempotency-key.ts";
+import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { emptyBody, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
+
+const tags = ["calls"];
+
+const callSchema = z.strictObject({
+  id: z.string().meta({ example: "call_01jdnhz2v4x8mfkq3w7c5r9gta" }),
+  object: z.literal("call"),
+  kind: z.enum(["chat", "tool"]),
+  state: z.enum(callStates).meta({ description: "'unknown': sent, and whether it took effect is not known." }),
+  tool: z.string(),
+  uri: z.string(),
+  effect: z.enum(["read", "write"]),
+  async: z.boolean(),
+  attempt: z.int(),
+  parent_id: z.string().nullable().meta({ description: "The chat that asked for it." }),
+  root_id: z.string().nullable().meta({ description: "The first of a row of retried chats." }),
+  session_id: z.string().nullable(),
+  caller: z
+    .strictObject({ id: z.string(), chain: z.array(z.strictObject({ kind: z.string(), id: z.string() })) })
+    .meta({ description: "Who stands behind the call, outermost first." }),
+  route: z.string(),
+  idempotency_key: z.string().nullable(),
+  input_view: z.string().meta({ description: "The arguments, redacted and cut." }),
+  result: z
+    .strictObject({
+      preview: z.string(),
+      complete: z.boolean().meta({ description: "'preview' is all of it." }),
+      media_type: z.string(),
+      bytes: z.int(),
+      url: z.string().meta({ description: "Where the whole result is." }),
+    })
+    .nullable(),
+  error: z
+    .strictObject({ code: z.string(), message: z.string(), details: z.record(z.string(), z.unknown()).optional() })
+    .nullable(),
+  usage: z.record(z.string(), z.unknown()).nullable(),
+  cancel_requested: z.boolean(),
+  approval: z
+    .strictObject({
+      decision: z.enum(["approved", "rejected"]),
+      by: z.string(),
+      at: timeSchema,
+      reason: z.string().nullable(),
+    })
+    .nullable(),
+  request_id: z.string(),
+  trace_id: z.string(),
+  created_at: timeSchema,
+  started_at: timeSchema.nullable(),
+  finished_at: timeSchema.nullable(),
+  duration_ms: z.int().nullable(),
+});
+
+const callReply = { 200: { description: "The call as it is now", schema: callSchema } };
+
+/** A call of the owner that waits for approval, so that it stays as it is. */
+async function arrangeCall(owner: IsolationDriver): Promise<string> {
+  const name = newId("request");
+  await owner.send("post", "/v1/plugins", {
+    schema_version: "v1",
+    name,
+    description: "Waits for approval.",
+    parameters: { type: "object", properties: {} },
+    execution: { method: "POST", base_url: "https://crm.example.com/notes", param_placement: "body" },
+    sensitive: true,
+  });
+  const call = await owner.send("post", "/v1/tools/invoke", { name, arguments: {} });
+  return String(call["id"]);
+}
+
+const arrangeObject = async (owner: IsolationDriver): Promise<IsolatedRequest> => ({
+  params: { id: await arrangeCall(owner) },
+});
+
+const callsQuery = pageQuery.extend({
+  state: z.enum(callStates).optional(),
+  kind: z.enum(["chat", "tool"]).optional(),
+  tool: z.string().min(1).max(200).optional().meta({ description: "Name of the tool." }),
+  session_id: z.string().min(1).max(200).optional(),
+  parent_id: z.string().min(1).max(200).optional(),
+  caller_id: z.string().min(1).max(1_024).optional(),
+  from: timeSchema.optional().meta({ description: "Created at or after this time." }),
+  to: timeSchema.optional().meta({ description: "Created before this time." }),
+});
+
+function toFilter(caller: Caller, query: z.output<typeof callsQuery>): CallFilter {
+  const callerId = visibleCaller(caller, query);
+  return {
+    ...(query.state === undefined ? {} : { state: query.state }),
+    ...(query.kind === undefined ? {} : { kind: query.kind }),
+    ...(query.tool === undefined ? {} : { tool: query.tool }),
+    ...(query.session_id === undefined ? {} : { sessionId: query.session_id }),
+    ...(query.parent_id === undefined ? {} : { parentId: query.parent_id }),
+    ...(callerId === undefined ? {} : { callerId }),
+    ...(query.from === undefined ? {} : { from: Date.parse(query.from) }),
+    ...(query.to === undefined ? {} : { to: Date.parse(query.to) }),
+  };
+}
+
+/** Whose calls are listed; undefined: everybody's. Who approves may see what waits for that. */
+function visibleCaller(caller: Caller, query: z.output<typeof callsQuery>): string | undefined {
+  const wanted = query.caller_id;
+  if (hasScope(caller, "calls")) return wanted;
+  if (hasScope(caller, "approve") && query.state === "input_required") return wanted;
+  if (wanted !== undefined && wanted !== caller.id) {
+    throw new GatewayError("permission_denied", "Reading the calls of others needs the scope 'calls'.", {
+      param: "caller_id",
+    });
+  }
+  return caller.id;
+}
+
+export const listCalls = defineRoute({
+  method: "get",
+  path: "/v1/calls",
+  summary: "List calls",
+  description:
+    "One's own; with the scope 'calls' those of the tenant. The approvals inbox is '?state=input_required', for holders of 'approve'.",
+  tags,
+  scope: null,
+  list: true,
+  request: { query: callsQuery },
+  responses: { 200: { description: "A page of calls", schema: listSchema(callSchema) } },
+  isolation: { kind: "list", arrange: arrangeCall },
+  async handler(c, { core, tenant, caller, query }) {
+    const page = await core.repos.calls.list(tenant, toFilter(caller, query), toPageRequest(query));
+    return c.json(toList(page, viewCall, idOf));
+  },
+});
+
+export const getCall = defineRoute({
+  method: "get",
+  path: "/v1/calls/{id}",
+  summary: "One call",
+  tags,
+  scope: null,
+  request: { params: idParams },
+  responses: callReply,
+  isolation: { kind: "object", arrange: arrangeObject },
+  handler: async (c, { core, context, params }) => c.json(viewCall(await findCall(core, context, params.id))),
+});
+
+export const cancelCall = defineRoute({
+  method: "post",
+  path: "/v1/calls/{id}/cancel",
+  summary: "Cancel a call",
+  description:
+    "A call that has not begun never runs. One under way is asked to stop: 'cancel_requested' is true until it has. A write that was already sent may end 'unknown'.",
+  tags,
+  scope: null,
+  request: { params: idParams, body: emptyBody },
+  responses: callReply,
+  isolation: { kind: "object", arrange: arrangeObject },
+  handler: async (c, { core, context, params }) => c.json(viewCall(await cancel(core, context, params.id))),
+});
+
+const decisionBody = z
+  .strictObject({ reason: z.string().trim().min(1).max(2_000).optional().meta({ description: "Kept with the call." }) })
+  .default({});
+
+export const approveCall = defineRoute({
+  method: "post",
+  path: "/v1/calls/{id}/approve",
+  summary: "Approve a call that waits",
+  description:
+    "The call is queued. Permission, definition and credentials are checked again before it runs; the session's next chat receives its result.",
+  tags,
+  scope: "approve",
+  request: { params: idParams, body: decisionBody },
+  responses: callReply,
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, context, params, body }) {
+    const call = await decideCall(core, context, {
+      callId: params.id,
+      decision: "approved",
+      ...withoutUndefined(body),
+    });
+    return c.json(viewCall(call));
+  },
+});
+
+export const rejectCall = defineRoute({
+  method: "post",
+  path: "/v1/calls/{id}/reject",
+  summary: "Reject a call that waits",
+  tags,
+  scope: "approve",
+  request: { params: idParams, body: decisionBody },
+  responses: callReply,
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, context, params, body }) {
+    const call = await decideCall(core, context, {
+      callId: params.id,
+      decision: "rejected",
+      ...withoutUndefined(body),
+    });
+    return c.json(viewCall(call));
+  },
+});
+
+export const replayCall = defineRoute({
+  method: "post",
+  path: "/v1/calls/{id}/replay",
+  summary: "Run a finished tool call again",
+  description:
+    "Makes a new call with the same arguments, as the caller of this request. A write needs {\"confirm\": true}, since it may take effect a second time. Needs the scope 'tools' or 'calls'.",
+  tags,
+  scope: null,
+  request: {
+    params: idParams,
+    body: z.strictObject({ confirm: z.boolean().default(false) }).default({ confirm: false }),
+    headers: { "idempotency-key": "The same key makes one new call, however often it is sent." },
+  },
+  responses: { 202: { description: "The new call", schema: callSchema } },
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, context, params, body }) {
+    const key = readIdempotencyKey(c);
+    const call = await replay(core, context, {
+      callId: params.id,
+      confirm: body.confirm,
+      ...(key === undefined ? {} : { idempotencyKey: key }),
+    });
+    return c.json(viewCall(call), 202);
+  },
+});

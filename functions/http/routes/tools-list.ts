@@ -1,0 +1,108 @@
+/**
+ * The tools that this caller may use, in the form that its client reads. The list is made by the same
+ * decision that a call passes, so what is listed can be run and nothing else (CHAT-11, BLIND-9).
+ */
+import { missingCredentials } from "@toolyard/core/tools/prepare";
+import { listTools as usableTools } from "@toolyard/core/tools/catalog";
+import { toListedTool, toMcpTool, toOpenAiTool } from "@toolyard/core/tools/describe";
+import type { Page } from "@toolyard/core/ports/repos";
+import type { Tool } from "@toolyard/core/tools/tool";
+import * as z from "zod";
+import { defineRoute } from "../define-route.ts";
+import { listSchema, pageQuery, toList } from "../list.ts";
+import { arrangePlugin } from "./plugins.ts";
+import { idOf } from "./shared.ts";
+
+const formats = ["list", "openai", "mcp"] as const;
+
+const parametersSchema = z.record(z.string(), z.unknown()).meta({ description: "JSON Schema of the arguments." });
+
+const listedToolSchema = z.strictObject({
+  id: z.string(),
+  object: z.literal("tool"),
+  uri: z.string().meta({ example: "plugin://search_company_basic" }),
+  name: z.string(),
+  title: z.string().nullable(),
+  description: z.string(),
+  kind: z.enum(["HTTP", "NATIVE", "MCP", "VCP"]),
+  parameters: parametersSchema,
+  effect: z.enum(["read", "write"]),
+  needs_approval: z.boolean(),
+  required_credentials: z.array(z.string()),
+  missing_credentials: z.array(z.string()).meta({ description: "Not stored yet; a call is refused until they are." }),
+});
+
+const openAiToolSchema = z.strictObject({
+  type: z.literal("function"),
+  function: z.strictObject({ name: z.string(), description: z.string(), parameters: parametersSchema }),
+});
+
+const mcpListSchema = z.strictObject({
+  tools: z.array(
+    z.strictObject({
+      name: z.string(),
+      title: z.string().optional(),
+      description: z.string(),
+      inputSchema: parametersSchema,
+      annotations: z.record(z.string(), z.boolean()),
+    }),
+  ),
+  nextCursor: z.string().optional(),
+});
+
+const toolsQuery = pageQuery.extend({
+  format: z
+    .enum(formats)
+    .default("list")
+    .meta({ description: "'openai': for a chat request's 'tools'; 'mcp': as the result of MCP's tools/list." }),
+  // A client that builds a prompt from half of the tools would not notice, so all is the default.
+  limit: z.coerce.number().int().min(1).max(1_000).optional().meta({ description: "Tools per page; absent: all." }),
+  after: pageQuery.shape.after.meta({ description: "Name after which the page starts." }),
+  order: z.enum(["asc", "desc"]).default("asc").meta({ description: "By name." }),
+});
+
+function pageOfTools(tools: readonly Tool[], query: z.output<typeof toolsQuery>): Page<Tool> {
+  const { after, limit = tools.length } = query;
+  const ordered = query.order === "asc" ? tools : tools.toReversed();
+  const rest =
+    after === undefined ? ordered : ordered.filter(({ name }) => (query.order === "asc" ? name > after : name < after));
+  return { data: rest.slice(0, limit), hasMore: rest.length > limit };
+}
+
+export const listTools = defineRoute({
+  method: "get",
+  path: "/v1/tools",
+  summary: "List the tools that this caller may use",
+  tags: ["tools"],
+  scope: null,
+  list: true,
+  request: { query: toolsQuery },
+  responses: {
+    200: {
+      description: "The tools, ordered by name",
+      schema: z.union([listSchema(listedToolSchema), listSchema(openAiToolSchema), mcpListSchema]),
+    },
+  },
+  isolation: {
+    kind: "list",
+    async arrange(owner) {
+      const plugin = await arrangePlugin(owner);
+      return plugin.name;
+    },
+  },
+  handler(c, { core, context, query }) {
+    const page = pageOfTools(usableTools(core.adapters, context), query);
+    switch (query.format) {
+      case "openai":
+        return c.json(toList(page, toOpenAiTool, (tool) => tool.function.name));
+      case "mcp": {
+        const last = page.hasMore ? page.data.at(-1)?.name : undefined;
+        return c.json({ tools: page.data.map(toMcpTool), ...(last === undefined ? {} : { nextCursor: last }) });
+      }
+      default:
+        return c.json(
+          toList(page, (tool) => toListedTool(tool, missingCredentials(context, tool.requiredCredentials)), idOf),
+        );
+    }
+  },
+});

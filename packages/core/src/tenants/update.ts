@@ -1,0 +1,34 @@
+/** Changes a tenant. Settings are merged into what is stored at that moment, so two changes at once both count. */
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { Tenant } from "../ports/repos.ts";
+import { changeSettings, type SettingsChange } from "./settings.ts";
+
+export interface TenantChange {
+  readonly name?: string;
+  readonly status?: Tenant["status"];
+  readonly settings?: SettingsChange;
+}
+
+/** Changes of others that may come in between; each means that one more configuration change went through. */
+const mostTries = 10;
+
+/**
+ * @returns undefined where there is no such tenant
+ * @throws GatewayError `invalid_request` naming a setting above its cap, `conflict` where others keep changing it
+ */
+export async function updateTenant(deps: CoreDeps, id: string, change: TenantChange): Promise<Tenant | undefined> {
+  const { settings, ...rest } = change;
+  if (settings === undefined) return deps.repos.tenants.update(id, rest);
+  for (let attempt = 1; attempt <= mostTries; attempt += 1) {
+    const tenant = await deps.repos.tenants.get(id);
+    if (tenant === undefined) return undefined;
+    const updated = await deps.repos.tenants.update(id, {
+      ...rest,
+      settings: changeSettings(tenant.settings, settings, deps.settingsCaps),
+      expectedConfigVersion: tenant.configVersion,
+    });
+    if (updated !== undefined) return updated;
+  }
+  throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
+}

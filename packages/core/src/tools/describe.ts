@@ -1,0 +1,73 @@
+/** Tools as clients of other protocols expect them. Only what a model may know is in it (BLIND-6). */
+import type { JsonObject } from "../json.ts";
+import type { Tool } from "./tool.ts";
+
+export interface OpenAiTool {
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonObject };
+}
+
+/** An entry of a chat request's `tools`. */
+export function toOpenAiTool({ name, description, parameters }: Tool): OpenAiTool {
+  return { type: "function", function: { name, description, parameters } };
+}
+
+export interface McpTool {
+  readonly name: string;
+  readonly title?: string;
+  readonly description: string;
+  readonly inputSchema: JsonObject;
+  readonly annotations: {
+    readonly readOnlyHint: boolean;
+    readonly idempotentHint: boolean;
+    readonly openWorldHint: boolean;
+  };
+}
+
+/** An entry of MCP's `tools/list` result. */
+export function toMcpTool(tool: Tool): McpTool {
+  return {
+    name: tool.name,
+    ...(tool.title === undefined ? {} : { title: tool.title }),
+    description: tool.description,
+    inputSchema: { type: "object", ...tool.parameters },
+    annotations: {
+      readOnlyHint: tool.effect === "read",
+      idempotentHint: tool.effect === "read" || tool.repeat !== "never",
+      openWorldHint: tool.outputTrust === "outside",
+    },
+  };
+}
+
+export interface ListedTool {
+  readonly id: string;
+  readonly object: "tool";
+  readonly uri: string;
+  readonly name: string;
+  readonly title: string | null;
+  readonly description: string;
+  readonly kind: Tool["kind"];
+  readonly parameters: JsonObject;
+  readonly effect: Tool["effect"];
+  readonly needs_approval: boolean;
+  readonly required_credentials: readonly string[];
+  readonly missing_credentials: readonly string[];
+}
+
+/** For people and pickers: with what is needed to run it. */
+export function toListedTool(tool: Tool, missing: readonly string[]): ListedTool {
+  return {
+    id: tool.name,
+    object: "tool",
+    uri: tool.uri,
+    name: tool.name,
+    title: tool.title ?? null,
+    description: tool.description,
+    kind: tool.kind,
+    parameters: tool.parameters,
+    effect: tool.effect,
+    needs_approval: tool.sensitive,
+    required_credentials: tool.requiredCredentials,
+    missing_credentials: missing,
+  };
+}
