@@ -57,9 +57,15 @@ export interface AppEnv {
 
 export type AppContext = Context<AppEnv>;
 
+/** Requests made in the process itself (`app.request`) come without bindings. */
+export function hostOf(c: AppContext): HostBindings {
+  const given: HostBindings | undefined = c.env;
+  return given ?? {};
+}
+
 /** A request header by lower-case name, without building a `Headers` object where Node has it at hand. */
 export function headerOf(c: AppContext, name: string): string | undefined {
-  const { incoming } = c.env;
+  const { incoming } = hostOf(c);
   if (incoming === undefined) return c.req.header(name);
   const value = incoming.headers[name];
   return typeof value === "string" ? value : value?.[0];

@@ -1,12 +1,12 @@
 /** Request bodies: read whole up to a limit, or passed on as they arrive. */
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { headerOf, type AppContext } from "./app-env.ts";
+import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 
 /** @throws GatewayError `payload_too_large` naming the limit */
 export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
-  const { incoming } = c.env;
+  const { incoming } = hostOf(c);
   if (incoming !== undefined) return readIncoming(incoming, limit);
   const parts: Uint8Array[] = [];
   for await (const part of limited(c.req.raw.body ?? [], limit)) parts.push(part);
@@ -17,7 +17,7 @@ export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
 export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Array> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
   // Not destroyed when the reader stops early: the error must still reach the client.
-  return limited(c.env.incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
+  return limited(hostOf(c).incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
 }
 
 /**

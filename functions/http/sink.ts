@@ -5,7 +5,7 @@
  * comment every 15 s, so that no proxy gives them up (design "Public contract").
  */
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
-import type { AppContext, Exchange } from "./app-env.ts";
+import { hostOf, type AppContext, type Exchange } from "./app-env.ts";
 import { lambdaTransport, nodeTransport, webTransport, type Transport } from "./transports.ts";
 
 export interface ResponseSink {
@@ -54,7 +54,7 @@ export function answerThroughSink(
   timing: SinkTiming = defaultTiming,
 ): Promise<Response> {
   const { exchange } = c.var;
-  const { outgoing, lambda } = c.env;
+  const { outgoing, lambda } = hostOf(c);
   const silent = c.req.raw.method === "HEAD";
   const runOn = (transport: Transport): Promise<void> =>
     runSink(new Sink({ transport, exchange, timing, silent }), write, exchange);
@@ -67,7 +67,11 @@ export function answerThroughSink(
 }
 
 function alreadySent(): Response {
-  return new Response(null, { headers: { [alreadySentHeader]: "true" } });
+  const response = new Response(null, { headers: { [alreadySentHeader]: "true" } });
+  // The Node server's own light `Response` is written out without a look at this header; asking for the
+  // body turns it into an ordinary one, which is not.
+  void response.body;
+  return response;
 }
 
 async function runSink(

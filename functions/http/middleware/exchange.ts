@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
 import type { Log } from "@toolyard/core/ports/log";
 import type { MiddlewareHandler } from "hono";
-import { headerOf, type AppContext, type AppEnv, type Exchange } from "../app-env.ts";
+import { headerOf, hostOf, type AppContext, type AppEnv, type Exchange } from "../app-env.ts";
 import { isAlreadySent } from "../sink.ts";
 
 /** Nothing in an answer is for a shared cache or another origin's eyes; callers are told apart by their key. */
@@ -26,7 +26,7 @@ export function openExchange(log: Log, isDraining: () => boolean): MiddlewareHan
   return async (c, next) => {
     const exchange = toExchange(c, log);
     c.set("exchange", exchange);
-    if (isDraining() && c.env.incoming !== undefined) exchange.headers["connection"] = "close";
+    if (isDraining() && hostOf(c).incoming !== undefined) exchange.headers["connection"] = "close";
     await next();
     if (!isAlreadySent(c.res)) {
       exchange.status = c.res.status;
