@@ -3,7 +3,7 @@
  * Everything here refuses with a status, before the first byte of an answer.
  */
 import { createHash } from "node:crypto";
-import { createCredentialResolver } from "../blind/credential-resolver.ts";
+import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
 import type { Caller } from "../callers/caller.ts";
 import { admit, identify, requireScope } from "../calls/admit.ts";
 import type { Call } from "../calls/call.ts";
@@ -18,7 +18,6 @@ import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { textForModel } from "../tools/outcome.ts";
-import { missingCredentials } from "../tools/prepare.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { makeOffer, type Offer } from "./offer.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
@@ -172,8 +171,16 @@ async function prepare(
     offer,
     routes: resolveRoute(config, request.model, deps.defaultProvider),
     credential: async (name) => {
-      const values = await createCredentialResolver(deps).resolve(placed, [name]);
-      return values[name] ?? "";
+      const value = (await createCredentialResolver(deps).resolve(placed, [name])).get(name);
+      if (value === undefined) {
+        throw new GatewayError(
+          "credential_missing",
+          `The model back end needs the credential '${name}', which is not stored; add it with PUT /v1/credentials/${name}.`,
+          { param: name },
+        );
+      }
+      placed.redactor.add(value);
+      return value;
     },
   };
 }
@@ -191,7 +198,20 @@ async function checkCredentials(deps: CoreDeps, context: CallContext, offer: Off
       { param: missing, toolName: tool.name },
     );
   }
-  await createCredentialResolver(deps).checkReadable(context, [...names]);
+  await checkReadable(deps, context, names);
+}
+
+/** What could be opened stays readable for as long as the snapshot does. */
+const readable = new WeakMap<TenantConfig, Set<string>>();
+
+async function checkReadable(deps: CoreDeps, context: CallContext, names: ReadonlySet<string>): Promise<void> {
+  const known = readable.get(context.config) ?? new Set<string>();
+  readable.set(context.config, known);
+  const identity = (name: string): string => `${context.caller.userId ?? ""} ${name}`;
+  const unknown = [...names].filter((name) => !known.has(identity(name)));
+  if (unknown.length === 0) return;
+  await createCredentialResolver(deps).resolve(context, unknown);
+  for (const name of unknown) known.add(identity(name));
 }
 
 function admissionOf(

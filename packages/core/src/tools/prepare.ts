@@ -2,6 +2,7 @@
  * From what a model or a caller asked for to a call that could run: address, permission, arguments,
  * limits, approval (design "The dispatcher, in this order and nowhere else"). No I/O.
  */
+import { missingCredentials } from "../blind/credential-resolver.ts";
 import { mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -121,19 +122,7 @@ function requireCredentials(context: CallContext, tool: Tool): void {
   throw new GatewayError(
     "credential_missing",
     `Tool '${tool.name}' needs the credential '${first}', which this tenant has not stored; add it with PUT /v1/credentials/${first}.`,
-    { param: first, toolName: tool.name, extra: { missing } },
-  );
-}
-
-/** Names that neither the tenant, the user nor the request's own `runtime_config` provides. */
-export function missingCredentials(context: CallContext, names: readonly string[]): string[] {
-  const inline = context.runtimeConfig?.credentials ?? {};
-  return names.filter(
-    (name) =>
-      !Object.hasOwn(inline, name) &&
-      !context.config.credentials.some(
-        (stored) => stored.name === name && (stored.level === "tenant" || stored.userId === context.caller.userId),
-      ),
+    { param: first, toolName: tool.name, extra: { missing: [...missing] } },
   );
 }
 
