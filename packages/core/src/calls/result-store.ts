@@ -1,0 +1,201 @@
+/**
+ * Results of tool calls: redacted, and where they are long or not text kept whole in the blob store,
+ * while the model gets the head and a handle to read on with `read_result`. A result is written once:
+ * whoever comes second adopts what is stored, so that all attempts tell the same.
+ */
+import { isUtf8 } from "node:buffer";
+import type { CallContext } from "../context.ts";
+import type { AdapterDeps } from "../deps.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { readAll, tenantKey, type BlobStore } from "../ports/blob-store.ts";
+import type { ToolReply } from "../tools/adapter.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import type { CompletedOutcome } from "../tools/outcome.ts";
+import type { Call, StoredOutcome } from "./call.ts";
+
+export interface ShapedReply {
+  readonly outcome: CompletedOutcome;
+  readonly stored: StoredOutcome;
+}
+
+/** A whole result, or the part of it that was asked for. */
+export interface OpenResult {
+  readonly mediaType: string;
+  /** Of the whole result. */
+  readonly bytes: number;
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** Inclusive of `start`, exclusive of `end`. */
+export interface ResultRange {
+  readonly start: number;
+  readonly end?: number;
+}
+
+interface WholeResult {
+  readonly bytes: Uint8Array;
+  readonly mediaType: string;
+  readonly isText: boolean;
+}
+
+/**
+ * Where a long result is kept. The caller is part of the address: the rows of reads are written when
+ * their chat ends, and until then this is how `read_result` knows whose a result is.
+ */
+export function resultKey(tenant: string, callerId: string, callId: string): string {
+  return tenantKey(tenant, "results", callerId, callId);
+}
+
+/**
+ * @throws GatewayError `tool_output_too_large` beyond the tenant's `result_max_bytes`, marked `answered`
+ */
+export async function shapeReply(
+  deps: Pick<AdapterDeps, "blobs" | "log">,
+  context: CallContext,
+  callId: string,
+  reply: ToolReply,
+): Promise<ShapedReply> {
+  const { result_bytes: most, result_max_bytes: largest } = context.config.settings;
+  const whole = redacted(context, reply);
+  if (whole.bytes.byteLength > largest) throw tooLarge(whole.bytes.byteLength, largest);
+  if (whole.isText && whole.bytes.byteLength <= most) {
+    const stored = { text: textOf(whole.bytes), mediaType: whole.mediaType, bytes: whole.bytes.byteLength };
+    return { stored, outcome: { kind: "completed", text: stored.text, mediaType: stored.mediaType } };
+  }
+  const blobKey = resultKey(context.tenant, context.caller.id, callId);
+  const kept = await keep(deps.blobs, blobKey, whole).catch((error: unknown) => {
+    // What the tool did is done. That its result cannot be kept must not make it look undone.
+    deps.log.log("error", "a tool result could not be stored", { call_id: callId, error: toGatewayError(error).code });
+    return undefined;
+  });
+  const { bytes, mediaType, isText } = kept ?? whole;
+  const describe = isText ? headOf : describeBinary;
+  const text = describe(bytes, { callId, mediaType, most, isKept: kept !== undefined });
+  const size = bytes.byteLength;
+  return {
+    stored: { text, mediaType, bytes: size, ...(kept === undefined ? {} : { blobKey }) },
+    outcome: {
+      kind: "completed",
+      text,
+      mediaType,
+      ...(kept === undefined ? {} : { handle: { callId, bytes: size, mediaType } }),
+    },
+  };
+}
+
+/**
+ * The result of a call that has ended, or a part of it, as a stream.
+ * @throws GatewayError `call_not_finished`; `not_found` where there is no result, or no longer
+ */
+export async function openResult(
+  deps: Pick<AdapterDeps, "blobs">,
+  tenant: string,
+  call: Call,
+  range?: ResultRange,
+): Promise<OpenResult> {
+  if (call.tenant !== tenant) throw new GatewayError("not_found", `There is no call '${call.id}'.`, { param: "id" });
+  const { outcome } = call;
+  if (outcome === null) {
+    if (["queued", "running", "input_required"].includes(call.state)) {
+      throw new GatewayError("call_not_finished", `Call '${call.id}' is '${call.state}'; ask again when it has ended.`);
+    }
+    throw new GatewayError("not_found", `Call '${call.id}' has no result; it ended as '${call.state}'.`);
+  }
+  if (outcome.blobKey !== undefined) {
+    const opened = await openBlob(deps.blobs, outcome.blobKey, range);
+    if (opened === undefined) throw new GatewayError("not_found", `The result of call '${call.id}' is no longer kept.`);
+    return opened;
+  }
+  const bytes = Buffer.from(outcome.text, "utf8");
+  return {
+    mediaType: outcome.mediaType,
+    bytes: bytes.byteLength,
+    body: once(bytes.subarray(range?.start ?? 0, range?.end)),
+  };
+}
+
+/** A long result of the caller's own whose row may not be written yet. */
+export async function openOwnResult(
+  deps: Pick<AdapterDeps, "blobs">,
+  context: CallContext,
+  callId: string,
+  range?: ResultRange,
+): Promise<OpenResult | undefined> {
+  return openBlob(deps.blobs, resultKey(context.tenant, context.caller.id, callId), range);
+}
+
+async function openBlob(blobs: BlobStore, key: string, range?: ResultRange): Promise<OpenResult | undefined> {
+  const blob = await blobs.get(key, range);
+  if (blob === undefined) return undefined;
+  return { mediaType: blob.info.mediaType, bytes: blob.info.bytes, body: blob.body };
+}
+
+async function keep(blobs: BlobStore, key: string, whole: WholeResult): Promise<WholeResult> {
+  if (await blobs.put(key, whole.bytes, { mediaType: whole.mediaType, ifAbsent: true })) return whole;
+  // An earlier attempt stored its result and did not come to say so.
+  const stored = await blobs.get(key);
+  if (stored === undefined) throw new GatewayError("internal_error", "A stored result vanished while it was read.");
+  const bytes = await readAll(stored.body);
+  return { bytes, mediaType: stored.info.mediaType, isText: isUtf8(bytes) };
+}
+
+/** Secrets are taken out before anything is cut: half of one would not be found. */
+function redacted(context: CallContext, { body, mediaType }: ToolReply): WholeResult {
+  if (typeof body !== "string") return { bytes: context.redactor.redactBytes(body), mediaType, isText: false };
+  return { bytes: Buffer.from(context.redactor.redact(body), "utf8"), mediaType, isText: true };
+}
+
+interface Description {
+  readonly callId: string;
+  readonly mediaType: string;
+  /** Bytes that the text may have. */
+  readonly most: number;
+  readonly isKept: boolean;
+}
+
+function headOf(bytes: Uint8Array, { callId, most, isKept }: Description): string {
+  const notice = (shown: number): string =>
+    isKept
+      ? `[cut: ${shown} of ${bytes.byteLength} bytes shown; read on with read_result {"call_id":"${callId}","offset":${shown}}, or with "line", "jsonpath" or "grep"]`
+      : `[cut: ${shown} of ${bytes.byteLength} bytes shown; the rest could not be kept]`;
+  const room = most - Buffer.byteLength(notice(bytes.byteLength)) - 1;
+  const shown = room <= 0 ? 0 : cutPoint(bytes, room);
+  return `${textOf(bytes.subarray(0, shown))}\n${notice(shown)}`;
+}
+
+function describeBinary(bytes: Uint8Array, { callId, mediaType, isKept }: Description): string {
+  const where = isKept
+    ? `kept whole behind the handle ${callId}: GET /v1/calls/${callId}/result`
+    : "it could not be kept";
+  return `[binary result: ${mediaType}, ${bytes.byteLength} bytes; ${where}]`;
+}
+
+/** The largest cut up to `room` that splits no character, after a line break where one is near. */
+export function cutPoint(bytes: Uint8Array, room: number): number {
+  if (bytes.byteLength <= room) return bytes.byteLength;
+  const newline = bytes.lastIndexOf(0x0a, room - 1);
+  if (newline >= 0 && newline + 1 >= room * 0.75) return newline + 1;
+  let cut = room;
+  // Bytes 10xxxxxx go on with a character that began before.
+  while (cut > 0 && ((bytes[cut] ?? 0) & 0xc0) === 0x80) cut -= 1;
+  return cut;
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
+}
+
+function tooLarge(bytes: number, most: number): GatewayError {
+  return withDelivery(
+    new GatewayError(
+      "tool_output_too_large",
+      `The tool's result has ${bytes} bytes, more than the ${most} that this tenant keeps (setting 'result_max_bytes'); ask for less.`,
+      { extra: { bytes, limit_bytes: most } },
+    ),
+    "answered",
+  );
+}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
+  if (bytes.byteLength > 0) yield bytes;
+}
