@@ -22,6 +22,7 @@ const conditions = {
   sessionId: "session_id = ?",
   parentId: "parent_id = ?",
   callerId: "caller_id = ?",
+  requestId: "request_id = ?",
   from: "created_at >= ?",
   to: "created_at < ?",
 } as const satisfies Record<keyof CallFilter, string>;

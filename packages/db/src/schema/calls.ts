@@ -101,6 +101,7 @@ export const calls = sqliteTable(
     index("calls_parent")
       .on(table.tenant, table.parentId)
       .where(sql`parent_id is not null`),
+    index("calls_request").on(table.tenant, table.requestId),
     // Covers the count of running chats and held slots that every admission makes.
     index("calls_running")
       .on(table.tenant, table.leaseUntil, table.kind, table.callerId, table.slots)

@@ -20,6 +20,9 @@ export const queueMessages = sqliteTable(
     index("queue_messages_visible")
       .on(table.queue, table.visibleAt)
       .where(sql`dead_at is null`),
+    index("queue_messages_receipt")
+      .on(table.receipt)
+      .where(sql`receipt is not null`),
     index("queue_messages_dead")
       .on(table.queue, table.deadAt)
       .where(sql`dead_at is not null`),

@@ -1,0 +1,100 @@
+/**
+ * The task queue as a table, for homes without SQS and with its manners: at least once, hidden while
+ * somebody works on it, dead letters after five receives. Messages lie in the directory database,
+ * whichever shard their rows are on, so that a worker polls one place.
+ */
+import { randomUUID } from "node:crypto";
+import type { PolledTaskQueue, QueueMessage, ReceivedMessage } from "@toolyard/core/ports/task-queue";
+import type { Shards, StatementResult } from "./database.ts";
+import { now } from "./repos/fragments.ts";
+
+type Row = StatementResult["rows"][number];
+
+/** As SQS allows. */
+const longestDelayMs = 900_000;
+const defaultMaxReceives = 5;
+const deadLettersRead = 1_000;
+
+export interface DatabaseQueueOptions {
+  /** Receives after which a message goes to the dead letters. Default 5. */
+  readonly maxReceives?: number;
+}
+
+const sendMessages = `INSERT INTO queue_messages (id, tenant, queue, call_id, visible_at)
+  SELECT message.value ->> 'id', message.value ->> 'tenant', ?1, message.value ->> 'callId', ${now} + ?3
+  FROM json_each(?2) AS message WHERE true
+  ON CONFLICT (id) DO NOTHING`;
+
+/**
+ * A message that has been received too often is taken once more, to be laid aside. Sent twice, the
+ * second finds by its receipt what the first took.
+ */
+const takeMessages = `UPDATE queue_messages SET
+    dead_at = CASE WHEN receipt IS NOT ?3 AND receives >= ?5 THEN ${now} END,
+    receives = receives + (receipt IS NOT ?3),
+    visible_at = ${now} + ?4,
+    receipt = ?3
+  WHERE id IN (
+    SELECT id FROM (
+      SELECT id FROM queue_messages WHERE receipt = ?3 AND dead_at IS NULL
+      UNION ALL
+      SELECT id FROM (
+        SELECT id FROM queue_messages WHERE queue = ?1 AND dead_at IS NULL AND visible_at <= ${now}
+        ORDER BY visible_at LIMIT ?2)
+    ) LIMIT ?2)
+  RETURNING id, tenant, call_id, receives, receipt, dead_at`;
+
+const deleteMessages = `DELETE FROM queue_messages
+  WHERE queue = ?1 AND (id, receipt) IN (
+    SELECT receipt.value ->> 'id', receipt.value ->> 'token' FROM json_each(?2) AS receipt)`;
+
+const readDead = `SELECT tenant, call_id FROM queue_messages
+  WHERE queue = ?1 AND dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT ${deadLettersRead}`;
+
+export function createDatabaseTaskQueue(
+  shards: Shards,
+  { maxReceives = defaultMaxReceives }: DatabaseQueueOptions = {},
+): PolledTaskQueue {
+  const database = shards.directory;
+  return {
+    /** @throws RangeError for a delay above 15 minutes */
+    send: async (queue, messages, { delayMs = 0 } = {}) => {
+      if (delayMs > longestDelayMs) {
+        throw new RangeError(`A message waits ${longestDelayMs} ms at most; a longer wait is a row with 'run_at'.`);
+      }
+      if (messages.length === 0) return;
+      const named = messages.map(({ tenant, callId }) => ({ id: randomUUID(), tenant, callId }));
+      await database.batch([{ sql: sendMessages, args: [queue, JSON.stringify(named), Math.max(0, delayMs)] }], {
+        repeatable: true,
+      });
+    },
+    receive: async (queue, { limit, visibilityMs }) => {
+      const args = [queue, limit, randomUUID(), visibilityMs, maxReceives];
+      const [taken] = await database.batch([{ sql: takeMessages, args }], { repeatable: true });
+      return (taken?.rows ?? []).filter((row) => row["dead_at"] === null).map(toReceived);
+    },
+    delete: async (queue, receipts) => {
+      if (receipts.length === 0) return;
+      const held = receipts.map(readReceipt);
+      await database.batch([{ sql: deleteMessages, args: [queue, JSON.stringify(held)] }], { repeatable: true });
+    },
+    deadLetters: async (queue) => {
+      const [found] = await database.batch([{ sql: readDead, args: [queue] }], { readonly: true });
+      return (found?.rows ?? []).map(toMessage);
+    },
+  };
+}
+
+function toMessage(row: Row): QueueMessage {
+  return { tenant: String(row["tenant"]), callId: String(row["call_id"]) };
+}
+
+function toReceived(row: Row): ReceivedMessage {
+  return { ...toMessage(row), receives: Number(row["receives"]), receipt: `${row["id"]}.${row["receipt"]}` };
+}
+
+/** The message and this receive of it: after another receive, an older receipt deletes nothing. */
+function readReceipt(receipt: string): { readonly id: string; readonly token: string } {
+  const dot = receipt.indexOf(".");
+  return { id: receipt.slice(0, dot), token: receipt.slice(dot + 1) };
+}
