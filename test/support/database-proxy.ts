@@ -155,5 +155,5 @@ async function collect(stream: IncomingMessage): Promise<Buffer> {
 }
 
 async function pause(ms: number): Promise<void> {
-  if (ms > 0) await sleep(ms);
+  if (ms > 0) await sleep(ms, undefined, { ref: false });
 }

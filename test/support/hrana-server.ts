@@ -67,6 +67,8 @@ interface Stream {
 export async function startHranaServer(options: {
   readonly file: string;
   readonly authToken?: string;
+  /** Default: any that is free. */
+  readonly port?: number;
 }): Promise<HranaServer> {
   const streams = new Map<string, Stream>();
   const idle: Connection[] = [];
@@ -100,7 +102,7 @@ export async function startHranaServer(options: {
   const server = createServer((request, response) => {
     answer(request, response).catch((error: unknown) => sendJson(response, 500, errorOf(error)));
   });
-  const url = await listen(server);
+  const url = await listen(server, options.port ?? 0);
   return {
     url,
     close: async () => {
@@ -251,8 +253,8 @@ async function read(request: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString("utf8");
 }
 
-async function listen(server: Server): Promise<string> {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+async function listen(server: Server, wanted: number): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(wanted, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return `http://127.0.0.1:${port}`;
 }

@@ -112,9 +112,9 @@ class FileDatabase implements Database {
     } catch (error) {
       const [only] = group;
       if (group.length === 1) only?.reject(toGatewayError(error));
+      else if (sqlFailureOf(error) === "busy") for (const waiting of group) waiting.reject(toGatewayError(error));
       // One of them is at fault; alone, it can fail nobody but itself.
-      else if (sqlFailureOf(error) === "statement") for (const waiting of group) await this.#commit([waiting]);
-      else for (const waiting of group) waiting.reject(toGatewayError(error));
+      else for (const waiting of group) await this.#commit([waiting]);
     }
   }
 

@@ -1,0 +1,160 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import Native from "libsql";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openDatabase } from "./client.ts";
+import type { Database, Statement } from "./database.ts";
+
+let directory = "";
+let count = 0;
+let path = "";
+let database: Database;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "toolyard-file-database-"));
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+beforeEach(async () => {
+  count += 1;
+  path = join(directory, `${count}.db`);
+  database = await openDatabase({ url: `file:${path}`, budgetMs: 300 });
+  await database.batch([
+    sql("CREATE TABLE t (id integer PRIMARY KEY, v text UNIQUE)"),
+    sql("CREATE TABLE c (n integer)"),
+  ]);
+  await database.batch([sql("INSERT INTO c VALUES (0)")]);
+  return () => database.close();
+});
+
+const sql = (text: string, ...args: Statement["args"]): Statement => ({ sql: text, args });
+const increment = sql("UPDATE c SET n = n + 1 RETURNING n");
+
+async function value(query: string): Promise<unknown> {
+  const [result] = await database.batch([sql(`SELECT (${query}) AS value`)], { readonly: true });
+  return result?.rows[0]?.["value"];
+}
+
+/** Another process, as far as locks go. */
+function rival(): InstanceType<typeof Native> {
+  return new Native(path);
+}
+
+describe("group commit", () => {
+  test("writes what comes together with one commit, and gives each caller its own results", async () => {
+    const sizeBefore = (await stat(`${path}-wal`)).size;
+    const results = await Promise.all(Array.from({ length: 64 }, () => database.batch([increment])));
+    expect(results.map(([result]) => result?.rows[0]?.["n"])).toEqual(Array.from({ length: 64 }, (_, at) => at + 1));
+    // Each commit appends the page anew; 64 of them would be 64 pages.
+    expect((await stat(`${path}-wal`)).size - sizeBefore).toBeLessThan(10 * 4_096);
+  });
+
+  test("lets no failing batch fail, undo or repeat another", async () => {
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 200 }, (_, at) =>
+        database.batch(
+          at % 50 === 7
+            ? [increment, sql("INSERT INTO t (v) VALUES ('twice'), ('twice')")]
+            : [increment, sql("INSERT INTO t (v) VALUES (?)", `row ${at}`)],
+        ),
+      ),
+    );
+    const failed = outcomes.flatMap(({ status }, at) => (status === "rejected" ? [at] : []));
+    expect(failed).toEqual([7, 57, 107, 157]);
+    expect(await value("SELECT n FROM c")).toBe(196);
+    expect(await value("SELECT count(*) FROM t")).toBe(196);
+  });
+
+  test("lets no batch that fills the disk, or binds what SQL cannot hold, fail another", async () => {
+    await database.batch([sql("PRAGMA max_page_count = 16")]);
+    const [first, full, unbound, last] = await Promise.allSettled([
+      database.batch([increment]),
+      database.batch([increment, sql("INSERT INTO t (v) VALUES (hex(zeroblob(100000)))")]),
+      database.batch([increment, { sql: "INSERT INTO t (v) VALUES (?)", args: [true as unknown as string] }]),
+      database.batch([increment]),
+    ]);
+    expect(first).toMatchObject({ status: "fulfilled" });
+    expect(full).toMatchObject({ reason: { code: "database_unavailable" } });
+    expect(unbound).toMatchObject({ reason: { code: "internal_error" } });
+    expect(last).toMatchObject({ status: "fulfilled", value: [{ rows: [{ n: 2 }] }] });
+  });
+
+  test("is over before the database closes", async () => {
+    const writes = Array.from({ length: 100 }, () => database.batch([increment]));
+    await database.close();
+    await expect(Promise.all(writes)).resolves.toHaveLength(100);
+    expect(rival().prepare("SELECT n FROM c").get([])).toMatchObject({ n: 100 });
+  });
+});
+
+describe("reading", () => {
+  test("refuses to write in a batch that is marked readonly", async () => {
+    for (const text of ["UPDATE c SET n = 9", "WITH x AS (SELECT 1) INSERT INTO c SELECT * FROM x", "DROP TABLE c"]) {
+      await expect(database.batch([sql(text)], { readonly: true })).rejects.toMatchObject({ code: "internal_error" });
+    }
+    expect(await value("SELECT n FROM c")).toBe(0);
+  });
+
+  test("takes what only looks like writing for what it is", async () => {
+    expect(await value("WITH x AS (SELECT 'a update b' AS v) SELECT replace(v, 'update', '-') FROM x")).toBe("a - b");
+  });
+
+  test("sees one state of the database in all statements of a batch", async () => {
+    const other = rival();
+    const [first, second] = await database.batch([sql("SELECT n FROM c"), sql("SELECT n FROM c")], { readonly: true });
+    other.exec("UPDATE c SET n = 5");
+    expect(first?.rows).toEqual(second?.rows);
+    expect(await value("SELECT n FROM c")).toBe(5);
+    other.close();
+  });
+
+  test("outlives more different statements than are kept prepared", async () => {
+    for (let at = 0; at < 1_100; at += 1) expect(await value(`SELECT ${at}`)).toBe(at);
+    expect(await value("SELECT 3")).toBe(3);
+  });
+});
+
+describe("a file that another process writes to", () => {
+  test("is waited for asleep, while reads and the rest of the process go on", async () => {
+    const other = rival();
+    other.exec("BEGIN IMMEDIATE");
+    other.exec("UPDATE c SET n = 100");
+    const writing = database.batch([increment]);
+    let turns = 0;
+    const ticking = setInterval(() => (turns += 1), 1);
+    expect(await value("SELECT n FROM c")).toBe(0);
+    while (turns < 20) await sleep(1);
+    clearInterval(ticking);
+    other.exec("COMMIT");
+    other.close();
+    await expect(writing).resolves.toMatchObject([{ rows: [{ n: 101 }] }]);
+  });
+
+  test("is given up after the budget with an error that may be retried, and nothing written", async () => {
+    const other = rival();
+    other.exec("BEGIN IMMEDIATE");
+    const refused = await database.batch([increment]).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: "database_unavailable", spec: { http: 503, retryable: true } });
+    expect(refused).toMatchObject({ message: expect.not.stringMatching(/SQLITE|locked/) });
+    other.exec("ROLLBACK");
+    other.close();
+    await expect(database.batch([increment])).resolves.toMatchObject([{ rows: [{ n: 1 }] }]);
+  });
+
+  test("takes the writes of several processes at once, each exactly once", async () => {
+    const writers = [1, 2, 3].map(() =>
+      fork(join(import.meta.dirname, "../test/write-process.ts"), [`file:${path}`, "150"]),
+    );
+    await Promise.all(writers.map((writer) => once(writer, "message")));
+    const ends = writers.map((writer) => once(writer, "exit"));
+    for (const writer of writers) writer.send("go");
+    const own = Array.from({ length: 25 }, () => database.batch([increment]));
+    await Promise.all(own);
+    expect(await Promise.all(ends)).toEqual(writers.map(() => [0, null]));
+    expect(await value("SELECT n FROM c")).toBe(3 * 150 + 25);
+    expect(await value("SELECT count(*) FROM t")).toBe(3 * 150);
+    await expect(database.batch([increment])).resolves.toHaveLength(1);
+  }, 20_000);
+});
