@@ -36,6 +36,8 @@ export interface ProviderRequest {
   readonly provider: ProviderRecord;
 }
 
+export type ModelListRequest = Pick<ProviderRequest, "provider" | "apiKey" | "signal">;
+
 /** An assistant message as the back end wrote it; unknown fields are kept for the next turn. */
 export type UpstreamMessage = JsonObject;
 
@@ -46,7 +48,10 @@ export interface AssembledToolCall {
   readonly name: string;
   /** As written by the model; JSON text if the model did its work. Blank became `{}`. */
   readonly arguments: string;
-  /** Fields beyond id, type, function, for example a thought signature. */
+  /**
+   * Fields beyond id and function, for example a thought signature. `type` is among them only where it
+   * is not `function`; a `custom` call has its input, which is no JSON, in `arguments`.
+   */
   readonly extra: JsonObject;
 }
 
@@ -95,7 +100,7 @@ export type ProviderEvent =
       readonly finishReason: string;
     }
   | { readonly type: "usage"; readonly usage: Usage }
-  /** Whole body of a non-streamed answer, for fields that only it carries. Last. */
+  /** Whole body of a non-streamed answer, or the unknown top-level fields of a stream's chunks. Last. */
   | { readonly type: "response"; readonly body: JsonObject };
 
 export interface ChatProvider {
@@ -104,4 +109,6 @@ export interface ChatProvider {
    * @throws GatewayError `provider_*`; with `details.extra.before_first_byte` true where a retry is safe
    */
   stream(request: ProviderRequest): AsyncGenerator<ProviderEvent, void, void>;
+  /** The models that the back end offers, for providers with `passthroughModels`. */
+  listModels?(request: ModelListRequest): Promise<readonly string[]>;
 }

@@ -1,0 +1,394 @@
+/**
+ * One answer of an OpenAI-compatible back end, chunk by chunk or whole, as provider events. Knows the
+ * habits of the many servers that speak this format; knows nothing of how the bytes came.
+ *
+ * A chunk's bytes go along with its event where they can be sent on as they are: one choice, one
+ * piece, nothing beside it, and the same id, model and time as before.
+ */
+import { randomBytes } from "node:crypto";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import type { Usage } from "../../calls/call.ts";
+import { mergeDelta } from "./merge-delta.ts";
+import type { ProviderEvent } from "./provider.ts";
+import { ToolCallAssembly, type ToolCallDelta } from "./tool-call-assembly.ts";
+
+type StartEvent = Extract<ProviderEvent, { type: "start" }>;
+
+/** Fields of a chunk or body that have events of their own. */
+const knownFields: ReadonlySet<string> = new Set([
+  "id",
+  "object",
+  "created",
+  "model",
+  "choices",
+  "usage",
+  "error",
+  "obfuscation",
+  "system_fingerprint",
+]);
+
+export class AnswerReader {
+  readonly #requestedModel: string;
+  readonly #choices = new Map<number, ChoiceReader>();
+  readonly #extra: JsonObject = {};
+  #hasExtra = false;
+  #start: StartEvent | undefined;
+  #usage: Usage | undefined;
+
+  /** @param requestedModel reported where the back end names none */
+  constructor(requestedModel: string) {
+    this.#requestedModel = requestedModel;
+  }
+
+  /** Every choice that began has its reason to finish: nothing is missing but the trailer. */
+  get isFinished(): boolean {
+    if (this.#choices.size === 0) return false;
+    for (const choice of this.#choices.values()) if (!choice.isFinished) return false;
+    return true;
+  }
+
+  get hasChoices(): boolean {
+    return this.#choices.size > 0;
+  }
+
+  /** @param frame the bytes of the chunk where they are fit to be sent on */
+  chunk(chunk: JsonObject, frame?: Uint8Array): ProviderEvent[] {
+    const events: ProviderEvent[] = [];
+    const usage = toUsage(chunk["usage"]);
+    if (usage !== undefined) this.#usage = usage;
+    for (const key in chunk) if (!knownFields.has(key)) this.#keepExtra(key, chunk[key]);
+    const choices = chunk["choices"];
+    if (!Array.isArray(choices) || choices.length === 0) return events;
+    const start = this.#begin(chunk, events);
+    const isWhole = choices.length === 1 && usage === undefined && continuesAs(chunk, start);
+    for (const [position, choice] of choices.entries()) {
+      if (isJsonObject(choice)) this.#choice(choice, position).chunk(choice, isWhole ? frame : undefined, events);
+    }
+    return events;
+  }
+
+  /** A body that holds the whole answer. */
+  body(body: JsonObject): ProviderEvent[] {
+    const events: ProviderEvent[] = [];
+    this.#usage = toUsage(body["usage"]);
+    this.#begin(body, events);
+    const choices = Array.isArray(body["choices"]) ? body["choices"] : [];
+    for (const [position, choice] of choices.entries()) {
+      if (isJsonObject(choice)) this.#choice(choice, position).message(choice, events);
+    }
+    return events;
+  }
+
+  /** The end of the answer. @param body the whole body, where there was one */
+  finish(body?: JsonObject): ProviderEvent[] {
+    const events: ProviderEvent[] = [];
+    for (const choice of [...this.#choices.values()].sort((a, b) => a.index - b.index)) choice.finish(events);
+    if (this.#usage !== undefined) events.push({ type: "usage", usage: this.#usage });
+    if (body !== undefined) events.push({ type: "response", body });
+    else if (this.#hasExtra) events.push({ type: "response", body: this.#extra });
+    return events;
+  }
+
+  #keepExtra(key: string, value: JsonValue | undefined): void {
+    if (value === undefined || value === null) return;
+    this.#hasExtra = true;
+    // Said of the whole answer, so the last word counts.
+    if (key !== "__proto__") this.#extra[key] = value;
+  }
+
+  #begin(source: JsonObject, events: ProviderEvent[]): StartEvent {
+    if (this.#start !== undefined) return this.#start;
+    const { id, model, created, system_fingerprint: fingerprint } = source;
+    this.#start = {
+      type: "start",
+      id: typeof id === "string" && id !== "" ? id : `chatcmpl-${randomBytes(12).toString("hex")}`,
+      model: typeof model === "string" && model !== "" ? model : this.#requestedModel,
+      created: typeof created === "number" && created > 0 ? Math.floor(created) : Math.floor(Date.now() / 1_000),
+      ...(typeof fingerprint === "string" ? { systemFingerprint: fingerprint } : {}),
+    };
+    events.push(this.#start);
+    return this.#start;
+  }
+
+  #choice(source: JsonObject, position: number): ChoiceReader {
+    const index = typeof source["index"] === "number" ? source["index"] : position;
+    const known = this.#choices.get(index);
+    if (known !== undefined) return known;
+    const choice = new ChoiceReader(index);
+    this.#choices.set(index, choice);
+    return choice;
+  }
+}
+
+/** What one delta holds, told apart. */
+interface Delta {
+  text: string;
+  reasoning: string;
+  reasoningField: "reasoning_content" | "reasoning";
+  refusal: string;
+  hasRole: boolean;
+  toolCalls: JsonValue | undefined;
+  functionCall: JsonValue | undefined;
+  other: JsonObject | undefined;
+}
+
+class ChoiceReader {
+  readonly index: number;
+  readonly #content = new GrowingText();
+  readonly #reasoningContent = new GrowingText();
+  readonly #reasoning = new GrowingText();
+  readonly #refusal = new GrowingText();
+  readonly #other: JsonObject = {};
+  /** Content that is no text (thinking, pictures), where content comes as parts. */
+  readonly #parts: JsonValue[] = [];
+  readonly #toolCalls = new ToolCallAssembly();
+  #message: JsonObject | undefined;
+  #finishReason: string | undefined;
+  #hasDelta = false;
+
+  constructor(index: number) {
+    this.index = index;
+  }
+
+  get isFinished(): boolean {
+    return this.#finishReason !== undefined;
+  }
+
+  chunk(choice: JsonObject, frame: Uint8Array | undefined, events: ProviderEvent[]): void {
+    const finishes = this.#readFinishReason(choice);
+    const logprobs = isJsonObject(choice["logprobs"]) ? choice["logprobs"] : undefined;
+    const source = this.#deltaOf(choice);
+    const delta = this.#readDelta(source);
+    const before = events.length;
+    const isForwardable = frame !== undefined && !finishes && !delta.hasRole && isSingle(delta, logprobs);
+    this.#emit(delta, isForwardable ? frame : undefined, events);
+    if (delta.other !== undefined || logprobs !== undefined) {
+      this.#emitOther(
+        delta.other ?? {},
+        logprobs,
+        isForwardable && events.length === before ? frame : undefined,
+        events,
+      );
+    }
+  }
+
+  /** A whole message, kept as it was written. */
+  message(choice: JsonObject, events: ProviderEvent[]): void {
+    this.#readFinishReason(choice);
+    this.#finishReason ??= "";
+    const message = isJsonObject(choice["message"]) ? choice["message"] : {};
+    this.#message = message;
+    const logprobs = isJsonObject(choice["logprobs"]) ? choice["logprobs"] : undefined;
+    const delta = this.#readDelta(message);
+    this.#emit(delta, undefined, events);
+    if (delta.other !== undefined || logprobs !== undefined)
+      this.#emitOther(delta.other ?? {}, logprobs, undefined, events);
+  }
+
+  finish(events: ProviderEvent[]): void {
+    const turn = this.#toolCalls.finish();
+    this.#emitToolCalls(turn.deltas, events);
+    const reason = this.#finishReason === "function_call" ? "tool_calls" : this.#finishReason;
+    events.push({
+      type: "message",
+      choice: this.index,
+      message: this.#message === undefined ? this.#assemble(turn.wire) : withToolCalls(this.#message, turn.wire),
+      toolCalls: turn.calls,
+      finishReason: reason || (turn.calls.length > 0 ? "tool_calls" : "stop"),
+    });
+  }
+
+  #readFinishReason(choice: JsonObject): boolean {
+    const reason = choice["finish_reason"];
+    if (typeof reason !== "string" || reason === "") return false;
+    this.#finishReason = reason;
+    return true;
+  }
+
+  /** Some streams carry a `message`; beside deltas it only repeats them. */
+  #deltaOf(choice: JsonObject): JsonObject {
+    if (isJsonObject(choice["delta"])) {
+      this.#hasDelta = true;
+      return choice["delta"];
+    }
+    return !this.#hasDelta && isJsonObject(choice["message"]) ? choice["message"] : {};
+  }
+
+  #readDelta(source: JsonObject): Delta {
+    const delta: Delta = {
+      text: "",
+      reasoning: "",
+      reasoningField: "reasoning_content",
+      refusal: "",
+      hasRole: false,
+      toolCalls: undefined,
+      functionCall: undefined,
+      other: undefined,
+    };
+    for (const key in source) {
+      const value = source[key];
+      if (value === undefined || value === null || key === "__proto__") continue;
+      switch (key) {
+        case "role":
+          delta.hasRole = true;
+          break;
+        case "content":
+          delta.text = typeof value === "string" ? value : this.#readParts(value, delta);
+          break;
+        case "reasoning_content":
+        case "reasoning":
+          if (typeof value === "string") this.#readReasoning(key, value, delta);
+          else delta.other = { ...delta.other, [key]: value };
+          break;
+        case "refusal":
+          if (typeof value === "string") delta.refusal = value;
+          break;
+        case "tool_calls":
+          delta.toolCalls = value;
+          break;
+        case "function_call":
+          delta.functionCall = value;
+          break;
+        default:
+          if (!isEmpty(value)) delta.other = { ...delta.other, [key]: value };
+      }
+    }
+    return delta;
+  }
+
+  /** Both fields may carry the same text; it is shown once and kept in both. */
+  #readReasoning(field: "reasoning_content" | "reasoning", text: string, delta: Delta): void {
+    (field === "reasoning" ? this.#reasoning : this.#reasoningContent).append(text);
+    if (text === "" || (delta.reasoning !== "" && field === "reasoning")) return;
+    delta.reasoning = text;
+    delta.reasoningField = field;
+  }
+
+  #readParts(content: JsonValue, delta: Delta): string {
+    if (!Array.isArray(content)) return "";
+    let text = "";
+    const others: JsonValue[] = [];
+    for (const part of content) {
+      if (isJsonObject(part) && part["type"] === "text" && typeof part["text"] === "string") text += part["text"];
+      else others.push(part);
+    }
+    this.#parts.push(...others);
+    if (others.length > 0) delta.other = { ...delta.other, content: others };
+    return text;
+  }
+
+  #emit(delta: Delta, frame: Uint8Array | undefined, events: ProviderEvent[]): void {
+    const choice = this.index;
+    const { text, reasoning, refusal, reasoningField: field } = delta;
+    if (reasoning !== "") {
+      const event = { type: "reasoning-delta", text: reasoning, field, choice } as const;
+      events.push(frame === undefined ? event : { ...event, frame });
+    }
+    if (text !== "") {
+      this.#content.append(text);
+      events.push(
+        frame === undefined ? { type: "text-delta", text, choice } : { type: "text-delta", text, choice, frame },
+      );
+    }
+    if (refusal !== "") {
+      this.#refusal.append(refusal);
+      const event = { type: "refusal-delta", text: refusal, choice } as const;
+      events.push(frame === undefined ? event : { ...event, frame });
+    }
+    if (delta.toolCalls !== undefined) this.#emitToolCalls(this.#toolCalls.push(delta.toolCalls), events);
+    if (delta.functionCall !== undefined) this.#emitToolCalls(this.#toolCalls.pushLegacy(delta.functionCall), events);
+  }
+
+  #emitToolCalls(deltas: readonly ToolCallDelta[], events: ProviderEvent[]): void {
+    for (const delta of deltas) events.push({ type: "tool-call-delta", ...delta, choice: this.index });
+  }
+
+  #emitOther(
+    delta: JsonObject,
+    logprobs: JsonObject | undefined,
+    frame: Uint8Array | undefined,
+    events: ProviderEvent[],
+  ): void {
+    const { content: _parts, ...fields } = delta;
+    if (this.#message === undefined) mergeDelta(this.#other, fields);
+    events.push({
+      type: "other-delta",
+      delta,
+      choice: this.index,
+      ...(logprobs === undefined ? {} : { logprobs }),
+      ...(frame === undefined ? {} : { frame }),
+    });
+  }
+
+  #assemble(toolCalls: readonly JsonObject[]): JsonObject {
+    const text = this.#content.text;
+    const message: JsonObject = { role: "assistant", content: text === "" && toolCalls.length > 0 ? null : text };
+    if (this.#parts.length > 0) {
+      message["content"] = text === "" ? this.#parts : [...this.#parts, { type: "text", text }];
+    }
+    if (this.#refusal.text !== "") message["refusal"] = this.#refusal.text;
+    if (this.#reasoningContent.text !== "") message["reasoning_content"] = this.#reasoningContent.text;
+    if (this.#reasoning.text !== "") message["reasoning"] = this.#reasoning.text;
+    Object.assign(message, this.#other);
+    return withToolCalls(message, toolCalls);
+  }
+}
+
+/** Text that comes in thousands of pieces; joined now and then, because many small strings weigh more than one. */
+class GrowingText {
+  readonly #segments: string[] = [];
+  #pieces: string[] = [];
+
+  append(piece: string): void {
+    if (piece === "" || this.#pieces.push(piece) < 256) return;
+    this.#segments.push(this.#pieces.join(""));
+    this.#pieces = [];
+  }
+
+  get text(): string {
+    return this.#segments.join("") + this.#pieces.join("");
+  }
+}
+
+/** The message with its calls in the strict form; the deprecated form is replaced by it. */
+function withToolCalls(message: JsonObject, toolCalls: readonly JsonObject[]): JsonObject {
+  const { tool_calls: _calls, function_call: legacy, ...rest } = message;
+  if (toolCalls.length > 0) return { role: "assistant", ...rest, tool_calls: [...toolCalls] };
+  return legacy === null ? { role: "assistant", ...rest, function_call: null } : { role: "assistant", ...rest };
+}
+
+/** One piece and nothing beside it. */
+function isSingle(delta: Delta, logprobs: JsonObject | undefined): boolean {
+  if (delta.toolCalls !== undefined || delta.functionCall !== undefined) return false;
+  const hasOther = delta.other !== undefined || logprobs !== undefined;
+  return (
+    Number(delta.text !== "") + Number(delta.reasoning !== "") + Number(delta.refusal !== "") + Number(hasOther) === 1
+  );
+}
+
+/** The chunk repeats the head of the answer, so it can stand beside chunks written by us. */
+function continuesAs(chunk: JsonObject, start: StartEvent): boolean {
+  return (
+    chunk["id"] === start.id &&
+    chunk["model"] === start.model &&
+    chunk["created"] === start.created &&
+    chunk["object"] === "chat.completion.chunk"
+  );
+}
+
+function isEmpty(value: JsonValue): boolean {
+  return value === "" || (Array.isArray(value) && value.length === 0);
+}
+
+function toUsage(value: JsonValue | undefined): Usage | undefined {
+  if (!isJsonObject(value)) return undefined;
+  const prompt = count(value["prompt_tokens"]);
+  const completion = count(value["completion_tokens"]);
+  if (prompt === undefined && completion === undefined) return undefined;
+  const total = count(value["total_tokens"]) ?? (prompt ?? 0) + (completion ?? 0);
+  return { ...value, prompt_tokens: prompt ?? 0, completion_tokens: completion ?? 0, total_tokens: total };
+}
+
+function count(value: JsonValue | undefined): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+}

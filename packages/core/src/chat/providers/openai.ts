@@ -1,0 +1,360 @@
+/**
+ * The `openai` provider: `POST {base_url}/chat/completions` at any server that speaks OpenAI's format.
+ * Streamed and whole answers come out of one generator, and what the server really sends decides, not
+ * what it was asked for or calls it.
+ */
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import type { Egress, EgressResponse } from "../../ports/egress.ts";
+import { AnswerReader } from "./openai-answer.ts";
+import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
+import type { ChatProvider, ModelListRequest, ProviderEvent, ProviderRecord, ProviderRequest } from "./provider.ts";
+import { SseEventTooLarge, SseScanner, type SseEvent } from "./sse-frames.ts";
+
+export interface OpenAiProviderDeps {
+  readonly egress: Egress;
+}
+
+/** Bytes of a whole answer, and of an error's body of which no more is read. */
+const maximumBodyBytes = 64 * 1024 * 1024;
+const maximumErrorBytes = 65_536;
+
+/** How long the end of the body is awaited after `[DONE]`, so that the connection can be used again. */
+const trailerMs = 250;
+
+/** How long usage and `[DONE]` are awaited after every choice has finished. */
+const afterFinishMs = 5_000;
+
+/** A list of models is asked for while somebody waits for a page. */
+const listTimeoutMs = 5_000;
+
+/** Back ends remembered for refusing `stream_options`. */
+const rememberedBackEnds = 1_000;
+
+export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
+  const withoutUsage = new Set<string>();
+  return {
+    stream: (request) => answer(new Exchange(deps.egress, request, withoutUsage)),
+    listModels: (request) => listModels(deps.egress, request),
+  };
+}
+
+async function* answer(exchange: Exchange): AsyncGenerator<ProviderEvent, void, void> {
+  const body = await exchange.open();
+  const scanner = new SseScanner();
+  const reader = new AnswerReader(exchange.model);
+  let form: "events" | "whole" | undefined;
+  const whole: Uint8Array[] = [];
+  let isDone = false;
+  try {
+    while (!isDone) {
+      const read = await exchange.read(body, reader.isFinished);
+      if (read === undefined) break;
+      let bytes = read;
+      if (form !== "events") {
+        exchange.countBody(read);
+        whole.push(read);
+        form ??= formOf(read);
+        if (form !== "events") continue;
+        bytes = whole.length === 1 ? read : Buffer.concat(whole);
+      }
+      for (const event of exchange.scan(scanner, bytes)) {
+        if (event.data === "[DONE]") {
+          isDone = true;
+          break;
+        }
+        const chunk = exchange.parseChunk(event);
+        if (chunk === undefined) continue;
+        for (const part of reader.chunk(chunk, event.isPlain ? event.frame : undefined)) {
+          exchange.hasYielded = true;
+          yield part;
+        }
+      }
+    }
+    const response = form === "whole" ? exchange.parseBody(whole) : undefined;
+    const rest = response === undefined ? [] : reader.body(response);
+    exchange.requireEnd(reader, isDone);
+    exchange.hasYielded = true;
+    yield* rest;
+    yield* reader.finish(response);
+    if (isDone) await nextWithin(body, trailerMs).catch(() => undefined);
+  } finally {
+    // Not awaited: a read may be under way, and the answer is over for us.
+    body.return?.().catch(() => undefined);
+  }
+}
+
+type Body = AsyncIterator<Uint8Array>;
+
+/** One request and what is known of its fate; makes the errors. */
+class Exchange {
+  readonly model: string;
+  /** Something of the answer has left: a repetition would show it twice. */
+  hasYielded = false;
+  readonly #egress: Egress;
+  readonly #request: ProviderRequest;
+  readonly #withoutUsage: Set<string>;
+  #bodyBytes = 0;
+
+  constructor(egress: Egress, request: ProviderRequest, withoutUsage: Set<string>) {
+    const { model } = request.body;
+    this.model = typeof model === "string" ? model : "";
+    this.#egress = egress;
+    this.#request = request;
+    this.#withoutUsage = withoutUsage;
+  }
+
+  /** Sends and gives the body of a good answer. */
+  async open(): Promise<Body> {
+    const { provider, stream } = this.#request;
+    const key = `${provider.id} ${provider.baseUrl}`;
+    const asksUsage = stream && !this.#withoutUsage.has(key);
+    const response = await this.#send(asksUsage);
+    if (response.status >= 200 && response.status < 300) return response.body[Symbol.asyncIterator]();
+    const failure = await this.#readFailure(response);
+    if (!asksUsage || !refusesStreamOptions(failure)) throw this.#error(failure);
+    if (this.#withoutUsage.size >= rememberedBackEnds) this.#withoutUsage.clear();
+    this.#withoutUsage.add(key);
+    return this.open();
+  }
+
+  /** The next bytes; undefined at the end. @param isFinished a connection that breaks now takes nothing away */
+  async read(body: Body, isFinished: boolean): Promise<Uint8Array | undefined> {
+    try {
+      const result = isFinished ? await nextWithin(body, afterFinishMs) : await body.next();
+      return result?.done === false ? result.value : undefined;
+    } catch (thrown) {
+      if (isFinished && !this.#request.signal.aborted) return undefined;
+      throw this.#toLost(thrown);
+    }
+  }
+
+  scan(scanner: SseScanner, read: Uint8Array): SseEvent[] {
+    try {
+      return scanner.feed(read);
+    } catch (thrown) {
+      if (thrown instanceof SseEventTooLarge)
+        throw this.#fail("provider_failed", `sent too much at once: ${thrown.message}`);
+      throw thrown;
+    }
+  }
+
+  /** Undefined for an event that says nothing. */
+  parseChunk(event: SseEvent): JsonObject | undefined {
+    if (event.data.trim() === "") return undefined;
+    const parsed = parseJson(event.data);
+    if (parsed === undefined && event.name !== "error") {
+      throw this.#fail("provider_failed", `sent an event that is not JSON: ${this.#quote(event.data)}`);
+    }
+    const failure = failureInAnswer(parsed ?? event.data, event.name === "error");
+    if (failure !== undefined) throw this.#error(failure);
+    return isJsonObject(parsed) ? parsed : undefined;
+  }
+
+  countBody(read: Uint8Array): void {
+    this.#bodyBytes += read.byteLength;
+    if (this.#bodyBytes > maximumBodyBytes)
+      throw this.#fail("provider_failed", `answered more than ${maximumBodyBytes} bytes.`);
+  }
+
+  parseBody(parts: readonly Uint8Array[]): JsonObject {
+    const text = new TextDecoder().decode(Buffer.concat(parts));
+    const parsed = parseJson(text);
+    if (parsed === undefined && /^\s*[{[]/.test(text)) {
+      throw this.#fail("provider_stream_incomplete", "broke off in the middle of its answer.");
+    }
+    const failure = parsed === undefined ? undefined : failureInAnswer(parsed);
+    if (failure !== undefined) throw this.#error(failure);
+    if (isJsonObject(parsed) && Array.isArray(parsed["choices"])) return parsed;
+    throw this.#fail(
+      "provider_failed",
+      "did not answer with a chat completion; check its base_url, which usually ends in /v1.",
+    );
+  }
+
+  /** @throws GatewayError `provider_stream_incomplete` where the answer cannot be known to be complete */
+  requireEnd(reader: AnswerReader, isDone: boolean): void {
+    if (reader.hasChoices && (isDone || reader.isFinished)) return;
+    const how = reader.hasChoices
+      ? "ended its stream without a finish_reason, so the answer is incomplete."
+      : "ended its answer without any choice.";
+    throw this.#fail("provider_stream_incomplete", how);
+  }
+
+  async #send(asksUsage: boolean): Promise<EgressResponse> {
+    const { provider, apiKey, stream, signal } = this.#request;
+    const headers: [string, string][] = [
+      ["content-type", "application/json"],
+      ["accept", stream ? "text/event-stream, application/json" : "application/json"],
+    ];
+    if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+    try {
+      return await this.#egress.request({
+        method: "POST",
+        url: endpoint(provider, "/chat/completions"),
+        headers,
+        body: JSON.stringify(toBody(this.#request, asksUsage)),
+        signal,
+        timeoutMs: provider.timeoutMs,
+        sensitiveHeaders: ["authorization"],
+      });
+    } catch (thrown) {
+      throw this.#toUnsent(thrown);
+    }
+  }
+
+  async #readFailure(response: EgressResponse): Promise<UpstreamFailure> {
+    const parts: Uint8Array[] = [];
+    let length = 0;
+    try {
+      for await (const read of response.body) {
+        parts.push(read);
+        length += read.byteLength;
+        if (length >= maximumErrorBytes) break;
+      }
+    } catch (thrown) {
+      // The status alone tells what matters, unless it was our side that gave up.
+      if (this.#request.signal.aborted) throw this.#toLost(thrown);
+    }
+    return readFailure(response.status, response.headers, new TextDecoder().decode(Buffer.concat(parts)));
+  }
+
+  #error(failure: UpstreamFailure): GatewayError {
+    const { provider, apiKey } = this.#request;
+    return toProviderError(failure, { provider, apiKey, model: this.model, beforeFirstByte: !this.hasYielded });
+  }
+
+  /** The request did not get an answer's head. */
+  #toUnsent(thrown: unknown): GatewayError {
+    const given = this.#toGivenUp(thrown);
+    if (given !== undefined) return given;
+    if (!(thrown instanceof GatewayError)) return this.#fail("provider_unavailable", "cannot be reached.", thrown);
+    if (thrown.code === "egress_denied")
+      return this.#fail("provider_failed", `is out of bounds: ${thrown.message}`, thrown);
+    if (thrown.code !== "tool_unreachable") return thrown;
+    return this.#fail("provider_unavailable", `cannot be reached: ${thrown.message}`, thrown);
+  }
+
+  /** The answer's body broke. */
+  #toLost(thrown: unknown): GatewayError {
+    const given = this.#toGivenUp(thrown);
+    if (given !== undefined) return given;
+    if (thrown instanceof GatewayError && thrown.code !== "tool_unreachable") return thrown;
+    return this.#fail("provider_stream_incomplete", "broke off in the middle of its answer.", thrown);
+  }
+
+  /** Our caller left, or the time was up. */
+  #toGivenUp(thrown: unknown): GatewayError | undefined {
+    const { signal, provider } = this.#request;
+    if (signal.aborted) {
+      if (signal.reason instanceof GatewayError) return signal.reason;
+      return new GatewayError("request_cancelled", "The request was cancelled.", { cause: thrown });
+    }
+    if (!(thrown instanceof GatewayError) || thrown.code !== "tool_timeout") return undefined;
+    return this.#fail(
+      "provider_unavailable",
+      `did not finish within its timeout_ms of ${provider.timeoutMs}.`,
+      thrown,
+      {
+        timed_out: true,
+      },
+    );
+  }
+
+  #fail(
+    code: "provider_failed" | "provider_unavailable" | "provider_stream_incomplete",
+    what: string,
+    cause?: unknown,
+    more: Readonly<Record<string, JsonValue>> = {},
+  ): GatewayError {
+    const { name } = this.#request.provider;
+    return new GatewayError(code, `Provider '${name}' ${what}`, {
+      extra: { provider: name, before_first_byte: !this.hasYielded, ...more },
+      ...(cause === undefined ? {} : { cause }),
+    });
+  }
+
+  #quote(text: string): string {
+    return JSON.stringify(redactFor(this.#request, text.slice(0, 200)));
+  }
+}
+
+/**
+ * Whole bodies begin with a bracket or a tag, which no event stream does. Undefined while only white
+ * space has come, which some servers send to keep a connection alive.
+ */
+function formOf(read: Uint8Array): "events" | "whole" | undefined {
+  for (const byte of read) {
+    if (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) continue;
+    if (byte === 0xef || byte === 0xbb || byte === 0xbf) continue;
+    return byte === 0x7b || byte === 0x5b || byte === 0x3c ? "whole" : "events";
+  }
+  return undefined;
+}
+
+function toBody(request: ProviderRequest, asksUsage: boolean): JsonObject {
+  const { stream: _stream, stream_options: options, ...body } = request.body;
+  if (!request.stream) return body;
+  if (!asksUsage) return { ...body, stream: true };
+  return { ...body, stream: true, stream_options: { ...(isJsonObject(options) ? options : {}), include_usage: true } };
+}
+
+function refusesStreamOptions({ status, raw }: UpstreamFailure): boolean {
+  return (status === 400 || status === 422) && /stream_options|include_usage/.test(raw);
+}
+
+function endpoint({ baseUrl, name }: ProviderRecord, path: string): string {
+  if (!URL.canParse(baseUrl)) {
+    throw new GatewayError("provider_failed", `Provider '${name}' has a base_url that is not a URL: '${baseUrl}'.`);
+  }
+  // A query in the address (`?api-version=…`) stays one.
+  const url = new URL(baseUrl);
+  const base = url.pathname.replace(/\/+$/, "").replace(/\/chat\/completions$/, "");
+  url.pathname = base + path;
+  return url.href;
+}
+
+function bearer(apiKey: string, provider: ProviderRecord): string {
+  if (/^[\x21-\x7e]+$/.test(apiKey)) return `Bearer ${apiKey}`;
+  throw new GatewayError(
+    "credential_invalid",
+    `The credential '${provider.credential ?? ""}' of provider '${provider.name}' is empty or holds characters that no HTTP header may carry; store it again without blanks and line ends.`,
+    { param: provider.credential ?? "credential" },
+  );
+}
+
+/** The next read, or undefined where none comes in time. */
+async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8Array> | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const tooLong = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, ms, undefined);
+  });
+  try {
+    return await Promise.race([body.next(), tooLong]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function listModels(egress: Egress, { provider, apiKey, signal }: ModelListRequest): Promise<readonly string[]> {
+  const headers: [string, string][] = [["accept", "application/json"]];
+  if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+  const url = endpoint(provider, "/models");
+  const response = await egress.request({
+    method: "GET",
+    url,
+    headers,
+    signal,
+    timeoutMs: Math.min(provider.timeoutMs, listTimeoutMs),
+  });
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for await (const read of response.body) {
+    parts.push(read);
+    length += read.byteLength;
+    if (length > maximumBodyBytes) break;
+  }
+  const parsed = parseJson(new TextDecoder().decode(Buffer.concat(parts)));
+  const data = isJsonObject(parsed) && Array.isArray(parsed["data"]) ? parsed["data"] : [];
+  return data.flatMap((entry) => (isJsonObject(entry) && typeof entry["id"] === "string" ? [entry["id"]] : []));
+}
