@@ -70,6 +70,7 @@ CREATE UNIQUE INDEX `calls_effect_key` ON `calls` (`tenant`,`root_id`,`effect_ke
 CREATE INDEX `calls_tenant_created` ON `calls` (`tenant`,`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `calls_session` ON `calls` (`tenant`,`session_id`,`delivery`) WHERE session_id is not null;--> statement-breakpoint
 CREATE INDEX `calls_parent` ON `calls` (`tenant`,`parent_id`) WHERE parent_id is not null;--> statement-breakpoint
+CREATE INDEX `calls_request` ON `calls` (`tenant`,`request_id`);--> statement-breakpoint
 CREATE INDEX `calls_running` ON `calls` (`tenant`,`lease_until`,`kind`,`caller_id`,`slots`) WHERE state = 'running';--> statement-breakpoint
 CREATE INDEX `calls_lease` ON `calls` (`lease_until`) WHERE state = 'running';--> statement-breakpoint
 CREATE INDEX `calls_queued` ON `calls` (`sent_at`) WHERE state = 'queued';--> statement-breakpoint
@@ -131,6 +132,7 @@ CREATE TABLE `queue_messages` (
 );
 --> statement-breakpoint
 CREATE INDEX `queue_messages_visible` ON `queue_messages` (`queue`,`visible_at`) WHERE dead_at is null;--> statement-breakpoint
+CREATE INDEX `queue_messages_receipt` ON `queue_messages` (`receipt`) WHERE receipt is not null;--> statement-breakpoint
 CREATE INDEX `queue_messages_dead` ON `queue_messages` (`queue`,`dead_at`) WHERE dead_at is not null;--> statement-breakpoint
 CREATE TABLE `rate_windows` (
 	`tenant` text NOT NULL,

@@ -4,11 +4,13 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { getTableConfig, type SQLiteTable } from "drizzle-orm/sqlite-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openDatabase } from "./client.ts";
 import type { Database } from "./database.ts";
 import { checkSchema, migrate } from "./migrate.ts";
 import { migrations, schemaVersion } from "./migrations.ts";
+import * as schema from "./schema/index.ts";
 
 let directory = "";
 beforeAll(async () => {
@@ -49,6 +51,42 @@ describe("migration", () => {
       expect(await rowsOf(database, "SELECT version, oldest_code FROM schema_versions ORDER BY version")).toEqual(
         migrations.map(({ version, oldestCode }) => ({ version, oldest_code: oldestCode })),
       );
+    }));
+
+  test("gives the tables that the schema's code describes; otherwise run 'npm run db:generate'", () =>
+    withDatabase("described.db", async (database) => {
+      await migrate(database);
+      for (const table of Object.values<SQLiteTable>(schema)) {
+        const { name, columns, indexes } = getTableConfig(table);
+        expect(
+          await rowsOf(
+            database,
+            `SELECT name, type, "notnull" AS required FROM pragma_table_info('${name}') ORDER BY name`,
+          ),
+        ).toEqual(
+          columns
+            .map((column) => ({
+              name: column.name,
+              type: expect.stringMatching(new RegExp(`^${column.getSQLType()}$`, "i")),
+              required: Number(column.notNull),
+            }))
+            .sort((a, b) => (a.name < b.name ? -1 : 1)),
+        );
+        expect(
+          await rowsOf(
+            database,
+            `SELECT name, "unique" AS one, partial FROM pragma_index_list('${name}') WHERE origin = 'c' ORDER BY name`,
+          ),
+        ).toEqual(
+          indexes
+            .map(({ config }) => ({
+              name: config.name,
+              one: Number(config.unique),
+              partial: Number(config.where !== undefined),
+            }))
+            .sort((a, b) => (a.name < b.name ? -1 : 1)),
+        );
+      }
     }));
 
   test("serves on while newer code has added what old code need not know, and refuses once it does", () =>
