@@ -1,0 +1,265 @@
+/**
+ * The app behind API Gateway's REST API (proxy events, payload version 1) as a Lambda function, whole
+ * answers or streamed ones, and queue messages from SQS (design "AWS"). Hosts that lack the runtime's
+ * `awslambda` global can import this; only streaming needs it.
+ */
+import type { Writable } from "node:stream";
+import type { Log } from "@toolyard/core/ports/log";
+import type { QueueMessage } from "@toolyard/core/ports/task-queue";
+import type { Hono } from "hono";
+import * as z from "zod";
+import type { AppEnv } from "./app-env.ts";
+import { describeThrown } from "./describe-thrown.ts";
+import type { LambdaResponseHead, LambdaStream } from "./lambda-stream.ts";
+import { isAlreadySent } from "./sink.ts";
+
+/** The part of API Gateway's event that is used. Other parties write it, so the rest passes. */
+const requestEventSchema = z.looseObject({
+  httpMethod: z.string(),
+  path: z.string(),
+  headers: z.record(z.string(), z.string().nullish()).nullish(),
+  multiValueHeaders: z.record(z.string(), z.array(z.string()).nullish()).nullish(),
+  queryStringParameters: z.record(z.string(), z.string().nullish()).nullish(),
+  multiValueQueryStringParameters: z.record(z.string(), z.array(z.string()).nullish()).nullish(),
+  body: z.string().nullish(),
+  isBase64Encoded: z.boolean().nullish(),
+  requestContext: z.looseObject({ domainName: z.string().nullish() }).nullish(),
+});
+type RequestEvent = z.infer<typeof requestEventSchema>;
+
+export interface LambdaContext {
+  readonly getRemainingTimeInMillis: () => number;
+}
+
+export interface ProxyResult {
+  readonly statusCode: number;
+  readonly multiValueHeaders: Readonly<Record<string, readonly string[]>>;
+  readonly body: string;
+  readonly isBase64Encoded: boolean;
+}
+
+export type BufferedHandler = (event: unknown, context: LambdaContext) => Promise<ProxyResult>;
+export type StreamingHandler = (event: unknown, stream: Writable, context: LambdaContext) => Promise<void>;
+
+/** What Node's managed runtime puts on `globalThis`. */
+interface LambdaRuntime {
+  streamifyResponse(handler: StreamingHandler): StreamingHandler;
+  readonly HttpResponseStream: { from(stream: Writable, head: LambdaResponseHead): Writable };
+}
+
+/** Lambda's limit for an answer is 6 MB, counted over the JSON around it as well. */
+const largestResult = 5_900_000;
+/** Belong to one connection, not to the message. */
+const hopByHop = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+const methodsWithoutBody = new Set(["GET", "HEAD"]);
+
+export function createBufferedHandler(app: Hono<AppEnv>, log: Log): BufferedHandler {
+  return async (event, context) => {
+    try {
+      const request = toRequest(requestEventSchema.parse(event));
+      const response = await app.fetch(request, { lambda: { remainingMs: () => context.getRemainingTimeInMillis() } });
+      return await toProxyResult(response);
+    } catch (thrown) {
+      log.log("error", "an invocation failed", { ...describeThrown(thrown) });
+      return await toProxyResult(internalError());
+    }
+  };
+}
+
+/** Marked for streaming where the runtime is there to do it; elsewhere the bare handler. */
+export function createStreamingHandler(app: Hono<AppEnv>, log: Log): StreamingHandler {
+  const handler: StreamingHandler = async (event, stream, context) => {
+    const answer = new StreamedAnswer(stream);
+    try {
+      const request = toRequest(requestEventSchema.parse(event));
+      const remainingMs = (): number => context.getRemainingTimeInMillis();
+      const response = await app.fetch(request, { lambda: { remainingMs, stream: answer } });
+      if (!isAlreadySent(response)) await answer.send(response);
+    } catch (thrown) {
+      log.log("error", "an invocation failed", { ...describeThrown(thrown) });
+      if (!answer.opened) await answer.send(internalError());
+    }
+    answer.finish();
+  };
+  return runtimeOf()?.streamifyResponse(handler) ?? handler;
+}
+
+function runtimeOf(): LambdaRuntime | undefined {
+  // Given by the managed runtime; there is no module to import its type from.
+  return (globalThis as { readonly awslambda?: LambdaRuntime }).awslambda;
+}
+
+/** The response stream of one invocation. An error on it ends the execution environment, so none may escape. */
+class StreamedAnswer implements LambdaStream {
+  readonly #raw: Writable;
+  #body: Writable | undefined;
+  #written = false;
+
+  constructor(raw: Writable) {
+    this.#raw = raw;
+    raw.on("error", () => undefined);
+  }
+
+  get opened(): boolean {
+    return this.#body !== undefined;
+  }
+
+  readonly open = (head: LambdaResponseHead): Writable => {
+    this.#body = runtimeOf()?.HttpResponseStream.from(this.#raw, head) ?? this.#raw;
+    return this.#body;
+  };
+
+  async send(response: Response): Promise<void> {
+    const { cookies, headers } = splitHeaders(response.headers);
+    const body = this.open({ statusCode: response.status, headers, ...(cookies.length === 0 ? {} : { cookies }) });
+    for await (const part of response.body ?? []) {
+      this.#written = true;
+      if (!body.write(part)) await untilDrained(body);
+      if (body.destroyed) return;
+    }
+    // The runtime sends the head with the first write: an answer without a body needs an empty one.
+    if (!this.#written) body.write("");
+    body.end();
+  }
+
+  /** Whatever happened, the stream must end, or the invocation runs into its time limit. */
+  finish(): void {
+    const body = this.#body ?? this.#raw;
+    if (!body.writableEnded && !body.destroyed) body.end();
+  }
+}
+
+function untilDrained(body: Writable): Promise<void> {
+  return new Promise((done) => {
+    const stop = (): void => {
+      body.off("drain", stop).off("close", stop);
+      done();
+    };
+    body.on("drain", stop).on("close", stop);
+  });
+}
+
+function internalError(): Response {
+  const body = {
+    error: { message: "Something went wrong on our side.", type: "api_error", param: null, code: "internal_error" },
+  };
+  return Response.json(body, { status: 500, headers: { "cache-control": "private, no-store" } });
+}
+
+function toRequest(event: RequestEvent): Request {
+  const headers = toHeaders(event);
+  const host = headers.get("host") ?? event.requestContext?.domainName ?? "localhost";
+  const protocol = headers.get("x-forwarded-proto")?.split(",", 1)[0]?.trim() === "http" ? "http" : "https";
+  const url = new URL(`${protocol}://localhost`);
+  url.host = host;
+  url.pathname = event.path;
+  url.search = toQuery(event);
+  const method = event.httpMethod.toUpperCase();
+  const body = methodsWithoutBody.has(method) ? null : toBody(event);
+  return new Request(url, { method, headers, body });
+}
+
+function toBody({ body, isBase64Encoded }: RequestEvent): Uint8Array<ArrayBuffer> | null {
+  if (typeof body !== "string") return null;
+  return new Uint8Array(Buffer.from(body, isBase64Encoded === true ? "base64" : "utf8"));
+}
+
+/** Each header with all its values; API Gateway gives both forms, a test console may give one. */
+function toHeaders({ headers, multiValueHeaders }: RequestEvent): Headers {
+  const result = new Headers();
+  const entries = Object.entries(multiValueHeaders ?? {}).flatMap(([name, values]) =>
+    (values ?? []).map((value) => [name, value] as const),
+  );
+  for (const [name, value] of entries) if (!hopByHop.has(name.toLowerCase())) result.append(name, value);
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    if (typeof value === "string" && !hopByHop.has(name.toLowerCase()) && !result.has(name)) result.set(name, value);
+  }
+  return result;
+}
+
+/** API Gateway has decoded the parameters, so they are encoded again. */
+function toQuery({ queryStringParameters, multiValueQueryStringParameters }: RequestEvent): string {
+  const query = new URLSearchParams();
+  for (const [name, values] of Object.entries(multiValueQueryStringParameters ?? {})) {
+    for (const value of values ?? []) query.append(name, value);
+  }
+  for (const [name, value] of Object.entries(queryStringParameters ?? {})) {
+    if (typeof value === "string" && !query.has(name)) query.append(name, value);
+  }
+  return query.toString();
+}
+
+async function toProxyResult(response: Response): Promise<ProxyResult> {
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const isText = isTextType(response.headers.get("content-type"));
+  const body = bytes.toString(isText ? "utf8" : "base64");
+  if (Buffer.byteLength(JSON.stringify(body)) > largestResult) return toProxyResult(tooLarge());
+  const { headers, cookies } = splitHeaders(response.headers);
+  const multiValueHeaders = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]]));
+  return {
+    statusCode: response.status,
+    multiValueHeaders: cookies.length === 0 ? multiValueHeaders : { ...multiValueHeaders, "set-cookie": cookies },
+    body,
+    isBase64Encoded: !isText,
+  };
+}
+
+function tooLarge(): Response {
+  const message = "The answer is larger than this route can return (6 MB); ask for a part of it.";
+  const body = { error: { message, type: "invalid_request_error", param: null, code: "payload_too_large" } };
+  return Response.json(body, { status: 413, headers: { "cache-control": "private, no-store" } });
+}
+
+/** An answer without a type has no body worth encoding. */
+function isTextType(type: string | null): boolean {
+  return type === null || /^(text\/|application\/(?:[\w.-]+\+)?(?:json|xml|javascript|x-ndjson))/i.test(type);
+}
+
+function splitHeaders(headers: Headers): { readonly headers: Record<string, string>; readonly cookies: string[] } {
+  const single: Record<string, string> = {};
+  for (const [name, value] of headers) if (name !== "set-cookie" && !hopByHop.has(name)) single[name] = value;
+  return { headers: single, cookies: headers.getSetCookie() };
+}
+
+const queueEventSchema = z.looseObject({
+  Records: z.array(z.looseObject({ messageId: z.string(), body: z.string() })),
+});
+const queueMessageSchema = z.looseObject({ tenant: z.string(), callId: z.string() });
+
+export interface QueueResult {
+  readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
+}
+
+/**
+ * Handles the messages of one SQS batch side by side. Only those that failed are named, and come again;
+ * one that is no message of ours fails too, so that it ends in the dead-letter queue and is seen.
+ */
+export function createQueueHandler(
+  handle: (message: QueueMessage) => Promise<void>,
+  log: Log,
+): (event: unknown) => Promise<QueueResult> {
+  return async (event) => {
+    const { Records: records } = queueEventSchema.parse(event);
+    const failures = await Promise.all(
+      records.map(async ({ messageId, body }) => {
+        try {
+          const { tenant, callId } = queueMessageSchema.parse(JSON.parse(body));
+          await handle({ tenant, callId });
+          return [];
+        } catch (thrown) {
+          log.log("error", "a queue message failed", { message_id: messageId, ...describeThrown(thrown) });
+          return [{ itemIdentifier: messageId }];
+        }
+      }),
+    );
+    return { batchItemFailures: failures.flat() };
+  };
+}
