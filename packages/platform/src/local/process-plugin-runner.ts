@@ -1,0 +1,233 @@
+/**
+ * Plugin processes on this machine (plugin execution over stdio). A process gets a fresh directory as
+ * its home and working directory, the environment it was given and nothing of ours, limits on time,
+ * output, memory and file size, and a process group that is killed on every way out: whatever a
+ * plugin does, the call ends in time and leaves no process and no file behind.
+ */
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { availableParallelism, tmpdir } from "node:os";
+import { dirname, isAbsolute, join } from "node:path";
+import { Writable } from "node:stream";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Log } from "@toolyard/core/ports/log";
+import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
+import { endEscapedProcesses } from "./escaped-processes.ts";
+import { keepHead, keepTail } from "./plugin-output.ts";
+import { findProgram, wallOptions, type PluginWall } from "./plugin-wall.ts";
+
+export interface ProcessPluginRunnerOptions {
+  /** PATH of plugins, on which their programs are found. */
+  readonly path: string;
+  /** Cap on a process's data. Node reserves some 600 MB of it without using them. Default 2 GiB. */
+  readonly memoryBytes?: number;
+  /** Absent: plugins run with the rights of our user. */
+  readonly wall?: PluginWall;
+  /** Where fresh directories are made; default: the system's. */
+  readonly temporaryDirectory?: string;
+  readonly log?: Log;
+}
+
+const maxStderrBytes = 64 * 1024;
+/** Blocks of `ulimit -f`: 1 GiB, or 2 where a shell counts in kilobytes. */
+const maxFileBlocks = 2 * 1024 * 1024;
+/** How long an output may stay open after its process has ended and its group was killed. */
+const drainMs = 500;
+
+// The shell sets limits on itself and becomes the plugin. A limit the system does not know is left out.
+const limitAndRun =
+  'for limit in "-c 0" "-t $1" "-d $2" "-f $3"; do ulimit $limit 2>/dev/null || :; done; shift 3; exec "$@"';
+
+export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): PluginRunner {
+  return {
+    async run(run) {
+      const started = performance.now();
+      const directory = await freshDirectory(options.temporaryDirectory ?? tmpdir());
+      try {
+        await layFiles(directory, run.files ?? []);
+        const exit = await runIn(directory, run, options);
+        return { ...exit, durationMs: Math.round(performance.now() - started) };
+      } finally {
+        await cleanUp(directory, options.log);
+      }
+    },
+  };
+}
+
+type Exit = Omit<PluginExit, "durationMs">;
+
+async function runIn(directory: string, run: PluginRun, options: ProcessPluginRunnerOptions): Promise<Exit> {
+  const [name] = run.command;
+  // Also: words travel to the wall with a byte 0 between them.
+  if ([...run.command, ...Object.entries(run.environment).flat()].some((word) => word.includes("\0"))) {
+    return notStarted("spawn", "The command and the environment of a plugin cannot hold a byte 0.");
+  }
+  const program = await findProgram(name, options.path, directory);
+  if (program === undefined) {
+    return notStarted("spawn", `The program "${name}" was not found on the plugins' PATH, or cannot be executed.`);
+  }
+  const endWithUs = await findProgram("setpriv", options.path, directory);
+  if (run.signal?.aborted === true) return notStarted("aborted", "");
+  try {
+    return await watch(start({ directory, program, endWithUs, run, options }), run, directory);
+  } catch (cause) {
+    // Thrown before anything ran: too long a command, for example.
+    return notStarted("spawn", `The program "${name}" could not be started: ${reasonOf(cause)}`);
+  }
+}
+
+function start(to: {
+  readonly directory: string;
+  readonly program: string;
+  /** `setpriv`, where there is one: has the system end the plugin should we be killed. */
+  readonly endWithUs: string | undefined;
+  readonly run: PluginRun;
+  readonly options: ProcessPluginRunnerOptions;
+}): ChildProcess {
+  const { directory, program, run, options } = to;
+  const { wall } = options;
+  const ours = { PATH: options.path, HOME: directory, TMPDIR: directory, LANG: "C.UTF-8" };
+  const environment = { ...run.environment, ...ours };
+  const limits = [
+    Math.ceil((run.timeoutMs / 1000) * availableParallelism()) + 1,
+    Math.ceil((options.memoryBytes ?? 2 * 1024 ** 3) / 1024),
+    maxFileBlocks,
+  ];
+  const words = [
+    to.endWithUs === undefined ? [] : [to.endWithUs, "--pdeathsig", "KILL", "--"],
+    ["/bin/sh", "-c", limitAndRun, "plugin", ...limits.map(String)],
+    wall === undefined ? [] : [wall.program, "--args", "3", "--"],
+    [program, ...run.command.slice(1)],
+  ].flat();
+  const [first = "/bin/sh", ...rest] = words;
+  const child = spawn(first, rest, {
+    cwd: directory,
+    detached: true,
+    env: wall === undefined ? environment : ours,
+    stdio: ["pipe", "pipe", "pipe", ...(wall === undefined ? [] : ["pipe" as const])],
+  });
+  const wallInput = child.stdio[3];
+  if (wall !== undefined && wallInput instanceof Writable) {
+    wallInput.end(
+      wallOptions(wall, directory, program, environment)
+        .map((word) => `${word}\0`)
+        .join(""),
+    );
+  }
+  return child;
+}
+
+/** Feeds the process, collects what it says and ends it when its time, its output or its caller ends. */
+function watch(child: ChildProcess, run: PluginRun, directory: string): Promise<Exit> {
+  return new Promise((resolve) => {
+    let ended: PluginExit["ended"] = "exit";
+    let failure: string | undefined;
+    const closePipes = (): void => child.stdio.forEach((stream) => stream?.destroy());
+    const end = (why: PluginExit["ended"]): void => {
+      // What happened first is what is told.
+      if (ended === "exit" && child.exitCode === null && child.signalCode === null) ended = why;
+      killGroup(child);
+    };
+    const stdout = keepHead(run.maxOutputBytes, () => {
+      end("output");
+      child.stdout?.destroy();
+    });
+    const stderr = keepTail(maxStderrBytes);
+    child.stdout?.on("data", stdout.add);
+    child.stderr?.on("data", stderr.add);
+    // A plugin may end before it has read its input; that is its own affair.
+    for (const stream of child.stdio) stream?.on("error", () => undefined);
+    child.stdin?.end(run.stdin);
+
+    const timer = setTimeout(() => end("timeout"), run.timeoutMs);
+    const abort = (): void => end("aborted");
+    run.signal?.addEventListener("abort", abort);
+    rememberGroup(child);
+
+    let drain: NodeJS.Timeout | undefined;
+    child.on("exit", () => {
+      // Its children die with it. One that left the group may still hold the pipes open.
+      killGroup(child);
+      drain = setTimeout(() => void endEscapedProcesses(directory).finally(closePipes), drainMs);
+    });
+    child.on("error", (cause) => {
+      ended = "spawn";
+      failure = `The program could not be started: ${reasonOf(cause)}`;
+      closePipes();
+    });
+    child.on("close", () => {
+      clearTimeout(timer);
+      clearTimeout(drain);
+      run.signal?.removeEventListener("abort", abort);
+      groups.delete(child);
+      const exitCode = ended === "exit" ? child.exitCode : null;
+      resolve({ stdout: stdout.text(), stderr: failure ?? stderr.text(), exitCode, ended });
+    });
+  });
+}
+
+function notStarted(ended: "aborted" | "spawn", stderr: string): Exit {
+  return { stdout: "", stderr, exitCode: null, ended };
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error && "code" in cause ? String(cause.code) : "unknown reason";
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined) return;
+  try {
+    process.kill(-child.pid, "SIGKILL");
+  } catch {
+    // The whole group has ended.
+  }
+}
+
+// Groups that live now. When this process ends, whatever still runs ends with it.
+const groups = new Set<ChildProcess>();
+let endsGroups = false;
+
+function rememberGroup(child: ChildProcess): void {
+  if (!endsGroups) {
+    endsGroups = true;
+    process.on("exit", () => groups.forEach(killGroup));
+  }
+  groups.add(child);
+}
+
+async function freshDirectory(temporaryDirectory: string): Promise<string> {
+  // Links resolved: a plugin that compares its HOME with its working directory finds them equal.
+  return realpath(await mkdtemp(join(temporaryDirectory, "toolyard-plugin-")));
+}
+
+/** @throws GatewayError `invalid_definition` for a path that would leave the directory or is taken */
+async function layFiles(directory: string, files: NonNullable<PluginRun["files"]>): Promise<void> {
+  for (const { path, body } of files) {
+    const steps = path.split("/");
+    if (isAbsolute(path) || /[\\\0]/.test(path) || steps.some((step) => step === "" || step === "." || step === "..")) {
+      throw new GatewayError("invalid_definition", `The plugin file "${path}" must be a relative path without "..".`, {
+        param: "files",
+      });
+    }
+    const target = join(directory, ...steps);
+    try {
+      await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+      await writeFile(target, body, { flag: "wx", mode: 0o700 });
+    } catch (cause) {
+      throw new GatewayError("invalid_definition", `The plugin file "${path}" cannot be laid down beside the others.`, {
+        param: "files",
+        cause,
+      });
+    }
+  }
+}
+
+async function cleanUp(directory: string, log: Log | undefined): Promise<void> {
+  try {
+    await endEscapedProcesses(directory);
+    await rm(directory, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
+  } catch (cause) {
+    // The call has its answer; a left-over directory is the operator's to see.
+    log?.log("warn", "The directory of a plugin call could not be removed.", { directory, reason: reasonOf(cause) });
+  }
+}

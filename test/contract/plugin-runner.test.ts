@@ -1,0 +1,128 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { PluginRun } from "@toolyard/core/ports/plugin-runner";
+import { findBubblewrap, findProgram } from "@toolyard/platform/local/plugin-wall";
+import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
+import { afterAll, describe, expect, test } from "vitest";
+import { startHttpStub } from "../support/http-stub.ts";
+import { describePluginRunner, expectNoneRuns } from "./plugin-runner.ts";
+
+// The `node` of plugins is the one that runs this suite.
+const path = `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`;
+const bubblewrap = await findBubblewrap(path);
+const setpriv = await findProgram("setpriv", path, "/");
+const temporaryDirectory = await mkdtemp(join(tmpdir(), "toolyard-runner-"));
+afterAll(() => rm(temporaryDirectory, { recursive: true, force: true }));
+
+const runOf = (command: PluginRun["command"], environment: Readonly<Record<string, string>> = {}): PluginRun => ({
+  tenant: "ten_1",
+  command,
+  environment,
+  stdin: "",
+  timeoutMs: 15_000,
+  maxOutputBytes: 100_000,
+});
+
+describePluginRunner("processes", async () => createProcessPluginRunner({ path, temporaryDirectory }));
+
+describe("plugin processes", () => {
+  /** A process of ours that runs a plugin with a child, and ends in its own way once both run. */
+  async function endWhilePluginRuns(seconds: string, end: "exit" | "kill"): Promise<void> {
+    const source = `
+      import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
+      const runner = createProcessPluginRunner({ path: ${JSON.stringify(path)}, temporaryDirectory: ${JSON.stringify(temporaryDirectory)} });
+      void runner.run({ tenant: "t", command: ["sleep", "${seconds}"], environment: {}, stdin: "", timeoutMs: 60000, maxOutputBytes: 1000 });
+      setTimeout(() => { console.log("running"); if (${JSON.stringify(end)} === "exit") process.exit(0); }, 400);`;
+    const ours = spawn(process.execPath, ["--input-type=module", "--eval", source], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    await once(ours.stdout, "data");
+    if (end === "kill") ours.kill("SIGKILL");
+    if (ours.exitCode === null && ours.signalCode === null) await once(ours, "exit");
+  }
+
+  test("end with us when we exit", async () => {
+    await endWhilePluginRuns("881001", "exit");
+    await expectNoneRuns("sleep 881001");
+  });
+
+  test.runIf(setpriv !== undefined)("end with us when we are killed", async () => {
+    await endWhilePluginRuns("881002", "kill");
+    await expectNoneRuns("sleep 881002");
+  });
+
+  test("leave no directory behind", async () => {
+    const own = await mkdtemp(join(temporaryDirectory, "own-"));
+    const runner = createProcessPluginRunner({ path, temporaryDirectory: own });
+    await runner.run(runOf(["sh", "-c", "touch file; exit 1"]));
+    await runner.run(runOf(["no-such-program"]));
+    await runner.run({ ...runOf(["sleep", "600"]), timeoutMs: 100 });
+    await runner.run({ ...runOf(["true"]), files: [{ path: "../x", body: Buffer.from("x") }] }).catch(() => undefined);
+    expect(await readdir(own)).toEqual([]);
+  });
+
+  test("have no wall where bubblewrap is not installed or does not work", async () => {
+    const folder = await mkdtemp(join(temporaryDirectory, "bin-"));
+    expect(await findBubblewrap(folder)).toBeUndefined();
+    await writeFile(join(folder, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+    expect(await findBubblewrap(folder)).toBeUndefined();
+  });
+});
+
+describe.runIf(bubblewrap !== undefined)("the wall around plugin processes", () => {
+  const program = bubblewrap ?? "";
+  const wall = { program, network: false };
+  const walled = createProcessPluginRunner({ path, temporaryDirectory, wall });
+
+  describePluginRunner("processes behind a wall", async () => walled);
+
+  test("hides the rest of the disk and lets nothing be written to it", async () => {
+    const secret = join(temporaryDirectory, "master.key");
+    await writeFile(secret, "ours alone");
+    const script = `cat ${secret} /etc/shadow; ls -A /root /home /work; echo x > /usr/planted; echo x > ${secret}; echo x > in-home && cat in-home`;
+    const exit = await walled.run(runOf(["sh", "-c", script]));
+    expect(exit.stdout).toBe("x\n");
+    expect(await readFile(secret, "utf8")).toBe("ours alone");
+  });
+
+  test("lets a plugin read what it is told it may", async () => {
+    const library = await mkdtemp(join(temporaryDirectory, "library-"));
+    await writeFile(join(library, "module"), "shared");
+    const runner = createProcessPluginRunner({ path, temporaryDirectory, wall: { ...wall, readOnly: [library] } });
+    const exit = await runner.run(runOf(["sh", "-c", `cat ${library}/module; echo x > ${library}/module`]));
+    expect(exit.stdout).toBe("shared");
+    expect(await readFile(join(library, "module"), "utf8")).toBe("shared");
+  });
+
+  test("closes the network, or leaves it open where plugins may use it", async () => {
+    const stub = await startHttpStub();
+    const call = `fetch("${stub.url}").then((answer) => console.log(answer.status), () => console.log("no way out"))`;
+    const open = createProcessPluginRunner({ path, temporaryDirectory, wall: { program, network: true } });
+    expect((await walled.run(runOf(["node", "-e", call]))).stdout).toBe("no way out\n");
+    expect((await open.run(runOf(["node", "-e", call]))).stdout).toBe("200\n");
+    await stub.close();
+  });
+
+  test("shows a plugin's configuration neither on a command line nor in the environment of the wall itself", async () => {
+    const command = ["sh", "-c", 'sleep 1; echo "$PLUGIN_KEY"'] as const;
+    const running = walled.run(runOf(command, { PLUGIN_KEY: "configured-881003" }));
+    let lines = "";
+    let environments = "";
+    for (let turn = 0; turn < 10; turn += 1) {
+      for (const pid of await readdir("/proc")) {
+        const line = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+        lines += line;
+        if (line.includes(program)) environments += await readFile(`/proc/${pid}/environ`, "utf8").catch(() => "");
+      }
+      await new Promise((done) => setTimeout(done, 30));
+    }
+    expect((await running).stdout).toBe("configured-881003\n");
+    expect(lines).toContain(program);
+    expect(lines).not.toContain("configured-881003");
+    expect(environments).toContain("LANG=C.UTF-8");
+    expect(environments).not.toContain("configured-881003");
+  });
+});
