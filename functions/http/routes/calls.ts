@@ -6,6 +6,7 @@ import { callStates } from "@toolyard/core/calls/call";
 import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
 import { decideCall } from "@toolyard/core/calls/decide";
 import { findCall } from "@toolyard/core/calls/find-call";
+import { openResult } from "@toolyard/core/calls/result-store";
 import { replayCall as replay } from "@toolyard/core/calls/replay";
 import { viewCall } from "@toolyard/core/calls/view";
 import { hasScope, type Caller } from "@toolyard/core/callers/caller";
@@ -13,6 +14,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { CallFilter } from "@toolyard/core/ports/repos";
 import * as z from "zod";
+import { answerBytes } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -156,6 +158,36 @@ export const getCall = defineRoute({
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
   handler: async (c, { core, context, params }) => c.json(viewCall(await findCall(core, context, params.id))),
+});
+
+export const getCallResult = defineRoute({
+  method: "get",
+  path: "/v1/calls/{id}/result",
+  summary: "The whole result of a call, or a range of it",
+  description:
+    "As the tool gave it, with secrets redacted. A call that has not ended is a 409 with Retry-After; one that failed has its error at GET /v1/calls/{id}.",
+  tags,
+  scope: null,
+  request: { params: idParams, headers: { range: "One range of bytes, for example `bytes=0-1023`." } },
+  responses: {
+    200: { description: "The bytes, in the result's own media type", mediaType: "application/octet-stream" },
+    206: { description: "The bytes of the range", mediaType: "application/octet-stream" },
+    416: { description: "Nothing of the result lies in the range" },
+  },
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, context, params }) {
+    const call = await findCall(core, context, params.id);
+    // Read for its checks; the range is known only with the size.
+    const { bytes, mediaType } = call.outcome ?? (await openResult(core, context.tenant, call));
+    return answerBytes(c, {
+      bytes,
+      // Texts are kept as UTF-8, whatever the tool sent them in.
+      mediaType: mediaType.startsWith("text/") ? `${mediaType}; charset=utf-8` : mediaType,
+      etag: call.id,
+      fileName: call.id,
+      open: async (range) => (await openResult(core, context.tenant, call, range)).body,
+    });
+  },
 });
 
 export const cancelCall = defineRoute({

@@ -2,7 +2,7 @@
  * The tools that this caller may use, in the form that its client reads. The list is made by the same
  * decision that a call passes, so what is listed can be run and nothing else (CHAT-11, BLIND-9).
  */
-import { missingCredentials } from "@toolyard/core/tools/prepare";
+import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
 import { listTools as usableTools } from "@toolyard/core/tools/catalog";
 import { toListedTool, toMcpTool, toOpenAiTool } from "@toolyard/core/tools/describe";
 import type { Page } from "@toolyard/core/ports/repos";
@@ -17,7 +17,7 @@ const formats = ["list", "openai", "mcp"] as const;
 
 const parametersSchema = z.record(z.string(), z.unknown()).meta({ description: "JSON Schema of the arguments." });
 
-const listedToolSchema = z.strictObject({
+export const listedToolSchema = z.strictObject({
   id: z.string(),
   object: z.literal("tool"),
   uri: z.string().meta({ example: "plugin://search_company_basic" }),

@@ -1,0 +1,134 @@
+/**
+ * Secrets of a tenant and of its users (BLIND-5). A value goes in and never comes out: answers carry
+ * names, versions and times. A user's own value beats the tenant's in that user's calls.
+ */
+import { credentialNameSchema } from "@toolyard/core/blind/definition";
+import { sealCredential } from "@toolyard/core/blind/credential-resolver";
+import { requireScope } from "@toolyard/core/calls/admit";
+import type { Caller } from "@toolyard/core/callers/caller";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { newId } from "@toolyard/core/ids";
+import type { CredentialView } from "@toolyard/core/ports/repos";
+import { toRfc3339 } from "@toolyard/core/time";
+import * as z from "zod";
+import { defineRoute, type IsolationDriver } from "../define-route.ts";
+import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { idOf, timeSchema } from "./shared.ts";
+
+const tags = ["credentials"];
+
+const credentialSchema = z.strictObject({
+  id: z.string().meta({ example: "cred_7" }),
+  object: z.literal("credential"),
+  name: z.string(),
+  level: z.enum(["tenant", "user"]),
+  user_id: z.string().nullable(),
+  version: z.int().meta({ description: "Rises with every new value." }),
+  last_used_at: timeSchema.nullable().meta({ description: "When this version was last opened, to the minute." }),
+  created_at: timeSchema,
+  updated_at: timeSchema,
+});
+
+function viewCredential(credential: CredentialView): z.output<typeof credentialSchema> {
+  return {
+    id: credential.id,
+    object: "credential",
+    name: credential.name,
+    level: credential.level,
+    user_id: credential.userId,
+    version: credential.version,
+    last_used_at: credential.lastUsedAt === null ? null : toRfc3339(credential.lastUsedAt),
+    created_at: toRfc3339(credential.createdAt),
+    updated_at: toRfc3339(credential.updatedAt),
+  };
+}
+
+const nameParams = z.strictObject({ name: credentialNameSchema });
+const userIdField = z
+  .string()
+  .min(1)
+  .max(1_024)
+  .optional()
+  .meta({ description: "Whose value it is; absent: the tenant's. Others' values need the scope 'manage'." });
+
+/** What would break out of a header, or end early on its way there. */
+const valueSchema = z
+  .string()
+  .min(1, "must not be empty")
+  .max(65_536, "must have 65,536 characters at most")
+  // oxlint-disable-next-line no-control-regex
+  .regex(/^[^\r\n\u0000]*$/, "must not hold line breaks or NUL characters; they cannot be sent in a header");
+
+/** Anybody may look after their own; everything else is management. */
+function requireMaySet(caller: Caller, userId: string | undefined): void {
+  if (userId === undefined || userId !== caller.userId) requireScope(caller, "manage");
+}
+
+async function arrangeCredential(owner: IsolationDriver): Promise<string> {
+  const name = `SECRET_${newId("request")}`;
+  await owner.send("put", `/v1/credentials/${name}`, { value: "value of another tenant" });
+  return name;
+}
+
+export const putCredential = defineRoute({
+  method: "put",
+  path: "/v1/credentials/{name}",
+  summary: "Set or rotate a credential",
+  description:
+    "The value is sealed under the tenant's own key and used from the next request on. Putting a name again replaces the value and raises 'version'. One's own value (with one's own 'user_id') needs no scope; everything else needs 'manage'.",
+  tags,
+  scope: null,
+  request: { params: nameParams, body: z.strictObject({ value: valueSchema, user_id: userIdField }) },
+  responses: {
+    200: { description: "The value was replaced", schema: credentialSchema },
+    201: { description: "The credential is new", schema: credentialSchema },
+  },
+  isolation: { kind: "nothing-owned", reason: "Names are each tenant's own: the same name is another credential." },
+  async handler(c, { core, caller, tenant, config, params, body }) {
+    requireMaySet(caller, body.user_id);
+    const credential = await sealCredential(
+      { sealer: core.sealer, credentials: core.repos.credentials },
+      {
+        tenant,
+        wrappedKey: config.wrappedKey,
+        name: params.name,
+        value: body.value,
+        userId: body.user_id ?? null,
+      },
+    );
+    return c.json(viewCredential(credential), credential.version === 1 ? 201 : 200);
+  },
+});
+
+export const listCredentials = defineRoute({
+  method: "get",
+  path: "/v1/credentials",
+  summary: "List credentials, without their values",
+  tags,
+  scope: "manage",
+  list: true,
+  request: { query: pageQuery },
+  responses: { 200: { description: "A page of credentials", schema: listSchema(credentialSchema) } },
+  isolation: { kind: "list", arrange: arrangeCredential },
+  handler: async (c, { core, tenant, query }) =>
+    c.json(toList(await core.repos.credentials.list(tenant, toPageRequest(query)), viewCredential, idOf)),
+});
+
+export const deleteCredential = defineRoute({
+  method: "delete",
+  path: "/v1/credentials/{name}",
+  summary: "Delete a credential",
+  description: "Tools that need it are refused from the next request on.",
+  tags,
+  scope: null,
+  request: { params: nameParams, query: z.strictObject({ user_id: userIdField }) },
+  responses: { 204: { description: "The value is gone" } },
+  isolation: { kind: "object", arrange: async (owner) => ({ params: { name: await arrangeCredential(owner) } }) },
+  async handler(c, { core, caller, tenant, params, query }) {
+    requireMaySet(caller, query.user_id);
+    if (!(await core.repos.credentials.delete(tenant, params.name, query.user_id ?? null))) {
+      throw new GatewayError("not_found", `There is no credential '${params.name}'.`, { param: "name" });
+    }
+    return c.body(null, 204);
+  },
+});

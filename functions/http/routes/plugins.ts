@@ -1,0 +1,251 @@
+/**
+ * Tools as JSON definitions: stored, they can be called from the next request on, without code and
+ * without a deployment (BLIND-1, BLIND-4, BLIND-10). NATIVE rows belong to the release; a tenant only
+ * enables or disables them.
+ */
+import { pluginDefinitionSchema } from "@toolyard/core/blind/definition";
+import type { PluginRecord } from "@toolyard/core/blind/plugin";
+import { definitionOf, registerPlugin } from "@toolyard/core/blind/register";
+import type { CoreDeps } from "@toolyard/core/deps";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { newId } from "@toolyard/core/ids";
+import { updateTenant } from "@toolyard/core/tenants/update";
+import type { TenantConfig } from "@toolyard/core/tenant-config";
+import { toRfc3339 } from "@toolyard/core/time";
+import { nativeToolNames } from "@toolyard/core/tools/native/index";
+import * as z from "zod";
+import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
+import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { found, idOf, idParams, notFound, timeSchema } from "./shared.ts";
+
+const tags = ["plugins"];
+
+const pluginSchema = z.strictObject({
+  id: z.string().meta({ example: "plg_12" }),
+  object: z.literal("plugin"),
+  type: z.enum(["HTTP", "NATIVE", "MCP", "VCP"]),
+  name: z.string(),
+  title: z.string().nullable(),
+  description: z.string(),
+  status: z.enum(["0", "1"]).meta({ description: "'0': enabled, '1': disabled." }),
+  enabled: z.boolean(),
+  required_credentials: z.array(z.string()),
+  definition: pluginDefinitionSchema
+    .nullable()
+    .meta({ description: "As it was registered, with defaults; null for tools that are part of the release." }),
+  hash: z.string().meta({ description: "SHA-256 of the definition; an approval is for this hash only." }),
+  created_at: timeSchema,
+  updated_at: timeSchema,
+});
+
+function viewPlugin(config: TenantConfig): (record: PluginRecord) => z.output<typeof pluginSchema> {
+  return (record) => {
+    const enabled = isEnabled(record, config);
+    return {
+      id: `plg_${record.pluginId}`,
+      object: "plugin",
+      type: record.type,
+      name: record.name,
+      title: record.title,
+      description: record.description,
+      status: enabled ? "0" : "1",
+      enabled,
+      required_credentials: [...record.requiredCredentials],
+      definition: record.type === "HTTP" ? definitionOf(record) : null,
+      hash: record.hash,
+      created_at: toRfc3339(record.createdAt),
+      updated_at: toRfc3339(record.updatedAt),
+    };
+  };
+}
+
+/** The row of a NATIVE tool is everybody's; whether it is on is the tenant's. */
+function isEnabled(record: PluginRecord, { settings }: TenantConfig): boolean {
+  return record.type === "NATIVE" ? settings.native_tools.includes(record.name) : record.enabled;
+}
+
+/** Checked by `registerPlugin`, which names fields as the definition's author knows them. */
+const definitionBody = z
+  .unknown()
+  .meta(z.toJSONSchema(pluginDefinitionSchema, { io: "input", unrepresentable: "any" }) as Record<string, unknown>);
+
+/** `plg_{n}` → n; whatever else is an id that does not exist. */
+function toPluginId(id: string): number {
+  const match = /^plg_([1-9]\d{0,14})$/.exec(id);
+  if (match === null) throw notFound("plugin", id);
+  return Number(match[1]);
+}
+
+async function findPlugin(core: CoreDeps, tenant: string, id: string): Promise<PluginRecord> {
+  return found(await core.repos.plugins.get(tenant, toPluginId(id)), "plugin", id);
+}
+
+/** A tool of that name would never be found: native names come with the release. */
+function requireFreeName(name: string): void {
+  if (nativeToolNames.includes(name)) {
+    throw new GatewayError("conflict", `'${name}' is the name of a native tool; take another name.`, { param: "name" });
+  }
+}
+
+function requireOwn(record: PluginRecord): void {
+  if (record.type === "NATIVE") {
+    throw new GatewayError(
+      "permission_denied",
+      `'${record.name}' is part of the release; it can be disabled, not changed.`,
+      {
+        param: "id",
+      },
+    );
+  }
+}
+
+/** A plugin of the owner, for the isolation suite. */
+export async function arrangePlugin(owner: IsolationDriver): Promise<{ readonly id: string; readonly name: string }> {
+  const name = `private_${newId("request")}`;
+  const plugin = await owner.send("post", "/v1/plugins", definitionNamed(name));
+  return { id: String(plugin["id"]), name };
+}
+
+function definitionNamed(name: string): z.input<typeof pluginDefinitionSchema> {
+  return {
+    schema_version: "v1",
+    name,
+    description: "Looks up a customer.",
+    parameters: { type: "object", properties: { id: { type: "string" } } },
+    execution: { method: "GET", base_url: "https://crm.example.com/customers", param_placement: "query" },
+  };
+}
+
+const arrangeObject = async (owner: IsolationDriver): Promise<IsolatedRequest> => ({
+  params: { id: (await arrangePlugin(owner)).id },
+});
+
+export const createPlugin = defineRoute({
+  method: "post",
+  path: "/v1/plugins",
+  summary: "Register a tool",
+  description:
+    "Takes the tool's JSON definition as it is. What could go wrong at every call is refused here, naming the field. Its credentials are stored with PUT /v1/credentials/{name}.",
+  tags,
+  scope: "manage",
+  request: { body: definitionBody },
+  responses: { 201: { description: "The plugin, ready to be called", schema: pluginSchema } },
+  isolation: { kind: "nothing-owned", reason: "Makes a plugin of the caller's own tenant." },
+  async handler(c, { core, tenant, config, body }) {
+    const plugin = registerPlugin(body, { egress: core.egress });
+    requireFreeName(plugin.name);
+    return c.json(viewPlugin(config)(await core.repos.plugins.create(tenant, plugin)), 201);
+  },
+});
+
+export const listPlugins = defineRoute({
+  method: "get",
+  path: "/v1/plugins",
+  summary: "List plugins, native ones too",
+  tags,
+  scope: "manage",
+  list: true,
+  request: { query: pageQuery },
+  responses: { 200: { description: "A page of plugins", schema: listSchema(pluginSchema) } },
+  isolation: { kind: "list", arrange: async (owner) => (await arrangePlugin(owner)).name },
+  handler: async (c, { core, tenant, config, query }) =>
+    c.json(toList(await core.repos.plugins.list(tenant, toPageRequest(query)), viewPlugin(config), idOf)),
+});
+
+export const getPlugin = defineRoute({
+  method: "get",
+  path: "/v1/plugins/{id}",
+  summary: "One plugin with its definition",
+  tags,
+  scope: "manage",
+  request: { params: idParams },
+  responses: { 200: { description: "The plugin", schema: pluginSchema } },
+  isolation: { kind: "object", arrange: arrangeObject },
+  handler: async (c, { core, tenant, config, params }) =>
+    c.json(viewPlugin(config)(await findPlugin(core, tenant, params.id))),
+});
+
+export const replacePlugin = defineRoute({
+  method: "put",
+  path: "/v1/plugins/{id}",
+  summary: "Replace a plugin's definition",
+  description: "The whole definition, as for creating one. Whether the plugin is enabled stays as it is.",
+  tags,
+  scope: "manage",
+  request: { params: idParams, body: definitionBody },
+  responses: { 200: { description: "The plugin as it is now", schema: pluginSchema } },
+  isolation: {
+    kind: "object",
+    async arrange(owner) {
+      const { id, name } = await arrangePlugin(owner);
+      return { params: { id }, body: { ...definitionNamed(name), description: "Written by a stranger." } };
+    },
+  },
+  async handler(c, { core, tenant, config, params, body }) {
+    const record = await findPlugin(core, tenant, params.id);
+    requireOwn(record);
+    const plugin = registerPlugin(body, { egress: core.egress, enabled: record.enabled });
+    requireFreeName(plugin.name);
+    const updated = await core.repos.plugins.update(tenant, record.pluginId, plugin);
+    return c.json(viewPlugin(config)(found(updated, "plugin", params.id)));
+  },
+});
+
+const statusBody = z
+  .strictObject({
+    status: z.enum(["0", "1"]).optional().meta({ description: "'0' enables, '1' disables." }),
+    enabled: z.boolean().optional().meta({ description: "The same as a boolean." }),
+  })
+  .refine(({ status, enabled }) => (status ?? enabled) !== undefined, {
+    error: "needs 'status' or 'enabled'",
+    path: ["enabled"],
+  })
+  .refine(({ status, enabled }) => status === undefined || enabled === undefined || (status === "0") === enabled, {
+    error: "contradicts 'status'",
+    path: ["enabled"],
+  });
+
+export const updatePlugin = defineRoute({
+  method: "patch",
+  path: "/v1/plugins/{id}",
+  summary: "Enable or disable a plugin",
+  description: "Works from the next request on; calls under way are not disturbed.",
+  tags,
+  scope: "manage",
+  request: { params: idParams, body: statusBody },
+  responses: { 200: { description: "The plugin as it is now", schema: pluginSchema } },
+  isolation: {
+    kind: "object",
+    arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { enabled: false } }),
+  },
+  async handler(c, { core, tenant, config, params, body }) {
+    const enabled = body.enabled ?? body.status === "0";
+    const record = await findPlugin(core, tenant, params.id);
+    if (record.type === "NATIVE") {
+      const others = config.settings.native_tools.filter((name) => name !== record.name);
+      const native_tools = enabled ? [...others, record.name] : others;
+      await updateTenant(core, tenant, { settings: { native_tools } });
+      return c.json(viewPlugin({ ...config, settings: { ...config.settings, native_tools } })(record));
+    }
+    const updated = await core.repos.plugins.setEnabled(tenant, record.pluginId, enabled);
+    return c.json(viewPlugin(config)(found(updated, "plugin", params.id)));
+  },
+});
+
+export const deletePlugin = defineRoute({
+  method: "delete",
+  path: "/v1/plugins/{id}",
+  summary: "Delete a plugin",
+  description: "Calls under way are not disturbed; calls that wait for approval fail when they are approved.",
+  tags,
+  scope: "manage",
+  request: { params: idParams },
+  responses: { 204: { description: "The plugin is gone" } },
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, tenant, params }) {
+    const record = await findPlugin(core, tenant, params.id);
+    requireOwn(record);
+    if (!(await core.repos.plugins.delete(tenant, record.pluginId))) throw notFound("plugin", params.id);
+    return c.body(null, 204);
+  },
+});
