@@ -3,13 +3,40 @@ import { createHash, randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
 import type { NewPlugin, NewProvider, Page, PageRequest, Repos, Tenant } from "@toolyard/core/ports/repos";
 import type { Shards } from "@toolyard/db/database";
+import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
+import { openShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fileShards, serverShards, type TestShards } from "../support/databases.ts";
 import { verifies } from "../support/verifies.ts";
 
 describeRepos("file", fileShards);
 describeRepos("server", serverShards);
+
+describe("two instances on one file", () => {
+  test("write side by side: nothing is refused, lost or doubled, and the next write works", async () => {
+    const first = await fileShards();
+    const second = await openShards(await openDatabase({ url: first.url }), async (url) => openDatabase({ url }));
+    const instances = [createRepos(first.shards), createRepos(second)];
+    const [one, other] = instances;
+    const tenant = newId("tenant");
+    await one?.tenants.create({ id: tenant, name: "T", wrappedKey: "k", settings: {} });
+    const writes = Array.from({ length: 25 }, (_, at) =>
+      instances.flatMap((repos, index) => [
+        repos.plugins.create(tenant, plugin(`plugin_${index}_${at}`)),
+        repos.providers.create(tenant, newId("provider"), provider(`provider_${index}_${at}`, at)),
+      ]),
+    );
+    await Promise.all(writes.flat());
+    const config = await other?.config.load(tenant);
+    expect(config?.plugins).toHaveLength(50);
+    expect(config?.providers).toHaveLength(50);
+    expect(config?.version).toBe(101);
+    expect(await other?.tenants.update(tenant, { name: "U" })).toMatchObject({ configVersion: 102 });
+    await second.close();
+    await first.close();
+  });
+});
 
 function describeRepos(name: string, makeShards: () => Promise<TestShards>): void {
   describe(`repositories of configuration over a ${name}`, () => {

@@ -9,6 +9,7 @@ import { openShards } from "@toolyard/db/shards";
 import { startHranaServer } from "./hrana-server.ts";
 
 export interface TestShards {
+  readonly url: string;
   readonly shards: Shards;
   close(): Promise<void>;
 }
@@ -34,6 +35,7 @@ async function migrated(url: string, cleanUp: () => Promise<void>): Promise<Test
   await migrate(database);
   const shards = await openShards(database, async (shardUrl) => openDatabase({ url: shardUrl }));
   return {
+    url,
     shards,
     close: async () => {
       await shards.close();

@@ -1,0 +1,179 @@
+/** What a distant database costs the repositories of configuration, and what its faults do to them. */
+import { newId } from "@toolyard/core/ids";
+import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
+import { openDatabase } from "@toolyard/db/client";
+import { createRepos } from "@toolyard/db/repos/index";
+import { openShards, type OpenShards } from "@toolyard/db/shards";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startDatabaseProxy, type DatabaseFault, type DatabaseProxy } from "../support/database-proxy.ts";
+import { serverShards, type TestShards } from "../support/databases.ts";
+
+let server: TestShards;
+let proxy: DatabaseProxy;
+let repos: Repos;
+let shards: OpenShards;
+const tenant = newId("tenant");
+beforeAll(async () => {
+  server = await serverShards();
+  proxy = await startDatabaseProxy({ target: server.url });
+  const database = await openDatabase({ url: proxy.url });
+  shards = await openShards(database, async (url) => openDatabase({ url }));
+  repos = createRepos(shards);
+  await repos.tenants.create({ id: tenant, name: "T", wrappedKey: "k", settings: {} });
+});
+afterAll(async () => {
+  await shards.close();
+  await proxy.close();
+  await server.close();
+});
+
+const page = { limit: 10, order: "asc" } as const;
+const apiKey = () => {
+  const id = newId("apiKey");
+  const nothing = { tools: null, userId: null, businessUnit: null, requestsPerMinute: null, concurrentRequests: null };
+  return { ...nothing, id, hash: id, name: "K", role: "member", scopes: [], hint: "", expiresAt: null } as const;
+};
+const issuer = (audience: string) =>
+  ({
+    id: newId("issuer"),
+    issuer: "https://id.example",
+    audience,
+    jwksUrl: "https://id.example/keys",
+    claims: {},
+    defaultRole: "member",
+    defaultScopes: [],
+  }) as const;
+
+describe("each function of the configuration's repositories", () => {
+  const functions: Readonly<Record<string, () => Promise<unknown>>> = {
+    "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
+    "tenants.get": () => repos.tenants.get(tenant),
+    "tenants.list": () => repos.tenants.list(page),
+    "tenants.update": () => repos.tenants.update(tenant, { name: "U" }),
+    "tenants.erase": () => repos.tenants.erase("ten_nobody"),
+    "issuers.create": () => repos.issuers.create(tenant, issuer("one")),
+    "issuers.list": () => repos.issuers.list(tenant, page),
+    "issuers.find": () => repos.issuers.find("https://id.example", ["one"]),
+    "issuers.delete": () => repos.issuers.delete(tenant, "iss_none"),
+    "apiKeys.create": () => repos.apiKeys.create(tenant, apiKey()),
+    "apiKeys.get": () => repos.apiKeys.get(tenant, "key_none"),
+    "apiKeys.list": () => repos.apiKeys.list(tenant, page),
+    "apiKeys.revoke": () => repos.apiKeys.revoke(tenant, "key_none"),
+    "plugins.create": () => repos.plugins.create(tenant, plugin("one")),
+    "plugins.update": () => repos.plugins.update(tenant, 1, plugin("one")),
+    "plugins.setEnabled": () => repos.plugins.setEnabled(tenant, 1, true),
+    "plugins.get": () => repos.plugins.get(tenant, 1),
+    "plugins.list": () => repos.plugins.list(tenant, page),
+    "plugins.delete": () => repos.plugins.delete(tenant, 9_999),
+    "plugins.mirrorNative": () => repos.plugins.mirrorNative([plugin("native_one"), plugin("native_two")]),
+    "credentials.nextVersion": () => repos.credentials.nextVersion(tenant, "K", null),
+    "credentials.put": () => repos.credentials.put(tenant, { name: "K", level: "tenant", version: 1, sealed: "s" }),
+    "credentials.fetch": () => repos.credentials.fetch(tenant, ["K"], "ann"),
+    "credentials.list": () => repos.credentials.list(tenant, page),
+    "credentials.all": () => repos.credentials.all(tenant),
+    "credentials.delete": () => repos.credentials.delete(tenant, "NONE", null),
+    "providers.create": () => repos.providers.create(tenant, newId("provider"), provider("one")),
+    "providers.update": () => repos.providers.update(tenant, "prv_none", provider("one")),
+    "providers.get": () => repos.providers.get(tenant, "prv_none"),
+    "providers.list": () => repos.providers.list(tenant, page),
+    "providers.delete": () => repos.providers.delete(tenant, "prv_none"),
+    "config.load": () => repos.config.load(tenant),
+    ping: () => repos.ping(),
+  };
+
+  test.for(Object.entries(functions))("%s is one trip", async ([, call]) => {
+    const before = proxy.trips();
+    await call();
+    expect(proxy.trips() - before).toBe(1);
+  });
+
+  test("is in the list above", () => {
+    const all = Object.entries(repos)
+      .filter(([part]) => !["calls", "sessions", "ping"].includes(part))
+      .flatMap(([part, repo]) => Object.keys(repo).map((name) => `${part}.${name}`));
+    expect(
+      Object.keys(functions)
+        .filter((name) => name !== "ping")
+        .sort(),
+    ).toEqual(all.sort());
+  });
+});
+
+describe.for<DatabaseFault>([{ kind: "lost-before" }, { kind: "lost-after" }, { kind: "busy" }])(
+  "where a trip ends with $kind",
+  (fault) => {
+    const afterFault = <T>(call: () => Promise<T>): Promise<T> => {
+      proxy.faults.push(fault);
+      return call();
+    };
+
+    test("creations with an id of their own happen once", async () => {
+      const id = newId("tenant");
+      await afterFault(() => repos.tenants.create({ id, name: "T", wrappedKey: id, settings: {} }));
+      await afterFault(() => repos.providers.create(id, newId("provider"), provider("main")));
+      await afterFault(() => repos.apiKeys.create(id, apiKey()));
+      await afterFault(() => repos.issuers.create(id, issuer(fault.kind)));
+      expect((await repos.providers.list(id, page)).data).toHaveLength(1);
+      expect((await repos.apiKeys.list(id, page)).data).toHaveLength(1);
+      expect((await repos.issuers.list(id, page)).data).toHaveLength(1);
+      expect(await repos.tenants.get(id)).toMatchObject({ configVersion: 2 });
+    });
+
+    test("a credential is put once, under its own version", async () => {
+      const name = `PUT_${fault.kind}`;
+      const put = (version: number) =>
+        afterFault(() => repos.credentials.put(tenant, { name, level: "tenant", version, sealed: `s${version}` }));
+      expect(await put(1)).toMatchObject({ version: 1 });
+      expect(await put(2)).toMatchObject({ version: 2 });
+    });
+
+    test("a configuration is loaded all the same", async () => {
+      expect(await afterFault(() => repos.config.load(tenant))).toMatchObject({ tenant });
+    });
+  },
+);
+
+describe("a plugin whose creation was answered by a lost connection", () => {
+  test.for([
+    ["lost-before", 0],
+    ["lost-after", 1],
+  ] as const)("%s: is reported as uncertain and never made twice", async ([kind, made]) => {
+    const name = `plugin_${made}`;
+    proxy.faults.push({ kind });
+    await expect(repos.plugins.create(tenant, plugin(name))).rejects.toMatchObject({ code: "database_unavailable" });
+    const { plugins = [] } = (await repos.config.load(tenant)) ?? {};
+    expect(plugins.filter((found) => found.name === name)).toHaveLength(made);
+  });
+});
+
+function plugin(name: string): NewPlugin {
+  return {
+    name,
+    title: null,
+    description: "D",
+    iconUrl: null,
+    type: "HTTP",
+    parameterSchema: { type: "object" },
+    executionConfig: { class_name: "Any" },
+    enabled: true,
+    requiredCredentials: [],
+    sensitive: false,
+    roles: [],
+    hash: name,
+  };
+}
+
+function provider(name: string): NewProvider {
+  return {
+    name,
+    kind: "openai",
+    baseUrl: "https://models.example/v1",
+    credential: null,
+    models: {},
+    passthroughModels: true,
+    priority: 1,
+    enabled: true,
+    maxAttempts: 2,
+    timeoutMs: 30_000,
+  };
+}
