@@ -3,9 +3,24 @@
  * isolation and paging suites follow from it.
  */
 import type { RouteModule } from "../define-route.ts";
+import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
+import { approveCall, cancelCall, getCall, getCallResult, listCalls, rejectCall, replayCall } from "./calls.ts";
+import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
+import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
 import { docs, llms, root, security } from "./docs.ts";
 import { live, ready, status } from "./health.ts";
+import { interrupt } from "./interrupt.ts";
+import { invoke } from "./invoke-tool.ts";
+import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
+import { getModel, listModels } from "./models.ts";
 import { openapi } from "./openapi.ts";
+import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, updatePlugin } from "./plugins.ts";
+import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
+import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
+import { getSettings, updateSettings } from "./settings.ts";
+import { createTenant, eraseTenant, getTenant, listTenants, updateTenant } from "./tenants.ts";
+import { explainTool } from "./tools-explain.ts";
+import { listTools } from "./tools-list.ts";
 
 export const routes = {
   health: status,
@@ -16,4 +31,54 @@ export const routes = {
   openapi,
   llms,
   security,
+  chatCompletions,
+  typedChatCompletions,
+  listModels,
+  getModel,
+  interrupt,
+  listTools,
+  invokeTool: invoke,
+  explainTool,
+  listCalls,
+  getCall,
+  getCallResult,
+  cancelCall,
+  approveCall,
+  rejectCall,
+  replayCall,
+  createPlugin,
+  listPlugins,
+  getPlugin,
+  replacePlugin,
+  updatePlugin,
+  deletePlugin,
+  putCredential,
+  listCredentials,
+  deleteCredential,
+  listSessions,
+  getSession,
+  deleteSession,
+  listFiles,
+  getFile,
+  putFile,
+  deleteFile,
+  createApiKey,
+  listApiKeys,
+  getApiKey,
+  revokeApiKey,
+  createIssuer,
+  listIssuers,
+  deleteIssuer,
+  createProvider,
+  listProviders,
+  getProvider,
+  updateProvider,
+  deleteProvider,
+  getSettings,
+  updateSettings,
+  createTenant,
+  listTenants,
+  getTenant,
+  updateTenant,
+  eraseTenant,
 } satisfies Record<string, RouteModule>;

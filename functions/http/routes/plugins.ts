@@ -6,13 +6,13 @@
 import { pluginDefinitionSchema } from "@toolyard/core/blind/definition";
 import type { PluginRecord } from "@toolyard/core/blind/plugin";
 import { definitionOf, registerPlugin } from "@toolyard/core/blind/register";
+import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { updateTenant } from "@toolyard/core/tenants/update";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { toRfc3339 } from "@toolyard/core/time";
-import { nativeToolNames } from "@toolyard/core/tools/native/index";
 import * as z from "zod";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -80,9 +80,10 @@ async function findPlugin(core: CoreDeps, tenant: string, id: string): Promise<P
   return found(await core.repos.plugins.get(tenant, toPluginId(id)), "plugin", id);
 }
 
-/** A tool of that name would never be found: native names come with the release. */
-function requireFreeName(name: string): void {
-  if (nativeToolNames.includes(name)) {
+/** Models call tools by their bare names, so no name may mean two. */
+function requireFreeName({ adapters }: CoreDeps, context: CallContext, name: string): void {
+  const native = adapters.native?.resolve({ scheme: "native", service: name, tool: "", options: {} }, context);
+  if (native !== undefined) {
     throw new GatewayError("conflict", `'${name}' is the name of a native tool; take another name.`, { param: "name" });
   }
 }
@@ -131,9 +132,9 @@ export const createPlugin = defineRoute({
   request: { body: definitionBody },
   responses: { 201: { description: "The plugin, ready to be called", schema: pluginSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a plugin of the caller's own tenant." },
-  async handler(c, { core, tenant, config, body }) {
+  async handler(c, { core, tenant, config, context, body }) {
     const plugin = registerPlugin(body, { egress: core.egress });
-    requireFreeName(plugin.name);
+    requireFreeName(core, context, plugin.name);
     return c.json(viewPlugin(config)(await core.repos.plugins.create(tenant, plugin)), 201);
   },
 });
@@ -181,11 +182,11 @@ export const replacePlugin = defineRoute({
       return { params: { id }, body: { ...definitionNamed(name), description: "Written by a stranger." } };
     },
   },
-  async handler(c, { core, tenant, config, params, body }) {
+  async handler(c, { core, tenant, config, context, params, body }) {
     const record = await findPlugin(core, tenant, params.id);
     requireOwn(record);
     const plugin = registerPlugin(body, { egress: core.egress, enabled: record.enabled });
-    requireFreeName(plugin.name);
+    requireFreeName(core, context, plugin.name);
     const updated = await core.repos.plugins.update(tenant, record.pluginId, plugin);
     return c.json(viewPlugin(config)(found(updated, "plugin", params.id)));
   },
