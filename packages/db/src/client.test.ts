@@ -44,6 +44,16 @@ describe("opening a database by URL", () => {
     await expect(openDatabase({ url })).rejects.toMatchObject({ code: "invalid_request" });
   });
 
+  test.for([
+    "libsql://",
+    "http://db.example?tls=1",
+    "https://db.example?tls=0",
+    "libsql://db.example/%zz?authToken=hush",
+  ])("refuses the server address %s without quoting it", async (url) => {
+    const refusal = await openDatabase({ url }).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code: "invalid_request", message: expect.not.stringMatching(/example|hush/) });
+  });
+
   test("says which file cannot be opened", async () => {
     await expect(openDatabase({ url: "file:/dev/null/a.db" })).rejects.toMatchObject({
       code: "database_unavailable",

@@ -25,7 +25,12 @@ export async function openDatabase({ url, authToken, budgetMs = 5_000 }: Databas
   }
   if (scheme === "libsql" || scheme === "https" || scheme === "http") {
     const { openRemoteDatabase } = await import("./remote-database.ts");
-    return openRemoteDatabase({ url, authToken, budgetMs });
+    try {
+      return openRemoteDatabase({ url, authToken, budgetMs });
+    } catch (cause) {
+      // The cause quotes the URL, and with it perhaps a token; it stays out of the message.
+      throw unsupported("It is no address of a server.", cause);
+    }
   }
   throw unsupported(
     url === "" ? "It is empty." : `There is no driver for ${scheme === undefined ? "that" : `'${scheme}:'`}.`,

@@ -3,7 +3,7 @@
  * that cannot do its work twice; else its caller learns that the database is unavailable.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Client, InValue, ResultSet } from "@libsql/client/http";
+import { createClient, type Client, type InValue, type ResultSet } from "@libsql/client/http";
 import type { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
@@ -19,9 +19,11 @@ interface RemoteOptions {
   readonly budgetMs: number;
 }
 
-/** No trip is made: a server that is away now is found out by the first batch. */
-export async function openRemoteDatabase({ url, authToken, budgetMs }: RemoteOptions): Promise<Database> {
-  const { createClient } = await import("@libsql/client/http");
+/**
+ * No trip is made: a server that is away now is found out by the first batch.
+ * @throws LibsqlError for a URL that is none
+ */
+export function openRemoteDatabase({ url, authToken, budgetMs }: RemoteOptions): Database {
   const client = createClient({
     url,
     ...(authToken === undefined ? {} : { authToken }),
