@@ -99,10 +99,12 @@ export const listTools = defineRoute({
         const last = page.hasMore ? page.data.at(-1)?.name : undefined;
         return c.json({ tools: page.data.map(toMcpTool), ...(last === undefined ? {} : { nextCursor: last }) });
       }
-      default:
+      case "list":
         return c.json(
           toList(page, (tool) => toListedTool(tool, missingCredentials(context, tool.requiredCredentials)), idOf),
         );
+      default:
+        return query.format satisfies never;
     }
   },
 });
