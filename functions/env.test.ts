@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import { EnvironmentError, readEnvironment } from "./env.ts";
+
+function problemsOf(source: Record<string, string>): readonly string[] {
+  try {
+    readEnvironment(source);
+  } catch (error) {
+    if (error instanceof EnvironmentError) return error.problems;
+  }
+  return [];
+}
+
+describe("settings", () => {
+  test("are all optional on a laptop", () => {
+    expect(readEnvironment({})).toEqual({
+      port: 8787,
+      host: "127.0.0.1",
+      dataDir: ".toolyard",
+      databaseUrl: undefined,
+      databaseAuthToken: undefined,
+      blobsUrl: undefined,
+      queueUrl: undefined,
+      adminKey: undefined,
+      masterKey: undefined,
+      previousMasterKeys: [],
+      openaiBaseUrl: undefined,
+      openaiApiKey: undefined,
+      defaultModel: undefined,
+      egressAllow: undefined,
+      pluginDir: "plugins",
+      logLevel: "info",
+      publicUrl: undefined,
+      securityContact: undefined,
+      lambda: undefined,
+    });
+  });
+
+  test("left empty count as not set, except the list that closes the door", () => {
+    const names = ["PORT", "DATABASE_URL", "TOOLYARD_ADMIN_KEY", "TOOLYARD_LOG_LEVEL", "OPENAI_BASE_URL", "QUEUE_URL"];
+    const environment = readEnvironment({
+      ...Object.fromEntries(names.map((name) => [name, ""])),
+      TOOLYARD_EGRESS_ALLOW: "",
+    });
+    expect(environment).toEqual({ ...readEnvironment({}), egressAllow: [] });
+  });
+
+  test("are taken over in the form the rest uses", () => {
+    expect(
+      readEnvironment({
+        PORT: "0",
+        TOOLYARD_EGRESS_ALLOW: "10.0.0.0/8, 127.0.0.0/8 ::1/128",
+        OPENAI_BASE_URL: "http://127.0.0.1:4000/v1/",
+        TOOLYARD_PUBLIC_URL: "https://tools.example.com/base/",
+        TOOLYARD_SECURITY_CONTACT: "mailto:security@example.com",
+        AWS_LAMBDA_FUNCTION_NAME: "chat",
+        AWS_LAMBDA_RUNTIME_API: "127.0.0.1:9001",
+      }),
+    ).toMatchObject({
+      port: 0,
+      egressAllow: ["10.0.0.0/8", "127.0.0.0/8", "::1/128"],
+      openaiBaseUrl: "http://127.0.0.1:4000/v1",
+      publicUrl: "https://tools.example.com/base",
+      securityContact: "mailto:security@example.com",
+      lambda: { runtimeApi: "127.0.0.1:9001" },
+    });
+  });
+
+  test.each([
+    ["PORT", "http"],
+    ["PORT", "65536"],
+    ["PORT", "-1"],
+    ["PORT", "80.5"],
+    ["DATABASE_URL", "postgres://localhost/x"],
+    ["BLOBS_URL", "ftp://x"],
+    ["QUEUE_URL", "https://sqs.example.com/1/q"],
+    ["TOOLYARD_ADMIN_KEY", "short"],
+    ["TOOLYARD_ADMIN_KEY", "with spaces in the middle of it"],
+    ["OPENAI_BASE_URL", "api.openai.com/v1"],
+    ["OPENAI_BASE_URL", "https://user:hunter2@host.example/v1"],
+    ["OPENAI_API_KEY", "sk-with\nnewline"],
+    ["TOOLYARD_LOG_LEVEL", "loud"],
+    ["TOOLYARD_PUBLIC_URL", "https://host.example/?x=1"],
+    ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
+  ])("%s=%j is refused by name, without its value", (name, value) => {
+    const problems = problemsOf({ [name]: value });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${name}: must `));
+    expect(problems[0]).not.toContain(value);
+  });
+
+  test("that cannot be used are all named at once", () => {
+    expect(problemsOf({ PORT: "x", DATABASE_URL: "y", TOOLYARD_LOG_LEVEL: "z" })).toHaveLength(3);
+  });
+});

@@ -1,0 +1,137 @@
+/**
+ * The settings of the process (design "Public contract"): the only place where the environment is
+ * read. Every setting is optional on a laptop; an unusable one ends the start and is named.
+ */
+import * as z from "zod";
+
+const logLevels = ["debug", "info", "warn", "error"] as const;
+
+export interface Environment {
+  readonly port: number;
+  /** Address to listen on; loopback unless told otherwise, since a key alone should not be the only wall. */
+  readonly host: string;
+  readonly dataDir: string;
+  readonly databaseUrl: string | undefined;
+  readonly databaseAuthToken: string | undefined;
+  readonly blobsUrl: string | undefined;
+  readonly queueUrl: string | undefined;
+  readonly adminKey: string | undefined;
+  readonly masterKey: string | undefined;
+  readonly previousMasterKeys: readonly string[];
+  readonly openaiBaseUrl: string | undefined;
+  readonly openaiApiKey: string | undefined;
+  readonly defaultModel: string | undefined;
+  /** CIDRs that tools may reach although private; undefined: the default of the home. */
+  readonly egressAllow: readonly string[] | undefined;
+  readonly pluginDir: string;
+  readonly logLevel: (typeof logLevels)[number];
+  readonly publicUrl: string | undefined;
+  readonly securityContact: string | undefined;
+  /** Set where this runs as a Lambda function. */
+  readonly lambda: { readonly runtimeApi: string | undefined } | undefined;
+}
+
+/** Ends the start: says which settings cannot be used, never what they hold. */
+export class EnvironmentError extends Error {
+  override readonly name = "EnvironmentError";
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(`These settings cannot be used:\n${problems.map((problem) => `  ${problem}`).join("\n")}`);
+    this.problems = problems;
+  }
+}
+
+/** An empty variable counts as not set: that is how compose files and CI leave one out. */
+const text = z.preprocess((value) => (value === "" ? undefined : value), z.string().optional());
+
+function url(schemes: readonly string[]): z.ZodType<string | undefined> {
+  const message = `must be a URL that starts with ${schemes.join(" or ")}`;
+  return text.refine((value) => value === undefined || schemes.some((scheme) => value.startsWith(scheme)), { message });
+}
+
+const httpUrl = text
+  .refine((value) => value === undefined || isHttpUrl(value), {
+    message: "must be an http:// or https:// URL without user, query and fragment",
+  })
+  .transform((value) => value?.replace(/\/+$/, ""));
+
+const list = z
+  .string()
+  .transform((value) => value.split(/[\s,]+/).filter((part) => part !== ""))
+  .optional();
+
+const secret = text.refine((value) => value === undefined || /^[\x21-\x7e]{24,512}$/.test(value), {
+  message: "must have 24 to 512 visible ASCII characters",
+});
+
+const variables = z.object({
+  PORT: text
+    .refine((value) => value === undefined || (/^\d{1,5}$/.test(value) && Number(value) <= 65_535), {
+      message: "must be a port number, 0 (any free one) to 65535",
+    })
+    .transform((value) => Number(value ?? 8787)),
+  HOST: text.transform((value) => value ?? "127.0.0.1"),
+  TOOLYARD_DATA_DIR: text.transform((value) => value ?? ".toolyard"),
+  DATABASE_URL: url(["file:", "libsql:", "https:", "http:"]),
+  DATABASE_AUTH_TOKEN: text,
+  BLOBS_URL: url(["file:"]),
+  QUEUE_URL: text.refine((value) => value === undefined || value === "database", {
+    message: "must be 'database' or left out",
+  }),
+  TOOLYARD_ADMIN_KEY: secret,
+  TOOLYARD_MASTER_KEY: text,
+  TOOLYARD_PREVIOUS_MASTER_KEYS: list,
+  OPENAI_BASE_URL: httpUrl,
+  OPENAI_API_KEY: text.refine((value) => value === undefined || /^[\x21-\x7e]+$/.test(value), {
+    message: "must be one word of visible ASCII characters",
+  }),
+  TOOLYARD_DEFAULT_MODEL: text,
+  TOOLYARD_EGRESS_ALLOW: list,
+  TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
+  TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
+  TOOLYARD_PUBLIC_URL: httpUrl,
+  TOOLYARD_SECURITY_CONTACT: url(["mailto:", "https:", "tel:"]),
+  AWS_LAMBDA_FUNCTION_NAME: text,
+  AWS_LAMBDA_RUNTIME_API: text,
+});
+
+/** @throws EnvironmentError naming every variable that cannot be used */
+export function readEnvironment(source: Readonly<Record<string, string | undefined>> = process.env): Environment {
+  const parsed = variables.safeParse(source);
+  if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
+  const { data } = parsed;
+  return {
+    port: data.PORT,
+    host: data.HOST,
+    dataDir: data.TOOLYARD_DATA_DIR,
+    databaseUrl: data.DATABASE_URL,
+    databaseAuthToken: data.DATABASE_AUTH_TOKEN,
+    blobsUrl: data.BLOBS_URL,
+    queueUrl: data.QUEUE_URL,
+    adminKey: data.TOOLYARD_ADMIN_KEY,
+    masterKey: data.TOOLYARD_MASTER_KEY,
+    previousMasterKeys: data.TOOLYARD_PREVIOUS_MASTER_KEYS ?? [],
+    openaiBaseUrl: data.OPENAI_BASE_URL,
+    openaiApiKey: data.OPENAI_API_KEY,
+    defaultModel: data.TOOLYARD_DEFAULT_MODEL,
+    egressAllow: data.TOOLYARD_EGRESS_ALLOW,
+    pluginDir: data.TOOLYARD_PLUGIN_DIR,
+    logLevel: data.TOOLYARD_LOG_LEVEL,
+    publicUrl: data.TOOLYARD_PUBLIC_URL,
+    securityContact: data.TOOLYARD_SECURITY_CONTACT,
+    lambda: data.AWS_LAMBDA_FUNCTION_NAME === undefined ? undefined : { runtimeApi: data.AWS_LAMBDA_RUNTIME_API },
+  };
+}
+
+function describe(issue: z.core.$ZodIssue): string {
+  const values =
+    issue.code === "invalid_value" ? `must be one of ${issue.values.map(String).join(", ")}` : issue.message;
+  return `${issue.path.map(String).join(".")}: ${values}`;
+}
+
+function isHttpUrl(value: string): boolean {
+  if (!/^https?:\/\//.test(value) || !URL.canParse(value)) return false;
+  const { username, password, search, hash } = new URL(value);
+  return username === "" && password === "" && search === "" && hash === "";
+}

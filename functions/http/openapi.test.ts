@@ -1,0 +1,243 @@
+import { hashApiKey } from "@toolyard/core/callers/api-key";
+import * as z from "zod";
+import { describe, expect, test } from "vitest";
+import { createFakeCore } from "../../test/support/fake-core.ts";
+import { createApp } from "./app.ts";
+import { defineRoute } from "./define-route.ts";
+import { docsPolicy, renderDocs, renderLlmsText } from "./docs.ts";
+import { toOpenApi, type OpenApiDocument } from "./openapi.ts";
+import { routes as allRoutes } from "./routes/index.ts";
+
+const item = z
+  .object({
+    id: z.string(),
+    size: z.number().int().default(1),
+    note: z.string().optional().meta({ description: "<b>Free</b> text" }),
+  })
+  .meta({ id: "Item" });
+
+const routes = {
+  putItem: defineRoute({
+    method: "put",
+    path: "/items/{id}",
+    summary: "Put <an> item",
+    description: "Takes `name` & more.",
+    tags: ["items"],
+    scope: "manage",
+    request: {
+      params: z.object({ id: z.string().meta({ description: "The id" }) }),
+      query: z.strictObject({ dry: z.enum(["yes", "no"]).optional(), n: z.coerce.number().int().min(1) }),
+      body: item,
+      headers: { "idempotency-key": "Safe to repeat" },
+    },
+    responses: {
+      200: {
+        description: "The item",
+        schema: item,
+        content: { "text/event-stream": z.object({ type: z.literal("done") }) },
+      },
+    },
+    handler: (c) => c.text(""),
+  }),
+  getFile: defineRoute({
+    method: "get",
+    path: "/files/{path+}",
+    summary: "Read",
+    tags: ["items"],
+    scope: null,
+    admission: "none",
+    responses: { 200: { description: "Bytes" } },
+    handler: (c) => c.text(""),
+  }),
+  putFile: defineRoute({
+    method: "put",
+    path: "/files/{path+}",
+    summary: "Write",
+    tags: ["items"],
+    scope: "operator",
+    request: { stream: { mediaTypes: ["application/octet-stream"], description: "The bytes" } },
+    responses: { 204: { description: "Written" } },
+    handler: (c) => c.text(""),
+  }),
+};
+
+const document = toOpenApi(routes, { version: "1.2.3", url: "http://127.0.0.1:8787" });
+
+/** Every `$ref` of a document. */
+function references(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(references);
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, part]) =>
+    key === "$ref" && typeof part === "string" ? [part] : references(part),
+  );
+}
+
+function find(whole: OpenApiDocument, reference: string): unknown {
+  let value: unknown = whole;
+  for (const part of reference.replace("#/", "").split("/")) {
+    value =
+      typeof value === "object" && value !== null
+        ? Object.entries(value).find(([name]) => name === part)?.[1]
+        : undefined;
+  }
+  return value;
+}
+
+describe("the OpenAPI document", () => {
+  test("says of a route what its declaration says", () => {
+    const put = document.paths["/items/{id}"]?.["put"];
+    expect(put).toMatchObject({
+      operationId: "putItem",
+      summary: "Put <an> item",
+      description: "Takes `name` & more.\n\nNeeds the scope `manage`.",
+      security: [{ bearer: [] }, { apiKey: [] }],
+      parameters: [
+        { name: "id", in: "path", required: true, description: "The id", schema: { type: "string" } },
+        { name: "dry", in: "query", required: false, schema: { enum: ["yes", "no"] } },
+        { name: "n", in: "query", required: true, schema: { type: "integer", minimum: 1 } },
+        { name: "idempotency-key", in: "header", required: false, description: "Safe to repeat" },
+      ],
+      requestBody: {
+        required: true,
+        content: { "application/json": { schema: { $ref: "#/components/schemas/Item" } } },
+      },
+      responses: {
+        200: {
+          description: "The item",
+          content: {
+            "application/json": { schema: { $ref: "#/components/schemas/ItemOutput" } },
+            "text/event-stream": { schema: { properties: { type: { const: "done" } } } },
+          },
+        },
+        default: { $ref: "#/components/responses/Error" },
+      },
+    });
+  });
+
+  test("tells what a client may leave out from what it always gets", () => {
+    expect(find(document, "#/components/schemas/Item")).toMatchObject({ required: ["id"] });
+    expect(find(document, "#/components/schemas/ItemOutput")).toMatchObject({ required: ["id", "size"] });
+  });
+
+  test("spells greedy paths as OpenAPI can, and keeps both methods of a path", () => {
+    expect(Object.keys(document.paths["/files/{path}"] ?? {})).toEqual(["get", "put"]);
+    expect(document.paths["/files/{path}"]?.["get"]?.security).toEqual([]);
+    expect(document.paths["/files/{path}"]?.["put"]).toMatchObject({
+      description: "Needs the operator's key.",
+      requestBody: { content: { "application/octet-stream": { schema: { format: "binary" } } } },
+    });
+  });
+
+  test("of the whole gateway refers to nothing that is not there", () => {
+    const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    const found = references(whole);
+    expect(found.length).toBeGreaterThan(0);
+    expect(found.filter((reference) => find(whole, reference) === undefined)).toEqual([]);
+    expect(JSON.stringify(whole)).not.toContain("#/$defs");
+  });
+
+  test("of the whole gateway names each operation once and describes each parameter of its path", () => {
+    const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
+    for (const [path, methods] of Object.entries(whole.paths)) {
+      for (const operation of Object.values(methods)) {
+        const inPath = (operation.parameters ?? [])
+          .filter((parameter) => parameter.in === "path")
+          .map(({ name }) => name);
+        expect(inPath).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name));
+        expect(operation.summary).not.toBe("");
+        expect(operation.tags).not.toEqual([]);
+      }
+    }
+  });
+});
+
+describe("the documentation for people and models", () => {
+  test("escapes everything it shows", () => {
+    const page = renderDocs(document);
+    expect(page).toContain("Put &lt;an&gt; item");
+    expect(page).toContain("&lt;b&gt;Free&lt;/b&gt; text");
+    expect(page).toContain("<code>name</code> &amp; more");
+    expect(page).not.toMatch(/<an>|<b>Free/);
+  });
+
+  test("loads nothing from elsewhere and runs nothing", () => {
+    const page = renderDocs(document);
+    expect(page).not.toMatch(/<script|<link|<img|src=|@import|url\(/);
+    expect(docsPolicy).toMatch(/^default-src 'none'; style-src 'sha256-/);
+  });
+
+  test("outlines bodies down to their fields", () => {
+    expect(renderDocs(document)).toContain("id: string");
+    expect(renderDocs(document)).toContain("size?: integer (");
+  });
+
+  test("lists every route in llms.txt", () => {
+    expect(renderLlmsText(document)).toContain("- `PUT /items/{id}`: Put <an> item");
+  });
+
+  test("shows what refers to itself without end", () => {
+    const tree: z.ZodType = z
+      .object({
+        get kids(): z.ZodType {
+          return z.array(tree);
+        },
+      })
+      .meta({ id: "Tree" });
+    const route = defineRoute({
+      method: "get",
+      path: "/tree",
+      summary: "Tree",
+      tags: ["tree"],
+      scope: null,
+      responses: { 200: { description: "", schema: tree } },
+      handler: (c) => c.text(""),
+    });
+    expect(renderDocs(toOpenApi({ route }, { version: "1", url: "http://x" }))).toContain("kids: ");
+  });
+});
+
+describe("the open routes", () => {
+  const app = createApp({
+    core: createFakeCore(),
+    adminKeyHash: hashApiKey("operator"),
+    version: "1.2.3",
+  });
+
+  test.each([
+    ["/openapi.json", "application/json"],
+    ["/docs", "text/html; charset=utf-8"],
+    ["/llms.txt", "text/plain; charset=utf-8"],
+  ])("%s is %s, known by its tag, and needs no key", async (path, type) => {
+    const answer = await app.request(path);
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, type]);
+    expect(answer.headers.get("cache-control")).toBe("no-cache");
+    const tag = answer.headers.get("etag") ?? "";
+    const again = await app.request(path, { headers: { "if-none-match": tag } });
+    expect([again.status, await again.text(), again.headers.get("etag")]).toEqual([304, "", tag]);
+    expect((await app.request(path, { headers: { "if-none-match": '"other"' } })).status).toBe(200);
+  });
+
+  test("openapi.json is version 3.1 of this API", async () => {
+    const document: unknown = await (await app.request("/openapi.json")).json();
+    expect(document).toMatchObject({ openapi: "3.1.0", info: { title: "Toolyard", version: "1.2.3" } });
+  });
+
+  test("the root leads to the documentation", async () => {
+    const answer = await app.request("/");
+    expect([answer.status, answer.headers.get("location")]).toEqual([302, "/docs"]);
+  });
+
+  test("security.txt has a contact and expires within a year", async () => {
+    const text = await (await app.request("/.well-known/security.txt")).text();
+    expect(text).toContain("Contact: http://127.0.0.1:8787/docs#security");
+    const expires = Date.parse(/^Expires: (.+)$/m.exec(text)?.[1] ?? "");
+    expect(expires).toBeGreaterThan(Date.now());
+    expect(expires).toBeLessThan(Date.now() + 366 * 86_400_000);
+  });
+
+  test("/health is cheap: it asks no back end", async () => {
+    for (const path of ["/health", "/health/live"]) {
+      expect(await (await app.request(path)).json()).toEqual({ status: "ok", version: "1.2.3" });
+    }
+  });
+});

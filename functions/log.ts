@@ -1,0 +1,84 @@
+/**
+ * Log lines as JSON. Only fields named here are written, so that a field with something private in it
+ * cannot slip in by being passed along; which ones were left out is said by name.
+ */
+import type { Log, LogFields, LogLevel } from "@toolyard/core/ports/log";
+import { pino, type DestinationStream } from "pino";
+
+const allowed = new Set([
+  "at",
+  "attempt",
+  "call",
+  "call_id",
+  "caller",
+  "check",
+  "code",
+  "count",
+  "duration_ms",
+  "error",
+  "host",
+  "key_id",
+  "message_id",
+  "method",
+  "model",
+  "plugin",
+  "port",
+  "provider",
+  "queue",
+  "request_id",
+  "route",
+  "row",
+  "session",
+  "signal",
+  "status",
+  "table",
+  "tenant",
+  "tool",
+  "trace_id",
+]);
+const longestValue = 2_000;
+
+export interface FlushableLog extends Log {
+  /** Writes what is still in memory; before the process ends. */
+  flush(): void;
+}
+
+export interface LogOptions {
+  readonly level: LogLevel;
+  /** Write each line before going on: for functions, which are frozen between invocations. */
+  readonly sync?: boolean;
+  /** Default: standard error, so that standard output stays for people. */
+  readonly destination?: DestinationStream;
+}
+
+export function createLog({
+  level,
+  sync = false,
+  destination = pino.destination({ dest: 2, sync }),
+}: LogOptions): FlushableLog {
+  const logger = pino(
+    { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: named } },
+    destination,
+  );
+  return {
+    log(at, message, fields = {}) {
+      if (logger.isLevelEnabled(at)) logger[at](choose(fields), message);
+    },
+    flush: () => logger.flush(),
+  };
+}
+
+function named(label: string): { readonly level: string } {
+  return { level: label };
+}
+
+function choose(fields: LogFields): Record<string, unknown> {
+  const chosen: Record<string, unknown> = {};
+  const left: string[] = [];
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === undefined) continue;
+    if (!allowed.has(name)) left.push(name);
+    else chosen[name] = typeof value === "string" ? value.slice(0, longestValue) : value;
+  }
+  return left.length === 0 ? chosen : { ...chosen, fields_left_out: left };
+}
