@@ -72,10 +72,8 @@ function readIncoming(incoming: IncomingMessage, limit: number): Promise<Buffer>
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = [];
     let bytes = 0;
-    const left = (cause?: unknown): GatewayError =>
-      new GatewayError("request_cancelled", "The client closed the connection while sending.", { cause });
     if (incoming.readableEnded) return resolve(Buffer.alloc(0));
-    if (incoming.destroyed) return reject(left());
+    if (incoming.destroyed) return reject(clientLeft());
     const stop = (): void => {
       incoming.off("data", take).off("end", finish).off("error", fail).off("close", cut);
     };
@@ -95,7 +93,7 @@ function readIncoming(incoming: IncomingMessage, limit: number): Promise<Buffer>
     };
     const fail = (cause: unknown): void => {
       stop();
-      reject(left(cause));
+      reject(clientLeft(cause));
     };
     const cut = (): void => fail(undefined);
     incoming.on("data", take).on("end", finish).on("error", fail).on("close", cut);
@@ -107,11 +105,19 @@ async function* limited(
   limit: number,
 ): AsyncGenerator<Uint8Array> {
   let bytes = 0;
-  for await (const part of source) {
-    bytes += part.length;
-    if (bytes > limit) throw tooLarge(limit);
-    yield part;
+  try {
+    for await (const part of source) {
+      bytes += part.length;
+      if (bytes > limit) throw tooLarge(limit);
+      yield part;
+    }
+  } catch (cause) {
+    throw cause instanceof GatewayError ? cause : clientLeft(cause);
   }
+}
+
+function clientLeft(cause?: unknown): GatewayError {
+  return new GatewayError("request_cancelled", "The client closed the connection while sending.", { cause });
 }
 
 function tooLarge(limit: number): GatewayError {

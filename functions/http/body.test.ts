@@ -1,0 +1,124 @@
+import { connect, type AddressInfo, type Socket } from "node:net";
+import { once } from "node:events";
+import { serve, type ServerType } from "@hono/node-server";
+import { hashApiKey } from "@toolyard/core/callers/api-key";
+import * as z from "zod";
+import { afterEach, describe, expect, test } from "vitest";
+import { createFakeCore, type FakeCore } from "../../test/support/fake-core.ts";
+import { createApp } from "./app.ts";
+import { defineRoute } from "./define-route.ts";
+
+const open = {
+  tags: ["test"],
+  summary: "",
+  scope: null,
+  admission: "none",
+  responses: { 200: { description: "" } },
+} as const;
+const limit = 1_000_000;
+
+const json = defineRoute({
+  ...open,
+  method: "post",
+  path: "/json",
+  request: { body: z.looseObject({}), maxBytes: limit },
+  handler: (c, { bytes }) => c.json({ size: bytes.length }),
+});
+
+const upload = defineRoute({
+  ...open,
+  method: "put",
+  path: "/upload",
+  request: { stream: { mediaTypes: ["application/octet-stream"], description: "" }, maxBytes: limit },
+  async handler(c, { stream }) {
+    let size = 0;
+    for await (const part of stream) size += part.length;
+    return c.json({ size });
+  },
+});
+
+const servers: ServerType[] = [];
+const sockets: Socket[] = [];
+
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  for (const server of servers.splice(0)) await new Promise((closed) => server.close(closed));
+});
+
+async function listen(): Promise<{ readonly port: number; readonly core: FakeCore }> {
+  const core = createFakeCore();
+  const app = createApp({ core, adminKeyHash: hashApiKey("operator"), version: "1" }, { json, upload });
+  const server = serve({ fetch: app.fetch, port: 0, hostname: "127.0.0.1" });
+  servers.push(server);
+  await once(server, "listening");
+  return { core, port: (server.address() as AddressInfo).port };
+}
+
+function dial(port: number): { readonly socket: Socket; readonly text: () => string } {
+  const socket = connect(port, "127.0.0.1");
+  socket.on("error", () => undefined);
+  sockets.push(socket);
+  let text = "";
+  socket.on("data", (part: Buffer) => {
+    text += part.toString("latin1");
+  });
+  return { socket, text: () => text };
+}
+
+const chunk = (bytes: number): string => `${bytes.toString(16)}\r\n${"x".repeat(bytes)}\r\n`;
+
+describe("bodies over a real socket", () => {
+  test.each([
+    ["POST", "/json", "application/json"],
+    ["PUT", "/upload", "application/octet-stream"],
+  ])("%s %s that grows past the limit is answered, though its end is never sent", async (method, path, type) => {
+    const { port } = await listen();
+    const { socket, text } = dial(port);
+    socket.write(
+      `${method} ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: ${type}\r\ntransfer-encoding: chunked\r\n\r\n`,
+    );
+    for (let sent = 0; sent <= limit; sent += 100_000) socket.write(chunk(100_000));
+    await expect.poll(text).toContain('"code":"payload_too_large"');
+    expect(text()).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  test("one announced as too large is answered before any of it is sent", async () => {
+    const { port } = await listen();
+    const { socket, text } = dial(port);
+    socket.write(
+      `POST /json HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${limit + 1}\r\n\r\n`,
+    );
+    await expect.poll(text).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  test("one that comes byte by byte is whole in the end", async () => {
+    const { port } = await listen();
+    const { socket, text } = dial(port);
+    const body = Buffer.from('{"text":"ä漢"}');
+    socket.setNoDelay(true);
+    socket.write(
+      `POST /json HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`,
+    );
+    for (const byte of body) {
+      socket.write(Buffer.from([byte]));
+      await new Promise(setImmediate);
+    }
+    await expect.poll(text).toContain(`{"size":${body.length}}`);
+  });
+
+  test("a client that leaves in the middle is noticed, and no error of ours", async () => {
+    const { port, core } = await listen();
+    for (const head of [
+      "POST /json HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
+      "PUT /upload HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nabc",
+    ]) {
+      const before = core.lines.length;
+      const { socket } = dial(port);
+      socket.write(head);
+      await new Promise((later) => setTimeout(later, 20));
+      socket.destroy();
+      await expect.poll(() => core.lines.length).toBeGreaterThan(before);
+      expect(core.lines.slice(before).map(({ fields }) => fields["status"] ?? fields["code"])).toEqual([499]);
+    }
+  });
+});
