@@ -82,7 +82,7 @@ WITH who AS MATERIALIZED (
   SELECT t.status, t.config_version, COALESCE(k.id, ?3) AS caller_id,
     k.requests_per_minute AS key_requests,
     ${setting("requests_per_minute")} AS tenant_requests,
-    COALESCE(k.concurrent_requests, ${setting("concurrent_requests")}) AS key_chats,
+    k.concurrent_requests AS key_chats,
     ${setting("concurrent_requests")} AS tenant_chats,
     ${setting("concurrent_tool_calls")} AS tool_calls,
     ${setting("session_idle_ms")} AS session_idle_ms,
