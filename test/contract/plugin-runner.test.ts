@@ -8,7 +8,7 @@ import { findBubblewrap, findProgram } from "@toolyard/platform/local/plugin-wal
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { afterAll, describe, expect, test } from "vitest";
 import { startHttpStub } from "../support/http-stub.ts";
-import { describePluginRunner, expectNoneRuns } from "./plugin-runner.ts";
+import { commandLines, describePluginRunner, expectNoneRuns, uniqueSeconds } from "./plugin-runner.ts";
 
 // The `node` of plugins is the one that runs this suite.
 const path = `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`;
@@ -29,29 +29,34 @@ const runOf = (command: PluginRun["command"], environment: Readonly<Record<strin
 describePluginRunner("processes", async () => createProcessPluginRunner({ path, temporaryDirectory }));
 
 describe("plugin processes", () => {
-  /** A process of ours that runs a plugin with a child, and ends in its own way once both run. */
-  async function endWhilePluginRuns(seconds: string, end: "exit" | "kill"): Promise<void> {
+  /** Another process like ours runs a plugin, and ends in one way or the other while that runs. */
+  async function endWhilePluginRuns(command: readonly string[], mark: string, end: "exit" | "kill"): Promise<void> {
+    const options = JSON.stringify({ path, temporaryDirectory });
     const source = `
       import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
-      const runner = createProcessPluginRunner({ path: ${JSON.stringify(path)}, temporaryDirectory: ${JSON.stringify(temporaryDirectory)} });
-      void runner.run({ tenant: "t", command: ["sleep", "${seconds}"], environment: {}, stdin: "", timeoutMs: 60000, maxOutputBytes: 1000 });
-      setTimeout(() => { console.log("running"); if (${JSON.stringify(end)} === "exit") process.exit(0); }, 400);`;
-    const ours = spawn(process.execPath, ["--input-type=module", "--eval", source], {
-      stdio: ["ignore", "pipe", "inherit"],
+      const run = { tenant: "t", environment: {}, stdin: "", timeoutMs: 60000, maxOutputBytes: 1000 };
+      void createProcessPluginRunner(${options}).run({ ...run, command: ${JSON.stringify(command)} });
+      process.stdin.on("data", () => process.exit(0));`;
+    const other = spawn(process.execPath, ["--input-type=module", "--eval", source], {
+      stdio: ["pipe", "inherit", "inherit"],
     });
-    await once(ours.stdout, "data");
-    if (end === "kill") ours.kill("SIGKILL");
-    if (ours.exitCode === null && ours.signalCode === null) await once(ours, "exit");
+    // The last process of the plugin, not one whose command line only speaks of it.
+    await expect.poll(commandLines, { timeout: 10_000 }).toMatch(new RegExp(`^${mark}`, "m"));
+    if (end === "kill") other.kill("SIGKILL");
+    else other.stdin.write("exit\n");
+    await once(other, "exit");
   }
 
-  test("end with us when we exit", async () => {
-    await endWhilePluginRuns("881001", "exit");
-    await expectNoneRuns("sleep 881001");
+  test("end with us when we exit, and so do their children", async () => {
+    const nap = `sleep ${uniqueSeconds()}`;
+    await endWhilePluginRuns(["sh", "-c", `${nap} & wait`], nap, "exit");
+    await expectNoneRuns(nap);
   });
 
   test.runIf(setpriv !== undefined)("end with us when we are killed", async () => {
-    await endWhilePluginRuns("881002", "kill");
-    await expectNoneRuns("sleep 881002");
+    const nap = `sleep ${uniqueSeconds()}`;
+    await endWhilePluginRuns(nap.split(" "), nap, "kill");
+    await expectNoneRuns(nap);
   });
 
   test("leave no directory behind", async () => {

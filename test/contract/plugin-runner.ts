@@ -15,13 +15,13 @@ const node = (script: string, ...parameters: readonly string[]): PluginRun["comm
 
 let last = Math.floor(Math.random() * 1_000_000);
 /** A number of seconds that no other process sleeps. */
-function uniqueSeconds(): string {
+export function uniqueSeconds(): string {
   last += 1;
   return `77${last}`;
 }
 
 /** The command lines of all processes that run now. */
-async function commandLines(): Promise<string> {
+export async function commandLines(): Promise<string> {
   const pids = await readdir("/proc").catch(() => undefined);
   if (pids === undefined) return (await promisify(execFile)("ps", ["-A", "-o", "command"])).stdout;
   // A process that has ended and only waits to be buried has no command line.
