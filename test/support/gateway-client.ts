@@ -44,7 +44,7 @@ export class Client {
       ...(hasJson ? { body: JSON.stringify(body) } : {}),
       ...(options.raw === undefined ? {} : { body: options.raw, duplex: "half" }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
-    } as RequestInit);
+    });
     const bytes = Buffer.from(await response.arrayBuffer());
     const text = bytes.toString("utf8");
     const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
