@@ -10,7 +10,7 @@
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { escapePointer, invalidSchema, ownMember, shorten, type Resource, type SchemaDocument } from "./document.ts";
 import { formatCheck } from "./formats.ts";
-import { compilePattern, type Pattern } from "./pattern.ts";
+import { compilePattern, type Pattern } from "../pattern.ts";
 import { Evaluated, ErrorList, preview, typeOf, type Budget, type Frame } from "./run.ts";
 
 /** True where the value passes; errors go to the frame. */
@@ -76,10 +76,9 @@ export class RuleCompiler {
   pattern(source: string, location: string): Pattern {
     const known = this.#patterns.get(source);
     if (known !== undefined) return known;
-    const pattern = compilePattern(source, (reason) => {
-      throw invalidSchema(location, `has the pattern '${shorten(source)}', which ${reason}`);
-    });
-    if (pattern === undefined) throw invalidSchema(location, "has an unusable pattern");
+    const pattern = compilePattern(source);
+    if ("reason" in pattern)
+      throw invalidSchema(location, `has the pattern '${shorten(source)}', which ${pattern.reason}`);
     this.#patterns.set(source, pattern);
     return pattern;
   }

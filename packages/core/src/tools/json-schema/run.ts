@@ -72,7 +72,7 @@ export class Budget {
   #depth = 0;
 
   constructor(values: number) {
-    this.#left = 200_000 + 200 * values;
+    this.#left = 100_000 + 200 * values;
   }
 
   /** @throws GatewayError `invalid_definition` when the work is used up */

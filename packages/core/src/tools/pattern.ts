@@ -11,6 +11,8 @@ const largestProgram = 5_000;
 export interface Pattern {
   /** Is there a match anywhere in the text? */
   test(text: string): boolean;
+  /** Where the first match begins. */
+  find(text: string): number | undefined;
   /** Work for a text of this length, in steps of a validation's budget. */
   cost(length: number): number;
 }
@@ -19,39 +21,35 @@ export interface PatternOptions {
   readonly ignoreCase?: boolean;
 }
 
-/** `undefined` with the reason told to `refuse` where the pattern cannot be used. */
-export function compilePattern(
-  source: string,
-  refuse: (reason: string) => void,
-  options: PatternOptions = {},
-): Pattern | undefined {
-  if (source.length > longestPattern) {
-    refuse(`has more than ${longestPattern} characters`);
-    return undefined;
-  }
-  const compiled = compile(source, options);
-  if (typeof compiled === "string") {
-    refuse(`cannot be used (${compiled}); look-around and back references are not supported`);
-    return undefined;
-  }
-  const size = compiled.programSize();
-  if (size > largestProgram) {
-    refuse("is too large when its repetitions are written out");
-    return undefined;
-  }
-  return { test: (text) => compiled.test(text), cost: (length) => 1 + Math.ceil((length * size) / 2_048) };
+/** Why a pattern cannot be used, as the end of a sentence. */
+export interface UnusablePattern {
+  readonly reason: string;
 }
 
-function compile(source: string, options: PatternOptions): RE2JS | string {
+export function compilePattern(source: string, options: PatternOptions = {}): Pattern | UnusablePattern {
+  if (source.length > longestPattern) return { reason: `has more than ${longestPattern} characters` };
+  const compiled = compile(source, options);
+  if ("reason" in compiled) return compiled;
+  const size = compiled.programSize();
+  if (size > largestProgram) return { reason: "is too large when its repetitions are written out" };
+  return {
+    test: (text) => compiled.test(text),
+    find: (text) => {
+      const matcher = compiled.matcher(text);
+      return matcher.find() ? matcher.start() : undefined;
+    },
+    cost: (length) => 1 + Math.ceil((length * size) / 128),
+  };
+}
+
+function compile(source: string, { ignoreCase = false }: PatternOptions): RE2JS | UnusablePattern {
   try {
-    // Schemas are written for JavaScript's syntax (`\u4e00`, `(?<name>…)`).
-    return RE2JS.compile(
-      RE2JS.translateRegExp(shortCategories(source)),
-      options.ignoreCase === true ? RE2JS.CASE_INSENSITIVE : 0,
-    );
+    // Patterns are written for JavaScript's syntax (`\u4e00`, `(?<name>…)`).
+    return RE2JS.compile(RE2JS.translateRegExp(shortCategories(source)), ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
   } catch (error) {
-    if (error instanceof RE2JSException) return error.message.replace(/^error parsing regexp: /, "");
-    throw error;
+    if (!(error instanceof RE2JSException)) throw error;
+    const fault = error.message.replace(/^error parsing regexp: /, "");
+    return { reason: `cannot be used (${fault}); look-around and back references are not supported` };
   }
 }
 

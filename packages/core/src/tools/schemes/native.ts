@@ -1,0 +1,70 @@
+/** `native://name`: tools that are part of the gateway, those that the tenant has enabled (NATIVE-2). */
+import type { CallContext } from "../../context.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { createWorkspace } from "../../workspace/workspace.ts";
+import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
+import { nativeTool, nativeTools } from "../native/index.ts";
+import type { NativeDeps, NativeTool } from "../native/native-tool.ts";
+import type { Tool } from "../tool.ts";
+import { formatToolUri } from "../uri.ts";
+
+export function createNativeAdapter(deps: NativeDeps): ToolAdapter {
+  const workspace = createWorkspace(deps);
+  return {
+    resolve: (uri, context) =>
+      uri.scheme === "native" && isEnabled(uri.service, context) ? described.get(uri.service) : undefined,
+    list: (context) => [...described.values()].filter((tool) => isEnabled(tool.name, context)),
+    async invoke(call, context) {
+      const tool = nativeTool(call.uri.service);
+      if (tool === undefined) {
+        throw withDelivery(new GatewayError("tool_not_found", `Tool '${call.uri.service}' not found`), "not_sent");
+      }
+      refuseOtherMethod(call);
+      return tool.invoke(call.arguments, { deps, workspace, call, context });
+    },
+  };
+}
+
+function isEnabled(name: string, context: CallContext): boolean {
+  return context.config.settings.native_tools.includes(name);
+}
+
+/** `?method=` may repeat what the arguments say, never change it (URI-4). */
+function refuseOtherMethod({ uri, arguments: args, tool }: ToolCall): void {
+  const { method } = uri.options;
+  if (method === undefined || method === args["method"]) return;
+  throw withDelivery(
+    new GatewayError("invalid_uri", `Option 'method' does not fit the call of '${tool.name}'; leave it out.`, {
+      param: "method",
+    }),
+    "not_sent",
+  );
+}
+
+/** Made once: equal for every tenant, and one schema object for each, which is compiled once. */
+const described: ReadonlyMap<string, Tool> = new Map(
+  Object.values<NativeTool>(nativeTools).map((tool) => [tool.name, describe(tool)]),
+);
+
+function describe(tool: NativeTool): Tool {
+  return {
+    uri: formatToolUri("native", tool.name),
+    name: tool.name,
+    title: tool.title,
+    description: tool.description,
+    parameters: tool.parameters,
+    kind: "NATIVE",
+    enabled: true,
+    roles: [],
+    effect: tool.effect,
+    effectOf: tool.effectOf,
+    repeat: tool.repeat,
+    sensitive: false,
+    service: tool.usesWorkspace ? "workspace" : `native:${tool.name}`,
+    ...(tool.usesWorkspace ? { serviceOf: (context: CallContext) => `workspace:${context.sessionId ?? ""}` } : {}),
+    outward: tool.outward,
+    requiredCredentials: [],
+    outputTrust: tool.outputTrust,
+    hash: tool.hash,
+  };
+}
