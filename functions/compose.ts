@@ -1,0 +1,216 @@
+/**
+ * From settings to a running gateway: adapters are chosen one by one, the database is brought to this
+ * release's schema, and the core is put together (design "One core, many homes").
+ */
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { createEgress } from "@toolyard/core/blind/egress";
+import { hashApiKey } from "@toolyard/core/callers/api-key";
+import type { Reach } from "@toolyard/core/calls/kill-points";
+import { ConfigCache } from "@toolyard/core/config-cache";
+import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
+import type { BlobStore } from "@toolyard/core/ports/blob-store";
+import type { KeyVault } from "@toolyard/core/ports/key-vault";
+import type { Log } from "@toolyard/core/ports/log";
+import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
+import { Sealer } from "@toolyard/core/secrets/sealer";
+import { nativePlugins } from "@toolyard/core/tools/native/index";
+import { createAdapters } from "@toolyard/core/tools/schemes/index";
+import { openDatabase } from "@toolyard/db/client";
+import { checkSchema, migrate } from "@toolyard/db/migrate";
+import { createDatabaseTaskQueue } from "@toolyard/db/queue";
+import { createRepos } from "@toolyard/db/repos/index";
+import { openShards, type OpenShards } from "@toolyard/db/shards";
+import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
+import { createLocalKeyVault, parseMasterKey } from "@toolyard/platform/local/local-key-vault";
+import { createSystemClock } from "@toolyard/platform/system-clock";
+import { EnvironmentError, type Environment } from "./env.ts";
+import type { AppDeps } from "./http/app-env.ts";
+import { version } from "./version.ts";
+
+/** What differs between the homes, and between a test and the real thing. */
+export interface Home {
+  readonly log: Log;
+  readonly publicUrl: string;
+  readonly adminKey: string;
+  readonly masterKey: string;
+  /** Directory for what no URL places elsewhere; functions have none. */
+  readonly dataDir: string | undefined;
+  /** CIDRs that tools may reach where TOOLYARD_EGRESS_ALLOW says nothing. */
+  readonly egressAllow: readonly string[];
+  /** Bring the database to this release's schema; else it must be there already. */
+  readonly migrates: boolean;
+  readonly defaultTenant?: string;
+  readonly isDraining?: () => boolean;
+  readonly reach?: Reach;
+  readonly timing?: Timing;
+}
+
+export interface Composition {
+  readonly app: AppDeps;
+  readonly queue: PolledTaskQueue;
+  /** Called when a message has been sent, so that workers of this process look at once. */
+  onSent: (() => void) | undefined;
+  close(): Promise<void>;
+}
+
+/** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
+export async function compose(environment: Environment, home: Home): Promise<Composition> {
+  const { log } = home;
+  const clock = createSystemClock();
+  const vault = createVault(environment, home);
+  const shards = await openAllShards(environment, home);
+  const repos = createRepos(shards, {
+    onBrokenRow: ({ table, tenant, id, reason }) =>
+      log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
+  });
+  if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
+  const egress = createEgress({
+    allowCidrs: environment.egressAllow ?? home.egressAllow,
+    deniedEndpoints: ownEndpoints(environment),
+  });
+  const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
+  const queue = announceSending(createDatabaseTaskQueue(shards), () => composition.onSent?.());
+  const adapterDeps: AdapterDeps = {
+    repos,
+    blobs: createBlobs(environment, home),
+    queue,
+    sealer: new Sealer(vault, clock),
+    egress,
+    clock,
+    log,
+    configs: new ConfigCache(repos.config),
+    reach: home.reach ?? (() => undefined),
+    timing: home.timing ?? defaultTiming,
+    publicUrl: home.publicUrl,
+    ...defaultProvider(environment),
+  };
+  const core: CoreDeps = { ...adapterDeps, adapters: createAdapters(adapterDeps) };
+  return Object.assign(composition, {
+    queue,
+    app: {
+      core,
+      adminKeyHash: hashApiKey(home.adminKey),
+      version,
+      ...(home.defaultTenant === undefined ? {} : { defaultTenant: home.defaultTenant }),
+      ...(home.isDraining === undefined ? {} : { isDraining: home.isDraining }),
+      ...(environment.securityContact === undefined ? {} : { securityContact: environment.securityContact }),
+    },
+    async close() {
+      await egress.close();
+      await shards.close();
+    },
+  });
+}
+
+/** Makes the tenant for whom a newcomer's first request is; several processes may try at once. */
+export async function ensureTenant(
+  core: CoreDeps,
+  tenant: { readonly id: string; readonly name: string },
+): Promise<void> {
+  const { tenants } = core.repos;
+  if ((await tenants.get(tenant.id)) !== undefined) return;
+  const wrappedKey = await core.sealer.newTenantKey(tenant.id);
+  try {
+    await tenants.create({ ...tenant, wrappedKey, settings: {} });
+  } catch (error) {
+    if ((await tenants.get(tenant.id)) === undefined) throw error;
+  }
+}
+
+function createVault(environment: Environment, { masterKey }: Home): KeyVault {
+  try {
+    return createLocalKeyVault({
+      masterKey: parseMasterKey(masterKey, "TOOLYARD_MASTER_KEY"),
+      previousKeys: environment.previousMasterKeys.map((key) => parseMasterKey(key, "TOOLYARD_PREVIOUS_MASTER_KEYS")),
+    });
+  } catch (cause) {
+    throw new EnvironmentError([cause instanceof Error ? cause.message : "TOOLYARD_MASTER_KEY cannot be used"]);
+  }
+}
+
+async function openAllShards(environment: Environment, { dataDir, migrates }: Home): Promise<OpenShards> {
+  const { databaseAuthToken: authToken } = environment;
+  const open = async (url: string): ReturnType<typeof openDatabase> => {
+    const database = await openDatabase({ url, ...(authToken === undefined ? {} : { authToken }) });
+    try {
+      await (migrates ? migrate(database) : checkSchema(database));
+    } catch (error) {
+      await database.close();
+      throw error;
+    }
+    return database;
+  };
+  const directory = await open(environment.databaseUrl ?? fileIn(dataDir, "toolyard.db", "DATABASE_URL"));
+  return openShards(directory, open);
+}
+
+function createBlobs({ blobsUrl }: Environment, { dataDir }: Home): BlobStore {
+  return createFileBlobStore(fileURLToPath(toFileUrl(blobsUrl ?? fileIn(dataDir, "", "BLOBS_URL"))));
+}
+
+/** `file:relative/path` is from the working directory, as in DATABASE_URL. */
+function toFileUrl(url: string): URL {
+  const rest = url.slice("file:".length);
+  return rest.startsWith("/") ? new URL(url) : pathToFileURL(decodeURIComponent(rest));
+}
+
+function fileIn(dataDir: string | undefined, name: string, variable: string): string {
+  if (dataDir === undefined) throw new EnvironmentError([`${variable}: must be set where there is no data directory`]);
+  return pathToFileURL(join(dataDir, name)).href;
+}
+
+/** What tools must never talk to, whatever else is open to them: our own database, the runtime of the function. */
+function ownEndpoints({ databaseUrl, lambda }: Environment): readonly string[] {
+  const runtimeApi = lambda?.runtimeApi;
+  return [
+    ...(databaseUrl === undefined ? [] : endpointsOf(databaseUrl)),
+    ...(runtimeApi === undefined ? [] : [runtimeApi]),
+  ];
+}
+
+function endpointsOf(databaseUrl: string): readonly string[] {
+  const [, scheme, host, port] = /^(https?|libsql):\/\/(\[[^\]]+\]|[^:/?#]+)(?::(\d+))?/.exec(databaseUrl) ?? [];
+  if (scheme === undefined || host === undefined) return [];
+  const at = port ?? (scheme === "http" ? "80" : "443");
+  if (host === "localhost") return [`127.0.0.1:${at}`, `[::1]:${at}`];
+  return /^[\d.]+$|^\[/.test(host) ? [`${host}:${at}`] : [];
+}
+
+function defaultProvider({
+  openaiApiKey,
+  openaiBaseUrl,
+  defaultModel,
+}: Environment): Pick<CoreDeps, "defaultProvider"> {
+  if (openaiApiKey === undefined && openaiBaseUrl === undefined) return {};
+  return {
+    defaultProvider: {
+      baseUrl: openaiBaseUrl ?? "https://api.openai.com/v1",
+      ...(openaiApiKey === undefined ? {} : { apiKey: openaiApiKey }),
+      ...(defaultModel === undefined ? {} : { model: defaultModel }),
+    },
+  };
+}
+
+function announceSending(queue: PolledTaskQueue, announce: () => void): PolledTaskQueue {
+  return {
+    ...queue,
+    async send(name, messages, options) {
+      await queue.send(name, messages, options);
+      announce();
+    },
+  };
+}
+
+/** Keys and secrets that a function cannot make for itself. @throws EnvironmentError */
+export function requireKeys({ adminKey, masterKey }: Environment): {
+  readonly adminKey: string;
+  readonly masterKey: string;
+} {
+  if (adminKey !== undefined && masterKey !== undefined) return { adminKey, masterKey };
+  const missing = [
+    ...(adminKey === undefined ? ["TOOLYARD_ADMIN_KEY"] : []),
+    ...(masterKey === undefined ? ["TOOLYARD_MASTER_KEY"] : []),
+  ];
+  throw new EnvironmentError(missing.map((name) => `${name}: must be set where there is no data directory`));
+}

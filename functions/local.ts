@@ -1,0 +1,318 @@
+/**
+ * The server form: every route, the workers and the tick in one process, on a laptop with nothing to
+ * sign up for or as one of N containers on the same services (design "Public contract", settings).
+ */
+import { randomBytes } from "node:crypto";
+import { createServer, type Server } from "node:http";
+import { relative } from "node:path";
+import { getRequestListener, RequestError } from "@hono/node-server";
+import { tick } from "@toolyard/core/calls/tick";
+import { handleMessage } from "@toolyard/core/calls/worker";
+import type { Reach } from "@toolyard/core/calls/kill-points";
+import type { CoreDeps, Timing } from "@toolyard/core/deps";
+import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { newId } from "@toolyard/core/ids";
+import { DataDirInUseError, openDataDir, type DataDir } from "@toolyard/platform/local/data-dir";
+import { startQueueWorkers, type QueueWorkers } from "@toolyard/platform/local/poll-queue";
+import { compose, ensureTenant, type Composition } from "./compose.ts";
+import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
+import { createApp } from "./http/app.ts";
+import { describeThrown } from "./http/describe-thrown.ts";
+import { toErrorReply } from "./http/errors.ts";
+import { createLog, type FlushableLog } from "./log.ts";
+import { version } from "./version.ts";
+
+/** What tools may reach besides public addresses when an operator says nothing: services on the same machine. */
+const loopback = ["127.0.0.0/8", "::1/128"];
+const defaultTenant = { id: "ten_default", name: "default" };
+const tickEveryMs = 5_000;
+/** Requests and messages in hand have this long to end once the process is told to stop. */
+const graceMs = 25_000;
+/** After the grace, connections are cut; this long what was cut may put its state in order. */
+const settleMs = 3_000;
+
+export interface ServerOptions {
+  /** Use a data directory that another process uses too. */
+  readonly join?: boolean;
+  readonly log?: FlushableLog;
+  readonly reach?: Reach;
+  readonly timing?: Timing;
+}
+
+export interface RunningServer {
+  /** Where it listens, without a slash at the end. */
+  readonly url: string;
+  readonly core: CoreDeps;
+  /** For people: where it listens, the key to use, a line to try. */
+  readonly banner: string;
+  /** Takes nothing new, lets what is in hand end, and resolves when all is put away. */
+  stop(): Promise<void>;
+}
+
+interface Keys {
+  readonly adminKey: string;
+  readonly masterKey: string;
+}
+
+/** @throws EnvironmentError, DataDirInUseError, GatewayError, each saying what to do */
+export async function startServer(environment: Environment, options: ServerOptions = {}): Promise<RunningServer> {
+  const log = options.log ?? createLog({ level: environment.logLevel });
+  const dataDir = await openDataDir(environment.dataDir, { join: options.join ?? false });
+  const requests = new RequestDesk();
+  const server = createServer({ keepAliveTimeout: 65_000, maxHeaderSize: 32_768 }, requests.listener);
+  try {
+    const url = await listen(server, environment);
+    const keys = await findKeys(environment, dataDir);
+    const composition = await compose(environment, {
+      ...keys,
+      log,
+      publicUrl: environment.publicUrl ?? url,
+      dataDir: dataDir.path,
+      egressAllow: loopback,
+      migrates: true,
+      defaultTenant: defaultTenant.id,
+      isDraining: () => requests.isDraining,
+      ...(options.reach === undefined ? {} : { reach: options.reach }),
+      ...(options.timing === undefined ? {} : { timing: options.timing }),
+    });
+    await ensureTenant(composition.app.core, defaultTenant);
+    const background = startBackground(composition, log);
+    requests.open(createApp(composition.app).fetch);
+    return {
+      url,
+      core: composition.app.core,
+      banner: renderBanner(environment, { url, adminKey: keys.adminKey, dataDir: dataDir.path }),
+      stop: () => stopServer({ server, requests, background, composition, dataDir, log }),
+    };
+  } catch (error) {
+    requests.refuse();
+    await closeServer(server);
+    await dataDir.release();
+    throw error;
+  }
+}
+
+type Listener = ReturnType<typeof getRequestListener>;
+type Fetch = ReturnType<typeof createApp>["fetch"];
+
+/** Takes requests from the moment the port is bound, answers them once the app is there, knows which are in hand. */
+class RequestDesk {
+  isDraining = false;
+  readonly #inHand = new Set<Promise<unknown>>();
+  readonly #ready = Promise.withResolvers<Listener>();
+
+  constructor() {
+    // Nobody may be waiting when the start fails.
+    this.#ready.promise.catch(() => undefined);
+  }
+
+  readonly listener: (...connection: Parameters<Listener>) => void = (incoming, outgoing) => {
+    this.#ready.promise.then(
+      (listener) => listener(incoming, outgoing),
+      () => outgoing.destroy(),
+    );
+  };
+
+  open(fetch: Fetch): void {
+    const counted = (request: Request, bindings: object): Response | Promise<Response> => {
+      const answer = fetch(request, bindings);
+      if (answer instanceof Promise) this.#hold(answer);
+      return answer;
+    };
+    this.#ready.resolve(getRequestListener(counted, { errorHandler: answerUnreadable }));
+  }
+
+  refuse(): void {
+    this.#ready.reject(new Error("the server did not start"));
+  }
+
+  async allDone(): Promise<void> {
+    while (this.#inHand.size > 0) await Promise.allSettled(this.#inHand);
+  }
+
+  #hold(answer: Promise<unknown>): void {
+    this.#inHand.add(answer);
+    const done = (): void => void this.#inHand.delete(answer);
+    answer.then(done, done);
+  }
+}
+
+/** A request that is not even an address and a host name never reaches the app. */
+function answerUnreadable(thrown: unknown): Response {
+  const error =
+    thrown instanceof RequestError
+      ? new GatewayError("invalid_request", "The request's target or Host header cannot be read.")
+      : toGatewayError(thrown);
+  const { status, headers, body } = toErrorReply(error, newId("request"));
+  return new Response(body, { status, headers });
+}
+
+function listen(server: Server, { port, host }: Environment): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (error) => {
+      const code = "code" in error ? String(error.code) : error.name;
+      const problem =
+        code === "EADDRINUSE" ? `port ${port} is in use on ${host}` : `cannot listen on ${host} port ${port} (${code})`;
+      reject(new EnvironmentError([`PORT, HOST: ${problem}; set another`]));
+    });
+    server.listen(port, host, () => {
+      const address = server.address();
+      const bound = typeof address === "object" && address !== null ? address.port : port;
+      const reachable = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host;
+      resolve(`http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${bound}`);
+    });
+  });
+}
+
+async function findKeys(environment: Environment, dataDir: DataDir): Promise<Keys> {
+  const find = async (given: string | undefined, name: string, make: () => string): Promise<string> =>
+    given ?? (await dataDir.secretFile(name, make)).value;
+  const secret = (): string => randomBytes(32).toString("base64url");
+  return {
+    adminKey: await find(environment.adminKey, "admin.key", () => `ty_operator_${secret()}`),
+    masterKey: await find(environment.masterKey, "master.key", secret),
+  };
+}
+
+interface Background {
+  stop(): Promise<void>;
+}
+
+/** What functions are woken for by events: messages of the queue, and the tick. */
+function startBackground(composition: Composition, log: FlushableLog): Background {
+  const { core } = composition.app;
+  const workers: QueueWorkers = startQueueWorkers({
+    queue: composition.queue,
+    handle: (message) => handleMessage(core, message),
+    clock: core.clock,
+    log,
+  });
+  composition.onSent = () => workers.wake();
+  const stopping = new AbortController();
+  const ticking = (async () => {
+    while (!stopping.signal.aborted) {
+      try {
+        await tick(core);
+      } catch (thrown) {
+        log.log("warn", "the tick failed and will run again", {
+          code: toGatewayError(thrown).code,
+          ...describeThrown(thrown),
+        });
+      }
+      await core.clock.sleep(tickEveryMs, stopping.signal).catch(() => undefined);
+    }
+  })();
+  return {
+    async stop() {
+      stopping.abort();
+      await Promise.all([workers.stop(), ticking]);
+    },
+  };
+}
+
+interface Running {
+  readonly server: Server;
+  readonly requests: RequestDesk;
+  readonly background: Background;
+  readonly composition: Composition;
+  readonly dataDir: DataDir;
+  readonly log: FlushableLog;
+}
+
+async function stopServer({ server, requests, background, composition, dataDir, log }: Running): Promise<void> {
+  requests.isDraining = true;
+  const closed = closeServer(server);
+  const working = Promise.all([requests.allDone(), background.stop()]);
+  if (!(await endsWithin(Promise.all([closed, working]), graceMs))) {
+    log.log("warn", "cutting off what is still in hand; leases and records keep it safe");
+    server.closeAllConnections();
+    await endsWithin(working, settleMs);
+  }
+  await composition.close();
+  await dataDir.release();
+  log.flush();
+}
+
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeIdleConnections();
+  });
+}
+
+async function endsWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(() => resolve(false), ms);
+  });
+  const done = await Promise.race([work.then(() => true), late]);
+  clearTimeout(timer);
+  return done;
+}
+
+function renderBanner(
+  environment: Environment,
+  { url, adminKey, dataDir }: { readonly url: string; readonly adminKey: string; readonly dataDir: string },
+): string {
+  const isGiven = environment.adminKey !== undefined;
+  const reachable = environment.egressAllow ?? loopback;
+  const message = 'Call write_file with {"path": "hello.txt", "content": "Hello from Toolyard"}';
+  const body = JSON.stringify({ session_id: "hello", messages: [{ role: "user", content: message }] });
+  const hasModel = environment.openaiApiKey !== undefined || environment.openaiBaseUrl !== undefined;
+  return [
+    `Toolyard ${version} listens on ${url}`,
+    "",
+    isGiven
+      ? "Key:    the one in TOOLYARD_ADMIN_KEY"
+      : `Key:    ${adminKey}  (kept in ${relative(process.cwd(), dataDir) || "."}/admin.key)`,
+    `Docs:   ${url}/docs`,
+    hasModel
+      ? `Model:  the back end at ${environment.openaiBaseUrl ?? "api.openai.com"}`
+      : "Model:  toolyard/scripted, which is no language model; set OPENAI_API_KEY or OPENAI_BASE_URL for one",
+    `Tools:  may reach public addresses${reachable.length === 0 ? " only" : ` and ${reachable.join(", ")}`} (TOOLYARD_EGRESS_ALLOW)`,
+    "",
+    "Try a real tool call:",
+    `curl ${url}/api/chat/completions -H "Authorization: Bearer ${isGiven ? "$TOOLYARD_ADMIN_KEY" : adminKey}" -H 'Content-Type: application/json' -d '${body}'`,
+    "",
+  ].join("\n");
+}
+
+const usage = "Usage: npm start [-- --join]\n  --join  use a data directory that another process uses too\n";
+
+/** The process: starts, says so, and ends cleanly on SIGTERM or SIGINT; a second signal ends it at once. */
+async function main(parameters: readonly string[]): Promise<void> {
+  const unknown = parameters.filter((parameter) => parameter !== "--join");
+  if (unknown.length > 0) {
+    process.stderr.write(usage);
+    process.exit(2);
+  }
+  try {
+    const environment = readEnvironment();
+    const log = createLog({ level: environment.logLevel });
+    const running = await startServer(environment, { join: parameters.includes("--join"), log });
+    process.stdout.write(running.banner);
+    let stopping = false;
+    const stop = (signal: NodeJS.Signals): void => {
+      if (stopping) process.exit(1);
+      stopping = true;
+      log.log("info", "stopping", { signal });
+      void running.stop().then(() => process.exit(0));
+    };
+    process.on("SIGTERM", stop).on("SIGINT", stop);
+    process.on("unhandledRejection", (thrown) =>
+      log.log("error", "a promise nobody waits for failed", { ...describeThrown(thrown) }),
+    );
+  } catch (error) {
+    process.stderr.write(`${startFailure(error)}\n`);
+    process.exit(1);
+  }
+}
+
+function startFailure(error: unknown): string {
+  const isExplained =
+    error instanceof EnvironmentError || error instanceof DataDirInUseError || error instanceof GatewayError;
+  if (isExplained) return error.message;
+  return `Toolyard could not start: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+}
+
+if (import.meta.main) await main(process.argv.slice(2));
