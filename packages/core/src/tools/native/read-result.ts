@@ -166,9 +166,11 @@ const search: Mode = async (asked, run) => {
   for await (const piece of pieces(await open(run, asked.call_id), asked.call_id, pieceCharacters)) {
     if (piece.line < start) continue;
     await watch.spend(pattern.cost(piece.text.length));
-    const at = pattern.find(piece.text);
+    // `$` means the end of the line, not of its line break.
+    const text = piece.text.replace(/\r?\n$/, "");
+    const at = pattern.find(text);
     if (at === undefined) continue;
-    if (!output.add(`${piece.line}: ${excerpt(piece, at, Math.floor(room / 16))}\n`)) {
+    if (!output.add(`${piece.line}: ${excerpt(text, at, Math.floor(room / 16))}\n`)) {
       next = piece.line;
       break;
     }
@@ -182,8 +184,7 @@ const search: Mode = async (asked, run) => {
 };
 
 /** @param most half of the characters shown of a long line */
-function excerpt({ text }: LinePiece, at: number, most: number): string {
-  const line = text.replace(/\r?\n$/, "");
+function excerpt(line: string, at: number, most: number): string {
   const width = Math.min(most, excerptCharacters);
   if (line.length <= 2 * width) return line;
   const from = Math.max(0, at - Math.floor(width / 2));
