@@ -1,0 +1,5 @@
+import { twoInstancesOfFile, twoInstancesOfServer } from "../support/two-instances.ts";
+import { describeSessionRepo } from "./sessions-repo.ts";
+
+describeSessionRepo("file", twoInstancesOfFile);
+describeSessionRepo("server", twoInstancesOfServer);
