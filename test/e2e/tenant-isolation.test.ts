@@ -89,10 +89,16 @@ async function stateOf(tenant: TestTenant): Promise<unknown> {
 
 describe(`every route ${verifies("BLIND-4", "CHAT-11")}`, () => {
   test.each(guarded)("%s says how it keeps tenants apart", (_name, route) => {
-    expect(route.isolation, `${route.method} ${route.path} has no isolation data`).toBeDefined();
-    if (route.path.includes("{") && route.scope !== "operator" && route.path !== "/v1/credentials/{name}") {
-      expect(route.isolation?.kind, "names an object in its path").toBe("object");
-    }
+    expect(route.isolation).toBeDefined();
+  });
+
+  // The name of a credential is each tenant's own, and the operator's objects are nobody's.
+  const named = guarded.filter(
+    ([name, route]) => route.path.includes("{") && route.scope !== "operator" && name !== "putCredential",
+  );
+
+  test.each(named)("%s, which names an object, is driven with one", (_name, route) => {
+    expect(route.isolation?.kind).toBe("object");
   });
 
   test.each(guarded)("%s refuses a request without a key", async (name, route) => {
@@ -112,7 +118,7 @@ describe(`every route ${verifies("BLIND-4", "CHAT-11")}`, () => {
       ofOwner,
     ]) {
       const reply = await send(gateway.client(key), name, route);
-      expect(reply.status, key).toBe(401);
+      expect({ key, status: reply.status }).toEqual({ key, status: 401 });
     }
   });
 
@@ -133,7 +139,7 @@ describe(`every route ${verifies("BLIND-4", "CHAT-11")}`, () => {
       const reply = await send(client, name, route);
       expect(reply.status).toBe(403);
       expect(reply.json.error).toMatchObject({ code: "permission_denied", type: "permission_error" });
-      if (route.scope !== "operator") expect(reply.json.error.param).toBe(route.scope);
+      expect(reply.json.error.param).toBe(route.scope === "operator" ? null : route.scope);
     },
   );
 });
@@ -203,8 +209,9 @@ describe(`an object of another tenant ${verifies("BLIND-4", "CHAT-20")}`, () => 
     "%s knows it for its owner",
     async (name, route) => {
       const reply = await send(owner.client, name, route);
-      expect(reply.status, reply.text).not.toBe(404);
-      expect(reply.status).not.toBe(500);
+      expect(reply).not.toMatchObject({
+        status: expect.toSatisfy((status: number) => status === 404 || status >= 500),
+      });
     },
   );
 });

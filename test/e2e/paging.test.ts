@@ -1,0 +1,238 @@
+/**
+ * Every list route pages in the same way (conventions "Routes"): `limit`, `after`, `order`, `has_more`,
+ * `first_id`, `last_id`. A list route without a way to fill it fails here.
+ */
+import { newId } from "@toolyard/core/ids";
+import type * as z from "zod";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { RouteModule } from "../../functions/http/define-route.ts";
+import { routes } from "../../functions/http/routes/index.ts";
+import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { verifies } from "../support/verifies.ts";
+
+let gateway: Gateway;
+
+/** How to add one more item to each list, as its owner or as the operator. */
+const fillers: Readonly<Record<string, (client: Client, name: string) => Promise<unknown>>> = {
+  "/v1/calls": (client, name) => client.send("post", "/v1/tools/invoke", { name: name.slice(0, 40), arguments: {} }),
+  "/v1/plugins": (client, name) => client.post("/v1/plugins", definition(name)),
+  "/v1/tools": (client, name) => client.post("/v1/plugins", definition(name)),
+  "/v1/credentials": (client, name) => client.expect("put", `/v1/credentials/${name}`, { value: "secret-value" }),
+  "/v1/sessions": (client, name) => client.expect("put", `/v1/sessions/${name}/files/a.json`, {}),
+  "/v1/sessions/{id}/files": (client, name) => client.expect("put", `/v1/sessions/paged/files/${name}.json`, {}),
+  "/v1/api-keys": (client, name) => client.post("/v1/api-keys", { name }),
+  "/v1/issuers": (client, name) =>
+    client.post("/v1/issuers", {
+      issuer: "https://login.example.com",
+      audience: name,
+      jwks_url: "https://login.example.com/jwks",
+    }),
+  "/v1/providers": (client, name) =>
+    client.post("/v1/providers", { name, kind: "openai", base_url: "https://models.example.com/v1" }),
+  "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
+};
+
+function definition(name: string): Json {
+  return {
+    schema_version: "v1",
+    name,
+    description: "A tool.",
+    parameters: { type: "object", properties: {} },
+    execution: { method: "GET", base_url: "https://api.example.com/x", param_placement: "query" },
+  };
+}
+
+const lists = Object.values(routes as Readonly<Record<string, RouteModule>>).filter((route) => route.list);
+const cases = lists.map((route) => [route.path, route] as const);
+/** Bodies are checked against what OpenAPI says of them. */
+const schemaOf = (route: RouteModule): z.ZodType | undefined => route.responses[200]?.schema;
+
+interface List {
+  readonly path: string;
+  readonly client: Client;
+  readonly schema: z.ZodType | undefined;
+  add(): Promise<void>;
+}
+
+const some = 7;
+const filled = new Map<string, List>();
+
+beforeAll(async () => {
+  gateway = await startGateway({ workers: false });
+  for (const route of lists) {
+    const tenant = await gateway.newTenant();
+    const list = listOf(route, tenant);
+    for (let count = 0; count < some; count += 1) await list.add();
+    filled.set(route.path, list);
+  }
+});
+afterAll(() => gateway.close());
+
+function listOf(route: RouteModule, tenant: TestTenant): List {
+  const client = route.scope === "operator" ? gateway.operator : tenant.client;
+  const fill = fillers[route.path];
+  return {
+    path: route.path.replace("{id}", "paged"),
+    client,
+    schema: schemaOf(route),
+    async add() {
+      await fill?.(client, newId("request"));
+    },
+  };
+}
+
+function filledList(path: string): List {
+  const list = filled.get(path);
+  if (list === undefined) throw new Error(`${path} was not filled`);
+  return list;
+}
+
+async function page(list: List, query: Readonly<Record<string, string | number>>): Promise<Json> {
+  const text = new URLSearchParams(
+    Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]),
+  ).toString();
+  const body = await list.client.get(`${list.path}?${text}`);
+  list.schema?.parse(body);
+  expect(Object.keys(body).sort()).toEqual(["data", "first_id", "has_more", "last_id", "object"]);
+  expect(body.object).toBe("list");
+  expect(body.first_id).toBe(body.data.at(0)?.id ?? null);
+  expect(body.last_id).toBe(body.data.at(-1)?.id ?? null);
+  return body;
+}
+
+/** Ids over all pages; `between` runs after each page that has a next one. */
+async function walk(
+  list: List,
+  query: Readonly<Record<string, string | number>>,
+  between?: () => Promise<void>,
+): Promise<string[]> {
+  const ids: string[] = [];
+  for (let after: Readonly<Record<string, string>> = {}; ;) {
+    const body = await page(list, { ...query, ...after });
+    ids.push(...body.data.map((item: { id: string }) => item.id));
+    if (!body.has_more) return ids;
+    expect(body.data).toHaveLength(Number(query["limit"]));
+    after = { after: body.last_id };
+    await between?.();
+  }
+}
+
+describe(`every list ${verifies("CHAT-13", "CHAT-16")}`, () => {
+  test.each(cases)("%s has a way to be filled", (path) => {
+    expect(Object.keys(fillers)).toContain(path);
+  });
+
+  test.each(cases)("%s gives as many as are asked for, and says whether there are more", async (path) => {
+    const list = filledList(path);
+    const whole = await walk(list, { limit: 100 });
+    expect(whole.length).toBeGreaterThanOrEqual(some);
+    expect(new Set(whole).size).toBe(whole.length);
+    const few = await page(list, { limit: 3 });
+    expect(few).toMatchObject({ has_more: true, data: { length: 3 } });
+    const exact = await page(list, { limit: Math.min(whole.length, 100) });
+    expect(exact.has_more).toBe(whole.length > 100);
+  });
+
+  test.each(cases)("%s is the same backwards", async (path) => {
+    const list = filledList(path);
+    const ascending = await walk(list, { order: "asc", limit: 3 });
+    expect(await walk(list, { order: "desc", limit: 4 })).toEqual(ascending.toReversed());
+  });
+
+  test.each(cases)("%s has an empty page after its last item", async (path) => {
+    const list = filledList(path);
+    const last = (await walk(list, { order: "asc", limit: 100 })).at(-1) ?? "";
+    const body = await page(list, { order: "asc", after: last });
+    expect(body).toEqual({ object: "list", data: [], has_more: false, first_id: null, last_id: null });
+  });
+
+  test.each(cases)("%s loses and repeats nothing while items are added", async (path) => {
+    const list = filledList(path);
+    for (const order of ["asc", "desc"]) {
+      const before = await walk(list, { order, limit: 100 });
+      const meanwhile = await walk(list, { order, limit: 2 }, addAtMost(list, 3));
+      expect(new Set(meanwhile).size).toBe(meanwhile.length);
+      const known = new Set(before);
+      expect(meanwhile.filter((id) => known.has(id))).toEqual(before);
+    }
+  });
+
+  test.each(cases)("%s takes any text as the place to go on from, or refuses it by name", async (path) => {
+    const list = filledList(path);
+    for (const after of [
+      "nothing",
+      "plg_999999999",
+      "cred_0",
+      "call_01jdnhz2v4x8mfkq3w7c5r9gta",
+      "' OR 1=1 --",
+      "a\0b",
+    ]) {
+      const { status, json } = await list.client.send("get", `${list.path}?after=${encodeURIComponent(after)}`);
+      expect({ after, status, param: json.error?.param ?? "after" }).toEqual({
+        after,
+        status: status === 400 ? 400 : 200,
+        param: "after",
+      });
+    }
+  });
+
+  const wrong: readonly (readonly [query: string, param: string])[] = [
+    ["limit=0", "limit"],
+    ["limit=1001", "limit"],
+    ["limit=-1", "limit"],
+    ["limit=1.5", "limit"],
+    ["limit=ten", "limit"],
+    ["limit=", "limit"],
+    ["limit=2&limit=3", "limit"],
+    ["order=up", "order"],
+    ["order=ASC", "order"],
+    ["after=", "after"],
+    [`after=${"x".repeat(2_000)}`, "after"],
+    ["limits=3", "limits"],
+  ];
+
+  test.each(cases)("%s refuses what it does not understand, by name", async (path) => {
+    const list = filledList(path);
+    for (const [query, param] of wrong) {
+      const reply = await list.client.send("get", `${list.path}?${query}`);
+      expect({ query, status: reply.status, ...reply.json?.error }).toMatchObject({
+        query,
+        status: 400,
+        code: "invalid_request",
+        param,
+      });
+    }
+  });
+});
+
+/** Adds while a list is walked, but not for ever. */
+function addAtMost(list: List, times: number): () => Promise<void> {
+  let left = times;
+  return async () => {
+    left -= 1;
+    if (left >= 0) await list.add();
+  };
+}
+
+describe(`an empty list ${verifies("CHAT-13")}`, () => {
+  test.each(["/v1/calls", "/v1/credentials", "/v1/sessions", "/v1/issuers", "/v1/providers"])("%s", async (path) => {
+    const { client } = await gateway.newTenant();
+    expect(await client.get(path)).toEqual({
+      object: "list",
+      data: [],
+      has_more: false,
+      first_id: null,
+      last_id: null,
+    });
+  });
+
+  test("the models of a tenant without providers are those that are built in", async () => {
+    const { client } = await gateway.newTenant();
+    expect(await client.get("/v1/models")).toMatchObject({
+      object: "list",
+      data: [{ object: "model" }],
+      has_more: false,
+    });
+  });
+});
