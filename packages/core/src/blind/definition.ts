@@ -9,14 +9,14 @@ import { isJsonObject } from "../json.ts";
 
 const text = (max: number) => z.string().min(1).max(max);
 
-export const toolNameSchema = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must be 1 to 64 letters, digits, '_' or '-'");
+const toolNameSchema = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must be 1 to 64 letters, digits, '_' or '-'");
 
 /** Shown to callers and models, and part of `PUT /v1/credentials/{name}`. */
 export const credentialNameSchema = z
   .string()
   .regex(/^[\p{L}\p{N}_.:-]{1,128}$/u, "must be 1 to 128 letters, digits, '_', '.', ':' or '-'");
 
-export const httpMethodSchema = z.enum(["GET", "POST", "PUT", "DELETE", "PATCH"]);
+const httpMethodSchema = z.enum(["GET", "POST", "PUT", "DELETE", "PATCH"]);
 export const placementSchema = z.enum(["query", "body", "path", "header"]);
 export type Placement = z.infer<typeof placementSchema>;
 
@@ -91,7 +91,7 @@ export const executionSchema = z.preprocess(
 );
 export type Execution = z.infer<typeof executionSchema>;
 
-export const authTypes = ["api_key", "bearer", "basic", "oauth2"] as const;
+const authTypes = ["api_key", "bearer", "basic", "oauth2"] as const;
 
 export const authMappingSchema = z.strictObject({
   /** Name of a credential of the tenant. */

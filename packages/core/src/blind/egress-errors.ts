@@ -73,7 +73,7 @@ function beforeSending(code: string): string {
 }
 
 function afterSending(code: string): string {
-  if (code.startsWith("HPE_") || code === "UND_ERR_HEADERS_OVERFLOW")
+  if (/^HPE_|^HTTPParserError$|^UND_ERR_HEADERS_OVERFLOW$/.test(code))
     return `answered with something that is not HTTP/1.1 (${code})`;
   return `closed the connection before its answer was complete (${code})`;
 }

@@ -7,6 +7,7 @@
  */
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
+import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
@@ -38,6 +39,8 @@ export interface EgressOptions {
   readonly connectTimeoutMs?: number;
   /** Milliseconds for which an idle connection is kept. */
   readonly keepAliveMs?: number;
+  /** PEM certificates of authorities trusted besides the system's. */
+  readonly trustedCa?: readonly string[];
   /** Opens the connection to an address that has been checked; default: undici's. */
   readonly connector?: buildConnector.connector;
 }
@@ -77,10 +80,7 @@ class UndiciEgress implements Egress {
     this.#options = options;
     this.#policy = createAddressPolicy(options);
     this.#resolve = options.resolve ?? ((host) => lookup(host, { all: true, order: "ipv4first" }));
-    this.#connect =
-      options.connector ??
-      // HTTP/2 would let the transport repeat a request after a GOAWAY; over HTTP/1.1 it never does.
-      buildConnector({ allowH2: false, timeout: options.connectTimeoutMs ?? 10_000, rejectUnauthorized: true });
+    this.#connect = options.connector ?? createConnector(options);
   }
 
   checkUrl(url: string): void {
@@ -263,6 +263,16 @@ class UndiciEgress implements Egress {
       }),
     };
   }
+}
+
+function createConnector({ connectTimeoutMs, trustedCa }: EgressOptions): buildConnector.connector {
+  return buildConnector({
+    // HTTP/2 would let the transport repeat a request after a GOAWAY; over HTTP/1.1 it never does.
+    allowH2: false,
+    timeout: connectTimeoutMs ?? 10_000,
+    rejectUnauthorized: true,
+    ...(trustedCa === undefined ? {} : { ca: [...getCACertificates("default"), ...trustedCa] }),
+  });
 }
 
 function toResponse(hop: Hop, head: ExchangeHead, exchange: Exchange): EgressResponse {

@@ -1,0 +1,20 @@
+/** A self-signed certificate for `api.example.com`, valid for a hundred years, for TLS servers in tests. Nothing else trusts it. */
+export const testCertificate = `-----BEGIN CERTIFICATE-----
+MIIBpzCCAU2gAwIBAgIUXRBHCJkBvpLBI5KHsROMh2t5+z8wCgYIKoZIzj0EAwIw
+GjEYMBYGA1UEAwwPYXBpLmV4YW1wbGUuY29tMCAXDTI2MTEyODAwMTUxNloYDzIx
+MjYxMTA0MDAxNTE2WjAaMRgwFgYDVQQDDA9hcGkuZXhhbXBsZS5jb20wWTATBgcq
+hkjOPQIBBggqhkjOPQMBBwNCAAQNBh63dtPI9IIdesAXetUbc/PioMABIwh7XBmD
+WyUTd/oCIEJGSYXlXLrj5nt4T+hgyRcC2G8kLX9z/qgy1gdPo28wbTAdBgNVHQ4E
+FgQUqlnBbqmKoQyxBuzMpUyPCMHeeIkwHwYDVR0jBBgwFoAUqlnBbqmKoQyxBuzM
+pUyPCMHeeIkwDwYDVR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgg9hcGkuZXhhbXBs
+ZS5jb20wCgYIKoZIzj0EAwIDSAAwRQIhAPLFsJpgDKHtZ654z9qoyKmDsCTpnVZ+
+abNnJ2xJIaEaAiAoDKZ+PpxeFo8qBEyJ2MEPQEOygQkq6KLLZ3BBb6xk+A==
+-----END CERTIFICATE-----
+`;
+
+export const testKey = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgVMEzLaAF8xrc50AC
+VQ0Hay5ilgMEtp+WsXgCCIPMsuOhRANCAAQNBh63dtPI9IIdesAXetUbc/PioMAB
+Iwh7XBmDWyUTd/oCIEJGSYXlXLrj5nt4T+hgyRcC2G8kLX9z/qgy1gdP
+-----END PRIVATE KEY-----
+`;
