@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { resolve } from "node:path";
 
-export const root = resolve(import.meta.dirname, "..");
+const root = resolve(import.meta.dirname, "..");
 
 export interface Stage {
   readonly name: string;

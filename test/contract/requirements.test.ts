@@ -14,7 +14,8 @@ describe("requirements", () => {
 
   test("have a current table in docs", async () => {
     const written = await readFile(join(root, tablePath), "utf8");
-    expect(written, "run `npm run coverage:requirements`").toBe(renderTable(citations));
+    const isCurrent = written === renderTable(citations);
+    expect(isCurrent, `${tablePath} is not current; run \`npm run coverage:requirements\``).toBe(true);
   });
 
   afterAll(() => console.log(`Requirements that no test cites: ${uncitedIds(citations).join(", ") || "none"}`));
