@@ -1,4 +1,5 @@
 /** Ports in memory for unit tests of the core, which may not import their adapters itself. */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
 
 export { createMemoryBlobStore } from "@toolyard/platform/memory/memory-blob-store";
@@ -30,8 +31,11 @@ export function createMemorySessions(now: () => number = Date.now): MemorySessio
     async get(tenant, id) {
       return find(tenant, id)?.session;
     },
-    async list(tenant, page) {
-      const mine = [...held.values()].filter((each) => each.tenant === tenant).map((each) => each.session);
+    async list(tenant, page, callerId) {
+      const mine = [...held.values()]
+        .filter((each) => each.tenant === tenant)
+        .map((each) => each.session)
+        .filter((session) => callerId === undefined || session.callerId === callerId);
       return cutPage(mine, (session) => session.id, page);
     },
     async touch(tenant, id, callerId, idleMs) {
@@ -58,8 +62,11 @@ export function createMemorySessions(now: () => number = Date.now): MemorySessio
     // Its parameters are the port's.
     // oxlint-disable-next-line max-params
     async putFile(tenant, session, file, limit) {
-      const files = find(tenant, session)?.files;
-      if (files === undefined) return { kind: "full", bytes: 0 };
+      const found = find(tenant, session);
+      if (found === undefined) throw new GatewayError("session_not_found", `There is no session '${session}'.`);
+      if (found.session.expired)
+        throw new GatewayError("session_expired", `Session '${session}' was idle for too long.`);
+      const { files } = found;
       const replaced = files.get(file.path);
       const others = used(files) - (replaced?.bytes ?? 0);
       if (others + file.bytes > limit) return { kind: "full", bytes: used(files) };
