@@ -26,7 +26,7 @@ const made = new WeakMap<Egress, Map<ProviderKind, ChatProvider>>();
 
 export function providerOf(kind: ProviderKind, deps: ProviderDeps): ChatProvider {
   let providers = made.get(deps.egress);
-  if (providers === undefined) made.set(deps.egress, (providers = new Map()));
+  if (providers === undefined) made.set(deps.egress, (providers = new Map<ProviderKind, ChatProvider>()));
   let provider = providers.get(kind);
   if (provider === undefined) providers.set(kind, (provider = factories[kind](deps)));
   return provider;

@@ -256,7 +256,12 @@ function sentence(value: JsonValue | undefined): string | undefined {
   }
   if (!isJsonObject(value)) return undefined;
   const said = sentence(value["msg"]) ?? sentence(value["message"]);
-  const place = Array.isArray(value["loc"]) ? value["loc"].filter((part) => part !== "body").join(".") : "";
+  const place = Array.isArray(value["loc"])
+    ? value["loc"]
+        .map((part) => label(part))
+        .filter((part) => part !== undefined && part !== "body")
+        .join(".")
+    : "";
   return said === undefined || place === "" ? said : `${place}: ${said}`;
 }
 

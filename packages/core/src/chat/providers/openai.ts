@@ -18,6 +18,7 @@ export interface OpenAiProviderDeps {
 /** Bytes of a whole answer, and of an error's body of which no more is read. */
 const maximumBodyBytes = 64 * 1024 * 1024;
 const maximumErrorBytes = 65_536;
+const maximumListBytes = 8 * 1024 * 1024;
 
 /** How long the end of the body is awaited after `[DONE]`, so that the connection can be used again. */
 const trailerMs = 250;
@@ -204,19 +205,14 @@ class Exchange {
   }
 
   async #readFailure(response: EgressResponse): Promise<UpstreamFailure> {
-    const parts: Uint8Array[] = [];
-    let length = 0;
+    let text = "";
     try {
-      for await (const read of response.body) {
-        parts.push(read);
-        length += read.byteLength;
-        if (length >= maximumErrorBytes) break;
-      }
+      text = await readText(response.body, maximumErrorBytes);
     } catch (thrown) {
       // The status alone tells what matters, unless it was our side that gave up.
       if (this.#request.signal.aborted) throw this.#toLost(thrown);
     }
-    return readFailure(response.status, response.headers, new TextDecoder().decode(Buffer.concat(parts)));
+    return readFailure(response.status, response.headers, text);
   }
 
   #error(failure: UpstreamFailure): GatewayError {
@@ -339,22 +335,27 @@ async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8A
 async function listModels(egress: Egress, { provider, apiKey, signal }: ModelListRequest): Promise<readonly string[]> {
   const headers: [string, string][] = [["accept", "application/json"]];
   if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+  const timeoutMs = Math.min(provider.timeoutMs, listTimeoutMs);
   const url = endpoint(provider, "/models");
-  const response = await egress.request({
-    method: "GET",
-    url,
-    headers,
-    signal,
-    timeoutMs: Math.min(provider.timeoutMs, listTimeoutMs),
-  });
-  const parts: Uint8Array[] = [];
-  let length = 0;
-  for await (const read of response.body) {
-    parts.push(read);
-    length += read.byteLength;
-    if (length > maximumBodyBytes) break;
+  const { status, headers: received, body } = await egress.request({ method: "GET", url, headers, signal, timeoutMs });
+  const text = await readText(body, maximumListBytes);
+  if (status < 200 || status >= 300) {
+    const failure = readFailure(status, received, text);
+    throw toProviderError(failure, { provider, apiKey, model: "*", beforeFirstByte: true });
   }
-  const parsed = parseJson(new TextDecoder().decode(Buffer.concat(parts)));
+  const parsed = parseJson(text);
   const data = isJsonObject(parsed) && Array.isArray(parsed["data"]) ? parsed["data"] : [];
   return data.flatMap((entry) => (isJsonObject(entry) && typeof entry["id"] === "string" ? [entry["id"]] : []));
+}
+
+/** The text of a body, up to about the limit; more is not read. */
+async function readText(body: AsyncIterable<Uint8Array>, limit: number): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for await (const read of body) {
+    parts.push(read);
+    length += read.byteLength;
+    if (length >= limit) break;
+  }
+  return new TextDecoder().decode(Buffer.concat(parts));
 }

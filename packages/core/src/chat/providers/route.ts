@@ -362,7 +362,7 @@ const pauses = new WeakMap<Egress, Map<string, number>>();
 function remember({ egress, clock }: RouteDeps, provider: ProviderRecord, retryAfterMs: number | undefined): void {
   if (retryAfterMs === undefined) return;
   let known = pauses.get(egress);
-  if (known === undefined || known.size >= rememberedPauses) pauses.set(egress, (known = new Map()));
+  if (known === undefined || known.size >= rememberedPauses) pauses.set(egress, (known = new Map<string, number>()));
   known.set(provider.id, clock.now() + retryAfterMs);
 }
 

@@ -134,7 +134,10 @@ export class SseScanner {
         if (next === bytes.length) this.#skipLineFeed = true;
         else if (bytes[next] === LF) next += 1;
       }
-      const isBlank = this.#line(bytes, start, at, end, next);
+      const line =
+        this.#carried > 0 ? this.#carryLine(bytes, { start, end, next }) : { buffer: bytes, from: at, to: end };
+      const isBlank = line.from === line.to;
+      if (!isBlank) this.#field(line);
       at = next;
       if (isBlank) {
         const event = this.#dispatch(bytes, start, next);
@@ -167,21 +170,16 @@ export class SseScanner {
     return at;
   }
 
-  /** Takes in one line; true where it is the blank one that ends an event. */
-  #line(bytes: Buffer, start: number, at: number, end: number, next: number): boolean {
-    let line: Line = { buffer: bytes, from: at, to: end };
-    if (this.#carried > 0) {
-      this.#carryOver(bytes, start, next);
-      line = { buffer: this.#carry, from: this.#lineStart, to: this.#carried - (next - end) };
-      this.#lineStart = this.#carried;
-    }
-    if (line.from === line.to) return true;
-    this.#lines += 1;
-    this.#field(line);
-    return false;
+  /** A line whose event, and maybe itself, began in an earlier read. */
+  #carryLine(bytes: Buffer, at: { readonly start: number; readonly end: number; readonly next: number }): Line {
+    this.#carryOver(bytes, at.start, at.next);
+    const line = { buffer: this.#carry, from: this.#lineStart, to: this.#carried - (at.next - at.end) };
+    this.#lineStart = this.#carried;
+    return line;
   }
 
   #field({ buffer, from, to }: Line): void {
+    this.#lines += 1;
     const line = buffer.subarray(from, to);
     const colon = position(line, COLON, 0);
     const valueStart = line[colon + 1] === SPACE ? colon + 2 : colon + 1;
