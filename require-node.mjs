@@ -5,10 +5,10 @@
  */
 const major = Number(process.versions.node.split(".")[0]);
 if (major < 24) {
-  console.error(
+  process.stderr.write(
     `Toolyard needs Node 24; this is Node ${process.versions.node} (${process.execPath}).\n` +
       "Run `npm ci` first: it installs Node 24 into node_modules, and npm scripts use that one. " +
-      "If it was run, its install script for the package `node` was skipped: `npm rebuild node` repeats it.",
+      "If it was run, its install script for the package `node` was skipped: `npm rebuild node` repeats it.\n",
   );
   process.exit(1);
 }
