@@ -59,7 +59,7 @@ const some = 7;
 const filled = new Map<string, List>();
 
 beforeAll(async () => {
-  gateway = await startGateway({ workers: false });
+  gateway = await startGateway();
   for (const route of lists) {
     const tenant = await gateway.newTenant();
     const list = listOf(route, tenant);

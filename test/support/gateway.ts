@@ -1,34 +1,17 @@
 /**
- * The whole gateway for tests: in this process over real sockets, with a database file and blobs in a
- * directory of its own, or as a process of its own, as a user would start it.
+ * The whole gateway for tests: the server form in this process over real sockets, with a database file
+ * and blobs in a directory of its own, or as a process of its own, as a user would start it.
  */
 import { spawn, type ChildProcess } from "node:child_process";
-import { createHash, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createAdaptorServer, type ServerType } from "@hono/node-server";
-import { createEgress } from "@toolyard/core/blind/egress";
 import { tick } from "@toolyard/core/calls/tick";
-import { handleMessage } from "@toolyard/core/calls/worker";
-import { ConfigCache } from "@toolyard/core/config-cache";
-import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
-import type { Log, LogFields, LogLevel } from "@toolyard/core/ports/log";
-import { Sealer } from "@toolyard/core/secrets/sealer";
-import type { SettingsCaps } from "@toolyard/core/tenants/settings";
-import { nativePlugins } from "@toolyard/core/tools/native/index";
-import { createAdapters } from "@toolyard/core/tools/schemes/index";
-import { openDatabase } from "@toolyard/db/client";
-import { migrate } from "@toolyard/db/migrate";
-import { createDatabaseTaskQueue } from "@toolyard/db/queue";
-import { createRepos } from "@toolyard/db/repos/index";
-import { openShards } from "@toolyard/db/shards";
-import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
-import { createLocalKeyVault } from "@toolyard/platform/local/local-key-vault";
-import { startQueueWorkers } from "@toolyard/platform/local/poll-queue";
-import { createSystemClock } from "@toolyard/platform/system-clock";
-import { createApp } from "../../functions/http/app.ts";
+import { defaultTiming, type CoreDeps, type Timing } from "@toolyard/core/deps";
+import type { LogFields, LogLevel } from "@toolyard/core/ports/log";
+import { readEnvironment } from "../../functions/env.ts";
+import { startServer } from "../../functions/local.ts";
 import { createDriver, type GatewayDriver } from "./gateway-client.ts";
 
 export interface LogLine {
@@ -38,15 +21,10 @@ export interface LogLine {
 }
 
 export interface GatewayOptions {
+  /** Settings, as in the environment of the process; that of the test itself is not read. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly timing?: Partial<Timing>;
-  readonly settingsCaps?: SettingsCaps;
-  /** CIDRs that tools may reach although private. Default: loopback, where the stubs are. */
-  readonly egressAllow?: readonly string[];
-  readonly defaultProvider?: CoreDeps["defaultProvider"];
-  readonly clock?: CoreDeps["clock"];
   readonly reach?: CoreDeps["reach"];
-  /** Work on queued calls. Default true. */
-  readonly workers?: boolean;
   /** Of another gateway, to be a second instance beside it. */
   readonly sharedWith?: Gateway;
 }
@@ -56,86 +34,54 @@ export interface Gateway extends GatewayDriver {
   readonly core: CoreDeps;
   readonly dataDir: string;
   readonly databaseUrl: string;
-  readonly masterKey: Buffer;
   readonly logged: readonly LogLine[];
-  /** What the tick does every minute. */
+  /** What otherwise happens every few seconds. */
   tick(): Promise<void>;
   close(): Promise<void>;
 }
 
 export async function startGateway(options: GatewayOptions = {}): Promise<Gateway> {
   const shared = options.sharedWith;
-  const dataDir = shared?.dataDir ?? (await mkdtemp(join(tmpdir(), "toolyard-gateway-")));
-  const databaseUrl = `file:${join(dataDir, "toolyard.db")}`;
-  const masterKey = shared?.masterKey ?? randomBytes(32);
-  const adminKey = shared?.adminKey ?? `admin_${randomBytes(24).toString("base64url")}`;
-  const database = await openDatabase({ url: databaseUrl });
-  if (shared === undefined) await migrate(database);
-  const shards = await openShards(database, async (url) => openDatabase({ url }));
+  const { dataDir, adminKey } = shared ?? (await newHome());
   const logged: LogLine[] = [];
-  const log: Log = { log: (level, message, fields = {}) => void logged.push({ level, message, fields }) };
-  const clock = options.clock ?? createSystemClock();
-  const repos = createRepos(shards);
-  if (shared === undefined) await repos.plugins.mirrorNative(nativePlugins());
-  const queue = createDatabaseTaskQueue(shards);
-  const egress = createEgress({ allowCidrs: options.egressAllow ?? ["127.0.0.0/8", "::1/128"] });
-  const server = createAdaptorServer({ fetch: (request, env) => app.fetch(request, env) });
-  const url = await listen(server);
-  const deps: AdapterDeps = {
-    repos,
-    blobs: createFileBlobStore(join(dataDir, "blobs")),
-    queue,
-    sealer: new Sealer(createLocalKeyVault({ masterKey }), clock),
-    egress,
-    clock,
-    log,
-    configs: new ConfigCache(repos.config),
-    reach: options.reach ?? (() => undefined),
+  const server = await startServer(readEnvironment(environmentOf({ dataDir, adminKey }, options.env)), {
+    join: shared !== undefined,
     timing: { ...defaultTiming, ...options.timing },
-    publicUrl: url,
-    ...(options.settingsCaps === undefined ? {} : { settingsCaps: options.settingsCaps }),
-    ...(options.defaultProvider === undefined ? {} : { defaultProvider: options.defaultProvider }),
-  };
-  const core: CoreDeps = { ...deps, adapters: createAdapters(deps) };
-  const app = createApp({
-    core,
-    adminKeyHash: createHash("sha256").update(adminKey, "utf8").digest("hex"),
-    version: "test",
+    log: {
+      log: (level, message, fields = {}) => void logged.push({ level, message, fields }),
+      flush: () => undefined,
+    },
+    ...(options.reach === undefined ? {} : { reach: options.reach }),
   });
-  const workers =
-    options.workers === false
-      ? undefined
-      : startQueueWorkers({ queue, handle: (message) => handleMessage(core, message), clock, log });
+  const { core } = server;
   return {
-    ...createDriver(url, adminKey),
+    ...createDriver(server.url, adminKey),
     core,
     dataDir,
-    databaseUrl,
-    masterKey,
+    databaseUrl: `file:${join(dataDir, "toolyard.db")}`,
     logged,
     async tick() {
       await tick(core);
     },
     async close() {
-      await workers?.stop();
-      await closeServer(server);
-      await egress.close();
-      await shards.close();
+      await server.stop();
       if (shared === undefined) await rm(dataDir, { recursive: true, force: true });
     },
   };
 }
 
-async function listen(server: ServerType): Promise<string> {
-  await new Promise<void>((done) => void server.listen(0, "127.0.0.1", done));
-  const { port } = server.address() as AddressInfo;
-  return `http://127.0.0.1:${port}`;
+interface GatewayHome {
+  readonly dataDir: string;
+  readonly adminKey: string;
 }
 
-async function closeServer(server: ServerType): Promise<void> {
-  const closed = new Promise((done) => void server.close(done));
-  if ("closeAllConnections" in server) server.closeAllConnections();
-  await closed;
+async function newHome(): Promise<GatewayHome> {
+  const dataDir = await mkdtemp(join(tmpdir(), "toolyard-gateway-"));
+  return { dataDir, adminKey: `admin_${randomBytes(24).toString("base64url")}` };
+}
+
+function environmentOf(home: GatewayHome, more: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return { PORT: "0", TOOLYARD_DATA_DIR: home.dataDir, TOOLYARD_ADMIN_KEY: home.adminKey, ...more };
 }
 
 export interface ProcessOptions {
@@ -163,18 +109,14 @@ const root = new URL("../../", import.meta.url);
 
 export async function startGatewayProcess(options: ProcessOptions = {}): Promise<GatewayProcess> {
   const shared = options.sharedWith;
-  const dataDir = shared?.dataDir ?? (await mkdtemp(join(tmpdir(), "toolyard-process-")));
-  const adminKey = shared?.adminKey ?? `admin_${randomBytes(24).toString("base64url")}`;
+  const { dataDir, adminKey } = shared ?? (await newHome());
   const alongside = shared === undefined ? [] : ["--join"];
   const child = spawn(process.execPath, ["functions/local.ts", ...alongside, ...(options.args ?? [])], {
     cwd: root,
     env: {
       PATH: process.env["PATH"] ?? "",
       HOME: process.env["HOME"] ?? "",
-      PORT: "0",
-      TOOLYARD_DATA_DIR: dataDir,
-      TOOLYARD_ADMIN_KEY: adminKey,
-      ...options.env,
+      ...environmentOf({ dataDir, adminKey }, options.env),
     },
     stdio: ["ignore", "pipe", "pipe"],
   });
