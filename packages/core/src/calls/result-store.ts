@@ -42,7 +42,7 @@ interface WholeResult {
  * Where a long result is kept. The caller is part of the address: the rows of reads are written when
  * their chat ends, and until then this is how `read_result` knows whose a result is.
  */
-export function resultKey(tenant: string, callerId: string, callId: string): string {
+function resultKey(tenant: string, callerId: string, callId: string): string {
   return tenantKey(tenant, "results", callerId, callId);
 }
 

@@ -7,7 +7,7 @@ import ipaddr from "ipaddr.js";
 
 type FormatCheck = (text: string) => boolean;
 
-export const formats = {
+const formats = {
   date: (text) => isDate(text),
   "date-time": (text) => {
     const [date = "", time = "", more] = text.split(/[Tt ]/);
