@@ -14,6 +14,7 @@ import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import { Sealer } from "@toolyard/core/secrets/sealer";
+import { changeSettings } from "@toolyard/core/tenants/settings";
 import { nativePlugins } from "@toolyard/core/tools/native/index";
 import { createAdapters } from "@toolyard/core/tools/schemes/index";
 import { openDatabase } from "@toolyard/db/client";
@@ -83,6 +84,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     reach: home.reach ?? (() => undefined),
     timing: home.timing ?? defaultTiming,
     publicUrl: home.publicUrl,
+    ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
   };
   const core: CoreDeps = { ...adapterDeps, adapters: createAdapters(adapterDeps) };
@@ -112,7 +114,7 @@ export async function ensureTenant(
   if ((await tenants.get(tenant.id)) !== undefined) return;
   const wrappedKey = await core.sealer.newTenantKey(tenant.id);
   try {
-    await tenants.create({ ...tenant, wrappedKey, settings: {} });
+    await tenants.create({ ...tenant, wrappedKey, settings: changeSettings({}, {}, core.settingsCaps) });
   } catch (error) {
     if ((await tenants.get(tenant.id)) === undefined) throw error;
   }

@@ -79,6 +79,10 @@ describe("settings", () => {
     ["OPENAI_BASE_URL", "https://user:hunter2@host.example/v1"],
     ["OPENAI_API_KEY", "sk-with\nnewline"],
     ["TOOLYARD_LOG_LEVEL", "loud"],
+    ["TOOLYARD_SETTINGS_CAPS", "rounds=5"],
+    ["TOOLYARD_SETTINGS_CAPS", '{"round": 5}'],
+    ["TOOLYARD_SETTINGS_CAPS", '{"rounds": "many"}'],
+    ["TOOLYARD_SETTINGS_CAPS", '{"default_model": 5}'],
     ["TOOLYARD_PUBLIC_URL", "https://host.example/?x=1"],
     ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
   ])("%s=%j is refused by name, without its value", (name, value) => {
@@ -86,6 +90,11 @@ describe("settings", () => {
     expect(problems).toHaveLength(1);
     expect(problems[0]).toMatch(new RegExp(`^${name}: must `));
     expect(problems[0]).not.toContain(value);
+  });
+
+  test("take the operator's caps of tenants' settings as JSON", () => {
+    const environment = readEnvironment({ TOOLYARD_SETTINGS_CAPS: '{"rounds": 5, "requests_per_minute": 60}' });
+    expect(environment.settingsCaps).toEqual({ rounds: 5, requests_per_minute: 60 });
   });
 
   test("that cannot be used are all named at once", () => {

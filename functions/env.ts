@@ -2,6 +2,8 @@
  * The settings of the process (design "Public contract"): the only place where the environment is
  * read. Every setting is optional on a laptop; an unusable one ends the start and is named.
  */
+import { parseJson } from "@toolyard/core/json";
+import { settingsCapsSchema, type SettingsCaps } from "@toolyard/core/tenants/settings";
 import * as z from "zod";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
@@ -23,6 +25,8 @@ export interface Environment {
   readonly defaultModel: string | undefined;
   /** CIDRs that tools may reach although private; undefined: the default of the home. */
   readonly egressAllow: readonly string[] | undefined;
+  /** Upper bounds for tenants' settings. */
+  readonly settingsCaps: SettingsCaps | undefined;
   readonly pluginDir: string;
   readonly logLevel: (typeof logLevels)[number];
   readonly publicUrl: string | undefined;
@@ -65,6 +69,17 @@ const secret = text.refine((value) => value === undefined || /^[\x21-\x7e]{24,51
   message: "must have 24 to 512 visible ASCII characters",
 });
 
+const caps = text.transform((value, context): SettingsCaps | undefined => {
+  if (value === undefined) return undefined;
+  const parsed = settingsCapsSchema.safeParse(parseJson(value));
+  if (parsed.success) return parsed.data;
+  const where = parsed.error.issues[0]?.path.join(".") ?? "";
+  context.addIssue(
+    `must be JSON like {"rounds": 5}, naming numeric settings${where === "" ? "" : `; look at '${where}'`}`,
+  );
+  return z.NEVER;
+});
+
 const variables = z.object({
   PORT: text
     .refine((value) => value === undefined || (/^\d{1,5}$/.test(value) && Number(value) <= 65_535), {
@@ -88,6 +103,7 @@ const variables = z.object({
   }),
   TOOLYARD_DEFAULT_MODEL: text,
   TOOLYARD_EGRESS_ALLOW: list,
+  TOOLYARD_SETTINGS_CAPS: caps,
   TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
   TOOLYARD_PUBLIC_URL: httpUrl,
@@ -116,6 +132,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     openaiApiKey: data.OPENAI_API_KEY,
     defaultModel: data.TOOLYARD_DEFAULT_MODEL,
     egressAllow: data.TOOLYARD_EGRESS_ALLOW,
+    settingsCaps: data.TOOLYARD_SETTINGS_CAPS,
     pluginDir: data.TOOLYARD_PLUGIN_DIR,
     logLevel: data.TOOLYARD_LOG_LEVEL,
     publicUrl: data.TOOLYARD_PUBLIC_URL,

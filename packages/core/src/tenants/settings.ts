@@ -11,6 +11,15 @@ export type SettingName = keyof TenantSettings;
 /** The operator's upper bounds for numeric settings; a setting without one is bounded by its schema. */
 export type SettingsCaps = { readonly [Name in SettingName]?: number };
 
+const numericNames = Object.entries(tenantSettingsSchema.shape).flatMap(([name, field]) =>
+  withoutDefault(field) instanceof z.ZodNumber ? [name] : [],
+);
+
+/** Caps as an operator writes them: names of numeric settings, each with the largest value allowed. */
+export const settingsCapsSchema: z.ZodType<SettingsCaps> = z.strictObject(
+  Object.fromEntries(numericNames.map((name) => [name, z.int().min(1).optional()])),
+);
+
 /** Values to set; null: back to the default. */
 export type SettingsChange = { readonly [Name in SettingName]?: TenantSettings[Name] | null | undefined };
 
