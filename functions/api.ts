@@ -1,0 +1,8 @@
+/** Lambda: every route that answers at once, behind API Gateway's REST API. */
+import { composeFunction } from "./compose-function.ts";
+import { createApp } from "./http/app.ts";
+import { createBufferedHandler } from "./http/lambda.ts";
+
+const { app, log } = await composeFunction();
+
+export const handler = createBufferedHandler(createApp(app), log);

@@ -1,0 +1,89 @@
+/**
+ * Bundles the Lambda functions into `functions/dist/`, one ESM file each (design "AWS"). What only the
+ * server form needs (the native database binding) is left out, and zod's other languages with it.
+ */
+import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import { gzipSync } from "node:zlib";
+import { build as bundle, type Plugin } from "esbuild";
+
+const directory = import.meta.dirname;
+const out = `${directory}/dist`;
+const names = ["chat", "api", "worker", "tick"];
+
+/** Bundled CommonJS asks for `require`, which ESM has not. */
+const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
+
+/** Messages of validators are made in English only; the other languages are most of zod's size. */
+const onlyEnglish: Plugin = {
+  name: "only-english",
+  setup(build) {
+    build.onLoad({ filter: /zod\/v4\/locales\/index\.js$/ }, () => ({
+      contents: `export { default as en } from "./en.js";`,
+    }));
+  },
+};
+
+/** Reached only with a `file:` database, which functions do not have. */
+const noFileDatabase: Plugin = {
+  name: "no-file-database",
+  setup(build) {
+    build.onLoad({ filter: /packages\/db\/src\/file-database\.ts$/ }, () => ({
+      contents: `export function openFileDatabase() { throw new Error("DATABASE_URL: a function needs libsql:// or https://"); }`,
+    }));
+  },
+};
+
+/**
+ * Of the HTTP client only the dispatcher is used: its `fetch`, caches and WebSockets stay out, and so do
+ * parsers that this runtime never picks (without SIMD, and one to be asked for by a variable).
+ */
+const onlyDispatcher: Plugin = {
+  name: "only-dispatcher",
+  setup(build) {
+    build.onLoad({ filter: /node_modules\/undici\/index\.js$/ }, () => ({
+      contents: `exports.Pool = require("./lib/dispatcher/pool.js"); exports.buildConnector = require("./lib/core/connect.js");`,
+    }));
+    build.onLoad({ filter: /node_modules\/undici\/lib\/(milo\/\S+|llhttp\/llhttp-wasm)\.js$/ }, () => ({
+      contents: `throw new Error("this HTTP parser is not part of the bundle");`,
+    }));
+  },
+};
+
+/** The database client speaks HTTP here; its WebSocket dialect is never used. */
+const noWebSocket: Plugin = {
+  name: "no-websocket",
+  setup(build) {
+    build.onLoad({ filter: /node_modules\/(isomorphic-ws|ws)\/.*\.m?js$/ }, () => ({
+      contents: "export const WebSocket = undefined;",
+    }));
+  },
+};
+
+await rm(out, { recursive: true, force: true });
+const { metafile } = await bundle({
+  entryPoints: names.map((name) => `${directory}/${name}.ts`),
+  outdir: out,
+  outExtension: { ".js": ".mjs" },
+  bundle: true,
+  platform: "node",
+  format: "esm",
+  target: "node24",
+  minify: true,
+  sourcemap: "linked",
+  banner: { js: banner },
+  plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket],
+  metafile: true,
+  logLevel: "warning",
+});
+await writeFile(`${out}/meta.json`, JSON.stringify(metafile));
+
+for (const name of names) {
+  const file = `${out}/${name}.mjs`;
+  const { size } = await stat(file);
+  const zipped = gzipSync(await readFile(file)).length;
+  process.stdout.write(`${name.padEnd(8)} ${kilobytes(size)} KiB, ${kilobytes(zipped)} KiB gzipped\n`);
+}
+
+function kilobytes(bytes: number): string {
+  return (bytes / 1_024).toFixed(0).padStart(5);
+}

@@ -1,0 +1,8 @@
+/** Lambda: the streaming routes, behind API Gateway's REST API with `responseTransferMode: STREAM`. */
+import { composeFunction } from "./compose-function.ts";
+import { createApp } from "./http/app.ts";
+import { createStreamingHandler } from "./http/lambda.ts";
+
+const { app, log } = await composeFunction();
+
+export const handler = createStreamingHandler(createApp(app), log);

@@ -1,0 +1,25 @@
+/** The gateway as a Lambda function has it: nothing is made or migrated, nothing private is reachable. */
+import type { Log } from "@toolyard/core/ports/log";
+import { compose, requireKeys } from "./compose.ts";
+import { EnvironmentError, readEnvironment } from "./env.ts";
+import type { AppDeps } from "./http/app-env.ts";
+import { createLog } from "./log.ts";
+
+/** @throws EnvironmentError naming the settings that a function must be given */
+export async function composeFunction(): Promise<{ readonly app: AppDeps; readonly log: Log }> {
+  const environment = readEnvironment();
+  // Frozen between invocations: a line that waits in memory might never be written.
+  const log = createLog({ level: environment.logLevel, sync: true });
+  const { publicUrl } = environment;
+  if (publicUrl === undefined)
+    throw new EnvironmentError(["TOOLYARD_PUBLIC_URL: must be set where the address is not ours"]);
+  const { app } = await compose(environment, {
+    ...requireKeys(environment),
+    log,
+    publicUrl,
+    dataDir: undefined,
+    egressAllow: [],
+    migrates: false,
+  });
+  return { app, log };
+}

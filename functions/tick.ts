@@ -1,0 +1,7 @@
+/** Lambda: what has to happen from time to time, started every minute by EventBridge Scheduler. */
+import { tick } from "@toolyard/core/calls/tick";
+import { composeFunction } from "./compose-function.ts";
+
+const { app } = await composeFunction();
+
+export const handler = async (): Promise<{ readonly resent: number }> => tick(app.core);

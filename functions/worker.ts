@@ -1,0 +1,8 @@
+/** Lambda: queued calls from SQS, with partial batch failure (`ReportBatchItemFailures`). */
+import { handleMessage } from "@toolyard/core/calls/worker";
+import { composeFunction } from "./compose-function.ts";
+import { createQueueHandler } from "./http/lambda.ts";
+
+const { app, log } = await composeFunction();
+
+export const handler = createQueueHandler((message) => handleMessage(app.core, message), log);
