@@ -70,9 +70,11 @@ CREATE UNIQUE INDEX `calls_effect_key` ON `calls` (`tenant`,`root_id`,`effect_ke
 CREATE INDEX `calls_tenant_created` ON `calls` (`tenant`,`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `calls_session` ON `calls` (`tenant`,`session_id`,`delivery`) WHERE session_id is not null;--> statement-breakpoint
 CREATE INDEX `calls_parent` ON `calls` (`tenant`,`parent_id`) WHERE parent_id is not null;--> statement-breakpoint
+CREATE INDEX `calls_caller` ON `calls` (`tenant`,`caller_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `calls_request` ON `calls` (`tenant`,`request_id`);--> statement-breakpoint
 CREATE INDEX `calls_running` ON `calls` (`tenant`,`lease_until`,`kind`,`caller_id`,`slots`) WHERE state = 'running';--> statement-breakpoint
 CREATE INDEX `calls_lease` ON `calls` (`lease_until`) WHERE state = 'running';--> statement-breakpoint
+CREATE INDEX `calls_waiting` ON `calls` (`tenant`,`created_at`,`id`) WHERE state = 'input_required';--> statement-breakpoint
 CREATE INDEX `calls_queued` ON `calls` (`sent_at`) WHERE state = 'queued';--> statement-breakpoint
 CREATE INDEX `calls_retry` ON `calls` (`tenant`,`caller_id`,`input_hash`,`created_at`) WHERE idempotency_key is null and parent_id is null;--> statement-breakpoint
 CREATE INDEX `calls_keyed` ON `calls` (`created_at`) WHERE idempotency_key is not null;--> statement-breakpoint

@@ -101,12 +101,14 @@ export const calls = sqliteTable(
     index("calls_parent")
       .on(table.tenant, table.parentId)
       .where(sql`parent_id is not null`),
+    index("calls_caller").on(table.tenant, table.callerId, table.createdAt, table.id),
     index("calls_request").on(table.tenant, table.requestId),
     // Covers the count of running chats and held slots that every admission makes.
     index("calls_running")
       .on(table.tenant, table.leaseUntil, table.kind, table.callerId, table.slots)
       .where(stateIs("running")),
     index("calls_lease").on(table.leaseUntil).where(stateIs("running")),
+    index("calls_waiting").on(table.tenant, table.createdAt, table.id).where(stateIs("input_required")),
     index("calls_queued").on(table.sentAt).where(stateIs("queued")),
     // For SDK retries, which repeat a request without a key.
     index("calls_retry")
