@@ -18,6 +18,7 @@ function place(auth: AuthConfig, values: Readonly<Record<string, string>>, more:
     values: new Map(Object.entries(values)),
     tenant: "ten_a",
     signal: new AbortController().signal,
+    hide: () => undefined,
     ...more,
   });
 }
@@ -60,7 +61,6 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
     const auth = config("basic", { source: "P", target: "password" }, { source: "U", target: "username" });
     const [secret] = await place(auth, { U: "käthe", P: "pä:ss" });
     expect(secret?.value).toBe(`Basic ${Buffer.from("käthe:pä:ss", "utf8").toString("base64")}`);
-    expect(secret?.secrets).toContain("pä:ss");
     const keyOnly = config("basic", { source: "K", target: "username" });
     expect(await shown(place(keyOnly, { K: "sk_live" }))).toEqual([
       ["header", "Authorization", `Basic ${Buffer.from("sk_live:").toString("base64")}`],
@@ -103,9 +103,40 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
     expect(deliveryOf(error)).toBe("not_sent");
   });
 
+  test(`each secret is hidden in the forms that go out, ordinary words are not ${verifies("BLIND-6")}`, async () => {
+    const hidden: string[] = [];
+    const hide = (secret: string): void => void hidden.push(secret);
+    const basic = config("basic", { source: "U", target: "username" }, { source: "P", target: "password" });
+    await place(basic, { U: "admin", P: "pass-1" }, { hide });
+    expect(hidden).toEqual(["pass-1", Buffer.from("admin:pass-1").toString("base64")]);
+    hidden.length = 0;
+    await place(basic, { U: "service-account", P: "pass-1" }, { hide });
+    expect(hidden).toContain("service-account");
+    hidden.length = 0;
+    await place(config("basic", { source: "U", target: "username" }), { U: "sk" }, { hide });
+    expect(hidden).toContain("sk");
+    hidden.length = 0;
+    const known: string[] = [];
+    const tokens = {
+      accessToken: () => {
+        known.push(...hidden);
+        return Promise.resolve("token-1");
+      },
+    };
+    await place(oauth, values, { hide, tokens });
+    // The client's secret before it is sent for a token, the token after.
+    expect(known).toEqual(["secret"]);
+    expect(hidden).toEqual(["secret", "token-1"]);
+  });
+
   test("a definition without auth_config places nothing", async () => {
     expect(
-      await placeSecrets(undefined, { values: new Map(), tenant: "t", signal: new AbortController().signal }),
+      await placeSecrets(undefined, {
+        values: new Map(),
+        tenant: "t",
+        signal: new AbortController().signal,
+        hide: () => undefined,
+      }),
     ).toEqual([]);
   });
 });

@@ -20,8 +20,6 @@ export interface PlacedSecret extends AuthSlot {
   readonly value: string;
   /** Names of the credentials that went into it. */
   readonly sources: readonly string[];
-  /** Every form of the secret in `value`, for the redactor. */
-  readonly secrets: readonly string[];
 }
 
 /** What an OAuth 2 client-credentials exchange needs. */
@@ -48,7 +46,12 @@ interface Placing {
   /** The value behind a mapping's `source`. */
   readonly valueOf: (mapping: AuthMapping) => string;
   readonly token: (client: OAuthClient) => Promise<string>;
+  /** Told of each secret as soon as it is known, before anything could show it. */
+  readonly hide: (secret: string) => void;
 }
+
+/** Shorter user names and client ids are ordinary words, which must not be cut out of texts. */
+const shortestName = 8;
 
 interface AuthScheme {
   /** The only targets there are, and those that must be mapped; absent: any header or query name. */
@@ -64,31 +67,33 @@ const authorization: AuthSlot = { location: "header", name: "Authorization" };
 const authSchemes = {
   api_key: {
     slots: slotOfEach,
-    place: ({ mapping, valueOf }) =>
+    place: ({ mapping, valueOf, hide }) =>
       Promise.resolve(
         mapping.map((entry) => {
           const value = valueOf(entry);
-          return { ...slotOf(entry), prefix: "", value, sources: [entry.source], secrets: [value] };
+          hide(value);
+          return { ...slotOf(entry), prefix: "", value, sources: [entry.source] };
         }),
       ),
   },
   bearer: {
     defaultTarget: ({ location }) => (location === "header" ? authorization.name : "access_token"),
     slots: slotOfEach,
-    place: ({ mapping, valueOf }) =>
+    place: ({ mapping, valueOf, hide }) =>
       Promise.resolve(
         mapping.map((entry) => {
           // Some people store the word with the token.
           const token = valueOf(entry).replace(/^bearer +/i, "");
+          hide(token);
           const prefix = entry.location === "header" ? "Bearer " : "";
-          return { ...slotOf(entry), prefix, value: prefix + token, sources: [entry.source], secrets: [token] };
+          return { ...slotOf(entry), prefix, value: prefix + token, sources: [entry.source] };
         }),
       ),
   },
   basic: {
     targets: { known: ["username", "password"], required: ["username"] },
     slots: () => [authorization],
-    place: ({ mapping, valueOf }) => {
+    place: ({ mapping, valueOf, hide }) => {
       const pick = (target: string): string => {
         const entry = entryFor(mapping, target);
         return entry === undefined ? "" : valueOf(entry);
@@ -97,16 +102,11 @@ const authSchemes = {
       const name = entryFor(mapping, "username")?.source ?? "username";
       if (username.includes(":")) throw invalidCredential(name, "holds a colon, which a user name may not");
       const encoded = Buffer.from(`${username}:${password}`, "utf8").toString("base64");
-      return Promise.resolve([
-        {
-          ...authorization,
-          prefix: "Basic ",
-          value: `Basic ${encoded}`,
-          sources: mapping.map(({ source }) => source),
-          // The user name alone is no secret worth cutting out of texts, unless there is no password.
-          secrets: [encoded, password === "" ? username : password],
-        },
-      ]);
+      if (password === "" || username.length >= shortestName) hide(username);
+      hide(password);
+      hide(encoded);
+      const sources = mapping.map(({ source }) => source);
+      return Promise.resolve([{ ...authorization, prefix: "Basic ", value: `Basic ${encoded}`, sources }]);
     },
   },
   oauth2: {
@@ -115,27 +115,24 @@ const authSchemes = {
       required: ["client_id", "client_secret", "token_url"],
     },
     slots: () => [authorization],
-    place: async ({ mapping, valueOf, token }) => {
+    place: async ({ mapping, valueOf, token, hide }) => {
       const pick = (target: string): string | undefined => {
         const entry = entryFor(mapping, target);
         return entry === undefined ? undefined : valueOf(entry);
       };
+      const clientId = pick("client_id") ?? "";
       const clientSecret = pick("client_secret") ?? "";
+      if (clientId.length >= shortestName) hide(clientId);
+      hide(clientSecret);
       const accessToken = await token({
-        clientId: pick("client_id") ?? "",
+        clientId,
         clientSecret,
         tokenUrl: pick("token_url") ?? "",
         scope: pick("scope"),
       });
-      return [
-        {
-          ...authorization,
-          prefix: "Bearer ",
-          value: `Bearer ${accessToken}`,
-          sources: mapping.map(({ source }) => source),
-          secrets: [accessToken, clientSecret],
-        },
-      ];
+      hide(accessToken);
+      const sources = mapping.map(({ source }) => source);
+      return [{ ...authorization, prefix: "Bearer ", value: `Bearer ${accessToken}`, sources }];
     },
   },
 } as const satisfies Record<AuthConfig["type"], AuthScheme>;
@@ -210,6 +207,8 @@ export interface PlaceSecretsOptions {
   readonly tenant: string;
   readonly signal: AbortSignal;
   readonly tokens?: TokenSource | undefined;
+  /** Takes each secret, and each form of it that goes out, before anything is sent. */
+  readonly hide: (secret: string) => void;
 }
 
 /**
@@ -225,6 +224,7 @@ export async function placeSecrets(
     mapping: completed(config),
     valueOf: ({ source }) => checkedValue(source, options.values.get(source)),
     token: (client) => fetchToken(client, options),
+    hide: options.hide,
   });
   for (const { location, value, sources } of placed) {
     if (location === "header" && !isHeaderValue(value)) {
@@ -241,11 +241,11 @@ export async function maskSecrets(config: AuthConfig | undefined): Promise<reado
     tenant: "",
     signal: new AbortController().signal,
     tokens: { accessToken: () => Promise.resolve("masked") },
+    hide: () => undefined,
   });
   return placed.map((secret) => ({
     ...secret,
     value: secret.prefix + secret.sources.map((source) => `***${source}`).join(":"),
-    secrets: [],
   }));
 }
 

@@ -34,27 +34,42 @@ export function encodingsOf(header: string | readonly string[] | undefined): rea
   return known ? names.reverse() : undefined;
 }
 
-/** Leaving the result early leaves `source` early. */
+/** Leaving the result early, even before its first piece, leaves `source` early. */
 export function decodeBody(source: AsyncIterable<Uint8Array>, encodings: readonly string[]): AsyncIterable<Uint8Array> {
   return encodings.reduce(decodeOne, source);
 }
 
-async function* decodeOne(source: AsyncIterable<Uint8Array>, encoding: string): AsyncGenerator<Uint8Array, void, void> {
-  const iterator = source[Symbol.asyncIterator]();
-  const first = await iterator.next();
+function decodeOne(source: AsyncIterable<Uint8Array>, encoding: string): AsyncIterable<Uint8Array> {
+  return {
+    [Symbol.asyncIterator]() {
+      const compressed = source[Symbol.asyncIterator]();
+      const plain = decode(compressed, encoding);
+      return {
+        next: () => plain.next(),
+        // A generator that waits for its source, or has not begun, would not pass the leave on.
+        async return() {
+          await compressed.return?.();
+          return plain.return();
+        },
+      };
+    },
+  };
+}
+
+async function* decode(source: AsyncIterator<Uint8Array>, encoding: string): AsyncGenerator<Uint8Array, void, void> {
+  const first = await source.next();
   if (first.done === true) return;
   const decoder = decoders[encoding]?.(first.value);
   if (decoder === undefined) return;
   let cause: unknown;
-  pipeline(replay(first.value, iterator), decoder, (error) => {
+  pipeline(replay(first.value, source), decoder, (error) => {
     cause = error;
   });
   try {
     for await (const piece of decoder) yield piece as Uint8Array;
   } catch (error) {
-    if (error instanceof GatewayError) throw error;
     // The source's own failure says more than the decoder that was cut off by it.
-    if (cause instanceof GatewayError) throw cause;
+    for (const failure of [error, cause]) if (failure instanceof GatewayError) throw failure;
     throw withDelivery(
       new GatewayError("tool_failed", `The reply says 'content-encoding: ${encoding}' but does not decode as such.`, {
         cause: error,
@@ -62,17 +77,11 @@ async function* decodeOne(source: AsyncIterable<Uint8Array>, encoding: string): 
       "uncertain",
     );
   } finally {
-    // `pipeline` ends the source; until then nobody has, if the consumer left before the first piece.
     decoder.destroy();
-    await iterator.return?.();
   }
 }
 
 async function* replay(first: Uint8Array, rest: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
-  try {
-    yield first;
-    for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
-  } finally {
-    await rest.return?.();
-  }
+  yield first;
+  for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
 }

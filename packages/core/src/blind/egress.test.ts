@@ -312,6 +312,15 @@ describe(`the body at the reader's pace ${verifies("BLIND-8")}`, () => {
     await closedOf(firstSocket(raw));
   });
 
+  test("a compressed body that is left before it is read closes the connection, too", async () => {
+    const raw = await startRaw((socket) =>
+      socket.once("data", () => socket.write(head("content-encoding: gzip, br\r\n"))),
+    );
+    const response = await openEgress().request(get(raw.url));
+    await response.body[Symbol.asyncIterator]().return?.();
+    await expect(closedOf(firstSocket(raw))).resolves.toBeUndefined();
+  });
+
   test("a compressed stream is handed on as its pieces arrive", async () => {
     const { createGzip, constants } = await import("node:zlib");
     const raw = await startRaw((socket) =>

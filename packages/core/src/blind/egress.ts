@@ -121,8 +121,8 @@ class UndiciEgress implements Egress {
 
   /** Everything about a URL that can be checked without resolving its name. */
   #parse(text: string): URL {
-    const url = URL.canParse(text) ? new URL(text) : undefined;
-    if (url === undefined) throw toEgressDenied("the URL", "invalid_url");
+    const url = URL.parse(text);
+    if (url === null) throw toEgressDenied("the URL", "invalid_url");
     if (url.protocol !== "http:" && url.protocol !== "https:") throw toEgressDenied(url.protocol, "scheme_forbidden");
     if (url.username !== "" || url.password !== "") throw toEgressDenied(url.hostname, "userinfo_forbidden");
     // One trailing dot means the same host; without it, name checks, certificates and pools agree.
@@ -245,9 +245,8 @@ class UndiciEgress implements Egress {
   #follow(hop: Hop, head: ExchangeHead, options: { readonly request: EgressRequest; readonly isLast: boolean }): Hop {
     if (options.isLast) throw tooManyRedirects(hop);
     const location = head.headers["location"];
-    const base = hop.url.href;
-    const target = typeof location === "string" && URL.canParse(location, base) ? new URL(location, base) : undefined;
-    if (target === undefined) throw toEgressDenied("the location of a redirect", "invalid_url");
+    const target = typeof location === "string" ? URL.parse(location, hop.url.href) : null;
+    if (target === null) throw toEgressDenied("the location of a redirect", "invalid_url");
     const url = this.#parse(target.href);
     if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(url.host, "downgrade");
     const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");

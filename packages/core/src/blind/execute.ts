@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress } from "../ports/egress.ts";
 import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
-import { placeSecrets, type PlacedSecret, type TokenSource } from "./auth-mapping.ts";
+import { placeSecrets, type TokenSource } from "./auth-mapping.ts";
 import { acceptedEncodings } from "./content-encoding.ts";
 import type { CredentialResolver } from "./credential-resolver.ts";
 import { planOf } from "./plan-cache.ts";
@@ -77,27 +77,18 @@ async function prepare(
   }
   const names = authConfig?.mapping.map(({ source }) => source) ?? [];
   const values = names.length === 0 ? new Map<string, string>() : await deps.credentials.resolve(context, names);
-  // Before anything is built: an error on the way could already carry a value.
-  for (const value of values.values()) context.redactor.add(value);
   const placed = await placeSecrets(authConfig, {
     values,
     tenant: context.tenant,
     signal: context.signal,
     tokens: deps.tokens,
+    hide: (secret) => context.redactor.add(secret),
   });
-  hide(placed, context);
   const built = buildRequest(plan, call.arguments, placed);
   return {
     ...built,
     headers: [...built.headers, ...callHeaders(execution.idempotency_header, call.id, context.traceId)],
   };
-}
-
-function hide(placed: readonly PlacedSecret[], context: InvocationContext): void {
-  for (const { value, secrets } of placed) {
-    context.redactor.add(value);
-    for (const secret of secrets) context.redactor.add(secret);
-  }
 }
 
 /** What each call adds. Nothing of the inbound request is passed on but the trace. */

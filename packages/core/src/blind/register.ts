@@ -126,8 +126,8 @@ function checkDefinition(definition: PluginDefinition): void {
 
 function checkIcon(url: string | undefined): void {
   if (url === undefined) return;
-  const parsed = URL.canParse(url) ? new URL(url) : undefined;
-  if (parsed === undefined || !/^https?:$/.test(parsed.protocol) || parsed.username !== "" || parsed.password !== "") {
+  const parsed = URL.parse(url);
+  if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.username !== "" || parsed.password !== "") {
     throw invalid("icon_url", "must be an http or https URL without user name and password");
   }
 }

@@ -28,6 +28,7 @@ async function build(
     values: new Map(Object.entries(values)),
     tenant: "ten_a",
     signal: new AbortController().signal,
+    hide: () => undefined,
   });
   return buildRequest(compilePlan(parsed, { type: "object", properties }), args, secrets);
 }

@@ -31,8 +31,8 @@ export function parseUrlTemplate(text: string): UrlTemplate {
   );
   if (/[{}]/.test(marked))
     throw invalid("has a brace that belongs to no placeholder; write {name}, and %7B for a literal one");
-  if (!URL.canParse(marked)) throw invalid("is not a URL");
-  const url = new URL(marked);
+  const url = URL.parse(marked);
+  if (url === null) throw invalid("is not a URL");
   if (url.protocol !== "http:" && url.protocol !== "https:") throw invalid("must start with http:// or https://");
   if (url.username !== "" || url.password !== "") throw invalid("may not hold user name or password; use auth_config");
   if (url.host.includes(marker)) throw invalid("may have placeholders in path and query only, not in the host");
