@@ -200,7 +200,8 @@ class ChoiceReader {
 
   #readFinishReason(choice: JsonObject): boolean {
     const reason = choice["finish_reason"];
-    if (typeof reason !== "string" || reason === "") return false;
+    // Some write the word for nothing.
+    if (typeof reason !== "string" || reason === "" || reason === "null") return false;
     this.#finishReason = reason;
     return true;
   }

@@ -295,6 +295,13 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
     expect(error.code).toBe("provider_stream_incomplete");
   });
 
+  test("are not finished by a finish_reason that says nothing", async () => {
+    for (const nothing of ["", "null"]) {
+      const error = await failureOf(play({ writes: [chunk({ content: "x" }, nothing)] }));
+      expect(error.code).toBe("provider_stream_incomplete");
+    }
+  });
+
   test("discard an event that the end of the stream cuts off", async () => {
     const error = await failureOf(play({ writes: [chunk({ content: "x" }), chunk({}, "stop").trimEnd()] }));
     expect(error.code).toBe("provider_stream_incomplete");
@@ -785,20 +792,23 @@ describe("connections to a back end", () => {
     );
   });
 
-  test("are given up where a back end says [DONE] and does not end", async () => {
+  test.each([
+    ["[DONE]", chunk({ content: "x" }, "stop") + done],
+    ["a finish_reason", chunk({ content: "x" }, "stop")],
+  ])("are given up where a back end says %s and does not end", async (_what, answer) => {
     const sockets = new Set<Socket>();
     const head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     const server = createServer((socket) => {
       sockets.add(socket);
       socket.on("error", () => undefined).on("close", () => sockets.delete(socket));
-      socket.once("data", () => socket.write(head + chunk({ content: "x" }, "stop") + done));
+      socket.once("data", () => socket.write(head + answer));
     });
     await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
     const { port } = server.address() as AddressInfo;
-    const events = await collect(
-      provider.stream(request({ provider: record({ baseUrl: `http://127.0.0.1:${port}/v1` }) })),
-    );
-    expect(textOf(events)).toBe("x");
+    const baseUrl = `http://127.0.0.1:${port}/v1`;
+    const impatient = createOpenAiProvider({ egress, afterFinishMs: 50 });
+    const events = await collect(impatient.stream(request({ provider: record({ baseUrl }) })));
+    expect(only(events, "message")).toMatchObject([{ message: { content: "x" }, finishReason: "stop" }]);
     await expectSoon(() => sockets.size === 0);
     server.close();
   });

@@ -13,6 +13,8 @@ import { SseEventTooLarge, SseScanner, type SseEvent } from "./sse-frames.ts";
 
 export interface OpenAiProviderDeps {
   readonly egress: Egress;
+  /** Milliseconds for which usage and `[DONE]` are awaited after every choice has finished. Default 5,000. */
+  readonly afterFinishMs?: number;
 }
 
 /** Bytes of a whole answer, and of an error's body of which no more is read. */
@@ -23,9 +25,6 @@ const maximumListBytes = 8 * 1024 * 1024;
 /** How long the end of the body is awaited after `[DONE]`, so that the connection can be used again. */
 const trailerMs = 250;
 
-/** How long usage and `[DONE]` are awaited after every choice has finished. */
-const afterFinishMs = 5_000;
-
 /** A list of models is asked for while somebody waits for a page. */
 const listTimeoutMs = 5_000;
 
@@ -33,14 +32,14 @@ const listTimeoutMs = 5_000;
 const rememberedBackEnds = 1_000;
 
 export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
-  const withoutUsage = new Set<string>();
+  const memory: Memory = { withoutUsage: new Set(), afterFinishMs: deps.afterFinishMs ?? 5_000 };
   return {
-    stream: (request) => answer(new Exchange(deps.egress, request, withoutUsage)),
+    stream: (request) => answer(new ModelExchange(deps.egress, request, memory)),
     listModels: (request) => listModels(deps.egress, request),
   };
 }
 
-async function* answer(exchange: Exchange): AsyncGenerator<ProviderEvent, void, void> {
+async function* answer(exchange: ModelExchange): AsyncGenerator<ProviderEvent, void, void> {
   const body = await exchange.open();
   const scanner = new SseScanner();
   const reader = new AnswerReader(exchange.model);
@@ -58,6 +57,7 @@ async function* answer(exchange: Exchange): AsyncGenerator<ProviderEvent, void, 
         form ??= formOf(read);
         if (form !== "events") continue;
         bytes = whole.length === 1 ? read : Buffer.concat(whole);
+        whole.length = 0;
       }
       for (const event of exchange.scan(scanner, bytes)) {
         if (event.data === "[DONE]") {
@@ -87,42 +87,50 @@ async function* answer(exchange: Exchange): AsyncGenerator<ProviderEvent, void, 
 
 type Body = AsyncIterator<Uint8Array>;
 
+/** What one provider keeps for all its requests. */
+interface Memory {
+  /** Back ends that refuse `stream_options`. */
+  readonly withoutUsage: Set<string>;
+  readonly afterFinishMs: number;
+}
+
 /** One request and what is known of its fate; makes the errors. */
-class Exchange {
+class ModelExchange {
   readonly model: string;
   /** Something of the answer has left: a repetition would show it twice. */
   hasYielded = false;
   readonly #egress: Egress;
   readonly #request: ProviderRequest;
-  readonly #withoutUsage: Set<string>;
+  readonly #memory: Memory;
   #bodyBytes = 0;
 
-  constructor(egress: Egress, request: ProviderRequest, withoutUsage: Set<string>) {
+  constructor(egress: Egress, request: ProviderRequest, memory: Memory) {
     const { model } = request.body;
     this.model = typeof model === "string" ? model : "";
     this.#egress = egress;
     this.#request = request;
-    this.#withoutUsage = withoutUsage;
+    this.#memory = memory;
   }
 
   /** Sends and gives the body of a good answer. */
   async open(): Promise<Body> {
     const { provider, stream } = this.#request;
+    const { withoutUsage } = this.#memory;
     const key = `${provider.id} ${provider.baseUrl}`;
-    const asksUsage = stream && !this.#withoutUsage.has(key);
+    const asksUsage = stream && !withoutUsage.has(key);
     const response = await this.#send(asksUsage);
     if (response.status >= 200 && response.status < 300) return response.body[Symbol.asyncIterator]();
     const failure = await this.#readFailure(response);
     if (!asksUsage || !refusesStreamOptions(failure)) throw this.#error(failure);
-    if (this.#withoutUsage.size >= rememberedBackEnds) this.#withoutUsage.clear();
-    this.#withoutUsage.add(key);
+    if (withoutUsage.size >= rememberedBackEnds) withoutUsage.clear();
+    withoutUsage.add(key);
     return this.open();
   }
 
   /** The next bytes; undefined at the end. @param isFinished a connection that breaks now takes nothing away */
   async read(body: Body, isFinished: boolean): Promise<Uint8Array | undefined> {
     try {
-      const result = isFinished ? await nextWithin(body, afterFinishMs) : await body.next();
+      const result = isFinished ? await nextWithin(body, this.#memory.afterFinishMs) : await body.next();
       return result?.done === false ? result.value : undefined;
     } catch (thrown) {
       if (isFinished && !this.#request.signal.aborted) return undefined;
