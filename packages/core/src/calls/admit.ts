@@ -42,21 +42,28 @@ export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOpt
 
 /**
  * Who asks and with which configuration, before the admission that records the call. Costs nothing
- * where this process has seen the key at the current version; the admission's
- * `expectedConfigVersion` makes sure that it still holds.
+ * where this process has seen the key at the version it knows; the admission's
+ * `expectedConfigVersion` makes sure that it still holds, and nobody is refused on old knowledge.
+ * @throws GatewayError `permission_denied` where the caller lacks one of `scopes`
  */
 export async function identify(
   deps: CoreDeps,
-  tenant: string,
-  principal: Principal,
+  who: { readonly tenant: string; readonly principal: Principal },
+  scopes: readonly Scope[],
 ): Promise<{ readonly caller: Caller; readonly config: TenantConfig }> {
+  const { tenant, principal } = who;
   const config = deps.configs.peek(tenant);
-  if (config !== undefined) {
-    const caller =
-      principal.kind === "known" ? principal.caller : deps.configs.callerOf(principal.hash, config.version);
-    if (caller !== undefined) return { caller, config };
+  const caller = config === undefined ? undefined : rememberedCaller(deps, principal, config.version);
+  if (config !== undefined && caller !== undefined && scopes.every((scope) => hasScope(caller, scope))) {
+    return { caller, config };
   }
-  return admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });
+  const fresh = await admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });
+  for (const scope of scopes) requireScope(fresh.caller, scope);
+  return fresh;
+}
+
+function rememberedCaller(deps: CoreDeps, principal: Principal, version: number): Caller | undefined {
+  return principal.kind === "known" ? principal.caller : deps.configs.callerOf(principal.hash, version);
 }
 
 export function requireScope(caller: Caller, scope: Scope): void {

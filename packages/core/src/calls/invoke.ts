@@ -14,7 +14,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, type Preparation, type PreparedCall } from "../tools/prepare.ts";
-import { admit, identify, requireScope } from "./admit.ts";
+import { admit, identify } from "./admit.ts";
 import type { Call } from "./call.ts";
 import { holdLease } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
@@ -51,9 +51,10 @@ const maxStale = 5;
 /** @throws GatewayError whatever kept the call from running; a call that ran has an outcome */
 export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promise<Invoked> {
   for (let stale = 0; stale < maxStale; stale += 1) {
-    const { caller, config } = await identify(deps, request.tenant, request.principal);
-    requireScope(caller, "tools");
-    if (request.runtimeConfig !== undefined) requireScope(caller, "runtime_config");
+    const { caller, config } = await identify(deps, request, [
+      "tools",
+      ...(request.runtimeConfig === undefined ? [] : (["runtime_config"] as const)),
+    ]);
     const context = contextOf(request, config, caller);
     const preparation = prepareCall(
       deps.adapters,
@@ -63,10 +64,8 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     );
     const row = await rowFor(deps, context, { preparation, request });
     const { result } = await admit(deps, admissionOf(request, row, config), { scope: null });
-    if (result.outcome.kind === "stale_config") {
-      await deps.configs.get(request.tenant, result.tenant.configVersion);
-      continue;
-    }
+    // The admission has loaded the newer configuration.
+    if (result.outcome.kind === "stale_config") continue;
     if (result.outcome.kind === "existing") return replayOf(row, result.outcome.call, result.rate);
     deps.reach("invoke.recorded");
     if (preparation.kind === "refused") throw refusal(preparation);

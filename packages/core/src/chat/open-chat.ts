@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
 import type { Caller } from "../callers/caller.ts";
-import { admit, identify, requireScope } from "../calls/admit.ts";
+import { admit, identify } from "../calls/admit.ts";
 import type { Call } from "../calls/call.ts";
 import { outcomeOf } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
@@ -13,7 +13,7 @@ import type { CoreDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
-import { parseJson, type JsonObject } from "../json.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
@@ -89,6 +89,11 @@ interface Prepared {
   readonly credential: (name: string) => Promise<string>;
 }
 
+interface Known {
+  readonly caller: Caller;
+  readonly config: TenantConfig;
+}
+
 /** What is tried next when an earlier call stands in the way. */
 type Plan = { readonly attach: boolean; readonly supersedes?: Call };
 
@@ -97,16 +102,15 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   const digest = createHash("sha256").update(input.rawBody).digest("base64url");
   let plan: Plan = { attach: input.isSdkRetry && input.idempotencyKey === undefined };
   for (let admission = 0; admission < maxAdmissions; admission += 1) {
-    const { caller, config } = await identify(deps, input.tenant, input.principal);
-    requireScope(caller, "chat");
-    const prepared = await prepareOrRecord(deps, input, { caller, config, digest });
+    const inline = isJsonObject(input.body) && (input.body["runtime_config"] ?? null) !== null;
+    const known = await identify(deps, input, ["chat", ...(inline ? (["runtime_config"] as const) : [])]);
+    const prepared = await prepareOrRecord(deps, input, known);
+    if (prepared === undefined) continue;
     const row = await chatRow(deps, input, { prepared, digest, plan });
     const { result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null });
     const { outcome } = result;
-    if (outcome.kind === "stale_config") {
-      await deps.configs.get(input.tenant, result.tenant.configVersion);
-      continue;
-    }
+    // The admission has loaded the newer configuration.
+    if (outcome.kind === "stale_config") continue;
     if (outcome.kind === "existing") {
       const next = await meetEarlier(deps, outcome, { row, signal: input.signal });
       if (next.kind === "replay") return { ...next, request: prepared.request, rate: result.rate };
@@ -121,11 +125,8 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   });
 }
 
-async function prepareOrRecord(
-  deps: CoreDeps,
-  input: ChatInput,
-  known: { readonly caller: Caller; readonly config: TenantConfig; readonly digest: string },
-): Promise<Prepared> {
+/** Undefined where the refusal came from an outdated configuration. */
+async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): Promise<Prepared | undefined> {
   try {
     return await prepare(deps, input, known);
   } catch (thrown) {
@@ -136,22 +137,17 @@ async function prepareOrRecord(
       state: "rejected",
       end: { state: "rejected", error: { code: error.code, message: error.message } },
     };
-    await admit(
-      deps,
-      { tenant: input.tenant, principal: input.principal, call: refused, limits: { countRequest: true } },
-      { scope: null },
-    );
+    const { tenant, principal } = input;
+    const expectedConfigVersion = known.config.version;
+    const admission = { tenant, principal, call: refused, limits: { countRequest: true }, expectedConfigVersion };
+    const { result } = await admit(deps, admission, { scope: null });
+    if (result.outcome.kind === "stale_config") return undefined;
     throw error;
   }
 }
 
-async function prepare(
-  deps: CoreDeps,
-  input: ChatInput,
-  { caller, config }: { readonly caller: Caller; readonly config: TenantConfig },
-): Promise<Prepared> {
+async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
   const request = parseChatRequest(input.body);
-  if (request.runtimeConfig !== undefined) requireScope(caller, "runtime_config");
   const context: CallContext = {
     tenant: input.tenant,
     caller,
