@@ -67,6 +67,19 @@ function describeSweep(fixture: CallFixture): void {
       expect(await sweepOf(tenant)).toMatchObject([{ id }]);
     });
 
+    test("offers a call again sooner where it is told to: whoever got the message may have died", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "queued", { async: true });
+      const offer = async (): Promise<readonly string[]> =>
+        (await fixture.calls.sweep({ limit: 1_000, queuedForMs: 0, offerAgainMs: 2_000 }))
+          .filter((item) => item.tenant === tenant)
+          .map((item) => item.id);
+      expect(await offer()).toEqual([id]);
+      expect(await offer()).toEqual([]);
+      await fixture.run("UPDATE calls SET sent_at = sent_at - 2001 WHERE tenant = ?", tenant);
+      expect(await offer()).toEqual([id]);
+    });
+
     test("leaves a queued call to the message that was sent for it", async () => {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "queued", { async: true });

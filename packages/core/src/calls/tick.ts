@@ -13,6 +13,8 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   const items = await deps.repos.calls.sweep({
     limit: sweepLimit,
     queuedForMs: Math.min(queuedForMs, deps.timing.leaseMs),
+    // Its receiver may die as well: after a lease's time the message counts as lost.
+    offerAgainMs: deps.timing.leaseMs,
   });
   if (items.length > 0) {
     await deps.queue.send(

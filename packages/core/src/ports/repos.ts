@@ -342,8 +342,15 @@ export interface CallRepo {
     id: string,
     decision: { readonly by: string; readonly decision: "approved" | "rejected"; readonly reason?: string },
   ): Promise<Call | undefined>;
-  /** Work of all tenants that nobody holds: expired leases, queued rows that are due. */
-  sweep(options: { readonly limit: number; readonly queuedForMs: number }): Promise<readonly SweepItem[]>;
+  /**
+   * Work of all tenants that nobody holds: expired leases, queued rows that are due. What was returned is
+   * not returned again for `offerAgainMs` (default a minute), however often and by whomever this is asked.
+   */
+  sweep(options: {
+    readonly limit: number;
+    readonly queuedForMs: number;
+    readonly offerAgainMs?: number;
+  }): Promise<readonly SweepItem[]>;
   /**
    * Keys older than 24 h, kept turns, sealed inputs and rows past retention; at most `limit` of each.
    * Returns blob keys of results whose rows are gone, for deletion.

@@ -1,5 +1,5 @@
 /** What the tick does to calls of all tenants: work that nobody holds is found, what is old goes. */
-import type { SweepItem } from "@toolyard/core/ports/repos";
+import type { CallRepo, SweepItem } from "@toolyard/core/ports/repos";
 import type { Shards, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
@@ -7,11 +7,10 @@ import { ended, keyLifetimeMs } from "./calls-rows.ts";
 import { now, setting } from "./fragments.ts";
 
 const dayMs = 86_400_000;
-/** A row is offered again no sooner, however often the sweep runs and on however many instances. */
-const offerAgainMs = 60_000;
+const defaultOfferAgainMs = 60_000;
 
 /** Taking and marking are one statement, so two sweeps never return the same row. */
-const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ${offerAgainMs} - ?2)
+const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ?3 - ?2)
   WHERE rowid IN (
     SELECT rowid FROM (
       SELECT rowid FROM calls WHERE state = 'running' AND lease_until <= ${now} AND sent_at <= ${now} - ?2
@@ -29,9 +28,9 @@ const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ${offerAgainMs} -
  */
 export async function sweep(
   shards: Shards,
-  { limit, queuedForMs }: { readonly limit: number; readonly queuedForMs: number },
+  { limit, queuedForMs, offerAgainMs = defaultOfferAgainMs }: Parameters<CallRepo["sweep"]>[0],
 ): Promise<readonly SweepItem[]> {
-  const rows = await fromEveryShard(shards, [{ sql: sweepCalls, args: [limit, queuedForMs] }]);
+  const rows = await fromEveryShard(shards, [{ sql: sweepCalls, args: [limit, queuedForMs, offerAgainMs] }]);
   return rows.map((row) => {
     const { tenant, id, async, kind, effect, repeat, state } = decodeRow(calls, row);
     return { tenant, id, async, kind, effect, repeat, state };
