@@ -25,7 +25,7 @@ import { version } from "./version.ts";
 /** What tools may reach besides public addresses when an operator says nothing: services on the same machine. */
 const loopback = ["127.0.0.0/8", "::1/128"];
 const defaultTenant = { id: "ten_default", name: "default" };
-const tickEveryMs = 5_000;
+const defaultTickEveryMs = 5_000;
 /** Requests and messages in hand have this long to end once the process is told to stop. */
 const graceMs = 25_000;
 /** After the grace, connections are cut; this long what was cut may put its state in order. */
@@ -37,6 +37,8 @@ export interface ServerOptions {
   readonly log?: FlushableLog;
   readonly reach?: Reach;
   readonly timing?: Timing;
+  /** Milliseconds between two ticks. */
+  readonly tickEveryMs?: number;
 }
 
 export interface RunningServer {
@@ -76,7 +78,7 @@ export async function startServer(environment: Environment, options: ServerOptio
       ...(options.timing === undefined ? {} : { timing: options.timing }),
     });
     await ensureTenant(composition.app.core, defaultTenant);
-    const background = startBackground(composition, log);
+    const background = startBackground(composition, { log, tickEveryMs: options.tickEveryMs ?? defaultTickEveryMs });
     requests.open(createApp(composition.app).fetch);
     return {
       url,
@@ -179,7 +181,10 @@ interface Background {
 }
 
 /** What functions are woken for by events: messages of the queue, and the tick. */
-function startBackground(composition: Composition, log: FlushableLog): Background {
+function startBackground(
+  composition: Composition,
+  { log, tickEveryMs }: { readonly log: FlushableLog; readonly tickEveryMs: number },
+): Background {
   const { core } = composition.app;
   const workers: QueueWorkers = startQueueWorkers({
     queue: composition.queue,
