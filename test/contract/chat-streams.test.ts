@@ -96,6 +96,28 @@ const streams: Readonly<Record<string, readonly ChatEvent[]>> = {
     ...callEvents("client", 1),
     { type: "finish", reasons: [{ choice: 0, finishReason: "tool_calls" }], toolExecution: undefined },
   ],
+  "custom-call": [
+    start,
+    {
+      type: "tool-call-delta",
+      owner: "client",
+      index: 0,
+      id: "call_1",
+      name: "sql",
+      arguments: "",
+      custom: true,
+      choice: 0,
+    },
+    { type: "tool-call-delta", owner: "client", index: 0, arguments: "select 1", choice: 0 },
+    {
+      type: "tool-call",
+      owner: "client",
+      index: 0,
+      call: { id: "call_1", type: "custom", custom: { name: "sql", input: "select 1" } },
+      choice: 0,
+    },
+    { type: "finish", reasons: [{ choice: 0, finishReason: "tool_calls" }], toolExecution: undefined },
+  ],
   "mixed-calls": [
     start,
     ...callEvents("gateway", 0),

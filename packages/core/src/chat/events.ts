@@ -20,12 +20,18 @@ export interface ToolExecution {
   }[];
 }
 
-export interface ClientToolCall {
-  readonly id: string;
-  readonly type: "function";
-  readonly function: { readonly name: string; readonly arguments: string };
-  readonly [extra: string]: unknown;
-}
+/** As OpenAI writes it: `function` with JSON arguments, or `custom` with free text. */
+export type ClientToolCall =
+  | {
+      readonly id: string;
+      readonly type: "function";
+      readonly function: { readonly name: string; readonly arguments: string };
+    }
+  | {
+      readonly id: string;
+      readonly type: "custom";
+      readonly custom: { readonly name: string; readonly input: string };
+    };
 
 export type ChatEvent =
   | {
@@ -63,6 +69,8 @@ export type ChatEvent =
       readonly name?: string;
       readonly arguments: string;
       readonly choice: number;
+      /** With the first piece: a custom tool, whose input is no JSON. */
+      readonly custom?: true;
     }
   | {
       readonly type: "tool-call";

@@ -245,6 +245,7 @@ class ChatRun {
       choice: event.choice,
       ...(event.id === undefined && event.name === undefined ? {} : { id: known.id }),
       ...(event.name === undefined ? {} : { name: event.name }),
+      ...(event.custom === undefined ? {} : { custom: event.custom }),
     };
   }
 
@@ -482,7 +483,10 @@ class StopSignal {
 }
 
 function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {
-  return { ...call.extra, id, type: "function", function: { name: call.name, arguments: call.arguments } };
+  const { name, arguments: text, extra } = call;
+  return extra["type"] === "custom"
+    ? { ...extra, id, type: "custom", custom: { name, input: text } }
+    : { ...extra, id, type: "function", function: { name, arguments: text } };
 }
 
 function reasonOf(turn: Turn, choices: number): string {

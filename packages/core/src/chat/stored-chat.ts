@@ -66,8 +66,11 @@ function* eventsOfChoice(choice: JsonObject): Generator<ChatEvent, void, void> {
   if (typeof message["refusal"] === "string") yield { type: "refusal-delta", text: message["refusal"], choice: index };
   const calls = (Array.isArray(message["tool_calls"]) ? message["tool_calls"] : []) as unknown as ClientToolCall[];
   for (const [at, call] of calls.entries()) {
-    const { name, arguments: args } = call.function;
-    yield { type: "tool-call-delta", owner: "client", index: at, id: call.id, name, arguments: args, choice: index };
+    const said =
+      call.type === "custom"
+        ? { name: call.custom.name, arguments: call.custom.input, custom: true as const }
+        : { name: call.function.name, arguments: call.function.arguments };
+    yield { type: "tool-call-delta", owner: "client", index: at, id: call.id, ...said, choice: index };
     yield { type: "tool-call", owner: "client", index: at, call, choice: index };
   }
 }

@@ -6,7 +6,7 @@
 import { toOpenAiError } from "../../errors/to-openai.ts";
 import type { JsonValue } from "../../json.ts";
 import type { ChatEvent } from "../events.ts";
-import type { StreamEncoder } from "./stream-encoder.ts";
+import { ToolCallDeltas, type StreamEncoder } from "./stream-encoder.ts";
 import { toApprovalRequired, toToolPending, toToolResult } from "./typed-events.ts";
 
 export interface ChunkOptions {
@@ -21,6 +21,7 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
   let usage: JsonValue | undefined;
   const roleSent = new Set<number>();
   const clientIndexes = new Map<number, number>();
+  const deltas = new ToolCallDeltas();
 
   const frame = (fields: Record<string, unknown>): string => `data: ${JSON.stringify({ ...head, ...fields })}\n\n`;
   const delta = (choice: number, part: Record<string, unknown>, more: Record<string, unknown> = {}): string => {
@@ -68,13 +69,7 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
           : delta(event.choice, event.delta, event.logprobs === undefined ? {} : { logprobs: event.logprobs });
       case "tool-call-delta": {
         if (event.owner === "gateway") return undefined;
-        const opening = event.name === undefined ? {} : { id: event.id, type: "function" };
-        const call = {
-          index: clientIndex(event.index),
-          ...opening,
-          function: { ...(event.name === undefined ? {} : { name: event.name }), arguments: event.arguments },
-        };
-        return delta(event.choice, { tool_calls: [call] });
+        return delta(event.choice, { tool_calls: [deltas.encode(event, clientIndex(event.index))] });
       }
       case "tool-call":
         return event.owner === "gateway" ? progress({ type: "tool_call", tool_call: event.call }) : undefined;

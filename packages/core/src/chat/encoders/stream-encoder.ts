@@ -2,3 +2,22 @@
 import type { ChatEvent } from "../events.ts";
 
 export type StreamEncoder = (event: ChatEvent) => string | Uint8Array | undefined;
+
+/** Tool-call deltas in OpenAI's form: id, type and name with the first piece of a call only. */
+export class ToolCallDeltas {
+  readonly #custom = new Set<number>();
+
+  /** @param index position among the calls that this stream shows */
+  encode(event: Extract<ChatEvent, { type: "tool-call-delta" }>, index: number): Record<string, unknown> {
+    if (event.custom === true) this.#custom.add(index);
+    const named = event.name === undefined ? {} : { name: event.name };
+    const isCustom = this.#custom.has(index);
+    return {
+      index,
+      ...(event.name === undefined ? {} : { id: event.id, type: isCustom ? "custom" : "function" }),
+      ...(isCustom
+        ? { custom: { ...named, input: event.arguments } }
+        : { function: { ...named, arguments: event.arguments } }),
+    };
+  }
+}

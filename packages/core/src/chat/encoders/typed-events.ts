@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { toOpenAiError } from "../../errors/to-openai.ts";
 import type { ChatEvent } from "../events.ts";
-import type { StreamEncoder } from "./stream-encoder.ts";
+import { ToolCallDeltas, type StreamEncoder } from "./stream-encoder.ts";
 import { textForModel } from "../../tools/outcome.ts";
 
 const choiceIndex = z
@@ -16,8 +16,9 @@ const choiceIndex = z
 const toolCallDelta = z.object({
   index: z.int().min(0),
   id: z.string().optional(),
-  type: z.literal("function").optional(),
-  function: z.object({ name: z.string().optional(), arguments: z.string() }),
+  type: z.enum(["function", "custom"]).optional(),
+  function: z.object({ name: z.string().optional(), arguments: z.string() }).optional(),
+  custom: z.object({ name: z.string().optional(), input: z.string() }).optional().describe("Input of a custom tool."),
 });
 const usageSchema = z.looseObject({
   prompt_tokens: z.number(),
@@ -81,6 +82,7 @@ export const typedEventSchema = z.discriminatedUnion("type", [
 export function createTypedEventEncoder(requestId: string): StreamEncoder {
   let start = { id: "", model: "" };
   let usage: unknown;
+  const deltas = new ToolCallDeltas();
   const frame = (payload: Record<string, unknown>): string => `data: ${JSON.stringify(payload)}\n\n`;
   const at = (choice: number): { readonly index?: number } => (choice === 0 ? {} : { index: choice });
 
@@ -97,12 +99,12 @@ export function createTypedEventEncoder(requestId: string): StreamEncoder {
         return frame({ type: "reasoning", delta: { [event.field]: event.text }, ...at(event.choice) });
       case "refusal-delta":
         return frame({ type: "content", delta: { content: event.text }, ...at(event.choice) });
-      case "tool-call-delta": {
-        const opening = event.name === undefined ? {} : { id: event.id, type: "function" };
-        const named = event.name === undefined ? {} : { name: event.name };
-        const call = { index: event.index, ...opening, function: { ...named, arguments: event.arguments } };
-        return frame({ type: "tool_call", delta: { tool_calls: [call] }, ...at(event.choice) });
-      }
+      case "tool-call-delta":
+        return frame({
+          type: "tool_call",
+          delta: { tool_calls: [deltas.encode(event, event.index)] },
+          ...at(event.choice),
+        });
       case "tool-result":
         return frame(toToolResult(event));
       case "tool-pending":

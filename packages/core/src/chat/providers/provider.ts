@@ -82,6 +82,7 @@ export type ProviderEvent =
       readonly name?: string;
       readonly arguments: string;
       readonly choice: number;
+      readonly custom?: true;
     }
   /** Chunks that carry something else (logprobs, annotations, audio): passed on as they are. */
   | {

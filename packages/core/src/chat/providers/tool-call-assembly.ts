@@ -19,6 +19,8 @@ export interface ToolCallDelta {
   readonly id?: string;
   readonly name?: string;
   readonly arguments: string;
+  /** With the first: a custom tool, whose input is no JSON. */
+  readonly custom?: true;
 }
 
 export interface AssembledTurn {
@@ -239,7 +241,7 @@ export class ToolCallAssembly {
     if (slot.sent === undefined) {
       slot.sent = { index: this.#sentSlots, id: this.#uniqueId(slot.id) };
       this.#sentSlots += 1;
-      deltas.push({ ...slot.sent, name, arguments: text });
+      deltas.push({ ...slot.sent, name, arguments: text, ...(slot.isCustom ? { custom: true } : {}) });
     } else if (text !== "") deltas.push({ index: slot.sent.index, arguments: text });
   }
 
