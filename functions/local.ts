@@ -238,9 +238,14 @@ async function stopServer({ server, requests, background, composition, dataDir, 
   log.flush();
 }
 
+/** Takes no new connections; those that are open end as soon as they carry no request. */
 function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    server.close(() => resolve());
+    const closingIdle = setInterval(() => server.closeIdleConnections(), 50);
+    server.close(() => {
+      clearInterval(closingIdle);
+      resolve();
+    });
     server.closeIdleConnections();
   });
 }

@@ -1,0 +1,262 @@
+/** The server form as a newcomer and an operator meet it: the first start, the banner, mistakes, the end. */
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { Agent, request } from "node:http";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
+import { afterEach, describe, expect, test } from "vitest";
+import { text as textRound, startLlmStub } from "../support/llm-stub.ts";
+import { verifies } from "../support/verifies.ts";
+
+const root = join(import.meta.dirname, "../..");
+
+interface Started {
+  readonly child: ChildProcess;
+  readonly out: () => string;
+  readonly err: () => string;
+  /** Resolves with the exit code. */
+  readonly ended: Promise<number | null>;
+}
+
+const children: Started[] = [];
+const directories: string[] = [];
+
+afterEach(async () => {
+  for (const { child, ended } of children.splice(0)) {
+    child.kill("SIGKILL");
+    await ended;
+  }
+  for (const directory of directories.splice(0)) await rm(directory, { recursive: true, force: true });
+});
+
+async function newDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "toolyard-start-"));
+  directories.push(directory);
+  return directory;
+}
+
+function start(directory: string, env: Record<string, string> = {}, parameters: readonly string[] = []): Started {
+  const child = spawn(process.execPath, [join(root, "functions/local.ts"), ...parameters], {
+    cwd: directory,
+    env: { PATH: process.env["PATH"] ?? "", PORT: "0", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let out = "";
+  let err = "";
+  child.stdout.on("data", (part: Buffer) => (out += part.toString("utf8")));
+  child.stderr.on("data", (part: Buffer) => (err += part.toString("utf8")));
+  const ended = once(child, "close").then(([code]: (number | null)[]) => code ?? null);
+  const started = { child, ended, out: () => out, err: () => err };
+  children.push(started);
+  return started;
+}
+
+async function ready(started: Started): Promise<string> {
+  await expect.poll(started.out, { timeout: 20_000 }).toContain("\ncurl ");
+  return /listens on (\S+)/.exec(started.out())?.[1] ?? "";
+}
+
+const curlLine = (started: Started): string =>
+  started
+    .out()
+    .split("\n")
+    .find((line) => line.startsWith("curl ")) ?? "";
+
+async function stop(started: Started): Promise<number | null> {
+  started.child.kill("SIGTERM");
+  return started.ended;
+}
+
+const run = promisify(execFile);
+const shell = async (line: string, env: Record<string, string> = {}): Promise<string> =>
+  (await run("sh", ["-c", line.replace(/^curl /, "curl -sS ")], { env: { ...process.env, ...env } })).stdout;
+
+describe(`the first start ${verifies("CHAT-4", "CHAT-9")}`, () => {
+  test("prints where it listens, the key, and a curl line that makes a real tool call", async () => {
+    const directory = await newDirectory();
+    const started = start(directory);
+    const url = await ready(started);
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+    const key = /^Key:\s+(\S+)/m.exec(started.out())?.[1] ?? "";
+    expect(started.out()).toContain("127.0.0.0/8");
+    expect(started.out()).toContain("toolyard/scripted");
+
+    const answer: unknown = JSON.parse(await shell(curlLine(started)));
+    expect(answer).toMatchObject({
+      object: "chat.completion",
+      tool_execution: { executed: true, tools_called: ["write_file"], session_id: "hello" },
+    });
+    const { fetch } = globalThis;
+    const file = await fetch(`${url}/v1/sessions/hello/files/hello.txt`, {
+      headers: { authorization: `Bearer ${key}` },
+    });
+    expect([file.status, await file.text()]).toEqual([200, "Hello from Toolyard"]);
+
+    expect((await stat(join(directory, ".toolyard/admin.key"))).mode & 0o777).toBe(0o600);
+    expect((await readFile(join(directory, ".toolyard/admin.key"), "utf8")).trim()).toBe(key);
+    expect(await stop(started)).toBe(0);
+
+    const again = start(directory);
+    await ready(again);
+    expect(again.out()).toContain(key);
+    expect(await stop(again)).toBe(0);
+  });
+
+  test("with a key and an empty list of addresses given, shows neither the key nor loopback", async () => {
+    const key = "an-operator-key-of-some-length";
+    const started = start(await newDirectory(), { TOOLYARD_ADMIN_KEY: key, TOOLYARD_EGRESS_ALLOW: "" });
+    await ready(started);
+    expect(started.out() + started.err()).not.toContain(key);
+    expect(started.out()).toContain("public addresses only");
+    expect(JSON.parse(await shell(curlLine(started), { TOOLYARD_ADMIN_KEY: key }))).toMatchObject({
+      tool_execution: { executed: true },
+    });
+    expect(await stop(started)).toBe(0);
+  });
+
+  test("logs lines of JSON to standard error and nothing but the banner to standard output", async () => {
+    const started = start(await newDirectory());
+    const url = await ready(started);
+    const banner = started.out();
+    await shell(`curl ${url}/health`);
+    expect(await stop(started)).toBe(0);
+    expect(started.out()).toBe(banner);
+    const lines = started
+      .err()
+      .trim()
+      .split("\n")
+      .map((line): unknown => JSON.parse(line));
+    expect(lines).toContainEqual(expect.objectContaining({ route: "/health", status: 200, msg: "request" }));
+  });
+});
+
+describe("a start that cannot be", () => {
+  test("says which settings it cannot use", async () => {
+    const started = start(await newDirectory(), { PORT: "eighty", TOOLYARD_LOG_LEVEL: "loud" });
+    expect(await started.ended).toBe(1);
+    expect(started.err()).toMatch(/PORT: must be .*\n.*TOOLYARD_LOG_LEVEL: must be/);
+    expect(started.err()).not.toContain("    at ");
+  });
+
+  test("says that another process uses the data directory, and joins it when asked", async () => {
+    const directory = await newDirectory();
+    await ready(start(directory));
+    const refused = start(directory);
+    expect(await refused.ended).toBe(1);
+    expect(refused.err()).toContain("--join");
+    const joined = start(directory, {}, ["--join"]);
+    await ready(joined);
+    expect(await stop(joined)).toBe(0);
+  });
+
+  test("says that the port is taken, and leaves the data directory free", async () => {
+    const port = new URL(await ready(start(await newDirectory()))).port;
+    const directory = await newDirectory();
+    const refused = start(directory, { PORT: port });
+    expect(await refused.ended).toBe(1);
+    expect(refused.err()).toContain(`port ${port} is in use`);
+    const next = start(directory);
+    await ready(next);
+  });
+
+  test.each([
+    ["a master key that is none", { TOOLYARD_MASTER_KEY: "hunter2" }, /TOOLYARD_MASTER_KEY must be 32 bytes/],
+    ["a database that is none", { DATABASE_URL: "file::memory:" }, /DATABASE_URL/],
+    ["a range of addresses that is none", { TOOLYARD_EGRESS_ALLOW: "10.0.0.0/99" }, /10\.0\.0\.0\/99/],
+  ])("says so for %s", async (_what, env, message) => {
+    const started = start(await newDirectory(), env);
+    expect(await started.ended).toBe(1);
+    expect(started.err()).toMatch(message);
+    expect(started.err()).not.toContain("hunter2");
+  });
+
+  test("shows how to call it for a parameter it does not know", async () => {
+    const started = start(await newDirectory(), {}, ["--jion"]);
+    expect(await started.ended).toBe(2);
+    expect(started.err()).toContain("Usage: npm start");
+  });
+});
+
+describe("the end", () => {
+  test("waits for a stream under way, takes nothing new, and is 0", async () => {
+    const llm = await startLlmStub();
+    llm.script({ ...textRound("one two three four five six seven eight"), gapMs: 100 });
+    const started = start(await newDirectory(), {
+      OPENAI_BASE_URL: llm.url,
+      TOOLYARD_DEFAULT_MODEL: "stub-1",
+      TOOLYARD_ADMIN_KEY: "an-operator-key-of-some-length",
+    });
+    const url = await ready(started);
+    const { fetch } = globalThis;
+    const answer = await fetch(`${url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: "Bearer an-operator-key-of-some-length", "content-type": "application/json" },
+      body: JSON.stringify({ stream: true, messages: [{ role: "user", content: "count" }] }),
+    });
+    expect(answer.status).toBe(200);
+    started.child.kill("SIGTERM");
+    await sleep(100);
+    await expect(fetch(`${url}/health`)).rejects.toThrow("fetch failed");
+    const text = await answer.text();
+    expect(text).toContain("eight");
+    expect(text.endsWith("data: [DONE]\n\n")).toBe(true);
+    expect(await started.ended).toBe(0);
+    expect(started.err()).not.toContain("cutting off");
+    await llm.close();
+  });
+
+  test("does not wait for connections that are only kept open", async () => {
+    const started = start(await newDirectory());
+    const url = new URL(await ready(started));
+    const agent = new Agent({ keepAlive: true });
+    const asked = request({ agent, host: url.hostname, port: url.port, path: "/health" });
+    asked.end();
+    const [answer] = await once(asked, "response");
+    answer.resume();
+    await once(answer, "end");
+    expect(await stop(started)).toBe(0);
+    expect(started.err()).not.toContain("cutting off");
+    agent.destroy();
+  });
+
+  test("comes at once with a second signal", async () => {
+    const llm = await startLlmStub();
+    llm.respond(() => ({ json: {}, delayMs: 60_000 }));
+    const key = "an-operator-key-of-some-length";
+    const started = start(await newDirectory(), {
+      OPENAI_BASE_URL: llm.url,
+      TOOLYARD_DEFAULT_MODEL: "stub-1",
+      TOOLYARD_ADMIN_KEY: key,
+    });
+    const url = new URL(await ready(started));
+    const body = JSON.stringify({ messages: [{ role: "user", content: "wait" }] });
+    const socket = connect(Number(url.port), url.hostname);
+    socket.on("error", () => undefined);
+    socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+    await expect.poll(() => llm.requests.length).toBe(1);
+    started.child.kill("SIGTERM");
+    await expect.poll(started.err).toContain('"msg":"stopping"');
+    started.child.kill("SIGTERM");
+    expect(await started.ended).toBe(1);
+    socket.destroy();
+    await llm.close();
+  });
+});
+
+test("a request whose target cannot be read is answered in the one error shape", async () => {
+  const started = start(await newDirectory());
+  const url = new URL(await ready(started));
+  const socket = connect(Number(url.port), url.hostname);
+  let text = "";
+  socket.on("data", (part: Buffer) => (text += part.toString()));
+  socket.write("GET /health HTTP/1.1\r\nhost: a/b@c\r\nconnection: close\r\n\r\n");
+  await once(socket, "close");
+  expect(text).toMatch(/^HTTP\/1\.1 400 /);
+  expect(text).toContain('"code":"invalid_request"');
+});
