@@ -5,4 +5,5 @@ import { createStreamingHandler } from "./http/lambda.ts";
 
 const { app, log } = await composeFunction();
 
+/** @public The runtime calls it by name. */
 export const handler = createStreamingHandler(createApp(app), log);

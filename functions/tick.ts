@@ -4,4 +4,5 @@ import { composeFunction } from "./compose-function.ts";
 
 const { app } = await composeFunction();
 
+/** @public The runtime calls it by name. */
 export const handler = async (): Promise<{ readonly resent: number }> => tick(app.core);

@@ -5,4 +5,5 @@ import { createQueueHandler } from "./http/lambda.ts";
 
 const { app, log } = await composeFunction();
 
+/** @public The runtime calls it by name. */
 export const handler = createQueueHandler((message) => handleMessage(app.core, message), log);

@@ -223,7 +223,7 @@ async function grantAccess(
 }
 
 /** The context of a call made by this request. */
-export function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): CallContext {
+function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): CallContext {
   const { requestId, traceId } = c.var.exchange;
   return { tenant: config.tenant, caller, config, requestId, traceId, redactor: new Redactor() };
 }
