@@ -39,6 +39,8 @@ export interface ServerOptions {
   readonly timing?: Timing;
   /** Milliseconds between two ticks. */
   readonly tickEveryMs?: number;
+  /** Answer requests only: queue and tick are another process's. */
+  readonly requestsOnly?: boolean;
 }
 
 export interface RunningServer {
@@ -78,7 +80,10 @@ export async function startServer(environment: Environment, options: ServerOptio
       ...(options.timing === undefined ? {} : { timing: options.timing }),
     });
     await ensureTenant(composition.app.core, defaultTenant);
-    const background = startBackground(composition, { log, tickEveryMs: options.tickEveryMs ?? defaultTickEveryMs });
+    const background =
+      options.requestsOnly === true
+        ? noBackground
+        : startBackground(composition, { log, tickEveryMs: options.tickEveryMs ?? defaultTickEveryMs });
     requests.open(createApp(composition.app).fetch);
     return {
       url,
@@ -179,6 +184,8 @@ async function findKeys(environment: Environment, dataDir: DataDir): Promise<Key
 interface Background {
   stop(): Promise<void>;
 }
+
+const noBackground: Background = { stop: () => Promise.resolve() };
 
 /** What functions are woken for by events: messages of the queue, and the tick. */
 function startBackground(

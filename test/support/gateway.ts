@@ -25,6 +25,8 @@ export interface GatewayOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly timing?: Partial<Timing>;
   readonly reach?: CoreDeps["reach"];
+  /** Without workers and tick. */
+  readonly requestsOnly?: boolean;
   /** Of another gateway, to be a second instance beside it. */
   readonly sharedWith?: Gateway;
 }
@@ -52,6 +54,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
       flush: () => undefined,
     },
     ...(options.reach === undefined ? {} : { reach: options.reach }),
+    ...(options.requestsOnly === undefined ? {} : { requestsOnly: options.requestsOnly }),
   });
   const { core } = server;
   return {
