@@ -43,19 +43,17 @@ export interface FlushableLog extends Log {
   flush(): void;
 }
 
+type LogDestination = DestinationStream & { readonly flushSync?: () => void };
+
 export interface LogOptions {
   readonly level: LogLevel;
   /** Write each line before going on: for functions, which are frozen between invocations. */
   readonly sync?: boolean;
   /** Default: standard error, so that standard output stays for people. */
-  readonly destination?: DestinationStream;
+  readonly destination?: LogDestination;
 }
 
-export function createLog({
-  level,
-  sync = false,
-  destination = pino.destination({ dest: 2, sync }),
-}: LogOptions): FlushableLog {
+export function createLog({ level, sync = false, destination = toStandardError(sync) }: LogOptions): FlushableLog {
   const logger = pino(
     { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: named } },
     destination,
@@ -64,8 +62,13 @@ export function createLog({
     log(at, message, fields = {}) {
       if (logger.isLevelEnabled(at)) logger[at](choose(fields), message);
     },
-    flush: () => logger.flush(),
+    flush: () => destination.flushSync?.(),
   };
+}
+
+/** A server gathers lines for a moment: a write for each would cost as much as a request. */
+function toStandardError(sync: boolean): LogDestination {
+  return pino.destination(sync ? { dest: 2, sync } : { dest: 2, sync, minLength: 4_096, periodicFlush: 100 });
 }
 
 function named(label: string): { readonly level: string } {

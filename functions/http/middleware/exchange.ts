@@ -2,11 +2,11 @@
  * Opens the exchange of a request: its id, its trace, the headers that every answer carries; and
  * closes it with one log line (design "Public contract", headers).
  */
-import { randomBytes } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
 import type { Log } from "@toolyard/core/ports/log";
 import type { MiddlewareHandler } from "hono";
 import { headerOf, hostOf, type AppContext, type AppEnv, type Exchange } from "../app-env.ts";
+import { randomHex } from "../random-hex.ts";
 import { isAlreadySent } from "../sink.ts";
 
 /** Nothing in an answer is for a shared cache or another origin's eyes; callers are told apart by their key. */
@@ -41,7 +41,7 @@ function toExchange(c: AppContext, log: Log): Exchange {
   const wanted = headerOf(c, "x-request-id");
   const requestId = wanted !== undefined && /^[\w.:-]{1,128}$/.test(wanted) ? wanted : newId("request");
   const { traceId, flags } = readTrace(headerOf(c, "traceparent"));
-  const traceparent = `00-${traceId}-${randomBytes(8).toString("hex")}-${flags}`;
+  const traceparent = `00-${traceId}-${randomHex(8)}-${flags}`;
   return {
     requestId,
     traceId,
@@ -57,7 +57,7 @@ function readTrace(traceparent: string | undefined): { readonly traceId: string;
     /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/.exec(traceparent ?? "") ?? [];
   const known = traceId !== undefined && flags !== undefined && spanId !== undefined && version !== "ff";
   if (known && /[^0]/.test(traceId) && /[^0]/.test(spanId)) return { traceId, flags };
-  return { traceId: randomBytes(16).toString("hex"), flags: "01" };
+  return { traceId: randomHex(16), flags: "01" };
 }
 
 /** The route's pattern stands for the path, which may hold the token of a callback. */
