@@ -205,16 +205,19 @@ function describeRates(fixture: CallFixture): void {
     });
 
     test("a new minute starts afresh", async () => {
-      const tenant = await fixture.newTenant({ requests_per_minute: 1 });
-      const key = await fixture.newKey(tenant, { requestsPerMinute: 1 });
-      const admit = (): Promise<AdmitResult> => fixture.calls.admit(withKey(tenant, key));
-      await withinOneMinute(fixture, async () => {
-        await fixture.run("DELETE FROM rate_windows WHERE tenant = ?", tenant);
-        expect((await admit()).outcome.kind).toBe("admitted");
-        expect((await admit()).outcome.kind).toBe("rate_limited");
+      const remaining = await withinOneMinute(fixture, async () => {
+        const tenant = await fixture.newTenant({ requests_per_minute: 9 });
+        const key = await fixture.newKey(tenant, { requestsPerMinute: 3 });
+        const admit = (): Promise<AdmitResult> => fixture.calls.admit(withKey(tenant, key));
+        await times(4, admit);
         await fixture.run("UPDATE rate_windows SET window_start = window_start - 60000 WHERE tenant = ?", tenant);
-        expect(await admit()).toMatchObject({ outcome: { kind: "admitted" }, rate: { limit: 1, remaining: 0 } });
+        return [await admit(), await admit()].map(({ outcome, rate }) => ({ outcome, ...rate, resetMs: 0 }));
       });
+      const admitted = { outcome: { kind: "admitted", slots: 0 }, limit: 3, resetMs: 0 };
+      expect(remaining).toEqual([
+        { ...admitted, remaining: 2 },
+        { ...admitted, remaining: 1 },
+      ]);
     });
 
     test("requests that are not counted neither use up the limit nor meet it", async () => {
@@ -361,9 +364,8 @@ function describeIdempotency(fixture: CallFixture): void {
       expect(tally(results)).toEqual({ admitted: 1, existing: 19 });
       const { data } = await fixture.calls.list(tenant, {}, { limit: 10, order: "asc" });
       expect(data).toHaveLength(1);
-      for (const { outcome } of results) {
-        if (outcome.kind === "existing") expect(outcome).toEqual({ kind: "existing", by: "key", call: data[0] });
-      }
+      const existing = results.map(({ outcome }) => outcome).filter(({ kind }) => kind === "existing");
+      for (const outcome of existing) expect(outcome).toEqual({ kind: "existing", by: "key", call: data[0] });
     });
 
     test("a key is the caller's own, for one route", async () => {
@@ -505,7 +507,7 @@ function describeSessions(fixture: CallFixture): void {
       const done = await fixture.rowIn(tenant, "queued", due);
       const rejected = await fixture.rowIn(tenant, "rejected", due);
       await fixture.rowIn(tenant, "queued", due);
-      await fixture.rowIn(tenant, "completed", { sessionId });
+      const unasked = await fixture.rowIn(tenant, "completed", { sessionId });
       await fixture.rowIn(tenant, "completed", { ...due, sessionId: newId("session") });
       await fixture.calls.claim(tenant, done, { leaseMs: 60_000, concurrency: 16 });
       const outcome = { text: "42", mediaType: "text/plain", bytes: 2 };
@@ -514,12 +516,13 @@ function describeSessions(fixture: CallFixture): void {
       const first = await fixture.calls.admit(withKey(tenant, key, { call: chat, sessionId }));
       expect(first.session?.due.map(({ id }) => id).toSorted()).toEqual([done, rejected].toSorted());
       expect(first.session?.due.find(({ id }) => id === done)).toMatchObject({ outcome, state: "completed" });
-      const delivered = [done, rejected];
+      const delivered = [done, rejected, unasked];
       const settled = { callId: chat.id, attempt: 1, finish: { state: "completed" }, delivered, sessionId } as const;
       await fixture.calls.settle(tenant, { ...settled, calls: [], finished: [] });
       const next = await fixture.calls.admit(withKey(tenant, key, { call: newChat({ sessionId }), sessionId }));
       expect(next.session).toEqual({ state: "live", due: [] });
       expect(await fixture.row(tenant, done)).toMatchObject({ delivery: "delivered" });
+      expect(await fixture.row(tenant, unasked)).toMatchObject({ delivery: "none" });
     });
 
     test("a kept turn is read by its caller on any instance, as often as asked, until it expires", async () => {

@@ -240,13 +240,16 @@ function describeLists(fixture: CallFixture): void {
       expect(moments).toEqual(moments.toSorted((a, b) => a - b));
       for (const order of ["asc", "desc"] as const) {
         const seen: string[] = [];
+        const sizes: number[] = [];
         for (let after: string | undefined, hasMore = true; hasMore; after = seen.at(-1)) {
           const page = { limit: 3, order, ...(after === undefined ? {} : { after }) };
           const { data, hasMore: more } = await fixture.calls.list(tenant, {}, page);
           seen.push(...data.map(({ id }) => id));
+          sizes.push(data.length);
           hasMore = more;
         }
         expect(seen).toEqual(order === "asc" ? all : all.toReversed());
+        expect(sizes).toEqual([3, 3, 1]);
       }
       expect(await idsOf(tenant, {}, { after: "call_none" })).toEqual([]);
     });

@@ -1,4 +1,5 @@
 import type { Clock } from "@toolyard/core/ports/clock";
+import type { Database, Shards } from "@toolyard/db/database";
 import { createDatabaseReplies } from "@toolyard/db/replies";
 import { createSystemClock } from "@toolyard/platform/system-clock";
 import { describe, expect, test } from "vitest";
@@ -61,12 +62,21 @@ describe("replies in a database", () => {
 
   test("are delivered and taken once where the answer of the database was lost", async () => {
     const instances = await twoInstancesOfServer();
-    const replies = createDatabaseReplies(instances.first, createSystemClock());
-    instances.proxy?.faults.push({ kind: "lost-after" });
+    const { directory } = instances.first;
+    const losing: Database = {
+      batch: (statements, options) => {
+        if (options?.readonly !== true) instances.proxy?.faults.push({ kind: "lost-after" });
+        return directory.batch(statements, options);
+      },
+      close: () => directory.close(),
+    };
+    const shards: Shards = { directory: losing, databaseFor: () => losing, all: () => [losing] };
+    const replies = createDatabaseReplies(shards, createSystemClock());
+    const before = instances.proxy?.trips() ?? 0;
     expect(await replies.deliver("ten_a", "k", "once")).toBe(true);
-    // The look succeeds; what is lost is the answer to the taking.
-    instances.proxy?.faults.push({ kind: "lost-after" }, { kind: "lost-after" }, { kind: "lost-after" });
     expect(await replies.wait("ten_a", "k", { timeoutMs: 5_000 })).toBe("once");
+    // Delivered, again; looked for; taken, again.
+    expect(instances.proxy?.trips()).toBe(before + 5);
     await instances.close();
   });
 });

@@ -90,7 +90,11 @@ function toMessage(row: Row): QueueMessage {
 }
 
 function toReceived(row: Row): ReceivedMessage {
-  return { ...toMessage(row), receives: Number(row["receives"]), receipt: `${row["id"]}.${row["receipt"]}` };
+  return {
+    ...toMessage(row),
+    receives: Number(row["receives"]),
+    receipt: `${String(row["id"])}.${String(row["receipt"])}`,
+  };
 }
 
 /** The message and this receive of it: after another receive, an older receipt deletes nothing. */

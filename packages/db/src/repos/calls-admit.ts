@@ -287,8 +287,8 @@ function outcomeOf({ call }: AdmitInput, answer: Row, existingRow: Row | undefin
     case "tools":
       return { kind: "concurrency_limited", scope: "tools" };
     case "existing":
-      if (existingRow !== undefined) {
-        return { kind: "existing", call: toCall(existingRow), by: call?.idempotencyKey == null ? "retry" : "key" };
+      if (call !== undefined && existingRow !== undefined) {
+        return { kind: "existing", call: toCall(existingRow), by: call.idempotencyKey === null ? "retry" : "key" };
       }
   }
   throw new TypeError(`The admission of a request ended with '${String(verdict)}'.`);
