@@ -12,20 +12,20 @@ import { flag, json, tenantColumn, time } from "../columns.ts";
 
 const jsonValueSchema: z.ZodType<JsonValue> = z.json();
 
-export const callerChainSchema = z.array(z.object({ kind: z.string(), id: z.string() }));
+const callerChainSchema = z.array(z.object({ kind: z.string(), id: z.string() }));
 
-export const callErrorSchema: z.ZodType<CallError> = z.object({
+const callErrorSchema: z.ZodType<CallError> = z.object({
   // A code of newer code than ours must not make the row unreadable.
   code: z.string().transform((code) => (isErrorCode(code) ? code : "internal_error")),
   message: z.string(),
   details: z.record(z.string(), jsonValueSchema).exactOptional(),
 });
 
-export const usageSchema = z
+const usageSchema = z
   .object({ prompt_tokens: z.number(), completion_tokens: z.number(), total_tokens: z.number() })
   .catchall(jsonValueSchema);
 
-export const approvalSchema = z.object({
+const approvalSchema = z.object({
   by: z.string(),
   at: z.number(),
   decision: z.enum(["approved", "rejected"]),
