@@ -468,6 +468,18 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     expect(error.message).toContain("100 ms");
   });
 
+  test("a slow reader is no silence of the back end", async () => {
+    const size = 8 * 1024 * 1024;
+    const raw = await startRaw((socket) =>
+      socket.once("data", () =>
+        socket.write(Buffer.concat([Buffer.from(head(`content-length: ${size}\r\n`)), Buffer.alloc(size)])),
+      ),
+    );
+    const response = await openEgress().request(get(raw.url, { idleTimeoutMs: 50 }));
+    await new Promise((done) => setTimeout(done, 150));
+    expect(await readAll(response)).toHaveLength(size);
+  });
+
   test("a signal that has fired already sends nothing", async () => {
     stub.requests.length = 0;
     const error = await failureOf(openEgress().request(get(stub.url, { signal: AbortSignal.abort() })));
@@ -617,6 +629,22 @@ describe(`redirects ${verifies("BLIND-8")}`, () => {
     expect(foreign?.rawHeaders.join("\n")).not.toContain("sentinel");
     expect(foreign?.headers["x-plain"]).toBe("kept");
     expect(home?.rawHeaders.join("\n")).not.toContain("sentinel");
+  });
+
+  test("with a short body keep the connection for what follows, with an endless one they close it", async () => {
+    const answers = [
+      `HTTP/1.1 302 Found\r\nlocation: /next\r\ncontent-length: 5\r\n\r\nmoved`,
+      head("content-length: 0\r\n"),
+      `HTTP/1.1 302 Found\r\nlocation: /next\r\ncontent-length: 999999\r\n\r\n${"x".repeat(100_000)}`,
+      head("content-length: 0\r\n"),
+    ];
+    const raw = await startRaw((socket) => socket.on("data", () => socket.write(answers.shift() ?? "")));
+    const egress = openEgress({ connections: 1 });
+    await readAll(await egress.request(get(raw.url, { maxRedirects: 1 })));
+    expect(raw.sockets).toHaveLength(1);
+    await readAll(await egress.request(get(raw.url, { maxRedirects: 1 })));
+    await closedOf(firstSocket(raw));
+    expect(raw.sockets).toHaveLength(2);
   });
 
   test("end after three, whatever the caller asks for", async () => {

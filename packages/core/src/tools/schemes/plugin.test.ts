@@ -289,6 +289,17 @@ describe(`plugins as tools ${verifies("BLIND-9", "CHAT-10")}`, () => {
     expect(one.list(await contextOf({ plugins: [stored] })).map(({ description }) => description)).toEqual(["stored"]);
   });
 
+  test("a plugin sent with the request is the one that runs", async () => {
+    const runtimeConfig = parseRuntimeConfig(
+      { plugins: [definition({}, { base_url: `${stub.url}/inline` })] },
+      { egress: openEgress() },
+    );
+    await (
+      await invoke({ plugins: [recordOf(definition())], runtimeConfig }, "plugin://lookup", {})
+    ).reply;
+    expect(onlyRequest().target).toBe("/inline");
+  });
+
   test("a row that cannot be read fails its own calls, not the list", async () => {
     const good = recordOf(definition());
     const bad: PluginRecord = {
@@ -312,6 +323,8 @@ describe(`plugins as tools ${verifies("BLIND-9", "CHAT-10")}`, () => {
         .map(({ name }) => name),
     ).toEqual(["lookup"]);
     expect(() => adapter().resolve(parseToolUri("plugin://bad"), context)).toThrow(GatewayError);
+    // Rows of other types have schemes of their own.
+    expect(adapter().resolve(parseToolUri("plugin://native"), context)).toBeUndefined();
   });
 
   test("another method than the definition's is refused", async () => {
@@ -465,6 +478,35 @@ describe(`what leaves and what does not ${verifies("BLIND-6", "BLIND-8")}`, () =
     expect(error).toMatchObject({ code: "credential_invalid", details: { param: "TOKEN" } });
     expect(deliveryOf(error)).toBe("not_sent");
     expect(stub.requests).toHaveLength(0);
+  });
+
+  test("an argument that cannot be sent has sent nothing", async () => {
+    const record = recordOf(
+      definition(
+        { parameters: { type: "object", properties: { q: { type: "string" } }, required: ["q"] } },
+        { base_url: `${stub.url}/look/{q}` },
+      ),
+    );
+    const error = await failureOf((await invoke({ plugins: [record] }, "plugin://lookup", { q: ".." })).reply);
+    expect(error).toMatchObject({ code: "invalid_arguments", details: { param: "q" } });
+    expect(deliveryOf(error)).toBe("not_sent");
+    expect(stub.requests).toHaveLength(0);
+  });
+
+  test("cancelling ends the call, its fate open", async () => {
+    const controller = new AbortController();
+    stub.answer = () => {
+      controller.abort();
+      return { delayMs: 5_000 };
+    };
+    const { reply } = await invoke(
+      { plugins: [recordOf(definition())], signal: controller.signal },
+      "plugin://lookup",
+      {},
+    );
+    const error = await failureOf(reply);
+    expect(error.code).toBe("call_cancelled");
+    expect(deliveryOf(error)).toBe("uncertain");
   });
 
   test("the time limit of the URI beats the definition's", async () => {
