@@ -313,12 +313,24 @@ async function main(parameters: readonly string[]): Promise<void> {
       if (stopping) process.exit(1);
       stopping = true;
       log.log("info", "stopping", { signal });
-      void running.stop().then(() => process.exit(0));
+      void running.stop().then(
+        () => process.exit(0),
+        (thrown: unknown) => {
+          log.log("error", "the end was not clean", { ...describeThrown(thrown) });
+          log.flush();
+          process.exit(1);
+        },
+      );
     };
     process.on("SIGTERM", stop).on("SIGINT", stop);
-    process.on("unhandledRejection", (thrown) =>
-      log.log("error", "a promise nobody waits for failed", { ...describeThrown(thrown) }),
-    );
+    process.on("unhandledRejection", (thrown) => {
+      log.log("error", "a promise nobody waits for failed", { ...describeThrown(thrown) });
+    });
+    process.on("uncaughtException", (thrown) => {
+      log.log("error", "the process cannot go on", { ...describeThrown(thrown) });
+      log.flush();
+      process.exit(1);
+    });
   } catch (error) {
     process.stderr.write(`${startFailure(error)}\n`);
     process.exit(1);

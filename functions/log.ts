@@ -25,6 +25,8 @@ const allowed = new Set([
   "port",
   "provider",
   "queue",
+  "reason",
+  "receives",
   "request_id",
   "route",
   "row",
