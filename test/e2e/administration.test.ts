@@ -1,0 +1,374 @@
+/** Tenants, keys, issuers, providers and settings: who may change what, and from when on it counts. */
+import { generateKeyPair, exportJWK, SignJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
+import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { startLlmStub, type LlmStub } from "../support/llm-stub.ts";
+import { verifies } from "../support/verifies.ts";
+
+let gateway: Gateway;
+let tenant: TestTenant;
+
+beforeAll(async () => {
+  gateway = await startGateway({ env: { TOOLYARD_SETTINGS_CAPS: '{"rounds": 20, "requests_per_minute": 5000}' } });
+  tenant = await gateway.newTenant();
+});
+afterAll(() => gateway.close());
+
+describe(`an API key ${verifies("CHAT-11", "BLIND-9")}`, () => {
+  test("is shown once, and never again", async () => {
+    const made = await tenant.client.post("/v1/api-keys", {
+      name: "ci",
+      scopes: ["tools"],
+      tools: ["crm_*"],
+      user_id: "ann",
+    });
+    expect(made).toMatchObject({
+      id: expect.stringMatching(/^key_/),
+      object: "api_key",
+      key: expect.stringMatching(/^ty_[0-9a-z]+_[A-Za-z0-9_-]{43}$/),
+      role: "member",
+      scopes: ["tools"],
+      tools: ["crm_*"],
+      user_id: "ann",
+      revoked_at: null,
+    });
+    expect(made.key.startsWith(made.hint as string)).toBe(true);
+    const secret = (made.key as string).slice((made.hint as string).length);
+    for (const path of [`/v1/api-keys/${made.id}`, "/v1/api-keys?limit=100"]) {
+      const { status, text } = await tenant.client.send("get", path);
+      expect({ status, shows: text.includes(secret) }).toEqual({ status: 200, shows: false });
+    }
+    expect(JSON.stringify(gateway.logged)).not.toContain(secret);
+  });
+
+  test("works until it is revoked or has expired", async () => {
+    const key = await tenant.newKey();
+    await key.client.get("/v1/tools");
+    expect((await tenant.client.send("delete", `/v1/api-keys/${key.id}`)).status).toBe(204);
+    expect(await key.client.send("get", "/v1/tools")).toMatchObject({
+      status: 401,
+      json: { error: { code: "invalid_api_key" } },
+    });
+    expect(await tenant.client.get(`/v1/api-keys/${key.id}`)).toMatchObject({
+      revoked_at: expect.stringMatching(/Z$/),
+    });
+    const brief = await tenant.newKey({ expires_at: new Date(Date.now() + 400).toISOString() });
+    await brief.client.get("/v1/tools");
+    await new Promise((done) => setTimeout(done, 500));
+    expect((await brief.client.send("get", "/v1/tools")).status).toBe(401);
+  });
+
+  test("can do no more than its maker", async () => {
+    const { client } = await tenant.newKey({ scopes: ["manage", "tools"], tools: ["crm_*"] });
+    const attempts: readonly (readonly [Json, string])[] = [
+      [{ scopes: ["manage", "runtime_config"], tools: ["crm_*"] }, "scopes"],
+      [{ role: "admin", scopes: [], tools: ["crm_*"] }, "role"],
+      [{ scopes: ["tools"] }, "tools"],
+      [{ scopes: ["tools"], tools: ["*"] }, "tools"],
+    ];
+    for (const [body, param] of attempts) {
+      const reply = await client.send("post", "/v1/api-keys", { name: "more", ...body });
+      expect({ body, ...reply.json.error }).toMatchObject({ body, code: "permission_denied", param });
+    }
+    await client.post("/v1/api-keys", { name: "as much", scopes: ["manage"], tools: ["crm_*"] });
+  });
+
+  test.each([
+    [{}, "name"],
+    [{ name: "" }, "name"],
+    [{ name: "x", role: "operator" }, "role"],
+    [{ name: "x", scopes: ["everything"] }, "scopes.0"],
+    [{ name: "x", tools: ["a b"] }, "tools.0"],
+    [{ name: "x", key: "ty_mine" }, "key"],
+    [{ name: "x", expires_at: "tomorrow" }, "expires_at"],
+    [{ name: "x", expires_at: "2020-01-01T00:00:00Z" }, "expires_at"],
+    [{ name: "x", requests_per_minute: 0 }, "requests_per_minute"],
+  ])("is not made from %j", async (body, param) => {
+    expect(await tenant.client.send("post", "/v1/api-keys", body)).toMatchObject({
+      status: 400,
+      json: { error: { code: "invalid_request", param } },
+    });
+  });
+
+  test("is held to its own number of requests", async () => {
+    const { client } = await tenant.newKey({ requests_per_minute: 2 });
+    await client.get("/v1/tools");
+    const second = await client.send("get", "/v1/tools");
+    expect(second.headers.get("x-ratelimit-remaining-requests")).toBe("0");
+    const third = await client.send("get", "/v1/tools");
+    expect(third).toMatchObject({
+      status: 429,
+      json: { error: { code: "rate_limited", type: "rate_limit_error", retryable: true } },
+    });
+    expect(Number(third.headers.get("retry-after"))).toBeGreaterThan(0);
+  });
+});
+
+describe(`a trusted issuer ${verifies("CHAT-11")}`, () => {
+  let jwks: HttpStub;
+  let sign: (claims: Json) => Promise<string>;
+  const issuer = "https://login.example.com/";
+
+  beforeAll(async () => {
+    const { privateKey, publicKey } = await generateKeyPair("ES256");
+    const published = { keys: [{ ...(await exportJWK(publicKey)), kid: "k1", alg: "ES256", use: "sig" }] };
+    jwks = await startHttpStub(() => ({ body: JSON.stringify(published) }));
+    sign = (claims) =>
+      new SignJWT(claims)
+        .setProtectedHeader({ alg: "ES256", kid: "k1" })
+        .setIssuer(issuer)
+        .setSubject("ann")
+        .setExpirationTime("5m")
+        .sign(privateKey);
+  });
+  afterAll(() => jwks.close());
+
+  test("lets its users in with what their tokens say, from the moment it is trusted", async () => {
+    const audience = "toolyard-a";
+    const client = gateway.client(await sign({ aud: audience, may: ["tools"] }));
+    expect((await client.send("get", "/v1/tools")).status).toBe(401);
+    const made = await tenant.client.post("/v1/issuers", {
+      issuer,
+      audience,
+      jwks_url: jwks.url,
+      claims: { scopes: "may" },
+    });
+    expect(made).toMatchObject({
+      id: expect.stringMatching(/^iss_/),
+      object: "issuer",
+      issuer,
+      audience,
+      default_role: "member",
+    });
+    await client.get("/v1/tools");
+    expect(await client.send("get", "/v1/settings")).toMatchObject({
+      status: 403,
+      json: { error: { param: "manage" } },
+    });
+    const userId = `user:${issuer}:ann`;
+    await client.expect("put", "/v1/credentials/OWN", { value: "mine", user_id: userId });
+    expect((await tenant.client.send("delete", `/v1/issuers/${made.id}`)).status).toBe(204);
+    expect((await tenant.client.get("/v1/issuers")).data).toEqual([]);
+  });
+
+  test("is not trusted by those who could not hand out what its tokens may claim", async () => {
+    const { client } = await tenant.newKey({ role: "admin", scopes: ["manage", "chat", "tools"] });
+    const body = { issuer, audience: "toolyard-b", jwks_url: jwks.url };
+    await client.post("/v1/issuers", body);
+    const wider: readonly (readonly [Json, string])[] = [
+      [{ claims: { scopes: "may" } }, "scopes"],
+      [{ default_scopes: ["runtime_config"] }, "scopes"],
+    ];
+    for (const [change, param] of wider) {
+      const reply = await client.send("post", "/v1/issuers", { ...body, audience: "toolyard-c", ...change });
+      expect(reply).toMatchObject({ status: 403, json: { error: { code: "permission_denied", param } } });
+    }
+    const { client: member } = await tenant.newKey({
+      scopes: ["manage", "chat", "tools", "runtime_config", "calls", "approve"],
+    });
+    const reply = await member.send("post", "/v1/issuers", {
+      ...body,
+      audience: "toolyard-d",
+      claims: { role: "role" },
+    });
+    expect(reply).toMatchObject({ status: 403, json: { error: { param: "role" } } });
+  });
+
+  test("is refused twice, at an address that is not open, and as the operator's", async () => {
+    const body = { issuer, audience: "toolyard-e", jwks_url: jwks.url };
+    await tenant.client.post("/v1/issuers", body);
+    expect(await tenant.client.send("post", "/v1/issuers", body)).toMatchObject({
+      status: 409,
+      json: { error: { code: "conflict" } },
+    });
+    expect(
+      await tenant.client.send("post", "/v1/issuers", { ...body, jwks_url: "http://169.254.169.254/" }),
+    ).toMatchObject({ status: 403, json: { error: { code: "egress_denied", param: "jwks_url" } } });
+    expect(await tenant.client.send("post", "/v1/issuers", { ...body, jwks_url: "file:///etc/passwd" })).toMatchObject({
+      status: 400,
+      json: { error: { param: "jwks_url" } },
+    });
+    expect(await tenant.client.send("post", "/v1/issuers", { ...body, default_role: "operator" })).toMatchObject({
+      status: 400,
+      json: { error: { param: "default_role" } },
+    });
+  });
+});
+
+describe(`a provider and its models ${verifies("CHAT-16")}`, () => {
+  let models: LlmStub;
+
+  beforeAll(async () => {
+    models = await startLlmStub();
+  });
+  afterAll(() => models.close());
+
+  test("names its key's credential, never the key, and is there with the next request", async () => {
+    const own = await gateway.newTenant();
+    await own.putCredential("MODEL_KEY", "sk-model-1234");
+    const id = await own.addProvider(models.url, { credential: "MODEL_KEY", models: { fast: "stub-1" } });
+    expect(await own.client.get("/v1/models")).toMatchObject({ data: [{ id: "fast", object: "model" }] });
+    expect(await own.client.get("/v1/models/fast")).toMatchObject({ id: "fast" });
+    const answer = await own.client.post("/v1/chat/completions", {
+      model: "fast",
+      messages: [{ role: "user", content: "hi" }],
+    });
+    expect(answer.choices[0].message.content).toBe("ok");
+    expect(models.requests.at(-1)).toMatchObject({ model: "stub-1" });
+    expect(models.http.requests.at(-1)?.headers.authorization).toBe("Bearer sk-model-1234");
+    const { text } = await own.client.send("get", `/v1/providers/${id}`);
+    expect(text).toContain("MODEL_KEY");
+    expect(text).not.toContain("sk-model-1234");
+  });
+
+  test("is changed field by field", async () => {
+    const own = await gateway.newTenant();
+    const id = await own.addProvider(models.url);
+    const before = await own.client.get(`/v1/providers/${id}`);
+    expect(await own.client.expect("patch", `/v1/providers/${id}`, { enabled: false })).toEqual({
+      ...before,
+      enabled: false,
+    });
+    expect((await own.client.get("/v1/models")).data).toEqual([]);
+    expect(await own.client.expect("patch", `/v1/providers/${id}`, { enabled: true, models: { a: "b" } })).toEqual({
+      ...before,
+      models: { a: "b" },
+    });
+    expect((await own.client.send("delete", `/v1/providers/${id}`)).status).toBe(204);
+    expect((await own.client.send("delete", `/v1/providers/${id}`)).status).toBe(404);
+  });
+
+  test("adds what its back end lists where it passes every name on", async () => {
+    const own = await gateway.newTenant();
+    await own.addProvider(models.url, { passthrough_models: true, models: {} });
+    expect((await own.client.get("/v1/models")).data).toMatchObject([{ id: "stub-1" }]);
+    expect(await own.client.send("get", "/v1/models/other")).toMatchObject({
+      status: 404,
+      json: { error: { code: "model_not_found", param: "model" } },
+    });
+  });
+
+  test.each([
+    [{ kind: "gopher" }, 400, "kind"],
+    [{ base_url: "not a url" }, 400, "base_url"],
+    [{ base_url: "http://10.0.0.1/v1" }, 403, "base_url"],
+    [{ base_url: "http://user:pass@127.0.0.1/v1" }, 403, "base_url"],
+    [{ api_key: "sk-literal" }, 400, "api_key"],
+    [{ credential: "a/b" }, 400, "credential"],
+    [{ models: ["a"] }, 400, "models"],
+    [{ max_attempts: 0 }, 400, "max_attempts"],
+  ])("is not made with %j", async (change, status, param) => {
+    const body = { name: "p", kind: "openai", base_url: models.url, ...change };
+    const reply = await tenant.client.send("post", "/v1/providers", body);
+    expect({ status: reply.status, param: reply.json.error.param }).toEqual({ status, param });
+    expect(reply.text).not.toContain("sk-literal");
+  });
+
+  test("has a name of its own", async () => {
+    const own = await gateway.newTenant();
+    await own.addProvider(models.url, { name: "one" });
+    const two = await own.addProvider(models.url, { name: "two" });
+    const body = { name: "one", kind: "openai", base_url: models.url };
+    expect(await own.client.send("post", "/v1/providers", body)).toMatchObject({
+      status: 409,
+      json: { error: { code: "conflict", param: "name" } },
+    });
+    expect(await own.client.send("patch", `/v1/providers/${two}`, { name: "one" })).toMatchObject({ status: 409 });
+  });
+});
+
+describe(`settings ${verifies("CHAT-12", "CHAT-8")}`, () => {
+  test("are the defaults until they are changed, within the operator's caps", async () => {
+    const own = await gateway.newTenant();
+    const defaults = { object: "settings", ...tenantSettingsSchema.parse({}), requests_per_minute: 5_000 };
+    expect(await own.client.get("/v1/settings")).toEqual(defaults);
+    expect(await own.client.expect("patch", "/v1/settings", { rounds: 20, default_model: "m" })).toEqual({
+      ...defaults,
+      rounds: 20,
+      default_model: "m",
+    });
+    expect(await own.client.expect("patch", "/v1/settings", { rounds: null, default_model: null })).toEqual(defaults);
+  });
+
+  test.each([
+    [{ rounds: 21 }, "rounds"],
+    [{ requests_per_minute: 5_001 }, "requests_per_minute"],
+    [{ rounds: 0 }, "rounds"],
+    [{ rounds: "5" }, "rounds"],
+    [{ round: 5 }, "round"],
+    [{ tool_timeout_ms: 840_001 }, "tool_timeout_ms"],
+    [{ native_tools: "all" }, "native_tools"],
+  ])("cannot be %j", async (change, param) => {
+    const before = await tenant.client.get("/v1/settings");
+    expect(await tenant.client.send("patch", "/v1/settings", change)).toMatchObject({
+      status: 400,
+      json: { error: { code: "invalid_request", param } },
+    });
+    expect(await tenant.client.get("/v1/settings")).toEqual(before);
+  });
+
+  test("count for the tenant's next request", async () => {
+    const own = await gateway.newTenant();
+    await own.client.expect("patch", "/v1/settings", { requests_per_minute: 3 });
+    const statuses: number[] = [];
+    for (let count = 0; count < 4; count += 1) statuses.push((await own.client.send("get", "/v1/tools")).status);
+    expect(statuses.at(-1)).toBe(429);
+  });
+});
+
+describe("a tenant", () => {
+  const suspended = (client: Client): Promise<Json> => client.send("get", "/v1/tools");
+
+  test("is the operator's to make, see, change and suspend", async () => {
+    const made = await gateway.operator.post("/v1/tenants", { name: "Acme", settings: { rounds: 4 } });
+    expect(made).toMatchObject({
+      id: expect.stringMatching(/^ten_/),
+      object: "tenant",
+      name: "Acme",
+      status: "active",
+    });
+    expect(made.settings).toMatchObject({ rounds: 4 });
+    expect(JSON.stringify(made)).not.toContain("wrapped");
+    const changed = await gateway.operator.expect("patch", `/v1/tenants/${made.id}`, {
+      name: "Acme Ltd",
+      settings: { rounds: null },
+    });
+    expect(changed).toMatchObject({ name: "Acme Ltd", status: "active" });
+    expect(changed.settings).not.toHaveProperty("rounds");
+    expect(changed.config_version).toBeGreaterThan(made.config_version as number);
+    expect(await gateway.operator.get(`/v1/tenants/${made.id}`)).toEqual(changed);
+  });
+
+  test("is refused everything while it is suspended, and keeps what it has", async () => {
+    const own = await gateway.newTenant();
+    await own.putCredential("KEPT", "value");
+    await gateway.operator.expect("patch", `/v1/tenants/${own.id}`, { status: "suspended" });
+    expect(await suspended(own.client)).toMatchObject({ status: 403, json: { error: { code: "tenant_suspended" } } });
+    await gateway.operator.expect("patch", `/v1/tenants/${own.id}`, { status: "active" });
+    expect((await own.client.get("/v1/credentials")).data).toMatchObject([{ name: "KEPT" }]);
+  });
+
+  test("is acted for by the operator who names it", async () => {
+    const own = await gateway.newTenant();
+    const operator = gateway.operator.with({ "x-toolyard-tenant": own.id });
+    await operator.expect("put", "/v1/credentials/BY_OPERATOR", { value: "v" });
+    expect((await own.client.get("/v1/credentials")).data).toMatchObject([{ name: "BY_OPERATOR" }]);
+    const nowhere = await gateway.operator.with({ "x-toolyard-tenant": "ten_nothing" }).send("get", "/v1/tools");
+    expect(nowhere.status).toBe(404);
+  });
+
+  test.each([
+    [{}, "name"],
+    [{ name: "x", settings: { rounds: 1_000 } }, "settings.rounds"],
+    [{ name: "x", settings: { rounds: 21 } }, "rounds"],
+    [{ name: "x", id: "ten_mine" }, "id"],
+  ])("is not made from %j", async (body, param) => {
+    expect(await gateway.operator.send("post", "/v1/tenants", body)).toMatchObject({
+      status: 400,
+      json: { error: { code: "invalid_request", param } },
+    });
+  });
+});
