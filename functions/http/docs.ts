@@ -28,7 +28,7 @@ export function renderDocs(document: OpenApiDocument): string {
 <h1>${escape(info.title)} API</h1>
 <p>Version ${escape(info.version)}. Machine-readable: <a href="/openapi.json">openapi.json</a>, <a href="/llms.txt">llms.txt</a>.</p>
 <p>${inline(info.description)}</p>
-<nav>${groups.map(({ name }) => `<a href="#${escape(name)}">${escape(name)}</a>`).join("")}<a href="#security">security</a></nav>
+<nav>${groups.map(({ name }) => `<a href="#${anchor(name)}">${escape(name)}</a>`).join("")}<a href="#security">security</a></nav>
 ${groups.map(({ name, operations }) => renderGroup(name, operations, document)).join("\n")}
 <h2 id="security">Security</h2>
 <p>Report a security problem of this installation to the operator who gave you your key. Operators name another address with the
@@ -75,7 +75,7 @@ function operationsOf(document: OpenApiDocument, tag: string): Entry[] {
 }
 
 function renderGroup(name: string, entries: readonly Entry[], document: OpenApiDocument): string {
-  return `<h2 id="${escape(name)}">${escape(name)}</h2>\n${entries.map((entry) => renderEntry(entry, document)).join("\n")}`;
+  return `<h2 id="${anchor(name)}">${escape(name)}</h2>\n${entries.map((entry) => renderEntry(entry, document)).join("\n")}`;
 }
 
 function renderEntry({ method, path, operation }: Entry, document: OpenApiDocument): string {
@@ -164,6 +164,11 @@ function describeType(schema: JsonObject): string {
   });
   const extra = [...(typeof format === "string" ? [format] : []), ...bounds];
   return extra.length === 0 ? name : `${name} (${extra.join(", ")})`;
+}
+
+/** A tag as the place of a page: no tag is called like an operation. */
+function anchor(tag: string): string {
+  return `tag-${tag.replaceAll(/\W+/g, "-")}`;
 }
 
 /** Text with `code` in backticks. */

@@ -105,7 +105,7 @@ describe("the OpenAPI document", () => {
         200: {
           description: "The item",
           content: {
-            "application/json": { schema: { $ref: "#/components/schemas/ItemOutput" } },
+            "application/json": { schema: { $ref: "#/components/schemas/Item2" } },
             "text/event-stream": { schema: { properties: { type: { const: "done" } } } },
           },
         },
@@ -116,7 +116,7 @@ describe("the OpenAPI document", () => {
 
   test("tells what a client may leave out from what it always gets", () => {
     expect(find(document, "#/components/schemas/Item")).toMatchObject({ required: ["id"] });
-    expect(find(document, "#/components/schemas/ItemOutput")).toMatchObject({ required: ["id", "size"] });
+    expect(find(document, "#/components/schemas/Item2")).toMatchObject({ required: ["id", "size"] });
   });
 
   test("spells greedy paths as OpenAPI can, and keeps both methods of a path", () => {
@@ -128,12 +128,39 @@ describe("the OpenAPI document", () => {
     });
   });
 
+  test("keeps schemas apart that hold themselves and have no name", () => {
+    const nested = (word: string): z.ZodType => {
+      const node: z.ZodType = z.object({
+        word: z.literal(word),
+        get kids(): z.ZodType {
+          return z.array(node);
+        },
+      });
+      return node;
+    };
+    const route = defineRoute({
+      method: "post",
+      path: "/x",
+      summary: "x",
+      tags: ["x"],
+      scope: null,
+      request: { body: nested("asked") },
+      responses: { 200: { description: "", schema: nested("answered") } },
+      handler: (c) => c.text(""),
+    });
+    const whole = toOpenApi({ route }, { version: "1", url: "http://x" });
+    const text = JSON.stringify(whole.components);
+    expect(text).toContain('"asked"');
+    expect(text).toContain('"answered"');
+    expect(references(whole).filter((reference) => find(whole, reference) === undefined)).toEqual([]);
+  });
+
   test("of the whole gateway refers to nothing that is not there", () => {
     const whole = toOpenApi(allRoutes, { version: "1", url: "http://x" });
     const found = references(whole);
     expect(found.length).toBeGreaterThan(0);
     expect(found.filter((reference) => find(whole, reference) === undefined)).toEqual([]);
-    expect(JSON.stringify(whole)).not.toContain("#/$defs");
+    expect(JSON.stringify(whole)).not.toMatch(/#\/\$defs|"\$ref":"#"/);
   });
 
   test("of the whole gateway names each operation once and describes each parameter of its path", () => {

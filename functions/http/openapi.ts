@@ -172,7 +172,7 @@ function toRequestBody(
     return { required: true, content: Object.fromEntries(request.stream.mediaTypes.map((type) => [type, { schema }])) };
   }
   if (request.body === undefined) return undefined;
-  const required = !request.body.safeParse(undefined).success;
+  const required = request.body instanceof z.ZodUnknown || !request.body.safeParse(undefined).success;
   return { required, content: { "application/json": { schema: schemas.convert(request.body, "input", operationId) } } };
 }
 
@@ -186,9 +186,11 @@ function toResponse(operationId: string, response: ResponseSpec, schemas: Schema
   return { description: response.description, ...(Object.keys(content).length === 0 ? {} : { content }) };
 }
 
-/** JSON Schemas of validators; those with an `id` become components and are referred to. */
+/** JSON Schemas of validators; those with an `id`, or that hold themselves, become components and are referred to. */
 class SchemaCollector {
   readonly #schemas = new Map<string, JsonObject>();
+  /** Each component as zod wrote it, to tell whether two of one name mean the same. */
+  readonly #sources = new Map<string, string>();
 
   all(): JsonObject {
     return Object.fromEntries([...this.#schemas].sort(([a], [b]) => (a < b ? -1 : 1)));
@@ -199,24 +201,29 @@ class SchemaCollector {
     void $schema;
     const definitions = plain($defs ?? {});
     const names = new Map<string, string>();
-    for (const name of Object.keys(definitions)) names.set(name, this.#nameFor(name, definitions, { io, operationId }));
     for (const [name, definition] of Object.entries(definitions)) {
+      // zod numbers schemas without an `id` anew in each conversion.
+      const wanted = name.startsWith("__") ? `${operationId}_${io}` : name;
+      names.set(name, this.#claim(wanted, JSON.stringify(definition)));
+    }
+    const whole = plain(root);
+    const source = JSON.stringify(whole);
+    const isRecursive = source.includes('"$ref":"#"');
+    if (isRecursive) names.set("#", this.#claim(`${operationId}_${io}`, source));
+    for (const [name, definition] of Object.entries(isRecursive ? { ...definitions, "#": whole } : definitions)) {
       this.#schemas.set(names.get(name) ?? name, rename(definition, names));
     }
-    return rename(plain(root), names);
+    return rename(isRecursive ? { $ref: "#" } : whole, names);
   }
 
-  /** One name per meaning: a definition that reads otherwise in requests than in answers gets a second one. */
-  #nameFor(
-    name: string,
-    definitions: JsonObject,
-    { io, operationId }: { readonly io: "input" | "output"; readonly operationId: string },
-  ): string {
-    if (name.startsWith("__")) return `${operationId}${name}`;
-    const known = this.#schemas.get(name);
-    const same =
-      known === undefined || JSON.stringify(known) === JSON.stringify(rename(definitions[name] ?? {}, new Map()));
-    return same ? name : `${name}${io === "input" ? "Input" : "Output"}`;
+  /** One name per meaning: what reads otherwise in requests than in answers gets a second one. */
+  #claim(wanted: string, source: string): string {
+    for (let number = 1; ; number += 1) {
+      const name = number === 1 ? wanted : `${wanted}${number}`;
+      const known = this.#sources.get(name);
+      if (known === undefined) this.#sources.set(name, source);
+      if (known === undefined || known === source) return name;
+    }
   }
 }
 
@@ -236,8 +243,8 @@ function renameIn(value: JsonValue, names: ReadonlyMap<string, string>): JsonVal
   if (!isJsonObject(value)) return value;
   return Object.fromEntries(
     Object.entries(value).map(([key, part]) => {
-      const name = key === "$ref" && typeof part === "string" ? /^#\/\$defs\/(.+)$/.exec(part)?.[1] : undefined;
-      return [key, name === undefined ? renameIn(part, names) : `#/components/schemas/${names.get(name) ?? name}`];
+      const name = key === "$ref" && typeof part === "string" ? names.get(part.replace("#/$defs/", "")) : undefined;
+      return [key, name === undefined ? renameIn(part, names) : `#/components/schemas/${name}`];
     }),
   );
 }

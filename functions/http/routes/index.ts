@@ -23,14 +23,6 @@ import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
 
 export const routes = {
-  health: status,
-  healthLive: live,
-  healthReady: ready,
-  root,
-  docs,
-  openapi,
-  llms,
-  security,
   chatCompletions,
   typedChatCompletions,
   listModels,
@@ -81,4 +73,12 @@ export const routes = {
   getTenant,
   updateTenant,
   eraseTenant,
+  health: status,
+  healthLive: live,
+  healthReady: ready,
+  root,
+  docs,
+  openapi,
+  llms,
+  security,
 } satisfies Record<string, RouteModule>;
