@@ -1,387 +1,308 @@
-/** The record of calls and what people do with it: read, decide, cancel, replay (CHAT-13, CHAT-11). */
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
+/** The call record seen from outside: late calls, cancelling, repeating, and what a repetition gets. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { calls, chunk, done, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
+let other: Gateway;
+let llm: LlmStub;
 let backEnd: HttpStub;
 let tenant: TestTenant;
-/** A member who may chat and use tools, and no more. */
-let member: Client;
-let memberId: string;
-
-const page = "<script>alert(document.domain)</script>";
-const long = Array.from({ length: 5_000 }, (_unused, line) => `line ${line}`).join("\n");
 
 beforeAll(async () => {
-  gateway = await startGateway();
-  backEnd = await startHttpStub(({ target }) => {
-    if (target.startsWith("/page")) return { headers: { "content-type": "text/html" }, body: page };
-    if (target.startsWith("/long")) return { headers: { "content-type": "text/plain" }, body: long };
-    if (target.startsWith("/broken")) return { status: 500, body: '{"why":"broken"}' };
-    if (target.startsWith("/slow")) return { delayMs: 5_000, body: "{}" };
-    return { body: '{"ok":true}' };
-  });
-  tenant = await gateway.newTenant();
-  const key = await tenant.newKey();
-  member = key.client;
-  memberId = key.id;
-  const tool = (name: string, execution: Json, more: Json = {}): Promise<string> =>
-    tenant.addPlugin({
-      name,
-      parameters: { type: "object", properties: { note: { type: "string" } } },
-      execution: { method: "GET", base_url: `${backEnd.url}/${name}`, param_placement: "query", ...execution },
-      ...more,
-    });
-  await tool("lookup", {});
-  await tool("page", {});
-  await tool("long", {});
-  await tool("broken", {});
-  await tool("slow", {});
-  await tool("add_note", { method: "POST", param_placement: "body" });
-  await tool("set_note", { method: "PUT", param_placement: "body" });
-  await tool("send_money", { method: "POST", param_placement: "body" }, { sensitive: true });
+  const timing = { cancelPollMs: 50 };
+  [gateway, llm, backEnd] = await Promise.all([startGateway({ timing }), startLlmStub(), startHttpStub()]);
+  other = await startGateway({ timing, sharedWith: gateway });
 });
+
 afterAll(async () => {
-  await gateway.close();
-  await backEnd.close();
+  await other.close();
+  await Promise.all([gateway.close(), llm.close(), backEnd.close()]);
 });
 
-async function invoke(client: Client, name: string, args: Json = {}, more: Json = {}): Promise<string> {
-  const reply = await client.send("post", "/v1/tools/invoke", { name, arguments: args, ...more });
-  return reply.json.id ?? reply.json.error.call_id;
+beforeEach(async () => {
+  llm.requests.length = 0;
+  llm.aborted.length = 0;
+  backEnd.requests.length = 0;
+  backEnd.answer = () => ({ body: '{"ok":true}' });
+  tenant = await gateway.newTenant();
+  await tenant.addProvider(llm.url);
+  await tenant.addPlugin(orders("order"));
+});
+
+const orders = (name: string, change: Json = {}): Json => ({
+  name,
+  parameters: { type: "object", properties: { sku: { type: "string" } }, required: ["sku"] },
+  execution: {
+    method: "POST",
+    base_url: `${backEnd.url}/${name}`,
+    content_type: "application/json",
+    param_placement: "body",
+    ...change,
+  },
+});
+const chatBody = { messages: [{ role: "user", content: "order S1" }] };
+
+function call(client: Client, id: string): Promise<Json> {
+  return client.get(`/v1/calls/${id}`);
 }
 
-/** The call once it has ended. */
-async function ended(client: Client, id: string): Promise<Json> {
-  for (;;) {
-    const call = await client.get(`/v1/calls/${id}`);
-    if (!["queued", "running", "input_required"].includes(call.state as string)) return call;
-    await new Promise((done) => setTimeout(done, 20));
-  }
+async function ended(id: string): Promise<Json> {
+  await expect
+    .poll(async () => (await call(tenant.client, id)).state, { timeout: 10_000 })
+    .not.toMatch(/queued|running/);
+  return call(tenant.client, id);
 }
 
-const sentTo = (path: string): readonly unknown[] => backEnd.requests.filter(({ target }) => target.startsWith(path));
-
-describe(`a call's record ${verifies("CHAT-13")}`, () => {
-  test("says who asked for what, when, and what came of it", async () => {
-    const id = await invoke(member, "lookup", { note: "hello" });
-    const call = await member.get(`/v1/calls/${id}`);
-    expect(call).toMatchObject({
-      id,
-      object: "call",
-      kind: "tool",
+describe(`calls that run later ${verifies("CHAT-13")}`, () => {
+  test("202 with the call's address; a worker runs it; row and result can be read", async () => {
+    const reply = await tenant.client.send("post", "/v1/tools/invoke", {
+      uri: "plugin://order",
+      arguments: { sku: "S1" },
+      async: true,
+    });
+    expect([reply.status, reply.json.status]).toEqual([202, "queued"]);
+    const row = await ended(reply.json.id);
+    expect(row).toMatchObject({
       state: "completed",
-      tool: "lookup",
-      uri: "plugin://lookup",
-      effect: "read",
-      caller: { id: memberId, chain: [{ kind: "key", id: memberId }] },
-      input_view: '{"note":"hello"}',
-      result: {
-        preview: '{"ok":true}',
-        complete: true,
-        media_type: "application/json",
-        bytes: 11,
-        url: `/v1/calls/${id}/result`,
-      },
-      error: null,
-      trace_id: expect.stringMatching(/^[0-9a-f]{32}$/),
+      tool: "order",
+      effect: "write",
+      async: true,
+      attempt: 1,
+      input_view: '{"sku":"S1"}',
     });
-    expect(Date.parse(call.finished_at)).toBeGreaterThanOrEqual(Date.parse(call.created_at));
-    expect(call.duration_ms).toBe(Date.parse(call.finished_at) - Date.parse(call.started_at));
+    expect(row.duration_ms).toBeGreaterThanOrEqual(0);
+    expect(row.trace_id).toMatch(/^[0-9a-f]{32}$/);
+    const result = await tenant.client.send("get", `/v1/calls/${reply.json.id}/result`);
+    expect(result.text).toBe('{"ok":true}');
   });
 
-  test("carries the trace of the request that made it", async () => {
-    const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    const id = await invoke(member.with({ traceparent }), "lookup");
-    expect(await member.get(`/v1/calls/${id}`)).toMatchObject({ trace_id: "4bf92f3577b34da6a3ce929d0e0e4736" });
-  });
-
-  test("keeps failures and refusals, with their codes", async () => {
-    const failed = await member.get(`/v1/calls/${await invoke(member, "broken")}`);
-    expect(failed).toMatchObject({ state: "failed", result: null, error: { code: "tool_failed" } });
-    const refused = await member.get(`/v1/calls/${await invoke(member, "nothing_like_it")}`);
-    expect(refused).toMatchObject({ state: "rejected", error: { code: "tool_not_found" } });
-  });
-
-  test("is found by what it is about", async () => {
-    const { client } = await tenant.newKey({ scopes: ["tools"] });
-    const before = new Date().toISOString();
-    await invoke(client, "lookup");
-    await invoke(client, "broken");
-    await invoke(client, "lookup", {}, { session_id: "filtered" });
-    const count = async (query: string): Promise<number> => (await client.get(`/v1/calls?${query}`)).data.length;
-    expect(await count("tool=lookup")).toBe(2);
-    expect(await count("state=failed")).toBe(1);
-    expect(await count("session_id=filtered")).toBe(1);
-    expect(await count("kind=chat")).toBe(0);
-    expect(await count(`from=${before}`)).toBe(3);
-    expect(await count(`to=${before}`)).toBe(0);
-    for (const [query, param] of [
-      ["state=done", "state"],
-      ["from=yesterday", "from"],
-      ["kind=agent", "kind"],
-    ]) {
-      expect(await client.send("get", `/v1/calls?${query}`)).toMatchObject({ status: 400, json: { error: { param } } });
-    }
-  });
-});
-
-describe(`a call's result ${verifies("CHAT-13", "CHAT-19")}`, () => {
-  test("is given whole and by range", async () => {
-    const id = await invoke(member, "long");
-    expect(await member.get(`/v1/calls/${id}`)).toMatchObject({ result: { complete: false, bytes: long.length } });
-    const whole = await member.send("get", `/v1/calls/${id}/result`);
-    expect(whole.text).toBe(long);
-    expect(whole.headers.get("content-type")).toBe("text/plain; charset=utf-8");
-    const part = await member.send("get", `/v1/calls/${id}/result`, undefined, { headers: { range: "bytes=7-13" } });
-    expect(part).toMatchObject({ status: 206, text: long.slice(7, 14) });
-    expect(part.headers.get("content-range")).toBe(`bytes 7-13/${long.length}`);
-    const beyond = await member.send("get", `/v1/calls/${id}/result`, undefined, {
-      headers: { range: "bytes=999999-" },
+  test("the option async=true of the URI does the same", async () => {
+    const reply = await tenant.client.send("post", "/v1/tools/invoke", {
+      uri: "plugin://order?async=true",
+      arguments: { sku: "S1" },
     });
-    expect(beyond.status).toBe(416);
-    expect(beyond.headers.get("content-range")).toBe(`bytes */${long.length}`);
+    expect(reply.status).toBe(202);
+    expect((await ended(reply.json.id)).state).toBe("completed");
   });
 
-  test("that is a page of somebody else's can do nothing in a browser", async () => {
-    const { text, headers } = await member.send("get", `/v1/calls/${await invoke(member, "page")}/result`);
-    expect(text).toBe(page);
-    expect(headers.get("content-disposition")).toMatch(/^attachment/);
-    expect(headers.get("content-security-policy")).toContain("sandbox");
-    expect(headers.get("x-content-type-options")).toBe("nosniff");
-  });
-
-  test("is asked for again while the call runs, and is not there for one that failed", async () => {
-    const waiting = await invoke(member, "send_money");
-    const early = await member.send("get", `/v1/calls/${waiting}/result`);
-    expect(early).toMatchObject({ status: 409, json: { error: { code: "call_not_finished", retryable: true } } });
-    const failed = await member.send("get", `/v1/calls/${await invoke(member, "broken")}/result`);
-    expect(failed).toMatchObject({ status: 404, json: { error: { code: "not_found" } } });
-  });
-});
-
-describe(`who sees a call ${verifies("CHAT-11", "CHAT-13")}`, () => {
-  test("its own caller, and holders of 'calls'", async () => {
-    const id = await invoke(member, "lookup");
-    const { client: other } = await tenant.newKey();
-    const { client: auditor } = await tenant.newKey({ scopes: ["calls"] });
-    for (const [method, action] of [
-      ["get", ""],
-      ["get", "/result"],
-      ["post", "/cancel"],
-      ["post", "/replay"],
-    ] as const) {
-      const hidden = await other.send(method, `/v1/calls/${id}${action}`, method === "post" ? {} : undefined);
-      const missing = await other.send(
-        method,
-        `/v1/calls/call_01jdnhz2v4x8mfkq3w7c5r9gta${action}`,
-        method === "post" ? {} : undefined,
-      );
-      expect({ ...hidden.json.error, message: "", request_id: "" }).toEqual({
-        ...missing.json.error,
-        message: "",
-        request_id: "",
-      });
-      expect(hidden.status).toBe(404);
-    }
-    expect((await other.get("/v1/calls")).data).toEqual([]);
-    expect((await auditor.get(`/v1/calls?caller_id=${memberId}`)).data).toContainEqual(expect.objectContaining({ id }));
-    expect(await other.send("get", `/v1/calls?caller_id=${memberId}`)).toMatchObject({
-      status: 403,
-      json: { error: { param: "caller_id" } },
-    });
-  });
-
-  test("who approves, as long as it waits", async () => {
-    const id = await invoke(member, "send_money");
-    const { client: approver } = await tenant.newKey({ scopes: ["approve"] });
-    expect(await approver.get(`/v1/calls/${id}`)).toMatchObject({ state: "input_required" });
-    expect((await approver.get("/v1/calls?state=input_required")).data).toContainEqual(expect.objectContaining({ id }));
-    expect((await approver.get("/v1/calls")).data).toEqual([]);
-    expect((await approver.send("get", `/v1/calls/${await invoke(member, "lookup")}`)).status).toBe(404);
-  });
-});
-
-describe(`a call that waits for approval ${verifies("CHAT-11")}`, () => {
-  let approver: Client;
-  let approverId: string;
-
-  beforeAll(async () => {
-    const key = await tenant.newKey({ scopes: ["approve", "calls"] });
-    approver = key.client;
-    approverId = key.id;
-  });
-
-  test("runs once when it is approved, however often", async () => {
-    const before = sentTo("/send_money").length;
-    const id = await invoke(member, "send_money", { note: "to Ann" });
-    expect(sentTo("/send_money")).toHaveLength(before);
-    const approved = await approver.post(`/v1/calls/${id}/approve`, { reason: "checked" });
-    expect(approved).toMatchObject({ approval: { decision: "approved", by: approverId, reason: "checked" } });
-    await approver.post(`/v1/calls/${id}/approve`);
-    expect(await ended(member, id)).toMatchObject({ state: "completed", async: true });
-    await approver.post(`/v1/calls/${id}/approve`);
-    await gateway.tick();
-    expect(sentTo("/send_money")).toHaveLength(before + 1);
-    expect(JSON.parse(String(backEnd.requests.at(-1)?.body))).toEqual({ note: "to Ann" });
-  });
-
-  test("never runs when it is rejected, and the decision stands", async () => {
-    const before = sentTo("/send_money").length;
-    const id = await invoke(member, "send_money");
-    expect(await approver.post(`/v1/calls/${id}/reject`, { reason: "no" })).toMatchObject({
-      state: "rejected",
-      approval: { decision: "rejected", reason: "no" },
-      error: { code: "call_rejected" },
-    });
-    expect(await approver.post(`/v1/calls/${id}/reject`)).toMatchObject({ state: "rejected" });
-    expect(await approver.send("post", `/v1/calls/${id}/approve`, {})).toMatchObject({
-      status: 409,
-      json: { error: { code: "conflict", state: "rejected" } },
-    });
-    await gateway.tick();
-    expect(sentTo("/send_money")).toHaveLength(before);
-  });
-
-  test("is decided by one of two who decide at once", async () => {
-    const before = sentTo("/send_money").length;
-    const id = await invoke(member, "send_money");
-    const replies = await Promise.all([
-      approver.send("post", `/v1/calls/${id}/approve`, {}),
-      approver.send("post", `/v1/calls/${id}/reject`, {}),
-    ]);
-    expect(replies.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409]);
-    const { state } = await ended(member, id);
-    expect(sentTo("/send_money")).toHaveLength(before + (state === "completed" ? 1 : 0));
-  });
-
-  test("is not decided by its own caller without the scope", async () => {
-    const id = await invoke(member, "send_money");
-    for (const action of ["approve", "reject"]) {
-      expect(await member.send("post", `/v1/calls/${id}/${action}`, {})).toMatchObject({
-        status: 403,
-        json: { error: { param: "approve" } },
-      });
-    }
-    expect(await member.get(`/v1/calls/${id}`)).toMatchObject({ state: "input_required" });
-  });
-
-  test("does not run after its tool was changed, or its key revoked", async () => {
-    const before = sentTo("/send_money").length;
-    const key = await tenant.newKey();
-    const byRevoked = await invoke(key.client, "send_money");
-    const byMember = await invoke(member, "send_money");
+  test("a key that was revoked in the meantime runs nothing", async () => {
+    const key = await tenant.newKey({ scopes: ["tools"] });
+    await tenant.addPlugin({ ...orders("guarded"), sensitive: true });
+    const asked = await key.client.post("/v1/tools/invoke", { name: "guarded", arguments: { sku: "S1" } });
     await tenant.client.expect("delete", `/v1/api-keys/${key.id}`);
-    await approver.post(`/v1/calls/${byRevoked}/approve`);
-    expect(await ended(approver, byRevoked)).toMatchObject({ state: "failed", error: { code: "permission_denied" } });
-    const plugins = (await tenant.client.get("/v1/plugins?limit=100")).data as Json[];
-    const plugin = plugins.find(({ name }) => name === "send_money");
-    await tenant.client.expect("put", `/v1/plugins/${plugin.id}`, { ...plugin.definition, description: "Changed." });
-    await approver.post(`/v1/calls/${byMember}/approve`);
-    expect(await ended(member, byMember)).toMatchObject({ state: "failed", error: { code: "conflict" } });
-    expect(sentTo("/send_money")).toHaveLength(before);
+    await tenant.client.post(`/v1/calls/${asked.id}/approve`);
+    expect(await ended(asked.id)).toMatchObject({ state: "failed", error: { code: "permission_denied" } });
+    expect(backEnd.requests).toHaveLength(0);
   });
 
-  test("is not there to be decided when it does not wait", async () => {
-    const id = await invoke(member, "lookup");
-    expect(await approver.send("post", `/v1/calls/${id}/approve`, {})).toMatchObject({
-      status: 409,
-      json: { error: { code: "conflict", state: "completed" } },
-    });
-    expect(await approver.send("post", `/v1/calls/${id}/approve`, { why: "x" })).toMatchObject({
-      status: 400,
-      json: { error: { param: "why" } },
-    });
-  });
-});
-
-describe(`cancelling a call ${verifies("CHAT-13")}`, () => {
-  test("ends one that waits at once, for good", async () => {
-    const before = sentTo("/send_money").length;
-    const id = await invoke(member, "send_money");
-    expect(await member.post(`/v1/calls/${id}/cancel`)).toMatchObject({
-      state: "cancelled",
-      error: { code: "call_cancelled" },
-    });
-    expect(await member.post(`/v1/calls/${id}/cancel`)).toMatchObject({ state: "cancelled" });
-    expect((await tenant.client.send("post", `/v1/calls/${id}/approve`, {})).status).toBe(409);
-    expect(sentTo("/send_money")).toHaveLength(before);
+  test("a write without an answer is unknown, is not sent again, and late evidence may settle it", async () => {
+    await tenant.addPlugin(orders("silent", { timeout_ms: 100, max_attempts: 3 }));
+    backEnd.answer = () => ({ body: "{}", delayMs: 500 });
+    const reply = await tenant.client.send("post", "/v1/tools/invoke", { name: "silent", arguments: { sku: "S1" } });
+    expect([reply.status, reply.json.error.code]).toEqual([502, "outcome_unknown"]);
+    expect(reply.headers.get("x-should-retry")).toBe("false");
+    expect((await call(tenant.client, reply.json.error.call_id)).state).toBe("unknown");
+    expect(backEnd.requests).toHaveLength(1);
   });
 
-  test("stops one that runs, wherever it runs", async () => {
-    const id = await invoke(member, "slow", {}, { async: true });
-    while ((await member.get(`/v1/calls/${id}`)).state !== "running") await new Promise((done) => setTimeout(done, 20));
-    expect(await member.post(`/v1/calls/${id}/cancel`)).toMatchObject({ cancel_requested: true });
-    expect(await ended(member, id)).toMatchObject({ state: "cancelled" });
-  });
-
-  test("is too late for one that has ended", async () => {
-    const id = await invoke(member, "lookup");
-    expect(await member.send("post", `/v1/calls/${id}/cancel`, {})).toMatchObject({
-      status: 409,
-      json: { error: { code: "conflict", state: "completed" } },
-    });
+  test("with a key that the back end honours it is sent again, under the same key", async () => {
+    await tenant.addPlugin(
+      orders("keyed", { timeout_ms: 100, max_attempts: 3, idempotency_header: "Idempotency-Key" }),
+    );
+    let first = true;
+    backEnd.answer = () => {
+      const delayMs = first ? 500 : 0;
+      first = false;
+      return { body: '{"done":1}', delayMs };
+    };
+    const done = await tenant.client.post("/v1/tools/invoke", { name: "keyed", arguments: { sku: "S1" } });
+    expect(done.content).toBe('{"done":1}');
+    expect(backEnd.requests.map((request) => request.headers["idempotency-key"])).toEqual([done.id, done.id]);
   });
 });
 
-describe(`replaying a call ${verifies("CHAT-13")}`, () => {
-  test("makes a new call with the same arguments and leaves the first alone", async () => {
-    const id = await invoke(member, "lookup", { note: "again" });
-    const first = await member.get(`/v1/calls/${id}`);
-    const reply = await member.send("post", `/v1/calls/${id}/replay`, {});
-    expect(reply).toMatchObject({ status: 202, json: { state: "queued", tool: "lookup" } });
-    expect(reply.json.caller.chain).toContainEqual({ kind: "replay", id });
-    expect(await ended(member, reply.json.id)).toMatchObject({ state: "completed", input_view: '{"note":"again"}' });
-    expect(backEnd.requests.at(-1)?.target).toBe("/lookup?note=again");
-    expect(await member.get(`/v1/calls/${id}`)).toEqual(first);
-  });
-
-  test("asks before it writes a second time", async () => {
-    const id = await invoke(member, "add_note", { note: "once" });
-    expect(sentTo("/add_note")).toHaveLength(1);
-    expect(await member.send("post", `/v1/calls/${id}/replay`, {})).toMatchObject({
-      status: 409,
-      json: { error: { code: "confirmation_required", param: "confirm", tool_name: "add_note" } },
+describe(`stopping ${verifies("CHAT-13")}`, () => {
+  test("a queued call is cancelled before it runs, a running read at once", async () => {
+    await tenant.addPlugin({
+      name: "wait",
+      parameters: { type: "object", properties: {} },
+      execution: {
+        method: "GET",
+        base_url: `${backEnd.url}/wait`,
+        content_type: "application/json",
+        param_placement: "query",
+      },
     });
-    expect(sentTo("/add_note")).toHaveLength(1);
-    await ended(member, (await member.post(`/v1/calls/${id}/replay`, { confirm: true })).id as string);
-    expect(sentTo("/add_note")).toHaveLength(2);
-    const put = await invoke(member, "set_note", { note: "same" });
-    await ended(member, (await member.post(`/v1/calls/${put}/replay`)).id as string);
-    expect(sentTo("/set_note")).toHaveLength(2);
+    backEnd.answer = () => ({ body: "{}", delayMs: 3_000 });
+    const reply = await tenant.client.post("/v1/tools/invoke", { name: "wait", async: true });
+    await expect.poll(() => backEnd.requests.length).toBe(1);
+    await tenant.client.post(`/v1/calls/${reply.id}/cancel`);
+    expect((await ended(reply.id)).state).toBe("cancelled");
   });
 
-  test("happens once for one idempotency key", async () => {
-    const id = await invoke(member, "add_note", { note: "keyed" });
-    const before = sentTo("/add_note").length;
-    const replay = (): Promise<Json> =>
-      member.post(`/v1/calls/${id}/replay`, { confirm: true }, { "idempotency-key": "replay-1" });
-    const [one, two] = await Promise.all([replay(), replay()]);
-    expect(two.id).toBe(one.id);
-    await ended(member, one.id as string);
-    expect(await replay()).toMatchObject({ id: one.id, state: "completed" });
-    expect(sentTo("/add_note")).toHaveLength(before + 1);
-    const other = await invoke(member, "add_note", { note: "other" });
-    expect(
-      await member.send(
-        "post",
-        `/v1/calls/${other}/replay`,
-        { confirm: true },
-        { headers: { "idempotency-key": "replay-1" } },
-      ),
-    ).toMatchObject({
-      status: 422,
-      json: { error: { code: "idempotency_key_reused" } },
-    });
+  test("/v1/interrupt stops a chat that runs on the other instance, by the name its client gave", async () => {
+    llm.respond(() => ({
+      writes: [
+        chunk({ role: "assistant", content: "a" }),
+        ...Array.from({ length: 50 }, () => chunk({ content: "b" })),
+        chunk({}, "stop"),
+        done,
+      ],
+      gapMs: 100,
+    }));
+    const streaming = other
+      .client(tenant.key)
+      .send("post", "/api/chat/completions", { ...chatBody, stream: true, requestId: "my-chat" });
+    await expect.poll(() => llm.requests.length).toBe(1);
+    await expect
+      .poll(async () => (await tenant.client.send("post", "/v1/interrupt", { requestId: "my-chat" })).status)
+      .toBe(200);
+    const events = sseEvents((await streaming).text) as Json[];
+    expect(events.slice(-2)).toMatchObject([{ type: "error", error: { code: "request_cancelled" } }, "[DONE]"]);
+    await expect.poll(() => llm.aborted.length).toBe(1);
+    expect((await tenant.client.send("post", "/v1/interrupt", { requestId: "my-chat" })).status).toBe(404);
   });
 
-  test("waits for approval again where the tool does", async () => {
-    const id = await invoke(member, "send_money");
-    await tenant.client.post(`/v1/calls/${id}/approve`);
-    await ended(member, id);
-    expect(await member.post(`/v1/calls/${id}/replay`, { confirm: true })).toMatchObject({ state: "input_required" });
+  test("a client that leaves takes the model call with it, once, and no tool starts", async () => {
+    const round = calls({ name: "order", arguments: { sku: "S1" } });
+    llm.respond(() => ({
+      writes: [
+        chunk({ role: "assistant", content: "x" }),
+        ...Array.from({ length: 20 }, () => chunk({ content: "." })),
+        ...round.writes,
+      ],
+      gapMs: 50,
+    }));
+    const leaving = new AbortController();
+    const streaming = tenant.client.send(
+      "post",
+      "/v1/chat/completions",
+      { ...chatBody, stream: true },
+      { signal: leaving.signal },
+    );
+    await expect.poll(() => llm.requests.length).toBe(1);
+    await new Promise((next) => setTimeout(next, 150));
+    leaving.abort();
+    await expect(streaming).rejects.toThrow();
+    await expect.poll(() => llm.aborted.length, { timeout: 2_000 }).toBe(1);
+    await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat")).data[0].state).toBe("cancelled");
+    expect(llm.requests).toHaveLength(1);
+    expect(backEnd.requests).toHaveLength(0);
+  });
+});
+
+describe("the same request again", () => {
+  const key = { "idempotency-key": "order-1" };
+
+  test("a key gives the first answer again, as JSON and as a stream, and nothing runs twice", async () => {
+    llm.script(calls({ name: "order", arguments: { sku: "S1" } }), text("ordered"));
+    const first = await tenant.client.post("/v1/chat/completions", chatBody, key);
+    await expect
+      .poll(async () => (await tenant.client.send("post", "/v1/chat/completions", chatBody, { headers: key })).status)
+      .toBe(200);
+    const second = await other.client(tenant.key).send("post", "/v1/chat/completions", chatBody, { headers: key });
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    expect(second.json).toEqual(first);
+    expect([llm.requests.length, backEnd.requests.length]).toEqual([2, 1]);
+    const changed = await tenant.client.send(
+      "post",
+      "/v1/chat/completions",
+      { ...chatBody, temperature: 1 },
+      { headers: key },
+    );
+    expect([changed.status, changed.json.error.code]).toEqual([422, "idempotency_key_reused"]);
+  });
+
+  test("a streamed answer is streamed again", async () => {
+    llm.script(text("streamed once"));
+    const body = { ...chatBody, stream: true, stream_options: { include_usage: true } };
+    const first = await tenant.client.send("post", "/v1/chat/completions", body, { headers: key });
+    let second = first;
+    await expect
+      .poll(
+        async () =>
+          (second = await other.client(tenant.key).send("post", "/v1/chat/completions", body, { headers: key })).status,
+      )
+      .toBe(200);
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    const content = (stream: string): string =>
+      (sseEvents(stream) as Json[]).map((event) => event.choices?.[0]?.delta?.content ?? "").join("");
+    expect(content(second.text)).toBe(content(first.text));
+    expect((sseEvents(second.text) as Json[]).at(-2).usage).toEqual((sseEvents(first.text) as Json[]).at(-2).usage);
+    expect(llm.requests).toHaveLength(1);
+  });
+
+  test("while the first one runs, a second with its key is told to wait", async () => {
+    llm.respond(() => ({ json: {}, status: 500, delayMs: 400 }));
+    const first = tenant.client.send("post", "/v1/chat/completions", chatBody, { headers: key });
+    await expect.poll(() => llm.requests.length).toBeGreaterThan(0);
+    const second = await other.client(tenant.key).send("post", "/v1/chat/completions", chatBody, { headers: key });
+    expect([second.status, second.json.error.code]).toEqual([409, "idempotency_in_progress"]);
+    expect(Number(second.headers.get("retry-after"))).toBeGreaterThan(0);
+    await first;
+  });
+
+  test("an SDK's retry attaches to the chat that still runs, and gets its answer", async () => {
+    llm.respond((body) =>
+      (body["messages"] as Json[]).length > 1
+        ? text("ordered")
+        : { ...calls({ name: "order", arguments: { sku: "S1" } }) },
+    );
+    backEnd.answer = () => ({ body: "{}", delayMs: 300 });
+    const first = tenant.client.send("post", "/v1/chat/completions", chatBody);
+    await expect.poll(() => backEnd.requests.length).toBe(1);
+    const retry = await other
+      .client(tenant.key)
+      .send("post", "/v1/chat/completions", chatBody, { headers: { "x-stainless-retry-count": "1" } });
+    expect(retry.json.choices[0].message.content).toBe("ordered");
+    expect((await first).status).toBe(200);
+    expect(backEnd.requests).toHaveLength(1);
+  });
+
+  test("after a client left in the middle of a write, its retry finds the write and does not repeat it", async () => {
+    llm.respond((body) =>
+      (body["messages"] as Json[]).length > 1 ? text("ordered") : calls({ name: "order", arguments: { sku: "S1" } }),
+    );
+    backEnd.answer = () => ({ body: '{"order":7}', delayMs: 300 });
+    const leaving = new AbortController();
+    const first = tenant.client.send("post", "/v1/chat/completions", chatBody, { signal: leaving.signal });
+    await expect.poll(() => backEnd.requests.length).toBe(1);
+    leaving.abort();
+    await expect(first).rejects.toThrow();
+    await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat")).data[0].state).toBe("cancelled");
+    const retry = await other
+      .client(tenant.key)
+      .send("post", "/v1/chat/completions", chatBody, { headers: { "x-stainless-retry-count": "1" } });
+    expect(retry.status).toBe(200);
+    expect(backEnd.requests).toHaveLength(1);
+  });
+
+  test("direct calls too: replayed, refused for another body, and nothing sent twice", async () => {
+    const body = { name: "order", arguments: { sku: "S1" } };
+    const first = await tenant.client.post("/v1/tools/invoke", body, key);
+    const second = await other.client(tenant.key).send("post", "/v1/tools/invoke", body, { headers: key });
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    expect(second.json).toEqual(first);
+    const changed = await tenant.client.send(
+      "post",
+      "/v1/tools/invoke",
+      { ...body, arguments: { sku: "S2" } },
+      { headers: key },
+    );
+    expect(changed.status).toBe(422);
+    expect(backEnd.requests).toHaveLength(1);
+  });
+
+  test("a finished call is replayed by hand; a write only when confirmed", async () => {
+    const first = await tenant.client.post("/v1/tools/invoke", { name: "order", arguments: { sku: "S1" } });
+    expect((await tenant.client.send("post", `/v1/calls/${first.id}/replay`, {})).status).toBe(409);
+    const again = await tenant.client.post(`/v1/calls/${first.id}/replay`, { confirm: true });
+    expect((await ended(again.id)).state).toBe("completed");
+    expect(backEnd.requests).toHaveLength(2);
   });
 });

@@ -44,6 +44,12 @@ describe(`tool slots of one request ${verifies("CHAT-12")}`, () => {
     });
   });
 
+  test("several calls without a slot share the first one that comes free", async () => {
+    let free = 0;
+    const pool = new SlotPool(0, { limit: 16, take: async () => ((free += 1) === 3 ? 1 : 0) }, clock);
+    expect(await peakOf(pool, 4)).toBe(1);
+  });
+
   test("a call that fails gives its slot back", async () => {
     const pool = new SlotPool(1, { limit: 1, take: async () => 0 }, clock);
     await expect(pool.run(() => Promise.reject(new Error("down")))).rejects.toThrow("down");

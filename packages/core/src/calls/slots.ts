@@ -19,7 +19,7 @@ export interface SlotSource {
 export class SlotPool {
   #held: number;
   #used = 0;
-  #asking = false;
+  #asking: Promise<void> | undefined;
   readonly #waiting: (() => void)[] = [];
   readonly #source: SlotSource;
   readonly #clock: Clock;
@@ -36,35 +36,30 @@ export class SlotPool {
     try {
       return await work();
     } finally {
-      this.#used -= 1;
-      this.#waiting.shift()?.();
+      const next = this.#waiting.shift();
+      // The slot goes to whoever waits longest, without being free in between.
+      if (next === undefined) this.#used -= 1;
+      else next();
     }
   }
 
   async #acquire(): Promise<void> {
+    if (this.#held === 0) await this.#askPatiently();
     if (this.#used < this.#held) {
       this.#used += 1;
       return;
     }
-    if (this.#held === 0) {
-      await this.#ask();
-    } else {
-      void this.#askInBackground();
-    }
-    if (this.#used < this.#held) {
-      this.#used += 1;
-      return;
-    }
-    await new Promise<void>((wake) => {
+    const handedOver = new Promise<void>((wake) => {
       this.#waiting.push(wake);
     });
-    this.#used += 1;
+    this.#askInBackground();
+    await handedOver;
   }
 
-  async #ask(): Promise<void> {
+  async #askPatiently(): Promise<void> {
     const until = this.#clock.now() + patienceMs;
-    while (this.#held === 0) {
-      this.#held += await this.#source.take(1);
+    for (;;) {
+      await this.#ask(() => 1);
       if (this.#held > 0) return;
       if (this.#clock.now() >= until) {
         throw new GatewayError(
@@ -77,19 +72,25 @@ export class SlotPool {
     }
   }
 
-  async #askInBackground(): Promise<void> {
-    if (this.#asking) return;
-    this.#asking = true;
-    try {
-      // Let the other calls of this turn queue up, so that one question serves all.
-      await Promise.resolve();
-      const got = await this.#source.take(Math.max(1, this.#waiting.length));
-      this.#held += got;
-      for (let free = got; free > 0; free -= 1) this.#waiting.shift()?.();
-    } catch {
-      // Going on with the slots held is always right.
-    } finally {
-      this.#asking = false;
-    }
+  #askInBackground(): void {
+    // Going on with the slots held is always right, so a failure changes nothing.
+    this.#ask(() => this.#waiting.length).catch(() => undefined);
+  }
+
+  /** One question at a time, for all calls that wait by then. */
+  #ask(wanted: () => number): Promise<void> {
+    this.#asking ??= Promise.resolve()
+      .then(() => this.#source.take(Math.max(1, wanted())))
+      .then((got) => {
+        this.#held += got;
+        for (let free = got; free > 0 && this.#waiting.length > 0; free -= 1) {
+          this.#used += 1;
+          this.#waiting.shift()?.();
+        }
+      })
+      .finally(() => {
+        this.#asking = undefined;
+      });
+    return this.#asking;
   }
 }

@@ -23,6 +23,11 @@ describe(`a call as people read it ${verifies("CHAT-13", "BLIND-6")}`, () => {
     for (const inner of ["SEALED", "HASH", "EFFECT", "ten_1/results", "tool_hash"]) expect(text).not.toContain(inner);
   });
 
+  test("shows arguments as they were given, and as text where they were cut", () => {
+    expect(viewCall(callRow()).input).toEqual({ city: "Paris" });
+    expect(viewCall(callRow({ inputView: '{"city":"Par…' })).input).toBe('{"city":"Par…');
+  });
+
   test("shows a small result whole", () => {
     const outcome = { text: '{"t":21}', mediaType: "application/json", bytes: 8 };
     expect(viewCall(callRow({ outcome })).result).toEqual({

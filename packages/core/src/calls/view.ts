@@ -4,7 +4,7 @@
  */
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { Call, CallerLink, CallState, Usage } from "./call.ts";
-import type { JsonValue } from "../json.ts";
+import { parseJson, type JsonValue } from "../json.ts";
 import { toRfc3339 } from "../time.ts";
 
 /** Characters of a result shown with its call; the whole is at `result.url`. */
@@ -26,7 +26,8 @@ export interface CallView {
   readonly caller: { readonly id: string; readonly chain: readonly CallerLink[] };
   readonly route: string;
   readonly idempotency_key: string | null;
-  readonly input_view: string;
+  /** Redacted arguments; text where they were cut or never were JSON. */
+  readonly input: JsonValue;
   readonly result: CallResultView | null;
   readonly error: { readonly code: string; readonly message: string; readonly details?: JsonValue } | null;
   readonly usage: Usage | null;
@@ -73,7 +74,7 @@ export function viewCall(call: Call): CallView {
     caller: { id: call.callerId, chain: call.callerChain },
     route: call.route,
     idempotency_key: call.idempotencyKey,
-    input_view: call.inputView,
+    input: parseJson(call.inputView) ?? call.inputView,
     result: viewResult(call),
     error: viewError(call),
     usage: call.usage,

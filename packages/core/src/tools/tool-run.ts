@@ -37,7 +37,7 @@ export class ToolRun {
   readonly #options: ToolRunOptions;
   readonly #occurrences = new Map<string, number>();
   readonly #lines = new Map<string, Promise<unknown>>();
-  readonly #deferred: Promise<NewCall>[] = [];
+  readonly #deferred: { readonly row: Promise<NewCall>; readonly started: number; readonly finished: number }[] = [];
   readonly #finishing: Promise<unknown>[] = [];
   #hasReadOutside = false;
   #writeStarted: boolean;
@@ -66,7 +66,13 @@ export class ToolRun {
 
   /** Rows that were not worth a round trip of their own, for the settlement. */
   async deferredRows(): Promise<NewCall[]> {
-    return Promise.all(this.#deferred);
+    const now = this.#deps.clock.now();
+    return Promise.all(
+      this.#deferred.map(async ({ row, started, finished }) => ({
+        ...(await row),
+        ran: { startedMsAgo: now - started, finishedMsAgo: now - finished },
+      })),
+    );
   }
 
   /** All outcomes of recorded calls are in the database. */
@@ -120,7 +126,10 @@ export class ToolRun {
     existing: ReadonlyMap<string, ToolOutcome>,
   ): RoundCall {
     if (preparation.kind === "refused") {
-      this.#deferred.push(Promise.resolve(refusedCall(this.#context, this.#options, preparation, given)));
+      this.#defer(
+        Promise.resolve(refusedCall(this.#context, this.#options, preparation, given)),
+        this.#deps.clock.now(),
+      );
       return {
         callId: preparation.id,
         tool: preparation.tool?.name ?? preparation.target,
@@ -140,17 +149,24 @@ export class ToolRun {
   }
 
   async #runRead(call: PreparedCall): Promise<ToolOutcome> {
+    const started = this.#deps.clock.now();
     const { outcome, finish } = await this.#inSlot(call, () => this.#execute(call));
-    this.#deferred.push(
-      newToolCall(this.#deps, this.#context, call, {
-        ...this.#options,
-        state: "running",
-        async: false,
-        slots: 0,
-        delivery: "none",
-      }).then((row) => ({ ...row, state: finish.state, end: finish })),
+    const row = newToolCall(this.#deps, this.#context, call, {
+      ...this.#options,
+      state: "running",
+      async: false,
+      slots: 0,
+      delivery: "none",
+    });
+    this.#defer(
+      row.then((made) => ({ ...made, state: finish.state, end: finish })),
+      started,
     );
     return outcome;
+  }
+
+  #defer(row: Promise<NewCall>, started: number): void {
+    this.#deferred.push({ row, started, finished: this.#deps.clock.now() });
   }
 
   async #runWrite(call: PreparedCall): Promise<ToolOutcome> {
