@@ -1,5 +1,6 @@
 /** Speaks to a running gateway as its callers do: over HTTP, with a key. */
 import { newId } from "@toolyard/core/ids";
+import { requireDeclared } from "./declared-answer.ts";
 
 export interface Reply {
   readonly status: number;
@@ -48,13 +49,9 @@ export class Client {
     const bytes = Buffer.from(await response.arrayBuffer());
     const text = bytes.toString("utf8");
     const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
-    return {
-      status: response.status,
-      headers: response.headers,
-      bytes,
-      text,
-      json: isJson && text !== "" ? (JSON.parse(text) as unknown) : undefined,
-    };
+    const json: Json = isJson && text !== "" ? (JSON.parse(text) as unknown) : undefined;
+    requireDeclared(method, path, { status: response.status, json });
+    return { status: response.status, headers: response.headers, bytes, text, json };
   }
 
   /** @throws Error with the whole answer where it is not 2xx */

@@ -40,7 +40,7 @@ const callSchema = z.strictObject({
     .meta({ description: "Who stands behind the call, outermost first." }),
   route: z.string(),
   idempotency_key: z.string().nullable(),
-  input_view: z.string().meta({ description: "The arguments, redacted and cut." }),
+  input: z.json().meta({ description: "The arguments, redacted; text where they were cut." }),
   result: z
     .strictObject({
       preview: z.string(),
