@@ -3,6 +3,7 @@
  * A round is an array of network writes (each one `write` call), or a JSON answer.
  */
 import type { ServerResponse } from "node:http";
+import { setTimeout as sleep } from "node:timers/promises";
 import { startHttpStub, type HttpStub } from "./http-stub.ts";
 
 export interface StreamRound {
@@ -47,7 +48,10 @@ export async function startLlmStub(): Promise<LlmStub> {
     const index = requests.push(body) - 1;
     const round = decide(body, index);
     if ("json" in round) {
-      if (round.delayMs !== undefined) await new Promise((done) => setTimeout(done, round.delayMs));
+      response.on("close", () => {
+        if (!response.writableFinished) aborted.push(index);
+      });
+      if (round.delayMs !== undefined) await pause(round.delayMs, response);
       return { status: round.status ?? 200, headers: round.headers ?? {}, body: JSON.stringify(round.json) };
     }
     if (body["stream"] !== true) return { body: JSON.stringify(collect(round)) };
@@ -68,6 +72,13 @@ export async function startLlmStub(): Promise<LlmStub> {
     },
     close: () => http.close(),
   };
+}
+
+/** Ends early where the client leaves. */
+async function pause(ms: number, response: ServerResponse): Promise<void> {
+  const left = new AbortController();
+  response.once("close", () => left.abort());
+  await sleep(ms, undefined, { signal: left.signal }).catch(() => undefined);
 }
 
 async function play(round: StreamRound, response: ServerResponse, onAbort: () => void): Promise<void> {

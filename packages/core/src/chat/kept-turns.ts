@@ -1,7 +1,8 @@
 /**
- * Turns whose tool calls were split between the gateway and the client, or whose assistant message
- * carries fields that the client does not see. The whole message and our results are kept sealed
- * under the ids that the client got, so that any instance can continue (design "Mixed turns").
+ * Turns that end with calls of the client while the model knows more than the client sees: calls of the
+ * gateway in the same turn or in rounds before it, or opaque fields. The whole messages and our results
+ * are kept sealed under the ids that the client got, so that any instance can continue (design "Mixed
+ * turns"); without them the model would do again what has been done.
  */
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -16,6 +17,8 @@ const keptMark = "k";
 const ourId = /^call_[0-9a-hjkmnp-tv-z]{26}(k?)$/;
 
 interface TurnContent {
+  /** What the model saw of this answer before the turn: late results, and rounds of the gateway's own tools. */
+  readonly before: readonly JsonObject[];
   /** The assistant message as the back end wrote it. */
   readonly message: JsonObject;
   /** Client's id → back end's id. */
@@ -86,7 +89,7 @@ export async function restoreTurns(
         { param: "runtime_config" },
       );
     }
-    restored.push(current?.message ?? message, ...(current?.results ?? []));
+    restored.push(...(current === undefined ? [message] : [...current.before, current.message, ...current.results]));
   }
   return restored;
 }

@@ -54,6 +54,8 @@ export interface OpenedChat {
   readonly routes: readonly Route[];
   /** The conversation as the back end is to see it. */
   readonly messages: readonly JsonObject[];
+  /** Those of `messages` that tell of calls finished late; the client does not know them. */
+  readonly late: readonly JsonObject[];
   readonly slots: number;
   /** Calls whose late results this request hands to the model. */
   readonly delivered: readonly string[];
@@ -373,12 +375,14 @@ async function openAdmitted(
   try {
     const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
+    const late = lateResults(due);
     return {
       ...prepared,
       callId: row.id,
       rootId: row.rootId ?? row.id,
       route: input.route,
-      messages: insertDue(restored, due),
+      messages: insertBeforeLastUser(restored, late),
+      late,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
@@ -400,21 +404,20 @@ function wallClockOf(config: TenantConfig, clientTimeoutMs: number | undefined):
   return clientTimeoutMs === undefined ? own : Math.max(1_000, Math.min(own, clientTimeoutMs - clientMarginMs));
 }
 
-/** Late results stand before the newest user message, as the tool messages that they are. */
-function insertDue(messages: readonly JsonObject[], due: readonly Call[]): JsonObject[] {
-  if (due.length === 0) return [...messages];
+/** Results that came after their answer, as the tool messages that they are. */
+function lateResults(due: readonly Call[]): JsonObject[] {
+  if (due.length === 0) return [];
   const calls = due.map((call) => ({
     id: call.id,
     type: "function",
     function: { name: call.tool, arguments: parseJson(call.inputView) === undefined ? "{}" : call.inputView },
   }));
   const results = due.map((call) => ({ role: "tool", tool_call_id: call.id, content: textForModel(outcomeOf(call)) }));
+  return [{ role: "assistant", content: null, tool_calls: calls }, ...results];
+}
+
+function insertBeforeLastUser(messages: readonly JsonObject[], late: readonly JsonObject[]): JsonObject[] {
   const lastUser = messages.findLastIndex((message) => message["role"] === "user");
   const at = lastUser < 0 ? messages.length : lastUser;
-  return [
-    ...messages.slice(0, at),
-    { role: "assistant", content: null, tool_calls: calls },
-    ...results,
-    ...messages.slice(at),
-  ];
+  return [...messages.slice(0, at), ...late, ...messages.slice(at)];
 }

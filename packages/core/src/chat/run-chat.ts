@@ -314,14 +314,17 @@ class ChatRun {
     owned: readonly OwnedCall[],
     results: readonly JsonObject[],
   ): AsyncGenerator<ChatEvent, void, void> {
-    const mixed = owned.some(({ owner }) => owner === "gateway");
-    if (mixed || this.#chat.offer.mayMix || hasOpaqueFields(turn.message)) {
+    const { late, messages, offer, context } = this.#chat;
+    const before = [...late, ...this.#messages.slice(messages.length)];
+    const mixed = before.length > 0 || owned.some(({ owner }) => owner === "gateway");
+    if (mixed || offer.mayMix || hasOpaqueFields(turn.message)) {
       const theirs = owned.filter(({ owner }) => owner === "client");
-      this.#keptTurn = await keepTurn(this.#deps, this.#chat.context, {
+      this.#keptTurn = await keepTurn(this.#deps, context, {
+        before,
         message: turn.message,
         ids: Object.fromEntries(theirs.map(({ clientId, call }) => [clientId, call.id])),
         results,
-        inline: mixed && this.#chat.context.runtimeConfig !== undefined,
+        inline: mixed && context.runtimeConfig !== undefined,
       });
     }
     yield* this.#finish();
