@@ -66,6 +66,10 @@ const errorSchema = z
       retryable: z.boolean().optional(),
       retry_after_ms: z.number().int().optional(),
     }),
+    partial: z
+      .looseObject({})
+      .optional()
+      .meta({ description: "What a chat had answered and done before it ended, in the form of a whole answer." }),
   })
   .meta({ id: "Error", description: "The one error body." });
 
