@@ -174,14 +174,28 @@ describe(`replies that are errors ${verifies("BLIND-8", "API-6")}`, () => {
     const { work, source } = decode({
       status: 500,
       headers: { "content-type": "text/plain" },
-      body: "x".repeat(100_000),
+      body: "x".repeat(200_000),
       piece: 4_096,
     });
     const error = await refusal(work);
     if (!(error instanceof GatewayError)) throw new Error("no error");
     expect(error.details.extra?.["body"]).toHaveLength(8_193);
     expect(error.message.length).toBeLessThan(400);
-    expect(source).toMatchObject({ read: 3, isLeft: true });
+    expect(source).toMatchObject({ read: 19, isLeft: true });
+  });
+
+  test("a secret across the place where the body is cut is not half shown", async () => {
+    for (const before of [8_186, 8_189, 8_192]) {
+      const error = await refusal(
+        decode({
+          status: 500,
+          headers: { "content-type": "text/plain" },
+          body: `${"x".repeat(before)}sk-123${"y".repeat(100_000)}`,
+          redact: (text) => text.replace("sk-123", "[redacted]"),
+        }).work,
+      );
+      expect(JSON.stringify(error)).not.toContain("xs");
+    }
   });
 
   test("secrets that a back end echoes are taken out of the error", async () => {

@@ -9,8 +9,10 @@ import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { decodeText, looksLikeText, parseContentType, type ContentType } from "./charset.ts";
 
-/** Of an error's body, enough to see what the back end did not like. */
-const errorBodyBytes = 8_192;
+/** Characters of an error's body: enough to see what the back end did not like. */
+const errorBodyLength = 8_192;
+/** Read of an error's body: more than is shown, since half of a secret would not be found. */
+const errorReadBytes = errorBodyLength + 65_536;
 
 export interface ReplyOptions {
   /** The tenant's `result_max_bytes`. */
@@ -62,13 +64,15 @@ function isTextType({ essence, charset }: ContentType): boolean {
 
 async function toStatusError(response: EgressResponse, options: ReplyOptions): Promise<GatewayError> {
   const type = parseContentType(oneHeader(response, "content-type"));
-  const { bytes, isWhole } = await readAtMost(response.body, errorBodyBytes).catch(() => ({
+  const { bytes, isWhole } = await readAtMost(response.body, errorReadBytes).catch(() => ({
     // The status is the answer; that its body broke off changes nothing.
     bytes: new Uint8Array(),
     isWhole: true,
   }));
   const isText = type.essence === "" ? looksLikeText(bytes) : isTextType(type);
-  const text = isText ? options.redact(decodeText(bytes, type)) + (isWhole ? "" : "…") : "";
+  const whole = isText ? options.redact(decodeText(bytes, type)) : "";
+  const isCut = !isWhole || whole.length > errorBodyLength;
+  const text = isCut && whole !== "" ? `${whole.slice(0, errorBodyLength)}…` : whole;
   const retryAfterMs = parseRetryAfter(oneHeader(response, "retry-after"));
   const extra: Record<string, JsonValue> = { status: response.status, ...(text === "" ? {} : { body: text }) };
   const details = {

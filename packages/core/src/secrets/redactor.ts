@@ -1,49 +1,48 @@
 /**
  * Replaces the secret values of one call wherever they appear: in tool output, errors, logs and
- * audit views. Values are found raw and in the encodings in which back ends tend to echo them.
+ * audit views (BLIND-6), in every form in which back ends tend to echo them (`secret-pattern.ts`).
  */
+import { createSecretPatterns, type SecretPattern } from "./secret-pattern.ts";
 
 export const redactedText = "[redacted]";
 
 export class Redactor {
-  readonly #secrets = new Set<string>();
+  /** Longest first: a secret may contain another one. */
+  #secrets: readonly { readonly value: string; readonly patterns: readonly SecretPattern[] }[] = [];
 
   /** Values shorter than this would cut ordinary words out of texts. */
   static readonly minimumLength = 4;
 
   add(secret: string): void {
-    if (secret.length < Redactor.minimumLength) return;
-    this.#secrets.add(secret);
-    this.#secrets.add(encodeURIComponent(secret));
-    this.#secrets.add(new URLSearchParams({ v: secret }).toString().slice(2));
-    this.#secrets.add(JSON.stringify(secret).slice(1, -1));
-    const base64 = Buffer.from(secret, "utf8").toString("base64");
-    if (base64.length >= 8) {
-      this.#secrets.add(base64);
-      this.#secrets.add(base64.replace(/=+$/, ""));
-      this.#secrets.add(Buffer.from(secret, "utf8").toString("base64url"));
-    }
+    if (secret.length < Redactor.minimumLength || this.#secrets.some(({ value }) => value === secret)) return;
+    this.#secrets = [...this.#secrets, { value: secret, patterns: createSecretPatterns(secret) }].sort(
+      (a, b) => b.value.length - a.value.length,
+    );
   }
 
   get isEmpty(): boolean {
-    return this.#secrets.size === 0;
+    return this.#secrets.length === 0;
   }
 
   redact(text: string): string {
+    if (this.isEmpty) return text;
     let result = text;
-    // Longest first: a secret may contain another one.
-    for (const secret of [...this.#secrets].sort((a, b) => b.length - a.length)) {
-      if (result.includes(secret)) result = result.split(secret).join(redactedText);
+    let small = text.toLowerCase();
+    for (const pattern of this.#secrets.flatMap(({ patterns }) => patterns)) {
+      if (!pattern.mayBeIn(small)) continue;
+      const replaced = pattern.replaceIn(result, redactedText);
+      if (replaced === result) continue;
+      result = replaced;
+      small = result.toLowerCase();
     }
     return result;
   }
 
   /** Bytes that hold a secret as UTF-8 are redacted as text is; others are returned as they came. */
   redactBytes(bytes: Uint8Array): Uint8Array {
-    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    for (const secret of this.#secrets) {
-      if (buffer.includes(secret)) return Buffer.from(this.redact(buffer.toString("latin1")), "latin1");
-    }
-    return bytes;
+    if (this.isEmpty) return bytes;
+    const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
+    const redacted = this.redact(text);
+    return redacted === text ? bytes : Buffer.from(redacted, "latin1");
   }
 }
