@@ -111,7 +111,7 @@ function renderContent(content: Content, document: OpenApiDocument): string {
   return Object.entries(content)
     .map(
       ([mediaType, { schema }]) =>
-        `<p><code>${escape(mediaType)}</code></p><pre>${escape(outline(schema, document, ""))}</pre>`,
+        `<p><code>${escape(mediaType)}</code></p><pre>${escape(outline(schema, { document, indent: "", inside: [] }))}</pre>`,
     )
     .join("");
 }
@@ -119,34 +119,45 @@ function renderContent(content: Content, document: OpenApiDocument): string {
 /** Levels that an outline goes down; what lies deeper is in openapi.json. */
 const deepest = 4;
 
+interface Place {
+  readonly document: OpenApiDocument;
+  readonly indent: string;
+  /** Components being outlined around this place: one that holds itself is named instead of opened again. */
+  readonly inside: readonly string[];
+}
+
 /** A schema as people write it down: one line per field. */
-function outline(schema: JsonValue, document: OpenApiDocument, indent: string): string {
-  const resolved = resolve(schema, document);
-  if (!isJsonObject(resolved)) return "any";
-  const inner = `${indent}  `;
-  if (inner.length / 2 > deepest) return describeType(resolved);
-  const { properties, items, required } = resolved;
+function outline(schema: JsonValue, { document, indent, inside }: Place): string {
+  const component = componentOf(schema);
+  if (component !== undefined) {
+    if (inside.includes(component)) return component;
+    const { schemas } = document.components;
+    const target = isJsonObject(schemas) ? schemas[component] : undefined;
+    return outline(target ?? {}, { document, indent, inside: [...inside, component] });
+  }
+  if (!isJsonObject(schema)) return "any";
+  if (indent.length / 2 >= deepest) return describeType(schema);
+  const { properties, items, required } = schema;
   if (isJsonObject(properties)) {
+    const deeper = { document, indent: `${indent}  `, inside };
     const names = Array.isArray(required) ? required : [];
     const lines = Object.entries(properties).map(([name, field]) => {
       const note =
         isJsonObject(field) && typeof field["description"] === "string" ? `  // ${field["description"]}` : "";
-      return `${inner}${name}${names.includes(name) ? "" : "?"}: ${outline(field, document, inner)}${note}`;
+      return `${deeper.indent}${name}${names.includes(name) ? "" : "?"}: ${outline(field, deeper)}${note}`;
     });
     return lines.length === 0 ? "{}" : `{\n${lines.join("\n")}\n${indent}}`;
   }
-  if (items !== undefined) return `${outline(items, document, indent)}[]`;
-  const branches = resolved["anyOf"] ?? resolved["oneOf"];
-  if (Array.isArray(branches)) return branches.map((branch) => outline(branch, document, indent)).join(" | ");
-  return describeType(resolved);
+  if (items !== undefined) return `${outline(items, { document, indent, inside })}[]`;
+  const branches = schema["anyOf"] ?? schema["oneOf"];
+  if (Array.isArray(branches))
+    return branches.map((branch) => outline(branch, { document, indent, inside })).join(" | ");
+  return describeType(schema);
 }
 
-function resolve(schema: JsonValue, document: OpenApiDocument): JsonValue {
+function componentOf(schema: JsonValue): string | undefined {
   const reference = isJsonObject(schema) ? schema["$ref"] : undefined;
-  if (typeof reference !== "string") return schema;
-  const name = reference.replace("#/components/schemas/", "");
-  const { schemas } = document.components;
-  return isJsonObject(schemas) ? (schemas[name] ?? {}) : {};
+  return typeof reference === "string" ? reference.replace("#/components/schemas/", "") : undefined;
 }
 
 function describeType(schema: JsonObject): string {

@@ -202,7 +202,7 @@ describe("the documentation for people and models", () => {
     expect(renderLlmsText(document)).toContain("- `PUT /items/{id}`: Put <an> item");
   });
 
-  test("shows what refers to itself without end", () => {
+  test("shows what holds itself, named or not, once and then by name", () => {
     const tree: z.ZodType = z
       .object({
         get kids(): z.ZodType {
@@ -210,16 +210,22 @@ describe("the documentation for people and models", () => {
         },
       })
       .meta({ id: "Tree" });
-    const route = defineRoute({
-      method: "get",
-      path: "/tree",
-      summary: "Tree",
-      tags: ["tree"],
-      scope: null,
-      responses: { 200: { description: "", schema: tree } },
-      handler: (c) => c.text(""),
+    const json: z.ZodType = z.lazy(() => z.union([z.string(), z.array(json), z.record(z.string(), json)]));
+    const routesOf = (schema: z.ZodType): Parameters<typeof toOpenApi>[0] => ({
+      route: defineRoute({
+        method: "get",
+        path: "/tree",
+        summary: "Tree",
+        tags: ["tree"],
+        scope: null,
+        responses: { 200: { description: "", schema } },
+        handler: (c) => c.text(""),
+      }),
     });
-    expect(renderDocs(toOpenApi({ route }, { version: "1", url: "http://x" }))).toContain("kids: ");
+    const render = (schema: z.ZodType): string =>
+      renderDocs(toOpenApi(routesOf(schema), { version: "1", url: "http://x" }));
+    expect(render(tree)).toContain("kids: Tree[]");
+    expect(render(z.object({ value: json }))).toContain("value: string | route_output[] | object");
   });
 });
 
