@@ -13,7 +13,7 @@ import { found, idOf, idParams, nameField, notFound, timeSchema } from "./shared
 
 const tags = ["api keys"];
 
-export const toolPatternsSchema = z
+const toolPatternsSchema = z
   .array(z.string().regex(/^[a-zA-Z0-9_*-]{1,64}$/, "must be a tool name, in which '*' stands for any characters"))
   .max(256)
   .nullable()

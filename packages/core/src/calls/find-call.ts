@@ -2,7 +2,6 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Caller } from "../callers/caller.ts";
 import type { Call } from "./call.ts";
 import { maySeeCall } from "./view.ts";
 
@@ -12,12 +11,8 @@ export async function findCall(
   context: Pick<CallContext, "tenant" | "caller">,
   id: string,
 ): Promise<Call> {
-  return visibleCall(context.caller, await deps.repos.calls.get(context.tenant, id), id);
-}
-
-/** @throws GatewayError `not_found` */
-export function visibleCall(caller: Caller, call: Call | undefined, id: string): Call {
-  if (call === undefined || !maySeeCall(caller, call)) throw callNotFound(id);
+  const call = await deps.repos.calls.get(context.tenant, id);
+  if (call === undefined || !maySeeCall(context.caller, call)) throw callNotFound(id);
   return call;
 }
 
