@@ -5,42 +5,59 @@ export interface TcpProxy {
   readonly url: string;
   /** Connections so far. */
   connections(): number;
-  /** Breaks every connection that is open now. */
-  cut(): void;
+  /** From now on what the gateway says is lost; it does not notice. */
+  loseAnswers(): void;
+  /** Breaks every connection to a client that is open now; the gateway notices, or keeps talking to nobody. */
+  cut(gatewayNotices?: boolean): void;
   close(): Promise<void>;
+}
+
+interface Pair {
+  readonly client: Socket;
+  readonly gateway: Socket;
+  isLosing: boolean;
+  isOneSided: boolean;
 }
 
 export async function startTcpProxy(target: string): Promise<TcpProxy> {
   const { hostname, port } = new URL(target);
-  const open = new Set<Socket>();
+  const pairs = new Set<Pair>();
   let connections = 0;
   const server = createServer((client) => {
     connections += 1;
-    const gateway = connect(Number(port), hostname);
-    for (const [socket, other] of [
-      [client, gateway],
-      [gateway, client],
-    ] as const) {
-      open.add(socket);
-      socket.on("error", () => undefined);
-      socket.on("close", () => {
-        open.delete(socket);
-        other.destroy();
+    const pair: Pair = { client, gateway: connect(Number(port), hostname), isLosing: false, isOneSided: false };
+    pairs.add(pair);
+    client.on("error", () => undefined).pipe(pair.gateway, { end: false });
+    client.on("close", () => {
+      if (!pair.isOneSided) pair.gateway.destroy();
+    });
+    pair.gateway
+      .on("error", () => undefined)
+      .on("data", (bytes) => {
+        if (!pair.isLosing && !client.destroyed) client.write(bytes);
       });
-      socket.pipe(other);
-    }
+    pair.gateway.on("close", () => {
+      pairs.delete(pair);
+      client.destroy();
+    });
   });
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  const cut = (): void => {
-    for (const socket of open) socket.resetAndDestroy();
+  const cut = (gatewayNotices = true): void => {
+    for (const pair of pairs) {
+      pair.isOneSided = !gatewayNotices;
+      pair.client.resetAndDestroy();
+    }
   };
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     connections: () => connections,
+    loseAnswers() {
+      for (const pair of pairs) pair.isLosing = true;
+    },
     cut,
     async close() {
       const closed = new Promise((done) => server.close(done));
-      cut();
+      for (const { client, gateway } of pairs) for (const socket of [client, gateway]) socket.destroy();
       await closed;
     },
   };

@@ -22,6 +22,7 @@ import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
+import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
 
@@ -111,7 +112,7 @@ interface Asked {
 async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
   const { exchange } = c.var;
   const client = new AbortController();
-  const idempotencyKey = headerOf(c, "idempotency-key");
+  const idempotencyKey = readIdempotencyKey(c);
   const timeout = Number(headerOf(c, "x-stainless-timeout"));
   const opening = await openChat(core, {
     ...asked.presented,

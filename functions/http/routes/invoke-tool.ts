@@ -4,8 +4,9 @@ import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import * as z from "zod";
-import { headerOf, type AppContext } from "../app-env.ts";
+import type { AppContext } from "../app-env.ts";
 import { defineRoute } from "../define-route.ts";
+import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 
 const invokeBody = z
@@ -72,7 +73,7 @@ export const invoke = defineRoute({
   },
   handler: async (c, { core, presented, body }) => {
     const { exchange } = c.var;
-    const idempotencyKey = headerOf(c, "idempotency-key");
+    const idempotencyKey = readIdempotencyKey(c);
     const invoked = await invokeTool(core, {
       ...presented,
       requestId: exchange.requestId,
