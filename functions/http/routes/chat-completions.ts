@@ -19,7 +19,7 @@ import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
 import type { CoreDeps } from "@toolyard/core/deps";
 import type { JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
-import { headerOf, type AppContext } from "../app-env.ts";
+import { headerOf, hostOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
@@ -113,7 +113,10 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   const { exchange } = c.var;
   const client = new AbortController();
   const idempotencyKey = readIdempotencyKey(c);
-  const timeout = Number(headerOf(c, "x-stainless-timeout"));
+  const timeLimitMs = Math.min(
+    Number(headerOf(c, "x-stainless-timeout")) * 1_000 || Number.POSITIVE_INFINITY,
+    hostOf(c).lambda?.remainingMs() ?? Number.POSITIVE_INFINITY,
+  );
   const opening = await openChat(core, {
     ...asked.presented,
     requestId: exchange.requestId,
@@ -124,14 +127,15 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
     signal: client.signal,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
-    ...(timeout > 0 ? { clientTimeoutMs: timeout * 1_000 } : {}),
+    ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
   });
   setRateLimitHeaders(exchange.headers, opening.rate);
-  exchange.headers["x-toolyard-call-id"] = opening.kind === "run" ? opening.chat.callId : opening.callId;
+  exchange.callerId = opening.callerId;
+  exchange.headers["x-toolyard-call-id"] = opening.callId;
   if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
   return answerThroughSink(c, async (sink) => {
     sink.onClose(() => client.abort());
-    const request = opening.kind === "run" ? opening.chat.request : opening.request;
+    const { request } = opening;
     if (request.stream)
       await answerStream(sink, eventsOf(core, opening), encoders[asked.shape](c, request.includeUsage));
     else await answerJson(sink, eventsOf(core, opening), exchange.requestId);

@@ -87,6 +87,7 @@ export const invoke = defineRoute({
       ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     });
     setRateLimitHeaders(exchange.headers, invoked.rate);
+    exchange.callerId = invoked.callerId;
     exchange.headers["x-toolyard-call-id"] = invoked.callId;
     if (invoked.replayed) exchange.headers["idempotent-replayed"] = "true";
     return answer(c, invoked, core.publicUrl);

@@ -11,13 +11,15 @@ import type { JsonObject } from "../json.ts";
 import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import { executeCall } from "../tools/execute-call.ts";
+import { executeCall, type Execution } from "../tools/execute-call.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { admit, identify } from "./admit.ts";
+import { awaitCall } from "./await-call.ts";
 import type { Call } from "./call.ts";
 import { holdLease } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
+import { recordEnd } from "./record-end.ts";
 import { enqueue } from "./worker.ts";
 
 export interface InvokeRequest {
@@ -38,6 +40,7 @@ export interface InvokeRequest {
 
 export interface Invoked {
   readonly callId: string;
+  readonly callerId: string;
   readonly tool: string;
   readonly outcome: ToolOutcome;
   readonly replayed: boolean;
@@ -66,11 +69,12 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     const { result } = await admit(deps, admissionOf(request, row, config), { scope: null });
     // The admission has loaded the newer configuration.
     if (result.outcome.kind === "stale_config") continue;
-    if (result.outcome.kind === "existing") return replayOf(row, result.outcome.call, result.rate);
+    if (result.outcome.kind === "existing")
+      return { ...replayOf(row, result.outcome.call), callerId: caller.id, rate: result.rate };
     deps.reach("invoke.recorded");
     if (preparation.kind === "refused") throw refusal(preparation);
     const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, signal: request.signal });
-    return { callId: row.id, tool: row.tool, outcome, replayed: false, rate: result.rate };
+    return { callId: row.id, callerId: caller.id, tool: row.tool, outcome, replayed: false, rate: result.rate };
   }
   throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
 }
@@ -103,16 +107,33 @@ async function proceed(
   const lease = holdLease(deps, { tenant: context.tenant, id: call.id, attempt: 1, pollCancel: true });
   try {
     const signal = AbortSignal.any([run.signal, lease.signal]);
-    const { outcome, finish } = await executeCall(deps, call, context, { attempt: 1, signal });
-    await deps.repos.calls.finish(context.tenant, call.id, 1, finish);
-    deps.reach("call.finished");
-    return outcome;
+    const execution = await executeCall(deps, call, context, { attempt: 1, signal });
+    return await settleCall(deps, context, { call, execution, signal: run.signal });
   } finally {
     lease.stop();
   }
 }
 
-function replayOf(row: NewCall, call: Call, rate: AdmitResult["rate"]): Invoked {
+/** The outcome to tell: ours, or that of whoever took the call over while this process stood still. */
+async function settleCall(
+  deps: CoreDeps,
+  { tenant }: CallContext,
+  run: { readonly call: PreparedCall; readonly execution: Execution; readonly signal: AbortSignal },
+): Promise<ToolOutcome> {
+  const { call, execution } = run;
+  const own = { tenant, id: call.id, attempt: 1, repeat: call.repeat };
+  if (await recordEnd(deps, own, execution.finish)) {
+    deps.reach("call.finished");
+    return execution.outcome;
+  }
+  const row = await deps.repos.calls.get(tenant, call.id);
+  if (row === undefined) return execution.outcome;
+  const theirs = await awaitCall(deps, row, run.signal);
+  if (theirs.state === "unknown" && (await recordEnd(deps, own, execution.finish))) return execution.outcome;
+  return outcomeOf(theirs);
+}
+
+function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "rate"> {
   if (call.inputHash !== row.inputHash) {
     throw new GatewayError(
       "idempotency_key_reused",
@@ -128,7 +149,7 @@ function replayOf(row: NewCall, call: Call, rate: AdmitResult["rate"]): Invoked 
       { param: "Idempotency-Key", retryAfterMs: 1_000, extra: { call_id: call.id } },
     );
   }
-  return { callId: call.id, tool: call.tool, outcome, replayed: true, rate };
+  return { callId: call.id, tool: call.tool, outcome, replayed: true };
 }
 
 /** The error body of a call that could not start (CHAT-7). */

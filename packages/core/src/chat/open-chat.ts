@@ -37,8 +37,8 @@ export interface ChatInput {
   readonly idempotencyKey?: string;
   /** The SDK says that this is its own retry. */
   readonly isSdkRetry: boolean;
-  /** Milliseconds after which the client gives up. */
-  readonly clientTimeoutMs?: number;
+  /** Milliseconds after which the client gives up, or the host ends the invocation. */
+  readonly timeLimitMs?: number;
   /** Aborts when the client has left. */
   readonly signal: AbortSignal;
 }
@@ -65,22 +65,23 @@ export interface OpenedChat {
   readonly credential: (name: string) => Promise<string>;
 }
 
+interface Opened {
+  readonly callId: string;
+  readonly callerId: string;
+  readonly request: ChatRequest;
+  readonly rate: AdmitResult["rate"];
+}
+
 export type Opening =
-  | { readonly kind: "run"; readonly chat: OpenedChat; readonly rate: AdmitResult["rate"] }
+  | (Opened & { readonly kind: "run"; readonly chat: OpenedChat })
   /** The answer that the same request got before. */
-  | {
-      readonly kind: "replay";
-      readonly callId: string;
-      readonly body: JsonObject;
-      readonly request: ChatRequest;
-      readonly rate: AdmitResult["rate"];
-    };
+  | (Opened & { readonly kind: "replay"; readonly body: JsonObject });
 
 /** Tool slots that a chat with tools asks for when it starts; more are taken when they are needed. */
 const slotsPerChat = 4;
 const attachWithinMs = 15 * 60_000;
-/** Left of the client's own time limit for our error to reach it. */
-const clientMarginMs = 1_000;
+/** Left of that limit for our error to get out and the chat to be settled. */
+const marginMs = 1_000;
 const maxAdmissions = 8;
 
 interface Prepared {
@@ -111,16 +112,18 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
     const row = await chatRow(deps, input, { prepared, digest, plan });
     const { result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null });
     const { outcome } = result;
+    const opened = { callerId: known.caller.id, request: prepared.request, rate: result.rate };
     // The admission has loaded the newer configuration.
     if (outcome.kind === "stale_config") continue;
     if (outcome.kind === "existing") {
       const next = await meetEarlier(deps, outcome, { row, signal: input.signal });
-      if (next.kind === "replay") return { ...next, request: prepared.request, rate: result.rate };
+      if (next.kind === "replay") return { ...next, ...opened };
       plan = next.plan;
       continue;
     }
     deps.reach("chat.admitted");
-    return { kind: "run", chat: await openAdmitted(deps, input, { prepared, row, result }), rate: result.rate };
+    const chat = await openAdmitted(deps, input, { prepared, row, result });
+    return { kind: "run", chat, ...opened, callId: row.id };
   }
   throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
     retryAfterMs: 1_000,
@@ -386,7 +389,7 @@ async function openAdmitted(
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
-      wallClockMs: wallClockOf(context.config, input.clientTimeoutMs),
+      wallClockMs: wallClockOf(context.config, input.timeLimitMs),
       signal: input.signal,
     };
   } catch (thrown) {
@@ -399,9 +402,9 @@ async function openAdmitted(
   }
 }
 
-function wallClockOf(config: TenantConfig, clientTimeoutMs: number | undefined): number {
+function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {
   const own = config.settings.wall_clock_ms;
-  return clientTimeoutMs === undefined ? own : Math.max(1_000, Math.min(own, clientTimeoutMs - clientMarginMs));
+  return timeLimitMs === undefined ? own : Math.max(1_000, Math.min(own, timeLimitMs - marginMs));
 }
 
 /** Results that came after their answer, as the tool messages that they are. */
