@@ -1,4 +1,5 @@
 /** Tenants, keys, issuers, providers and settings: who may change what, and from when on it counts. */
+import { randomBytes } from "node:crypto";
 import { generateKeyPair, exportJWK, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
@@ -370,5 +371,39 @@ describe("a tenant", () => {
       status: 400,
       json: { error: { code: "invalid_request", param } },
     });
+  });
+});
+
+describe(`the master key ${verifies("BLIND-5")}`, () => {
+  const masterKey = (): string => randomBytes(32).toString("base64");
+
+  test("is changed without touching a credential, and the old one can be put away", async () => {
+    const [old, current] = [masterKey(), masterKey()];
+    const backEnd = await startHttpStub();
+    const first = await startGateway({ env: { TOOLYARD_MASTER_KEY: old } });
+    const own = await first.newTenant();
+    await own.addPlugin({
+      name: "whoami",
+      execution: { method: "GET", base_url: backEnd.url, param_placement: "query" },
+      auth_config: { type: "bearer", mapping: [{ source: "TOKEN" }] },
+    });
+    await own.putCredential("TOKEN", "kept-over-rotation");
+    const both = await startGateway({
+      sharedWith: first,
+      env: { TOOLYARD_MASTER_KEY: current, TOOLYARD_PREVIOUS_MASTER_KEYS: old },
+    });
+    const tooEarly = await startGateway({ sharedWith: first, env: { TOOLYARD_MASTER_KEY: current } });
+    const call = (gatewayOfTest: Gateway): Promise<Json> =>
+      gatewayOfTest.client(own.key).send("post", "/v1/tools/invoke", { name: "whoami" });
+    expect((await call(both)).status).toBe(200);
+    expect(await call(tooEarly)).toMatchObject({ status: 500, json: { error: { code: "credential_unreadable" } } });
+    const rotated = await both.operator.post(`/v1/tenants/${own.id}/rotate-key`);
+    expect(rotated).toMatchObject({ id: own.id, object: "tenant" });
+    const after = await startGateway({ sharedWith: first, env: { TOOLYARD_MASTER_KEY: current } });
+    expect((await call(after)).status).toBe(200);
+    expect(backEnd.requests.at(-1)?.headers.authorization).toBe("Bearer kept-over-rotation");
+    expect((await both.operator.send("post", "/v1/tenants/ten_nothing/rotate-key", {})).status).toBe(404);
+    for (const running of [after, tooEarly, both, first]) await running.close();
+    await backEnd.close();
   });
 });

@@ -129,6 +129,35 @@ describe(`a call's record ${verifies("CHAT-13")}`, () => {
   });
 });
 
+describe(`an export of calls ${verifies("CHAT-13")}`, () => {
+  test("has every call of the caller that fits, oldest first, one a line", async () => {
+    const { client } = await tenant.newKey({ scopes: ["tools"] });
+    for (let count = 0; count < 105; count += 1) await invoke(client, count % 2 === 0 ? "lookup" : "nothing_like_it");
+    const reply = await client.send("get", "/v1/calls/export");
+    expect(reply.headers.get("content-type")).toBe("application/x-ndjson");
+    const calls = reply.text
+      .trimEnd()
+      .split("\n")
+      .map((line): Json => JSON.parse(line));
+    expect(calls).toHaveLength(105);
+    const times = calls.map(({ created_at: at }) => at as string);
+    expect(times).toEqual(times.toSorted());
+    expect(calls[0]).toEqual(await client.get(`/v1/calls/${calls[0].id}`));
+    const rejected = await client.send("get", "/v1/calls/export?state=rejected");
+    expect(rejected.text.trimEnd().split("\n")).toHaveLength(52);
+  });
+
+  test("is empty where nothing fits, and refuses what it does not understand", async () => {
+    const { client } = await tenant.newKey({ scopes: ["tools"] });
+    expect(await client.send("get", "/v1/calls/export")).toMatchObject({ status: 200, text: "" });
+    expect(await client.send("get", "/v1/calls/export?limit=5")).toMatchObject({
+      status: 400,
+      json: { error: { param: "limit" } },
+    });
+    expect(await client.send("get", `/v1/calls/export?caller_id=${memberId}`)).toMatchObject({ status: 403 });
+  });
+});
+
 describe(`a call's result ${verifies("CHAT-13", "CHAT-19")}`, () => {
   test("is given whole and by range", async () => {
     const id = await invoke(member, "long");

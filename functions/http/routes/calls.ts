@@ -18,6 +18,7 @@ import { answerBytes } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { answerThroughSink } from "../sink.ts";
 import { emptyBody, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["calls"];
@@ -92,7 +93,7 @@ const arrangeObject = async (owner: IsolationDriver): Promise<IsolatedRequest> =
   params: { id: await arrangeCall(owner) },
 });
 
-const callsQuery = pageQuery.extend({
+const filters = {
   state: z.enum(callStates).optional(),
   kind: z.enum(["chat", "tool"]).optional(),
   tool: z.string().min(1).max(200).optional().meta({ description: "Name of the tool." }),
@@ -101,9 +102,12 @@ const callsQuery = pageQuery.extend({
   caller_id: z.string().min(1).max(1_024).optional(),
   from: timeSchema.optional().meta({ description: "Created at or after this time." }),
   to: timeSchema.optional().meta({ description: "Created before this time." }),
-});
+};
 
-function toFilter(caller: Caller, query: z.output<typeof callsQuery>): CallFilter {
+const callsQuery = pageQuery.extend(filters);
+const exportQuery = z.strictObject(filters);
+
+function toFilter(caller: Caller, query: z.output<typeof exportQuery>): CallFilter {
   const callerId = visibleCaller(caller, query);
   return {
     ...(query.state === undefined ? {} : { state: query.state }),
@@ -118,7 +122,7 @@ function toFilter(caller: Caller, query: z.output<typeof callsQuery>): CallFilte
 }
 
 /** Whose calls are listed; undefined: everybody's. Who approves may see what waits for that. */
-function visibleCaller(caller: Caller, query: z.output<typeof callsQuery>): string | undefined {
+function visibleCaller(caller: Caller, query: z.output<typeof exportQuery>): string | undefined {
   const wanted = query.caller_id;
   if (hasScope(caller, "calls")) return wanted;
   if (hasScope(caller, "approve") && query.state === "input_required") return wanted;
@@ -145,6 +149,34 @@ export const listCalls = defineRoute({
   async handler(c, { core, tenant, caller, query }) {
     const page = await core.repos.calls.list(tenant, toFilter(caller, query), toPageRequest(query));
     return c.json(toList(page, viewCall, idOf));
+  },
+});
+
+const exportPage = 100;
+
+export const exportCalls = defineRoute({
+  method: "get",
+  path: "/v1/calls/export",
+  summary: "All calls that fit, as NDJSON",
+  description:
+    "One call a line, oldest first, as GET /v1/calls/{id} shows it. Sent while it is read, so it may be long; a line that is not whole means that it was cut off: go on with 'from'.",
+  tags,
+  scope: null,
+  request: { query: exportQuery },
+  responses: { 200: { description: "One JSON object a line", mediaType: "application/x-ndjson", schema: callSchema } },
+  isolation: { kind: "list", arrange: arrangeCall },
+  handler: (c, { core, tenant, caller, query }) => {
+    const filter = toFilter(caller, query);
+    return answerThroughSink(c, async (sink) => {
+      let after: string | undefined;
+      do {
+        const page = { limit: exportPage, order: "asc", ...(after === undefined ? {} : { after }) } as const;
+        const { data, hasMore } = await core.repos.calls.list(tenant, filter, page);
+        sink.head(200, { "content-type": "application/x-ndjson" });
+        await sink.write(data.map((call) => `${JSON.stringify(viewCall(call))}\n`).join(""));
+        after = hasMore ? data.at(-1)?.id : undefined;
+      } while (after !== undefined && !sink.closed);
+    });
   },
 });
 

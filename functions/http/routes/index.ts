@@ -4,7 +4,16 @@
  */
 import type { RouteModule } from "../define-route.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
-import { approveCall, cancelCall, getCall, getCallResult, listCalls, rejectCall, replayCall } from "./calls.ts";
+import {
+  approveCall,
+  cancelCall,
+  exportCalls,
+  getCall,
+  getCallResult,
+  listCalls,
+  rejectCall,
+  replayCall,
+} from "./calls.ts";
 import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
 import { docs, llms, root, security } from "./docs.ts";
@@ -18,7 +27,7 @@ import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, upda
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
-import { createTenant, eraseTenant, getTenant, listTenants, updateTenant } from "./tenants.ts";
+import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
 
@@ -32,6 +41,8 @@ export const routes = {
   invokeTool: invoke,
   explainTool,
   listCalls,
+  // Before `getCall`, whose path fits it as well.
+  exportCalls,
   getCall,
   getCallResult,
   cancelCall,
@@ -72,6 +83,7 @@ export const routes = {
   listTenants,
   getTenant,
   updateTenant,
+  rotateTenantKey,
   eraseTenant,
   health: status,
   healthLive: live,

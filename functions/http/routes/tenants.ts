@@ -4,11 +4,11 @@ import type { Tenant } from "@toolyard/core/ports/repos";
 import { createTenant as makeTenant } from "@toolyard/core/tenants/create";
 import { eraseTenant as eraseWholeTenant } from "@toolyard/core/tenants/erase";
 import { changeSettings, settingsChangeSchema } from "@toolyard/core/tenants/settings";
-import { updateTenant as changeTenant } from "@toolyard/core/tenants/update";
+import { rewrapTenantKey, updateTenant as changeTenant } from "@toolyard/core/tenants/update";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { found, idOf, idParams, nameField, notFound, timeSchema, withoutUndefined } from "./shared.ts";
+import { emptyBody, found, idOf, idParams, nameField, notFound, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["tenants"];
 const operatorOnly = {
@@ -105,6 +105,21 @@ export const updateTenant = defineRoute({
     const updated = await changeTenant(core, params.id, withoutUndefined(body));
     return c.json(viewTenant(found(updated, "tenant", params.id)));
   },
+});
+
+export const rotateTenantKey = defineRoute({
+  method: "post",
+  path: "/v1/tenants/{id}/rotate-key",
+  summary: "Put a tenant's data key under the current master key",
+  description:
+    "After a new TOOLYARD_MASTER_KEY, with the old one in TOOLYARD_PREVIOUS_MASTER_KEYS: once done for every tenant, the old one can go. Credentials stay as they are.",
+  tags,
+  scope: "operator",
+  request: { params: idParams, body: emptyBody },
+  responses: { 200: { description: "The tenant", schema: tenantSchema } },
+  isolation: operatorOnly,
+  handler: async (c, { core, params }) =>
+    c.json(viewTenant(found(await rewrapTenantKey(core, params.id), "tenant", params.id))),
 });
 
 export const eraseTenant = defineRoute({

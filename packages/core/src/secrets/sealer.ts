@@ -38,6 +38,14 @@ export class Sealer {
     return this.#vault.wrap(tenant, randomBytes(32));
   }
 
+  /**
+   * The same data key under the master key of today, so that an older master key can be put away. What
+   * was sealed stays as it is. @throws GatewayError `credential_unreadable` where no known master key opens it
+   */
+  async rewrapTenantKey(tenant: string, wrappedKey: string): Promise<string> {
+    return this.#vault.wrap(tenant, await this.#vault.unwrap(tenant, wrappedKey));
+  }
+
   /** @param wrappedKey the tenant's data key as stored */
   async seal(tenant: string, wrappedKey: string, aad: readonly string[], plaintext: string): Promise<string> {
     const keys = await this.#keysOf(tenant, wrappedKey);

@@ -10,6 +10,18 @@ export interface TenantChange {
   readonly settings?: SettingsChange;
 }
 
+/**
+ * Wraps the tenant's data key under the master key of today.
+ * @returns undefined where there is no such tenant
+ * @throws GatewayError `credential_unreadable` where no master key that this process holds opens it
+ */
+export async function rewrapTenantKey(deps: CoreDeps, id: string): Promise<Tenant | undefined> {
+  const tenant = await deps.repos.tenants.get(id);
+  if (tenant === undefined) return undefined;
+  // Both wrappings hold the same key, so it does not matter which of two at once comes last.
+  return deps.repos.tenants.update(id, { wrappedKey: await deps.sealer.rewrapTenantKey(id, tenant.wrappedKey) });
+}
+
 /** Changes of others that may come in between; each means that one more configuration change went through. */
 const mostTries = 10;
 
