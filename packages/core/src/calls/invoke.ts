@@ -6,7 +6,7 @@ import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
@@ -114,13 +114,29 @@ async function proceed(
   }
 }
 
-/** The outcome to tell: ours, or that of whoever took the call over while this process stood still. */
-async function settleCall(
+interface Ending {
+  readonly call: PreparedCall;
+  readonly execution: Execution;
+  readonly signal: AbortSignal;
+}
+
+/** Records the end. What was done is told even where it cannot be: an error would invite to do it again. */
+async function settleCall(deps: CoreDeps, context: CallContext, ending: Ending): Promise<ToolOutcome> {
+  try {
+    return await settledOutcome(deps, context, ending);
+  } catch (error) {
+    // The row keeps its lease until it runs out; then the sweep finds what became of the call.
+    deps.log.log("error", "outcome not stored", { call_id: ending.call.id, code: toGatewayError(error).code });
+    return ending.execution.outcome;
+  }
+}
+
+/** Our outcome, or that of whoever took the call over while this process stood still. */
+async function settledOutcome(
   deps: CoreDeps,
   { tenant }: CallContext,
-  run: { readonly call: PreparedCall; readonly execution: Execution; readonly signal: AbortSignal },
+  { call, execution, signal }: Ending,
 ): Promise<ToolOutcome> {
-  const { call, execution } = run;
   const own = { tenant, id: call.id, attempt: 1, repeat: call.repeat };
   if (await recordEnd(deps, own, execution.finish)) {
     deps.reach("call.finished");
@@ -128,7 +144,7 @@ async function settleCall(
   }
   const row = await deps.repos.calls.get(tenant, call.id);
   if (row === undefined) return execution.outcome;
-  const theirs = await awaitCall(deps, row, run.signal);
+  const theirs = await awaitCall(deps, row, signal);
   if (theirs.state === "unknown" && (await recordEnd(deps, own, execution.finish))) return execution.outcome;
   return outcomeOf(theirs);
 }

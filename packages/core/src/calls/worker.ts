@@ -14,22 +14,33 @@ import { prepareCall } from "../tools/prepare.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { holdLease } from "./lease.ts";
 import { inputAad } from "./new-call.ts";
+import { recordEnd } from "./record-end.ts";
 
 /** Calls expected to take longer than this go to the long queue. */
 const shortMs = 60_000;
 /** Wait before a call that found no free slot is looked at again. */
 const busyDelayMs = 1_000;
 
+/** Has a worker look at a call that is on record. Never throws. */
 export async function enqueue(
   deps: CoreDeps,
   work: { readonly tenant: string; readonly callId: string; readonly expectedMs: number; readonly delayMs?: number },
 ): Promise<void> {
   const queue: QueueName = work.expectedMs > shortMs ? "long" : "short";
-  await deps.queue.send(
-    queue,
-    [{ tenant: work.tenant, callId: work.callId }],
-    work.delayMs === undefined ? {} : { delayMs: work.delayMs },
-  );
+  try {
+    await deps.queue.send(
+      queue,
+      [{ tenant: work.tenant, callId: work.callId }],
+      work.delayMs === undefined ? {} : { delayMs: work.delayMs },
+    );
+  } catch (thrown) {
+    // The row is on record and the tick sends for it; an error would invite to ask for the call again.
+    deps.log.log("warn", "a message was not sent and is left to the tick", {
+      call_id: work.callId,
+      queue,
+      code: toGatewayError(thrown).code,
+    });
+  }
 }
 
 /**
@@ -67,7 +78,7 @@ async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
   const { call } = claimed;
   const lost = claimed.wasRunning ? lostEnd(call) : undefined;
   const finish = lost ?? (await runAgain(deps, claimed));
-  await deps.repos.calls.finish(call.tenant, call.id, call.attempt, finish);
+  await recordEnd(deps, call, finish);
 }
 
 /** How a call ends whose holder went silent, where it must not or need not be run again. */

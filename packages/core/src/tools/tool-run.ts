@@ -3,8 +3,11 @@
  * is sent, reads ride along with the chat's settlement, reads run together and writes to one service
  * in call order (CHAT-10).
  */
+import { awaitCall } from "../calls/await-call.ts";
+import type { Call } from "../calls/call.ts";
 import { outcomeOf, effectKeyOf, newToolCall, refusedCall, type CallPlace } from "../calls/new-call.ts";
 import { holdLease } from "../calls/lease.ts";
+import { recordEnd } from "../calls/record-end.ts";
 import type { SlotPool } from "../calls/slots.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -80,7 +83,7 @@ export class ToolRun {
     await Promise.all(this.#finishing);
   }
 
-  async #record(prepared: readonly Preparation[]): Promise<ReadonlyMap<string, ToolOutcome>> {
+  async #record(prepared: readonly Preparation[]): Promise<ReadonlyMap<string, Call>> {
     const rows = await Promise.all(
       prepared.flatMap((preparation) => {
         if (preparation.kind === "refused") return [];
@@ -88,12 +91,12 @@ export class ToolRun {
         return [this.#rowOf(preparation)];
       }),
     );
-    const existing = new Map<string, ToolOutcome>();
+    const existing = new Map<string, Call>();
     if (rows.length === 0) return existing;
     if (rows.some((row) => row.state === "running")) this.#writeStarted = true;
     const { tenant, caller } = this.#context;
     for (const result of await this.#deps.repos.calls.record(tenant, caller.id, rows)) {
-      if (result.kind === "existing") existing.set(result.id, outcomeOf(result.call));
+      if (result.kind === "existing") existing.set(result.id, result.call);
     }
     this.#deps.reach("chat.round-recorded");
     return existing;
@@ -120,11 +123,7 @@ export class ToolRun {
     return occurrence;
   }
 
-  #start(
-    preparation: Preparation,
-    given: DispatchItem["arguments"],
-    existing: ReadonlyMap<string, ToolOutcome>,
-  ): RoundCall {
+  #start(preparation: Preparation, given: DispatchItem["arguments"], existing: ReadonlyMap<string, Call>): RoundCall {
     if (preparation.kind === "refused") {
       this.#defer(
         Promise.resolve(refusedCall(this.#context, this.#options, preparation, given)),
@@ -138,7 +137,7 @@ export class ToolRun {
     }
     const { call } = preparation;
     const earlier = existing.get(call.id);
-    if (earlier !== undefined) return { callId: call.id, tool: call.tool.name, outcome: Promise.resolve(earlier) };
+    if (earlier !== undefined) return { callId: earlier.id, tool: call.tool.name, outcome: this.#adopt(earlier) };
     const outcome =
       preparation.kind === "needs_approval"
         ? this.#awaitApproval(call)
@@ -146,6 +145,14 @@ export class ToolRun {
           ? this.#runRead(call)
           : this.#runWrite(call);
     return { callId: call.id, tool: call.tool.name, outcome };
+  }
+
+  /**
+   * An earlier attempt at this chat has made the call. One that was cut short is decided by a worker, and
+   * soon; one that was queued from the start may take as long as it likes.
+   */
+  async #adopt(earlier: Call): Promise<ToolOutcome> {
+    return outcomeOf(earlier.async ? earlier : await awaitCall(this.#deps, earlier, this.#options.signal));
   }
 
   async #runRead(call: PreparedCall): Promise<ToolOutcome> {
@@ -189,7 +196,8 @@ export class ToolRun {
 
   async #finish(call: PreparedCall, finish: CallFinish): Promise<void> {
     try {
-      await this.#deps.repos.calls.finish(this.#context.tenant, call.id, 1, finish);
+      const { tenant } = this.#context;
+      await recordEnd(this.#deps, { tenant, id: call.id, attempt: 1, repeat: call.repeat }, finish);
       this.#deps.reach("call.finished");
     } catch (error) {
       // The row keeps its lease until it runs out; then the sweep finds what became of the call.
