@@ -51,7 +51,7 @@ export interface ResponseObject {
 
 const description =
   "Gives any language model any tool, by configuration alone. Send `Authorization: Bearer <key>`; every answer carries " +
-  "`x-request-id`. Lists page with `limit`, `after` and `order`. `Idempotency-Key` makes POST safe to repeat for 24 hours. " +
+  "`x-request-id`. Lists page with `limit`, `after` and `order`. `Idempotency-Key` makes chats, tool calls and replays safe to repeat for 24 hours. " +
   "The operator's key acts on the tenant named by `x-toolyard-tenant`.";
 
 const errorSchema = z
