@@ -1,6 +1,7 @@
 /**
- * Why a request did not come through, in words for callers and models. Only host names and error
- * codes are told: paths and queries may hold arguments or keys, addresses are the operator's affair.
+ * Why a request did not come through, in words for callers and models. Only host names (for a blind
+ * tool not even these, but the tool's name) and error codes are told: paths and queries may hold
+ * arguments or keys, addresses are the operator's affair.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../tools/adapter.ts";
@@ -30,7 +31,7 @@ const reasonTexts: Readonly<Record<string, string>> = {
   downgrade: "a redirect may not lead from https to http",
 };
 
-/** @param what the URL or host at fault, without path and query */
+/** @param what the URL, host or tool at fault, without path and query */
 export function toEgressDenied(what: string, reason: string): GatewayError {
   const text =
     reasonTexts[reason] ??
@@ -44,10 +45,10 @@ export function toEgressDenied(what: string, reason: string): GatewayError {
 /** What the transport failed with, as the error for the one who asked. */
 export function toUnreachable(
   error: Error,
-  options: { readonly host: string; readonly isSent: boolean },
+  options: { readonly peer: string; readonly isSent: boolean },
 ): GatewayError {
-  const { host, isSent } = options;
-  if (error instanceof EgressRefusal) return toEgressDenied(host, error.reason);
+  const { peer, isSent } = options;
+  if (error instanceof EgressRefusal) return toEgressDenied(peer, error.reason);
   const code = codeOf(error);
   if (code === "UND_ERR_INVALID_ARG") {
     return withDelivery(
@@ -59,7 +60,7 @@ export function toUnreachable(
   }
   const text = isSent ? afterSending(code) : beforeSending(code);
   return withDelivery(
-    new GatewayError("tool_unreachable", `'${host}' ${text}.`, { cause: error }),
+    new GatewayError("tool_unreachable", `'${peer}' ${text}.`, { cause: error }),
     isSent ? "uncertain" : "not_sent",
   );
 }

@@ -359,6 +359,19 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     expect(deliveryOf(error)).toBe("not_sent");
   });
 
+  test(`a caller who must not learn the address reads a name instead, at every end ${verifies("BLIND-6")}`, async () => {
+    const egress = openEgress();
+    const raw = await startRaw((socket) => void socket.end("HTTP/1.1 302 Found\r\nlocation: http://10.0.0.1/\r\n\r\n"));
+    const messages = await Promise.all(
+      [raw.url, "http://10.0.0.1/", "ftp://10.0.0.1/", "http://10.0.0.1:x/", "http://user@10.0.0.1/"].map(
+        async (url) => (await failureOf(egress.request(get(url, { peer: "weather", maxRedirects: 1 })))).message,
+      ),
+    );
+    await closers.pop()?.();
+    messages.push((await failureOf(egress.request(get(raw.url, { peer: "weather" })))).message);
+    expect(messages.filter((message) => !message.startsWith("'weather' ") || /\d\.\d/.test(message))).toEqual([]);
+  });
+
   test("the next address of a name is tried where the first cannot be connected to", async () => {
     stub.answer = () => ({});
     const egress = openEgress({

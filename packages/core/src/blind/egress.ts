@@ -91,7 +91,7 @@ class UndiciEgress implements Egress {
     const deadline = performance.now() + request.timeoutMs;
     const redirects = Math.min(request.maxRedirects ?? 0, mostRedirects);
     let hop: Hop = {
-      url: this.#parse(request.url),
+      url: this.#parse(request.url, request.peer),
       method: request.method,
       headers: request.headers,
       body: request.body,
@@ -120,16 +120,17 @@ class UndiciEgress implements Egress {
   }
 
   /** Everything about a URL that can be checked without resolving its name. */
-  #parse(text: string): URL {
+  #parse(text: string, peer?: string): URL {
     const url = URL.parse(text);
-    if (url === null) throw toEgressDenied("the URL", "invalid_url");
-    if (url.protocol !== "http:" && url.protocol !== "https:") throw toEgressDenied(url.protocol, "scheme_forbidden");
-    if (url.username !== "" || url.password !== "") throw toEgressDenied(url.hostname, "userinfo_forbidden");
+    if (url === null) throw toEgressDenied(peer ?? "the URL", "invalid_url");
+    if (url.protocol !== "http:" && url.protocol !== "https:")
+      throw toEgressDenied(peer ?? url.protocol, "scheme_forbidden");
+    if (url.username !== "" || url.password !== "") throw toEgressDenied(peer ?? url.hostname, "userinfo_forbidden");
     // One trailing dot means the same host; without it, name checks, certificates and pools agree.
     if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
     if (this.#pools.has(url.origin)) return url;
     const reason = this.#refuseHost(url);
-    if (reason !== undefined) throw toEgressDenied(url.host, reason);
+    if (reason !== undefined) throw toEgressDenied(peer ?? url.host, reason);
     return url;
   }
 
@@ -143,7 +144,7 @@ class UndiciEgress implements Egress {
   #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
     const pool = this.#poolOf(hop.url.origin);
     const exchange = new Exchange({
-      host: hop.url.host,
+      peer: request.peer ?? hop.url.host,
       deadline,
       timeoutMs: request.timeoutMs,
       idleTimeoutMs: request.idleTimeoutMs,
@@ -243,12 +244,13 @@ class UndiciEgress implements Egress {
 
   /** The request that a redirect asks for, checked like a new one. */
   #follow(hop: Hop, head: ExchangeHead, options: { readonly request: EgressRequest; readonly isLast: boolean }): Hop {
-    if (options.isLast) throw tooManyRedirects(hop);
+    const { peer } = options.request;
+    if (options.isLast) throw tooManyRedirects(peer ?? hop.url.host);
     const location = head.headers["location"];
     const target = typeof location === "string" ? URL.parse(location, hop.url.href) : null;
     if (target === null) throw toEgressDenied("the location of a redirect", "invalid_url");
-    const url = this.#parse(target.href);
-    if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(url.host, "downgrade");
+    const url = this.#parse(target.href, peer);
+    if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(peer ?? url.host, "downgrade");
     const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");
     const sensitive = [...alwaysSensitive, ...(options.request.sensitiveHeaders ?? [])];
     const dropped = new Set(url.origin === hop.url.origin ? [] : sensitive);
@@ -290,11 +292,8 @@ function isRedirect({ status, headers }: ExchangeHead): boolean {
   );
 }
 
-function tooManyRedirects(hop: Hop): GatewayError {
-  return withDelivery(
-    new GatewayError("tool_failed", `'${hop.url.host}' redirected more often than is followed.`),
-    "answered",
-  );
+function tooManyRedirects(peer: string): GatewayError {
+  return withDelivery(new GatewayError("tool_failed", `'${peer}' redirected more often than is followed.`), "answered");
 }
 
 /** Name, value, name, value …: what the transport takes without copying again. */

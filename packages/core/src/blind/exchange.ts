@@ -32,8 +32,8 @@ export interface ExchangeHead {
 }
 
 export interface ExchangeOptions {
-  /** Host, for messages. */
-  readonly host: string;
+  /** The other side, for messages. */
+  readonly peer: string;
   /** `performance.now()` at which everything must have arrived. */
   readonly deadline: number;
   readonly timeoutMs: number;
@@ -134,7 +134,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   }
 
   onResponseError(_controller: ExchangeController | null, error: Error): void {
-    if (!this.#isOver) this.#fail(toUnreachable(error, { host: this.#options.host, isSent: this.#isSent }));
+    if (!this.#isOver) this.#fail(toUnreachable(error, { peer: this.#options.peer, isSent: this.#isSent }));
   }
 
   // What the consumer calls.
@@ -191,12 +191,12 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   static readonly #fire = (exchange: Exchange): void => exchange.#onTimer();
 
   #onTimer(): void {
-    const { deadline, idleTimeoutMs, timeoutMs, host } = this.#options;
+    const { deadline, idleTimeoutMs, timeoutMs, peer } = this.#options;
     const now = performance.now();
     const hasHead = this.#settle === undefined;
     if (now >= deadline) {
       const missing = hasHead ? "finish its answer" : "answer";
-      this.#stop(new GatewayError("tool_timeout", `'${host}' did not ${missing} within ${timeoutMs} ms.`));
+      this.#stop(new GatewayError("tool_timeout", `'${peer}' did not ${missing} within ${timeoutMs} ms.`));
       return;
     }
     let wait = deadline - now;
@@ -207,7 +207,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
         this.#stop(
           new GatewayError(
             "tool_timeout",
-            `'${host}' sent nothing for ${idleTimeoutMs} ms in the middle of its answer.`,
+            `'${peer}' sent nothing for ${idleTimeoutMs} ms in the middle of its answer.`,
           ),
         );
         return;

@@ -46,6 +46,8 @@ export async function executeBlind(
     signal: context.signal,
     timeoutMs: call.uri.options.timeoutMs ?? call.tool.timeoutMs ?? context.config.settings.tool_timeout_ms,
     maxRedirects,
+    // The tool's address is part of `execution`, which callers and models do not see (BLIND-6).
+    peer: record.name,
     sensitiveHeaders: request.secretSlots.flatMap(({ location, name }) =>
       location === "header" ? [name.toLowerCase()] : [],
     ),
