@@ -27,6 +27,8 @@ interface TurnContent {
   readonly results: readonly JsonObject[];
   /** The gateway's calls came from an inline `runtime_config`. */
   readonly inline: boolean;
+  /** The model has read content from outside by then. */
+  readonly readOutside: boolean;
 }
 
 /** The id that a client sees for a call. */
@@ -54,6 +56,12 @@ export function turnKeysOf(messages: readonly JsonObject[]): string[] {
   return messages.flatMap((message) => callIds(message).filter((id) => ourId.test(id)));
 }
 
+export interface RestoredConversation {
+  readonly messages: JsonObject[];
+  /** The kept results hold content from outside. */
+  readonly hasReadOutside: boolean;
+}
+
 /**
  * The conversation as the back end must see it: kept messages verbatim, ids as the back end wrote
  * them, our results beside the client's.
@@ -63,7 +71,7 @@ export async function restoreTurns(
   deps: CoreDeps,
   context: CallContext,
   given: { readonly messages: readonly JsonObject[]; readonly turns: readonly KeptTurn[] },
-): Promise<JsonObject[]> {
+): Promise<RestoredConversation> {
   const turns = new Map<string, TurnContent>();
   for (const turn of given.turns) {
     const text = await deps.sealer.open(
@@ -76,12 +84,14 @@ export async function restoreTurns(
   }
   const restored: JsonObject[] = [];
   let current: TurnContent | undefined;
+  let hasReadOutside = false;
   for (const message of given.messages) {
     if (message["role"] === "tool") {
       restored.push(withBackEndId(message, current));
       continue;
     }
     current = turnOf(message, turns);
+    hasReadOutside ||= current?.readOutside === true;
     if (current?.inline === true && context.runtimeConfig === undefined) {
       throw new GatewayError(
         "runtime_config_required",
@@ -91,7 +101,7 @@ export async function restoreTurns(
     }
     restored.push(...(current === undefined ? [message] : [...current.before, current.message, ...current.results]));
   }
-  return restored;
+  return { messages: restored, hasReadOutside };
 }
 
 function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): TurnContent | undefined {

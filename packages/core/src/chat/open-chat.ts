@@ -56,6 +56,8 @@ export interface OpenedChat {
   readonly messages: readonly JsonObject[];
   /** Those of `messages` that tell of calls finished late; the client does not know them. */
   readonly late: readonly JsonObject[];
+  /** `messages` hold content that a tool brought in from outside. */
+  readonly hasReadOutside: boolean;
   readonly slots: number;
   /** Calls whose late results this request hands to the model. */
   readonly delivered: readonly string[];
@@ -98,12 +100,12 @@ interface Known {
 }
 
 /** What is tried next when an earlier call stands in the way. */
-type Plan = { readonly attach: boolean; readonly supersedes?: Call };
+type Plan = { readonly attach?: "any" | "broken_off"; readonly supersedes?: Call };
 
 /** @throws GatewayError whatever refuses the request */
 export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Opening> {
   const digest = createHash("sha256").update(input.rawBody).digest("base64url");
-  let plan: Plan = { attach: input.isSdkRetry && input.idempotencyKey === undefined };
+  let plan = firstPlan(input);
   for (let admission = 0; admission < maxAdmissions; admission += 1) {
     const inline = isJsonObject(input.body) && (input.body["runtime_config"] ?? null) !== null;
     const known = await identify(deps, input, ["chat", ...(inline ? (["runtime_config"] as const) : [])]);
@@ -116,7 +118,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
     // The admission has loaded the newer configuration.
     if (outcome.kind === "stale_config") continue;
     if (outcome.kind === "existing") {
-      const next = await meetEarlier(deps, outcome, { row, signal: input.signal });
+      const next = await meetEarlier(deps, outcome, { row, plan, signal: input.signal });
       if (next.kind === "replay") return { ...next, ...opened };
       plan = next.plan;
       continue;
@@ -128,6 +130,12 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
     retryAfterMs: 1_000,
   });
+}
+
+/** OpenAI's SDKs say when they repeat a request; other clients do it in silence. */
+function firstPlan({ idempotencyKey, isSdkRetry }: ChatInput): Plan {
+  if (idempotencyKey !== undefined) return {};
+  return { attach: isSdkRetry ? "any" : "broken_off" };
 }
 
 /** Undefined where the refusal came from an outdated configuration. */
@@ -233,7 +241,7 @@ function admissionOf(
     limits: { countRequest: true },
     expectedConfigVersion: context.config.version,
     ...(offer.gatewayTools.size > 0 ? { slots: { wanted: slotsPerChat, required: false } } : {}),
-    ...(plan.attach ? { attachWithinMs } : {}),
+    ...(plan.attach === undefined ? {} : { attach: { withinMs: attachWithinMs, to: plan.attach } }),
     ...(plan.supersedes === undefined ? {} : { supersedes: plan.supersedes.id }),
     ...(turnKeys.length === 0 ? {} : { turnKeys }),
     ...(session === undefined ? {} : { sessionId: session }),
@@ -300,9 +308,11 @@ type Meeting =
 async function meetEarlier(
   deps: CoreDeps,
   existing: { readonly call: Call; readonly by: "key" | "retry" },
-  now: { readonly row: NewCall; readonly signal: AbortSignal },
+  now: { readonly row: NewCall; readonly plan: Plan; readonly signal: AbortSignal },
 ): Promise<Meeting> {
   const { by } = existing;
+  // Whoever does not say that this is a retry asks anew; only what was written stays written.
+  if (now.plan.attach === "broken_off") return { kind: "again", plan: { supersedes: existing.call } };
   if (by === "key" && existing.call.inputHash !== now.row.inputHash) {
     throw new GatewayError(
       "idempotency_key_reused",
@@ -313,15 +323,15 @@ async function meetEarlier(
   const call = existing.call.state === "running" ? await awaitEnd(deps, existing, now.signal) : existing.call;
   if (call.state === "completed") {
     const body = await readChatOutcome(deps, call);
-    return body === undefined ? { kind: "again", plan: { attach: false } } : { kind: "replay", callId: call.id, body };
+    return body === undefined ? { kind: "again", plan: {} } : { kind: "replay", callId: call.id, body };
   }
   const writeStarted = call.error?.details?.["write_started"] === true;
   const wasCut = call.state === "cancelled" || call.error?.code === "chat_interrupted";
   // What was cut short goes on under the same root: its writes are found again, not repeated.
-  if (wasCut) return { kind: "again", plan: { attach: false, supersedes: call } };
+  if (wasCut) return { kind: "again", plan: { supersedes: call } };
   const { code, message } = call.error ?? { code: "internal_error" as const, message: "The earlier request failed." };
   const mayTryAgain = !writeStarted && (by === "retry" || catalog[code].retryable);
-  if (mayTryAgain) return { kind: "again", plan: { attach: false, supersedes: call } };
+  if (mayTryAgain) return { kind: "again", plan: { supersedes: call } };
   throw new GatewayError(code, message, {
     extra: { replayed: true, ...(writeStarted ? { write_started: true } : {}) },
   });
@@ -384,8 +394,9 @@ async function openAdmitted(
       callId: row.id,
       rootId: row.rootId ?? row.id,
       route: input.route,
-      messages: insertBeforeLastUser(restored, late),
+      messages: insertBeforeLastUser(restored.messages, late),
       late,
+      hasReadOutside: restored.hasReadOutside || late.length > 0,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,

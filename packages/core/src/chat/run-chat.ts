@@ -98,6 +98,7 @@ class ChatRun {
       slots,
       deliverLate: chat.request.sessionId !== undefined,
       writesBefore: chat.rootId !== chat.callId,
+      readOutsideBefore: chat.hasReadOutside,
     });
   }
 
@@ -325,6 +326,7 @@ class ChatRun {
         ids: Object.fromEntries(theirs.map(({ clientId, call }) => [clientId, call.id])),
         results,
         inline: mixed && context.runtimeConfig !== undefined,
+        readOutside: this.#tools.hasReadOutside,
       });
     }
     yield* this.#finish();

@@ -25,6 +25,8 @@ export interface ToolRunOptions extends CallPlace {
   /** Results that come after this answer go to the session's next request. */
   readonly deliverLate: boolean;
   readonly writesBefore: boolean;
+  /** The conversation holds content from outside already. */
+  readonly readOutsideBefore: boolean;
 }
 
 export interface RoundCall {
@@ -42,7 +44,7 @@ export class ToolRun {
   readonly #lines = new Map<string, Promise<unknown>>();
   readonly #deferred: { readonly row: Promise<NewCall>; readonly started: number; readonly finished: number }[] = [];
   readonly #finishing: Promise<unknown>[] = [];
-  #hasReadOutside = false;
+  #hasReadOutside: boolean;
   #writeStarted: boolean;
 
   constructor(deps: CoreDeps, adapters: Adapters, context: CallContext, options: ToolRunOptions) {
@@ -51,6 +53,7 @@ export class ToolRun {
     this.#context = context;
     this.#options = options;
     this.#writeStarted = options.writesBefore;
+    this.#hasReadOutside = options.readOutsideBefore;
   }
 
   /** From then on a repetition of the chat is not harmless. */
@@ -58,11 +61,17 @@ export class ToolRun {
     return this.#writeStarted;
   }
 
+  /** From then on outward writes need approval, in the turns that continue this one, too. */
+  get hasReadOutside(): boolean {
+    return this.#hasReadOutside;
+  }
+
   /** Records the round and starts it; the outcomes come in call order, each when it is there. */
   async startRound(items: readonly DispatchItem[]): Promise<readonly RoundCall[]> {
     const prepared = items.map((item) =>
       prepareCall(this.#adapters, this.#context, item, { hasReadOutside: this.#hasReadOutside }),
     );
+    this.#hasReadOutside ||= prepared.some(bringsContentFromOutside);
     const known = await this.#record(prepared);
     return prepared.map((preparation, at) => this.#start(preparation, items[at]?.arguments ?? "", known));
   }
@@ -205,10 +214,8 @@ export class ToolRun {
     }
   }
 
-  async #execute(call: PreparedCall): Promise<Execution> {
-    const execution = await executeCall(this.#deps, call, this.#context, { attempt: 1, signal: this.#options.signal });
-    if (call.tool.outputTrust === "outside" && execution.outcome.kind === "completed") this.#hasReadOutside = true;
-    return execution;
+  #execute(call: PreparedCall): Promise<Execution> {
+    return executeCall(this.#deps, call, this.#context, { attempt: 1, signal: this.#options.signal });
   }
 
   async #inSlot(call: PreparedCall, work: () => Promise<Execution>): Promise<Execution> {
@@ -238,4 +245,9 @@ export class ToolRun {
     }
     return { kind: "pending", reason: "approval", callId: call.id };
   }
+}
+
+/** Whatever comes of the call: the text of an error is somebody else's as well. */
+function bringsContentFromOutside(preparation: Preparation): boolean {
+  return preparation.kind !== "refused" && preparation.call.tool.outputTrust === "outside";
 }
