@@ -3,6 +3,7 @@ import type { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { Usage } from "../calls/call.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
+import type { ProviderEvent } from "./providers/provider.ts";
 
 export interface ToolExecution {
   readonly executed: boolean;
@@ -33,45 +34,19 @@ export type ClientToolCall =
       readonly custom: { readonly name: string; readonly input: string };
     };
 
+/** What the model back end says and the client is told as it is. */
+export type PassedOn = Extract<
+  ProviderEvent,
+  { readonly type: "start" | "text-delta" | "reasoning-delta" | "refusal-delta" | "other-delta" }
+>;
+
 export type ChatEvent =
-  | {
-      readonly type: "start";
-      readonly id: string;
-      readonly model: string;
-      readonly created: number;
-      readonly systemFingerprint?: string;
-    }
-  | { readonly type: "text-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
-  | {
-      readonly type: "reasoning-delta";
-      readonly text: string;
-      readonly field: "reasoning_content" | "reasoning";
-      readonly choice: number;
-      readonly frame?: Uint8Array;
-    }
-  | { readonly type: "refusal-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
-  | {
-      readonly type: "other-delta";
-      readonly delta: JsonObject;
-      readonly choice: number;
-      readonly logprobs?: JsonObject;
-      readonly frame?: Uint8Array;
-    }
+  | PassedOn
   /**
    * A call as the model writes it. `owner` tells who runs it; on `/v1` only the client's reach the
    * wire, and those only once the turn is known to end with them. Ids are the gateway's.
    */
-  | {
-      readonly type: "tool-call-delta";
-      readonly owner: "client" | "gateway";
-      readonly index: number;
-      readonly id?: string;
-      readonly name?: string;
-      readonly arguments: string;
-      readonly choice: number;
-      /** With the first piece: a custom tool, whose input is no JSON. */
-      readonly custom?: true;
-    }
+  | (Extract<ProviderEvent, { readonly type: "tool-call-delta" }> & { readonly owner: "client" | "gateway" })
   | {
       readonly type: "tool-call";
       readonly owner: "client" | "gateway";
