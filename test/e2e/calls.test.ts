@@ -73,7 +73,7 @@ describe(`calls that run later ${verifies("CHAT-13")}`, () => {
       effect: "write",
       async: true,
       attempt: 1,
-      input_view: '{"sku":"S1"}',
+      input: { sku: "S1" },
     });
     expect(row.duration_ms).toBeGreaterThanOrEqual(0);
     expect(row.trace_id).toMatch(/^[0-9a-f]{32}$/);

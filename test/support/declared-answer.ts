@@ -27,6 +27,7 @@ const errorSchema = z.strictObject({
     code: z.string().min(1),
     request_id: z.string().min(1),
   }),
+  partial: z.looseObject({}).optional(),
 });
 
 const patterns = Object.values(routes as Readonly<Record<string, RouteModule>>).map((route) => ({
