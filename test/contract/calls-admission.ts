@@ -1,6 +1,6 @@
 /** Admission: who asks, limits over two instances, idempotency, retries, sessions, kept turns. */
 import { newId } from "@toolyard/core/ids";
-import type { AdmitResult } from "@toolyard/core/ports/repos";
+import type { AdmitResult, CallFinish } from "@toolyard/core/ports/repos";
 import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
@@ -436,7 +436,11 @@ function describeIdempotency(fixture: CallFixture): void {
       await fixture.calls.admit(withKey(tenant, key, { call: newest }));
       const retry = async (change: object, by = key, supersedes?: string): Promise<AdmitResult["outcome"]> => {
         const call = newChat({ ...same, ...change });
-        const options = { call, attachWithinMs: 900_000, ...(supersedes === undefined ? {} : { supersedes }) };
+        const options = {
+          call,
+          attach: { withinMs: 900_000, to: "any" as const },
+          ...(supersedes === undefined ? {} : { supersedes }),
+        };
         return (await fixture.turn(1).calls.admit(withKey(tenant, by, options))).outcome;
       };
       expect(await retry({})).toMatchObject({ kind: "existing", by: "retry", call: { id: newest.id } });
@@ -446,6 +450,43 @@ function describeIdempotency(fixture: CallFixture): void {
         expect(await retry(change)).toMatchObject({ kind: "admitted" });
       }
       expect(await retry({}, other)).toMatchObject({ kind: "admitted" });
+    });
+
+    test("a request that does not call itself a retry attaches only to what broke off after a write", async () => {
+      const tenant = await fixture.newTenant();
+      const key = await fixture.newKey(tenant);
+      const ask = async (): Promise<{ readonly id: string; readonly outcome: AdmitResult["outcome"] }> => {
+        const call = newChat({ inputHash: "hash-1" });
+        const attach = { withinMs: 900_000, to: "broken_off" as const };
+        const { outcome } = await fixture.turn(1).calls.admit(withKey(tenant, key, { call, attach }));
+        return { id: call.id, outcome };
+      };
+      const broke = { code: "provider_unavailable", message: "busy" } as const;
+      const ends: readonly (readonly [CallFinish, string])[] = [
+        [{ state: "completed" }, "admitted"],
+        [{ state: "failed", error: broke }, "admitted"],
+        [{ state: "failed", error: { ...broke, details: { write_started: false } } }, "admitted"],
+        [{ state: "failed", error: { ...broke, details: { write_started: true } } }, "existing"],
+        [{ state: "cancelled", error: { ...broke, details: { write_started: true } } }, "existing"],
+        [{ state: "failed", error: { ...broke, code: "chat_interrupted" } }, "existing"],
+      ];
+      for (const [finish, next] of ends) {
+        await fixture.run("DELETE FROM calls WHERE tenant = ?", tenant);
+        const first = await ask();
+        expect((await ask()).outcome.kind).toBe("admitted");
+        await fixture.run("DELETE FROM calls WHERE tenant = ? AND id <> ?", tenant, first.id);
+        await fixture.calls.finish(tenant, first.id, 1, finish);
+        const second = await ask();
+        expect(second.outcome).toMatchObject(
+          next === "admitted" ? { kind: next } : { kind: next, call: { id: first.id } },
+        );
+      }
+      // A newer one that ended well is the one that counts.
+      const call = newChat({ inputHash: "hash-1" });
+      await fixture.calls.admit(withKey(tenant, key, { call }));
+      await fixture.run("UPDATE calls SET created_at = created_at + 1 WHERE id = ?", call.id);
+      await fixture.calls.finish(tenant, call.id, 1, { state: "completed" });
+      expect((await ask()).outcome.kind).toBe("admitted");
     });
   });
 }
@@ -564,7 +605,12 @@ function describeLostReplies(fixture: CallFixture): void {
         const key = await fixture.newKey(tenant, { requestsPerMinute: 50 });
         const sessionId = newId("session");
         const chat = newChat({ idempotencyKey: "k", inputHash: "h", sessionId });
-        const input = { call: chat, sessionId, slots: { wanted: 5, required: true }, attachWithinMs: 900_000 };
+        const input = {
+          call: chat,
+          sessionId,
+          slots: { wanted: 5, required: true },
+          attach: { withinMs: 900_000, to: "any" as const },
+        };
         lose();
         const result = await fixture.calls.admit(withKey(tenant, key, input));
         const counts = await fixture.run("SELECT count FROM rate_windows WHERE tenant = ? ORDER BY scope", tenant);
@@ -601,7 +647,9 @@ function describeLostReplies(fixture: CallFixture): void {
       const chat = newChat({ idempotencyKey: "k", sessionId });
       const trips = (): number => fixture.instances.proxy?.trips() ?? 0;
       const before = trips();
-      await fixture.calls.admit(withKey(tenant, key, { call: chat, sessionId, turnKeys: ["t"], attachWithinMs: 1 }));
+      await fixture.calls.admit(
+        withKey(tenant, key, { call: chat, sessionId, turnKeys: ["t"], attach: { withinMs: 1, to: "any" as const } }),
+      );
       const between = trips();
       await fixture.calls.settle(tenant, {
         callId: chat.id,

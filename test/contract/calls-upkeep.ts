@@ -331,7 +331,7 @@ function describeIsolation(fixture: CallFixture): void {
     });
     const same = newChat({ id: ids.running, idempotencyKey: "k", inputHash: "h" });
     const admitted = await calls.admit(
-      withKey(intruder, key, { call: same, attachWithinMs: hour, supersedes: ids.unknown }),
+      withKey(intruder, key, { call: same, attach: { withinMs: hour, to: "any" }, supersedes: ids.unknown }),
     );
     expect(admitted.outcome.kind).toBe("admitted");
     expect((await fixture.row(intruder, ids.running)).tenant).toBe(intruder);

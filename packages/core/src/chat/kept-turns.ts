@@ -82,26 +82,44 @@ export async function restoreTurns(
     );
     turns.set(turn.key, JSON.parse(text) as TurnContent);
   }
-  const restored: JsonObject[] = [];
-  let current: TurnContent | undefined;
-  let hasReadOutside = false;
-  for (const message of given.messages) {
-    if (message["role"] === "tool") {
-      restored.push(withBackEndId(message, current));
-      continue;
-    }
-    current = turnOf(message, turns);
-    hasReadOutside ||= current?.readOutside === true;
-    if (current?.inline === true && context.runtimeConfig === undefined) {
+  const messages = exchangesOf(given.messages).flatMap(({ head, answers }) => {
+    const turn = turnOf(head, turns);
+    if (turn === undefined) return [head, ...answers];
+    if (turn.inline && context.runtimeConfig === undefined) {
       throw new GatewayError(
         "runtime_config_required",
         "This turn used tools of an inline 'runtime_config', which is never stored; send the same 'runtime_config' again.",
         { param: "runtime_config" },
       );
     }
-    restored.push(...(current === undefined ? [message] : [...current.before, current.message, ...current.results]));
+    const results = [...turn.results, ...answers.map((answer) => withBackEndId(answer, turn))];
+    return [...turn.before, turn.message, ...inCallOrder(turn.message, results)];
+  });
+  return { messages, hasReadOutside: [...turns.values()].some(({ readOutside }) => readOutside) };
+}
+
+interface Exchange {
+  readonly head: JsonObject;
+  /** The tool messages that follow it. */
+  readonly answers: JsonObject[];
+}
+
+function exchangesOf(messages: readonly JsonObject[]): Exchange[] {
+  const exchanges: Exchange[] = [];
+  for (const message of messages) {
+    const last = exchanges.at(-1);
+    if (message["role"] === "tool" && last !== undefined) last.answers.push(message);
+    else exchanges.push({ head: message, answers: [] });
   }
-  return { messages: restored, hasReadOutside };
+  return exchanges;
+}
+
+/** Some back ends match results with calls by their place. */
+function inCallOrder(message: JsonObject, results: readonly JsonObject[]): JsonObject[] {
+  const order = new Map(callIds(message).map((id, at) => [id, at]));
+  const placeOf = ({ tool_call_id: id }: JsonObject): number =>
+    (typeof id === "string" ? order.get(id) : undefined) ?? order.size;
+  return results.toSorted((left, right) => placeOf(left) - placeOf(right));
 }
 
 function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): TurnContent | undefined {
@@ -117,9 +135,9 @@ function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): T
   return kept;
 }
 
-function withBackEndId(message: JsonObject, turn: TurnContent | undefined): JsonObject {
+function withBackEndId(message: JsonObject, turn: TurnContent): JsonObject {
   const id = message["tool_call_id"];
-  const backEndId = typeof id === "string" ? turn?.ids[id] : undefined;
+  const backEndId = typeof id === "string" ? turn.ids[id] : undefined;
   return backEndId === undefined ? message : { ...message, tool_call_id: backEndId };
 }
 

@@ -220,8 +220,11 @@ export interface AdmitInput {
   readonly limits: { readonly countRequest: boolean };
   /** `wanted`: slots to reserve; a chat takes what is free (0 too), a direct call is refused without one. */
   readonly slots?: { readonly wanted: number; readonly required: boolean };
-  /** An SDK retry: look for a call of the same caller, route and input hash in these last milliseconds. */
-  readonly attachWithinMs?: number;
+  /**
+   * Look for the newest call of the same caller, route and input hash: a retry that says so belongs to it
+   * whatever became of it; one that does not, only where it was cut off or failed after a write had begun.
+   */
+  readonly attach?: { readonly withinMs: number; readonly to: "any" | "broken_off" };
   /** Kept turns to read with the same trip. */
   readonly turnKeys?: readonly string[];
   /** Session to check and touch; created where absent. Results due for it are returned. */

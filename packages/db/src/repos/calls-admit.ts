@@ -25,20 +25,26 @@ type Row = StatementResult["rows"][number];
 // Arguments of `decide`: ?1 tenant, ?2 hash of the key, ?3 id of a caller who is known, ?4 this request,
 // ?5 is it counted, ?6 expected config version, ?7 session; of the call: ?8 route, ?9 idempotency key,
 // ?10 age of retries to attach to, ?11 input hash, ?12 the call it supersedes, ?13 is it a running chat,
-// ?14 slots wanted, ?15 is a slot required.
+// ?14 slots wanted, ?15 is a slot required, ?16 attach only to what broke off after a write had begun.
 
-/** Which earlier call the request belongs to: by its key, else, for an SDK's retry, by its content. */
+/**
+ * Which earlier call the request belongs to: by its key, else by its content, for retries that say so and
+ * for those that say nothing. Most clients repeat in silence what broke; that must not write twice.
+ */
 const existing = `CASE
   WHEN ?9 IS NOT NULL THEN (
     SELECT id FROM calls
     WHERE tenant = ?1 AND caller_id = who.caller_id AND route = ?8 AND idempotency_key = ?9
       AND created_at > who.now - ${keyLifetimeMs} AND NOT (id IS ?12 AND state IN ${ended}))
   WHEN ?10 IS NOT NULL THEN (
-    SELECT id FROM calls
-    WHERE tenant = ?1 AND caller_id = who.caller_id AND input_hash = ?11 AND route = ?8
-      AND idempotency_key IS NULL AND parent_id IS NULL
-      AND created_at > who.now - ?10 AND id IS NOT ?12
-    ORDER BY created_at DESC LIMIT 1)
+    SELECT id FROM (
+      SELECT id, state, error FROM calls
+      WHERE tenant = ?1 AND caller_id = who.caller_id AND input_hash = ?11 AND route = ?8
+        AND idempotency_key IS NULL AND parent_id IS NULL
+        AND created_at > who.now - ?10 AND id IS NOT ?12
+      ORDER BY created_at DESC LIMIT 1)
+    WHERE NOT ?16 OR (state IN ('failed', 'cancelled')
+      AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted')))
   END`;
 
 /** Leases that have run out hold nothing. */
@@ -215,7 +221,7 @@ function planBatch(input: AdmitInput): Plan {
   }
   if (sessionId !== undefined) add(touchSession, [tenant, request, sessionId]);
   const answer = add(readAnswer, [tenant, request, principal.kind === "key" ? principal.hash : null]);
-  const mayExist = call !== undefined && (call.idempotencyKey !== null || input.attachWithinMs !== undefined);
+  const mayExist = call !== undefined && (call.idempotencyKey !== null || input.attach !== undefined);
   return {
     statements,
     answer,
@@ -244,16 +250,17 @@ function decisionStatement(input: AdmitInput, request: string): Statement {
   return { sql: decideCall, args: [...args, ...callArgs(input, call)] };
 }
 
-function callArgs({ slots, attachWithinMs, supersedes }: AdmitInput, call: NewCall): readonly SqlValue[] {
+function callArgs({ slots, attach, supersedes }: AdmitInput, call: NewCall): readonly SqlValue[] {
   return [
     call.route,
     call.idempotencyKey,
-    attachWithinMs ?? null,
+    attach?.withinMs ?? null,
     call.inputHash,
     supersedes ?? null,
     call.kind === "chat" && call.state === "running" ? 1 : 0,
     slots?.wanted ?? null,
     slots?.required === true ? 1 : 0,
+    attach?.to === "broken_off" ? 1 : 0,
   ];
 }
 
