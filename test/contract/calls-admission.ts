@@ -495,17 +495,43 @@ function describeSessions(fixture: CallFixture): void {
   describe(`sessions and kept turns ${verifies("CHAT-8", "CHAT-20")}`, () => {
     test("a session is new once, then live, and used by every admitted request", async () => {
       const tenant = await fixture.newTenant();
-      const [key, other] = [await fixture.newKey(tenant), await fixture.newKey(tenant)];
+      const key = await fixture.newKey(tenant);
+      const manager = await fixture.newKey(tenant, { scopes: ["chat", "manage"] });
       const sessionId = newId("session");
       const first = await fixture.calls.admit(withKey(tenant, key, { call: newChat({ sessionId }), sessionId }));
       expect(first.session).toEqual({ state: "new", due: [] });
-      await fixture.run("UPDATE sessions SET last_used_at = last_used_at - 5000 WHERE id = ?", sessionId);
-      const before = await fixture.repos[0].sessions.get(tenant, sessionId);
-      const again = await fixture.calls.admit(withKey(tenant, other, { call: newChat({ sessionId }), sessionId }));
-      expect(again.session?.state).toBe("live");
-      const after = await fixture.repos[0].sessions.get(tenant, sessionId);
-      expect(after?.lastUsedAt).toBeGreaterThan(before?.lastUsedAt ?? Number.NaN);
-      expect(after?.callerId).toBe(key.id);
+      for (const who of [key, manager]) {
+        await fixture.run("UPDATE sessions SET last_used_at = last_used_at - 5000 WHERE id = ?", sessionId);
+        const before = await fixture.repos[0].sessions.get(tenant, sessionId);
+        const again = await fixture.calls.admit(withKey(tenant, who, { call: newChat({ sessionId }), sessionId }));
+        expect(again.session?.state).toBe("live");
+        const after = await fixture.repos[0].sessions.get(tenant, sessionId);
+        expect(after?.lastUsedAt).toBeGreaterThan(before?.lastUsedAt ?? Number.NaN);
+        expect(after?.callerId).toBe(key.id);
+      }
+    });
+
+    test("another caller's session is foreign, expired or not, and what is due in it stays there", async () => {
+      const tenant = await fixture.newTenant();
+      const [key, other] = [await fixture.newKey(tenant), await fixture.newKey(tenant)];
+      const sessionId = newId("session");
+      await fixture.calls.admit(withKey(tenant, key, { call: newChat({ sessionId }), sessionId }));
+      await fixture.rowIn(tenant, "completed", { sessionId, delivery: "due", async: true });
+      const others = [
+        withKey(tenant, other, { call: newChat({ sessionId }), sessionId }),
+        { ...withKey(tenant, other, { sessionId }), principal: { kind: "known", caller: someUser } },
+      ] as const;
+      for (const idleMs of [0, 86_400_001]) {
+        await fixture.run("UPDATE sessions SET last_used_at = last_used_at - ? WHERE id = ?", idleMs, sessionId);
+        const before = await fixture.repos[0].sessions.get(tenant, sessionId);
+        for (const input of others) {
+          expect(await fixture.calls.admit(input)).toMatchObject({
+            outcome: { kind: "refused", by: "session" },
+            session: { state: "foreign", due: [] },
+          });
+        }
+        expect(await fixture.repos[0].sessions.get(tenant, sessionId)).toEqual(before);
+      }
     });
 
     test("a session that was idle too long is expired, for good, and nothing is recorded", async () => {

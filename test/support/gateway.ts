@@ -27,6 +27,8 @@ export interface GatewayOptions {
   readonly reach?: CoreDeps["reach"];
   /** Without workers and tick. */
   readonly requestsOnly?: boolean;
+  /** Milliseconds between two ticks of its own. */
+  readonly tickEveryMs?: number;
   /** Of another gateway, to be a second instance beside it. */
   readonly sharedWith?: Gateway;
 }
@@ -55,6 +57,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
     },
     ...(options.reach === undefined ? {} : { reach: options.reach }),
     ...(options.requestsOnly === undefined ? {} : { requestsOnly: options.requestsOnly }),
+    ...(options.tickEveryMs === undefined ? {} : { tickEveryMs: options.tickEveryMs }),
   });
   const { core } = server;
   return {

@@ -250,7 +250,7 @@ export interface AdmitResult {
     | { readonly kind: "concurrency_limited"; readonly scope: "key" | "tenant" | "tools" };
   readonly rate: { readonly limit: number; readonly remaining: number; readonly resetMs: number };
   readonly turns: readonly KeptTurn[];
-  /** `foreign`: the id exists under another tenant; nothing was recorded. */
+  /** `foreign`: the session is another tenant's, or another caller's who does not manage; nothing was recorded. */
   readonly session?: { readonly state: "new" | "live" | "expired" | "foreign"; readonly due: readonly Call[] };
 }
 

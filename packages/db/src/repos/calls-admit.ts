@@ -6,7 +6,7 @@
  *
  * Sent twice (a reply was lost), the batch finds its own call row and neither counts nor writes again.
  */
-import { roles, scopes, type Caller, type Role, type Scope } from "@toolyard/core/callers/caller";
+import { hasScope, roles, scopes, type Caller, type Role, type Scope } from "@toolyard/core/callers/caller";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/repos";
@@ -23,27 +23,28 @@ const dueAtOnce = 50;
 type Row = StatementResult["rows"][number];
 
 // Arguments of `decide`: ?1 tenant, ?2 hash of the key, ?3 id of a caller who is known, ?4 this request,
-// ?5 is it counted, ?6 expected config version, ?7 session; of the call: ?8 route, ?9 idempotency key,
-// ?10 age of retries to attach to, ?11 input hash, ?12 the call it supersedes, ?13 is it a running chat,
-// ?14 slots wanted, ?15 is a slot required, ?16 attach only to what broke off after a write had begun.
+// ?5 is it counted, ?6 expected config version, ?7 session, ?8 does a caller who is known manage the tenant;
+// of the call: ?9 route, ?10 idempotency key, ?11 age of retries to attach to, ?12 input hash, ?13 the call
+// it supersedes, ?14 is it a running chat, ?15 slots wanted, ?16 is a slot required, ?17 attach only to what
+// broke off after a write had begun.
 
 /**
  * Which earlier call the request belongs to: by its key, else by its content, for retries that say so and
  * for those that say nothing. Most clients repeat in silence what broke; that must not write twice.
  */
 const existing = `CASE
-  WHEN ?9 IS NOT NULL THEN (
-    SELECT id FROM calls
-    WHERE tenant = ?1 AND caller_id = who.caller_id AND route = ?8 AND idempotency_key = ?9
-      AND created_at > who.now - ${keyLifetimeMs} AND NOT (id IS ?12 AND state IN ${ended}))
   WHEN ?10 IS NOT NULL THEN (
+    SELECT id FROM calls
+    WHERE tenant = ?1 AND caller_id = who.caller_id AND route = ?9 AND idempotency_key = ?10
+      AND created_at > who.now - ${keyLifetimeMs} AND NOT (id IS ?13 AND state IN ${ended}))
+  WHEN ?11 IS NOT NULL THEN (
     SELECT id FROM (
       SELECT id, state, error FROM calls
-      WHERE tenant = ?1 AND caller_id = who.caller_id AND input_hash = ?11 AND route = ?8
+      WHERE tenant = ?1 AND caller_id = who.caller_id AND input_hash = ?12 AND route = ?9
         AND idempotency_key IS NULL AND parent_id IS NULL
-        AND created_at > who.now - ?10 AND id IS NOT ?12
+        AND created_at > who.now - ?11 AND id IS NOT ?13
       ORDER BY created_at DESC LIMIT 1)
-    WHERE NOT ?16 OR (state IN ('failed', 'cancelled')
+    WHERE NOT ?17 OR (state IN ('failed', 'cancelled')
       AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted')))
   END`;
 
@@ -68,13 +69,14 @@ const verdict = (hasCall: boolean): string => `CASE
   ${hasCall ? "WHEN asked.existing IS NOT NULL THEN 'existing'" : ""}
   WHEN ?7 IS NOT NULL AND EXISTS (
     SELECT 1 FROM sessions WHERE id = ?7
-      AND (tenant <> ?1 OR expired_at IS NOT NULL OR last_used_at < asked.now - asked.session_idle_ms))
+      AND (tenant <> ?1 OR (caller_id <> asked.caller_id AND NOT asked.manages)
+        OR expired_at IS NOT NULL OR last_used_at < asked.now - asked.session_idle_ms))
     THEN 'session'
   ${
     hasCall
-      ? `WHEN ?13 AND asked.own_chats >= asked.key_chats THEN 'chats:key'
-         WHEN ?13 AND asked.chats >= asked.tenant_chats THEN 'chats:tenant'
-         WHEN ?15 AND asked.slots >= asked.tool_calls THEN 'tools'`
+      ? `WHEN ?14 AND asked.own_chats >= asked.key_chats THEN 'chats:key'
+         WHEN ?14 AND asked.chats >= asked.tenant_chats THEN 'chats:tenant'
+         WHEN ?16 AND asked.slots >= asked.tool_calls THEN 'tools'`
       : ""
   }
   ELSE 'admitted' END`;
@@ -86,6 +88,7 @@ const verdict = (hasCall: boolean): string => `CASE
 const decide = (hasCall: boolean): string => `
 WITH who AS MATERIALIZED (
   SELECT t.status, t.config_version, COALESCE(k.id, ?3) AS caller_id,
+    COALESCE(?8, k.role = 'operator' OR EXISTS (SELECT 1 FROM json_each(k.scopes) WHERE value = 'manage')) AS manages,
     k.requests_per_minute AS key_requests,
     ${setting("requests_per_minute")} AS tenant_requests,
     k.concurrent_requests AS key_chats,
@@ -104,7 +107,7 @@ asked AS MATERIALIZED (
 ),
 decision AS MATERIALIZED (
   SELECT caller_id, key_requests, window_start, ${verdict(hasCall)} AS verdict,
-    ${hasCall ? "existing, MAX(0, MIN(?14, tool_calls - slots)) AS slots" : "NULL AS existing, NULL AS slots"}
+    ${hasCall ? "existing, MAX(0, MIN(?15, tool_calls - slots)) AS slots" : "NULL AS existing, NULL AS slots"}
   FROM asked
 )
 INSERT INTO rate_windows (tenant, scope, window_start, count, request, verdict, caller_id, existing, slots)
@@ -162,7 +165,7 @@ const readSession = `SELECT CASE
     WHEN s.id IS NULL OR s.created_by = ?2 THEN 'new'
     WHEN s.tenant <> ?1 THEN 'foreign'
     WHEN s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")} THEN 'expired'
-    ELSE 'live' END AS state
+    ELSE 'live' END AS state, s.caller_id
   FROM tenants AS t LEFT JOIN sessions AS s ON s.id = ?3 WHERE t.id = ?1`;
 
 const readDue = `SELECT * FROM calls
@@ -189,7 +192,9 @@ export async function admit(database: Database, input: AdmitInput): Promise<Admi
     index === undefined ? [] : (results[index]?.rows ?? []);
   const [answer] = rowsAt(plan.answer);
   if (answer === undefined) throw nobody(input);
+  const caller = input.principal.kind === "known" ? input.principal.caller : keyCaller(answer);
   const [session] = rowsAt(plan.session);
+  const sessionState = session === undefined ? undefined : sessionStateOf(session, caller);
   return {
     tenant: {
       id: input.tenant,
@@ -198,13 +203,13 @@ export async function admit(database: Database, input: AdmitInput): Promise<Admi
       wrappedKey: String(answer["wrapped_key"]),
     },
     settings: settingsOf(String(answer["settings"])),
-    caller: input.principal.kind === "known" ? input.principal.caller : keyCaller(answer),
+    caller,
     outcome: outcomeOf(input, answer, rowsAt(plan.existing)[0]),
     rate: rateOf(answer),
     turns: rowsAt(plan.turns).map(toKeptTurn),
-    ...(session === undefined
+    ...(sessionState === undefined
       ? {}
-      : { session: { state: sessionStateOf(session["state"]), due: rowsAt(plan.due).map(toCall) } }),
+      : { session: { state: sessionState, due: sessionState === "foreign" ? [] : rowsAt(plan.due).map(toCall) } }),
   };
 }
 
@@ -245,6 +250,7 @@ function decisionStatement(input: AdmitInput, request: string): Statement {
     input.limits.countRequest ? 1 : 0,
     input.expectedConfigVersion ?? null,
     input.sessionId ?? null,
+    principal.kind === "known" ? (hasScope(principal.caller, "manage") ? 1 : 0) : null,
   ];
   if (call === undefined) return { sql: decideRequest, args };
   return { sql: decideCall, args: [...args, ...callArgs(input, call)] };
@@ -354,9 +360,12 @@ function textsOf(column: unknown): readonly string[] {
   return Array.isArray(value) ? value.filter((part) => typeof part === "string") : [];
 }
 
-function sessionStateOf(column: unknown): "new" | "live" | "expired" | "foreign" {
-  if (column === "new" || column === "live" || column === "expired") return column;
-  return "foreign";
+/** A session is its caller's; those who manage the tenant see all of it. The verdict says the same. */
+function sessionStateOf(session: Row, caller: Caller): "new" | "live" | "expired" | "foreign" {
+  const { state, caller_id: owner } = session;
+  if (state === "new") return state;
+  const isVisible = owner === caller.id || hasScope(caller, "manage");
+  return isVisible && (state === "live" || state === "expired") ? state : "foreign";
 }
 
 function toKeptTurn(row: Row): KeptTurn {
