@@ -140,9 +140,15 @@ async function keep(blobs: BlobStore, key: string, whole: WholeResult): Promise<
 }
 
 /** Secrets are taken out before anything is cut: half of one would not be found. */
-function redacted(context: CallContext, { body, mediaType }: ToolReply): WholeResult {
-  if (typeof body !== "string") return { bytes: context.redactor.redactBytes(body), mediaType, isText: false };
-  return { bytes: Buffer.from(context.redactor.redact(body), "utf8"), mediaType, isText: true };
+function redacted({ redactor }: CallContext, { body, mediaType }: ToolReply): WholeResult {
+  const isText = typeof body === "string";
+  // The type is the back end's own word too.
+  const isTelling = redactor.redact(mediaType) !== mediaType;
+  return {
+    bytes: isText ? Buffer.from(redactor.redact(body), "utf8") : redactor.redactBytes(body),
+    mediaType: isTelling ? (isText ? "text/plain" : "application/octet-stream") : mediaType,
+    isText,
+  };
 }
 
 interface Description {

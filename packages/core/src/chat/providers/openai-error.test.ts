@@ -143,6 +143,18 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     );
   });
 
+  test("does not show half of the key where a text is cut", () => {
+    const lengths = Array.from({ length: 2_100 }, (_none, length) => length);
+    const half = apiKey.slice(0, 6);
+    for (const before of lengths.filter((length) => length % 100 > 75)) {
+      const text = `${"x".repeat(before)}${apiKey}`;
+      for (const error of [errorFor(400, text), errorFor(400, openai(text, text, text, text))]) {
+        const { param, extra, cause } = error.details;
+        expect(JSON.stringify([error.message, param, extra, String(cause)])).not.toContain(half);
+      }
+    }
+  });
+
   test("does not pass on endless texts", () => {
     expect(errorFor(400, openai("x".repeat(100_000), "y".repeat(100_000))).message.length).toBeLessThan(1_200);
   });

@@ -17,7 +17,7 @@ export interface UpstreamFailure {
   readonly type: string | undefined;
   readonly code: string | undefined;
   readonly param: string | undefined;
-  /** Head of the body as received. */
+  /** The body as received. */
   readonly raw: string;
   readonly retryAfterMs: number | undefined;
 }
@@ -36,6 +36,9 @@ type Headers = EgressResponse["headers"];
 const messageLength = 1_000;
 const rawLength = 2_000;
 
+/** Characters of the names that a back end gives to its errors. */
+const labelLength = 200;
+
 /** A longer wait is no advice for a request at hand. */
 const longestRetryAfterMs = 24 * 3_600_000;
 
@@ -44,14 +47,14 @@ export function readFailure(status: number, headers: Headers, body: string): Ups
   const parsed = parseJson(body);
   const found = parsed === undefined ? undefined : failureIn(parsed);
   const advice = retryAfter(headers) ?? found?.retryAfterMs;
-  if (found !== undefined) return { ...found, status, raw: body.slice(0, rawLength), retryAfterMs: advice };
+  if (found !== undefined) return { ...found, status, raw: body, retryAfterMs: advice };
   return {
     status,
     message: plainMessage(body),
     type: undefined,
     code: undefined,
     param: undefined,
-    raw: body.slice(0, rawLength),
+    raw: body,
     retryAfterMs: advice,
   };
 }
@@ -64,7 +67,7 @@ export function failureInAnswer(parsed: JsonValue, isError = false): UpstreamFai
   const isMarked = isJsonObject(parsed) && (present(parsed["error"]) || parsed["object"] === "error");
   const isList = Array.isArray(parsed) && parsed.length > 0;
   if (!isError && !isMarked && !isList) return choiceFailure(parsed);
-  const raw = JSON.stringify(parsed).slice(0, rawLength);
+  const raw = JSON.stringify(parsed);
   const found = failureIn(parsed);
   if (found !== undefined) return { ...found, status: statusIn(found), raw };
   return {
@@ -85,14 +88,16 @@ export function toProviderError(failure: UpstreamFailure, context: FailureContex
   const said = sayings(failure, context);
   const extra: { [key: string]: JsonValue } = { provider: provider.name, before_first_byte: context.beforeFirstByte };
   if (failure.status !== undefined) extra["upstream_status"] = failure.status;
-  if (failure.code !== undefined) extra["upstream_code"] = redactFor(context, failure.code);
-  if (failure.type !== undefined) extra["upstream_type"] = redactFor(context, failure.type);
+  // Cut last: half of a key would not be found.
+  const labelled = (text: string): string => redactFor(context, text).slice(0, labelLength);
+  if (failure.code !== undefined) extra["upstream_code"] = labelled(failure.code);
+  if (failure.type !== undefined) extra["upstream_type"] = labelled(failure.type);
   if (kind.isQuota) extra["quota_exhausted"] = true;
   const details: ErrorDetails = {
-    ...(failure.param === undefined ? {} : { param: redactFor(context, failure.param) }),
+    ...(failure.param === undefined ? {} : { param: labelled(failure.param) }),
     ...(failure.retryAfterMs === undefined ? {} : { retryAfterMs: failure.retryAfterMs }),
     extra,
-    cause: new Error(redactFor(context, failure.raw)),
+    cause: new Error(redactFor(context, failure.raw).slice(0, rawLength)),
   };
   return new GatewayError(kind.code, kind.message(provider, said), details);
 }
@@ -267,7 +272,7 @@ function sentence(value: JsonValue | undefined): string | undefined {
 
 function label(value: JsonValue | undefined): string | undefined {
   if (typeof value === "number") return String(value);
-  return typeof value === "string" && value !== "" ? value.slice(0, 200) : undefined;
+  return typeof value === "string" && value !== "" ? value : undefined;
 }
 
 /** A choice that ended in an error of its own. */
@@ -296,11 +301,11 @@ function looksLikePage(body: string): boolean {
 
 /** The words of an answer that is no JSON: the title of a page, or the text. */
 function plainMessage(body: string): string | undefined {
-  if (!looksLikePage(body)) return body.trim() === "" ? undefined : body.trim().slice(0, 300);
+  if (!looksLikePage(body)) return body.trim() === "" ? undefined : body.trim();
   const start = body.search(/<title[\s>]/i);
   if (start === -1) return undefined;
   const title = body.slice(body.indexOf(">", start) + 1).split("<", 1)[0];
-  return title === undefined || title.trim() === "" ? undefined : title.trim().slice(0, 300);
+  return title === undefined || title.trim() === "" ? undefined : title.trim();
 }
 
 // When to come back?

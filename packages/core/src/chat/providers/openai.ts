@@ -279,7 +279,7 @@ class ModelExchange {
   }
 
   #quote(text: string): string {
-    return JSON.stringify(redactFor(this.#request, text.slice(0, 200)));
+    return JSON.stringify(redactFor(this.#request, text).slice(0, 200));
   }
 }
 
