@@ -1,13 +1,17 @@
 /**
  * Request bodies by content type (BLIND-2). `json` keeps every value and its type; `form` repeats
- * arrays and writes objects as JSON; `multipart` sends parameters declared as files as such; `xml`
- * makes each key an element, each array item an element of its own; `text` is the one body argument.
+ * arrays and writes objects as JSON unless a style is given; `multipart` sends parameters declared as
+ * files as such; `xml` makes each key an element, each array item an element of its own; `text` is the
+ * one body argument; `raw` is the text or the bytes of the one argument that is the whole body.
  */
 import { randomBytes } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import type { BodyFormat } from "./definition.ts";
+import type { BodyFormat, ParameterStyle } from "./definition.ts";
+import { toPlainText, writePairs } from "./parameter-styles.ts";
+import { percentEncode } from "./url-template.ts";
 
+/** Names as the back end knows them. */
 export type BodyArguments = readonly (readonly [name: string, value: JsonValue])[];
 
 export interface BodySpec {
@@ -15,6 +19,12 @@ export interface BodySpec {
   /** The parameters' JSON Schema. */
   readonly parameters: JsonObject;
   readonly xmlRoot: string;
+  /** The argument behind a name of the body, where it is called otherwise. */
+  readonly argumentOf: ReadonlyMap<string, string>;
+  /** By argument. */
+  readonly styles: ReadonlyMap<string, ParameterStyle>;
+  /** Media types of parts, by argument. */
+  readonly partTypes: ReadonlyMap<string, string>;
 }
 
 export interface WrittenBody {
@@ -27,26 +37,58 @@ type BodyWriter = (args: BodyArguments, spec: BodySpec) => WrittenBody;
 /** @throws GatewayError `invalid_arguments` naming an argument that the format cannot carry */
 export const bodyWriters = {
   json: (args, { contentType }) => ({ contentType, body: JSON.stringify(Object.fromEntries(args)) }),
-  form: (args, { contentType }) => ({ contentType, body: writeForm(args) }),
+  form: (args, spec) => ({ contentType: spec.contentType, body: writeForm(args, spec) }),
   multipart: writeMultipart,
   xml: (args, { contentType, xmlRoot }) => ({
     contentType,
     body: `<?xml version="1.0" encoding="UTF-8"?>\n${writeElement(xmlRoot, Object.fromEntries(args), "arguments")}`,
   }),
   text: (args, { contentType }) => ({ contentType, body: writeText(args) }),
+  raw: ([first], { contentType }) => {
+    throw badArgument(first?.[0] ?? "arguments", `cannot be sent: a body of type ${contentType} is one argument`);
+  },
 } as const satisfies Record<BodyFormat, BodyWriter>;
 
-/** A value as text: strings as they are, the rest as JSON. */
-export function toPlainText(value: JsonValue): string {
-  return typeof value === "string" ? value : JSON.stringify(value);
+/** A body that is one argument as a whole. */
+export function writeWholeBody(
+  format: BodyFormat,
+  argument: readonly [name: string, value: JsonValue],
+  spec: BodySpec,
+): WrittenBody {
+  const { contentType, xmlRoot, parameters } = spec;
+  const [name, value] = argument;
+  const hasFields = format === "form" || format === "multipart" || format === "xml";
+  if (format === "json") return { contentType, body: JSON.stringify(value) };
+  if (hasFields && isJsonObject(value)) return bodyWriters[format](Object.entries(value), spec);
+  if (format === "multipart") throw badArgument(name, "must be an object: it is sent as multipart/form-data");
+  if (format === "xml" && typeof value !== "string") {
+    return { contentType, body: `<?xml version="1.0" encoding="UTF-8"?>\n${writeElement(xmlRoot, value, name)}` };
+  }
+  const fileSchema = fileSchemaOf(propertySchema(parameters, name));
+  if (fileSchema !== undefined && typeof value === "string") {
+    return { contentType, body: readFile(name, value, fileSchema).bytes };
+  }
+  return { contentType, body: toPlainText(value) };
 }
 
-function writeForm(args: BodyArguments): string {
-  const fields = new URLSearchParams();
+function argumentFor(spec: BodySpec, name: string): string {
+  return spec.argumentOf.get(name) ?? name;
+}
+
+function writeForm(args: BodyArguments, spec: BodySpec): string {
+  const fields: string[] = [];
   for (const [name, value] of args) {
-    for (const item of itemsOf(value)) fields.append(name, toPlainText(item));
+    const style = spec.styles.get(argumentFor(spec, name));
+    if (style === undefined) {
+      const text = new URLSearchParams(
+        itemsOf(value).map((item): [string, string] => [name, toPlainText(item)]),
+      ).toString();
+      if (text !== "") fields.push(text);
+    } else {
+      fields.push(...writePairs(name, value, style).map(([key, encoded]) => `${percentEncode(key)}=${encoded}`));
+    }
   }
-  return fields.toString();
+  return fields.join("&");
 }
 
 /** An array field is sent once for each item; null is no value. */
@@ -70,30 +112,44 @@ interface FilePart {
   readonly fileName: string;
 }
 
-function writeMultipart(args: BodyArguments, { parameters }: BodySpec): WrittenBody {
+function writeMultipart(args: BodyArguments, spec: BodySpec): WrittenBody {
   const boundary = `toolyard-${randomBytes(18).toString("hex")}`;
   const pieces: (string | Uint8Array)[] = [];
   for (const [name, value] of args) {
-    const schema = propertySchema(parameters, name);
-    for (const item of itemsOf(value)) pieces.push(`--${boundary}\r\n`, ...writePart(name, item, schema), "\r\n");
+    const argument = argumentFor(spec, name);
+    const part = {
+      name,
+      argument,
+      schema: propertySchema(spec.parameters, argument),
+      type: spec.partTypes.get(argument),
+    };
+    for (const item of itemsOf(value)) pieces.push(`--${boundary}\r\n`, ...writePart(part, item), "\r\n");
   }
   pieces.push(`--${boundary}--\r\n`);
   const body = Buffer.concat(pieces.map((piece) => (typeof piece === "string" ? Buffer.from(piece, "utf8") : piece)));
   return { contentType: `multipart/form-data; boundary=${boundary}`, body };
 }
 
-function writePart(name: string, value: JsonValue, schema: JsonObject): readonly (string | Uint8Array)[] {
+interface Part {
+  readonly name: string;
+  readonly argument: string;
+  readonly schema: JsonObject;
+  readonly type: string | undefined;
+}
+
+function writePart({ name, argument, schema, type }: Part, value: JsonValue): readonly (string | Uint8Array)[] {
   const disposition = `content-disposition: form-data; name="${escapeQuoted(name)}"`;
   const fileSchema = fileSchemaOf(schema);
   if (fileSchema !== undefined && typeof value === "string") {
-    const file = readFile(name, value, fileSchema);
+    const file = readFile(argument, value, fileSchema);
     return [
       `${disposition}; filename="${escapeQuoted(file.fileName)}"\r\ncontent-type: ${file.mediaType}\r\n\r\n`,
       file.bytes,
     ];
   }
-  const type = typeof value === "object" ? "\r\ncontent-type: application/json" : "";
-  return [`${disposition}${type}\r\n\r\n${toPlainText(value)}`];
+  const partType = type ?? (typeof value === "object" ? "application/json" : undefined);
+  const typeLine = partType === undefined ? "" : `\r\ncontent-type: ${partType}`;
+  return [`${disposition}${typeLine}\r\n\r\n${toPlainText(value)}`];
 }
 
 /** Quotes and line breaks would end the name early; browsers write them like this. */

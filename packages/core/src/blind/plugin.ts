@@ -1,12 +1,14 @@
 /** A row of `sys_ai_plugin` (BLIND-4), decoded. */
 import type { Role } from "../callers/caller.ts";
 import type { JsonObject } from "../json.ts";
-import type { AuthConfig, Execution } from "./definition.ts";
+import type { AuthConfig, Execution, ImportSource } from "./definition.ts";
 
 export interface ExecutionConfig {
   readonly schema_version: "v1";
   readonly execution: Execution;
   readonly auth_config?: AuthConfig | undefined;
+  /** Only of imported plugins. */
+  readonly source?: ImportSource | undefined;
 }
 
 export interface NativeExecutionConfig {

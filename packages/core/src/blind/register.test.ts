@@ -108,6 +108,26 @@ describe(`registering a definition ${verifies("BLIND-1", "BLIND-4")}`, () => {
     expect(recordFromDefinition(definitionOf(record))).toMatchObject({ hash: plugin.hash, pluginId: 0 });
   });
 
+  test("properties keep their names, also those that are special elsewhere", () => {
+    const properties = JSON.parse(
+      '{"const":{"type":"string"},"$ref":{"type":"string"},"__proto__":{"properties":{"__proto__":{"type":"string"}}}}',
+    ) as JsonObject;
+    const plugin = register(changed({ "parameters/properties": properties, "parameters/required": ["const"] }));
+    expect(JSON.stringify(plugin.parameterSchema["properties"])).toBe(JSON.stringify(properties));
+  });
+
+  test("where it was imported from is kept, and is part of what it is", () => {
+    const source = { document: "https://api.example.com/openapi.json", operation: "GET /v1/search" };
+    const plugin = register(changed({ source }));
+    expect(plugin.executionConfig).toMatchObject({ source });
+    expect(definitionOf({ ...plugin, pluginId: 7, createdAt: 1, updatedAt: 2 }).source).toEqual(source);
+    expect(plugin.hash).not.toBe(register(companySearch).hash);
+  });
+
+  test("the hash of a definition is the same from release to release", () => {
+    expect(register(companySearch).hash).toBe("1e3d5f31e4cbc27a1129a14c789f6405996b8d8dee40898df509cff607bc6984");
+  });
+
   test("every change that matters changes the hash, whether it is enabled does not", () => {
     const { hash } = register(companySearch);
     expect(registerPlugin(companySearch, { egress, enabled: false })).toMatchObject({ hash, enabled: false });
@@ -183,10 +203,74 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
     ],
     ["a style of nothing", { "execution/param_styles": { nobody: {} } }, "execution.param_styles.nobody"],
     [
-      "a style outside the query",
-      { "execution/method": "POST", "execution/param_placement": "body", "execution/param_styles": { keyword: {} } },
+      "a style in a JSON body",
+      {
+        "execution/method": "POST",
+        "execution/content_type": "application/json",
+        "execution/param_placement": "body",
+        "execution/param_styles": { keyword: {} },
+      },
       "execution.param_styles.keyword",
     ],
+    [
+      "a style of another place",
+      { "execution/param_styles": { keyword: { style: "label" } } },
+      "execution.param_styles.keyword",
+    ],
+    ["a name for nothing", { "execution/param_names": { nobody: "x" } }, "execution.param_names.nobody"],
+    [
+      "a name that another one has",
+      { "execution/param_names": { keyword: "page_index" } },
+      "execution.param_names.keyword",
+    ],
+    [
+      "a name that base_url sets",
+      { "execution/base_url": "https://api.example.com/?q=1", "execution/param_names": { keyword: "q" } },
+      "parameters.properties.keyword",
+    ],
+    [
+      "a name that is no header name",
+      { "execution/param_overrides": { keyword: "header" }, "execution/param_names": { keyword: "a b" } },
+      "execution.param_overrides.keyword",
+    ],
+    [
+      "a name under which a credential is sent",
+      {
+        "auth_config/mapping/0/location": "query",
+        "auth_config/mapping/0/target": "q",
+        "execution/param_names": { keyword: "q" },
+      },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a cookie beside a credential in the header 'Cookie'",
+      { "execution/param_overrides": { keyword: "cookie" }, "auth_config/mapping/0/target": "Cookie" },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a cookie beside a fixed header 'Cookie'",
+      { "execution/param_overrides": { keyword: "cookie" }, "execution/headers": { cookie: "a=1" } },
+      "execution.param_overrides.keyword",
+    ],
+    ["a body that is no parameter", { "execution/body_param": "nobody" }, "execution.body_param"],
+    [
+      "a body that is part of the address",
+      { "execution/base_url": "https://api.example.com/{keyword}", "execution/body_param": "keyword" },
+      "execution.body_param",
+    ],
+    [
+      "a body with more beside it",
+      { "execution/param_placement": "body", "execution/body_param": "keyword" },
+      "execution.body_param",
+    ],
+    ["a content type with a line break", { "execution/content_type": "text/x\r\nx: y" }, "execution.content_type"],
+    [
+      "the type of a part without parts",
+      { "execution/part_types": { keyword: "text/csv" } },
+      "execution.part_types.keyword",
+    ],
+    ["a part's type that is none", { "execution/part_types": { keyword: "a\r\nb" } }, "execution.part_types.keyword"],
+    ["a source without operation", { source: { document: "d" } }, "source.operation"],
     ["a header that is no name", { "execution/headers": { "a b": "1" } }, "execution.headers.a b"],
     ["a header with a line break", { "execution/headers": { "x-a": "1\r\nx-b: 2" } }, "execution.headers.x-a"],
     ["host as a header", { "execution/headers": { Host: "evil" } }, "execution.headers.Host"],

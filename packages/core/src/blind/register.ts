@@ -10,10 +10,10 @@ import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { authSlots, mappingProblems } from "./auth-mapping.ts";
-import { pluginDefinitionSchema, type Execution, type PluginDefinition } from "./definition.ts";
+import { pluginDefinitionSchema, stylesOf, type Execution, type PluginDefinition } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 import type { PluginRecord } from "./plugin.ts";
-import { compilePlan, placementOf, type Plan } from "./request.ts";
+import { compilePlan, placementOf, wireNameOf, type Plan } from "./request.ts";
 import { runtimeConfigSchema, type RuntimeConfig } from "./runtime-config.ts";
 
 export interface RegisterOptions {
@@ -84,13 +84,14 @@ export function definitionOf(record: PluginRecord): PluginDefinition {
     execution: config.execution,
     ...(config.auth_config === undefined ? {} : { auth_config: config.auth_config }),
     required_credentials: [...record.requiredCredentials],
+    ...(config.source === undefined ? {} : { source: config.source }),
     sensitive: record.sensitive,
     roles: [...record.roles],
   };
 }
 
 function toNewPlugin(definition: PluginDefinition, enabled: boolean): NewPlugin {
-  const { schema_version, execution, auth_config } = definition;
+  const { schema_version, execution, auth_config, source } = definition;
   const sources = auth_config?.mapping.map(({ source }) => source) ?? [];
   const plugin = {
     name: definition.name,
@@ -99,7 +100,12 @@ function toNewPlugin(definition: PluginDefinition, enabled: boolean): NewPlugin 
     iconUrl: definition.icon_url ?? null,
     type: "HTTP",
     parameterSchema: definition.parameters,
-    executionConfig: { schema_version, execution, ...(auth_config === undefined ? {} : { auth_config }) },
+    executionConfig: {
+      schema_version,
+      execution,
+      ...(auth_config === undefined ? {} : { auth_config }),
+      ...(source === undefined ? {} : { source }),
+    },
     requiredCredentials: [...new Set([...(definition.required_credentials ?? []), ...sources])],
     sensitive: definition.sensitive ?? false,
     roles: definition.roles ?? [],
@@ -119,6 +125,7 @@ function checkDefinition(definition: PluginDefinition): void {
   const properties = propertiesOf(parameters);
   checkPlaceholders(plan, parameters, properties);
   checkOverrides(execution, plan, properties);
+  checkNames(execution, plan, properties);
   checkHeaders(execution);
   checkBody(execution, plan, properties);
   checkAuth(definition, plan, properties);
@@ -177,8 +184,14 @@ function checkPlaceholders(plan: Plan, parameters: JsonObject, properties: Prope
     }
   }
   for (const name of plan.template.queryNames) {
-    if (properties.has(name) && placementOf(plan, name) === "query") {
-      throw invalid(`parameters.properties.${name}`, "has the name of a query parameter that base_url sets already");
+    const argument = [...properties.keys()].find(
+      (other) => placementOf(plan, other) === "query" && wireNameOf(plan, other) === name,
+    );
+    if (argument !== undefined) {
+      throw invalid(
+        `parameters.properties.${argument}`,
+        "has the name of a query parameter that base_url sets already",
+      );
     }
   }
 }
@@ -195,18 +208,46 @@ function checkOverrides(execution: Execution, plan: Plan, properties: Properties
     if (placement !== "path" && isInPath)
       throw invalid(field, `must be "path": base_url has the placeholder '{${name}}'`);
     if (placement !== "header") continue;
-    if (!isHeaderName(name)) throw invalid(field, "cannot be a header: its name is not a header name");
-    if (isTransportHeader(name) || name.toLowerCase() === "authorization") {
+    const header = wireNameOf(plan, name);
+    if (!isHeaderName(header)) throw invalid(field, "cannot be a header: its name is not a header name");
+    if (isTransportHeader(header) || header.toLowerCase() === "authorization") {
       throw invalid(field, "cannot be a header of this name, which only the gateway sets");
     }
-    if (headers.has(name.toLowerCase()))
+    if (headers.has(header.toLowerCase()))
       throw invalid(field, "has the name of a header that execution.headers sets already");
-    headers.add(name.toLowerCase());
+    headers.add(header.toLowerCase());
   }
-  for (const name of Object.keys(execution.param_styles ?? {})) {
+  const cookie = [...properties.keys()].find((name) => placementOf(plan, name) === "cookie");
+  if (cookie !== undefined && headers.has("cookie")) {
+    throw invalid(`execution.param_overrides.${cookie}`, "cannot be a cookie beside a header 'Cookie'");
+  }
+}
+
+function checkNames(execution: Execution, plan: Plan, properties: Properties): void {
+  for (const name of Object.keys(execution.param_names ?? {})) {
+    const field = `execution.param_names.${name}`;
+    if (!properties.has(name)) throw invalid(field, "names a parameter that is not in parameters.properties");
+    const place = placementOf(plan, name);
+    const other = [...properties.keys()].find(
+      (each) => each !== name && placementOf(plan, each) === place && wireNameOf(plan, each) === wireNameOf(plan, name),
+    );
+    if (other !== undefined && place !== "path")
+      throw invalid(field, `is what '${other}' is called in the ${place}, too`);
+  }
+  for (const [name, { style }] of Object.entries(execution.param_styles ?? {})) {
     const field = `execution.param_styles.${name}`;
     if (!properties.has(name)) throw invalid(field, "names a parameter that is not in parameters.properties");
-    if (placementOf(plan, name) !== "query") throw invalid(field, "is for parameters in the query only");
+    const place = placementOf(plan, name);
+    if (place === "body" && plan.format !== "form")
+      throw invalid(field, "is for parameters in query, path, header or cookie, and for bodies that are forms");
+    const styles = stylesOf(place);
+    if (!styles.includes(style)) throw invalid(field, `must be one of ${styles.join(", ")} in the ${place}`);
+  }
+  for (const name of Object.keys(execution.part_types ?? {})) {
+    const field = `execution.part_types.${name}`;
+    if (!properties.has(name)) throw invalid(field, "names a parameter that is not in parameters.properties");
+    if (plan.format !== "multipart" || placementOf(plan, name) !== "body")
+      throw invalid(field, "is for parameters in a multipart body only");
   }
 }
 
@@ -228,7 +269,8 @@ function checkHeaders(execution: Execution): void {
   if (isTransportHeader(key) || key.toLowerCase() === "authorization")
     throw invalid(field, "is a header that only the gateway sets");
   const isOverride = Object.entries(execution.param_overrides ?? {}).some(
-    ([name, placement]) => placement === "header" && name.toLowerCase() === key.toLowerCase(),
+    ([name, placement]) =>
+      placement === "header" && (execution.param_names?.[name] ?? name).toLowerCase() === key.toLowerCase(),
   );
   if (seen.has(key.toLowerCase()) || isOverride)
     throw invalid(field, "is the name of another header of this definition");
@@ -236,7 +278,14 @@ function checkHeaders(execution: Execution): void {
 
 function checkBody(execution: Execution, plan: Plan, properties: Properties): void {
   const inBody = [...properties.keys()].filter((name) => placementOf(plan, name) === "body");
-  if (plan.format === "text" && inBody.length > 1) {
+  if (plan.bodyParam !== undefined) {
+    checkBodyParam(plan.bodyParam, plan, inBody);
+  } else if (plan.format === "raw") {
+    throw invalid(
+      "execution.content_type",
+      `is ${execution.content_type}, whose body is one argument; name it in execution.body_param`,
+    );
+  } else if (plan.format === "text" && inBody.length > 1) {
     throw invalid(
       "execution.content_type",
       `is text/plain, which has room for one parameter, not for ${inBody.join(", ")}`,
@@ -245,6 +294,14 @@ function checkBody(execution: Execution, plan: Plan, properties: Properties): vo
   if (execution.xml_root !== undefined && plan.format !== "xml") {
     throw invalid("execution.xml_root", "is for content types of XML only");
   }
+}
+
+function checkBodyParam(name: string, plan: Plan, inBody: readonly string[]): void {
+  const field = "execution.body_param";
+  if (!inBody.includes(name)) throw invalid(field, "names a parameter that is not in parameters.properties");
+  if (plan.template.placeholders.includes(name)) throw invalid(field, "names a parameter that is part of base_url");
+  const other = inBody.find((each) => each !== name);
+  if (other !== undefined) throw invalid(field, `is the whole body, but '${other}' is placed in the body, too`);
 }
 
 function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: Plan, properties: Properties): void {
@@ -259,7 +316,11 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
       config.mapping[index]?.target === name ? `auth_config.mapping.${index}.target` : "auth_config.mapping";
     const isSame = (other: string): boolean =>
       location === "header" ? other.toLowerCase() === name.toLowerCase() : other === name;
-    const argument = [...properties.keys()].find((other) => placementOf(plan, other) === location && isSame(other));
+    const argument = [...properties.keys()].find(
+      (other) =>
+        (placementOf(plan, other) === location && isSame(wireNameOf(plan, other))) ||
+        (location === "header" && name.toLowerCase() === "cookie" && placementOf(plan, other) === "cookie"),
+    );
     if (argument !== undefined) throw invalid(field, `is '${name}', where the argument '${argument}' is sent, too`);
     if (location === "header" && others.includes(name.toLowerCase())) {
       throw invalid(field, `is '${name}', a header that 'execution' sets, too`);

@@ -183,6 +183,210 @@ describe(`arguments in the path ${verifies("BLIND-2", "API-4")}`, () => {
   });
 });
 
+describe(`styles of OpenAPI in a path, a header and a cookie ${verifies("BLIND-2", "API-4")}`, () => {
+  const pathOf = async (id: JsonValue, style: JsonObject): Promise<string> => {
+    const execution = {
+      base_url: "https://api.example.com/v1/{id}/x",
+      param_placement: "path",
+      param_styles: { id: style },
+    };
+    return new URL((await build({ id }, { execution })).url).pathname;
+  };
+
+  // The examples of the OpenAPI specification's table of styles, and text that would break out of it.
+  const list = ["blue", "black"];
+  const map = { R: 100, G: 200 };
+  test.each([
+    [{ style: "simple" }, list, "/v1/blue,black/x"],
+    [{ style: "simple", explode: true }, map, "/v1/R=100,G=200/x"],
+    [{ style: "simple" }, map, "/v1/R,100,G,200/x"],
+    [{ style: "label" }, "blue", "/v1/.blue/x"],
+    [{ style: "label" }, list, "/v1/.blue,black/x"],
+    [{ style: "label", explode: true }, list, "/v1/.blue.black/x"],
+    [{ style: "label", explode: true }, map, "/v1/.R=100.G=200/x"],
+    [{ style: "matrix" }, "blue", "/v1/;id=blue/x"],
+    [{ style: "matrix" }, list, "/v1/;id=blue,black/x"],
+    [{ style: "matrix", explode: true }, list, "/v1/;id=blue;id=black/x"],
+    [{ style: "matrix", explode: true }, map, "/v1/;R=100;G=200/x"],
+    [{ style: "matrix" }, "a;b=c/d", "/v1/;id=a%3Bb%3Dc%2Fd/x"],
+    [{ style: "matrix", explode: true }, { "a/../b": "?x" }, "/v1/;a%2F..%2Fb=%3Fx/x"],
+    [{ style: "simple", explode: true }, { "..": "#" }, "/v1/..=%23/x"],
+  ])("%j: %j is %s", async (style, value, path) => {
+    expect(await pathOf(value, style)).toBe(path);
+  });
+
+  test.each([
+    ["label", "."],
+    ["label", ""],
+    ["simple", ".."],
+  ])("%s refuses %j, a dot segment", async (style, value) => {
+    expect(await refusal(pathOf(value, { style }))).toMatchObject({ code: "invalid_arguments" });
+  });
+
+  test("a header joins lists and objects where a style is given, and is JSON without one", async () => {
+    const execution = {
+      param_overrides: { "X-Ids": "header", "X-Range": "header", "X-Pair": "header", "X-Old": "header" },
+      param_styles: {
+        "X-Ids": { style: "simple" },
+        "X-Range": { style: "simple", explode: true },
+        "X-Pair": { style: "simple" },
+      },
+    };
+    const args = { "X-Ids": [1, "b"], "X-Range": { from: 1, to: 2 }, "X-Pair": { a: 1 }, "X-Old": [1] };
+    const built = await build(args, { execution });
+    expect(["x-ids", "x-range", "x-pair", "x-old"].map((name) => headerOf(built, name))).toEqual([
+      "1,b",
+      "from=1,to=2",
+      "a,1",
+      "[1]",
+    ]);
+    expect(await refusal(build({ "X-Ids": ["a\r\nb"] }, { execution }))).toMatchObject({ details: { param: "X-Ids" } });
+  });
+
+  test("cookies share one header, and nothing in a value starts another one", async () => {
+    const execution = {
+      param_overrides: { session_hint: "cookie", flags: "cookie", none: "cookie" },
+      param_names: { session_hint: "session-hint" },
+      param_styles: { flags: { style: "form", explode: false } },
+    };
+    const built = await build({ session_hint: "a; admin=1\r\n", flags: ["x", "y"], none: null }, { execution });
+    expect(headerOf(built, "cookie")).toBe("session-hint=a%3B%20admin%3D1%0D%0A; flags=x,y");
+    expect(headerOf(await build({ none: null }, { execution }), "cookie")).toBeUndefined();
+  });
+
+  test("a value may be JSON as a whole", async () => {
+    const execution = { param_styles: { filter: { style: "json" }, tags: { style: "json" }, word: { style: "json" } } };
+    expect(
+      decodeURIComponent(queryOf(await build({ filter: { a: [1] }, tags: ["x"], word: "w" }, { execution }))),
+    ).toBe('filter={"a":[1]}&tags=["x"]&word="w"');
+  });
+
+  test("deep objects go on in brackets where that is asked for", async () => {
+    const value = { a: { b: [1, { c: "x y" }], none: null }, empty: {} };
+    const nested = { param_styles: { q: { style: "deepObject", nested: true } } };
+    expect(decodeURIComponent(queryOf(await build({ q: value }, { execution: nested })))).toBe(
+      "q[a][b][0]=1&q[a][b][1][c]=x y",
+    );
+    const flat = { param_styles: { q: { style: "deepObject" } } };
+    expect(decodeURIComponent(queryOf(await build({ q: { a: { b: 1 } } }, { execution: flat })))).toBe('q[a]={"b":1}');
+  });
+});
+
+describe(`arguments that the back end calls otherwise ${verifies("BLIND-2")}`, () => {
+  test("go out under its names, the same name in every place", async () => {
+    const execution = {
+      method: "POST",
+      base_url: "https://api.example.com/items/{id}",
+      param_placement: "body",
+      param_overrides: { query_id: "query", header_id: "header", cookie_id: "cookie" },
+      param_names: { query_id: "id", header_id: "id", cookie_id: "id", body_id: "id", page_size: "page[size]" },
+    };
+    const args = { id: "p", query_id: "q", header_id: "h", cookie_id: "c", body_id: "b", page_size: 1 };
+    const built = await build(args, { execution });
+    expect(built).toMatchObject({ url: "https://api.example.com/items/p?id=q", body: '{"id":"b","page[size]":1}' });
+    expect([headerOf(built, "id"), headerOf(built, "cookie")]).toEqual(["h", "id=c"]);
+  });
+
+  test("credentials beat them by the back end's name", async () => {
+    const auth: AuthConfig = { type: "api_key", mapping: [{ source: "KEY", target: "key", location: "query" }] };
+    const execution = { param_names: { mine: "key" } };
+    expect(queryOf(await build({ mine: "1", q: 2 }, { execution, auth, values: { KEY: "secret" } }))).toBe(
+      "q=2&key=secret",
+    );
+  });
+
+  test("a file part is found by its argument", async () => {
+    const execution = {
+      method: "POST",
+      param_placement: "body",
+      content_type: "multipart/form-data",
+      param_names: { photo: "image[0]", note: "meta" },
+      part_types: { note: "text/csv" },
+    };
+    const properties = { photo: { type: "string", format: "binary" }, note: { type: "string" } };
+    const built = await build({ photo: "aGk=", note: "a,b" }, { execution, properties });
+    const text = Buffer.from(built.body ?? "").toString("latin1");
+    expect(text).toContain('name="image[0]"; filename="photo"\r\ncontent-type: application/octet-stream\r\n\r\nhi\r\n');
+    expect(text).toContain('name="meta"\r\ncontent-type: text/csv\r\n\r\na,b\r\n');
+    expect(await refusal(build({ photo: "no base64!" }, { execution, properties }))).toMatchObject({
+      details: { param: "photo" },
+    });
+  });
+});
+
+describe(`a body that is one argument ${verifies("BLIND-2")}`, () => {
+  const send = (body: JsonValue, contentType: string, schema: JsonObject = {}): Promise<BuiltRequest> =>
+    build(
+      { body, dry: true },
+      {
+        execution: {
+          method: "POST",
+          param_placement: "query",
+          content_type: contentType,
+          body_param: "body",
+          xml_root: contentType.endsWith("xml") ? "order" : undefined,
+        } as JsonObject,
+        properties: { body: schema, dry: { type: "boolean" } },
+      },
+    );
+  const file = { type: "string", format: "binary" };
+
+  test.each([
+    [[1, { a: null }], "application/json", '[1,{"a":null}]'],
+    ["text", "application/json", '"text"'],
+    [null, "application/json", "null"],
+    ["line 1\nline 2", "text/plain", "line 1\nline 2"],
+    ["a,b", "text/csv", "a,b"],
+    ['{"a":1}\n{"a":2}', "application/x-ndjson", '{"a":1}\n{"a":2}'],
+    ["<order/>", "application/xml", "<order/>"],
+    [{ id: 1 }, "application/xml", '<?xml version="1.0" encoding="UTF-8"?>\n<order><id>1</id></order>'],
+    [[1, 2], "text/xml", '<?xml version="1.0" encoding="UTF-8"?>\n<order>1</order><order>2</order>'],
+    ["a=1&b=2", "application/x-www-form-urlencoded", "a=1&b=2"],
+    [{ a: [1, 2] }, "application/x-www-form-urlencoded", "a=1&a=2"],
+  ])("%j as %s", async (value, contentType, body) => {
+    const built = await send(value, contentType);
+    expect(built).toMatchObject({ url: "https://api.example.com/v1/items?dry=true", body });
+    expect(headerOf(built, "content-type")).toBe(contentType);
+  });
+
+  test("a file is sent byte for byte, given as base64 or as a data URI", async () => {
+    const bytes = Buffer.from([0, 255, 10, 13]);
+    for (const text of [bytes.toString("base64"), `data:image/png;base64,${bytes.toString("base64")}`]) {
+      expect(Buffer.from((await send(text, "application/octet-stream", file)).body ?? "")).toEqual(bytes);
+    }
+    expect(await refusal(send("no base64!", "application/octet-stream", file))).toMatchObject({
+      details: { param: "body" },
+    });
+  });
+
+  test("without the argument there is no body", async () => {
+    const execution = { method: "POST", param_placement: "body", body_param: "body", param_overrides: { q: "query" } };
+    const built = await build({ q: 1 }, { execution });
+    expect(built.body).toBeUndefined();
+    expect(headerOf(built, "content-type")).toBeUndefined();
+  });
+
+  test("other arguments have no place in it", async () => {
+    const execution = { method: "POST", param_placement: "body", body_param: "body" };
+    expect(await refusal(build({ body: [], more: 1 }, { execution }))).toMatchObject({
+      code: "invalid_arguments",
+      details: { param: "more" },
+    });
+    expect(await refusal(send("text", "multipart/form-data"))).toMatchObject({ details: { param: "body" } });
+  });
+});
+
+test("a form writes values in the style that they are given", async () => {
+  const execution = {
+    method: "POST",
+    param_placement: "body",
+    content_type: "application/x-www-form-urlencoded",
+    param_styles: { items: { style: "deepObject", nested: true }, ids: { style: "form", explode: false } },
+  };
+  const args = { a: "x y", items: [{ price: "p&1" }], ids: [1, 2], empty: [] };
+  expect((await build(args, { execution })).body).toBe("a=x+y&items%5B0%5D%5Bprice%5D=p%261&ids=1,2");
+});
+
 describe(`bodies ${verifies("BLIND-2", "API-2")}`, () => {
   const post = (contentType: string, more: JsonObject = {}): JsonObject => ({
     method: "POST",
@@ -369,13 +573,15 @@ describe(`any arguments ${verifies("BLIND-2")}`, () => {
           id: fc.oneof(json, fc.constantFrom("..", "/", "?", "#", "\\", "%2e%2e", "@evil.example", ".")),
           more: anything,
         }),
-        async (placement, method, { id, more }) => {
+        async (placement, method, { id, more, style, explode }) => {
           const execution = {
             method,
             base_url: "https://api.example.com/v1/a.{id}/{id}/end",
             param_placement: placement,
             content_type: contentType,
-            param_overrides: { h: "header" },
+            param_overrides: { h: "header", c: "cookie" },
+            param_names: { h: "x-h" },
+            param_styles: { id: { style, explode }, c: { style: "form", explode }, h: { style: "simple", explode } },
           };
           const outcome = await build({ ...more, id }, { execution }).then(routeOf, (error: unknown) => error);
           const isRefused = outcome instanceof GatewayError && outcome.code === "invalid_arguments";

@@ -4,11 +4,12 @@
  * route, and credentials and fixed parts of the definition beat arguments of the same name.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import type { JsonObject, JsonValue } from "../json.ts";
 import type { PlacedSecret } from "./auth-mapping.ts";
-import { bodyWriters, toPlainText, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
+import { bodyWriters, writeWholeBody, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
 import { bodyFormatOf, type BodyFormat, type Execution, type ParameterStyle, type Placement } from "./definition.ts";
 import { isHeaderValue } from "./header-rules.ts";
+import { writeHeaderText, writePairs, writePathValue } from "./parameter-styles.ts";
 import { expandUrlTemplate, parseUrlTemplate, percentEncode, type UrlTemplate } from "./url-template.ts";
 
 export interface Plan {
@@ -16,10 +17,14 @@ export interface Plan {
   readonly template: UrlTemplate;
   /** Where single parameters go; all others go to `rest`. */
   readonly placements: ReadonlyMap<string, Placement>;
-  readonly rest: Exclude<Placement, "path" | "header">;
+  readonly rest: Extract<Placement, "query" | "body">;
+  /** What the back end calls parameters, where it is not the name of the argument. */
+  readonly names: ReadonlyMap<string, string>;
   readonly styles: ReadonlyMap<string, ParameterStyle>;
   readonly format: BodyFormat;
   readonly body: BodySpec;
+  /** The argument that is the whole body. */
+  readonly bodyParam: string | undefined;
   /** Fixed headers, `accept` and `user-agent` included. */
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
@@ -51,18 +56,32 @@ const defaultHeaders: readonly (readonly [name: string, value: string])[] = [
 export function compilePlan(execution: Execution, parameters: JsonObject): Plan {
   const template = parseUrlTemplate(execution.base_url);
   const placements = new Map<string, Placement>(Object.entries(execution.param_overrides ?? {}));
+  const names = new Map(Object.entries(execution.param_names ?? {}));
+  const styles = new Map(Object.entries(execution.param_styles ?? {}));
+  if (execution.body_param !== undefined) placements.set(execution.body_param, "body");
   // A placeholder has to be filled, wherever the other parameters go.
   for (const name of template.placeholders) placements.set(name, "path");
   const fixed = Object.entries(execution.headers ?? {});
+  const rest = restOf(execution);
+  const inBody = [...names].filter(([argument]) => (placements.get(argument) ?? rest) === "body");
   const given = new Set(fixed.map(([name]) => name.toLowerCase()));
   return {
     method: execution.method,
     template,
     placements,
-    rest: restOf(execution),
-    styles: new Map(Object.entries(execution.param_styles ?? {})),
+    rest,
+    names,
+    styles,
     format: bodyFormatOf(execution.content_type) ?? "json",
-    body: { contentType: execution.content_type, parameters, xmlRoot: execution.xml_root ?? "request" },
+    body: {
+      contentType: execution.content_type,
+      parameters,
+      xmlRoot: execution.xml_root ?? "request",
+      argumentOf: new Map(inBody.map(([argument, name]) => [name, argument])),
+      styles,
+      partTypes: new Map(Object.entries(execution.part_types ?? {})),
+    },
+    bodyParam: execution.body_param,
     headers: [...defaultHeaders.filter(([name]) => !given.has(name)), ...fixed],
   };
 }
@@ -75,6 +94,11 @@ function restOf(execution: Execution): Plan["rest"] {
 /** Where a parameter of this name goes. */
 export function placementOf(plan: Plan, name: string): Placement {
   return plan.placements.get(name) ?? plan.rest;
+}
+
+/** What the back end calls a parameter. */
+export function wireNameOf(plan: Plan, argument: string): string {
+  return plan.names.get(argument) ?? argument;
 }
 
 /**
@@ -96,7 +120,9 @@ export function buildRequest(plan: Plan, args: JsonObject, secrets: readonly Pla
 
 function assemble(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]): BuiltRequest {
   const sorted = sortArguments(plan, args, secrets);
-  const { path, query } = expandUrlTemplate(plan.template, sorted.path);
+  const { path, query } = expandUrlTemplate(plan.template, sorted.path, (name, value) =>
+    writePathValue(wireNameOf(plan, name), value, plan.styles.get(name)),
+  );
   const queryText = [query, ...sorted.query, ...secretQuery(secrets)].filter((part) => part !== "").join("&");
   const url = new URL(`${plan.template.origin}${path}${queryText === "" ? "" : `?${queryText}`}`);
   // The parser has the last word on what a path means; if it read another route, nothing is sent.
@@ -148,20 +174,25 @@ function sortArguments(plan: Plan, args: JsonObject, secrets: readonly PlacedSec
   const query: string[] = [];
   const headers: [string, string][] = [];
   const body: [string, JsonValue][] = [];
+  const cookies: string[] = [];
   const takenQuery = new Set(plan.template.queryNames);
   for (const { location, name } of secrets) if (location === "query") takenQuery.add(name);
-  for (const [name, value] of Object.entries(args)) {
-    const placement = placementOf(plan, name);
-    if (placement === "path") path.push([name, value]);
-    else if (placement === "body") body.push([name, value]);
-    else if (placement === "header") headers.push(...writeHeader(name, value));
+  for (const [argument, value] of Object.entries(args)) {
+    const placement = placementOf(plan, argument);
+    const name = wireNameOf(plan, argument);
+    const style = plan.styles.get(argument);
+    if (placement === "path") path.push([argument, value]);
+    else if (placement === "body") body.push([plan.bodyParam === undefined ? name : argument, value]);
+    else if (placement === "header") headers.push(...writeHeader(argument, { name, value, style }));
+    else if (placement === "cookie") cookies.push(...writePairs(name, value, style).map(toPair));
     else
       query.push(
-        ...writeQuery(name, value, plan.styles.get(name))
+        ...writePairs(name, value, style)
           .filter(([key]) => !takenQuery.has(key))
           .map(toPair),
       );
   }
+  if (cookies.length > 0) headers.push(["cookie", cookies.join("; ")]);
   // `fromEntries` makes an own property of any name, `__proto__` included.
   return { path: Object.fromEntries(path), query, headers, body };
 }
@@ -176,55 +207,39 @@ function toPair([name, encoded]: readonly [name: string, encoded: string]): stri
   return `${percentEncode(name)}=${encoded}`;
 }
 
-/** Null is no value, and an empty list has none. */
-function writeHeader(name: string, value: JsonValue): readonly [string, string][] {
+interface HeaderArgument {
+  readonly name: string;
+  readonly value: JsonValue;
+  readonly style: ParameterStyle | undefined;
+}
+
+/** Null is no value. */
+function writeHeader(argument: string, { name, value, style }: HeaderArgument): readonly [string, string][] {
   if (value === null) return [];
-  const text = toPlainText(value);
+  const text = writeHeaderText(value, style);
   if (isHeaderValue(text)) return [[name, text]];
   throw new GatewayError(
     "invalid_arguments",
-    `Argument '${name}' is sent as a header, which may hold visible ASCII characters, spaces and tabs only.`,
-    { param: name },
+    `Argument '${argument}' is sent as a header, which may hold visible ASCII characters, spaces and tabs only.`,
+    { param: argument },
   );
-}
-
-type QueryPair = readonly [name: string, encoded: string];
-
-const joiners = { form: ",", spaceDelimited: "%20", pipeDelimited: "%7C", deepObject: "," } as const;
-
-/** OpenAPI's styles: arrays repeat the key unless told otherwise, objects are JSON unless told otherwise. */
-function writeQuery(name: string, value: JsonValue, style: ParameterStyle | undefined): readonly QueryPair[] {
-  if (value === null) return [];
-  if (Array.isArray(value)) return writeQueryArray(name, value, style);
-  if (isJsonObject(value) && style !== undefined) return writeQueryObject(name, value, style);
-  return [[name, percentEncode(toPlainText(value))]];
-}
-
-function writeQueryArray(
-  name: string,
-  value: readonly JsonValue[],
-  style: ParameterStyle | undefined,
-): readonly QueryPair[] {
-  const items = value.filter((item) => item !== null).map((item) => percentEncode(toPlainText(item)));
-  const kind = style?.style ?? "form";
-  const isRepeated = style?.explode ?? kind === "form";
-  if (isRepeated) return items.map((item) => [name, item]);
-  return items.length === 0 ? [] : [[name, items.join(joiners[kind])]];
-}
-
-function writeQueryObject(name: string, value: JsonObject, style: ParameterStyle): readonly QueryPair[] {
-  const entries = Object.entries(value).flatMap(([key, item]) =>
-    item === null ? [] : [[key, percentEncode(toPlainText(item))] as const],
-  );
-  if (style.style === "deepObject") return entries.map(([key, item]) => [`${name}[${key}]`, item]);
-  if (style.explode ?? style.style === "form") return entries;
-  const joiner = joiners[style.style];
-  return entries.length === 0
-    ? []
-    : [[name, entries.map(([key, item]) => `${percentEncode(key)}${joiner}${item}`).join(joiner)]];
 }
 
 function writeBody(plan: Plan, args: BodyArguments): WrittenBody | undefined {
+  if (plan.bodyParam !== undefined) return writeOneArgument(plan, plan.bodyParam, args);
   if (args.length === 0 && (plan.rest !== "body" || bodiless.has(plan.method))) return undefined;
   return bodyWriters[plan.format](args, plan.body);
+}
+
+function writeOneArgument(plan: Plan, name: string, args: BodyArguments): WrittenBody | undefined {
+  const other = args.find(([argument]) => argument !== name);
+  if (other !== undefined) {
+    throw new GatewayError(
+      "invalid_arguments",
+      `Argument '${other[0]}' cannot be sent: the body of this request is the argument '${name}'.`,
+      { param: other[0] },
+    );
+  }
+  const [given] = args;
+  return given === undefined ? undefined : writeWholeBody(plan.format, given, plan.body);
 }

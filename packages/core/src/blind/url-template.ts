@@ -67,23 +67,31 @@ function uniqueDigits(text: string): string {
   return String(digits);
 }
 
+interface Values {
+  readonly [name: string]: JsonValue;
+}
+
+/** Writes the value of a parameter percent-encoded: nothing of it may end a segment. */
+export type EncodeValue = (name: string, value: JsonValue) => string;
+
 /**
  * @returns path and query of the URL, without `?`
  * @throws GatewayError `invalid_arguments` naming the parameter whose value would change the route
  */
 export function expandUrlTemplate(
   template: UrlTemplate,
-  values: { readonly [name: string]: JsonValue },
+  values: Values,
+  encode: EncodeValue,
 ): { readonly path: string; readonly query: string } {
   let path = "";
-  for (const segment of template.segments) path += `/${expandSegment(segment, values)}`;
+  for (const segment of template.segments) path += `/${expandSegment(segment, values, encode)}`;
   const query = template.query
-    .map((part) => (typeof part === "string" ? part : encodePath(valueOf(values, part.name))))
+    .map((part) => (typeof part === "string" ? part : encode(part.name, valueOf(values, part.name))))
     .join("");
   return { path, query };
 }
 
-function expandSegment(segment: Segment, values: { readonly [name: string]: JsonValue }): string {
+function expandSegment(segment: Segment, values: Values, encode: EncodeValue): string {
   let text = "";
   let first: string | undefined;
   for (const part of segment) {
@@ -92,7 +100,7 @@ function expandSegment(segment: Segment, values: { readonly [name: string]: Json
       continue;
     }
     first ??= part.name;
-    const encoded = encodePath(valueOf(values, part.name));
+    const encoded = encode(part.name, valueOf(values, part.name));
     if (encoded === "") throw badPathValue(part.name, "may not be empty");
     text += encoded;
   }
@@ -101,21 +109,10 @@ function expandSegment(segment: Segment, values: { readonly [name: string]: Json
   return text;
 }
 
-function valueOf(values: { readonly [name: string]: JsonValue }, name: string): JsonValue {
+function valueOf(values: Values, name: string): JsonValue {
   const value = Object.hasOwn(values, name) ? values[name] : undefined;
   if (value === undefined || value === null) throw badPathValue(name, "is missing");
   return value;
-}
-
-/** OpenAPI's `simple` style: items joined by commas, objects as name and value in turn. */
-function encodePath(value: JsonValue): string {
-  if (Array.isArray(value)) return value.map(encodePath).join(",");
-  if (typeof value === "object" && value !== null) {
-    return Object.entries(value)
-      .map(([key, item]) => `${percentEncode(key)},${encodePath(item)}`)
-      .join(",");
-  }
-  return percentEncode(value === null ? "" : String(value));
 }
 
 /** RFC 3986 unreserved characters stay, a lone half of a surrogate pair becomes U+FFFD. */

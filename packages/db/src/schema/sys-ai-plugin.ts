@@ -4,7 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import { authConfigSchema, executionSchema } from "@toolyard/core/blind/definition";
+import { authConfigSchema, executionSchema, importSourceSchema } from "@toolyard/core/blind/definition";
 import { roleSchema } from "@toolyard/core/callers/caller";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
@@ -18,6 +18,7 @@ const executionConfigSchema = z.union([
     /** Definitions written by other software call the address `url`. */
     execution: z.preprocess(urlAsBaseUrl, executionSchema),
     auth_config: authConfigSchema.optional(),
+    source: importSourceSchema.optional(),
   }),
   z.strictObject({ class_name: z.string().min(1) }),
 ]);
