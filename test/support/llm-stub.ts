@@ -3,13 +3,13 @@
  * A round is an array of network writes (each one `write` call), or a JSON answer.
  */
 import type { ServerResponse } from "node:http";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { startHttpStub, type HttpStub } from "./http-stub.ts";
 
 export interface StreamRound {
   /** Each item is one write. */
   readonly writes: readonly (string | Buffer)[];
-  /** Milliseconds between writes. */
+  /** Milliseconds between writes; 0: as soon as the one before has left. */
   readonly gapMs?: number;
   /** Close the socket without ending the response. */
   readonly cut?: boolean;
@@ -93,7 +93,7 @@ async function play(round: StreamRound, response: ServerResponse, onAbort: () =>
   for (const write of round.writes) {
     if (gone) return;
     response.write(write);
-    await new Promise((done) => setTimeout(done, round.gapMs ?? 1));
+    await (round.gapMs === 0 ? nextTurn() : sleep(round.gapMs ?? 1));
   }
   if (round.cut === true) response.destroy();
   else response.end();

@@ -25,7 +25,7 @@ export interface SseEvent {
    * read held it all. Where a read ended in a lone CR, an LF that came later is not part of it.
    */
   readonly frame: Uint8Array;
-  /** `frame` is `data: …` and a blank line, in one kind of line end, which every client understands. */
+  /** `frame` is `data: …` and a blank line, ended by LF as our own events are: many clients split at LF LF. */
   readonly isPlain: boolean;
 }
 
@@ -215,7 +215,7 @@ export class SseScanner {
             name: this.#name,
             lastEventId: this.#lastEventId,
             frame,
-            isPlain: this.#lines === 1 && startsWithData(frame, 0) && endsUniformly(frame),
+            isPlain: this.#lines === 1 && startsWithData(frame, 0) && endsInLineFeeds(frame),
           };
     // The frame lives in the carry: later events get a new one.
     this.#carry = empty;
@@ -257,9 +257,7 @@ function startsWithData(bytes: Uint8Array, at: number): boolean {
   );
 }
 
-/** Line and event end in LF LF or in CRLF CRLF. */
-function endsUniformly(frame: Uint8Array): boolean {
-  const [fourth, third, second, last] = frame.subarray(-4);
-  if (last !== LF) return false;
-  return second === LF ? third !== CR : second === CR && third === LF && fourth === CR;
+function endsInLineFeeds(frame: Uint8Array): boolean {
+  const [third, second, last] = frame.subarray(-3);
+  return last === LF && second === LF && third !== CR;
 }
