@@ -1,6 +1,6 @@
 /** A back end that keeps what it was sent, byte for byte, and answers as told. */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 
 export interface RecordedRequest {
   readonly method: string;
@@ -10,6 +10,8 @@ export interface RecordedRequest {
   readonly rawHeaders: readonly string[];
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly body: Buffer;
+  /** Everything as it came over the socket: request line, headers, body. */
+  readonly raw: Buffer;
   readonly at: number;
 }
 
@@ -37,6 +39,12 @@ export interface HttpStub {
 export async function startHttpStub(answer: Answer = () => ({ body: "{}" })): Promise<HttpStub> {
   const requests: RecordedRequest[] = [];
   const server = createServer((request, response) => void handle(request, response));
+  /** Bytes of the request under way; a client sends its next request only after our answer. */
+  const received = new WeakMap<Socket, Buffer[]>();
+  server.on("connection", (socket: Socket) => {
+    received.set(socket, []);
+    socket.on("data", (part: Buffer) => received.get(socket)?.push(part));
+  });
   const stub = {
     requests,
     answer,
@@ -50,12 +58,15 @@ export async function startHttpStub(answer: Answer = () => ({ body: "{}" })): Pr
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
+    const raw = Buffer.concat(received.get(request.socket) ?? []);
+    received.set(request.socket, []);
     const recorded: RecordedRequest = {
       method: request.method ?? "",
       target: request.url ?? "",
       rawHeaders: request.rawHeaders,
       headers: request.headers,
       body: Buffer.concat(parts),
+      raw,
       at: Date.now(),
     };
     requests.push(recorded);
