@@ -3,6 +3,7 @@ import { runtimeConfigSchema } from "@toolyard/core/blind/runtime-config";
 import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { toErrorDetails } from "@toolyard/core/tools/outcome";
 import * as z from "zod";
 import type { AppContext } from "../app-env.ts";
 import { defineRoute } from "../define-route.ts";
@@ -123,11 +124,14 @@ function answer(c: AppContext, { callId, tool, outcome }: Invoked, publicUrl: st
         202,
       );
     case "failed":
-    case "rejected":
+    case "rejected": {
+      const { param, extra } = toErrorDetails(outcome.details);
       throw new GatewayError(outcome.code, outcome.message, {
         toolName: tool,
-        extra: { ...outcome.details, call_id: callId },
+        ...(param === undefined ? {} : { param }),
+        extra: { ...extra, call_id: callId },
       });
+    }
     default:
       return outcome satisfies never;
   }

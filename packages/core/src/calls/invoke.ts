@@ -12,7 +12,7 @@ import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { executeCall, type Execution } from "../tools/execute-call.ts";
-import type { ToolOutcome } from "../tools/outcome.ts";
+import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { admit, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
@@ -171,11 +171,12 @@ function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "rate"> 
 /** The error body of a call that could not start (CHAT-7). */
 function refusal(preparation: Extract<Preparation, { kind: "refused" }>): GatewayError {
   const { code, message, details } = preparation.outcome;
+  const { param = code === "invalid_uri" || code === "tool_not_found" ? "uri" : undefined, extra } =
+    toErrorDetails(details);
   return new GatewayError(code, message, {
     toolName: preparation.tool?.name ?? preparation.target,
-    ...(code === "invalid_arguments" ? { param: "arguments" } : {}),
-    ...(code === "invalid_uri" || code === "tool_not_found" ? { param: "uri" } : {}),
-    extra: { ...details, call_id: preparation.id },
+    ...(param === undefined ? {} : { param }),
+    extra: { ...extra, call_id: preparation.id },
   });
 }
 

@@ -8,6 +8,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { NewCall } from "../ports/repos.ts";
+import { toErrorDetails } from "../tools/outcome.ts";
 import { prepareCall, type PreparedCall } from "../tools/prepare.ts";
 import { endStates, type Call, type SealedInput } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
@@ -126,7 +127,7 @@ function prepareReplay(
     const { code, message, details } = prepared.outcome;
     throw new GatewayError(code, message, {
       ...(prepared.tool === undefined ? {} : { toolName: prepared.tool.name }),
-      ...(details === undefined ? {} : { extra: details }),
+      ...toErrorDetails(details),
     });
   }
   return { call: prepared.call, waits: prepared.kind === "needs_approval" };

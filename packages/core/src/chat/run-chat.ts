@@ -11,7 +11,7 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import { ToolRun, type RoundCall } from "../tools/tool-run.ts";
-import { textForModel, type ToolOutcome } from "../tools/outcome.ts";
+import { textForModel, toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { ChatCollector } from "./collect.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
@@ -501,12 +501,14 @@ function reasonOf(turn: Turn, choices: number): string {
 
 function refuseFailure(tool: string, outcome: ToolOutcome): void {
   if (outcome.kind !== "failed" && outcome.kind !== "rejected") return;
+  const { param, extra } = toErrorDetails(outcome.details);
   throw new GatewayError(
     outcome.code === "tool_not_found" ? "tool_not_found" : "tool_failed",
     `Tool execution failed: ${outcome.message}`,
     {
       toolName: tool,
-      extra: { ...outcome.details, tool_error: outcome.code },
+      ...(param === undefined ? {} : { param }),
+      extra: { ...extra, tool_error: outcome.code },
     },
   );
 }

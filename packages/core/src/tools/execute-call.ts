@@ -6,10 +6,12 @@ import type { CallError, StoredOutcome } from "../calls/call.ts";
 import { shapeReply } from "../calls/result-store.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
+import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
 import { deliveryOf, type Delivery } from "./adapter.ts";
-import type { FailedOutcome, ToolOutcome } from "./outcome.ts";
+import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
 
@@ -114,19 +116,26 @@ function failure(call: PreparedCall, context: CallContext, failed: Failure): Exe
       code: "call_cancelled",
       message: `'${call.tool.name}' was cancelled before it answered.`,
     });
+  const details = toOutcomeDetails(error);
   const callError: CallError = {
     code: error.code,
     message: context.redactor.redact(error.message) + (sends > 1 ? ` (${sends} sends)` : ""),
-    ...(error.details.extra === undefined ? {} : { details: redactDetails(error.details.extra, context) }),
+    ...(details === undefined ? {} : { details: redactObject(details, context.redactor) }),
   };
   return ended("failed", callError);
 }
 
-function redactDetails(
-  extra: NonNullable<CallError["details"]>,
-  context: CallContext,
-): NonNullable<CallError["details"]> {
-  return JSON.parse(context.redactor.redact(JSON.stringify(extra))) as NonNullable<CallError["details"]>;
+/** Text by text: taken out of JSON, a secret could take a quote with it. */
+function redactObject(object: JsonObject, redactor: Redactor): JsonObject {
+  return Object.fromEntries(
+    Object.entries(object).map(([key, value]) => [redactor.redact(key), redactValue(value, redactor)]),
+  );
+}
+
+function redactValue(value: JsonValue, redactor: Redactor): JsonValue {
+  if (typeof value === "string") return redactor.redact(value);
+  if (Array.isArray(value)) return value.map((item) => redactValue(item, redactor));
+  return isJsonObject(value) ? redactObject(value, redactor) : value;
 }
 
 function ended(state: "failed" | "unknown" | "cancelled", error: CallError): Execution {

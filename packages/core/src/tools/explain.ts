@@ -12,6 +12,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { compileArguments } from "./arguments.ts";
 import { toListedTool, type ListedTool } from "./describe.ts";
+import { toErrorDetails } from "./outcome.ts";
 import { prepareCall } from "./prepare.ts";
 import { findRecord } from "./schemes/plugin.ts";
 import type { Tool } from "./tool.ts";
@@ -67,7 +68,7 @@ function planCall(deps: CoreDeps, context: CallContext, item: ExplainRequest): P
   if (outcome.code !== "credential_missing" || tool === undefined || checked?.ok !== true) {
     throw new GatewayError(outcome.code, outcome.message, {
       toolName: tool?.name ?? item.target,
-      ...(outcome.details === undefined ? {} : { extra: outcome.details }),
+      ...toErrorDetails(outcome.details),
     });
   }
   const { tool_timeout_ms: timeoutMs, max_attempts: maxAttempts } = context.config.settings;

@@ -1,5 +1,6 @@
 /** What a tool call came to, as a model, a caller and the record see it. Domain values, never thrown. */
 import type { ErrorCode } from "../errors/catalog.ts";
+import type { ErrorDetails, GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 
 /** A body kept whole in the blob store; read on with `read_result` or `GET /v1/calls/{id}/result`. */
@@ -39,6 +40,20 @@ export interface RejectedOutcome {
   readonly code: ErrorCode;
   readonly message: string;
   readonly details?: { readonly [key: string]: JsonValue };
+}
+
+type OutcomeDetails = NonNullable<FailedOutcome["details"]>;
+
+/** What an error says besides code and message, as outcome and record keep it. */
+export function toOutcomeDetails({ details: { param, extra } }: GatewayError): OutcomeDetails | undefined {
+  return param === undefined ? extra : { ...extra, param };
+}
+
+/** The same as parts of an error again. */
+export function toErrorDetails(details: OutcomeDetails | undefined): Pick<ErrorDetails, "param" | "extra"> {
+  if (details === undefined) return {};
+  const { param, ...extra } = details;
+  return { extra, ...(typeof param === "string" ? { param } : {}) };
 }
 
 export type ToolOutcome = CompletedOutcome | PendingOutcome | FailedOutcome | RejectedOutcome;

@@ -12,7 +12,7 @@ import type { Adapters } from "./catalog.ts";
 import { findTool } from "./catalog.ts";
 import type { ToolAdapter } from "./adapter.ts";
 import { compileArguments, parseToolArguments } from "./arguments.ts";
-import type { RejectedOutcome } from "./outcome.ts";
+import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
 import type { Effect, Repeat, Tool } from "./tool.ts";
 import type { ToolUri } from "./uri.ts";
 
@@ -73,6 +73,7 @@ export function prepareCall(
     return { kind: needsApproval(call, context, options) ? "needs_approval" : "ready", call };
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
+    const details = toOutcomeDetails(error);
     return {
       kind: "refused",
       id,
@@ -82,7 +83,7 @@ export function prepareCall(
         kind: "rejected",
         code: error.code,
         message: error.message,
-        ...(error.details.extra === undefined ? {} : { details: error.details.extra }),
+        ...(details === undefined ? {} : { details }),
       },
     };
   }
