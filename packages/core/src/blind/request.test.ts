@@ -570,6 +570,8 @@ describe(`any arguments ${verifies("BLIND-2")}`, () => {
         fc.constantFrom("query", "body", "path"),
         fc.constantFrom("GET", "POST", "DELETE"),
         fc.record({
+          style: fc.constantFrom("simple", "label", "matrix"),
+          explode: fc.boolean(),
           id: fc.oneof(json, fc.constantFrom("..", "/", "?", "#", "\\", "%2e%2e", "@evil.example", ".")),
           more: anything,
         }),
