@@ -3,7 +3,7 @@ import { composeFunction } from "./compose-function.ts";
 import { createApp } from "./http/app.ts";
 import { createStreamingHandler } from "./http/lambda.ts";
 
-const { app, log } = await composeFunction();
+const { app, log, flush } = await composeFunction();
 
 /** @public The runtime calls it by name. */
-export const handler = createStreamingHandler(createApp(app), log);
+export const handler = createStreamingHandler(createApp(app), log, flush);

@@ -1,25 +1,33 @@
 /** The gateway as a Lambda function has it: nothing is made or migrated, nothing private is reachable. */
 import type { Log } from "@toolyard/core/ports/log";
+import { createEmbeddedMetrics } from "@toolyard/platform/embedded-metrics";
 import { compose, requireKeys } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { createLog } from "./log.ts";
 
 /** @throws EnvironmentError naming the settings that a function must be given */
-export async function composeFunction(): Promise<{ readonly app: AppDeps; readonly log: Log }> {
+export async function composeFunction(): Promise<{
+  readonly app: AppDeps;
+  readonly log: Log;
+  /** Before the function may be frozen. */
+  readonly flush: () => void;
+}> {
   const environment = readEnvironment();
   // Frozen between invocations: a line that waits in memory might never be written.
   const log = createLog({ level: environment.logLevel, sync: true });
   const { publicUrl } = environment;
   if (publicUrl === undefined)
     throw new EnvironmentError(["TOOLYARD_PUBLIC_URL: must be set where the address is not ours"]);
+  const metrics = createEmbeddedMetrics((line) => void process.stdout.write(`${line}\n`));
   const { app } = await compose(environment, {
     ...requireKeys(environment),
     log,
+    metrics,
     publicUrl,
     dataDir: undefined,
     egressAllow: [],
     migrates: false,
   });
-  return { app, log };
+  return { app, log, flush: () => metrics.flush() };
 }

@@ -25,6 +25,7 @@ afterEach(async () => {
 async function composed(env: Record<string, string> = {}, home: Partial<Home> = {}): Promise<Composition> {
   const composition = await compose(readEnvironment(env), {
     log: { log: () => undefined },
+    metrics: { count: () => undefined, observe: () => undefined },
     publicUrl: "http://127.0.0.1:8787",
     adminKey: "an-operator-key-of-some-length",
     masterKey: "ab".repeat(32),

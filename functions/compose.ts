@@ -7,9 +7,12 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { createEgress } from "@toolyard/core/blind/egress";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
 import type { Reach } from "@toolyard/core/calls/kill-points";
+import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
 import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
 import type { BlobStore } from "@toolyard/core/ports/blob-store";
+import type { Metrics } from "@toolyard/core/ports/metrics";
+import type { Repos } from "@toolyard/core/ports/repos";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
@@ -32,6 +35,9 @@ import { version } from "./version.ts";
 /** What differs between the homes, and between a test and the real thing. */
 export interface Home {
   readonly log: Log;
+  readonly metrics: Metrics;
+  /** Metrics as Prometheus reads them, where this home has somebody who asks. */
+  readonly metricsText?: () => Promise<string>;
   readonly publicUrl: string;
   readonly adminKey: string;
   readonly masterKey: string;
@@ -61,10 +67,11 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   const clock = createSystemClock();
   const vault = createVault(environment, home);
   const shards = await openAllShards(environment, home);
-  const repos = createRepos(shards, {
+  const stored = createRepos(shards, {
     onBrokenRow: ({ table, tenant, id, reason }) =>
       log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
   });
+  const repos: Repos = { ...stored, calls: measureCalls(stored.calls, home.metrics, clock) };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = createEgress({
     allowCidrs: environment.egressAllow ?? home.egressAllow,
@@ -94,6 +101,8 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       core,
       adminKeyHash: hashApiKey(home.adminKey),
       version,
+      metrics: home.metrics,
+      ...(home.metricsText === undefined ? {} : { metricsText: home.metricsText }),
       ...(home.defaultTenant === undefined ? {} : { defaultTenant: home.defaultTenant }),
       ...(home.isDraining === undefined ? {} : { isDraining: home.isDraining }),
       ...(environment.securityContact === undefined ? {} : { securityContact: environment.securityContact }),

@@ -13,6 +13,7 @@ import type { CoreDeps, Timing } from "@toolyard/core/deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { DataDirInUseError, openDataDir, type DataDir } from "@toolyard/platform/local/data-dir";
+import { createPrometheusMetrics } from "@toolyard/platform/local/prometheus-metrics";
 import { startQueueWorkers, type QueueWorkers } from "@toolyard/platform/local/poll-queue";
 import { compose, ensureTenant, type Composition } from "./compose.ts";
 import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
@@ -67,9 +68,12 @@ export async function startServer(environment: Environment, options: ServerOptio
   try {
     const url = await listen(server, environment);
     const keys = await findKeys(environment, dataDir);
+    const metrics = await createPrometheusMetrics();
     const composition = await compose(environment, {
       ...keys,
       log,
+      metrics,
+      metricsText: () => metrics.text(),
       publicUrl: environment.publicUrl ?? url,
       dataDir: dataDir.path,
       egressAllow: loopback,

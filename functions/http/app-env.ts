@@ -1,6 +1,7 @@
 /** What a request carries through the app, whichever host (Node server, Lambda, test) it came in by. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { CoreDeps } from "@toolyard/core/deps";
+import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
 import type { Context } from "hono";
 import type { LambdaStream } from "./lambda-stream.ts";
@@ -13,6 +14,9 @@ export interface AppDeps {
   /** Tenant on which the operator acts where the request names none. */
   readonly defaultTenant?: string;
   readonly version: string;
+  readonly metrics?: Metrics;
+  /** What `GET /metrics` answers; absent where metrics leave another way. */
+  readonly metricsText?: () => Promise<string>;
   /** `mailto:` or `https:` address for security.txt. */
   readonly securityContact?: string;
   /** True once the process has been told to stop; readiness turns red and connections are closed. */

@@ -21,7 +21,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     adminKeyHash,
     ...(defaultTenant === undefined ? {} : { defaultTenant }),
   });
-  app.use(openExchange(core.log, deps.isDraining ?? (() => false)));
+  app.use(openExchange({ log: core.log, isDraining: deps.isDraining ?? (() => false), metrics: deps.metrics }));
   app.use(answerPreflight);
   for (const route of Object.values(routes)) {
     app.on(route.method.toUpperCase(), toHonoPath(route.path), async (c) => {

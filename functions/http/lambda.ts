@@ -61,7 +61,11 @@ const hopByHop = new Set([
 ]);
 const methodsWithoutBody = new Set(["GET", "HEAD"]);
 
-export function createBufferedHandler(app: Hono<AppEnv>, log: Log): BufferedHandler {
+/** What a function does before it may be frozen: metrics in memory would be lost. */
+export type AfterInvocation = () => void;
+const nothingAfter: AfterInvocation = () => undefined;
+
+export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): BufferedHandler {
   return async (event, context) => {
     try {
       const request = toRequest(requestEventSchema.parse(event));
@@ -70,12 +74,14 @@ export function createBufferedHandler(app: Hono<AppEnv>, log: Log): BufferedHand
     } catch (thrown) {
       log.log("error", "an invocation failed", { ...describeThrown(thrown) });
       return await toProxyResult(internalError());
+    } finally {
+      after();
     }
   };
 }
 
 /** Marked for streaming where the runtime is there to do it; elsewhere the bare handler. */
-export function createStreamingHandler(app: Hono<AppEnv>, log: Log): StreamingHandler {
+export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): StreamingHandler {
   const handler: StreamingHandler = async (event, stream, context) => {
     const answer = new StreamedAnswer(stream);
     try {
@@ -88,6 +94,7 @@ export function createStreamingHandler(app: Hono<AppEnv>, log: Log): StreamingHa
       if (!answer.opened) await answer.send(internalError());
     }
     answer.finish();
+    after();
   };
   return runtimeOf()?.streamifyResponse(handler) ?? handler;
 }
@@ -245,6 +252,7 @@ export interface QueueResult {
 export function createQueueHandler(
   handle: (message: QueueMessage) => Promise<void>,
   log: Log,
+  after = nothingAfter,
 ): (event: unknown) => Promise<QueueResult> {
   return async (event) => {
     const { Records: records } = queueEventSchema.parse(event);
@@ -260,6 +268,7 @@ export function createQueueHandler(
         }
       }),
     );
+    after();
     return { batchItemFailures: failures.flat() };
   };
 }

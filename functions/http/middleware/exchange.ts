@@ -3,6 +3,7 @@
  * closes it with one log line (design "Public contract", headers).
  */
 import { newId } from "@toolyard/core/ids";
+import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
 import type { MiddlewareHandler } from "hono";
 import { headerOf, hostOf, type AppContext, type AppEnv, type Exchange } from "../app-env.ts";
@@ -22,7 +23,13 @@ const answerHeaders: Readonly<Record<string, string>> = {
     "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests",
 };
 
-export function openExchange(log: Log, isDraining: () => boolean): MiddlewareHandler<AppEnv> {
+export interface ExchangeOptions {
+  readonly log: Log;
+  readonly isDraining: () => boolean;
+  readonly metrics?: Metrics | undefined;
+}
+
+export function openExchange({ log, isDraining, metrics }: ExchangeOptions): MiddlewareHandler<AppEnv> {
   return async (c, next) => {
     const exchange = toExchange(c, log);
     c.set("exchange", exchange);
@@ -34,7 +41,13 @@ export function openExchange(log: Log, isDraining: () => boolean): MiddlewareHan
       for (const [name, value] of Object.entries(exchange.headers)) if (!headers.has(name)) headers.set(name, value);
     }
     writeLine(c, exchange);
+    if (metrics !== undefined) measure(metrics, c.req.method, exchange);
   };
+}
+
+function measure(metrics: Metrics, method: string, { route = "unmatched", status, startedAt }: Exchange): void {
+  metrics.count("toolyard_http_requests_total", { method, route, status: String(status ?? 0) });
+  metrics.observe("toolyard_http_request_duration_seconds", { route }, (performance.now() - startedAt) / 1_000);
 }
 
 function toExchange(c: AppContext, log: Log): Exchange {

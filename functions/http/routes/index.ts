@@ -22,6 +22,7 @@ import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { getModel, listModels } from "./models.ts";
+import { metrics } from "./metrics.ts";
 import { openapi } from "./openapi.ts";
 import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, updatePlugin } from "./plugins.ts";
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
@@ -90,6 +91,7 @@ export const routes = {
   healthReady: ready,
   root,
   docs,
+  metrics,
   openapi,
   llms,
   security,
