@@ -279,14 +279,19 @@ class ChatRun {
   async *#runTools(ours: readonly OwnedCall[]): AsyncGenerator<ChatEvent, JsonObject[], void> {
     if (ours.length === 0) return [];
     const started = await this.#tools.startRound(
-      ours.map(({ call }) => ({ target: call.name, arguments: call.arguments })),
+      ours.map(({ call }) => ({
+        target: call.name,
+        arguments: call.arguments,
+        isOffered: this.#chat.offer.gatewayTools.has(call.name),
+      })),
     );
     const messages: JsonObject[] = [];
     for (const [at, { call, clientId }] of ours.entries()) {
       const running = started[at];
       if (running === undefined) continue;
-      if (!this.#toolsCalled.includes(running.tool)) this.#toolsCalled.push(running.tool);
       const outcome = await running.outcome;
+      const wasCalled = outcome.kind !== "rejected";
+      if (wasCalled && !this.#toolsCalled.includes(running.tool)) this.#toolsCalled.push(running.tool);
       yield* this.#report(running, clientId, outcome);
       messages.push({ role: "tool", tool_call_id: call.id, content: textForModel(outcome) });
       if (this.#chat.request.failOnToolError) refuseFailure(running.tool, outcome);

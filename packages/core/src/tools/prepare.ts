@@ -21,6 +21,8 @@ export interface DispatchItem {
   readonly target: string;
   /** JSON text as a model wrote it, or an object. */
   readonly arguments: string | JsonObject;
+  /** False where a model names what it was not told of: the caller's request does not have it. */
+  readonly isOffered?: boolean;
 }
 
 export interface PreparedCall {
@@ -64,6 +66,7 @@ export function prepareCall(
   const id = newId("call");
   let tool: Tool | undefined;
   try {
+    if (item.isOffered === false) throw notFound(item.target);
     const found = findTool(adapters, context, item.target);
     tool = found.tool;
     requireUse(context, tool, item.target);
@@ -97,7 +100,12 @@ function requireUse(context: CallContext, tool: Tool, target: string): void {
       toolName: tool.name,
     });
   }
-  throw new GatewayError("tool_not_found", `Tool '${target}' not found`, { toolName: target });
+  throw notFound(target);
+}
+
+function notFound(target: string): GatewayError {
+  const name = target.slice(0, 200);
+  return new GatewayError("tool_not_found", `Tool '${name}' not found`, { toolName: name });
 }
 
 function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {

@@ -27,6 +27,25 @@ const knownFields: ReadonlySet<string> = new Set([
   "system_fingerprint",
 ]);
 
+/** Other words for OpenAI's reasons; only its own are known to clients. */
+const finishReasons: ReadonlyMap<string, string> = new Map([
+  ["function_call", "tool_calls"],
+  ["tool_use", "tool_calls"],
+  ["end_turn", "stop"],
+  ["stop_sequence", "stop"],
+  ["eos", "stop"],
+  ["stop", "stop"],
+  ["max_tokens", "length"],
+  ["max_output_tokens", "length"],
+  ["model_length", "length"],
+  ["sensitive", "content_filter"],
+  ["safety", "content_filter"],
+  ["recitation", "content_filter"],
+]);
+
+/** Words with which back ends say that an answer broke off through no fault of the request. */
+const givenUpWords: ReadonlySet<string> = new Set(["error", "abort", "network_error", "insufficient_system_resource"]);
+
 export class AnswerReader {
   readonly #requestedModel: string;
   readonly #choices = new Map<number, ChoiceReader>();
@@ -49,6 +68,12 @@ export class AnswerReader {
 
   get hasChoices(): boolean {
     return this.#choices.size > 0;
+  }
+
+  /** The back end's word for having given up in the middle of an answer. */
+  get givenUpAs(): string | undefined {
+    for (const { givenUpAs } of this.#choices.values()) if (givenUpAs !== undefined) return givenUpAs;
+    return undefined;
   }
 
   /** @param frame the bytes of the chunk where they are fit to be sent on */
@@ -144,6 +169,7 @@ class ChoiceReader {
   readonly #toolCalls = new ToolCallAssembly();
   #message: JsonObject | undefined;
   #finishReason: string | undefined;
+  #givenUpAs: string | undefined;
   #hasDelta = false;
 
   constructor(index: number) {
@@ -152,6 +178,10 @@ class ChoiceReader {
 
   get isFinished(): boolean {
     return this.#finishReason !== undefined;
+  }
+
+  get givenUpAs(): string | undefined {
+    return this.#givenUpAs;
   }
 
   chunk(choice: JsonObject, frame: Uint8Array | undefined, events: ProviderEvent[]): void {
@@ -188,13 +218,16 @@ class ChoiceReader {
   finish(events: ProviderEvent[]): void {
     const turn = this.#toolCalls.finish();
     this.#emitToolCalls(turn.deltas, events);
-    const reason = this.#finishReason === "function_call" ? "tool_calls" : this.#finishReason;
+    const reason = this.#finishReason;
+    // What a filter has cut into may look like a whole call.
+    const isFiltered = reason === "content_filter";
+    const [calls, wire] = isFiltered ? [[], []] : [turn.calls, turn.wire];
     events.push({
       type: "message",
       choice: this.index,
-      message: this.#message === undefined ? this.#assemble(turn.wire) : withToolCalls(this.#message, turn.wire),
-      toolCalls: turn.calls,
-      finishReason: reason || (turn.calls.length > 0 ? "tool_calls" : "stop"),
+      message: this.#message === undefined ? this.#assemble(wire) : withToolCalls(this.#message, wire),
+      toolCalls: calls,
+      finishReason: reason || (calls.length > 0 ? "tool_calls" : "stop"),
     });
   }
 
@@ -202,7 +235,9 @@ class ChoiceReader {
     const reason = choice["finish_reason"];
     // Some write the word for nothing.
     if (typeof reason !== "string" || reason === "" || reason === "null") return false;
-    this.#finishReason = reason;
+    const word = reason.toLowerCase();
+    if (givenUpWords.has(word)) this.#givenUpAs = reason;
+    this.#finishReason = finishReasons.get(word) ?? reason;
     return true;
   }
 

@@ -183,6 +183,13 @@ class ModelExchange {
 
   /** @throws GatewayError `provider_stream_incomplete` where the answer cannot be known to be complete */
   requireEnd(reader: AnswerReader, isDone: boolean): void {
+    const { givenUpAs } = reader;
+    if (givenUpAs !== undefined) {
+      throw this.#fail(
+        "provider_stream_incomplete",
+        `gave up in the middle of its answer (finish_reason '${givenUpAs}').`,
+      );
+    }
     if (reader.hasChoices && (isDone || reader.isFinished)) return;
     const how = reader.hasChoices
       ? "ended its stream without a finish_reason, so the answer is incomplete."
