@@ -3,6 +3,7 @@
  * A caller sees its own calls; with the scope `calls` those of the whole tenant.
  */
 import { callStates } from "@toolyard/core/calls/call";
+import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
 import { decideCall } from "@toolyard/core/calls/decide";
 import { findCall } from "@toolyard/core/calls/find-call";
@@ -236,8 +237,15 @@ export const cancelCall = defineRoute({
   handler: async (c, { core, context, params }) => c.json(viewCall(await cancel(core, context, params.id))),
 });
 
-const decisionBody = z
-  .strictObject({ reason: z.string().trim().min(1).max(2_000).optional().meta({ description: "Kept with the call." }) })
+const reason = z.string().trim().min(1).max(2_000).optional().meta({ description: "Kept with the call." });
+const rejectionBody = z.strictObject({ reason }).default({});
+const approvalBody = z
+  .strictObject({
+    reason,
+    runtime_config: runtimeConfigField.describe(
+      "The configuration that came with the request of the call, which is never stored; the call then runs before the answer. Scope `runtime_config`.",
+    ),
+  })
   .default({});
 
 export const approveCall = defineRoute({
@@ -248,14 +256,16 @@ export const approveCall = defineRoute({
     "The call is queued. Permission, definition and credentials are checked again before it runs; the session's next chat receives its result.",
   tags,
   scope: "approve",
-  request: { params: idParams, body: decisionBody },
+  request: { params: idParams, body: approvalBody },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params, body }) {
+    const { reason: given, runtime_config: inline } = body;
     const call = await decideCall(core, context, {
       callId: params.id,
       decision: "approved",
-      ...withoutUndefined(body),
+      ...(given === undefined ? {} : { reason: given }),
+      ...((inline ?? null) === null ? {} : { runtimeConfig: inline }),
     });
     return c.json(viewCall(call));
   },
@@ -267,7 +277,7 @@ export const rejectCall = defineRoute({
   summary: "Reject a call that waits",
   tags,
   scope: "approve",
-  request: { params: idParams, body: decisionBody },
+  request: { params: idParams, body: rejectionBody },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params, body }) {

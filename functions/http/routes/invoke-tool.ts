@@ -1,5 +1,5 @@
 /** One tool call by its address, outside a chat (design "Public contract"; CHAT-5, CHAT-7). */
-import { runtimeConfigSchema } from "@toolyard/core/blind/runtime-config";
+import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
@@ -22,7 +22,7 @@ const invokeBody = z
     arguments: z.record(z.string(), z.json()).default({}),
     async: z.boolean().default(false).meta({ description: "Answer 202 at once; the call runs on a worker." }),
     session_id: sessionIdSchema.optional(),
-    runtime_config: runtimeConfigSchema.optional(),
+    runtime_config: runtimeConfigField,
   })
   .refine((body) => (body.uri === undefined) !== (body.name === undefined), {
     error: "needs either 'uri' or 'name'",
@@ -84,7 +84,7 @@ export const invoke = defineRoute({
       async: body.async,
       signal: c.req.raw.signal,
       ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),
-      ...(body.runtime_config === undefined ? {} : { runtimeConfig: body.runtime_config }),
+      ...((body.runtime_config ?? null) === null ? {} : { runtimeConfig: body.runtime_config }),
       ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     });
     setRateLimitHeaders(exchange.headers, invoked.rate);

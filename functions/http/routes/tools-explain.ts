@@ -1,5 +1,6 @@
 /** What a call would do, without doing it: for whoever writes a definition or wonders whose key is used. */
 import { parseRuntimeConfig } from "@toolyard/core/blind/register";
+import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { requireScope } from "@toolyard/core/calls/admit";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import type { CallContext } from "@toolyard/core/context";
@@ -46,7 +47,7 @@ const explainBody = z
     name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
     arguments: z.record(z.string(), z.json()).default({}),
     session_id: sessionIdSchema.optional(),
-    runtime_config: z.unknown().optional().meta({ description: "As for POST /v1/tools/invoke." }),
+    runtime_config: runtimeConfigField,
   })
   .refine((body) => (body.uri === undefined) !== (body.name === undefined), {
     error: "needs either 'uri' or 'name'",

@@ -428,10 +428,14 @@ describe(`a runtime_config sent with the request ${verifies("BLIND-7", "BLIND-10
     [
       { plugins: [changed({ "execution/base_url": "http://127.0.0.1/" })] },
       "egress_denied",
-      "runtime_config.plugins.0.execution.base_url",
+      "runtime_config.plugins[0].execution.base_url",
     ],
-    [{ plugins: [companySearch, companySearch] }, "invalid_definition", "runtime_config.plugins.1.name"],
-    [{ plugins: [changed({ schema_version: "v9" })] }, "invalid_definition", "runtime_config.plugins.0.schema_version"],
+    [{ plugins: [companySearch, companySearch] }, "invalid_definition", "runtime_config.plugins[1].name"],
+    [
+      { plugins: [changed({ schema_version: "v9" })] },
+      "invalid_definition",
+      "runtime_config.plugins[0].schema_version",
+    ],
     [{ credentials: { KEY: 1 } }, "invalid_definition", "runtime_config.credentials.KEY"],
     [{ plugin: [] }, "invalid_definition", "runtime_config.plugin"],
   ])("a fault is named by its place: %#", (input, code, param) => {

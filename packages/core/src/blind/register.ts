@@ -36,7 +36,8 @@ export function registerPlugin(input: unknown, options: RegisterOptions): NewPlu
 
 /**
  * A `runtime_config` sent with a request (BLIND-7), checked like stored plugins.
- * @throws GatewayError `invalid_definition` whose `param` starts with `runtime_config`
+ * @throws GatewayError `invalid_definition`, `egress_denied`, whose `param` is the field's place in the request:
+ * `runtime_config.plugins[0].execution.base_url`
  */
 export function parseRuntimeConfig(input: unknown, options: RegisterOptions): RuntimeConfig {
   const parsed = runtimeConfigSchema.safeParse(input);
@@ -50,7 +51,7 @@ export function parseRuntimeConfig(input: unknown, options: RegisterOptions): Ru
         throw invalid("name", `'${definition.name}' is the name of an earlier plugin already`);
       names.add(definition.name);
     } catch (error) {
-      throw error instanceof GatewayError ? under(`runtime_config.plugins.${index}`, error) : error;
+      throw error instanceof GatewayError ? under(`runtime_config.plugins[${index}]`, error) : error;
     }
   });
   return parsed.data;
@@ -348,7 +349,8 @@ function invalid(field: string, problem: string): GatewayError {
 }
 
 function under(path: string, error: GatewayError): GatewayError {
-  const param = error.details.param === undefined ? path : `${path}.${error.details.param}`;
+  const dotted = error.details.param === undefined ? path : `${path}.${error.details.param}`;
+  const param = dotted.replaceAll(/\.(\d+)(?=\.|$)/g, "[$1]");
   return new GatewayError(error.code, `In '${path}': ${error.message}`, { ...error.details, param });
 }
 

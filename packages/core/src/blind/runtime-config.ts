@@ -7,3 +7,15 @@ export const runtimeConfigSchema = z.strictObject({
   credentials: z.record(z.string(), z.string()).default({}),
 });
 export type RuntimeConfig = z.infer<typeof runtimeConfigSchema>;
+
+/**
+ * The field in a request's body: described as what it is, and let through for `parseRuntimeConfig`, which
+ * also checks what a schema cannot say.
+ */
+export const runtimeConfigField = z
+  .unknown()
+  .optional()
+  .meta({
+    ...(z.toJSONSchema(runtimeConfigSchema, { io: "input", unrepresentable: "any" }) as Record<string, unknown>),
+    description: "Plugins and credentials for this request only, never stored; scope `runtime_config`.",
+  });

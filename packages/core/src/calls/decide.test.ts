@@ -24,7 +24,7 @@ interface Decided {
 
 function decide(row: Call | undefined, decision: Decision["decision"]): Decided {
   const happened: string[] = [];
-  const calls: Partial<CallRepo> = { decide: () => Promise.resolve(row) };
+  const calls: Partial<CallRepo> = { get: () => Promise.resolve(row), decide: () => Promise.resolve(row) };
   const core = createFakeCore({
     repos: { calls: { ...unscripted<CallRepo>("calls"), ...calls } },
     core: {

@@ -3,26 +3,34 @@
  * the worker checks permission, definition and credentials again before anything is sent
  * (design "Approval never holds an invocation").
  */
+import { parseRuntimeConfig } from "../blind/register.ts";
+import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { findTool } from "../tools/catalog.ts";
+import { requireScope } from "./admit.ts";
 import type { Call } from "./call.ts";
 import { callNotFound } from "./find-call.ts";
-import { enqueue } from "./worker.ts";
+import { usedInlineConfig } from "./new-call.ts";
+import { enqueue, runWithConfig } from "./worker.ts";
 
 export interface Decision {
   readonly callId: string;
   readonly decision: "approved" | "rejected";
   readonly reason?: string;
+  /** As given, for a call whose configuration came with its request and is stored nowhere. */
+  readonly runtimeConfig?: unknown;
 }
 
 /**
  * Deciding the same thing again changes nothing and answers with the call as it stands.
- * @throws GatewayError `not_found`, `conflict` where the call does not wait or was decided otherwise
+ * @throws GatewayError `not_found`, `conflict` where the call does not wait or was decided otherwise,
+ * `runtime_config_required` where an approved call could not run without it
  */
 export async function decideCall(deps: CoreDeps, context: CallContext, request: Decision): Promise<Call> {
   const { callId, decision, reason } = request;
+  const inline = decision === "approved" ? await inlineConfigFor(deps, context, request) : undefined;
   const call = await deps.repos.calls.decide(context.tenant, callId, {
     by: context.caller.id,
     decision,
@@ -31,10 +39,35 @@ export async function decideCall(deps: CoreDeps, context: CallContext, request: 
   if (call === undefined) throw callNotFound(callId);
   if (call.approval?.decision !== decision) throw notWaiting(call);
   deps.reach("approval.decided");
+  if (call.state !== "queued") return call;
+  if (inline !== undefined) {
+    await runWithConfig(deps, { tenant: context.tenant, callId }, inline);
+    return (await deps.repos.calls.get(context.tenant, callId)) ?? call;
+  }
   // A call that is still queued after an earlier approval may have lost its message; a second one does no harm.
-  if (call.state === "queued")
-    await enqueue(deps, { tenant: context.tenant, callId, expectedMs: expectedMs(deps, context, call) });
+  await enqueue(deps, { tenant: context.tenant, callId, expectedMs: expectedMs(deps, context, call) });
   return call;
+}
+
+/** A worker would not have the configuration, so it has to come with the approval (BLIND-7). */
+async function inlineConfigFor(
+  deps: CoreDeps,
+  context: CallContext,
+  { callId, runtimeConfig }: Decision,
+): Promise<RuntimeConfig | undefined> {
+  const call = await deps.repos.calls.get(context.tenant, callId);
+  if (call === undefined) throw callNotFound(callId);
+  const waits = call.state === "input_required" || call.state === "queued";
+  if (!waits || !usedInlineConfig(call)) return undefined;
+  if (runtimeConfig === undefined) {
+    throw new GatewayError(
+      "runtime_config_required",
+      `'${call.tool}' came with an inline 'runtime_config', which is never stored; send the same 'runtime_config' with the approval.`,
+      { param: "runtime_config", toolName: call.tool },
+    );
+  }
+  requireScope(context.caller, "runtime_config");
+  return parseRuntimeConfig(runtimeConfig, { egress: deps.egress });
 }
 
 function notWaiting(call: Call): GatewayError {

@@ -2,7 +2,7 @@
  * One tool call by its address, outside a chat: `POST /v1/tools/invoke`. The same pipeline as in a
  * chat; the row is written by the admission itself, so that a call costs two round trips.
  */
-import type { RuntimeConfig } from "../blind/runtime-config.ts";
+import { parseRuntimeConfig } from "../blind/register.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -33,7 +33,8 @@ export interface InvokeRequest {
   readonly async: boolean;
   readonly sessionId?: string;
   readonly idempotencyKey?: string;
-  readonly runtimeConfig?: RuntimeConfig;
+  /** As given; read once it is known who asks. */
+  readonly runtimeConfig?: unknown;
   /** Aborts when the client has left. */
   readonly signal: AbortSignal;
 }
@@ -58,7 +59,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
       "tools",
       ...(request.runtimeConfig === undefined ? [] : (["runtime_config"] as const)),
     ]);
-    const context = contextOf(request, config, caller);
+    const context = contextOf(deps, request, { config, caller });
     const preparation = prepareCall(
       deps.adapters,
       context,
@@ -189,7 +190,7 @@ async function rowFor(
   const { call } = preparation;
   const tooLong = call.timeoutMs * call.maxAttempts > deps.timing.invokeBudgetMs;
   const queued = request.async || call.uri.options.async === true || tooLong;
-  if ((queued || preparation.kind === "needs_approval") && request.runtimeConfig !== undefined) {
+  if (queued && preparation.kind === "ready" && request.runtimeConfig !== undefined) {
     throw new GatewayError(
       "runtime_config_required",
       `'${call.tool.name}' would run later, when the inline 'runtime_config' is gone, since it is never stored; store the plugin, or call it without 'async' and within ${deps.timing.invokeBudgetMs} ms.`,
@@ -207,15 +208,20 @@ async function rowFor(
   });
 }
 
-function contextOf(request: InvokeRequest, config: TenantConfig, caller: Caller): CallContext {
+/** @throws GatewayError whatever is wrong with an inline configuration */
+function contextOf(
+  deps: CoreDeps,
+  request: InvokeRequest,
+  known: { readonly config: TenantConfig; readonly caller: Caller },
+): CallContext {
+  const inline = request.runtimeConfig;
   return {
     tenant: request.tenant,
-    caller,
-    config,
+    ...known,
     requestId: request.requestId,
     traceId: request.traceId,
     redactor: new Redactor(),
     ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
-    ...(request.runtimeConfig === undefined ? {} : { runtimeConfig: request.runtimeConfig }),
+    ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };
 }

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
+import { catalog } from "../errors/catalog.ts";
 import { canonicalJson, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
@@ -75,11 +76,11 @@ export function refusedCall(
   given: string | JsonObject,
 ): NewCall {
   const { outcome } = refused;
-  const error: CallError = {
+  const error = errorForRecord(context, {
     code: outcome.code,
     message: context.redactor.redact(outcome.message),
     ...(outcome.details === undefined ? {} : { details: outcome.details }),
-  };
+  });
   return {
     ...commonFields(context, place),
     id: refused.id,
@@ -117,7 +118,20 @@ function commonFields(context: CallContext, place: CallPlace) {
   };
 }
 
-export const inlineConfigLink = "runtime_config";
+const inlineConfigLink = "runtime_config";
+
+/** Did the request bring the configuration of this call? Then it is stored nowhere (BLIND-7). */
+export function usedInlineConfig(call: Call): boolean {
+  return call.callerChain.some((link) => link.kind === inlineConfigLink);
+}
+
+export const reasonNotKept = "The reason is not kept: the request brought a 'runtime_config', which is never stored.";
+
+/** What back ends say is a result; our own words may quote the definition or name its credentials. */
+export function errorForRecord(context: Pick<CallContext, "runtimeConfig">, error: CallError): CallError {
+  if (context.runtimeConfig === undefined || catalog[error.code].type === "tool_execution_error") return error;
+  return { code: error.code, message: reasonNotKept };
+}
 
 /** Who stands behind the call, outermost first. */
 function callerChain(context: CallContext, place: CallPlace): CallerLink[] {

@@ -12,7 +12,7 @@ import { toErrorDetails } from "../tools/outcome.ts";
 import { prepareCall, type PreparedCall } from "../tools/prepare.ts";
 import { endStates, type Call, type SealedInput } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
-import { inlineConfigLink, inputAad, newToolCall } from "./new-call.ts";
+import { inputAad, newToolCall, usedInlineConfig } from "./new-call.ts";
 import { enqueue } from "./worker.ts";
 
 export interface ReplayRequest {
@@ -82,7 +82,7 @@ function requireReplayable(call: Call, confirmed: boolean): void {
       },
     );
   }
-  if (call.callerChain.some((link) => link.kind === inlineConfigLink)) {
+  if (usedInlineConfig(call)) {
     throw new GatewayError(
       "runtime_config_required",
       `Call '${call.id}' ran with an inline 'runtime_config', which is not stored; send it again with POST /v1/tools/invoke.`,

@@ -2,6 +2,7 @@
  * Carries out queued calls. A message only says "look at this row": the row is claimed by a
  * conditional update, so that a duplicate, late or forged message does no harm (design "Async").
  */
+import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -13,7 +14,7 @@ import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { holdLease } from "./lease.ts";
-import { inputAad } from "./new-call.ts";
+import { errorForRecord, inputAad, usedInlineConfig } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
 
 /** Calls expected to take longer than this go to the long queue. */
@@ -48,6 +49,18 @@ export async function enqueue(
  * message should be delivered again (the database is away).
  */
 export async function handleMessage(deps: CoreDeps, message: QueueMessage): Promise<void> {
+  await runQueued(deps, message, undefined);
+}
+
+/**
+ * Runs an approved call here and now, with the configuration that is stored nowhere (BLIND-7).
+ * @throws GatewayError `concurrency_limited`: the call stays queued, for whoever approves it again
+ */
+export async function runWithConfig(deps: CoreDeps, message: QueueMessage, inline: RuntimeConfig): Promise<void> {
+  await runQueued(deps, message, inline);
+}
+
+async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeConfig | undefined): Promise<void> {
   const { tenant, callId } = message;
   deps.reach("worker.received");
   const row = await deps.repos.tenants.get(tenant);
@@ -58,12 +71,19 @@ export async function handleMessage(deps: CoreDeps, message: QueueMessage): Prom
     concurrency: config.settings.concurrent_tool_calls,
   });
   if (claimed === "gone" || claimed === "busy") return;
+  if (claimed === "concurrency_limited" && inline !== undefined) {
+    throw new GatewayError(
+      "concurrency_limited",
+      `${config.settings.concurrent_tool_calls} tool calls of this tenant are running already (setting 'concurrent_tool_calls'); approve the call again in a moment.`,
+      { retryAfterMs: busyDelayMs },
+    );
+  }
   if (claimed === "concurrency_limited") {
     await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: busyDelayMs });
     return;
   }
   deps.reach("worker.claimed");
-  await runClaimed(deps, { ...claimed, config });
+  await runClaimed(deps, { ...claimed, config, inline });
   deps.reach("worker.finished");
 }
 
@@ -72,6 +92,7 @@ interface Claimed {
   /** Another attempt held it before and went silent. */
   readonly wasRunning: boolean;
   readonly config: CallContext["config"];
+  readonly inline: RuntimeConfig | undefined;
 }
 
 async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
@@ -103,10 +124,11 @@ function lostEnd(call: Call): CallFinish | undefined {
   return undefined;
 }
 
-async function runAgain(deps: CoreDeps, { call, config }: Claimed): Promise<CallFinish> {
+async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
+  const { call } = claimed;
   const lease = holdLease(deps, { tenant: call.tenant, id: call.id, attempt: call.attempt, pollCancel: true });
   try {
-    const context = await contextOf(deps, call, config);
+    const context = await contextOf(deps, claimed);
     const input = context.input;
     const preparation = prepareCall(
       deps.adapters,
@@ -116,7 +138,8 @@ async function runAgain(deps: CoreDeps, { call, config }: Claimed): Promise<Call
     );
     if (preparation.kind === "refused") {
       const { code, message, details } = preparation.outcome;
-      return { state: "failed", error: { code, message, ...(details === undefined ? {} : { details }) } };
+      const error = { code, message, ...(details === undefined ? {} : { details }) };
+      return { state: "failed", error: errorForRecord(context, error) };
     }
     if (call.approval !== null && preparation.call.tool.hash !== call.toolHash) {
       return ended("failed", "conflict", `The definition of '${call.tool}' was changed after the approval; ask again.`);
@@ -137,9 +160,14 @@ async function runAgain(deps: CoreDeps, { call, config }: Claimed): Promise<Call
 
 async function contextOf(
   deps: CoreDeps,
-  call: Call,
-  config: CallContext["config"],
+  { call, config, inline }: Claimed,
 ): Promise<CallContext & { readonly input: SealedInput }> {
+  if (inline === undefined && usedInlineConfig(call)) {
+    throw new GatewayError(
+      "runtime_config_required",
+      `'${call.tool}' came with an inline 'runtime_config', which is never stored; ask for the call again with it.`,
+    );
+  }
   if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
   const text = await deps.sealer.open(call.tenant, config.wrappedKey, inputAad(call.id), call.input);
   // Sealed by this code for this row; nobody else can have written it.
@@ -154,6 +182,7 @@ async function contextOf(
     redactor: new Redactor(),
     input,
     ...(input.sessionId === undefined ? {} : { sessionId: input.sessionId }),
+    ...(inline === undefined ? {} : { runtimeConfig: inline }),
   };
 }
 

@@ -4,10 +4,11 @@
  */
 import { createHash } from "node:crypto";
 import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
+import { parseRuntimeConfig } from "../blind/register.ts";
 import type { Caller } from "../callers/caller.ts";
 import { admit, identify } from "../calls/admit.ts";
 import type { Call } from "../calls/call.ts";
-import { outcomeOf } from "../calls/new-call.ts";
+import { outcomeOf, reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
@@ -107,8 +108,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   const digest = createHash("sha256").update(input.rawBody).digest("base64url");
   let plan = firstPlan(input);
   for (let admission = 0; admission < maxAdmissions; admission += 1) {
-    const inline = isJsonObject(input.body) && (input.body["runtime_config"] ?? null) !== null;
-    const known = await identify(deps, input, ["chat", ...(inline ? (["runtime_config"] as const) : [])]);
+    const known = await identify(deps, input, ["chat", ...(bringsConfig(input) ? (["runtime_config"] as const) : [])]);
     const prepared = await prepareOrRecord(deps, input, known);
     if (prepared === undefined) continue;
     const row = await chatRow(deps, input, { prepared, digest, plan });
@@ -132,6 +132,10 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   });
 }
 
+function bringsConfig({ body }: ChatInput): boolean {
+  return isJsonObject(body) && (body["runtime_config"] ?? null) !== null;
+}
+
 /** OpenAI's SDKs say when they repeat a request; other clients do it in silence. */
 function firstPlan({ idempotencyKey, isSdkRetry }: ChatInput): Plan {
   if (idempotencyKey !== undefined) return {};
@@ -148,7 +152,10 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
       ...rowFields(input, {}),
       inputHash: "",
       state: "rejected",
-      end: { state: "rejected", error: { code: error.code, message: error.message } },
+      end: {
+        state: "rejected",
+        error: { code: error.code, message: bringsConfig(input) ? reasonNotKept : error.message },
+      },
     };
     const { tenant, principal } = input;
     const expectedConfigVersion = known.config.version;
@@ -161,6 +168,7 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
 
 async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
   const request = parseChatRequest(input.body);
+  const inline = request.runtimeConfig;
   const context: CallContext = {
     tenant: input.tenant,
     caller,
@@ -168,7 +176,7 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     requestId: input.requestId,
     traceId: input.traceId,
     redactor: new Redactor(),
-    ...(request.runtimeConfig === undefined ? {} : { runtimeConfig: request.runtimeConfig }),
+    ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };
   const offer = makeOffer(deps.adapters, context, request);
   const session = request.sessionId ?? (offer.gatewayTools.size > 0 ? newId("session") : undefined);

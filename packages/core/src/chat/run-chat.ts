@@ -5,6 +5,7 @@
 import type { CallFinish, KeptTurn } from "../ports/repos.ts";
 import type { CoreDeps } from "../deps.ts";
 import { holdLease } from "../calls/lease.ts";
+import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
 import type { Usage } from "../calls/call.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -400,7 +401,11 @@ class ChatRun {
         ...(error === undefined
           ? {}
           : {
-              error: { code: error.code, message: error.message, details: { write_started: this.#tools.writeStarted } },
+              error: {
+                code: error.code,
+                message: this.#chat.context.runtimeConfig === undefined ? error.message : reasonNotKept,
+                details: { write_started: this.#tools.writeStarted },
+              },
             }),
         ...(this.#usage === undefined ? {} : { usage: this.#usage }),
       },

@@ -3,7 +3,7 @@
  * goes through untouched. Nulls and an empty `tools` mean absent.
  */
 import * as z from "zod";
-import { runtimeConfigSchema, type RuntimeConfig } from "../blind/runtime-config.ts";
+import { runtimeConfigField } from "../blind/runtime-config.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
@@ -64,9 +64,7 @@ export const chatRequestSchema = z.looseObject({
     .enum(["result", "fail"])
     .optional()
     .describe("`fail`: a failed tool ends the request instead of being told to the model."),
-  runtime_config: runtimeConfigSchema
-    .optional()
-    .describe("Plugins and credentials for this request only; scope `runtime_config`."),
+  runtime_config: runtimeConfigField,
   requestId: z.string().max(256).optional().describe("Names this request for `POST /v1/interrupt`."),
   messageId: z.string().max(256).optional().describe("Like `requestId`."),
 });
@@ -84,7 +82,8 @@ export interface ChatRequest {
   readonly sessionId: string | undefined;
   readonly manual: boolean;
   readonly failOnToolError: boolean;
-  readonly runtimeConfig: RuntimeConfig | undefined;
+  /** As given; `parseRuntimeConfig` reads it. */
+  readonly runtimeConfig: unknown;
   /** Name given by the client for interrupting. */
   readonly clientRequestId: string | undefined;
   /** Everything that goes upstream but model, messages, tools, tool_choice and stream. */

@@ -3,6 +3,7 @@
  * nothing of who waits for it: chat, direct call and worker all come through here.
  */
 import type { CallError, StoredOutcome } from "../calls/call.ts";
+import { errorForRecord } from "../calls/new-call.ts";
 import { shapeReply } from "../calls/result-store.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -63,9 +64,10 @@ async function trySend(
       ),
     );
     deps.reach("call.answered");
-    const { outcome, stored } = await shapeReply(deps, context, call.id, reply);
+    const { outcome: shaped, stored } = await shapeReply(deps, context, call.id, reply);
+    const outcome = reply.reused === undefined ? shaped : { ...shaped, reused: reply.reused };
     deps.reach("call.result-stored");
-    return { kind: "done", execution: { outcome, finish: completedFinish(stored, call) } };
+    return { kind: "done", execution: { outcome, finish: completedFinish(stored, call, context) } };
   } catch (thrown) {
     const delivery = deliveryOf(thrown);
     if (attempt.timedOut)
@@ -84,8 +86,10 @@ async function trySend(
   }
 }
 
-function completedFinish(stored: StoredOutcome, call: PreparedCall): CallFinish {
-  return { state: "completed", outcome: stored, credentialsUsed: call.tool.requiredCredentials };
+function completedFinish(stored: StoredOutcome, call: PreparedCall, context: CallContext): CallFinish {
+  const inline = context.runtimeConfig?.credentials ?? {};
+  const credentialsUsed = call.tool.requiredCredentials.filter((name) => !Object.hasOwn(inline, name));
+  return { state: "completed", outcome: stored, credentialsUsed };
 }
 
 function timeoutError(call: PreparedCall): GatewayError {
@@ -106,13 +110,13 @@ interface Failure {
 function failure(call: PreparedCall, context: CallContext, failed: Failure): Execution {
   const { error, delivery, cancelled, sends } = failed;
   if (call.effect === "write" && delivery === "uncertain") {
-    return ended("unknown", {
+    return ended(context, "unknown", {
       code: "outcome_unknown",
       message: `'${call.tool.name}' was sent but gave no answer (${context.redactor.redact(error.message)}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
     });
   }
   if (cancelled)
-    return ended("cancelled", {
+    return ended(context, "cancelled", {
       code: "call_cancelled",
       message: `'${call.tool.name}' was cancelled before it answered.`,
     });
@@ -122,7 +126,7 @@ function failure(call: PreparedCall, context: CallContext, failed: Failure): Exe
     message: context.redactor.redact(error.message) + (sends > 1 ? ` (${sends} sends)` : ""),
     ...(details === undefined ? {} : { details: redactObject(details, context.redactor) }),
   };
-  return ended("failed", callError);
+  return ended(context, "failed", callError);
 }
 
 /** Text by text: taken out of JSON, a secret could take a quote with it. */
@@ -138,8 +142,8 @@ function redactValue(value: JsonValue, redactor: Redactor): JsonValue {
   return isJsonObject(value) ? redactObject(value, redactor) : value;
 }
 
-function ended(state: "failed" | "unknown" | "cancelled", error: CallError): Execution {
-  return { outcome: toFailedOutcome(error), finish: { state, error } };
+function ended(context: CallContext, state: "failed" | "unknown" | "cancelled", error: CallError): Execution {
+  return { outcome: toFailedOutcome(error), finish: { state, error: errorForRecord(context, error) } };
 }
 
 export function toFailedOutcome(error: CallError): FailedOutcome {
