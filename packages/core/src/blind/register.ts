@@ -41,7 +41,7 @@ export function registerPlugin(input: unknown, options: RegisterOptions): NewPlu
  */
 export function parseRuntimeConfig(input: unknown, options: RegisterOptions): RuntimeConfig {
   const parsed = runtimeConfigSchema.safeParse(input);
-  if (!parsed.success) throw under("runtime_config", toInvalidDefinition(parsed.error));
+  if (!parsed.success) throw toInvalidDefinition(parsed.error, "runtime_config");
   const names = new Set<string>();
   parsed.data.plugins.forEach((definition, index) => {
     try {
@@ -349,16 +349,22 @@ function invalid(field: string, problem: string): GatewayError {
 }
 
 function under(path: string, error: GatewayError): GatewayError {
-  const dotted = error.details.param === undefined ? path : `${path}.${error.details.param}`;
-  const param = dotted.replaceAll(/\.(\d+)(?=\.|$)/g, "[$1]");
+  const { param: below } = error.details;
+  const param = below === undefined ? path : withIndexes(`${path}.${below}`);
   return new GatewayError(error.code, `In '${path}': ${error.message}`, { ...error.details, param });
 }
 
-function toInvalidDefinition(error: z.ZodError): GatewayError {
+/** `plugins.0.name` as it is written in a request: `plugins[0].name`. */
+function withIndexes(path: string): string {
+  return path.replaceAll(/\.(\d+)(?=\.|$)/g, "[$1]");
+}
+
+/** @param root the field of a request that holds what was parsed; absent: the request is the definition */
+function toInvalidDefinition(error: z.ZodError, root?: string): GatewayError {
   const [issue] = error.issues;
-  if (issue === undefined) return invalid("definition", "is not valid");
+  if (issue === undefined) return invalid(root ?? "definition", "is not valid");
   const path = [...issue.path.map(String), ...(issue.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [])];
-  const field = path.length === 0 ? "definition" : path.join(".");
+  const field = root === undefined ? path.join(".") || "definition" : withIndexes([root, ...path].join("."));
   const problem =
     issue.code === "unrecognized_keys"
       ? "is not a field of the definition"
