@@ -233,7 +233,7 @@ function describeClaims(fixture: CallFixture): void {
       await fixture.calls.claim(tenant, id, options);
       await fixture.loseLease(tenant, id);
       await fixture.repos[1].calls.claim(tenant, id, options);
-      expect(await fixture.calls.heartbeat(tenant, id, 1, 60_000)).toBe("lost");
+      expect(await fixture.calls.heartbeat(tenant, id, 1, { leaseMs: 60_000 })).toBe("lost");
       expect(await fixture.calls.finish(tenant, id, 1, completed)).toBe(false);
       expect(await fixture.calls.requeue(tenant, id, 1, Date.now())).toBe(false);
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "running", attempt: 2, outcome: null });
@@ -245,7 +245,7 @@ function describeClaims(fixture: CallFixture): void {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "running", { async: true });
       await fixture.loseLease(tenant, id);
-      expect(await fixture.calls.heartbeat(tenant, id, 1, 60_000)).toBe("ok");
+      expect(await fixture.calls.heartbeat(tenant, id, 1, { leaseMs: 60_000 })).toBe("ok");
       expect(await fixture.calls.claim(tenant, id, options)).toBe("busy");
       await fixture.loseLease(tenant, id);
       expect(await fixture.calls.finish(tenant, id, 1, completed)).toBe(true);
@@ -356,7 +356,10 @@ const steps: Readonly<
     to: { queued: "running" },
     run: ({ calls }, { tenant, id }) => calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 16 }),
   },
-  heartbeat: { to: {}, run: ({ calls }, { tenant, id, attempt }) => calls.heartbeat(tenant, id, attempt, 60_000) },
+  heartbeat: {
+    to: {},
+    run: ({ calls }, { tenant, id, attempt }) => calls.heartbeat(tenant, id, attempt, { leaseMs: 60_000 }),
+  },
   requeue: {
     to: { running: "queued" },
     run: ({ calls }, { tenant, id, attempt }) => calls.requeue(tenant, id, attempt, 1),
@@ -427,14 +430,14 @@ function describeDecisions(fixture: CallFixture): void {
       const done = await fixture.rowIn(tenant, "completed", { parentId: chat.id });
       const stranger = await fixture.rowIn(tenant, "running");
       expect(await fixture.calls.isCancelRequested(tenant, running)).toBe(false);
-      expect(await fixture.calls.heartbeat(tenant, running, 1, 60_000)).toBe("ok");
+      expect(await fixture.calls.heartbeat(tenant, running, 1, { leaseMs: 60_000 })).toBe("ok");
       expect(await fixture.calls.requestCancel(tenant, chat.id)).toMatchObject({
         id: chat.id,
         state: "running",
         cancelRequested: true,
       });
       expect(await fixture.repos[1].calls.isCancelRequested(tenant, running)).toBe(true);
-      expect(await fixture.calls.heartbeat(tenant, running, 1, 60_000)).toBe("cancel");
+      expect(await fixture.calls.heartbeat(tenant, running, 1, { leaseMs: 60_000 })).toBe("cancel");
       for (const id of [queued, waiting]) {
         expect(await fixture.row(tenant, id)).toMatchObject({ state: "cancelled", error: { code: "call_cancelled" } });
       }

@@ -315,7 +315,7 @@ function describeIsolation(fixture: CallFixture): void {
     expect(await calls.finish(intruder, ids.running, 1, finish)).toBe(false);
     expect(await calls.resolveUnknown(intruder, ids.unknown, finish)).toBe(false);
     expect(await calls.claim(intruder, ids.queued, { leaseMs: 1_000, concurrency: 16 })).toBe("gone");
-    expect(await calls.heartbeat(intruder, ids.running, 1, 1_000)).toBe("lost");
+    expect(await calls.heartbeat(intruder, ids.running, 1, { leaseMs: 1_000 })).toBe("lost");
     expect(await calls.requeue(intruder, ids.running, 1, 1)).toBe(false);
     expect(await calls.takeSlots(intruder, ids.running, 1, 16)).toBe(0);
     expect(await calls.requestCancel(intruder, ids.running)).toBeUndefined();

@@ -443,22 +443,29 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
     });
 
     describe("a tenant's configuration", () => {
-      test("is one snapshot with settings, plugins, providers and sealed credentials", async () => {
+      test("is one snapshot with settings, plugins, providers, budgets, prices and sealed credentials", async () => {
         const { id: tenant, wrappedKey } = await newTenant({ rounds: 4 });
         const on = await repos.plugins.create(tenant, plugin("on"));
         const off = await repos.plugins.create(tenant, { ...plugin("off"), enabled: false });
         const backEnd = await repos.providers.create(tenant, newId("provider"), provider("main", 1));
         const credential = { name: "K", level: "user", userId: "u", version: 1, sealed: "s" } as const;
         await repos.credentials.put(tenant, credential);
+        const limits = { limitTokens: 10, limitMicros: null, enabled: false } as const;
+        const budget = { name: "B", scope: "user", scopeId: "u", period: "day", ...limits } as const;
+        const { id: budgetId, createdAt } = await repos.budgets.create(tenant, newId("budget"), budget);
+        const price = { kind: "tool", pattern: "on", effective_from: null, per_call: 5 } as const;
+        await repos.prices.put(tenant, [price]);
         const config = await repos.config.load(tenant);
         expect(config).toEqual({
           tenant,
           wrappedKey,
-          version: 5,
+          version: 7,
           settings: expect.objectContaining({ rounds: 4, concurrent_tool_calls: 16 }),
           plugins: [on, off],
           providers: [backEnd],
           credentials: [credential],
+          budgets: [{ ...budget, id: budgetId, createdAt }],
+          prices: { own: [price], operator: [] },
         });
         expect(await repos.config.load("ten_nobody")).toBeUndefined();
       });

@@ -1,5 +1,6 @@
 /** What a distant database costs the repositories of configuration, and what its faults do to them. */
 import { newId } from "@toolyard/core/ids";
+import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
@@ -77,6 +78,15 @@ describe("each function of the configuration's repositories", () => {
     "providers.get": () => repos.providers.get(tenant, "prv_none"),
     "providers.list": () => repos.providers.list(tenant, page),
     "providers.delete": () => repos.providers.delete(tenant, "prv_none"),
+    "budgets.create": () => repos.budgets.create(tenant, newId("budget"), budget("one")),
+    "budgets.get": () => repos.budgets.get(tenant, "bud_none"),
+    "budgets.list": () => repos.budgets.list(tenant, page),
+    "budgets.update": () => repos.budgets.update(tenant, "bud_none", { enabled: false }),
+    "budgets.delete": () => repos.budgets.delete(tenant, "bud_none"),
+    "prices.put": () => repos.prices.put(tenant, []),
+    "prices.readOperator": () => repos.prices.readOperator(),
+    "prices.putOperator": () => repos.prices.putOperator([]),
+    "usage.sum": () => repos.usage.sum(tenant, { groupBy: "day", from: 0, to: Date.now() }, page),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };
@@ -161,6 +171,11 @@ function plugin(name: string): NewPlugin {
     roles: [],
     hash: name,
   };
+}
+
+function budget(scopeId: string): NewBudget {
+  const limits = { limitTokens: 1, limitMicros: null } as const;
+  return { ...limits, name: "B", scope: "user", scopeId, period: "day", enabled: true };
 }
 
 function provider(name: string): NewProvider {

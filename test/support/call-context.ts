@@ -27,6 +27,8 @@ export function callContext(options: ContextOptions = {}): CallContext {
       plugins: [],
       providers: [],
       credentials: [],
+      budgets: [],
+      prices: { own: [], operator: [] },
       wrappedKey: "",
     },
     requestId: "req_1",

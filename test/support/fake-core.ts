@@ -50,6 +50,10 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     config: { load: (tenant) => Promise.resolve(emptyConfig(tenant)) },
     calls: admit === undefined ? fakeRepo("calls") : { ...fakeRepo("calls"), admit },
     sessions: fakeRepo("sessions"),
+    budgets: fakeRepo("budgets"),
+    prices: fakeRepo("prices"),
+    usage: fakeRepo("usage"),
+    oauth: fakeRepo("oauth"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -60,6 +64,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     queue: unscripted("queue"),
     sealer: new Sealer(unscripted("keyVault"), clock),
     egress: unscripted("egress"),
+    tokens: unscripted("tokens"),
     clock,
     configs: new ConfigCache(allRepos.config),
     log: { log: (level, message, fields = {}) => void lines.push({ level, message, fields }) },
@@ -74,7 +79,17 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
 
 export function emptyConfig(tenant: string): TenantConfig {
   const settings = tenantSettingsSchema.parse({});
-  return { tenant, version: 1, settings, plugins: [], providers: [], credentials: [], wrappedKey: "wrapped" };
+  return {
+    tenant,
+    version: 1,
+    settings,
+    plugins: [],
+    providers: [],
+    credentials: [],
+    budgets: [],
+    prices: { own: [], operator: [] },
+    wrappedKey: "wrapped",
+  };
 }
 
 /** What the database says to a caller who may come in. */

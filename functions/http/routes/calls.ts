@@ -2,15 +2,16 @@
  * The record of what was asked and what came of it (CHAT-13): read, read on, cancel, decide, replay.
  * A caller sees its own calls; with the scope `calls` those of the whole tenant.
  */
-import { callStates } from "@toolyard/core/calls/call";
+import { callStates, type Call } from "@toolyard/core/calls/call";
 import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
 import { decideCall } from "@toolyard/core/calls/decide";
 import { findCall } from "@toolyard/core/calls/find-call";
 import { openResult } from "@toolyard/core/calls/result-store";
 import { replayCall as replay } from "@toolyard/core/calls/replay";
-import { viewCall } from "@toolyard/core/calls/view";
+import { viewCall, type CallView } from "@toolyard/core/calls/view";
 import { hasScope, type Caller } from "@toolyard/core/callers/caller";
+import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { CallFilter } from "@toolyard/core/ports/repos";
@@ -56,6 +57,17 @@ const callSchema = z.strictObject({
     .strictObject({ code: z.string(), message: z.string(), details: z.record(z.string(), z.unknown()).optional() })
     .nullable(),
   usage: z.record(z.string(), z.unknown()).nullable(),
+  cost: z
+    .strictObject({
+      micros: z.int().meta({ description: "Of the call itself: a chat's model tokens, a tool's price." }),
+      tokens: z.int(),
+      context_tokens: z.int().meta({ description: "Of a tool call: its schema and its result in the chat's prompts." }),
+      context_micros: z.int().meta({ description: "What those cost; part of the chat's own cost." }),
+      total_micros: z.int().meta({ description: "With the calls below it that have ended." }),
+      estimated: z.boolean().meta({ description: "The back end did not tell all of the tokens." }),
+    })
+    .nullable()
+    .meta({ description: "In micro-units (millionths), as in GET /v1/prices." }),
   cancel_requested: z.boolean(),
   approval: z
     .strictObject({
@@ -74,6 +86,19 @@ const callSchema = z.strictObject({
 });
 
 const callReply = { 200: { description: "The call as it is now", schema: callSchema } };
+
+async function showCalls(core: CoreDeps, tenant: string, calls: readonly Call[]): Promise<readonly CallView[]> {
+  const below = await core.repos.calls.costsBelow(
+    tenant,
+    calls.map(({ id }) => id),
+  );
+  return calls.map((call) => viewCall(call, below.get(call.id) ?? 0));
+}
+
+async function showCall(core: CoreDeps, call: Call): Promise<CallView> {
+  const below = await core.repos.calls.costsBelow(call.tenant, [call.id]);
+  return viewCall(call, below.get(call.id) ?? 0);
+}
 
 /** A call of the owner that waits for approval, so that it stays as it is. */
 async function arrangeCall(owner: IsolationDriver): Promise<string> {
@@ -148,8 +173,8 @@ export const listCalls = defineRoute({
   responses: { 200: { description: "A page of calls", schema: listSchema(callSchema) } },
   isolation: { kind: "list", arrange: arrangeCall },
   async handler(c, { core, tenant, caller, query }) {
-    const page = await core.repos.calls.list(tenant, toFilter(caller, query), toPageRequest(query));
-    return c.json(toList(page, viewCall, idOf));
+    const { data, hasMore } = await core.repos.calls.list(tenant, toFilter(caller, query), toPageRequest(query));
+    return c.json(toList({ data: await showCalls(core, tenant, data), hasMore }, (view) => view, idOf));
   },
 });
 
@@ -174,7 +199,8 @@ export const exportCalls = defineRoute({
         const page = { limit: exportPage, order: "asc", ...(after === undefined ? {} : { after }) } as const;
         const { data, hasMore } = await core.repos.calls.list(tenant, filter, page);
         sink.head(200, { "content-type": "application/x-ndjson" });
-        await sink.write(data.map((call) => `${JSON.stringify(viewCall(call))}\n`).join(""));
+        const views = await showCalls(core, tenant, data);
+        await sink.write(views.map((view) => `${JSON.stringify(view)}\n`).join(""));
         after = hasMore ? data.at(-1)?.id : undefined;
       } while (after !== undefined && !sink.closed);
     });
@@ -190,7 +216,8 @@ export const getCall = defineRoute({
   request: { params: idParams },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
-  handler: async (c, { core, context, params }) => c.json(viewCall(await findCall(core, context, params.id))),
+  handler: async (c, { core, context, params }) =>
+    c.json(await showCall(core, await findCall(core, context, params.id))),
 });
 
 export const getCallResult = defineRoute({
@@ -234,7 +261,7 @@ export const cancelCall = defineRoute({
   request: { params: idParams, body: emptyBody },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
-  handler: async (c, { core, context, params }) => c.json(viewCall(await cancel(core, context, params.id))),
+  handler: async (c, { core, context, params }) => c.json(await showCall(core, await cancel(core, context, params.id))),
 });
 
 const reason = z.string().trim().min(1).max(2_000).optional().meta({ description: "Kept with the call." });
@@ -267,7 +294,7 @@ export const approveCall = defineRoute({
       ...(given === undefined ? {} : { reason: given }),
       ...((inline ?? null) === null ? {} : { runtimeConfig: inline }),
     });
-    return c.json(viewCall(call));
+    return c.json(await showCall(core, call));
   },
 });
 
@@ -286,7 +313,7 @@ export const rejectCall = defineRoute({
       decision: "rejected",
       ...withoutUndefined(body),
     });
-    return c.json(viewCall(call));
+    return c.json(await showCall(core, call));
   },
 });
 
@@ -312,6 +339,6 @@ export const replayCall = defineRoute({
       confirm: body.confirm,
       ...(key === undefined ? {} : { idempotencyKey: key }),
     });
-    return c.json(viewCall(call), 202);
+    return c.json(await showCall(core, call), 202);
   },
 });

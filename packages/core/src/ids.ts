@@ -17,6 +17,8 @@ export const idPrefixes = {
   request: "req",
   turn: "turn",
   worker: "wrk",
+  budget: "bud",
+  connection: "conn",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -3,6 +3,8 @@
  * current version with every request, so a snapshot is never stale and never needs a lifetime.
  */
 import * as z from "zod";
+import type { Budget } from "./budgets/budget.ts";
+import type { PriceTables } from "./budgets/price.ts";
 import type { StoredCredential } from "./secrets/credential.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
@@ -22,6 +24,8 @@ export const tenantSettingsSchema = z.strictObject({
   wall_clock_ms: z.int().min(1_000).max(840_000).default(300_000),
   /** Tokens a single chat may use over all rounds. */
   tokens_per_request: z.int().min(1).default(2_000_000),
+  /** Tokens of an answer that a chat without `max_tokens` reserves where a budget applies. */
+  reserve_tokens: z.int().min(1).max(1_000_000).default(4_096),
   /** Bytes of a tool result given to the model; the whole stays behind a handle. */
   result_bytes: z.int().min(256).max(1_048_576).default(32_768),
   /** Bytes that a tool result may have at all. */
@@ -47,6 +51,9 @@ export interface TenantConfig {
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */
   readonly credentials: readonly StoredCredential[];
+  /** Disabled ones too. */
+  readonly budgets: readonly Budget[];
+  readonly prices: PriceTables;
   /** The tenant's data key as stored, for the sealer. */
   readonly wrappedKey: string;
 }

@@ -18,6 +18,30 @@ CREATE TABLE `api_keys` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_hash` ON `api_keys` (`hash`);--> statement-breakpoint
 CREATE INDEX `api_keys_tenant_id` ON `api_keys` (`tenant`,`id`);--> statement-breakpoint
+CREATE TABLE `budget_windows` (
+	`tenant` text NOT NULL,
+	`budget_id` text NOT NULL,
+	`window_start` integer NOT NULL,
+	`tokens` integer NOT NULL,
+	`micros` integer NOT NULL,
+	PRIMARY KEY(`tenant`, `budget_id`)
+);
+--> statement-breakpoint
+CREATE TABLE `budgets` (
+	`id` text PRIMARY KEY NOT NULL,
+	`tenant` text NOT NULL,
+	`name` text NOT NULL,
+	`scope` text NOT NULL,
+	`scope_id` text NOT NULL,
+	`period` text NOT NULL,
+	`limit_tokens` integer,
+	`limit_micros` integer,
+	`enabled` integer NOT NULL,
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `budgets_scope_period` ON `budgets` (`tenant`,`scope`,`scope_id`,`period`);--> statement-breakpoint
+CREATE INDEX `budgets_tenant_id` ON `budgets` (`tenant`,`id`);--> statement-breakpoint
 CREATE TABLE `calls` (
 	`tenant` text NOT NULL,
 	`id` text NOT NULL,
@@ -37,6 +61,7 @@ CREATE TABLE `calls` (
 	`deadline` integer,
 	`async` integer NOT NULL,
 	`caller_id` text NOT NULL,
+	`user_id` text,
 	`caller_chain` text NOT NULL,
 	`route` text NOT NULL,
 	`idempotency_key` text,
@@ -50,6 +75,9 @@ CREATE TABLE `calls` (
 	`outcome_blob_key` text,
 	`error` text,
 	`usage` text,
+	`cost` text,
+	`reserved_tokens` integer DEFAULT 0 NOT NULL,
+	`reserved_micros` integer DEFAULT 0 NOT NULL,
 	`slots` integer NOT NULL,
 	`cancel_requested` integer DEFAULT false NOT NULL,
 	`approval` text,
@@ -72,7 +100,7 @@ CREATE INDEX `calls_session` ON `calls` (`tenant`,`session_id`,`delivery`) WHERE
 CREATE INDEX `calls_parent` ON `calls` (`tenant`,`parent_id`) WHERE parent_id is not null;--> statement-breakpoint
 CREATE INDEX `calls_caller` ON `calls` (`tenant`,`caller_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `calls_request` ON `calls` (`tenant`,`request_id`);--> statement-breakpoint
-CREATE INDEX `calls_running` ON `calls` (`tenant`,`lease_until`,`kind`,`caller_id`,`slots`) WHERE state = 'running';--> statement-breakpoint
+CREATE INDEX `calls_running` ON `calls` (`tenant`,`lease_until`,`kind`,`caller_id`,`slots`,`user_id`,`reserved_tokens`,`reserved_micros`) WHERE state = 'running';--> statement-breakpoint
 CREATE INDEX `calls_lease` ON `calls` (`lease_until`) WHERE state = 'running';--> statement-breakpoint
 CREATE INDEX `calls_waiting` ON `calls` (`tenant`,`created_at`,`id`) WHERE state = 'input_required';--> statement-breakpoint
 CREATE INDEX `calls_queued` ON `calls` (`sent_at`) WHERE state = 'queued';--> statement-breakpoint
@@ -103,6 +131,37 @@ CREATE TABLE `kept_turns` (
 );
 --> statement-breakpoint
 CREATE INDEX `kept_turns_expires` ON `kept_turns` (`expires_at`);--> statement-breakpoint
+CREATE TABLE `oauth_grants` (
+	`id` text PRIMARY KEY NOT NULL,
+	`tenant` text NOT NULL,
+	`kind` text NOT NULL,
+	`user_id` text DEFAULT '' NOT NULL,
+	`identity` text NOT NULL,
+	`tool` text NOT NULL,
+	`generation` integer DEFAULT 0 NOT NULL,
+	`sealed` text,
+	`scope` text,
+	`renewable` integer DEFAULT false NOT NULL,
+	`expires_at` integer,
+	`lease_by` text,
+	`lease_until` integer,
+	`link_hash` text,
+	`link_sealed` text,
+	`link_until` integer,
+	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL,
+	`updated_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `oauth_grants_owner` ON `oauth_grants` (`tenant`,`user_id`,`identity`);--> statement-breakpoint
+CREATE UNIQUE INDEX `oauth_grants_link` ON `oauth_grants` (`tenant`,`link_hash`) WHERE link_hash is not null;--> statement-breakpoint
+CREATE INDEX `oauth_grants_listed` ON `oauth_grants` (`tenant`,`kind`,`id`);--> statement-breakpoint
+CREATE INDEX `oauth_grants_updated` ON `oauth_grants` (`updated_at`);--> statement-breakpoint
+CREATE TABLE `price_tables` (
+	`tenant` text PRIMARY KEY NOT NULL,
+	`prices` text NOT NULL,
+	`updated_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE `providers` (
 	`id` text PRIMARY KEY NOT NULL,
 	`tenant` text NOT NULL,
@@ -146,6 +205,7 @@ CREATE TABLE `rate_windows` (
 	`caller_id` text,
 	`existing` text,
 	`slots` integer,
+	`over_budget` text,
 	PRIMARY KEY(`tenant`, `scope`)
 );
 --> statement-breakpoint
@@ -225,6 +285,25 @@ CREATE TABLE `tenants` (
 	`wrapped_key` text NOT NULL,
 	`shard` text,
 	`created_at` integer DEFAULT (cast(unixepoch('subsec') * 1000 as integer)) NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE `usage_days` (
+	`tenant` text NOT NULL,
+	`day` integer NOT NULL,
+	`caller_id` text NOT NULL,
+	`user_id` text NOT NULL,
+	`model` text NOT NULL,
+	`tool` text NOT NULL,
+	`calls` integer NOT NULL,
+	`tokens` integer NOT NULL,
+	`prompt_tokens` integer NOT NULL,
+	`completion_tokens` integer NOT NULL,
+	`cached_tokens` integer NOT NULL,
+	`micros` integer NOT NULL,
+	`context_tokens` integer NOT NULL,
+	`context_micros` integer NOT NULL,
+	`estimated_calls` integer NOT NULL,
+	PRIMARY KEY(`tenant`, `day`, `caller_id`, `user_id`, `model`, `tool`)
 );
 --> statement-breakpoint
 CREATE TABLE `workspace_files` (

@@ -55,7 +55,8 @@ export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
   return caller.tools === null || caller.tools.some((pattern) => matchesPattern(pattern, tool.name));
 }
 
-function matchesPattern(pattern: string, name: string): boolean {
+/** `*` stands for any run of characters. */
+export function matchesPattern(pattern: string, name: string): boolean {
   if (!pattern.includes("*")) return pattern === name;
   const parts = pattern.split("*");
   const first = parts[0] ?? "";

@@ -2,6 +2,7 @@
  * The one way in. Whatever a request wants, this batch proves who it is, counts it, reserves what it
  * will hold and records it, in one round trip (design "Round-trip budget").
  */
+import { overBudget } from "../budgets/budget.ts";
 import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -20,7 +21,7 @@ export interface AdmitOptions {
 
 /**
  * @throws GatewayError `invalid_api_key`, `tenant_suspended`, `permission_denied`, `rate_limited`,
- * `concurrency_limited`; the last two with `retryAfterMs`
+ * `concurrency_limited`, `budget_exceeded`; the last three with `retryAfterMs`
  */
 export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOptions): Promise<Admitted> {
   const result = await deps.repos.calls.admit(input);
@@ -103,4 +104,5 @@ function refuseOverLimit({ outcome, rate, settings }: AdmitResult): void {
       { retryAfterMs: 1_000, extra: { scope: outcome.scope } },
     );
   }
+  if (outcome.kind === "over_budget") throw overBudget("budget_exceeded", outcome.refusal);
 }

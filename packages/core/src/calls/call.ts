@@ -7,6 +7,8 @@
  * unknown → completed | failed by late evidence; nothing else leaves an end state
  * ```
  */
+import type { Amount } from "../budgets/budget.ts";
+import type { CallCost } from "../budgets/cost.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import type { JsonValue } from "../json.ts";
@@ -79,6 +81,8 @@ export interface Call {
   /** Worker runs it (`queued` first) instead of the request's own process. */
   readonly async: boolean;
   readonly callerId: string;
+  /** End user on whose behalf the caller asks. */
+  readonly userId: string | null;
   readonly callerChain: readonly CallerLink[];
   readonly route: string;
   readonly idempotencyKey: string | null;
@@ -93,6 +97,10 @@ export interface Call {
   readonly outcome: StoredOutcome | null;
   readonly error: CallError | null;
   readonly usage: Usage | null;
+  /** Of the call itself; null where nothing is known yet. */
+  readonly cost: CallCost | null;
+  /** Held against budgets while it runs. */
+  readonly reserved: Amount;
   /** Reserved tool slots of the tenant (CHAT-12). */
   readonly slots: number;
   readonly cancelRequested: boolean;

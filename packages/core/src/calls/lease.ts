@@ -2,6 +2,7 @@
  * Keeps a running row ours while we work on it: extends its lease and listens for a request to stop.
  * A process that freezes or dies stops extending, and another one takes the row over.
  */
+import type { Spent } from "../budgets/chat-meter.ts";
 import type { CoreDeps } from "../deps.ts";
 
 export interface Lease {
@@ -17,6 +18,8 @@ export interface LeaseTarget {
   readonly attempt: number;
   /** Look for a cancel more often than the lease is extended. */
   readonly pollCancel: boolean;
+  /** What is kept with the row at every beat, so that a process that dies leaves its bill behind. */
+  readonly spent?: () => Spent | undefined;
 }
 
 export function holdLease(deps: CoreDeps, target: LeaseTarget): Lease {
@@ -29,7 +32,9 @@ export function holdLease(deps: CoreDeps, target: LeaseTarget): Lease {
     stop();
   };
   const beat = (): void => {
-    deps.repos.calls.heartbeat(target.tenant, target.id, target.attempt, leaseMs).then(
+    const spent = target.spent?.();
+    const kept = { leaseMs, ...(spent === undefined ? {} : { spent }) };
+    deps.repos.calls.heartbeat(target.tenant, target.id, target.attempt, kept).then(
       (answer) => {
         if (answer === "cancel") end("cancelled");
         if (answer === "lost") end("lost");

@@ -1,5 +1,7 @@
 /** Makes the row of a tool call before it runs, and reads an outcome back from a row. */
 import { createHash } from "node:crypto";
+import { nothing } from "../budgets/budget.ts";
+import { reserveTool } from "../budgets/reservation.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
@@ -63,6 +65,8 @@ export async function newToolCall(
     inputView: viewOf(context, call.arguments),
     effectKey: options.effectKey ?? null,
     slots: options.slots,
+    // What runs within a chat is covered by the chat's own reservation; what runs later has to stand for itself.
+    reserved: options.slots === 0 ? nothing : reserveTool(context, call.tool.name, deps.clock),
     leaseMs: deps.timing.leaseMs,
     delivery: options.delivery,
   };
@@ -97,6 +101,7 @@ export function refusedCall(
     inputView: viewOf(context, given),
     effectKey: null,
     slots: 0,
+    reserved: nothing,
     leaseMs: 0,
     delivery: "none",
     end: { state: "rejected", error },
@@ -109,6 +114,7 @@ function commonFields(context: CallContext, place: CallPlace) {
     parentId: place.parentId,
     rootId: place.rootId,
     sessionId: context.sessionId ?? null,
+    userId: context.caller.userId ?? null,
     callerChain: callerChain(context, place),
     route: place.route,
     deadlineMs: null,

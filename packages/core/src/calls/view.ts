@@ -2,6 +2,7 @@
  * A call as its caller and the audit read it (CHAT-13): who asked for what, when, and what came of it.
  * The sealed arguments never leave the database; what is shown of them was redacted when the row was made.
  */
+import { noCost } from "../budgets/cost.ts";
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { Call, CallerLink, CallState, Usage } from "./call.ts";
 import { parseJson, type JsonValue } from "../json.ts";
@@ -31,6 +32,7 @@ export interface CallView {
   readonly result: CallResultView | null;
   readonly error: { readonly code: string; readonly message: string; readonly details?: JsonValue } | null;
   readonly usage: Usage | null;
+  readonly cost: CallCostView | null;
   readonly cancel_requested: boolean;
   readonly approval: CallApprovalView | null;
   readonly request_id: string;
@@ -39,6 +41,20 @@ export interface CallView {
   readonly started_at: string | null;
   readonly finished_at: string | null;
   readonly duration_ms: number | null;
+}
+
+/** In micro-units, as prices are. */
+export interface CallCostView {
+  /** Of the call itself: a chat's model tokens, a tool's price. */
+  readonly micros: number;
+  readonly tokens: number;
+  /** What a tool call put into its chat's prompts: its schema and its result. The chat's cost holds it. */
+  readonly context_tokens: number;
+  readonly context_micros: number;
+  /** With the calls below it that have ended. */
+  readonly total_micros: number;
+  /** The back end did not tell all of the tokens. */
+  readonly estimated: boolean;
 }
 
 export interface CallResultView {
@@ -57,7 +73,8 @@ export interface CallApprovalView {
   readonly reason: string | null;
 }
 
-export function viewCall(call: Call): CallView {
+/** @param costBelow what the calls below it have cost */
+export function viewCall(call: Call, costBelow: number): CallView {
   return {
     id: call.id,
     object: "call",
@@ -78,6 +95,7 @@ export function viewCall(call: Call): CallView {
     result: viewResult(call),
     error: viewError(call),
     usage: call.usage,
+    cost: viewCost(call, costBelow),
     cancel_requested: call.cancelRequested,
     approval: viewApproval(call),
     request_id: call.requestId,
@@ -87,6 +105,12 @@ export function viewCall(call: Call): CallView {
     finished_at: call.finishedAt === null ? null : toRfc3339(call.finishedAt),
     duration_ms: call.startedAt === null || call.finishedAt === null ? null : call.finishedAt - call.startedAt,
   };
+}
+
+function viewCost({ cost }: Call, below: number): CallCostView | null {
+  if (cost === null && below === 0) return null;
+  const { micros, tokens, context_tokens, context_micros, estimated } = cost ?? noCost;
+  return { micros, tokens, context_tokens, context_micros, total_micros: micros + below, estimated };
 }
 
 function viewResult({ id, outcome }: Call): CallResultView | null {

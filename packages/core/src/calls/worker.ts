@@ -3,6 +3,7 @@
  * conditional update, so that a duplicate, late or forged message does no harm (design "Async").
  */
 import type { RuntimeConfig } from "../blind/runtime-config.ts";
+import { overBudget } from "../budgets/budget.ts";
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -82,10 +83,31 @@ async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeC
     await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: busyDelayMs });
     return;
   }
+  if ("refusal" in claimed) {
+    await refuse(deps, message, { claimed, inline });
+    return;
+  }
   deps.reach("worker.claimed");
   await runClaimed(deps, { ...claimed, config, inline });
   deps.reach("worker.finished");
 }
+
+/** No budget has room for the call, and nobody can say when one will: it ends, with the reason. */
+async function refuse(
+  deps: CoreDeps,
+  { tenant, callId }: QueueMessage,
+  { claimed, inline }: { readonly claimed: RefusedClaim; readonly inline: RuntimeConfig | undefined },
+): Promise<void> {
+  const error = overBudget("budget_exceeded", claimed.refusal);
+  const { code, message, details } = error;
+  await deps.repos.calls.finish(tenant, callId, claimed.attempt, {
+    state: "rejected",
+    error: { code, message, ...(details.extra === undefined ? {} : { details: details.extra }) },
+  });
+  if (inline !== undefined) throw error;
+}
+
+type RefusedClaim = Extract<Awaited<ReturnType<CoreDeps["repos"]["calls"]["claim"]>>, { readonly refusal: unknown }>;
 
 interface Claimed {
   readonly call: Call;

@@ -5,6 +5,8 @@
 import { createHash } from "node:crypto";
 import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
 import { parseRuntimeConfig } from "../blind/register.ts";
+import { nothing, type Amount } from "../budgets/budget.ts";
+import { reserveChat } from "../budgets/reservation.ts";
 import type { Caller } from "../callers/caller.ts";
 import { admit, identify } from "../calls/admit.ts";
 import type { Call } from "../calls/call.ts";
@@ -15,6 +17,7 @@ import { catalog } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
+import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
@@ -60,6 +63,8 @@ export interface OpenedChat {
   /** `messages` hold content that a tool brought in from outside. */
   readonly hasReadOutside: boolean;
   readonly slots: number;
+  /** What the admission holds against budgets; undefined: no budget applies. */
+  readonly reserved: Amount | undefined;
   /** Calls whose late results this request hands to the model. */
   readonly delivered: readonly string[];
   readonly idempotencyKey: string | undefined;
@@ -92,6 +97,7 @@ interface Prepared {
   readonly context: CallContext;
   readonly offer: Offer;
   readonly routes: readonly Route[];
+  readonly reserved: Amount | undefined;
   readonly credential: (name: string) => Promise<string>;
 }
 
@@ -149,7 +155,7 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
   } catch (thrown) {
     const error = toGatewayError(thrown);
     const refused: NewCall = {
-      ...rowFields(input, {}),
+      ...rowFields(input, { userId: known.caller.userId ?? null }),
       inputHash: "",
       state: "rejected",
       end: {
@@ -182,11 +188,13 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const session = request.sessionId ?? (offer.gatewayTools.size > 0 ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   await checkCredentials(deps, placed, offer);
+  const routes = resolveRoute(config, request.model, deps.defaultProvider);
   return {
     request,
     context: placed,
     offer,
-    routes: resolveRoute(config, request.model, deps.defaultProvider),
+    routes,
+    reserved: reserveChat({ config, caller }, { request, tools: offer.tools, routes }, deps.clock),
     credential: async (name) => {
       const value = (await createCredentialResolver(deps).resolve(placed, [name])).get(name);
       if (value === undefined) {
@@ -216,6 +224,7 @@ async function checkCredentials(deps: CoreDeps, context: CallContext, offer: Off
     );
   }
   await checkReadable(deps, context, names);
+  for (const tool of offer.gatewayTools.values()) await requireConnection(deps, context, tool);
 }
 
 /** What could be opened stays readable for as long as the snapshot does. */
@@ -264,7 +273,13 @@ async function chatRow(
   const { request, context } = prepared;
   const earlier = plan.supersedes;
   return {
-    ...rowFields(input, { request, sessionId: context.sessionId ?? null }),
+    ...rowFields(input, {
+      request,
+      sessionId: context.sessionId ?? null,
+      userId: context.caller.userId ?? null,
+      model: prepared.routes[0]?.requestedModel,
+    }),
+    reserved: prepared.reserved ?? nothing,
     rootId: earlier === undefined ? null : (earlier.rootId ?? earlier.id),
     state: "running",
     inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
@@ -274,7 +289,16 @@ async function chatRow(
 }
 
 /** The record of a chat says what was asked for, never what was said. */
-function rowFields(input: ChatInput, known: { readonly request?: ChatRequest; readonly sessionId?: string | null }) {
+function rowFields(
+  input: ChatInput,
+  known: {
+    readonly userId: string | null;
+    readonly request?: ChatRequest;
+    readonly sessionId?: string | null;
+    /** As the request names it, or the one that is meant where it names none. */
+    readonly model?: string | undefined;
+  },
+) {
   const { request } = known;
   return {
     id: newId("chat"),
@@ -283,11 +307,12 @@ function rowFields(input: ChatInput, known: { readonly request?: ChatRequest; re
     rootId: null,
     sessionId: known.sessionId ?? null,
     uri: "chat",
-    tool: request?.model ?? "",
+    tool: known.model ?? request?.model ?? "",
     toolHash: null,
     effect: "read" as const,
     repeat: "never" as const,
     async: false,
+    userId: known.userId,
     callerChain: [],
     route: input.route,
     idempotencyKey: null,
@@ -299,6 +324,7 @@ function rowFields(input: ChatInput, known: { readonly request?: ChatRequest; re
     ),
     effectKey: null,
     slots: 0,
+    reserved: nothing,
     leaseMs: 0,
     deadlineMs: null,
     runAt: null,
@@ -359,7 +385,7 @@ async function awaitEnd(
         leaseMs: deps.timing.leaseMs,
         concurrency: Number.MAX_SAFE_INTEGER,
       });
-      if (typeof claimed === "object") {
+      if (typeof claimed === "object" && "call" in claimed) {
         await deps.repos.calls.finish(current.tenant, current.id, claimed.call.attempt, {
           state: "failed",
           error: {

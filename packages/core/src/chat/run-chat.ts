@@ -4,10 +4,12 @@
  */
 import type { CallFinish, KeptTurn } from "../ports/repos.ts";
 import type { CoreDeps } from "../deps.ts";
+import { ChatMeter, type Spent } from "../budgets/chat-meter.ts";
+import { tokensOfPrompt } from "../budgets/estimate.ts";
+import { answerTokens } from "../budgets/reservation.ts";
 import { holdLease } from "../calls/lease.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
-import type { Usage } from "../calls/call.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
@@ -21,7 +23,6 @@ import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
-import { addUsage } from "./usage.ts";
 
 /** Events of the chat, the last of them `finish` or `error`; then its settlement. Never throws. */
 export async function* runChat(deps: CoreDeps, chat: OpenedChat): AsyncGenerator<ChatEvent, void, void> {
@@ -60,12 +61,11 @@ class ChatRun {
   readonly #chat: OpenedChat;
   readonly #tools: ToolRun;
   readonly #guard: LoopGuard;
+  readonly #meter: ChatMeter;
   readonly #stop: StopSignal;
   readonly #messages: JsonObject[];
-  readonly #usages: Usage[] = [];
   readonly #toolsCalled: string[] = [];
   readonly #pending: NonNullable<ToolExecution["pending"]>[number][] = [];
-  #usage: Usage | undefined;
   #turns = new Map<number, Turn>();
   #responseBody: JsonObject | undefined;
   #round = 0;
@@ -83,7 +83,8 @@ class ChatRun {
     this.#messages = [...chat.messages];
     this.#guard = new LoopGuard(chat.context.config.settings);
     this.collector = new ChatCollector();
-    this.#stop = new StopSignal(deps, chat);
+    this.#meter = createMeter(deps, chat);
+    this.#stop = new StopSignal(deps, chat, () => this.#meter.spent);
     const limit = chat.context.config.settings.concurrent_tool_calls;
     const slots = new SlotPool(
       chat.slots,
@@ -97,6 +98,7 @@ class ChatRun {
       rootId: chat.rootId,
       signal: this.#stop.signal,
       slots,
+      meter: this.#meter,
       deliverLate: chat.request.sessionId !== undefined,
       writesBefore: chat.rootId !== chat.callId,
       readOutsideBefore: chat.hasReadOutside,
@@ -122,11 +124,17 @@ class ChatRun {
       for (const { clientId, owner, index, call } of owned) {
         yield { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
       }
-      if (ours.length > 0) this.#guard.admitRound(turn.calls, this.#usage);
+      if (ours.length > 0) {
+        this.#guard.admitRound(turn.calls, this.#meter.usage);
+        await this.#meter.admitTools(ours.map(({ call }) => call.name));
+      }
       const results = yield* this.#runTools(ours);
       if (ours.length < owned.length) return yield* this.#finishForClient(turn, owned, results);
       if (this.#pending.some(({ reason }) => reason === "approval")) return yield* this.#finishForApproval();
       this.#messages.push(turn.message, ...results);
+      // What is recorded is on its own bill; the chat's must not hold it a second time.
+      if (this.#meter.isLimited) await this.#tools.finished();
+      await this.#meter.admitTurn(this.#promptTokens);
       // A forced choice holds for the first turn only: otherwise the model could never answer.
       forced = undefined;
     }
@@ -180,18 +188,32 @@ class ChatRun {
       ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: toolChoice }),
     };
     let separate = this.#textBefore;
+    const round = this.#meter.startRound(this.#promptTokens);
     const stream = streamWithFallback(
       { ...this.#deps, credential: (name) => this.#chat.credential(name) },
-      { routes: this.#chat.routes, body, stream: request.stream, signal: this.#stop.signal },
+      {
+        routes: this.#chat.routes,
+        body,
+        stream: request.stream,
+        signal: this.#stop.signal,
+        onRoute: (route) => round.answeredBy(route),
+      },
     );
-    for await (const event of stream) {
-      if (separate && event.type === "text-delta" && event.text !== "") {
-        separate = false;
-        yield { type: "text-delta", text: "\n\n", choice: event.choice };
+    try {
+      for await (const event of stream) {
+        round.see(event);
+        if (separate && event.type === "text-delta" && event.text !== "") {
+          separate = false;
+          yield { type: "text-delta", text: "\n\n", choice: event.choice };
+        }
+        yield* this.#translate(event);
       }
-      yield* this.#translate(event);
+    } finally {
+      round.end();
     }
   }
+
+  readonly #promptTokens = (): number => tokensOfPrompt(this.#messages, this.#chat.offer.tools);
 
   *#translate(event: ProviderEvent): Generator<ChatEvent, void, void> {
     switch (event.type) {
@@ -219,8 +241,6 @@ class ChatRun {
         });
         return;
       case "usage":
-        this.#usages.push(event.usage);
-        this.#usage = addUsage(this.#usage, event.usage);
         return;
       case "response":
         this.#responseBody = event.body;
@@ -350,7 +370,8 @@ class ChatRun {
   }
 
   async *#finish(): AsyncGenerator<ChatEvent, void, void> {
-    if (this.#usage !== undefined) yield { type: "usage", usage: this.#usage, rounds: this.#usages };
+    const { reported } = this.#meter;
+    if (reported !== undefined) yield { type: "usage", ...reported };
     this.#ended = "completed";
     const reasons = [...this.#turns]
       .sort(([a], [b]) => a - b)
@@ -407,7 +428,8 @@ class ChatRun {
                 details: { write_started: this.#tools.writeStarted },
               },
             }),
-        ...(this.#usage === undefined ? {} : { usage: this.#usage }),
+        cost: this.#meter.cost,
+        ...(this.#meter.usage === undefined ? {} : { usage: this.#meter.usage }),
       },
       calls: await this.#tools.deferredRows(),
       finished: [],
@@ -424,6 +446,18 @@ class ChatRun {
   }
 }
 
+function createMeter(deps: CoreDeps, { callId, context, request, reserved, routes }: OpenedChat): ChatMeter {
+  const { tenant, config } = context;
+  return new ChatMeter({
+    prices: config.prices,
+    clock: deps.clock,
+    routes,
+    reserved,
+    answerTokens: answerTokens(request, config),
+    reserve: (amount, spent) => deps.repos.calls.reserve(tenant, callId, 1, { amount, spent }),
+  });
+}
+
 /** Everything that can end a chat from outside, with its reason. */
 class StopSignal {
   readonly #controller = new AbortController();
@@ -434,9 +468,10 @@ class StopSignal {
   #reason: GatewayError | undefined;
   #cancelled = false;
 
-  constructor(deps: CoreDeps, chat: OpenedChat) {
+  constructor(deps: CoreDeps, chat: OpenedChat, spent: () => Spent | undefined) {
     this.#chat = chat;
-    this.#lease = holdLease(deps, { tenant: chat.context.tenant, id: chat.callId, attempt: 1, pollCancel: true });
+    const row = { tenant: chat.context.tenant, id: chat.callId, attempt: 1 };
+    this.#lease = holdLease(deps, { ...row, pollCancel: true, spent });
     this.#timer = setTimeout(() => {
       this.#end(
         new GatewayError(

@@ -55,6 +55,9 @@ export const catalog = {
   // Limits
   rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
   concurrency_limited: { http: 429, type: "rate_limit_error", retryable: true },
+  /** Sent again in the same window it meets the same budget; `retry_after_ms` says when the window ends. */
+  budget_exceeded: { http: 429, type: "rate_limit_error", retryable: false },
+  price_missing: invalid(),
   session_expired: { http: 410, type: "invalid_request_error", retryable: false },
   workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
   // Idempotency and continuing
@@ -67,6 +70,8 @@ export const catalog = {
   credential_missing: { http: 400, type: "invalid_request_error", retryable: false },
   credential_unreadable: { http: 500, type: "api_error", retryable: false },
   credential_invalid: invalid(),
+  /** A user's access was asked for and not given. */
+  connection_refused: invalid(),
   // Tools
   tool_failed: tool(502),
   tool_timeout: tool(504),

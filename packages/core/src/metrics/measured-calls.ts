@@ -29,8 +29,8 @@ export function measureCalls(repo: CallRepo, metrics: Metrics, clock: Clock): Ca
       if (result.outcome.kind === "admitted" && input.call !== undefined) counter.written(input.call);
       return result;
     },
-    async record(tenant, callerId, calls) {
-      const results = await repo.record(tenant, callerId, calls);
+    async record(tenant, callerId, calls, parent) {
+      const results = await repo.record(tenant, callerId, calls, parent);
       const recorded = new Set(results.filter(({ kind }) => kind === "recorded").map(({ id }) => id));
       for (const call of calls) if (recorded.has(call.id)) counter.written(call);
       return results;
@@ -44,7 +44,7 @@ export function measureCalls(repo: CallRepo, metrics: Metrics, clock: Clock): Ca
     },
     async claim(tenant, id, options) {
       const claimed = await repo.claim(tenant, id, options);
-      if (typeof claimed === "object") counter.opened(claimed.call);
+      if (typeof claimed === "object" && "call" in claimed) counter.opened(claimed.call);
       return claimed;
     },
     async finish(tenant, id, attempt, finish) {

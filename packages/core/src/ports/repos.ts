@@ -5,14 +5,19 @@
  * Contract: test/contract/repos.ts. Every function throws GatewayError `database_unavailable` where
  * the database cannot be reached after bounded retries of what is safe to repeat.
  */
+import type { Amount, BudgetRefusal } from "../budgets/budget.ts";
+import type { Spent } from "../budgets/chat-meter.ts";
+import type { CallCost } from "../budgets/cost.ts";
 import type { Call, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
 import type { Caller, Role, Scope } from "../callers/caller.ts";
+import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
 import type { JsonObject } from "../json.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
 import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
+import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -189,6 +194,8 @@ export interface NewCall {
     | "cancelled"
     | "unknown";
   readonly async: boolean;
+  /** End user of the caller. */
+  readonly userId: string | null;
   readonly callerChain: readonly CallerLink[];
   readonly route: string;
   readonly idempotencyKey: string | null;
@@ -198,6 +205,8 @@ export interface NewCall {
   readonly effectKey: string | null;
   /** Slots of `concurrent_tool_calls` to hold while running. */
   readonly slots: number;
+  /** What it may use at first, held against the budgets of its caller while it runs. */
+  readonly reserved: Amount;
   readonly leaseMs: number;
   readonly deadlineMs: number | null;
   readonly runAt: number | null;
@@ -247,7 +256,9 @@ export interface AdmitResult {
     /** The tenant is suspended, or `session` says why. Nothing was recorded or counted. */
     | { readonly kind: "refused"; readonly by: "tenant" | "session" }
     | { readonly kind: "rate_limited"; readonly scope: "key" | "tenant" }
-    | { readonly kind: "concurrency_limited"; readonly scope: "key" | "tenant" | "tools" };
+    | { readonly kind: "concurrency_limited"; readonly scope: "key" | "tenant" | "tools" }
+    /** What the call reserves does not fit into a budget. Nothing was recorded. */
+    | { readonly kind: "over_budget"; readonly refusal: BudgetRefusal };
   readonly rate: { readonly limit: number; readonly remaining: number; readonly resetMs: number };
   readonly turns: readonly KeptTurn[];
   /** `foreign`: the session is another tenant's, or another caller's who does not manage; nothing was recorded. */
@@ -259,6 +270,8 @@ export interface CallFinish {
   readonly outcome?: StoredOutcome;
   readonly error?: CallError;
   readonly usage?: Usage;
+  /** Charged as the row ends; absent: what is known of the call already. */
+  readonly cost?: CallCost;
   /** Names of credentials that were opened, for their `last_used_at`. */
   readonly credentialsUsed?: readonly string[];
 }
@@ -316,26 +329,54 @@ export interface SweepItem {
 export interface CallRepo {
   admit(input: AdmitInput): Promise<AdmitResult>;
   settle(tenant: string, input: SettleInput): Promise<void>;
-  /** One batch for a whole round; each row stands for itself. */
-  record(tenant: string, callerId: string, calls: readonly NewCall[]): Promise<readonly RecordResult[]>;
+  /** One batch for a whole round; each row stands for itself. `parent`: what their chat has used by then. */
+  record(
+    tenant: string,
+    callerId: string,
+    calls: readonly NewCall[],
+    parent?: { readonly id: string; readonly attempt: number; readonly spent: Spent },
+  ): Promise<readonly RecordResult[]>;
   /** Ends a running call; `false` where another attempt owns it or it has ended. `unknown` may become completed or failed. */
   finish(tenant: string, id: string, attempt: number, finish: CallFinish): Promise<boolean>;
   /** Late evidence for an `unknown` call. */
   resolveUnknown(tenant: string, id: string, finish: CallFinish): Promise<boolean>;
-  /** Takes a queued call, or a running one whose lease has run out; raises `attempt`. */
+  /**
+   * Takes a queued call, or a running one whose lease has run out; raises `attempt`. A queued call that a
+   * budget has no room for stays queued.
+   */
   claim(
     tenant: string,
     id: string,
     options: { readonly leaseMs: number; readonly concurrency: number },
-  ): Promise<{ readonly call: Call; readonly wasRunning: boolean } | "gone" | "busy" | "concurrency_limited">;
-  /** Extends the lease. */
-  heartbeat(tenant: string, id: string, attempt: number, leaseMs: number): Promise<"ok" | "cancel" | "lost">;
+  ): Promise<
+    | { readonly call: Call; readonly wasRunning: boolean }
+    | { readonly refusal: BudgetRefusal; readonly attempt: number }
+    | "gone"
+    | "busy"
+    | "concurrency_limited"
+  >;
+  /** Extends the lease; `spent` is kept with the row, in case that nobody ends it. */
+  heartbeat(
+    tenant: string,
+    id: string,
+    attempt: number,
+    beat: { readonly leaseMs: number; readonly spent?: Spent },
+  ): Promise<"ok" | "cancel" | "lost">;
+  /** Takes the reservation of a running call to `amount` where every budget has room for it, else says which has not. */
+  reserve(
+    tenant: string,
+    id: string,
+    attempt: number,
+    wanted: { readonly amount: Amount; readonly spent: Spent },
+  ): Promise<BudgetRefusal | undefined>;
   /** Back to `queued`, to be run not before `runAt`. */
   requeue(tenant: string, id: string, attempt: number, runAt: number): Promise<boolean>;
   /** Takes more slots for a running chat, as many as are free. Returns what was taken. */
   takeSlots(tenant: string, id: string, wanted: number, limit: number): Promise<number>;
   get(tenant: string, id: string): Promise<Call | undefined>;
   list(tenant: string, filter: CallFilter, page: PageRequest): Promise<Page<Call>>;
+  /** Micro-units that the calls below each of these have cost, however deep, as far as they have ended. */
+  costsBelow(tenant: string, ids: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** Queued or waiting: cancelled at once. Running: asked to stop. Children of a chat too. */
   requestCancel(tenant: string, id: string): Promise<Call | undefined>;
   isCancelRequested(tenant: string, id: string): Promise<boolean>;
@@ -404,6 +445,98 @@ export interface SessionRepo {
   takeExpired(limit: number): Promise<readonly { readonly tenant: string; readonly id: string }[]>;
 }
 
+/** Whose a grant is, and what for: everything about the client that makes a token another one, hashed. */
+export interface OAuthGrantKey {
+  /** Null: the tenant's. */
+  readonly userId: string | null;
+  readonly identity: string;
+}
+/** What an authorization server has given to a tenant or to one of its users, or is asked to give. */
+export interface OAuthGrant extends OAuthGrantKey {
+  /** `conn_…` */
+  readonly id: string;
+  readonly kind: OAuthGrantType;
+  /** URI of the tool for which it was first wanted. */
+  readonly tool: string;
+  /** Rises with every token; names the token in all writes, so that none undoes a newer one. */
+  readonly generation: number;
+  /** Sealed token; null: none yet, or none any more. */
+  readonly sealed: string | null;
+  /** Scope as the server has said. */
+  readonly scope: string | null;
+  /** A new access token can be had without its user. */
+  readonly renewable: boolean;
+  /** Milliseconds that the access token may still be used for when this was read; null: until it is refused. */
+  readonly usableForMs: number | null;
+  /** Until when its connect link can be followed; null: there is none. */
+  readonly linkUntil: number | null;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+}
+export type NewOAuthGrant = Pick<OAuthGrant, "id" | "kind" | "userId" | "identity" | "tool">;
+/** An outstanding authorization: `hash` is all that is known of its state, the rest is sealed. */
+export interface OAuthLink {
+  readonly grant: OAuthGrant;
+  readonly hash: string;
+  readonly sealed: string;
+  readonly until: number;
+}
+export interface OAuthRepo {
+  /**
+   * The grant, made for client credentials where it is missing. Where its token has run out, is missing
+   * or is not newer than `refused`, the lease goes to `holder` unless somebody else has it; with `seen`,
+   * only while there is no token newer than that. Sending it twice is the same as once.
+   */
+  claim(
+    tenant: string,
+    grant: NewOAuthGrant,
+    lease: { readonly holder: string; readonly leaseMs: number; readonly refused?: number; readonly seen?: number },
+  ): Promise<{ readonly grant: OAuthGrant | undefined; readonly held: boolean }>;
+  find(tenant: string, key: OAuthGrantKey): Promise<OAuthGrant | undefined>;
+  /** `false`: the lease ran out and is somebody else's. */
+  extendLease(
+    tenant: string,
+    id: string,
+    lease: { readonly holder: string; readonly leaseMs: number },
+  ): Promise<boolean>;
+  releaseLease(tenant: string, id: string, holder: string): Promise<void>;
+  /**
+   * Keeps a token as `generation` if the one before it is still the newest, and ends the lease.
+   * `raiseConfig`: copies in other processes' memory must not be used any longer.
+   */
+  store(
+    tenant: string,
+    id: string,
+    token: {
+      readonly generation: number;
+      readonly sealed: string;
+      readonly scope: string | null;
+      readonly renewable: boolean;
+      /** Null: until it is refused. */
+      readonly usableForMs: number | null;
+      readonly raiseConfig: boolean;
+    },
+  ): Promise<boolean>;
+  /** Forgets the token of exactly this generation; `false`: it is not the newest, or is gone. */
+  discard(tenant: string, id: string, generation: number): Promise<boolean>;
+  /** The link of this grant, which is made where it is missing: an earlier one where that has `leastMs` left, else this. */
+  offerLink(
+    tenant: string,
+    grant: NewOAuthGrant,
+    link: { readonly hash: string; readonly sealed: string; readonly lifetimeMs: number; readonly leastMs: number },
+  ): Promise<OAuthLink>;
+  findLink(tenant: string, hash: string): Promise<OAuthLink | undefined>;
+  /** Gives a link to one caller only, and never again. */
+  takeLink(tenant: string, hash: string): Promise<OAuthLink | undefined>;
+  /** Of users, not of the tenant's own clients; of one user, or of all. */
+  list(tenant: string, page: PageRequest, userId?: string): Promise<Page<OAuthGrant>>;
+  get(tenant: string, id: string): Promise<OAuthGrant | undefined>;
+  /** Gives back what was deleted. Raises the config version. */
+  delete(tenant: string, id: string): Promise<OAuthGrant | undefined>;
+  /** Of all tenants: links that nobody followed, tokens that nobody has renewed for long. At most `limit` rows. */
+  expire(limit: number): Promise<void>;
+}
+
 export interface Repos {
   readonly tenants: TenantRepo;
   readonly issuers: IssuerRepo;
@@ -414,6 +547,10 @@ export interface Repos {
   readonly config: ConfigRepo;
   readonly calls: CallRepo;
   readonly sessions: SessionRepo;
+  readonly budgets: BudgetRepo;
+  readonly prices: PriceRepo;
+  readonly usage: UsageRepo;
+  readonly oauth: OAuthRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

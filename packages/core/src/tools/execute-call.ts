@@ -2,6 +2,8 @@
  * Carries out one recorded call: attempts under the policy, the adapter, the outcome's shape. Knows
  * nothing of who waits for it: chat, direct call and worker all come through here.
  */
+import { toolCost } from "../budgets/cost.ts";
+import { toolPrice } from "../budgets/price.ts";
 import type { CallError, StoredOutcome } from "../calls/call.ts";
 import { errorForRecord } from "../calls/new-call.ts";
 import { shapeReply } from "../calls/result-store.ts";
@@ -34,14 +36,32 @@ export async function executeCall(
   context: CallContext,
   options: ExecutionOptions,
 ): Promise<Execution> {
+  let reached = false;
   for (let send = 1; ; send += 1) {
     const tried = await trySend(deps, call, context, options);
-    if (tried.kind === "done") return tried.execution;
+    if (tried.kind === "done") return charged(deps, context, { call, execution: tried.execution });
     const { error, delivery } = tried;
+    reached ||= delivery !== "not_sent";
     const again = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
-    if (!again) return failure(call, context, { error, delivery, cancelled: options.signal.aborted, sends: send });
+    if (!again) {
+      const cancelled = options.signal.aborted;
+      const execution = failure(call, context, { error, delivery, cancelled, sends: send });
+      return reached ? charged(deps, context, { call, execution }) : execution;
+    }
     await deps.clock.sleep(backoffMs(send, error.details.retryAfterMs), options.signal).catch(() => undefined);
   }
+}
+
+/** The tool's price, where the tool was reached: whoever waits for the call, this is the one place that bills it. */
+function charged(
+  deps: CoreDeps,
+  { config }: CallContext,
+  { call, execution }: { readonly call: PreparedCall; readonly execution: Execution },
+): Execution {
+  const { outcome, finish } = execution;
+  if (outcome.kind === "completed" && outcome.reused === "cache") return execution;
+  const price = toolPrice(config.prices, call.tool.name, deps.clock.now());
+  return price === undefined ? execution : { outcome, finish: { ...finish, cost: toolCost(price.per_call) } };
 }
 
 type Tried =
@@ -70,6 +90,9 @@ async function trySend(
     return { kind: "done", execution: { outcome, finish: completedFinish(stored, call, context) } };
   } catch (thrown) {
     const delivery = deliveryOf(thrown);
+    // Nothing was sent because something before was too slow, which has said so.
+    if (attempt.timedOut && delivery === "not_sent" && thrown instanceof GatewayError && thrown.code === "tool_timeout")
+      return { kind: "failed", error: thrown, delivery };
     if (attempt.timedOut)
       return { kind: "failed", error: timeoutError(call), delivery: delivery === "answered" ? "uncertain" : delivery };
     const error = toGatewayError(thrown);

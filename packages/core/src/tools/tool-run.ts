@@ -3,6 +3,8 @@
  * is sent, reads ride along with the chat's settlement, reads run together and writes to one service
  * in call order (CHAT-10).
  */
+import type { ChatMeter } from "../budgets/chat-meter.ts";
+import { noCost } from "../budgets/cost.ts";
 import { awaitCall } from "../calls/await-call.ts";
 import type { Call } from "../calls/call.ts";
 import { outcomeOf, effectKeyOf, newToolCall, refusedCall, type CallPlace } from "../calls/new-call.ts";
@@ -15,7 +17,7 @@ import { toGatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish, NewCall } from "../ports/repos.ts";
 import type { Adapters } from "./catalog.ts";
 import { executeCall, type Execution } from "./execute-call.ts";
-import type { ToolOutcome } from "./outcome.ts";
+import { textForModel, type ToolOutcome } from "./outcome.ts";
 import { prepareCall, type DispatchItem, type Preparation, type PreparedCall } from "./prepare.ts";
 
 export interface ToolRunOptions extends CallPlace {
@@ -27,6 +29,8 @@ export interface ToolRunOptions extends CallPlace {
   readonly writesBefore: boolean;
   /** The conversation holds content from outside already. */
   readonly readOutsideBefore: boolean;
+  /** The chat's bill. */
+  readonly meter: ChatMeter;
 }
 
 export interface RoundCall {
@@ -104,7 +108,9 @@ export class ToolRun {
     if (rows.length === 0) return existing;
     if (rows.some((row) => row.state === "running")) this.#writeStarted = true;
     const { tenant, caller } = this.#context;
-    for (const result of await this.#deps.repos.calls.record(tenant, caller.id, rows)) {
+    const { chatId, meter } = this.#options;
+    const parent = meter.spent === undefined ? undefined : { id: chatId, attempt: 1, spent: meter.spent };
+    for (const result of await this.#deps.repos.calls.record(tenant, caller.id, rows, parent)) {
       if (result.kind === "existing") existing.set(result.id, result.call);
     }
     this.#deps.reach("chat.round-recorded");
@@ -167,6 +173,7 @@ export class ToolRun {
   async #runRead(call: PreparedCall): Promise<ToolOutcome> {
     const started = this.#deps.clock.now();
     const { outcome, finish } = await this.#inSlot(call, () => this.#execute(call));
+    this.#options.meter.addDeferredCall(finish.cost);
     const row = newToolCall(this.#deps, this.#context, call, {
       ...this.#options,
       state: "running",
@@ -214,8 +221,11 @@ export class ToolRun {
     }
   }
 
-  #execute(call: PreparedCall): Promise<Execution> {
-    return executeCall(this.#deps, call, this.#context, { attempt: 1, signal: this.#options.signal });
+  async #execute(call: PreparedCall): Promise<Execution> {
+    const { signal, meter } = this.#options;
+    const { outcome, finish } = await executeCall(this.#deps, call, this.#context, { attempt: 1, signal });
+    const context = meter.contextOf(call.tool, textForModel(outcome));
+    return { outcome, finish: { ...finish, cost: { ...(finish.cost ?? noCost), ...context } } };
   }
 
   async #inSlot(call: PreparedCall, work: () => Promise<Execution>): Promise<Execution> {

@@ -13,6 +13,7 @@ import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/
 import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
 import { parseSettings } from "../settings.ts";
+import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
 import { now, setting } from "./fragments.ts";
 
@@ -26,7 +27,7 @@ type Row = StatementResult["rows"][number];
 // ?5 is it counted, ?6 expected config version, ?7 session, ?8 does a caller who is known manage the tenant;
 // of the call: ?9 route, ?10 idempotency key, ?11 age of retries to attach to, ?12 input hash, ?13 the call
 // it supersedes, ?14 is it a running chat, ?15 slots wanted, ?16 is a slot required, ?17 attach only to what
-// broke off after a write had begun.
+// broke off after a write had begun, ?18 end user, ?19 tokens and ?20 micro-units that it reserves.
 
 /**
  * Which earlier call the request belongs to: by its key, else by its content, for retries that say so and
@@ -76,10 +77,21 @@ const verdict = (hasCall: boolean): string => `CASE
     hasCall
       ? `WHEN ?14 AND asked.own_chats >= asked.key_chats THEN 'chats:key'
          WHEN ?14 AND asked.chats >= asked.tenant_chats THEN 'chats:tenant'
-         WHEN ?16 AND asked.slots >= asked.tool_calls THEN 'tools'`
+         WHEN ?16 AND asked.slots >= asked.tool_calls THEN 'tools'
+         WHEN asked.over_budget IS NOT NULL THEN 'budget'`
       : ""
   }
   ELSE 'admitted' END`;
+
+/** The budget that has no room for what the call reserves. */
+const overAnyBudget = overBudget({
+  tenant: "?1",
+  caller: "who.caller_id",
+  user: "?18",
+  tokens: "?19",
+  micros: "?20",
+  id: "?4",
+});
 
 /**
  * A decision about the request, unless nobody asks: then no row is written. A key without a limit of its
@@ -103,22 +115,24 @@ WITH who AS MATERIALIZED (
   WHERE t.id = ?1 AND COALESCE(k.id, ?3) IS NOT NULL
 ),
 asked AS MATERIALIZED (
-  SELECT who.*${hasCall ? `, running.*, ${existing} AS existing FROM who CROSS JOIN ${running} AS running` : " FROM who"}
+  SELECT who.*${hasCall ? `, running.*, ${existing} AS existing, ${overAnyBudget} AS over_budget FROM who CROSS JOIN ${running} AS running` : " FROM who"}
 ),
 decision AS MATERIALIZED (
   SELECT caller_id, key_requests, window_start, ${verdict(hasCall)} AS verdict,
-    ${hasCall ? "existing, MAX(0, MIN(?15, tool_calls - slots)) AS slots" : "NULL AS existing, NULL AS slots"}
+    ${hasCall ? "existing, MAX(0, MIN(?15, tool_calls - slots)) AS slots, over_budget" : "NULL AS existing, NULL AS slots, NULL AS over_budget"}
   FROM asked
 )
-INSERT INTO rate_windows (tenant, scope, window_start, count, request, verdict, caller_id, existing, slots)
+INSERT INTO rate_windows
+  (tenant, scope, window_start, count, request, verdict, caller_id, existing, slots, over_budget)
 SELECT ?1, CASE scope.of_key WHEN 0 THEN 'tenant' ELSE 'key:' || caller_id END, window_start,
-  ?5 AND verdict IN ('admitted', 'existing'), ?4, verdict, caller_id, existing, slots
+  ?5 AND verdict IN ('admitted', 'existing'), ?4, verdict, caller_id, existing, slots, over_budget
 FROM decision CROSS JOIN (SELECT 0 AS of_key UNION ALL SELECT 1) AS scope
 WHERE of_key = 0 OR (key_requests IS NOT NULL AND ?5)
 ON CONFLICT (tenant, scope) DO UPDATE SET
   count = excluded.count + CASE WHEN window_start = excluded.window_start THEN count ELSE 0 END,
   window_start = excluded.window_start, request = excluded.request, verdict = excluded.verdict,
-  caller_id = excluded.caller_id, existing = excluded.existing, slots = excluded.slots`;
+  caller_id = excluded.caller_id, existing = excluded.existing, slots = excluded.slots,
+  over_budget = excluded.over_budget`;
 
 const decideCall = decide(true);
 const decideRequest = decide(false);
@@ -143,7 +157,7 @@ const touchSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, c
 const readAnswer = `
 SELECT t.status, t.config_version, t.wrapped_key, t.settings,
   k.id AS key_id, k.role, k.scopes, k.tools, k.user_id, k.business_unit, k.requests_per_minute,
-  decided.verdict, decided.window_start, decided.count AS tenant_count, own.count AS key_count,
+  decided.verdict, decided.over_budget, decided.window_start, decided.count AS tenant_count, own.count AS key_count,
   recorded.slots, ${now} AS now
 FROM rate_windows AS decided
 JOIN tenants AS t ON t.id = decided.tenant
@@ -267,6 +281,10 @@ function callArgs({ slots, attach, supersedes }: AdmitInput, call: NewCall): rea
     slots?.wanted ?? null,
     slots?.required === true ? 1 : 0,
     attach?.to === "broken_off" ? 1 : 0,
+    call.userId,
+    // A call that waits for a person may wait for long; the budget is asked when it is claimed.
+    call.state === "input_required" ? 0 : call.reserved.tokens,
+    call.state === "input_required" ? 0 : call.reserved.micros,
   ];
 }
 
@@ -299,6 +317,8 @@ function outcomeOf({ call }: AdmitInput, answer: Row, existingRow: Row | undefin
       return { kind: "concurrency_limited", scope: verdict === "chats:key" ? "key" : "tenant" };
     case "tools":
       return { kind: "concurrency_limited", scope: "tools" };
+    case "budget":
+      return { kind: "over_budget", refusal: toRefusal(answer["over_budget"]) };
     case "existing":
       if (call !== undefined && existingRow !== undefined) {
         return { kind: "existing", call: toCall(existingRow), by: call.idempotencyKey === null ? "retry" : "key" };

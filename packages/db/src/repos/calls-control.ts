@@ -2,7 +2,7 @@
 import type { Call, CallError } from "@toolyard/core/calls/call";
 import type { CallFilter, CallRepo, Page, PageRequest } from "@toolyard/core/ports/repos";
 import type { Database, SqlValue } from "../database.ts";
-import { toCall } from "./calls-rows.ts";
+import { ended, toCall } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
 
 type Decision = Parameters<CallRepo["decide"]>[2];
@@ -59,6 +59,26 @@ export async function list(
 }
 
 const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
+
+/** However deep they are, as far as they have ended. */
+const sumBelow = `WITH RECURSIVE below (top, id) AS (
+    SELECT value, value FROM json_each(?2)
+    UNION
+    SELECT below.top, child.id FROM below CROSS JOIN calls AS child
+    WHERE child.tenant = ?1 AND child.parent_id = below.id AND child.parent_id IS NOT NULL
+  )
+  SELECT below.top, SUM(part.cost ->> 'micros') AS micros FROM below CROSS JOIN calls AS part
+  WHERE part.tenant = ?1 AND part.id = below.id AND part.id <> below.top AND part.state IN ${ended}
+  GROUP BY below.top`;
+
+export async function costsBelow(
+  database: Database,
+  tenant: string,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const [found] = await database.batch([{ sql: sumBelow, args: [tenant, JSON.stringify(ids)] }], { readonly: true });
+  return new Map((found?.rows ?? []).map((row) => [String(row["top"]), Number(row["micros"])]));
+}
 
 /** Chats ask for calls, and calls (agents, flows) for further ones. */
 const cancelFamily = `WITH RECURSIVE family (id) AS (

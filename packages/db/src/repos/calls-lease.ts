@@ -3,9 +3,12 @@
  * clock; `attempt` fences whatever an older claimant still writes.
  */
 import { randomUUID } from "node:crypto";
+import type { Amount, BudgetRefusal } from "@toolyard/core/budgets/budget";
+import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import type { CallRepo } from "@toolyard/core/ports/repos";
-import type { Database } from "../database.ts";
-import { sentAt, toCall } from "./calls-rows.ts";
+import type { Database, Statement } from "../database.ts";
+import { overBudget, toRefusal } from "./budget-fragments.ts";
+import { keepSpent, sentAt, spentArgs, toCall } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
 
 type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
@@ -14,6 +17,16 @@ const unheld = `((state = 'queued' AND COALESCE(run_at, 0) <= ${now}) OR (state 
 
 /** Rows that nobody may run again: they are claimed to be ended, and need no slot for that. */
 const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async)))`;
+
+/** Asked as a queued call begins. One that runs already was admitted, and goes on to what it comes to. */
+const overAnyBudget = overBudget({
+  tenant: "?1",
+  caller: "calls.caller_id",
+  user: "calls.user_id",
+  tokens: "calls.reserved_tokens",
+  micros: "calls.reserved_micros",
+  id: "?2",
+});
 
 const heldSlots = `(SELECT COALESCE(SUM(held.slots), 0) FROM calls AS held
   WHERE held.tenant = ?1 AND held.state = 'running' AND held.lease_until > ${now})`;
@@ -26,13 +39,16 @@ const claimCall = `UPDATE calls SET
     state = 'running', lease_until = ${now} + ?3, started_at = COALESCE(started_at, ${now}), sent_at = ${now},
     write_token = ?5
   WHERE tenant = ?1 AND id = ?2
-    AND ((${unheld} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)) OR write_token = ?5)
+    AND ((${unheld} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)
+        AND (state = 'running' OR ${overAnyBudget} IS NULL))
+      OR write_token = ?5)
   RETURNING *`;
 
 const explainClaim = `SELECT CASE
     WHEN state NOT IN ('queued', 'running') THEN 'gone'
     WHEN ${unheld} THEN 'concurrency_limited'
-    ELSE 'busy' END AS answer
+    ELSE 'busy' END AS answer,
+    CASE WHEN state = 'queued' AND ${unheld} THEN ${overAnyBudget} END AS over_budget, attempt
   FROM calls WHERE tenant = ?1 AND id = ?2`;
 
 /** The caller of a claim that found no slot sends a message of its own; the sweep need not. */
@@ -53,7 +69,12 @@ export async function claim(
   );
   const row = claimed?.rows[0];
   if (row !== undefined) return { call: toCall(row), wasRunning: row["taken_over"] === 1 };
-  const answer = explained?.rows[0]?.["answer"];
+  const explanation = explained?.rows[0];
+  const overBudgetNow = explanation?.["over_budget"];
+  if (typeof overBudgetNow === "string") {
+    return { refusal: toRefusal(overBudgetNow), attempt: Number(explanation?.["attempt"]) };
+  }
+  const answer = explanation?.["answer"];
   return answer === "busy" || answer === "concurrency_limited" ? answer : "gone";
 }
 
@@ -63,14 +84,51 @@ const extendLease = `UPDATE calls SET lease_until = ${now} + ?4
 export async function heartbeat(
   database: Database,
   tenant: string,
-  held: { readonly id: string; readonly attempt: number; readonly leaseMs: number },
+  held: { readonly id: string; readonly attempt: number; readonly leaseMs: number; readonly spent?: Spent },
 ): Promise<"ok" | "cancel" | "lost"> {
-  const [extended] = await database.batch([{ sql: extendLease, args: [tenant, held.id, held.attempt, held.leaseMs] }], {
-    repeatable: true,
-  });
+  const { id, attempt, leaseMs, spent } = held;
+  const statements: Statement[] = [{ sql: extendLease, args: [tenant, id, attempt, leaseMs] }];
+  if (spent !== undefined) statements.push({ sql: keepSpent, args: [tenant, id, attempt, ...spentArgs(spent)] });
+  const [extended] = await database.batch(statements, { repeatable: true });
   const row = extended?.rows[0];
   if (row === undefined) return "lost";
   return row["cancel_requested"] === 1 ? "cancel" : "ok";
+}
+
+const fits = overBudget({
+  tenant: "?1",
+  caller: "calls.caller_id",
+  user: "calls.user_id",
+  tokens: "?6",
+  micros: "?7",
+  id: "?2",
+});
+
+/** Says first what stands in the way, so that the answer is about what the second found. */
+const explainReserve = `SELECT ${fits} AS over_budget
+  FROM calls WHERE tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running'`;
+
+const reserveMore = `UPDATE calls SET reserved_tokens = ?6, reserved_micros = ?7,
+    usage = COALESCE(?4, usage), cost = ?5
+  WHERE tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running' AND ${fits} IS NULL`;
+
+/** Of a call that is not the attempt's any more nothing is asked; its lease says so. */
+export async function reserve(
+  database: Database,
+  tenant: string,
+  wanted: { readonly id: string; readonly attempt: number; readonly amount: Amount; readonly spent: Spent },
+): Promise<BudgetRefusal | undefined> {
+  const { id, attempt, amount, spent } = wanted;
+  const args = [tenant, id, attempt, ...spentArgs(spent), amount.tokens, amount.micros];
+  const [explained] = await database.batch(
+    [
+      { sql: explainReserve, args },
+      { sql: reserveMore, args },
+    ],
+    { repeatable: true },
+  );
+  const over = explained?.rows[0]?.["over_budget"];
+  return typeof over === "string" ? toRefusal(over) : undefined;
 }
 
 const requeueCall = `UPDATE calls SET state = 'queued', lease_until = NULL, run_at = ?4, sent_at = ${sentAt("?4")},

@@ -2,6 +2,7 @@
  * Rows of `calls`: how they are written, with SQL that drizzle has no part in since it is on every
  * request's path, and how they are read back.
  */
+import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import { endStates, type Call, type StoredOutcome } from "@toolyard/core/calls/call";
 import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
 import type { SqlValue, Statement, StatementResult } from "../database.ts";
@@ -70,6 +71,10 @@ const newRow = {
   started_at: `${now} - ?36`,
   finished_at: `${now} - ?37`,
   sent_at: sentAt("?15"),
+  user_id: "?38",
+  cost: "?39",
+  reserved_tokens: "?40",
+  reserved_micros: "?41",
 } as const;
 
 const newRowColumns = Object.keys(newRow).join(", ");
@@ -85,10 +90,10 @@ export const insertAdmittedCall = `INSERT INTO calls (${newRowColumns})
   WHERE decided.tenant = ?1 AND decided.scope = 'tenant' AND decided.request = ?2 AND decided.verdict = 'admitted'
   ON CONFLICT DO NOTHING`;
 
-/** The same for a call made on behalf of call ?38, whose caller is the caller. */
+/** The same for a call made on behalf of call ?42, whose caller is the caller. */
 export const insertCallOfParent = `INSERT INTO calls (${newRowColumns})
   SELECT ${Object.values({ ...newRow, caller_id: "parent.caller_id" }).join(", ")}
-  FROM calls AS parent WHERE parent.tenant = ?1 AND parent.id = ?38
+  FROM calls AS parent WHERE parent.tenant = ?1 AND parent.id = ?42
   ON CONFLICT DO NOTHING`;
 
 /** @param callerId null where the batch finds it out */
@@ -132,7 +137,19 @@ export function newRowArgs(tenant: string, callerId: string | null, call: NewCal
     call.traceId,
     isRunning ? 0 : (ran?.startedMsAgo ?? null),
     hasEnded ? (ran?.finishedMsAgo ?? 0) : null,
+    call.userId,
+    jsonOrNull(end?.cost),
+    call.reserved.tokens,
+    call.reserved.micros,
   ];
+}
+
+/** What a running call has used so far, ?4 and ?5: its bill if nobody ends it. */
+export const keepSpent = `UPDATE calls SET usage = COALESCE(?4, usage), cost = ?5
+  WHERE tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running'`;
+
+export function spentArgs({ usage, cost }: Spent): SqlValue[] {
+  return [jsonOrNull(usage), JSON.stringify(cost)];
 }
 
 /**
@@ -145,7 +162,7 @@ const mayEnd = `(state = 'running' AND attempt = ?4)
 
 const endColumns = `state = ?3, lease_until = NULL, write_token = ?5,
   outcome_text = ?6, outcome_media_type = ?7, outcome_bytes = ?8, outcome_blob_key = ?9,
-  error = ?10, usage = COALESCE(?11, usage),
+  error = ?10, usage = COALESCE(?11, usage), cost = COALESCE(?12, cost),
   finished_at = CASE WHEN write_token IS ?5 THEN finished_at ELSE ${now} END`;
 
 /** Fenced by `attempt`. A second time with the same token it changes nothing and still has its row. */
@@ -175,6 +192,7 @@ export function endArgs(tenant: string, { id, attempt, finish, token }: RowEnd):
     ...outcomeArgs(finish.outcome),
     jsonOrNull(finish.error),
     jsonOrNull(finish.usage),
+    jsonOrNull(finish.cost),
   ];
 }
 
@@ -220,11 +238,13 @@ export function toCall(row: StatementResult["rows"][number]): Call {
     sentAt: _sentAt,
     writeToken: _writeToken,
     takenOver: _takenOver,
+    reservedTokens,
+    reservedMicros,
     ...call
   } = decodeRow(calls, row);
   const outcome =
     text === null || mediaType === null || bytes === null
       ? null
       : { text, mediaType, bytes, ...(blobKey === null ? {} : { blobKey }) };
-  return { ...call, outcome };
+  return { ...call, outcome, reserved: { tokens: reservedTokens, micros: reservedMicros } };
 }

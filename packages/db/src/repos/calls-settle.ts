@@ -4,6 +4,7 @@
  * sending finds the work of the first.
  */
 import { randomUUID } from "node:crypto";
+import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import type { CallFinish, NewCall, RecordResult, SettleInput } from "@toolyard/core/ports/repos";
 import type { Database, Statement } from "../database.ts";
 import {
@@ -12,9 +13,11 @@ import {
   finishCall,
   insertCall,
   insertCallOfParent,
+  keepSpent,
   keyLifetimeMs,
   newRowArgs,
   resolveUnknownCall,
+  spentArgs,
   toCall,
 } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
@@ -64,11 +67,16 @@ export async function settle(database: Database, tenant: string, input: SettleIn
   await database.batch(statements, { repeatable: true });
 }
 
+interface Round {
+  readonly callerId: string;
+  readonly calls: readonly NewCall[];
+  readonly parent?: { readonly id: string; readonly attempt: number; readonly spent: Spent };
+}
+
 export async function record(
   database: Database,
   tenant: string,
-  callerId: string,
-  calls: readonly NewCall[],
+  { callerId, calls, parent }: Round,
 ): Promise<readonly RecordResult[]> {
   if (calls.length === 0) return [];
   const statements: Statement[] = [];
@@ -82,6 +90,10 @@ export async function record(
     const args = [tenant, id, rootId, effectKey, callerId, route, idempotencyKey];
     return statements.push({ sql: readRival, args }) - 1;
   });
+  if (parent !== undefined) {
+    const { id, attempt, spent } = parent;
+    statements.push({ sql: keepSpent, args: [tenant, id, attempt, ...spentArgs(spent)] });
+  }
   const results = await database.batch(statements, { repeatable: true });
   return calls.map(({ id }, index) => {
     const rival = results[rivals[index] ?? -1]?.rows[0];

@@ -5,8 +5,8 @@
 import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { admit } from "./calls-admit.ts";
-import { decide, get, isCancelRequested, list, requestCancel } from "./calls-control.ts";
-import { claim, heartbeat, requeue, takeSlots } from "./calls-lease.ts";
+import { costsBelow, decide, get, isCancelRequested, list, requestCancel } from "./calls-control.ts";
+import { claim, heartbeat, requeue, reserve, takeSlots } from "./calls-lease.ts";
 import { finish, record, resolveUnknown, settle } from "./calls-settle.ts";
 import { expire, sweep } from "./calls-upkeep.ts";
 
@@ -15,15 +15,18 @@ export function createCallRepo(shards: Shards): CallRepo {
   return {
     admit: (input) => admit(of(input.tenant), input),
     settle: (tenant, input) => settle(of(tenant), tenant, input),
-    record: (tenant, callerId, calls) => record(of(tenant), tenant, callerId, calls),
+    record: (tenant, callerId, calls, parent) =>
+      record(of(tenant), tenant, { callerId, calls, ...(parent === undefined ? {} : { parent }) }),
     finish: (tenant, id, attempt, end) => finish(of(tenant), tenant, { id, attempt, finish: end }),
     resolveUnknown: (tenant, id, evidence) => resolveUnknown(of(tenant), tenant, { id, finish: evidence }),
     claim: (tenant, id, options) => claim(of(tenant), tenant, { id, ...options }),
-    heartbeat: (tenant, id, attempt, leaseMs) => heartbeat(of(tenant), tenant, { id, attempt, leaseMs }),
+    heartbeat: (tenant, id, attempt, beat) => heartbeat(of(tenant), tenant, { id, attempt, ...beat }),
+    reserve: (tenant, id, attempt, wanted) => reserve(of(tenant), tenant, { id, attempt, ...wanted }),
     requeue: (tenant, id, attempt, runAt) => requeue(of(tenant), tenant, { id, attempt, runAt }),
     takeSlots: (tenant, id, wanted, limit) => takeSlots(of(tenant), tenant, { id, wanted, limit }),
     get: (tenant, id) => get(of(tenant), tenant, id),
     list: (tenant, filter, page) => list(of(tenant), tenant, { filter, page }),
+    costsBelow: (tenant, ids) => costsBelow(of(tenant), tenant, ids),
     requestCancel: (tenant, id) => requestCancel(of(tenant), tenant, id),
     isCancelRequested: (tenant, id) => isCancelRequested(of(tenant), tenant, id),
     decide: (tenant, id, decision) => decide(of(tenant), tenant, { id, ...decision }),

@@ -5,13 +5,16 @@
 import { asc, eq } from "drizzle-orm";
 import type { ConfigRepo } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
+import { budgets } from "../schema/budgets.ts";
 import { providers } from "../schema/providers.ts";
 import { sysAiPlugin } from "../schema/sys-ai-plugin.ts";
 import { tenants } from "../schema/tenants.ts";
 import { parseSettings } from "../settings.ts";
 import { build, decodeFirst, statement } from "../sql.ts";
+import { budgetReader } from "./budgets.ts";
 import { selectCredentials, storedCredentialReader } from "./credentials.ts";
 import { pluginReader } from "./plugins.ts";
+import { operator, readPrices, selectPrices } from "./prices.ts";
 import { providerReader } from "./providers.ts";
 import { readAll, type OnBrokenRow } from "./rows.ts";
 
@@ -19,27 +22,40 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
   const plugins = pluginReader(onBrokenRow);
   const backEnds = providerReader(onBrokenRow);
   const credentials = storedCredentialReader(onBrokenRow);
+  const limits = budgetReader(onBrokenRow);
   return {
     load: async (tenant) => {
-      const [owner, pluginRows, providerRows, credentialRows] = await shards
-        .databaseFor(tenant)
-        .batch(
-          [
-            statement(build.select().from(tenants).where(eq(tenants.id, tenant))),
-            statement(
-              build.select().from(sysAiPlugin).where(eq(sysAiPlugin.tenant, tenant)).orderBy(asc(sysAiPlugin.pluginId)),
-            ),
-            statement(
-              build
-                .select()
-                .from(providers)
-                .where(eq(providers.tenant, tenant))
-                .orderBy(asc(providers.priority), asc(providers.id)),
-            ),
-            selectCredentials(tenant),
-          ],
-          { readonly: true },
-        );
+      const database = shards.databaseFor(tenant);
+      // A tenant on a shard of its own costs a second trip, to the directory.
+      const elsewhere =
+        database === shards.directory ? undefined : shards.directory.batch([selectPrices()], { readonly: true });
+      const [[owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows], operatorRows] =
+        await Promise.all([
+          database.batch(
+            [
+              statement(build.select().from(tenants).where(eq(tenants.id, tenant))),
+              statement(
+                build
+                  .select()
+                  .from(sysAiPlugin)
+                  .where(eq(sysAiPlugin.tenant, tenant))
+                  .orderBy(asc(sysAiPlugin.pluginId)),
+              ),
+              statement(
+                build
+                  .select()
+                  .from(providers)
+                  .where(eq(providers.tenant, tenant))
+                  .orderBy(asc(providers.priority), asc(providers.id)),
+              ),
+              selectCredentials(tenant),
+              statement(build.select().from(budgets).where(eq(budgets.tenant, tenant)).orderBy(asc(budgets.id))),
+              selectPrices(tenant),
+            ],
+            { readonly: true },
+          ),
+          elsewhere,
+        ]);
       const row = decodeFirst(tenants, owner);
       if (row === undefined) return undefined;
       return {
@@ -51,6 +67,11 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
         plugins: readAll(plugins, pluginRows),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
+        budgets: readAll(limits, budgetRows),
+        prices: {
+          own: readPrices(priceRows, tenant, onBrokenRow),
+          operator: readPrices(operatorRows?.[0] ?? priceRows, operator, onBrokenRow),
+        },
         wrappedKey: row.wrappedKey,
       };
     },

@@ -2,15 +2,19 @@
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
+import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createIssuerRepo } from "./issuers.ts";
+import { createOAuthRepo } from "./oauth.ts";
 import { createPluginRepo } from "./plugins.ts";
+import { createPriceRepo } from "./prices.ts";
 import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createTenantRepo } from "./tenants.ts";
+import { createUsageRepo } from "./usage.ts";
 
 export interface RepoOptions {
   /** Hears of rows that were left out because they cannot be read. */
@@ -28,6 +32,10 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     config: createConfigRepo(shards, onBrokenRow),
     calls: createCallRepo(shards),
     sessions: createSessionRepo(shards),
+    budgets: createBudgetRepo(shards),
+    prices: createPriceRepo(shards, onBrokenRow),
+    usage: createUsageRepo(shards),
+    oauth: createOAuthRepo(shards),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

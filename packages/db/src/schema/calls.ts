@@ -4,6 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import type { CallCost } from "@toolyard/core/budgets/cost";
 import { callStates, type CallError, type CallState } from "@toolyard/core/calls/call";
 import { isErrorCode } from "@toolyard/core/errors/catalog";
 import type { JsonValue } from "@toolyard/core/json";
@@ -24,6 +25,17 @@ const callErrorSchema: z.ZodType<CallError> = z.object({
 const usageSchema = z
   .object({ prompt_tokens: z.number(), completion_tokens: z.number(), total_tokens: z.number() })
   .catchall(jsonValueSchema);
+
+const costSchema: z.ZodType<CallCost> = z.object({
+  tokens: z.number(),
+  micros: z.number(),
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+  cached_tokens: z.number(),
+  context_tokens: z.number(),
+  context_micros: z.number(),
+  estimated: z.boolean(),
+});
 
 const approvalSchema = z.object({
   by: z.string(),
@@ -57,6 +69,7 @@ export const calls = sqliteTable(
     deadline: time("deadline"),
     async: flag("async").notNull(),
     callerId: text("caller_id").notNull(),
+    userId: text("user_id"),
     callerChain: json("caller_chain", callerChainSchema).notNull(),
     route: text("route").notNull(),
     idempotencyKey: text("idempotency_key"),
@@ -70,6 +83,10 @@ export const calls = sqliteTable(
     outcomeBlobKey: text("outcome_blob_key"),
     error: json("error", callErrorSchema),
     usage: json("usage", usageSchema),
+    /** Read by the meter as the row ends. */
+    cost: json("cost", costSchema),
+    reservedTokens: integer("reserved_tokens").notNull().default(0),
+    reservedMicros: integer("reserved_micros").notNull().default(0),
     slots: integer("slots").notNull(),
     cancelRequested: flag("cancel_requested").notNull().default(false),
     approval: json("approval", approvalSchema),
@@ -103,9 +120,18 @@ export const calls = sqliteTable(
       .where(sql`parent_id is not null`),
     index("calls_caller").on(table.tenant, table.callerId, table.createdAt, table.id),
     index("calls_request").on(table.tenant, table.requestId),
-    // Covers the count of running chats and held slots that every admission makes.
+    // Covers the count of running chats, held slots and reservations that every admission makes.
     index("calls_running")
-      .on(table.tenant, table.leaseUntil, table.kind, table.callerId, table.slots)
+      .on(
+        table.tenant,
+        table.leaseUntil,
+        table.kind,
+        table.callerId,
+        table.slots,
+        table.userId,
+        table.reservedTokens,
+        table.reservedMicros,
+      )
       .where(stateIs("running")),
     index("calls_lease").on(table.leaseUntil).where(stateIs("running")),
     index("calls_waiting").on(table.tenant, table.createdAt, table.id).where(stateIs("input_required")),

@@ -1,8 +1,12 @@
 /** All tables: drizzle-kit writes migrations from here, and erasing a tenant visits each of them. */
 export { apiKeys } from "./api-keys.ts";
+export { budgetWindows } from "./budget-windows.ts";
+export { budgets } from "./budgets.ts";
 export { calls } from "./calls.ts";
 export { jwtIssuers } from "./jwt-issuers.ts";
 export { keptTurns } from "./kept-turns.ts";
+export { oauthGrants } from "./oauth-grants.ts";
+export { priceTables } from "./price-tables.ts";
 export { providers } from "./providers.ts";
 export { queueMessages } from "./queue-messages.ts";
 export { rateWindows } from "./rate-windows.ts";
@@ -12,4 +16,5 @@ export { shards } from "./shards.ts";
 export { sysAiPlugin } from "./sys-ai-plugin.ts";
 export { sysUserCredential } from "./sys-user-credential.ts";
 export { tenants } from "./tenants.ts";
+export { usageDays } from "./usage-days.ts";
 export { workspaceFiles } from "./workspace-files.ts";

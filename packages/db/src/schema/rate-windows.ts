@@ -21,6 +21,8 @@ export const rateWindows = sqliteTable(
     existing: text("existing"),
     /** Tool slots granted. */
     slots: integer("slots"),
+    /** JSON of the budget that has no room, and of what stands against it. */
+    overBudget: text("over_budget"),
   },
   (table) => [primaryKey({ columns: [table.tenant, table.scope] })],
 );
