@@ -2,12 +2,15 @@ import { hashApiKey } from "@toolyard/core/callers/api-key";
 import type { BlobStore } from "@toolyard/core/ports/blob-store";
 import type { Clock } from "@toolyard/core/ports/clock";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
+import type { CredentialRepo, Tenant, TenantRepo } from "@toolyard/core/ports/repos";
+import type { StoredCredential } from "@toolyard/core/secrets/credential";
 import { Sealer } from "@toolyard/core/secrets/sealer";
 import { createLocalKeyVault } from "@toolyard/platform/local/local-key-vault";
 import { createFakeClock } from "@toolyard/platform/memory/fake-clock";
 import { createMemoryBlobStore } from "@toolyard/platform/memory/memory-blob-store";
 import { describe, expect, test } from "vitest";
-import { createFakeCore, type FakeCore } from "../../test/support/fake-core.ts";
+import { createFakeCore, unscripted, type FakeCore } from "../../test/support/fake-core.ts";
+import { verifies } from "../../test/support/verifies.ts";
 import { createApp } from "./app.ts";
 
 interface Setup {
@@ -16,6 +19,8 @@ interface Setup {
   readonly clock?: Clock;
   readonly ping?: () => Promise<void>;
   readonly isDraining?: () => boolean;
+  readonly tenant?: Tenant;
+  readonly credentials?: () => StoredCredential[];
 }
 
 const key = (fill: number): Uint8Array => new Uint8Array(32).fill(fill);
@@ -26,11 +31,20 @@ function setup({
   clock = createFakeClock(),
   ping = () => Promise.resolve(),
   isDraining = () => false,
+  tenant,
+  credentials = () => [],
 }: Setup): {
   readonly core: FakeCore;
   readonly ask: () => Promise<{ readonly status: number; readonly body: unknown }>;
 } {
-  const core = createFakeCore({ core: { blobs, clock, sealer: new Sealer(vault, clock) }, repos: { ping } });
+  const core = createFakeCore({
+    core: { blobs, clock, sealer: new Sealer(vault, clock) },
+    repos: {
+      ping,
+      tenants: { ...unscripted<TenantRepo>("tenants"), get: () => Promise.resolve(tenant) },
+      credentials: { ...unscripted<CredentialRepo>("credentials"), all: () => Promise.resolve(credentials()) },
+    },
+  });
   const app = createApp({ core, adminKeyHash: hashApiKey("operator"), version: "1", isDraining });
   return {
     core,
@@ -56,6 +70,7 @@ describe("readiness", () => {
           { name: "database", ok: true },
           { name: "blobs", ok: true },
           { name: "master_key", ok: true },
+          { name: "credentials", ok: true },
         ],
       },
     });
@@ -89,6 +104,50 @@ describe("readiness", () => {
     const [canary] = await blobs.list("_canary/");
     await blobs.put(canary?.key ?? "", Buffer.from('{"wrappedKey":"x","sealed":"y"}'));
     expect(await setup({ blobs }).ask()).toEqual(failing("master_key"));
+  });
+
+  test(`shows how many credentials cannot be opened, and goes on serving ${verifies("BLIND-5")}`, async () => {
+    const clock = createFakeClock();
+    const vault = createLocalKeyVault({ masterKey: key(1) });
+    const sealer = new Sealer(vault, clock);
+    const wrappedKey = await sealer.newTenantKey("ten_1");
+    const rowOf = async (name: string, sealedAs: string): Promise<StoredCredential> => ({
+      name,
+      level: "tenant",
+      version: 1,
+      sealed: await sealer.seal("ten_1", wrappedKey, ["tenant", "", sealedAs, "1"], "a value"),
+    });
+    const rows = [
+      await rowOf("GOOD", "GOOD"),
+      await rowOf("MOVED", "OTHER"),
+      { ...(await rowOf("CUT", "CUT")), sealed: "{" },
+    ];
+    const { core, ask } = setup({
+      clock,
+      vault,
+      tenant: { id: "ten_1", name: "one", status: "active", wrappedKey, settings: {}, configVersion: 1, createdAt: 0 },
+      credentials: () => rows,
+    });
+    // Nothing is looked for as long as nobody has met one.
+    expect(await ask()).toMatchObject({ status: 200, body: { status: "ok" } });
+    await core.sealer
+      .open("ten_1", wrappedKey, ["tenant", "", "MOVED", "1"], rows[1]?.sealed ?? "")
+      .catch(() => undefined);
+    await clock.advance(2_000);
+    const answer = await ask();
+    expect(answer).toMatchObject({
+      status: 200,
+      body: {
+        status: "degraded",
+        checks: expect.arrayContaining([expect.objectContaining({ name: "credentials", ok: false })]),
+      },
+    });
+    expect(JSON.stringify(answer)).toContain("2 stored credentials");
+    expect(JSON.stringify(answer)).not.toMatch(/MOVED|CUT|ten_1/);
+    rows.splice(1, 2);
+    await clock.advance(2_000);
+    expect(await ask()).toMatchObject({ status: 200, body: { status: "ok" } });
+    expect(core.sealer.doubtfulTenants).toEqual([]);
   });
 
   test("turns red once the process has been told to stop", async () => {

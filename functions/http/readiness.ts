@@ -1,10 +1,12 @@
 /**
  * Can this process serve? The database answers, the blob store answers, and each master key in use
- * still opens what it sealed (design "Tenants, callers, secrets": a canary per active key).
+ * still opens what it sealed (design "Tenants, callers, secrets": a canary per active key). Credentials
+ * that cannot be opened are shown, but keep nobody else from being served.
  */
 import { tenantKey, readAll } from "@toolyard/core/ports/blob-store";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { parseJson } from "@toolyard/core/json";
+import { countUnreadableCredentials } from "@toolyard/core/secrets/unreadable-credentials";
 import * as z from "zod";
 import type { AppDeps } from "./app-env.ts";
 import { describeThrown } from "./describe-thrown.ts";
@@ -13,6 +15,8 @@ export interface Check {
   readonly name: string;
   readonly ok: boolean;
   readonly detail?: string;
+  /** What fails here fails for some only: the process goes on serving everybody else. */
+  readonly isPartial?: boolean;
 }
 
 const timeoutMs = 5_000;
@@ -38,6 +42,7 @@ async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[
     check(core, "database", () => core.repos.ping()),
     check(core, "blobs", async () => void (await core.blobs.head(tenantKey(canaryOwner, core.sealer.keyId)))),
     check(core, "master_key", () => openCanaries(core)),
+    checkCredentials(core),
   ];
   const done = await Promise.all(checks);
   return isDraining?.() === true
@@ -59,6 +64,18 @@ async function check(core: CoreDeps, name: string, run: () => Promise<void>): Pr
   } finally {
     clearTimeout(timer);
   }
+}
+
+async function checkCredentials(core: CoreDeps): Promise<Check> {
+  const name = "credentials";
+  const counted = await countUnreadableCredentials(core).catch((thrown: unknown) => {
+    core.log.log("error", "not ready", { check: name, ...describeThrown(thrown) });
+    return 0;
+  });
+  if (counted === 0) return { name, ok: true };
+  core.log.log("error", "stored credentials cannot be opened", { count: counted });
+  const detail = `${counted} stored ${counted === 1 ? "credential" : "credentials"} cannot be opened; calls that need one fail with 'credential_unreadable', which names it.`;
+  return { name, ok: false, detail, isPartial: true };
 }
 
 /** The first process to use a master key leaves a canary for it; every later one must be able to open it. */

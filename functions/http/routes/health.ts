@@ -29,22 +29,25 @@ export const live = defineRoute({
 });
 
 const checkSchema = z.object({ name: z.string(), ok: z.boolean(), detail: z.string().optional() });
-const readinessSchema = z.object({ status: z.enum(["ok", "failing"]), checks: z.array(checkSchema) });
+const readinessSchema = z.object({ status: z.enum(["ok", "degraded", "failing"]), checks: z.array(checkSchema) });
 
 export const ready = defineRoute({
   method: "get",
   path: "/health/ready",
-  summary: "Whether requests can be served: database, blob store and master key",
+  summary: "Whether requests can be served: database, blob store, master key and credentials",
   tags,
   scope: null,
   admission: "none",
   responses: {
-    200: { description: "They can", schema: readinessSchema },
+    200: { description: "They can; `degraded`: some cannot, the failing checks say which", schema: readinessSchema },
     503: { description: "They cannot; the failing checks say why", schema: readinessSchema },
   },
   async handler(c, { app }) {
     const checks = await checkReadiness(app);
-    const ok = checks.every((check) => check.ok);
-    return c.json({ status: ok ? "ok" : "failing", checks }, ok ? 200 : 503);
+    const failing = checks.filter(({ ok }) => !ok);
+    const serves = failing.every(({ isPartial }) => isPartial === true);
+    const status = failing.length === 0 ? "ok" : serves ? "degraded" : "failing";
+    const shown = checks.map(({ isPartial: _isPartial, ...check }) => check);
+    return c.json({ status, checks: shown }, serves ? 200 : 503);
   },
 });

@@ -17,11 +17,14 @@ interface TenantKeys {
 }
 
 const keyLifetimeMs = 15 * 60_000;
+/** More tell no more than that something is wrong. */
+const mostDoubts = 100;
 
 export class Sealer {
   readonly #vault: KeyVault;
   readonly #clock: Clock;
   readonly #keys = new Map<string, Promise<TenantKeys>>();
+  readonly #doubtful = new Set<string>();
 
   constructor(vault: KeyVault, clock: Clock) {
     this.#vault = vault;
@@ -31,6 +34,16 @@ export class Sealer {
   /** Id of the master key that wraps new data keys. */
   get keyId(): string {
     return this.#vault.currentKeyId;
+  }
+
+  /** Tenants of whom a value could not be opened here; `unreadable-credentials.ts` finds out which. */
+  get doubtfulTenants(): readonly string[] {
+    return [...this.#doubtful];
+  }
+
+  /** All of the tenant's values have been found to open. */
+  trust(tenant: string): void {
+    this.#doubtful.delete(tenant);
   }
 
   /** A new data key for a tenant, wrapped, to be stored with it. */
@@ -73,6 +86,7 @@ export class Sealer {
       );
       return Buffer.from(opened.plaintext).toString("utf8");
     } catch (cause) {
+      if (this.#doubtful.size < mostDoubts) this.#doubtful.add(tenant);
       throw new GatewayError("credential_unreadable", "A stored value cannot be opened with this tenant's key.", {
         cause,
       });
