@@ -63,7 +63,12 @@ export type Isolation =
       readonly createsMissing?: true;
     }
   /** The route lists: nothing of the owner shows up. Returns a text that would give it away. */
-  | { readonly kind: "list"; readonly arrange: (owner: IsolationDriver) => Promise<string> }
+  | {
+      readonly kind: "list";
+      readonly arrange: (owner: IsolationDriver) => Promise<string>;
+      /** With which it lists what `arrange` made, one item each; for the paging suite, too. */
+      readonly query?: Readonly<Record<string, string>>;
+    }
   /** The route names nothing that a tenant owns; says why. */
   | { readonly kind: "nothing-owned"; readonly reason: string };
 

@@ -30,8 +30,17 @@ const fillers: Readonly<Record<string, (client: Client, name: string) => Promise
     }),
   "/v1/providers": (client, name) =>
     client.post("/v1/providers", { name, kind: "openai", base_url: "https://models.example.com/v1" }),
+  "/v1/budgets": (client, name) =>
+    client.post("/v1/budgets", { name, scope: "user", scope_id: name, period: "day", limit_tokens: 1 }),
+  "/v1/usage": async (client, name) => {
+    await client.post("/v1/plugins", { ...definition(name), execution: unreachable });
+    await client.send("post", "/v1/tools/invoke", { name, arguments: {} });
+  },
   "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
 };
+
+/** What is called there fails, but it has been called. */
+const unreachable = { method: "GET", base_url: "http://127.0.0.1:9/x", param_placement: "query" };
 
 function definition(name: string): Json {
   return {
@@ -50,6 +59,8 @@ const schemaOf = (route: RouteModule): z.ZodType | undefined => route.responses[
 
 interface List {
   readonly path: string;
+  /** What the route needs to list the items one by one. */
+  readonly query: Readonly<Record<string, string>>;
   readonly client: Client;
   readonly schema: z.ZodType | undefined;
   add(): Promise<void>;
@@ -74,6 +85,7 @@ function listOf(route: RouteModule, tenant: TestTenant): List {
   const fill = fillers[route.path];
   return {
     path: route.path.replace("{id}", "paged"),
+    query: (route.isolation?.kind === "list" ? route.isolation.query : undefined) ?? {},
     client,
     schema: schemaOf(route),
     async add() {
@@ -90,7 +102,7 @@ function filledList(path: string): List {
 
 async function page(list: List, query: Readonly<Record<string, string | number>>): Promise<Json> {
   const text = new URLSearchParams(
-    Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]),
+    Object.entries({ ...list.query, ...query }).map(([name, value]): [string, string] => [name, String(value)]),
   ).toString();
   const body = await list.client.get(`${list.path}?${text}`);
   list.schema?.parse(body);

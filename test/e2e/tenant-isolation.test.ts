@@ -166,9 +166,11 @@ describe(`an object of another tenant ${verifies("BLIND-4", "CHAT-20")}`, () => 
     const { isolation } = route;
     const giveaway = isolation?.kind === "list" ? await isolation.arrange(driverOf(owner)) : "";
     expect(giveaway).not.toBe("");
-    const limit = route.list ? "?limit=100" : "";
-    expect((await owner.client.send("get", route.path + limit)).text).toContain(giveaway);
-    expect((await stranger.client.send("get", route.path + limit)).text).not.toContain(giveaway);
+    const given = isolation?.kind === "list" ? isolation.query : undefined;
+    const query = new URLSearchParams({ ...(route.list ? { limit: "100" } : {}), ...given }).toString();
+    const path = query === "" ? route.path : `${route.path}?${query}`;
+    expect((await owner.client.send("get", path)).text).toContain(giveaway);
+    expect((await stranger.client.send("get", path)).text).not.toContain(giveaway);
   });
 
   test.each(["/v1/chat/completions", "/api/chat/completions"])(
