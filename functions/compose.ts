@@ -16,6 +16,7 @@ import type { Repos } from "@toolyard/core/ports/repos";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
+import { createTokenSource } from "@toolyard/core/oauth/token-source";
 import { Sealer } from "@toolyard/core/secrets/sealer";
 import { changeSettings } from "@toolyard/core/tenants/settings";
 import { nativePlugins } from "@toolyard/core/tools/native/index";
@@ -79,18 +80,22 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   });
   const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
   const queue = announceSending(createDatabaseTaskQueue(shards), () => composition.onSent?.());
-  const adapterDeps: AdapterDeps = {
+  const tokenDeps = {
     repos,
-    blobs: createBlobs(environment, home),
-    queue,
     sealer: new Sealer(vault, clock),
     egress,
     clock,
     log,
-    configs: new ConfigCache(repos.config),
-    reach: home.reach ?? (() => undefined),
     timing: home.timing ?? defaultTiming,
     publicUrl: home.publicUrl,
+  };
+  const adapterDeps: AdapterDeps = {
+    ...tokenDeps,
+    tokens: createTokenSource(tokenDeps),
+    blobs: createBlobs(environment, home),
+    queue,
+    configs: new ConfigCache(repos.config),
+    reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
   };

@@ -9,9 +9,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import { eventually, type Instance } from "./instance.ts";
-import { LanePool, openCase, type Lane } from "./lane.ts";
+import { LanePool, openCase, openShop, type Lane } from "./lane.ts";
 import { allRows, endedRows, newestOrder } from "./rows.ts";
-import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
+import { startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const lanesAtOnce = 3;
 const withinMs = 15_000;
@@ -63,10 +63,8 @@ const chat = {
 
 async function freeze(lane: Lane, { at, manners, path, body, meanwhile, last }: Freeze): Promise<Frozen> {
   const order = newId("request");
-  const tenant = await lane.newTenant();
-  await tenant.addPlugin(orderPlugin(shop, manners, false));
-  await tenant.addProvider(shop.modelUrl);
-  const { victim } = await openCase(lane, tenant);
+  const tenant = await openShop(lane, shop, { manners, sensitive: false });
+  const { victim, close } = await openCase(lane, tenant);
   try {
     await victim.order({ kind: "stop", at, with: "SIGSTOP" });
     const first = victim.driver
@@ -83,7 +81,7 @@ async function freeze(lane: Lane, { at, manners, path, body, meanwhile, last }: 
     await victim.driver.client(tenant.key).get("/v1/calls");
     return { order, before, after: await allRows(tenant.client), reply, meanwhile: said };
   } finally {
-    await victim.close();
+    await close();
   }
 }
 

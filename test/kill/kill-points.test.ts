@@ -6,7 +6,7 @@
 import { killPoints, type KillPoint } from "@toolyard/core/calls/kill-points";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Json, TestTenant } from "../support/gateway-client.ts";
+import type { Json } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication } from "./application.ts";
 import {
@@ -21,9 +21,9 @@ import {
   type Told,
 } from "./flows.ts";
 import { eventually, type Instance } from "./instance.ts";
-import { LanePool, openCase, type Lane } from "./lane.ts";
+import { LanePool, openCase, openShop, type Lane } from "./lane.ts";
 import { endedRows, newestOrder } from "./rows.ts";
-import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
+import { startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const lanesAtOnce = 5;
 const endsWithinMs = 15_000;
@@ -79,8 +79,8 @@ describe("the table of kill points", () => {
     const reached = await lanes.use(async (lane) => {
       const order = newId("request");
       const flow: Flow = flows[name];
-      const tenant = await openShop(lane, name, "honours keys");
-      const { victim, application } = await openCase(lane, tenant);
+      const tenant = await openShop(lane, shop, { manners: "honours keys", sensitive: flow.sensitive });
+      const { victim, application, close } = await openCase(lane, tenant);
       try {
         const before = await flow.before?.(application, order);
         await victim.order({ kind: "report" });
@@ -90,7 +90,7 @@ describe("the table of kill points", () => {
         await eventually("The last point", 3_000, () => isThere() || undefined).catch(() => undefined);
         return victim.reached;
       } finally {
-        await victim.close();
+        await close();
       }
     });
     expect(reached.toSorted()).toEqual(expected.toSorted());
@@ -107,37 +107,24 @@ describe(`a process killed in the middle ${verifies("API-5", "CHAT-13")}`, () =>
 async function play(lane: Lane, scenario: Scenario): Promise<void> {
   const order = newId("request");
   const flow: Flow = flows[scenario.flow];
-  const tenant = await openShop(lane, scenario.flow, scenario.manners);
+  const tenant = await openShop(lane, shop, { manners: scenario.manners, sensitive: flow.sensitive });
   const before = await flow.before?.(
     createApplication(tenant.client, async () => tenant.client),
     order,
   );
   shop.forget(order);
-  const { victim, application, takeOver } = await openCase(lane, tenant);
+  const { victim, application, takeOver, close } = await openCase(lane, tenant);
   try {
     await scenario.arm(victim, order);
     const told = await flow.run(application, order, before);
-    await expectDead(victim, scenario);
     await takeOver();
+    if (Object.hasOwn(passes, scenario.at)) expect(victim.output).toContain(`stopped at ${scenario.at}`);
     const rows = await endedRows(tenant.client, endsWithinMs);
     checkRows(rows, flow);
     check(scenario, { order, told, rows });
   } finally {
-    await victim.close();
+    await close();
   }
-}
-
-async function openShop(lane: Lane, flow: FlowName, manners: Manners): Promise<TestTenant> {
-  const tenant = await lane.newTenant();
-  await tenant.addPlugin(orderPlugin(shop, manners, flows[flow].sensitive));
-  await tenant.addProvider(shop.modelUrl);
-  return tenant;
-}
-
-async function expectDead(victim: Instance, { at }: Scenario): Promise<void> {
-  await eventually(`The victim's end at ${at}`, endsWithinMs, () => victim.hasEnded || undefined);
-  await victim.ended;
-  if (Object.hasOwn(passes, at)) expect(victim.output).toContain(`stopped at ${at}`);
 }
 
 function checkRows(rows: readonly Json[], flow: Flow): void {

@@ -7,11 +7,13 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { KillPoint } from "@toolyard/core/calls/kill-points";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
 import type { Client, TestTenant } from "../support/gateway-client.ts";
 import { createApplication, type Application } from "./application.ts";
 import { Instance, pause } from "./instance.ts";
+import { orderPlugin, type Manners, type Shop } from "./shop.ts";
 
 export interface Lane {
   readonly dataDir: string;
@@ -19,8 +21,8 @@ export interface Lane {
   readonly survivor: Instance;
   newTenant(): Promise<TestTenant>;
   startInstance(): Promise<Instance>;
-  /** Freezes the survivor where it keeps nobody else from writing. */
-  freezeSurvivor(): Promise<void>;
+  /** Freezes an instance where it keeps nobody else from writing. */
+  freeze(instance: Instance): Promise<void>;
   /** Messages of the dead come back after minutes; in the middle of another case they would be in its way. */
   forgetMessages(): Promise<void>;
   close(): Promise<void>;
@@ -36,13 +38,13 @@ export async function startLane(): Promise<Lane> {
     dataDir,
     adminKey,
     survivor,
-    newTenant: () => survivor.driver.newTenant({ concurrent_tool_calls: 100 }),
+    newTenant: () => survivor.driver.newTenant({ concurrent_tool_calls: 100, result_bytes: 1_024 }),
     startInstance,
-    async freezeSurvivor() {
+    async freeze(instance) {
       for (;;) {
-        await survivor.freeze();
+        await instance.freeze();
         if (await isWritable(database)) return;
-        survivor.thaw();
+        instance.thaw();
         await pause(10);
       }
     },
@@ -101,31 +103,64 @@ export class LanePool {
 }
 
 export interface Case {
-  readonly tenant: TestTenant;
+  /** Who works first. */
   readonly victim: Instance;
-  /** Talks to the victim, and when that is gone to the survivor. */
+  /** Talks to the first victim, when that is gone to the next, and in the end to the survivor. */
   readonly application: Application;
+  /** Waits for the end of every victim, then lets the survivor go on. */
+  takeOver(): Promise<void>;
+  close(): Promise<void>;
 }
 
-/** The survivor stands still from here on, until the application asks for it or `takeOver` is called. */
+/**
+ * Everybody but the first victim stands still until it is their turn.
+ * @param deaths for each victim in turn where it dies; `undefined`: that is seen to elsewhere
+ */
 export async function openCase(
   lane: Lane,
   tenant: TestTenant,
-): Promise<Case & { readonly takeOver: () => Promise<void> }> {
-  const victim = await lane.startInstance();
-  await lane.freezeSurvivor();
-  const takeOver = async (): Promise<void> => {
-    await victim.ended;
-    lane.survivor.thaw();
+  deaths: readonly [KillPoint | undefined, ...KillPoint[]] = [undefined],
+): Promise<Case> {
+  const first = await startVictim(lane, deaths[0]);
+  const followers = await Promise.all(deaths.slice(1).map((at) => startVictim(lane, at)));
+  const waiting = [...followers, lane.survivor];
+  for (const instance of waiting) await lane.freeze(instance);
+  let current = first;
+  const advance = async (): Promise<void> => {
+    await current.ended;
+    current = waiting.shift() ?? current;
+    current.thaw();
   };
-  const survivingClient = async (): Promise<Client> => {
-    await takeOver();
-    return tenant.client;
+  const nextClient = async (): Promise<Client> => {
+    if (waiting.length > 0) await advance();
+    return current.driver.client(tenant.key);
   };
   return {
-    tenant,
-    victim,
-    application: createApplication(victim.driver.client(tenant.key), survivingClient),
-    takeOver,
+    victim: first,
+    application: createApplication(first.driver.client(tenant.key), nextClient),
+    async takeOver() {
+      while (waiting.length > 0) await advance();
+    },
+    async close() {
+      await Promise.all([first, ...followers].map((victim) => victim.close()));
+    },
   };
+}
+
+async function startVictim(lane: Lane, at: KillPoint | undefined): Promise<Instance> {
+  const victim = await lane.startInstance();
+  if (at !== undefined) await victim.order({ kind: "stop", at, with: "SIGKILL" });
+  return victim;
+}
+
+/** A tenant that has the shop as its only tool, and its own model. */
+export async function openShop(
+  lane: Lane,
+  shop: Shop,
+  { manners, sensitive }: { readonly manners: Manners; readonly sensitive: boolean },
+): Promise<TestTenant> {
+  const tenant = await lane.newTenant();
+  await tenant.addPlugin(orderPlugin(shop, manners, sensitive));
+  await tenant.addProvider(shop.modelUrl);
+  return tenant;
 }

@@ -32,9 +32,12 @@ export const toolName = "place_order";
 export interface ShopOptions {
   /** How long the shop takes for a request. Default 20 ms. */
   readonly workMs?: () => number;
+  /** Bytes of small print on every receipt. Default none. */
+  readonly termsBytes?: number;
 }
 
-export async function startShop({ workMs = () => 20 }: ShopOptions = {}): Promise<Shop> {
+export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptions = {}): Promise<Shop> {
+  const terms = "§".repeat(termsBytes / 2);
   const requests = new Map<string, ShopRequest[]>();
   const onRequest = new Map<string, () => Promise<void> | void>();
   const onTurn = new Map<string, { readonly turn: number; readonly then: () => void }>();
@@ -44,14 +47,15 @@ export async function startShop({ workMs = () => 20 }: ShopOptions = {}): Promis
     return new Set(keys).size;
   };
 
-  const counter = await startHttpStub(async ({ body, headers }) => {
+  const counter = await startHttpStub(async ({ method, body, headers }) => {
     const { order } = JSON.parse(body.toString("utf8")) as { order: string };
-    const key = headers["idempotency-key"]?.toString();
+    // What is put twice is there once.
+    const key = method === "PUT" ? order : headers["idempotency-key"]?.toString();
     const known = [...of(order), { order, key }];
     requests.set(order, known);
     await onRequest.get(order)?.();
     return {
-      body: JSON.stringify({ receipt: `receipt of ${order}`, request: known.length }),
+      body: JSON.stringify({ receipt: `receipt of ${order}`, request: known.length, terms }),
       delayMs: workMs(),
     };
   });
@@ -60,15 +64,15 @@ export async function startShop({ workMs = () => 20 }: ShopOptions = {}): Promis
   model.respond((body) => {
     const messages = body["messages"] as readonly { readonly role: string; readonly content: string }[];
     const order = messages.find(({ role }) => role === "user")?.content ?? "";
-    const last = messages.at(-1);
-    const turn = last?.role === "tool" ? 2 : 1;
+    const results = messages.filter(({ role }) => role === "tool").map(({ content }) => content);
+    const turn = results.length > 0 ? 2 : 1;
     const watch = onTurn.get(order);
     if (watch?.turn === turn) {
       onTurn.delete(order);
       watch.then();
     }
-    if (turn === 2) return text(`The shop says: ${last?.content ?? ""}`);
-    return calls({ name: toolName, arguments: { order } });
+    if (turn === 2) return text(`The shop says: ${results.join("; ")}`);
+    return calls(...order.split(" and ").map((one) => ({ name: toolName, arguments: { order: one } })));
   });
 
   return {
@@ -86,9 +90,9 @@ export async function startShop({ workMs = () => 20 }: ShopOptions = {}): Promis
   };
 }
 
-export type Manners = "honours keys" | "ignores keys";
+export type Manners = "honours keys" | "ignores keys" | "takes PUT";
 
-/** The shop as a plugin: with the header, the gateway knows that repeating an order is safe. */
+/** The shop as a plugin. With the header, or with PUT, the gateway knows that repeating an order is safe. */
 export function orderPlugin(shop: Shop, manners: Manners, sensitive: boolean): Readonly<Record<string, unknown>> {
   return {
     schema_version: "v1",
@@ -96,7 +100,7 @@ export function orderPlugin(shop: Shop, manners: Manners, sensitive: boolean): R
     description: "Orders something.",
     parameters: { type: "object", properties: { order: { type: "string" } }, required: ["order"] },
     execution: {
-      method: "POST",
+      method: manners === "takes PUT" ? "PUT" : "POST",
       base_url: `${shop.url}/orders`,
       param_placement: "body",
       ...(manners === "honours keys" ? { idempotency_header: "Idempotency-Key" } : {}),

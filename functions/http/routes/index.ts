@@ -4,6 +4,7 @@
  */
 import type { RouteModule } from "../define-route.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
+import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from "./budgets.ts";
 import {
   approveCall,
   cancelCall,
@@ -23,14 +24,23 @@ import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { getModel, listModels } from "./models.ts";
 import { metrics } from "./metrics.ts";
+import {
+  createConnection,
+  deleteConnection,
+  finishConnectLink,
+  followConnectLink,
+  listConnections,
+} from "./oauth.ts";
 import { openapi } from "./openapi.ts";
 import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, updatePlugin } from "./plugins.ts";
+import { getOperatorPrices, getPrices, putOperatorPrices, putPrices } from "./prices.ts";
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
+import { listUsage } from "./usage.ts";
 
 export const routes = {
   chatCompletions,
@@ -59,6 +69,11 @@ export const routes = {
   putCredential,
   listCredentials,
   deleteCredential,
+  createConnection,
+  listConnections,
+  deleteConnection,
+  followConnectLink,
+  finishConnectLink,
   listSessions,
   getSession,
   deleteSession,
@@ -78,6 +93,16 @@ export const routes = {
   getProvider,
   updateProvider,
   deleteProvider,
+  createBudget,
+  listBudgets,
+  getBudget,
+  updateBudget,
+  deleteBudget,
+  getPrices,
+  putPrices,
+  getOperatorPrices,
+  putOperatorPrices,
+  listUsage,
   getSettings,
   updateSettings,
   createTenant,

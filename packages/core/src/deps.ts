@@ -9,6 +9,7 @@ import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Sealer } from "./secrets/sealer.ts";
 import type { SettingsCaps } from "./tenants/settings.ts";
 import type { ConfigCache } from "./config-cache.ts";
+import type { TokenSource } from "./oauth/token-source.ts";
 import type { Adapters } from "./tools/catalog.ts";
 
 /** Milliseconds. */
@@ -36,6 +37,8 @@ export interface AdapterDeps {
   readonly queue: TaskQueue;
   readonly sealer: Sealer;
   readonly egress: Egress;
+  /** Access tokens for tools with OAuth 2. */
+  readonly tokens: TokenSource;
   readonly clock: Clock;
   readonly log: Log;
   readonly configs: ConfigCache;

@@ -1,12 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import type { OAuthClient } from "../oauth/client.ts";
 import { deliveryOf } from "../tools/adapter.ts";
 import {
   authSlots,
   mappingProblems,
   maskSecrets,
   placeSecrets,
-  type OAuthClient,
+  userClientFrom,
   type PlaceSecretsOptions,
 } from "./auth-mapping.ts";
 import { authConfigSchema, type AuthConfig } from "./definition.ts";
@@ -16,8 +17,7 @@ const config = (type: string, ...mapping: readonly object[]): AuthConfig => auth
 function place(auth: AuthConfig, values: Readonly<Record<string, string>>, more: Partial<PlaceSecretsOptions> = {}) {
   return placeSecrets(auth, {
     values: new Map(Object.entries(values)),
-    tenant: "ten_a",
-    signal: new AbortController().signal,
+    accessToken: () => Promise.reject(new Error("no access token was expected to be needed")),
     hide: () => undefined,
     ...more,
   });
@@ -29,6 +29,13 @@ const refusal = (work: Promise<unknown>): Promise<unknown> =>
     () => undefined,
     (error: unknown) => error,
   );
+
+const oauthOf = (fields: object, ...targets: readonly string[]): AuthConfig =>
+  authConfigSchema.parse({
+    type: "oauth2",
+    mapping: targets.map((target) => ({ source: target.toUpperCase(), target })),
+    ...fields,
+  });
 
 describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
   test("api_key: every entry, header or query, as it is", async () => {
@@ -86,21 +93,44 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
 
   test("oauth2: the token source gets the client, the request gets the token", async () => {
     const asked: OAuthClient[] = [];
-    const tokens = {
-      accessToken: (client: OAuthClient) => {
-        asked.push(client);
-        return Promise.resolve("token-1");
-      },
+    const accessToken = (client: OAuthClient): Promise<string> => {
+      asked.push(client);
+      return Promise.resolve("token-1");
     };
-    expect(await shown(place(oauth, values, { tokens }))).toEqual([["header", "Authorization", "Bearer token-1"]]);
-    expect(asked[0]).toMatchObject({ clientId: "id", clientSecret: "secret", tokenUrl: values.URL, scope: "read" });
+    expect(await shown(place(oauth, values, { accessToken }))).toEqual([["header", "Authorization", "Bearer token-1"]]);
+    expect(asked).toEqual([
+      expect.objectContaining({
+        grant: "client_credentials",
+        clientId: "id",
+        clientSecret: "secret",
+        tokenUrl: values.URL,
+        scope: "read",
+        sources: { client_id: "ID", client_secret: "SECRET", token_url: "URL", scope: "SCOPE" },
+      }),
+    ]);
   });
 
-  test("oauth2 without a token source is a clear error and nothing is sent", async () => {
-    const error = await refusal(place(oauth, values));
-    expect(error).toMatchObject({ code: "tool_failed" });
-    expect(String(error)).toContain("oauth2");
-    expect(deliveryOf(error)).toBe("not_sent");
+  test("oauth2 of a user: fixed addresses of the definition and credentials together make the client", () => {
+    const fixed = { grant: "authorization_code", authorization_url: "https://auth.example.com/authorize" };
+    const auth = authConfigSchema.parse({
+      type: "oauth2",
+      ...fixed,
+      audience: "https://crm.example.com",
+      mapping: [
+        { source: "ID", target: "client_id" },
+        { source: "URL", target: "token_url" },
+      ],
+    });
+    expect(mappingProblems(auth)).toEqual([]);
+    expect(userClientFrom(auth, new Map(Object.entries(values)))).toMatchObject({
+      grant: "authorization_code",
+      clientId: "id",
+      clientSecret: undefined,
+      authorizationUrl: fixed.authorization_url,
+      audience: "https://crm.example.com",
+    });
+    expect(userClientFrom(oauth, new Map(Object.entries(values)))).toBeUndefined();
+    expect(userClientFrom(undefined, new Map())).toBeUndefined();
   });
 
   test(`each secret is hidden in the forms that go out, ordinary words are not ${verifies("BLIND-6")}`, async () => {
@@ -117,13 +147,11 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
     expect(hidden).toContain("sk");
     hidden.length = 0;
     const known: string[] = [];
-    const tokens = {
-      accessToken: () => {
-        known.push(...hidden);
-        return Promise.resolve("token-1");
-      },
+    const accessToken = (): Promise<string> => {
+      known.push(...hidden);
+      return Promise.resolve("token-1");
     };
-    await place(oauth, values, { hide, tokens });
+    await place(oauth, values, { hide, accessToken });
     // The client's secret before it is sent for a token, the token after.
     expect(known).toEqual(["secret"]);
     expect(hidden).toEqual(["secret", "token-1"]);
@@ -133,8 +161,7 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
     expect(
       await placeSecrets(undefined, {
         values: new Map(),
-        tenant: "t",
-        signal: new AbortController().signal,
+        accessToken: () => Promise.reject(new Error("not expected")),
         hide: () => undefined,
       }),
     ).toEqual([]);
@@ -182,6 +209,52 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
       "mapping",
     ],
     [
+      "a user's oauth2 without a place to send users",
+      oauthOf({ grant: "authorization_code" }, "client_id", "token_url"),
+      "mapping",
+    ],
+    [
+      "a user's oauth2 with that place given twice",
+      oauthOf(
+        { grant: "authorization_code", authorization_url: "https://a.example/" },
+        "client_id",
+        "token_url",
+        "authorization_url",
+      ),
+      "authorization_url",
+    ],
+    [
+      "a script as that place",
+      oauthOf({ grant: "authorization_code", authorization_url: "javascript:alert(1)" }, "client_id", "token_url"),
+      "authorization_url",
+    ],
+    [
+      "a place for users of a tenant's oauth2",
+      oauthOf({ authorization_url: "https://a.example/" }, "client_id", "client_secret", "token_url"),
+      "authorization_url",
+    ],
+    [
+      "a mapped place for users of a tenant's oauth2",
+      oauthOf({}, "client_id", "client_secret", "token_url", "authorization_url"),
+      "mapping.3.target",
+    ],
+    [
+      "client authentication of a client without secret",
+      oauthOf(
+        { grant: "authorization_code", authorization_url: "https://a.example/", client_auth: "post" },
+        "client_id",
+        "token_url",
+      ),
+      "client_auth",
+    ],
+    ["a relative resource", oauthOf({ resource: "/crm" }, "client_id", "client_secret", "token_url"), "resource"],
+    [
+      "a resource with a fragment",
+      oauthOf({ resource: "https://crm.example/#x" }, "client_id", "client_secret", "token_url"),
+      "resource",
+    ],
+    ["a grant of another type", authConfigSchema.parse({ ...config("bearer", { source: "A" }), grant: "client_credentials" }), "grant"],
+    [
       "the same header twice",
       config("api_key", { source: "A", target: "X-Key" }, { source: "B", target: "x-key" }),
       "mapping.1.target",
@@ -203,6 +276,8 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
     ),
     config("bearer", { source: "A" }),
     config("basic", { source: "A", target: "username" }, { source: "B", target: "password" }),
+    oauthOf({ client_auth: "post", audience: "crm", resource: "urn:crm" }, "client_id", "client_secret", "token_url"),
+    oauthOf({ grant: "authorization_code", issuer: "https://a.example" }, "client_id", "token_url", "authorization_url"),
   ])("nothing in %j", (auth) => {
     expect(mappingProblems(auth)).toEqual([]);
   });

@@ -4,6 +4,7 @@
  * parameters. The model never sees these values, so they must not reach logs, outcomes or audit.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
+import { grantOf, oauthProblems, oauthTargets, readOAuthClient, type OAuthClient } from "../oauth/client.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import type { AuthConfig, AuthMapping } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
@@ -22,19 +23,6 @@ export interface PlacedSecret extends AuthSlot {
   readonly sources: readonly string[];
 }
 
-/** What an OAuth 2 client-credentials exchange needs. */
-export interface OAuthClient {
-  readonly clientId: string;
-  readonly clientSecret: string;
-  readonly tokenUrl: string;
-  readonly scope: string | undefined;
-}
-
-/** Fetches, keeps and renews access tokens. */
-export interface TokenSource {
-  accessToken(client: OAuthClient, options: { readonly tenant: string; readonly signal: AbortSignal }): Promise<string>;
-}
-
 /** A problem of a mapping, named by its path below `auth_config`. */
 export interface MappingProblem {
   readonly path: string;
@@ -42,10 +30,11 @@ export interface MappingProblem {
 }
 
 interface Placing {
+  readonly config: AuthConfig;
   readonly mapping: readonly AuthMapping[];
-  /** The value behind a mapping's `source`. */
-  readonly valueOf: (mapping: AuthMapping) => string;
-  readonly token: (client: OAuthClient) => Promise<string>;
+  /** The value of a credential by its name. */
+  readonly valueOf: (source: string) => string;
+  readonly accessToken: (client: OAuthClient) => Promise<string>;
   /** Told of each secret as soon as it is known, before anything could show it. */
   readonly hide: (secret: string) => void;
 }
@@ -55,7 +44,10 @@ const shortestName = 8;
 
 interface AuthScheme {
   /** The only targets there are, and those that must be mapped; absent: any header or query name. */
-  readonly targets?: { readonly known: readonly string[]; readonly required: readonly string[] };
+  readonly targets?: (config: AuthConfig) => {
+    readonly known: readonly string[];
+    readonly required: readonly string[];
+  };
   /** Target of an entry that names none. */
   readonly defaultTarget?: (mapping: AuthMapping) => string;
   slots(mapping: readonly AuthMapping[]): readonly AuthSlot[];
@@ -70,7 +62,7 @@ const authSchemes = {
     place: ({ mapping, valueOf, hide }) =>
       Promise.resolve(
         mapping.map((entry) => {
-          const value = valueOf(entry);
+          const value = valueOf(entry.source);
           hide(value);
           return { ...slotOf(entry), prefix: "", value, sources: [entry.source] };
         }),
@@ -83,7 +75,7 @@ const authSchemes = {
       Promise.resolve(
         mapping.map((entry) => {
           // Some people store the word with the token.
-          const token = valueOf(entry).replace(/^bearer +/i, "");
+          const token = valueOf(entry.source).replace(/^bearer +/i, "");
           hide(token);
           const prefix = entry.location === "header" ? "Bearer " : "";
           return { ...slotOf(entry), prefix, value: prefix + token, sources: [entry.source] };
@@ -91,12 +83,12 @@ const authSchemes = {
       ),
   },
   basic: {
-    targets: { known: ["username", "password"], required: ["username"] },
+    targets: () => ({ known: ["username", "password"], required: ["username"] }),
     slots: () => [authorization],
     place: ({ mapping, valueOf, hide }) => {
       const pick = (target: string): string => {
         const entry = entryFor(mapping, target);
-        return entry === undefined ? "" : valueOf(entry);
+        return entry === undefined ? "" : valueOf(entry.source);
       };
       const [username, password] = [pick("username"), pick("password")];
       const name = entryFor(mapping, "username")?.source ?? "username";
@@ -110,32 +102,31 @@ const authSchemes = {
     },
   },
   oauth2: {
-    targets: {
-      known: ["client_id", "client_secret", "token_url", "scope"],
-      required: ["client_id", "client_secret", "token_url"],
-    },
+    targets: oauthTargets,
     slots: () => [authorization],
-    place: async ({ mapping, valueOf, token, hide }) => {
-      const pick = (target: string): string | undefined => {
-        const entry = entryFor(mapping, target);
-        return entry === undefined ? undefined : valueOf(entry);
-      };
-      const clientId = pick("client_id") ?? "";
-      const clientSecret = pick("client_secret") ?? "";
-      if (clientId.length >= shortestName) hide(clientId);
-      hide(clientSecret);
-      const accessToken = await token({
-        clientId,
-        clientSecret,
-        tokenUrl: pick("token_url") ?? "",
-        scope: pick("scope"),
-      });
-      hide(accessToken);
+    place: async ({ config, mapping, valueOf, accessToken, hide }) => {
+      const client = readOAuthClient(config, valueOf);
+      if (client.clientId.length >= shortestName) hide(client.clientId);
+      if (client.clientSecret !== undefined) hide(client.clientSecret);
+      const token = await accessToken(client);
+      hide(token);
       const sources = mapping.map(({ source }) => source);
-      return [{ ...authorization, prefix: "Bearer ", value: `Bearer ${accessToken}`, sources }];
+      return [{ ...authorization, prefix: "Bearer ", value: `Bearer ${token}`, sources }];
     },
   },
 } as const satisfies Record<AuthConfig["type"], AuthScheme>;
+
+/**
+ * The client of a tool that acts for its user, undefined for all others.
+ * @throws GatewayError `credential_missing`, `credential_invalid` as `placeSecrets` does
+ */
+export function userClientFrom(
+  config: AuthConfig | undefined,
+  values: ReadonlyMap<string, string>,
+): OAuthClient | undefined {
+  if (config?.type !== "oauth2" || grantOf(config) !== "authorization_code") return undefined;
+  return readOAuthClient(config, (source) => checkedValue(source, values.get(source)));
+}
 
 function schemeOf(config: AuthConfig): AuthScheme {
   return authSchemes[config.type];
@@ -169,7 +160,7 @@ export function authSlots(config: AuthConfig): readonly AuthSlot[] {
 
 /** What is wrong with a mapping, for registration; empty where it can be used. */
 export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
-  const { targets } = schemeOf(config);
+  const targets = schemeOf(config).targets?.(config);
   const mapping = completed(config);
   const seen = new Set<string>();
   const problems = mapping.flatMap((entry, index) => {
@@ -181,11 +172,11 @@ export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
       problems.push({ path: "mapping", message: `needs an entry with target '${target}' for type '${config.type}'` });
     }
   }
-  return problems;
+  return [...problems, ...oauthProblems(config)];
 }
 
 function entryProblem(config: AuthConfig, entry: AuthMapping, seen: Set<string>): string | undefined {
-  const { targets } = schemeOf(config);
+  const targets = schemeOf(config).targets?.(config);
   const { target, location } = entry;
   if (target === undefined) return `is required for type '${config.type}'`;
   if (targets !== undefined && !targets.known.includes(target)) {
@@ -204,9 +195,8 @@ function entryProblem(config: AuthConfig, entry: AuthMapping, seen: Set<string>)
 export interface PlaceSecretsOptions {
   /** Values by name. */
   readonly values: ReadonlyMap<string, string>;
-  readonly tenant: string;
-  readonly signal: AbortSignal;
-  readonly tokens?: TokenSource | undefined;
+  /** Where access tokens of oauth2 clients come from. */
+  readonly accessToken: (client: OAuthClient) => Promise<string>;
   /** Takes each secret, and each form of it that goes out, before anything is sent. */
   readonly hide: (secret: string) => void;
 }
@@ -221,9 +211,10 @@ export async function placeSecrets(
 ): Promise<readonly PlacedSecret[]> {
   if (config === undefined) return [];
   const placed = await schemeOf(config).place({
+    config,
     mapping: completed(config),
-    valueOf: ({ source }) => checkedValue(source, options.values.get(source)),
-    token: (client) => fetchToken(client, options),
+    valueOf: (source) => checkedValue(source, options.values.get(source)),
+    accessToken: options.accessToken,
     hide: options.hide,
   });
   for (const { location, value, sources } of placed) {
@@ -238,29 +229,13 @@ export async function placeSecrets(
 export async function maskSecrets(config: AuthConfig | undefined): Promise<readonly PlacedSecret[]> {
   const placed = await placeSecrets(config, {
     values: new Map(config?.mapping.map(({ source }) => [source, "masked"])),
-    tenant: "",
-    signal: new AbortController().signal,
-    tokens: { accessToken: () => Promise.resolve("masked") },
+    accessToken: () => Promise.resolve("masked"),
     hide: () => undefined,
   });
   return placed.map((secret) => ({
     ...secret,
     value: secret.prefix + secret.sources.map((source) => `***${source}`).join(":"),
   }));
-}
-
-function fetchToken(client: OAuthClient, options: PlaceSecretsOptions): Promise<string> {
-  if (options.tokens === undefined) {
-    throw withDelivery(
-      new GatewayError(
-        "tool_failed",
-        "This gateway has no token source for 'auth_config.type' oauth2; store an access token as a credential and use type bearer.",
-        { param: "auth_config.type" },
-      ),
-      "not_sent",
-    );
-  }
-  return options.tokens.accessToken(client, options);
 }
 
 function checkedValue(name: string, value: string | undefined): string {

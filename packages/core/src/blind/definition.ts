@@ -59,7 +59,7 @@ export type ParameterStyle = z.infer<typeof parameterStyleSchema>;
 export function stylesOf(placement: Placement): readonly ParameterStyle["style"][] {
   if (placement === "path") return pathStyles;
   if (placement === "header") return ["simple"];
-  return placement === "cookie" ? ["form"] : queryStyles;
+  return placement === "cookie" ? ["form", "json"] : queryStyles;
 }
 
 const mediaTypeSchema = z
@@ -130,14 +130,14 @@ export const authMappingSchema = z.strictObject({
 export type AuthMapping = z.infer<typeof authMappingSchema>;
 
 /** Whose access an oauth2 tool uses: the tenant's own, or that which each user gives with a connect link. */
-export const oauthGrants = ["client_credentials", "authorization_code"] as const;
-export type OAuthGrantType = (typeof oauthGrants)[number];
+export const oauthGrantTypes = ["client_credentials", "authorization_code"] as const;
+export type OAuthGrantType = (typeof oauthGrantTypes)[number];
 
 export const authConfigSchema = z.strictObject({
   type: z.enum(authTypes),
   mapping: z.array(authMappingSchema).min(1).max(16),
   /** Of oauth2, like everything below; absent: `client_credentials`. */
-  grant: z.enum(oauthGrants).optional(),
+  grant: z.enum(oauthGrantTypes).optional(),
   /** How the client proves itself at the token endpoint; absent: `basic`, and `post` where that is refused. */
   client_auth: z.enum(["basic", "post"]).optional(),
   /** Sent with token requests where the server asks for it. */

@@ -46,6 +46,7 @@ export function parseRuntimeConfig(input: unknown, options: RegisterOptions): Ru
   parsed.data.plugins.forEach((definition, index) => {
     try {
       checkDefinition(definition);
+      requireNoConnection(definition);
       checkAddress(definition.execution, options);
       if (names.has(definition.name))
         throw invalid("name", `'${definition.name}' is the name of an earlier plugin already`);
@@ -55,6 +56,16 @@ export function parseRuntimeConfig(input: unknown, options: RegisterOptions): Ru
     }
   });
   return parsed.data;
+}
+
+/** What users have connected belongs to a stored tool; an inline one is somebody else's with every request. */
+function requireNoConnection({ auth_config: config }: PluginDefinition): void {
+  if (config?.grant === "authorization_code") {
+    throw invalid(
+      "auth_config.grant",
+      "is for stored plugins only; store this one, or send an access token with type bearer",
+    );
+  }
 }
 
 const inlineRecords = new WeakMap<PluginDefinition, PluginRecord>();

@@ -114,7 +114,8 @@ async function readAtMost(
   return { bytes: pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces, size), isWhole: true };
 }
 
-async function leave(body: AsyncIterable<Uint8Array>): Promise<void> {
+/** What is still to come is not read. */
+export async function leave(body: AsyncIterable<Uint8Array>): Promise<void> {
   await body[Symbol.asyncIterator]().return?.();
 }
 

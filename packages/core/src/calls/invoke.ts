@@ -8,12 +8,13 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
+import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { executeCall, type Execution } from "../tools/execute-call.ts";
 import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
-import { prepareCall, type Preparation, type PreparedCall } from "../tools/prepare.ts";
+import { prepareCall, rejectedBy, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { admit, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
 import type { Call } from "./call.ts";
@@ -60,12 +61,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
       ...(request.runtimeConfig === undefined ? [] : (["runtime_config"] as const)),
     ]);
     const context = contextOf(deps, request, { config, caller });
-    const preparation = prepareCall(
-      deps.adapters,
-      context,
-      { target: request.target, arguments: request.arguments },
-      { hasReadOutside: false },
-    );
+    const preparation = await prepare(deps, context, request);
     const row = await rowFor(deps, context, { preparation, request });
     const { result } = await admit(deps, admissionOf(request, row, config), { scope: null });
     // The admission has loaded the newer configuration.
@@ -78,6 +74,20 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     return { callId: row.id, callerId: caller.id, tool: row.tool, outcome, replayed: false, rate: result.rate };
   }
   throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
+}
+
+async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {
+  const { target, arguments: args } = request;
+  const prepared = prepareCall(deps.adapters, context, { target, arguments: args }, { hasReadOutside: false });
+  if (prepared.kind === "refused") return prepared;
+  const { id, tool } = prepared.call;
+  try {
+    await requireConnection(deps, context, tool);
+    return prepared;
+  } catch (error) {
+    if (!(error instanceof GatewayError) || error.code !== "credential_missing") throw error;
+    return { kind: "refused", id, target, tool, outcome: rejectedBy(error) };
+  }
 }
 
 function admissionOf(request: InvokeRequest, row: NewCall, config: TenantConfig): Parameters<typeof admit>[1] {

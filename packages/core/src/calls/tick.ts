@@ -25,5 +25,6 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   }
   for (const blobKey of await deps.repos.calls.expire(sweepLimit)) await deps.blobs.delete(blobKey);
   await createWorkspace(deps).expireSessions(sweepLimit);
+  await deps.repos.oauth.expire(sweepLimit);
   return { resent: items.length };
 }

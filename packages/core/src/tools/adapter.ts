@@ -6,6 +6,7 @@ import type { ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { CallContext } from "../context.ts";
+import type { OAuthClient } from "../oauth/client.ts";
 import type { Tool } from "./tool.ts";
 import type { ToolUri } from "./uri.ts";
 
@@ -31,6 +32,8 @@ export interface ToolReply {
   readonly mediaType: string;
   /** Text for the model (JSON text stays byte for byte), or bytes that are not text. */
   readonly body: string | Uint8Array;
+  /** The back end confirmed an earlier reply instead of sending it again. */
+  readonly reused?: "cache";
 }
 
 /**
@@ -71,4 +74,6 @@ export interface ToolAdapter {
   /** All tools of this scheme, for listing. */
   list(context: CallContext): readonly Tool[];
   invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply>;
+  /** The OAuth client through which the tool acts for its user, for tools that need the user's own access. */
+  userClient?(tool: Tool, context: CallContext): Promise<OAuthClient | undefined>;
 }

@@ -76,20 +76,14 @@ export function prepareCall(
     return { kind: needsApproval(call, context, options) ? "needs_approval" : "ready", call };
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
-    const details = toOutcomeDetails(error);
-    return {
-      kind: "refused",
-      id,
-      target: item.target.slice(0, 2_048),
-      tool,
-      outcome: {
-        kind: "rejected",
-        code: error.code,
-        message: error.message,
-        ...(details === undefined ? {} : { details }),
-      },
-    };
+    return { kind: "refused", id, target: item.target.slice(0, 2_048), tool, outcome: rejectedBy(error) };
   }
+}
+
+export function rejectedBy(error: GatewayError): RejectedOutcome {
+  const { code, message } = error;
+  const details = toOutcomeDetails(error);
+  return { kind: "rejected", code, message, ...(details === undefined ? {} : { details }) };
 }
 
 /** A tool that a caller may not use does not exist for it; a disabled one that it might use says so. */

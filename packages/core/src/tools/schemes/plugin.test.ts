@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { emptyConfig } from "../../../../../test/support/fake-core.ts";
+import { emptyConfig, unscripted } from "../../../../../test/support/fake-core.ts";
 import { startHttpStub, type HttpStub, type RecordedRequest } from "../../../../../test/support/http-stub.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { createCredentialResolver, credentialAad } from "../../blind/credential-resolver.ts";
@@ -12,6 +12,7 @@ import type { PluginRecord } from "../../blind/plugin.ts";
 import type { RuntimeConfig } from "../../blind/runtime-config.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
+import type { TokenSource } from "../../oauth/token-source.ts";
 import type { Egress } from "../../ports/egress.ts";
 import type { KeyVault } from "../../ports/key-vault.ts";
 import { Redactor } from "../../secrets/redactor.ts";
@@ -107,9 +108,11 @@ interface Invocation {
   readonly reply: Promise<ToolReply>;
 }
 
+const tokens = unscripted<TokenSource>("tokens");
+
 /** As the dispatcher does it: resolve, check the arguments, invoke. */
 async function invoke(world: World, uri: string, args: JsonObject, egress = openEgress()): Promise<Invocation> {
-  const adapter = createPluginAdapter({ egress, credentials: createCredentialResolver({ sealer }) });
+  const adapter = createPluginAdapter({ egress, tokens, credentials: createCredentialResolver({ sealer }) });
   const context = await contextOf(world);
   const parsed = parseToolUri(uri);
   const tool = adapter.resolve(parsed, context);
@@ -227,7 +230,7 @@ describe(`the specification's company search ${verifies("BLIND-1", "BLIND-2", "B
   });
 
   test("what a model sees holds neither address nor auth", async () => {
-    const adapter = createPluginAdapter({ egress: openEgress(), credentials: createCredentialResolver({ sealer }) });
+    const adapter = createPluginAdapter({ egress: openEgress(), tokens, credentials: createCredentialResolver({ sealer }) });
     const [tool] = adapter.list(await contextOf({ plugins: [recordOf(companySearch)] }));
     const { name, description, parameters } = tool ?? {};
     expect(JSON.stringify({ name, description, parameters })).not.toMatch(/qichacha|Token|QCC/);
@@ -237,7 +240,7 @@ describe(`the specification's company search ${verifies("BLIND-1", "BLIND-2", "B
 
 describe(`plugins as tools ${verifies("BLIND-9", "CHAT-10")}`, () => {
   const adapter = () =>
-    createPluginAdapter({ egress: openEgress(), credentials: createCredentialResolver({ sealer }) });
+    createPluginAdapter({ egress: openEgress(), tokens, credentials: createCredentialResolver({ sealer }) });
 
   test.each([
     [{ method: "GET" }, "read", "never"],

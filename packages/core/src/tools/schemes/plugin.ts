@@ -2,7 +2,7 @@
  * `plugin://name`: HTTP plugins of the tenant, and those that a trusted caller sends with the request,
  * which take precedence (BLIND-7). Tools are made once for each row of the snapshot.
  */
-import { executeBlind, type BlindDeps } from "../../blind/execute.ts";
+import { executeBlind, userClientOf, type BlindDeps } from "../../blind/execute.ts";
 import { planOf } from "../../blind/plan-cache.ts";
 import type { PluginRecord } from "../../blind/plugin.ts";
 import { recordFromDefinition } from "../../blind/register.ts";
@@ -41,6 +41,10 @@ export function createPluginAdapter(deps: BlindDeps): ToolAdapter {
         );
       }
       return executeBlind(deps, record, call, context);
+    },
+    async userClient(tool, context) {
+      const record = findRecord(tool.name, context);
+      return record === undefined ? undefined : userClientOf(deps.credentials, record, context);
     },
   };
 }

@@ -1,0 +1,92 @@
+/**
+ * Replies of reads that came with a validator, kept by this process and confirmed by the back end every
+ * time they are used again (CHAT-14): the repetition asks whether anything has changed, and a 304 saves
+ * the body. Nothing is used without asking, so instances need not tell each other of writes.
+ */
+import { canonicalJson } from "../json.ts";
+import type { EgressResponse } from "../ports/egress.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../tools/adapter.ts";
+import { findCredential } from "./credential-resolver.ts";
+
+interface Entry {
+  readonly etag: string | undefined;
+  readonly lastModified: string | undefined;
+  readonly reply: ToolReply;
+  readonly bytes: number;
+  /** Tenant and service: a write there makes it void. */
+  readonly place: string;
+}
+
+export interface KeptReply {
+  readonly reply: ToolReply;
+  readonly conditions: readonly (readonly [name: string, value: string])[];
+}
+
+const mostBytes = 33_554_432;
+/** A reply that takes more than this would push out too many others. */
+const mostBytesEach = 1_048_576;
+
+export class ReplyCache {
+  readonly #entries = new Map<string, Entry>();
+  #bytes = 0;
+
+  /** An earlier reply, and the headers that ask whether it is still the right one. */
+  find(key: string): KeptReply | undefined {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return undefined;
+    // Moved to the end: the first is the least recently used.
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return {
+      reply: { ...entry.reply, reused: "cache" },
+      conditions: [
+        ...(entry.etag === undefined ? [] : [["if-none-match", entry.etag] as const]),
+        ...(entry.lastModified === undefined ? [] : [["if-modified-since", entry.lastModified] as const]),
+      ],
+    };
+  }
+
+  keep(key: string, place: string, answered: { readonly response: EgressResponse; readonly reply: ToolReply }): void {
+    const { response, reply } = answered;
+    this.#drop(key);
+    const etag = oneValue(response, "etag");
+    const lastModified = oneValue(response, "last-modified");
+    const bytes = typeof reply.body === "string" ? reply.body.length * 2 : reply.body.byteLength;
+    if ((etag === undefined && lastModified === undefined) || bytes > mostBytesEach || forbidsKeeping(response)) return;
+    this.#entries.set(key, { etag, lastModified, reply, bytes, place });
+    this.#bytes += bytes;
+    for (const oldest of this.#entries.keys()) {
+      if (this.#bytes <= mostBytes) break;
+      this.#drop(oldest);
+    }
+  }
+
+  /** A write may have changed whatever was read there. */
+  forget(place: string): void {
+    for (const [key, entry] of this.#entries) if (entry.place === place) this.#drop(key);
+  }
+
+  #drop(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return;
+    this.#entries.delete(key);
+    this.#bytes -= entry.bytes;
+  }
+}
+
+/** Everything that may change the reply: who asks, with which secrets, for what, by which definition. */
+export function cacheKey(call: ToolCall, context: InvocationContext): string {
+  const { tenant, caller } = context;
+  const secrets = call.tool.requiredCredentials.map((name) => findCredential(context, name) ?? null);
+  return canonicalJson([tenant, caller.id, caller.userId ?? null, call.tool.hash, call.arguments, secrets]);
+}
+
+function forbidsKeeping(response: EgressResponse): boolean {
+  const control = oneValue(response, "cache-control")?.toLowerCase() ?? "";
+  return /\bno-store\b/.test(control) || oneValue(response, "vary")?.trim() === "*";
+}
+
+function oneValue(response: EgressResponse, name: string): string | undefined {
+  const value = response.headers[name];
+  return typeof value === "string" ? value : value?.[0];
+}

@@ -1,0 +1,26 @@
+/** How much of somebody else's document is read and kept. What goes beyond is cut, and said so. */
+export const importLimits = {
+  /** Bytes of one document, as text. */
+  documentBytes: 33_554_432,
+  /** YAML takes half a second a megabyte, during which nobody else is served; JSON does not. */
+  yamlBytes: 4_194_304,
+  /** Values in a YAML document after its aliases are written out. */
+  yamlValues: 3_000_000,
+  operations: 5_000,
+  definitions: 1_000,
+  /** Documents that a document may refer to, and bytes of all together. */
+  externalDocuments: 50,
+  externalBytes: 33_554_432,
+  fetchMs: 30_000,
+  /** Characters of a tool's description; some models take no more. */
+  toolDescription: 1_024,
+  parameterDescription: 512,
+  /** Values of an enumeration, and characters of them, that are kept as such. */
+  enumValues: 100,
+  enumCharacters: 4_096,
+  /** Levels of nesting that are tried for the schema of an operation until it is small enough. */
+  schemaDepths: [16, 10, 7, 5, 4, 3, 2],
+  schemaNodes: 4_000,
+  schemaBytes: 65_536,
+  curlCharacters: 262_144,
+} as const;

@@ -1,0 +1,85 @@
+/** The operations of a document, with every reference but those of schemas followed. */
+import { isJsonObject, type JsonObject } from "../../json.ts";
+import { ownMember } from "../../tools/json-schema/document.ts";
+import { Notes } from "../notes.ts";
+import type { ApiDocument, Located } from "./document.ts";
+import { readParameters } from "./openapi3.ts";
+import { textMember, type ApiOperation } from "./operation.ts";
+import { readSwaggerParameters } from "./swagger2.ts";
+
+const httpMethods = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
+
+export function* readOperations(document: ApiDocument): Generator<ApiOperation> {
+  const paths = ownMember(document.root, "paths");
+  if (!isJsonObject(paths)) return;
+  for (const [path, pathItem] of Object.entries(paths)) {
+    if (path.startsWith("x-")) continue;
+    const item = document.follow({ value: pathItem, base: "" });
+    if (item === undefined || !isJsonObject(item.value)) continue;
+    for (const method of httpMethods) {
+      const operation = ownMember(item.value, method);
+      if (!isJsonObject(operation)) continue;
+      yield readOperation(document, { path, method, operation, item: item.value, base: item.base });
+    }
+  }
+}
+
+interface OperationPlace {
+  readonly path: string;
+  readonly method: (typeof httpMethods)[number];
+  readonly operation: JsonObject;
+  readonly item: JsonObject;
+  readonly base: string;
+}
+
+function readOperation(document: ApiDocument, place: OperationPlace): ApiOperation {
+  const { path, method, operation, item, base } = place;
+  const notes = new Notes();
+  const declared = mergeParameters(document, { item, operation, base, notes });
+  const read = document.version === "2.0" ? readSwaggerParameters : readParameters;
+  const tags = ownMember(operation, "tags");
+  const servers = ownMember(operation, "servers") ?? ownMember(item, "servers");
+  return {
+    key: `${method.toUpperCase()} ${path.replaceAll(/\{[^{}]*\}/g, "{}")}`,
+    method: method.toUpperCase(),
+    path,
+    operationId: textMember(operation, "operationId"),
+    summary: textMember(operation, "summary") ?? textMember(item, "summary"),
+    description: textMember(operation, "description") ?? textMember(item, "description"),
+    tags: Array.isArray(tags) ? tags.filter((tag) => typeof tag === "string") : [],
+    deprecated: ownMember(operation, "deprecated") === true,
+    servers: Array.isArray(servers) && servers.length > 0 ? servers : undefined,
+    bodyDescription: undefined,
+    ...read(document, { operation, declared, base, notes }),
+    security: ownMember(operation, "security"),
+    notes,
+  };
+}
+
+interface ParameterSources {
+  readonly item: JsonObject;
+  readonly operation: JsonObject;
+  readonly base: string;
+  readonly notes: Notes;
+}
+
+/** Those of the operation replace those of its path that have the same name and place. */
+function mergeParameters(
+  document: ApiDocument,
+  { item, operation, base, notes }: ParameterSources,
+): readonly Located[] {
+  const found = new Map<string, Located>();
+  for (const owner of [item, operation]) {
+    const list = ownMember(owner, "parameters");
+    for (const value of Array.isArray(list) ? list : []) {
+      const parameter = document.follow({ value, base });
+      const name = textMember(parameter?.value, "name");
+      if (parameter === undefined || name === undefined) {
+        notes.add("A parameter without a name, or whose reference leads nowhere that is known, is left out.");
+        continue;
+      }
+      found.set(`${textMember(parameter.value, "in") ?? ""} ${name}`, parameter);
+    }
+  }
+  return [...found.values()];
+}

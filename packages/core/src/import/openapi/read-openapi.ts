@@ -1,0 +1,123 @@
+/** A whole document: its base address, its operations, and what cannot become a tool, with the reason. */
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { ownMember } from "../../tools/json-schema/document.ts";
+import type { Candidate, ReadSource, Skipped } from "../candidate.ts";
+import { isWanted, type Filters } from "../filters.ts";
+import { importLimits } from "../limits.ts";
+import { shortHash, toToolName } from "../names.ts";
+import type { Pace } from "../pace.ts";
+import { cutText, tidy } from "../text.ts";
+import type { ApiDocument } from "./document.ts";
+import { textMember, type ApiOperation } from "./operation.ts";
+import { readOperations } from "./operations.ts";
+import { proposeAuth, type AuthOverrides } from "./security.ts";
+import { chooseBase, chooseOperationBase, type BaseAddress, type ServerOptions } from "./servers.ts";
+import { toCandidate, Unsupported } from "./to-definition.ts";
+
+export interface OpenApiOptions extends ServerOptions, Filters {
+  readonly documentId?: string | undefined;
+  readonly prefix: string;
+  readonly auth: AuthOverrides;
+  readonly allowedOrigins: ReadonlySet<string>;
+  readonly pace: Pace;
+}
+
+/** @throws GatewayError `invalid_request` where it has no server, or more operations than the limit */
+export async function readOpenApi(document: ApiDocument, options: OpenApiOptions): Promise<ReadSource> {
+  const base = chooseBase(document, options);
+  const candidates: Candidate[] = [];
+  const skipped: Skipped[] = [];
+  const present = new Set<string>();
+  for (const operation of readOperations(document)) {
+    if (present.size === importLimits.operations) throw tooMany();
+    const { key, method, path } = operation;
+    const label = `${method} ${path}`;
+    if (present.has(key)) {
+      skipped.push({ key, label, reason: "an earlier operation has the same method and path" });
+      continue;
+    }
+    present.add(key);
+    if (!isWanted(operation, options)) continue;
+    await options.pace.turn();
+    const read = readOne(document, operation, { ...options, base });
+    if (typeof read === "string") skipped.push({ key, label, reason: read });
+    else candidates.push(read);
+  }
+  const info = ownMember(document.root, "info");
+  const title = textMember(info, "title");
+  return {
+    document: {
+      id: options.documentId ?? defaultId(document, title),
+      title: title === undefined ? null : cutText(tidy(title), 256),
+      version: textMember(info, "version") ?? null,
+      baseUrl: base.url,
+      origin: base.origin,
+      otherServers: base.others,
+    },
+    candidates,
+    skipped,
+    present,
+    warnings: warningsOf(document, { present, auth: options.auth }),
+  };
+}
+
+/** @returns the reason where it cannot become a tool */
+function readOne(
+  document: ApiDocument,
+  operation: ApiOperation,
+  options: OpenApiOptions & { readonly base: BaseAddress },
+): Candidate | string {
+  const { base, prefix, auth: overrides } = options;
+  const own =
+    operation.servers === undefined ? { url: base.url } : chooseOperationBase(document, operation.servers, options);
+  if ("refused" in own) return own.refused;
+  const auth = proposeAuth(operation.security, { document, origin: new URL(own.url).origin, overrides });
+  try {
+    return toCandidate(operation, { document, base: own.url, auth, prefix });
+  } catch (error) {
+    if (error instanceof Unsupported) return error.message;
+    throw error;
+  }
+}
+
+/** What the same document is recognised by the next time: its address, else its title. */
+function defaultId(document: ApiDocument, title: string | undefined): string {
+  if (document.url === undefined) {
+    const slug = toToolName(title ?? "")
+      .toLowerCase()
+      .slice(0, 100);
+    return slug === "" ? `untitled-${shortHash(title ?? "", 8)}` : slug;
+  }
+  const url = new URL(document.url);
+  // A query may hold a secret.
+  const query = url.search === "" ? "" : `?${shortHash(url.search, 12)}`;
+  return `${url.origin}${url.pathname}${query}`.slice(0, 500);
+}
+
+function warningsOf(
+  document: ApiDocument,
+  { present, auth }: { readonly present: ReadonlySet<string>; readonly auth: AuthOverrides },
+): readonly string[] {
+  const warnings: string[] = [];
+  if (present.size === 0) warnings.push("The document has no operations.");
+  const owner = document.version === "2.0" ? document.root : ownMember(document.root, "components");
+  const schemes = ownMember(owner, document.version === "2.0" ? "securityDefinitions" : "securitySchemes");
+  const names = typeof schemes === "object" && schemes !== null ? Object.keys(schemes) : [];
+  const isOverridden = auth.config !== undefined || auth.scheme !== undefined;
+  if (names.length === 0 && !isOverridden) {
+    warnings.push(
+      "The document declares no securitySchemes: tools are called without credentials; give 'auth.config' to change that.",
+    );
+  }
+  return warnings;
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError(
+    "invalid_request",
+    `The document has more than ${importLimits.operations} operations; split it.`,
+    {
+      param: "openapi",
+    },
+  );
+}

@@ -1,0 +1,269 @@
+/**
+ * From `securitySchemes` to `auth_config`: which credential goes where, under names that belong to the
+ * API's origin. A document is foreign input: it may say how its own API is called, but not ask for a
+ * credential that was stored for another one, so the names it is given hold the origin's host.
+ */
+import type { AuthConfig } from "../../blind/definition.ts";
+import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { ownMember } from "../../tools/json-schema/document.ts";
+import { shortHash } from "../names.ts";
+import type { ApiDocument } from "./document.ts";
+import { textMember } from "./operation.ts";
+
+/** What the caller says about credentials, which beats the document. */
+export interface AuthOverrides {
+  /** The scheme to use where the document offers several, or declares one without asking for it. */
+  readonly scheme?: string | undefined;
+  /** Names of the tenant's credentials by `scheme` or `scheme.part`. */
+  readonly credentials?: Readonly<Record<string, string>> | undefined;
+  /** Used for every operation; null: none. */
+  readonly config?: AuthConfig | null | undefined;
+}
+
+/** A credential that has to be stored before the tools can be called. */
+export interface WantedCredential {
+  readonly name: string;
+  readonly scheme: string | null;
+  /** What is to be stored. */
+  readonly holds: string;
+  /** Of a part that is no secret, as the document gives it. */
+  readonly suggestedValue?: string;
+}
+
+export interface AuthProposal {
+  readonly config: AuthConfig | undefined;
+  /** Names of the schemes used. */
+  readonly schemes: readonly string[];
+  /** Other ways that the document offers, by the names of their schemes. */
+  readonly alternatives: readonly (readonly string[])[];
+  readonly credentials: readonly WantedCredential[];
+  readonly problems: readonly string[];
+}
+
+const nothing: AuthProposal = { config: undefined, schemes: [], alternatives: [], credentials: [], problems: [] };
+
+export interface ProposeOptions {
+  readonly document: ApiDocument;
+  readonly origin: string;
+  readonly overrides: AuthOverrides;
+}
+
+/** @param security of the operation; undefined: that of the document */
+export function proposeAuth(security: JsonValue | undefined, options: ProposeOptions): AuthProposal {
+  const { document, overrides, origin } = options;
+  if (overrides.config === null) return nothing;
+  if (overrides.config !== undefined)
+    return { ...nothing, config: overrides.config, credentials: ofConfig(overrides.config) };
+  const declared = security ?? ownMember(document.root, "security");
+  const asked = Array.isArray(declared) ? declared.filter(isJsonObject) : undefined;
+  const preferred = overrides.scheme;
+  if (asked === undefined) {
+    return preferred === undefined ? nothing : proposeFrom([{ [preferred]: [] }], { document, origin, overrides });
+  }
+  const ways = asked.filter((requirement) => Object.keys(requirement).length > 0);
+  if (ways.length === 0) return nothing;
+  const first = ways.filter((requirement) => preferred !== undefined && Object.hasOwn(requirement, preferred));
+  return proposeFrom([...first, ...ways.filter((requirement) => !first.includes(requirement))], options);
+}
+
+/** The first way that can be gone. */
+function proposeFrom(ways: readonly JsonObject[], options: ProposeOptions): AuthProposal {
+  const problems: string[] = [];
+  for (const way of ways) {
+    const names = Object.keys(way);
+    const read = names.map((name) => readScheme(name, way[name], options));
+    const combined = combine(read);
+    if (!("problem" in combined)) {
+      const alternatives = ways.filter((other) => other !== way).map((other) => Object.keys(other));
+      return { ...combined, schemes: names, alternatives, problems: [] };
+    }
+    problems.push(combined.problem);
+  }
+  return {
+    ...nothing,
+    alternatives: ways.map((way) => Object.keys(way)),
+    problems: [`No authentication is set up: ${problems.join("; ")}.`],
+  };
+}
+
+interface Slot {
+  readonly source: string;
+  readonly target: string;
+  readonly location: "header" | "query";
+}
+
+interface Unusable {
+  readonly problem: string;
+}
+
+type SchemePart =
+  | { readonly kind: "slots"; readonly slots: readonly Slot[]; readonly credentials: readonly WantedCredential[] }
+  | { readonly kind: "bearer"; readonly source: string; readonly credentials: readonly WantedCredential[] }
+  | { readonly kind: "whole"; readonly config: AuthConfig; readonly credentials: readonly WantedCredential[] };
+
+function combine(parts: readonly (SchemePart | Unusable)[]): Pick<AuthProposal, "config" | "credentials"> | Unusable {
+  const usable = parts.flatMap((part) => ("problem" in part ? [] : [part]));
+  const unusable = parts.find((part) => "problem" in part);
+  if (unusable !== undefined) return unusable;
+  const [only, ...others] = usable;
+  if (only === undefined) return { problem: "no scheme is named" };
+  if (others.length > 0) return combineSlots(usable);
+  const { credentials } = only;
+  if (only.kind === "whole") return { config: only.config, credentials };
+  if (only.kind === "bearer") {
+    return { config: { type: "bearer", mapping: [{ source: only.source, location: "header" }] }, credentials };
+  }
+  return { config: { type: "api_key", mapping: [...only.slots] }, credentials };
+}
+
+/** Several schemes at once: each fills a place of its own. */
+function combineSlots(parts: readonly SchemePart[]): Pick<AuthProposal, "config" | "credentials"> | Unusable {
+  const mapping: Slot[] = [];
+  const credentials: WantedCredential[] = [];
+  for (const part of parts) {
+    if (part.kind === "whole") return { problem: `type ${part.config.type} cannot be combined with another scheme` };
+    if (part.kind === "slots") {
+      mapping.push(...part.slots);
+      credentials.push(...part.credentials);
+    } else {
+      mapping.push({ source: part.source, target: "Authorization", location: "header" });
+      credentials.push(
+        ...part.credentials.map((each) => ({ ...each, holds: `the word Bearer, a space, and ${each.holds}` })),
+      );
+    }
+  }
+  return { config: { type: "api_key", mapping }, credentials };
+}
+
+function readScheme(name: string, scopes: JsonValue | undefined, options: ProposeOptions): SchemePart | Unusable {
+  const scheme = findScheme(options.document, name);
+  if (scheme === undefined) return { problem: `the scheme '${name}' is not declared` };
+  const naming = { name, ...options };
+  const type = textMember(scheme, "type");
+  const word = type === "http" ? textMember(scheme, "scheme")?.toLowerCase() : type;
+  switch (word) {
+    case "apiKey":
+      return readApiKey(scheme, naming);
+    case "basic":
+      return readBasic(naming);
+    case "bearer":
+      return bearer(naming, "an access token");
+    case "oauth2":
+      return readOAuth(scheme, scopes, naming);
+    case "openIdConnect":
+      return bearer(naming, "an access token of its OpenID provider");
+    default:
+      return {
+        problem: `the scheme '${name}' is of type ${type ?? "unknown"}${type === "http" ? ` ${word ?? ""}` : ""}, which is not supported`,
+      };
+  }
+}
+
+function findScheme(document: ApiDocument, name: string): JsonValue | undefined {
+  const owner = document.version === "2.0" ? document.root : ownMember(document.root, "components");
+  const declared = ownMember(owner, document.version === "2.0" ? "securityDefinitions" : "securitySchemes");
+  const found = ownMember(declared, name);
+  return found === undefined ? undefined : document.follow({ value: found, base: "" })?.value;
+}
+
+interface Naming extends ProposeOptions {
+  /** Of the scheme. */
+  readonly name: string;
+}
+
+/** The caller's own name for it, or one that holds the host of the API. */
+function credentialFor({ name, origin, overrides }: Naming, part?: string): string {
+  const key = part === undefined ? name : `${name}.${part}`;
+  const given = overrides.credentials;
+  if (given !== undefined && Object.hasOwn(given, key)) return given[key] ?? "";
+  return ownCredentialName(origin, key);
+}
+
+/** `api.example.com:key`; `http` stands in front where the credential would go out in clear text. */
+export function ownCredentialName(origin: string, part: string): string {
+  const { protocol, host } = new URL(origin);
+  const place = `${protocol === "http:" ? "http:" : ""}${host.replace(/[[\]]/g, "")}`;
+  const name = `${place}:${part.replace(/[^\p{L}\p{N}_.-]+/gu, "_")}`;
+  return name.length <= 128 ? name : `${name.slice(0, 115)}_${shortHash(name, 12)}`;
+}
+
+function readApiKey(scheme: JsonValue, naming: Naming): SchemePart | Unusable {
+  const target = textMember(scheme, "name");
+  const place = textMember(scheme, "in");
+  if (target === undefined) return { problem: `the scheme '${naming.name}' does not say where its key goes` };
+  const source = credentialFor(naming);
+  const wanted = (holds: string): readonly WantedCredential[] => [{ name: source, scheme: naming.name, holds }];
+  if (place === "query")
+    return { kind: "slots", slots: [{ source, target, location: "query" }], credentials: wanted("the API key") };
+  if (place === "cookie") {
+    return {
+      kind: "slots",
+      slots: [{ source, target: "Cookie", location: "header" }],
+      credentials: wanted(`the cookie as ${target}=<value>`),
+    };
+  }
+  if (place !== "header" || !isHeaderName(target) || isTransportHeader(target)) {
+    return { problem: `the key of scheme '${naming.name}' goes into a place that cannot be set` };
+  }
+  return { kind: "slots", slots: [{ source, target, location: "header" }], credentials: wanted("the API key") };
+}
+
+function readBasic(naming: Naming): SchemePart {
+  const [username, password] = [credentialFor(naming, "username"), credentialFor(naming, "password")];
+  return {
+    kind: "whole",
+    config: {
+      type: "basic",
+      mapping: [
+        { source: username, target: "username", location: "header" },
+        { source: password, target: "password", location: "header" },
+      ],
+    },
+    credentials: [
+      { name: username, scheme: naming.name, holds: "the user name" },
+      { name: password, scheme: naming.name, holds: "the password" },
+    ],
+  };
+}
+
+function bearer(naming: Naming, holds: string): SchemePart {
+  const source = credentialFor(naming);
+  return { kind: "bearer", source, credentials: [{ name: source, scheme: naming.name, holds }] };
+}
+
+/** Only an application's own credentials need nobody to log in; for other flows a token is stored. */
+function readOAuth(scheme: JsonValue, scopes: JsonValue | undefined, naming: Naming): SchemePart {
+  const flows = ownMember(scheme, "flows");
+  const own =
+    ownMember(flows, "clientCredentials") ?? (textMember(scheme, "flow") === "application" ? scheme : undefined);
+  const tokenUrl = textMember(own, "tokenUrl");
+  if (tokenUrl === undefined) return bearer(naming, "an OAuth access token");
+  const wantedScopes = Array.isArray(scopes) ? scopes.filter((scope) => typeof scope === "string").join(" ") : "";
+  const parts = [
+    { target: "client_id", holds: "the client id" },
+    { target: "client_secret", holds: "the client secret" },
+    { target: "token_url", holds: "the address of the token endpoint", suggestedValue: tokenUrl },
+    ...(wantedScopes === "" ? [] : [{ target: "scope", holds: "the scopes to ask for", suggestedValue: wantedScopes }]),
+  ];
+  return {
+    kind: "whole",
+    config: {
+      type: "oauth2",
+      mapping: parts.map(({ target }) => ({
+        source: credentialFor(naming, target),
+        target,
+        location: "header" as const,
+      })),
+    },
+    credentials: parts.map(({ target, ...wanted }) => ({
+      name: credentialFor(naming, target),
+      scheme: naming.name,
+      ...wanted,
+    })),
+  };
+}
+
+function ofConfig(config: AuthConfig): readonly WantedCredential[] {
+  return config.mapping.map(({ source, target }) => ({ name: source, scheme: null, holds: target ?? "the token" }));
+}

@@ -1,0 +1,243 @@
+/** One operation as the definition of a tool. */
+import { authSlots } from "../../blind/auth-mapping.ts";
+import type { AuthConfig, ParameterStyle } from "../../blind/definition.ts";
+import { stylesOf } from "../../blind/definition.ts";
+import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import type { Candidate } from "../candidate.ts";
+import { importLimits } from "../limits.ts";
+import { toArgumentName, toToolName } from "../names.ts";
+import type { Notes } from "../notes.ts";
+import { cutText, tidy } from "../text.ts";
+import { nameArguments, placeArguments, toParameters, type Argument } from "./arguments.ts";
+import { chooseBody, readBodyArguments, type ChosenBody } from "./body.ts";
+import type { ApiDocument } from "./document.ts";
+import type { ApiOperation, ApiParameter } from "./operation.ts";
+import { SchemaConverter, SchemaTooLarge } from "./schema.ts";
+import { mayBe } from "./schema-types.ts";
+import type { AuthProposal } from "./security.ts";
+
+export interface DefinitionOptions {
+  readonly document: ApiDocument;
+  /** Address that the path is appended to. */
+  readonly base: string;
+  readonly auth: AuthProposal;
+  readonly prefix: string;
+}
+
+/** Why an operation does not become a tool. */
+export class Unsupported extends Error {}
+
+const methods: ReadonlySet<string> = new Set(["GET", "POST", "PUT", "DELETE", "PATCH"]);
+
+/** @throws Unsupported */
+export function toCandidate(operation: ApiOperation, options: DefinitionOptions): Candidate {
+  const { method, path, key, notes } = operation;
+  if (!methods.has(method)) throw new Unsupported(`its method ${method} is none that tools have`);
+  const { auth, document } = options;
+  for (const problem of auth.problems) notes.add(problem);
+  const body = chooseBody(document, operation);
+  if (body === undefined && operation.bodyRequired)
+    throw new Unsupported("its body has no media type that can be sent");
+  const route = readRoute(operation);
+  const tool = fitted((depth) => buildTool(operation, { ...options, body, route, depth }), notes);
+  if (operation.deprecated) notes.add("The operation is deprecated.");
+  return {
+    key,
+    label: `${method} ${path}`,
+    wish: `${options.prefix}${toToolName(operation.operationId ?? `${method.toLowerCase()}_${path}`)}`,
+    definition: {
+      schema_version: "v1",
+      ...(operation.summary === undefined
+        ? {}
+        : { title: cutText(tidy(operation.summary).replaceAll("\n", " "), 256) }),
+      description: describe(operation),
+      ...tool,
+      ...(auth.config === undefined ? {} : { auth_config: toJson(auth.config) }),
+    },
+    auth: { schemes: auth.schemes, alternatives: auth.alternatives, credentials: auth.credentials },
+    warnings: notes.texts,
+  };
+}
+
+function toJson(config: AuthConfig): JsonObject {
+  return { type: config.type, mapping: config.mapping.map((entry) => ({ ...entry })) as JsonValue };
+}
+
+function describe({ method, path, summary, description, deprecated, notes }: ApiOperation): string {
+  const texts = [deprecated ? "Deprecated." : "", summary ?? "", description === summary ? "" : (description ?? "")];
+  const text = texts
+    .map(tidy)
+    .filter((part) => part !== "")
+    .join("\n\n");
+  if (text.length > importLimits.toolDescription)
+    notes.add(`The description is cut to ${importLimits.toolDescription} characters.`);
+  return cutText(text === "" ? `${method} ${path}` : text, importLimits.toolDescription);
+}
+
+/** The tool with as many levels of its schemas as fit. @throws Unsupported */
+function fitted(build: (depth: number) => JsonObject, notes: Notes): JsonObject {
+  for (const depth of importLimits.schemaDepths) {
+    try {
+      const tool = build(depth);
+      if (Buffer.byteLength(JSON.stringify(tool), "utf8") <= importLimits.schemaBytes) return tool;
+    } catch (error) {
+      if (!(error instanceof SchemaTooLarge)) throw error;
+    }
+    notes.add("The schema is too large to be taken whole; its deeper levels are left out.");
+  }
+  throw new Unsupported(`its schema is larger than ${importLimits.schemaBytes} bytes even where it is cut`);
+}
+
+interface Route {
+  /** With placeholders that bear the names of arguments. */
+  readonly path: string;
+  /** What the document calls each placeholder, by argument. */
+  readonly placeholders: ReadonlyMap<string, string>;
+  /** Names in the query that is part of the path. */
+  readonly queryNames: ReadonlySet<string>;
+}
+
+function readRoute({ path, notes }: ApiOperation): Route {
+  const [route = "", fragment] = path.split("#", 2);
+  if (fragment !== undefined) notes.add(`What follows '#' in the path is not sent.`);
+  const placeholders = new Map<string, string>();
+  const written = route.replaceAll(/\{([^{}]*)\}/g, (_whole, name: string) => {
+    const argument = toArgumentName(name.replace(/^\+|[+*]$/g, ""));
+    if ((placeholders.get(argument) ?? name) !== name)
+      throw new Unsupported("two placeholders of its path would be one argument");
+    placeholders.set(argument, name);
+    return `{${argument}}`;
+  });
+  const query = written.indexOf("?");
+  return {
+    path: written.startsWith("/") ? written : `/${written}`,
+    placeholders,
+    queryNames: new Set(query < 0 ? [] : new URLSearchParams(written.slice(query + 1)).keys()),
+  };
+}
+
+interface ToolOptions extends DefinitionOptions {
+  readonly body: ChosenBody | undefined;
+  readonly route: Route;
+  readonly depth: number;
+}
+
+/** `parameters` and `execution`. */
+function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
+  const { document, base, body, route, depth } = options;
+  const { notes, method } = operation;
+  const converter = new SchemaConverter({ document, notes, depth });
+  const fromParameters = readParameterArguments(operation, converter, options);
+  const fromBody =
+    body === undefined
+      ? { arguments: [], additional: false }
+      : readBodyArguments(body, { document, converter, operation });
+  const named = nameArguments([...fromParameters, ...fromBody.arguments]);
+  const xmlRoot = "xmlRoot" in fromBody ? fromBody.xmlRoot : undefined;
+  return {
+    parameters: toParameters(named, fromBody.additional),
+    execution: {
+      method,
+      base_url: base + route.path,
+      ...(body === undefined ? {} : { content_type: body.contentType }),
+      ...placeArguments(named),
+      ...(xmlRoot === undefined ? {} : { xml_root: xmlRoot }),
+    } as JsonObject,
+  };
+}
+
+function readParameterArguments(
+  operation: ApiOperation,
+  converter: SchemaConverter,
+  { auth, route }: ToolOptions,
+): readonly Argument[] {
+  const { notes } = operation;
+  const slots = auth.config === undefined ? [] : authSlots(auth.config);
+  const isAuth = ({ in: place, name }: ApiParameter): boolean =>
+    slots.some((slot) =>
+      slot.location === "header"
+        ? (place === "header" && slot.name.toLowerCase() === name.toLowerCase()) ||
+          (place === "cookie" && slot.name.toLowerCase() === "cookie")
+        : place === "query" && slot.name === name,
+    );
+  const list: Argument[] = [];
+  const inPath = new Map(
+    operation.parameters.filter((parameter) => parameter.in === "path").map((parameter) => [parameter.name, parameter]),
+  );
+  for (const [argument, name] of route.placeholders) {
+    const parameter = inPath.get(name) ?? inPath.get(argument);
+    if (parameter === undefined) notes.add(`The placeholder '{${name}}' of the path is not described; it takes text.`);
+    list.push(
+      parameter === undefined
+        ? { place: "path", wireName: argument, schema: { type: "string" }, required: true }
+        : toArgument(parameter, converter, notes),
+    );
+  }
+  for (const parameter of operation.parameters) {
+    if (parameter.in === "path") {
+      if (![...route.placeholders.values()].includes(parameter.name) && !route.placeholders.has(parameter.name))
+        notes.add(`Parameter '${parameter.name}' has no placeholder in the path; it is left out.`);
+      continue;
+    }
+    if (isAuth(parameter)) continue;
+    const problem = problemOf(parameter, route);
+    if (problem !== undefined) notes.add(`Parameter '${parameter.name}' ${problem}; it is left out.`);
+    else list.push(toArgument(parameter, converter, notes));
+  }
+  return list;
+}
+
+/** OpenAPI says that these three are described elsewhere. */
+const describedElsewhere: ReadonlySet<string> = new Set(["accept", "content-type", "authorization"]);
+
+function problemOf({ name, in: place }: ApiParameter, route: Route): string | undefined {
+  if (place === "query" && route.queryNames.has(name)) return "is set by the path already";
+  if (place !== "header") return undefined;
+  if (!isHeaderName(name)) return "cannot be the name of a header";
+  if (describedElsewhere.has(name.toLowerCase()) || isTransportHeader(name))
+    return "is a header that only the gateway sets";
+  return undefined;
+}
+
+function toArgument(parameter: ApiParameter, converter: SchemaConverter, notes: Notes): Argument {
+  const { name, in: place, required, description, deprecated, schema } = parameter;
+  const described =
+    description !== undefined && isJsonObject(schema.value)
+      ? { ...schema, value: { ...schema.value, description } }
+      : schema;
+  const converted = converter.convert(described, required);
+  return {
+    place,
+    wireName: name,
+    schema: deprecated ? { ...converted, deprecated: true } : converted,
+    required,
+    style: styleFor(parameter, converted, notes),
+  };
+}
+
+/** Only where it makes a difference: most parameters are single values. */
+function styleFor(
+  { name, in: place, style, explode }: ApiParameter,
+  schema: JsonObject,
+  notes: Notes,
+): ParameterStyle | undefined {
+  const isList = mayBe(schema, "array");
+  const isObject = mayBe(schema, "object");
+  if (style === "json") {
+    if (place === "query" || place === "cookie") return isList || isObject ? { style } : undefined;
+    if (place === "path" && (isList || isObject))
+      notes.add(`Parameter '${name}' is written as text of a path, not as JSON.`);
+    return undefined;
+  }
+  if (!stylesOf(place).includes(style)) {
+    notes.add(`Parameter '${name}' has the style '${style}', which its place does not know; the usual one is taken.`);
+    return undefined;
+  }
+  if (style === "label" || style === "matrix") return { style, explode };
+  if (!isList && !isObject) return undefined;
+  if (style === "deepObject") return { style, nested: true };
+  if (place === "path") return explode && isObject ? { style, explode } : undefined;
+  if (place === "header") return { style, explode };
+  return style === "form" && explode && !isObject ? undefined : { style, explode };
+}
