@@ -179,12 +179,17 @@ async function answerJson(
   for await (const event of events) {
     if (sink.closed) return;
     collector.add(event);
-    if (event.type === "finish") sendJson(sink, 200, { body: collector.body(), headers: {} });
+    if (event.type === "finish") sendJson(sink, 200, { body: collector.body(), headers: costHeader(event.micros) });
     if (event.type === "error") {
       const { status, headers } = toErrorReply(event.error, requestId);
       sendJson(sink, status, { body: collector.errorBody(event, requestId), headers });
     }
   }
+}
+
+/** A stream's head is sent before anybody knows; its cost is at GET /v1/calls/{x-toolyard-call-id}. */
+function costHeader(micros: number | undefined): Readonly<Record<string, string>> {
+  return micros === undefined ? {} : { "x-toolyard-cost-micros": String(micros) };
 }
 
 function sendJson(

@@ -119,7 +119,6 @@ export function overBudget(code: "budget_exceeded" | "cost_exceeded", refusal: B
     asked,
   };
   return new GatewayError(code, messageOf(refusal), {
-    param: budget.id,
     extra,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
   });

@@ -55,7 +55,10 @@ export class ChatMeter {
   #tokens: Tokens = { prompt: 0, cached: 0, completion: 0 };
   /** With fractions. */
   #micros = 0;
-  #toolMicros = 0;
+  /** Of calls that have no row of their own before the chat is settled. */
+  #deferredMicros = 0;
+  /** Of calls that have one. */
+  #recordedMicros = 0;
   /** Rounds up to which a tool's schema has been put on the bill of its calls. */
   readonly #offersCounted = new Map<string, number>();
 
@@ -94,12 +97,17 @@ export class ChatMeter {
     };
   }
 
+  /** The chat and all that it ran. */
+  get totalMicros(): number {
+    return this.cost.micros + this.#deferredMicros + this.#recordedMicros;
+  }
+
   /** Calls that have no row of their own before the chat is settled are on the chat's bill until then. */
   get spent(): Spent | undefined {
     if (this.#rounds === 0) return undefined;
     const { cost, usage } = this;
     return {
-      cost: { ...cost, micros: cost.micros + this.#toolMicros },
+      cost: { ...cost, micros: cost.micros + this.#deferredMicros },
       ...(usage === undefined ? {} : { usage }),
     };
   }
@@ -125,9 +133,11 @@ export class ChatMeter {
     };
   }
 
-  /** A call whose row comes with the settlement. */
-  addDeferredCall(cost: CallCost | undefined): void {
-    this.#toolMicros += cost?.micros ?? 0;
+  /** @param row when the call's row is written: with the chat's settlement, or by itself */
+  addCall(cost: CallCost | undefined, row: "deferred" | "recorded"): void {
+    const micros = cost?.micros ?? 0;
+    if (row === "deferred") this.#deferredMicros += micros;
+    else this.#recordedMicros += micros;
   }
 
   /** A call's share of the prompts: its schema in the rounds since it was called last, and its result. */
@@ -165,7 +175,7 @@ export class ChatMeter {
     if (this.#reserved === undefined) return;
     const need = {
       tokens: this.#tokens.prompt + this.#tokens.completion + next.tokens,
-      micros: roundMicros(this.#micros + next.micros) + this.#toolMicros,
+      micros: roundMicros(this.#micros + next.micros) + this.#deferredMicros,
     };
     if (need.tokens <= this.#reserved.tokens && need.micros <= this.#reserved.micros) return;
     const refusal = await this.#options.reserve(need, this.spent ?? { cost: noCost });
@@ -211,7 +221,13 @@ function bytesOf(event: ProviderEvent): number {
       return Buffer.byteLength(event.text);
     case "tool-call-delta":
       return Buffer.byteLength(event.arguments) + (event.name?.length ?? 0);
-    default:
+    case "start":
+    case "other-delta":
+    case "message":
+    case "usage":
+    case "response":
       return 0;
+    default:
+      return event satisfies never;
   }
 }

@@ -69,5 +69,7 @@ export type ChatEvent =
       readonly reasons: readonly { readonly choice: number; readonly finishReason: string }[];
       readonly toolExecution: ToolExecution | undefined;
       readonly body?: JsonObject;
+      /** Micro-units of the chat and of the calls that it ran; absent in a replayed answer. */
+      readonly micros?: number;
     }
   | { readonly type: "error"; readonly error: GatewayError; readonly toolExecution: ToolExecution | undefined };

@@ -380,6 +380,7 @@ class ChatRun {
       type: "finish",
       reasons,
       toolExecution: this.#toolExecution(),
+      micros: this.#meter.totalMicros,
       ...(this.#responseBody !== undefined ? { body: this.#responseBody } : {}),
     };
     if (this.#keptTurn !== undefined) {

@@ -173,7 +173,7 @@ export class ToolRun {
   async #runRead(call: PreparedCall): Promise<ToolOutcome> {
     const started = this.#deps.clock.now();
     const { outcome, finish } = await this.#inSlot(call, () => this.#execute(call));
-    this.#options.meter.addDeferredCall(finish.cost);
+    this.#options.meter.addCall(finish.cost, "deferred");
     const row = newToolCall(this.#deps, this.#context, call, {
       ...this.#options,
       state: "running",
@@ -206,6 +206,7 @@ export class ToolRun {
       running.catch(() => undefined),
     );
     const { outcome, finish } = await running;
+    this.#options.meter.addCall(finish.cost, "recorded");
     this.#finishing.push(this.#finish(call, finish));
     return outcome;
   }

@@ -3,8 +3,7 @@
  * meter, and what running calls have reserved, which is their rows. There is no counter to go wrong: a
  * reservation ends with its row's state or its lease.
  */
-import { budgetPeriods, budgetScopes, type BudgetRefusal } from "@toolyard/core/budgets/budget";
-import { windowEnd } from "@toolyard/core/budgets/budget";
+import { budgetPeriods, budgetScopes, windowEnd, type BudgetRefusal } from "@toolyard/core/budgets/budget";
 import { now } from "./fragments.ts";
 
 /** As in the migration `meter`, which writes the windows. */
