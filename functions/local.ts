@@ -246,7 +246,7 @@ async function stopServer({ server, requests, background, composition, dataDir, 
   }
   await composition.close();
   await dataDir.release();
-  log.flush();
+  await log.flush();
 }
 
 /** Takes no new connections; those that are open end as soon as they carry no request. */
@@ -321,8 +321,7 @@ async function main(parameters: readonly string[]): Promise<void> {
         () => process.exit(0),
         (thrown: unknown) => {
           log.log("error", "the end was not clean", { ...describeThrown(thrown) });
-          log.flush();
-          process.exit(1);
+          void log.flush().then(() => process.exit(1));
         },
       );
     };
@@ -332,8 +331,7 @@ async function main(parameters: readonly string[]): Promise<void> {
     });
     process.on("uncaughtException", (thrown) => {
       log.log("error", "the process cannot go on", { ...describeThrown(thrown) });
-      log.flush();
-      process.exit(1);
+      void log.flush().then(() => process.exit(1));
     });
   } catch (error) {
     process.stderr.write(`${startFailure(error)}\n`);

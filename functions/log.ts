@@ -41,11 +41,14 @@ const allowed = new Set([
 const longestValue = 2_000;
 
 export interface FlushableLog extends Log {
-  /** Writes what is still in memory; before the process ends. */
-  flush(): void;
+  /** Writes what is still in memory; before the process ends, which it does not hold up. */
+  flush(): Promise<void>;
 }
 
-type LogDestination = DestinationStream & { readonly flushSync?: () => void };
+type LogDestination = DestinationStream & { readonly flush?: (done: () => void) => void };
+
+/** A reader of the log that takes longer for the last lines has lost them. */
+const flushWithinMs = 1_000;
 
 export interface LogOptions {
   readonly level: LogLevel;
@@ -64,8 +67,21 @@ export function createLog({ level, sync = false, destination = toStandardError(s
     log(at, message, fields = {}) {
       if (logger.isLevelEnabled(at)) logger[at](choose(fields), message);
     },
-    flush: () => destination.flushSync?.(),
+    flush: () => flushed(destination),
   };
+}
+
+/** Not the destination's flush for the end of a process: with nobody at the other end of the pipe it never returns. */
+function flushed(destination: LogDestination): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, flushWithinMs);
+    const done = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    if (destination.flush === undefined) done();
+    else destination.flush(done);
+  });
 }
 
 /** A server gathers lines for a moment: a write for each would cost as much as a request. */

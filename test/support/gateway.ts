@@ -53,7 +53,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
     timing: { ...defaultTiming, ...options.timing },
     log: {
       log: (level, message, fields = {}) => void logged.push({ level, message, fields }),
-      flush: () => undefined,
+      flush: () => Promise.resolve(),
     },
     ...(options.reach === undefined ? {} : { reach: options.reach }),
     ...(options.requestsOnly === undefined ? {} : { requestsOnly: options.requestsOnly }),

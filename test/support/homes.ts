@@ -162,7 +162,7 @@ async function startFunctions(): Promise<RunningHome> {
 /** What a deployment does before traffic: functions never change the schema. */
 async function deploy({ env, directory }: Services): Promise<void> {
   const settings = readEnvironment({ ...env, PORT: "0", TOOLYARD_DATA_DIR: join(directory, "deploy") });
-  const log = { log: () => undefined, flush: () => undefined };
+  const log = { log: () => undefined, flush: () => Promise.resolve() };
   await (await startServer(settings, { log })).stop();
 }
 
