@@ -4,6 +4,7 @@
  */
 import { describe } from "vitest";
 import { describeAdmission } from "./calls-admission.ts";
+import { describeBudgets } from "./calls-budgets.ts";
 import type { MakeInstances } from "./calls-fixture.ts";
 import { describeCallLife } from "./calls-life.ts";
 import { describeCallUpkeep } from "./calls-upkeep.ts";
@@ -13,5 +14,6 @@ export function describeCallRepo(name: string, make: MakeInstances): void {
     describeAdmission(make);
     describeCallLife(make);
     describeCallUpkeep(make);
+    describeBudgets(make);
   });
 }

@@ -15,7 +15,7 @@ type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
 
 const unheld = `((state = 'queued' AND COALESCE(run_at, 0) <= ${now}) OR (state = 'running' AND lease_until <= ${now}))`;
 
-/** Rows that nobody may run again: they are claimed to be ended, and need no slot for that. */
+/** Rows that nobody may run again: they are claimed to be ended, and need no slot and no budget for that. */
 const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async)))`;
 
 /** Asked as a queued call begins. One that runs already was admitted, and goes on to what it comes to. */
@@ -36,6 +36,8 @@ const claimCall = `UPDATE calls SET
     attempt = attempt + (write_token IS NOT ?5),
     taken_over = CASE WHEN write_token IS ?5 THEN taken_over ELSE state = 'running' END,
     slots = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE slots END,
+    reserved_tokens = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE reserved_tokens END,
+    reserved_micros = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE reserved_micros END,
     state = 'running', lease_until = ${now} + ?3, started_at = COALESCE(started_at, ${now}), sent_at = ${now},
     write_token = ?5
   WHERE tenant = ?1 AND id = ?2
