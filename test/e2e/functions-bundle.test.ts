@@ -45,7 +45,8 @@ async function inFunction(source: string, env: Record<string, string> = {}): Pro
       ...env,
     },
   });
-  return JSON.parse(stdout);
+  // Before it stand the metrics of the invocation.
+  return JSON.parse(stdout.trimEnd().split("\n").at(-1) ?? "");
 }
 
 const context = "{ getRemainingTimeInMillis: () => 10000 }";
