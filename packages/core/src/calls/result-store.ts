@@ -4,6 +4,7 @@
  * whoever comes second adopts what is stored, so that all attempts tell the same.
  */
 import { isUtf8 } from "node:buffer";
+import { mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -70,7 +71,7 @@ export async function shapeReply(
   });
   const { bytes, mediaType, isText } = kept ?? whole;
   const describe = isText ? headOf : describeBinary;
-  const text = describe(bytes, { callId, mediaType, most, isKept: kept !== undefined });
+  const text = describe(bytes, { callId, mediaType, most, isKept: kept !== undefined, mayReadOn: mayReadOn(context) });
   const size = bytes.byteLength;
   return {
     stored: { text, mediaType, bytes: size, ...(kept === undefined ? {} : { blobKey }) },
@@ -157,12 +158,23 @@ interface Description {
   /** Bytes that the text may have. */
   readonly most: number;
   readonly isKept: boolean;
+  /** `read_result` is there for this caller. */
+  readonly mayReadOn: boolean;
 }
 
-function headOf(bytes: Uint8Array, { callId, most, isKept }: Description): string {
+function mayReadOn({ caller, config }: CallContext): boolean {
+  const name = "read_result";
+  return mayUseTool(caller, { name, enabled: config.settings.native_tools.includes(name), roles: [] });
+}
+
+function headOf(bytes: Uint8Array, { callId, most, isKept, mayReadOn: offersMore }: Description): string {
+  const how = (shown: number): string =>
+    offersMore
+      ? `read on with read_result {"call_id":"${callId}","offset":${shown}}, or with "line", "jsonpath" or "grep"`
+      : `GET /v1/calls/${callId}/result gives it whole`;
   const notice = (shown: number): string =>
     isKept
-      ? `[cut: ${shown} of ${bytes.byteLength} bytes shown; read on with read_result {"call_id":"${callId}","offset":${shown}}, or with "line", "jsonpath" or "grep"]`
+      ? `[cut: ${shown} of ${bytes.byteLength} bytes shown; ${how(shown)}]`
       : `[cut: ${shown} of ${bytes.byteLength} bytes shown; the rest could not be kept]`;
   const room = most - Buffer.byteLength(notice(bytes.byteLength)) - 1;
   const shown = room <= 0 ? 0 : cutPoint(bytes, room);
