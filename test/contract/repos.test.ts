@@ -289,6 +289,74 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(read?.executionConfig).toEqual(plugin("aliased").executionConfig);
       });
 
+      test("are changed by the hundreds in one go, keeping ids, times and whether they are enabled", async () => {
+        const { id: tenant } = await newTenant();
+        const create = Array.from({ length: 600 }, (_, at) => plugin(`many_${at}`));
+        const ids = await repos.plugins.upsertMany(tenant, { create, update: [], delete: [] });
+        expect(ids.size).toBe(600);
+        const made = (await repos.config.load(tenant))?.plugins ?? [];
+        const [first] = made;
+        expect(first).toEqual({
+          ...plugin("many_0"),
+          pluginId: ids.get("many_0"),
+          createdAt: first?.createdAt,
+          updatedAt: first?.createdAt,
+        });
+        expect(made).toHaveLength(600);
+        const version = await versionOf(tenant);
+        // One for each batch at most, not one for each row.
+        expect(version).toBeLessThanOrEqual(4);
+
+        await repos.plugins.setEnabled(tenant, ids.get("many_1") ?? 0, false);
+        const changed = {
+          ...plugin("many_1"),
+          description: "New \u{1F600} '\"",
+          title: null,
+          sensitive: true,
+          roles: [],
+          hash: "h2",
+        };
+        const update = [{ pluginId: ids.get("many_1") ?? 0, expectedHash: "0123", plugin: changed }];
+        const gone = [ids.get("many_0") ?? 0, 999_999];
+        expect(await repos.plugins.upsertMany(tenant, { create: [], update, delete: gone })).toEqual(
+          new Map([["many_1", ids.get("many_1")]]),
+        );
+        const after = (await repos.config.load(tenant))?.plugins ?? [];
+        expect(after).toHaveLength(599);
+        expect(after[0]).toMatchObject({ ...changed, pluginId: ids.get("many_1"), enabled: false });
+        expect(after[1]).toEqual(made[2]);
+      });
+
+      test("are left as they are where somebody else was faster, and the others are written", async () => {
+        const { id: tenant } = await newTenant();
+        const taken = await repos.plugins.create(tenant, { ...plugin("taken"), hash: "theirs" });
+        const stale = await repos.plugins.create(tenant, plugin("stale"));
+        const changes = {
+          create: [plugin("taken"), plugin("free")],
+          update: [{ pluginId: stale.pluginId, expectedHash: "another", plugin: { ...plugin("stale"), hash: "mine" } }],
+          delete: [],
+        };
+        expect([...(await repos.plugins.upsertMany(tenant, changes)).keys()]).toEqual(["free"]);
+        expect(await repos.plugins.get(tenant, taken.pluginId)).toEqual(taken);
+        expect(await repos.plugins.get(tenant, stale.pluginId)).toEqual(stale);
+      });
+
+      test("raise no version where many changes change nothing, and never reach another tenant's", async () => {
+        const [a, b] = [await newTenant(), await newTenant()];
+        const { pluginId } = await repos.plugins.create(a.id, plugin("of_a"));
+        const update = [{ pluginId, expectedHash: "0123", plugin: { ...plugin("of_a"), hash: "stolen" } }];
+        expect(await repos.plugins.upsertMany(b.id, { create: [], update, delete: [pluginId] })).toEqual(new Map());
+        expect(await repos.plugins.upsertMany(b.id, { create: [], update: [], delete: [] })).toEqual(new Map());
+        expect([await versionOf(a.id), await versionOf(b.id)]).toEqual([2, 1]);
+        expect(await repos.plugins.get(a.id, pluginId)).toMatchObject({ hash: "0123" });
+        // A second time, what is there already is told as done.
+        const create = [plugin("of_a")];
+        expect(await repos.plugins.upsertMany(a.id, { create, update: [], delete: [] })).toEqual(
+          new Map([["of_a", pluginId]]),
+        );
+        expect(await versionOf(a.id)).toBe(2);
+      });
+
       test("of this release are mirrored for everybody, once, and no tenant can change them", async () => {
         const { id: tenant } = await newTenant();
         const native: NewPlugin = {

@@ -66,6 +66,8 @@ describe("each function of the configuration's repositories", () => {
     "plugins.get": () => repos.plugins.get(tenant, 1),
     "plugins.list": () => repos.plugins.list(tenant, page),
     "plugins.delete": () => repos.plugins.delete(tenant, 9_999),
+    "plugins.upsertMany": () =>
+      repos.plugins.upsertMany(tenant, { create: [plugin("many_1"), plugin("many_2")], update: [], delete: [9_999] }),
     "plugins.mirrorNative": () => repos.plugins.mirrorNative([plugin("native_one"), plugin("native_two")]),
     "credentials.nextVersion": () => repos.credentials.nextVersion(tenant, "K", null),
     "credentials.put": () => repos.credentials.put(tenant, { name: "K", level: "tenant", version: 1, sealed: "s" }),
@@ -109,6 +111,13 @@ describe("each function of the configuration's repositories", () => {
   });
 });
 
+test("a thousand plugins at once are a few trips", async () => {
+  const create = Array.from({ length: 1_000 }, (_, at) => plugin(`bulk_${at}`));
+  const before = proxy.trips();
+  expect((await repos.plugins.upsertMany(tenant, { create, update: [], delete: [] })).size).toBe(1_000);
+  expect(proxy.trips() - before).toBe(4);
+});
+
 describe.for<DatabaseFault>([{ kind: "lost-before" }, { kind: "lost-after" }, { kind: "busy" }])(
   "where a trip ends with $kind",
   (fault) => {
@@ -135,6 +144,21 @@ describe.for<DatabaseFault>([{ kind: "lost-before" }, { kind: "lost-after" }, { 
         afterFault(() => repos.credentials.put(tenant, { name, level: "tenant", version, sealed: `s${version}` }));
       expect(await put(1)).toMatchObject({ version: 1 });
       expect(await put(2)).toMatchObject({ version: 2 });
+    });
+
+    test("many plugins are changed once, and what became of them is told", async () => {
+      const { id } = await repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} });
+      const create = [plugin("one"), plugin("two")];
+      const ids = await afterFault(() => repos.plugins.upsertMany(id, { create, update: [], delete: [] }));
+      expect([...ids.keys()].sort()).toEqual(["one", "two"]);
+      const update = [
+        { pluginId: ids.get("one") ?? 0, expectedHash: "one", plugin: { ...plugin("one"), hash: "new" } },
+      ];
+      const again = await afterFault(() =>
+        repos.plugins.upsertMany(id, { create: [], update, delete: [ids.get("two") ?? 0] }),
+      );
+      expect([...again]).toEqual([["one", ids.get("one")]]);
+      expect(await repos.config.load(id)).toMatchObject({ plugins: [{ name: "one", hash: "new" }] });
     });
 
     test("a configuration is loaded all the same", async () => {

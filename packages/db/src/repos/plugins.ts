@@ -3,7 +3,7 @@ import { and, eq, getTableName, isNull, ne, notExists, or, sql, type InferSelect
 import { alias } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { PluginRecord } from "@toolyard/core/blind/plugin";
-import type { NewPlugin, PluginRepo } from "@toolyard/core/ports/repos";
+import type { NewPlugin, PluginChanges, PluginRepo } from "@toolyard/core/ports/repos";
 import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { sysAiPlugin } from "../schema/sys-ai-plugin.ts";
@@ -99,11 +99,113 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
       return (deleted?.changes ?? 0) > 0;
     },
 
+    upsertMany: async (tenant, changes) => {
+      const ids = new Map<string, number>();
+      for (const part of toParts(changes)) {
+        const results = await shards.databaseFor(tenant).batch(changeStatements(tenant, part), { repeatable: true });
+        for (const row of results.at(-1)?.rows ?? []) ids.set(String(row["name"]), Number(row["plugin_id"]));
+      }
+      return ids;
+    },
+
     mirrorNative: async (plugins) => {
       const statements = mirrorStatements(plugins);
       await Promise.all(shards.all().map((database) => database.batch(statements, { repeatable: true })));
     },
   };
+}
+
+/** Rows of one batch, and characters of text in it. */
+const mostRows = 250;
+const mostText = 1_048_576;
+
+/** One row of a change as JSON, so that a batch is a few statements whatever its size. */
+interface Entry {
+  readonly list: "create" | "update" | "delete";
+  readonly text: string;
+}
+
+function* toParts(changes: PluginChanges): Generator<readonly Entry[]> {
+  let part: Entry[] = [];
+  let length = 0;
+  for (const entry of toEntries(changes)) {
+    if (part.length === mostRows || (part.length > 0 && length + entry.text.length > mostText)) {
+      yield part;
+      part = [];
+      length = 0;
+    }
+    part.push(entry);
+    length += entry.text.length;
+  }
+  if (part.length > 0) yield part;
+}
+
+function* toEntries(changes: PluginChanges): Generator<Entry> {
+  for (const pluginId of changes.delete) yield { list: "delete", text: JSON.stringify(pluginId) };
+  for (const { pluginId, expectedHash, plugin } of changes.update) {
+    yield {
+      list: "update",
+      text: JSON.stringify({ ...driverValues(plugin), plugin_id: pluginId, expected_hash: expectedHash }),
+    };
+  }
+  for (const plugin of changes.create) yield { list: "create", text: JSON.stringify(driverValues(plugin)) };
+}
+
+/** Columns that a plugin fills, by their names in the table. */
+const written = (
+  [
+    "name",
+    "title",
+    "description",
+    "iconUrl",
+    "type",
+    "parameterSchema",
+    "executionConfig",
+    "status",
+    "requiredCredentials",
+    "sensitive",
+    "roles",
+    "hash",
+  ] as const
+).map((key) => ({ key, column: sysAiPlugin[key] }));
+
+function driverValues(plugin: NewPlugin): Record<string, unknown> {
+  const values = columnsOf(plugin);
+  return Object.fromEntries(
+    written.map(({ key, column }) => {
+      const value = values[key];
+      return [column.name, value === null ? null : column.mapToDriverValue(value)];
+    }),
+  );
+}
+
+/** The last statement tells which rows are now as given. */
+function changeStatements(tenant: string, entries: readonly Entry[]): readonly Statement[] {
+  const listOf = (list: Entry["list"]): string =>
+    `[${entries.flatMap((entry) => (entry.list === list ? [entry.text] : [])).join(",")}]`;
+  const [created, updated, deleted] = [listOf("create"), listOf("update"), listOf("delete")];
+  const names = written.map(({ column }) => column.name);
+  const read = (name: string): SQL => sql.raw(`j.value ->> '$.${name}'`);
+  const sets = [...names.filter((name) => name !== "name" && name !== "status"), "updated_at"].map(
+    (name) => sql`${sql.identifier(name)} = ${name === "updated_at" ? nowMs : read(name)}`,
+  );
+  const columns = sql.join([sql.identifier("tenant"), ...names.map((name) => sql.identifier(name))], sql`, `);
+  return [
+    statement(
+      sql`DELETE FROM ${sysAiPlugin} WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} IN (SELECT value FROM json_each(${deleted}))`,
+    ),
+    raiseConfigVersion(tenant),
+    statement(sql`UPDATE ${sysAiPlugin} SET ${sql.join(sets, sql`, `)} FROM json_each(${updated}) AS j
+      WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} = ${read("plugin_id")} AND ${sysAiPlugin.hash} = ${read("expected_hash")}`),
+    raiseConfigVersion(tenant),
+    statement(sql`INSERT INTO ${sysAiPlugin} (${columns})
+      SELECT ${sql.join([sql`${tenant}`, ...names.map(read)], sql`, `)} FROM json_each(${created}) AS j WHERE true ON CONFLICT DO NOTHING`),
+    raiseConfigVersion(tenant),
+    statement(sql`SELECT ${sysAiPlugin.pluginId} AS plugin_id, ${sysAiPlugin.name} AS name FROM ${sysAiPlugin}
+      JOIN (SELECT value FROM json_each(${created}) UNION ALL SELECT value FROM json_each(${updated})) AS j
+        ON ${sysAiPlugin.name} = ${read("name")} AND ${sysAiPlugin.hash} = ${read("hash")}
+      WHERE ${sysAiPlugin.tenant} = ${tenant}`),
+  ];
 }
 
 /** Rows of tools that this release no longer has go; the others keep their ids. */
