@@ -1,8 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { createFakeCore } from "../../../../test/support/fake-core.ts";
+import { callRow } from "../../../../test/support/call-row.ts";
+import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { enqueue } from "./worker.ts";
+import type { CallFinish, CallRepo, TenantRepo } from "../ports/repos.ts";
+import type { Call } from "./call.ts";
+import { enqueue, handleMessage } from "./worker.ts";
 
 describe(`a call on record ${verifies("API-5")}`, () => {
   test("is left to the tick where its message cannot be sent", async () => {
@@ -12,5 +15,54 @@ describe(`a call on record ${verifies("API-5")}`, () => {
     expect(core.lines.map(({ fields }) => fields)).toEqual([
       { call_id: "call_1", queue: "short", code: "database_unavailable" },
     ]);
+  });
+});
+
+/** How a worker ends a call that it can no longer run: its inline configuration went with the request. */
+async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFinish | undefined> {
+  let finish: CallFinish | undefined;
+  const call = callRow({
+    state: "running",
+    effect: "write",
+    repeat: "key",
+    async: true,
+    callerChain: [{ kind: "runtime_config", id: "inline" }],
+    ...change,
+  });
+  const calls: CallRepo = {
+    ...unscripted<CallRepo>("repos.calls"),
+    claim: () => Promise.resolve({ call, wasRunning }),
+    finish: (_tenant, _id, _attempt, end) => Promise.resolve((finish = end) === end),
+  };
+  const tenants: TenantRepo = {
+    ...unscripted<TenantRepo>("repos.tenants"),
+    get: (id) =>
+      Promise.resolve({
+        id,
+        name: "t",
+        status: "active",
+        configVersion: 1,
+        settings: {},
+        wrappedKey: "",
+        createdAt: 0,
+      }),
+  };
+  await handleMessage(createFakeCore({ repos: { calls, tenants } }), { tenant: call.tenant, callId: call.id });
+  return finish;
+}
+
+describe(`a call that cannot be run any more ${verifies("API-5")}`, () => {
+  test("has failed where nobody has run it before", async () => {
+    expect(await endOf({}, false)).toMatchObject({ state: "failed", error: { code: "runtime_config_required" } });
+  });
+
+  test("is unknown where the process that ran it may have sent it", async () => {
+    const end = await endOf({}, true);
+    expect(end).toMatchObject({ state: "unknown", error: { code: "outcome_unknown" } });
+    expect(end?.error?.message).toContain("runtime_config");
+  });
+
+  test("has failed where it only reads", async () => {
+    expect(await endOf({ effect: "read" }, true)).toMatchObject({ state: "failed" });
   });
 });

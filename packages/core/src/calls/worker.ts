@@ -121,7 +121,21 @@ async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
   const { call } = claimed;
   const lost = claimed.wasRunning ? lostEnd(call) : undefined;
   const finish = lost ?? (await runAgain(deps, claimed));
-  await recordEnd(deps, call, finish);
+  await recordEnd(deps, call, claimed.wasRunning ? inDoubt(call, finish) : finish);
+}
+
+/** That a write cannot be run again says nothing about what its first holder did: only a result does. */
+function inDoubt(call: Call, finish: CallFinish): CallFinish {
+  if (call.effect !== "write" || finish.state === "completed" || finish.state === "unknown") return finish;
+  const why = finish.error?.message ?? finish.state;
+  return {
+    ...finish,
+    ...ended(
+      "unknown",
+      "outcome_unknown",
+      `The process that ran '${call.tool}' stopped while the call was under way, and running it again did not succeed (${why}); whether it took effect is not known.`,
+    ),
+  };
 }
 
 /** How a call ends whose holder went silent, where it must not or need not be run again. */

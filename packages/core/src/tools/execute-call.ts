@@ -37,15 +37,18 @@ export async function executeCall(
   options: ExecutionOptions,
 ): Promise<Execution> {
   let reached = false;
+  // What one send left open no later failure closes, only a result does.
+  let isOpen = false;
   for (let send = 1; ; send += 1) {
     const tried = await trySend(deps, call, context, options);
     if (tried.kind === "done") return charged(deps, context, { call, execution: tried.execution });
     const { error, delivery } = tried;
     reached ||= delivery !== "not_sent";
+    isOpen ||= delivery === "uncertain";
     const again = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
     if (!again) {
       const cancelled = options.signal.aborted;
-      const execution = failure(call, context, { error, delivery, cancelled, sends: send });
+      const execution = failure(call, context, { error, isOpen, cancelled, sends: send });
       return reached ? charged(deps, context, { call, execution }) : execution;
     }
     await deps.clock.sleep(backoffMs(send, error.details.retryAfterMs), options.signal).catch(() => undefined);
@@ -125,14 +128,15 @@ function timeoutError(call: PreparedCall): GatewayError {
 
 interface Failure {
   readonly error: GatewayError;
-  readonly delivery: Delivery;
+  /** A send got no answer: the call may have taken effect. */
+  readonly isOpen: boolean;
   readonly cancelled: boolean;
   readonly sends: number;
 }
 
 function failure(call: PreparedCall, context: CallContext, failed: Failure): Execution {
-  const { error, delivery, cancelled, sends } = failed;
-  if (call.effect === "write" && delivery === "uncertain") {
+  const { error, isOpen, cancelled, sends } = failed;
+  if (call.effect === "write" && isOpen) {
     return ended(context, "unknown", {
       code: "outcome_unknown",
       message: `'${call.tool.name}' was sent but gave no answer (${context.redactor.redact(error.message)}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
