@@ -70,7 +70,7 @@ export function priceTokens(price: ModelPrice, { prompt, cached, completion }: T
 /** A call is never cheaper than what it cost. */
 export function roundMicros(micros: number): number {
   // Without the slack, what a fraction's last bit adds would become a whole unit.
-  return Math.ceil(micros - 1e-6);
+  return Math.max(0, Math.ceil(micros - 1e-6));
 }
 
 /** The cost of a tool call that reached its tool. */
