@@ -259,7 +259,7 @@ describe.each(ways)(`files of the workspace, by %s ${verifies("CHAT-9")}`, (_way
     });
   });
 
-  test("need a session, and take no arguments that their schema does not know", async () => {
+  test(`need a session, and take no arguments that their schema does not know ${verifies("CHAT-18")}`, async () => {
     const wrong: readonly (readonly [Wanted, string])[] = [
       [{ name: "read_file", arguments: {} }, "/path"],
       [read("a", { encoding: "utf-16" }), "/encoding"],
