@@ -62,6 +62,16 @@ describe(`a call that cannot be run any more ${verifies("API-5")}`, () => {
     expect(end?.error?.message).toContain("runtime_config");
   });
 
+  test("is not run again where it was cancelled meanwhile, and is unknown", async () => {
+    const end = await endOf({ cancelRequested: true, callerChain: [] }, true);
+    expect(end).toMatchObject({ state: "unknown", error: { code: "outcome_unknown" } });
+    expect(end?.error?.message).toContain("was cancelled");
+  });
+
+  test("is cancelled where it only reads and was cancelled meanwhile", async () => {
+    expect(await endOf({ effect: "read", cancelRequested: true }, true)).toMatchObject({ state: "cancelled" });
+  });
+
   test("has failed where it only reads", async () => {
     expect(await endOf({ effect: "read" }, true)).toMatchObject({ state: "failed" });
   });

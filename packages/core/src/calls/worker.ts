@@ -143,6 +143,7 @@ function lostEnd(call: Call): CallFinish | undefined {
   if (call.kind === "chat") {
     return ended("failed", "chat_interrupted", "The process that answered this chat stopped before it was done.");
   }
+  if (call.cancelRequested) return ended("cancelled", "call_cancelled", `'${call.tool}' was cancelled.`);
   if (call.effect === "write" && call.repeat === "never") {
     return ended(
       "unknown",
@@ -237,6 +238,6 @@ async function currentCaller(deps: CoreDeps, tenant: string, caller: Caller): Pr
   return now;
 }
 
-function ended(state: "failed" | "unknown", code: GatewayError["code"], message: string): CallFinish {
+function ended(state: "failed" | "unknown" | "cancelled", code: GatewayError["code"], message: string): CallFinish {
   return { state, error: { code, message } };
 }
