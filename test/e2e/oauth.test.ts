@@ -2,6 +2,9 @@
  * Tools with OAuth 2 client credentials, against a real authorization server: one token for all
  * instances, however many ask at once, and errors that name the tenant's setting.
  */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
@@ -13,12 +16,14 @@ import {
   type AuthorizationServer,
   type TokenAnswer,
 } from "../support/authorization-server.ts";
+import { startDatabaseProxy, type DatabaseProxy } from "../support/database-proxy.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, startGatewayProcess, type Gateway, type GatewayProcess } from "../support/gateway.ts";
-import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { startHranaServer, type HranaServer } from "../support/hrana-server.ts";
+import { startHttpStub, type HttpStub, type RecordedRequest, type StubReply } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
 import { verifies } from "../support/verifies.ts";
-import { filesWith } from "../support/written-secrets.ts";
+import { filesBelow, findSecrets } from "../support/written-secrets.ts";
 
 let first: Gateway;
 let second: Gateway;
@@ -31,12 +36,7 @@ beforeAll(async () => {
   first = await startGateway();
   second = await startGateway({ sharedWith: first });
   authority = await startAuthorizationServer();
-  backEnd = await startHttpStub(({ headers, method, target }) => {
-    const token = String(headers.authorization).replace("Bearer ", "");
-    if (!authority.accepts(token)) return { status: 401, body: '{"error":"invalid_token"}' };
-    done.push(`${method} ${target}`);
-    return { body: JSON.stringify({ ok: true }) };
-  });
+  backEnd = await startHttpStub(carryOut);
 });
 afterAll(async () => {
   await second.close();
@@ -45,9 +45,17 @@ afterAll(async () => {
   await authority.close();
 });
 afterEach(() => {
+  backEnd.answer = carryOut;
   authority.onToken = () => undefined;
   authority.before = () => false;
 });
+
+function carryOut({ headers, method, target }: RecordedRequest): StubReply {
+  const token = String(headers.authorization).replace("Bearer ", "");
+  if (!authority.accepts(token)) return { status: 401, body: '{"error":"invalid_token"}' };
+  done.push(`${method} ${target}`);
+  return { body: '{"ok":true}' };
+}
 
 const mapping = [
   { source: "CRM_ID", target: "client_id" },
@@ -175,28 +183,19 @@ describe(`one token for all ${verifies("BLIND-3", "API-3", "MCP-5")}`, () => {
 
   test("it is nowhere to be read: not in answers, the log or a file", async () => {
     const { call, tenant } = await newBench();
+    // Careless back ends repeat what they were sent.
     backEnd.answer = ({ headers }) => ({ body: JSON.stringify({ you_sent: headers.authorization }) });
-    const original = backEnd.answer;
-    try {
-      const replies = [await call(), await call(undefined, second)];
-      const token = String(backEnd.requests.at(-1)?.headers.authorization).replace("Bearer ", "");
-      expect(authority.accepts(token)).toBe(true);
-      for (const path of ["/v1/calls", "/v1/oauth/connections", "/v1/credentials"]) {
-        replies.push(await tenant.client.send("get", path));
-      }
-      for (const secret of [token, secretOf(`client-${tenant.id}`)]) {
-        expect(replies.filter(({ text }) => text.includes(secret))).toEqual([]);
-        expect(JSON.stringify([first.logged, second.logged])).not.toContain(secret);
-        expect(await filesWith(first.dataDir, secret)).toEqual([]);
-      }
-    } finally {
-      expect(backEnd.answer).toBe(original);
-      backEnd.answer = ({ headers, method, target }) => {
-        if (!authority.accepts(String(headers.authorization).replace("Bearer ", ""))) return { status: 401, body: "{}" };
-        done.push(`${method} ${target}`);
-        return { body: '{"ok":true}' };
-      };
+    const replies = [await call(), await call(undefined, second)];
+    const token = String(backEnd.requests.at(-1)?.headers.authorization).replace("Bearer ", "");
+    expect(authority.accepts(token)).toBe(true);
+    for (const path of ["/v1/calls", "/v1/oauth/connections", "/v1/credentials"]) {
+      replies.push(await tenant.client.send("get", path));
     }
+    const said = replies.map(({ bytes }, index) => ({ where: `answer ${index}`, bytes }));
+    const logged = { where: "log", bytes: Buffer.from(JSON.stringify([first.logged, second.logged])) };
+    // The first part of a token says of what kind it is.
+    const secrets = [...token.split(".").slice(1), secretOf(`client-${tenant.id}`)];
+    expect(findSecrets([...said, logged, ...(await filesBelow(first.dataDir))], secrets)).toEqual([]);
   });
 });
 
@@ -232,19 +231,22 @@ describe(`how long it is used ${verifies("BLIND-3", "API-3")}`, () => {
     expect(done).toHaveLength(4);
   });
 
-  test.each([0, -5, "0"])("one that is over at once (%j) serves those who waited for it, and no longer", async (value) => {
-    const { call } = await newBench();
-    answering(value);
-    const held = hold();
-    const calls = Array.from({ length: 10 }, (_none, at) => call("lookup", both()[at % 2]));
-    await until(() => held.waiting() > 0);
-    await pause(100);
-    held.release();
-    expect(statusesOf(await Promise.all(calls))).toEqual([200]);
-    expect(authority.asks).toHaveLength(1);
-    await call();
-    expect(authority.asks).toHaveLength(2);
-  });
+  test.each([0, -5, "0"])(
+    "one that is over at once (%j) serves those who waited for it, and no longer",
+    async (value) => {
+      const { call } = await newBench();
+      answering(value);
+      const held = hold();
+      const calls = Array.from({ length: 10 }, (_none, at) => call("lookup", both()[at % 2]));
+      await until(() => held.waiting() > 0);
+      await pause(100);
+      held.release();
+      expect(statusesOf(await Promise.all(calls))).toEqual([200]);
+      expect(authority.asks).toHaveLength(1);
+      await call();
+      expect(authority.asks).toHaveLength(2);
+    },
+  );
 
   test("the server's clock does not matter", async () => {
     const { call } = await newBench();
@@ -409,11 +411,11 @@ describe(`a server that gives none ${verifies("BLIND-3", "BLIND-6")}`, () => {
   });
 
   test.each([
-    ["a page", 404, "text/html", "<!doctype html><h1>Not found</h1>", ["404", "text/html", "CRM_TOKEN_URL"]],
-    ["a page that says all is well", 200, "text/html", "<h1>Log in</h1>", ["200", "text/html", "CRM_TOKEN_URL"]],
-    ["a redirect", 302, "text/plain", "", ["302", "CRM_TOKEN_URL"]],
-    ["nothing", 400, "application/json", "", ["400", "CRM_TOKEN_URL"]],
-  ])("%s instead of an answer: the error names the address's setting", async (_what, status, type, body, says) => {
+    ["a page", 404, "text/html", "<!doctype html><h1>Not found</h1>"],
+    ["a page that says all is well", 200, "text/html", "<h1>Log in</h1>"],
+    ["a redirect", 302, "text/plain", ""],
+    ["nothing", 400, "application/json", ""],
+  ])("%s instead of an answer: the error names the address's setting", async (_what, status, type, body) => {
     const { call } = await newBench();
     authority.before = (_request, response) => {
       response.writeHead(status, { "content-type": type, location: "http://169.254.169.254/" }).end(body);
@@ -421,7 +423,7 @@ describe(`a server that gives none ${verifies("BLIND-3", "BLIND-6")}`, () => {
     };
     const { json } = await call();
     expect(json.error).toMatchObject({ code: "credential_invalid", param: "CRM_TOKEN_URL" });
-    for (const word of says) expect(json.error.message).toContain(word);
+    for (const word of [String(status), type, "CRM_TOKEN_URL"]) expect(json.error.message).toContain(word);
   });
 
   test("what the server repeats of our secrets is not shown", async () => {
@@ -548,6 +550,47 @@ describe(`what the server is sent ${verifies("BLIND-3")}`, () => {
   });
 });
 
+describe(`its price where the database is far away ${verifies("BLIND-3")}`, () => {
+  let directory: string;
+  let server: HranaServer;
+  let proxy: DatabaseProxy;
+  let remote: Gateway;
+  beforeAll(async () => {
+    directory = await mkdtemp(join(tmpdir(), "toolyard-oauth-"));
+    server = await startHranaServer({ file: join(directory, "remote.db") });
+    proxy = await startDatabaseProxy({ target: server.url });
+    remote = await startGateway({ env: { DATABASE_URL: proxy.url }, requestsOnly: true });
+  });
+  afterAll(async () => {
+    await remote.close();
+    await proxy.close();
+    await server.close();
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  test("is two trips for the first call, and none once the token is there", async () => {
+    const tenant = await remote.newTenant();
+    const client = `client-${tenant.id}`;
+    await tenant.putCredential("CRM_ID", client);
+    await tenant.putCredential("CRM_SECRET", secretOf(client));
+    await tenant.putCredential("CRM_TOKEN_URL", `${authority.url}/token`);
+    await tenant.addPlugin({ ...readingTool(backEnd), auth_config: { type: "oauth2", mapping } });
+    await tenant.addPlugin({
+      ...readingTool(backEnd, "plain"),
+      auth_config: { type: "api_key", mapping: [{ source: "CRM_SECRET", target: "x-key" }] },
+    });
+    const tripsOf = async (name: string): Promise<number> => {
+      const before = proxy.trips();
+      await tenant.client.send("post", "/v1/tools/invoke", { name, arguments: { q: "x" } });
+      return proxy.trips() - before;
+    };
+    await tripsOf("plain");
+    const plain = await tripsOf("plain");
+    expect(await tripsOf("lookup")).toBe(plain + 2);
+    expect(await tripsOf("lookup")).toBe(plain);
+  });
+});
+
 describe(`a slow server ${verifies("BLIND-3", "BLIND-8")}`, () => {
   test("costs a call no more than its own time; what it answers in the end serves the next", async () => {
     const { call } = await newBench();
@@ -616,7 +659,7 @@ describe(`a process that dies while it gets a token ${verifies("BLIND-3")}`, () 
     const inherited = heir.client(tenant.key).send("post", "/v1/tools/invoke", body);
     await pause(200);
     await dying.stop("SIGKILL");
-    await expect(lost).rejects.toThrow();
+    await expect(lost).rejects.toThrow("fetch failed");
     expect(held.waiting()).toBe(1);
     await until(() => held.waiting() === 2);
     held.release();
@@ -669,7 +712,7 @@ describe(`a client that comes with the request ${verifies("BLIND-7")}`, () => {
     expect((await invoke(own)).status).toBe(200);
     expect(authority.asks).toHaveLength(3);
     expect(await stored(id)).toBe(0);
-    expect(await filesWith(first.dataDir, "inline-one")).toEqual([]);
+    expect(findSecrets(await filesBelow(first.dataDir), ["inline-one", secretOf("inline-one")])).toEqual([]);
   });
 
   test("leaves what is stored for the tenant's own client as the only rows", async () => {

@@ -19,6 +19,7 @@ const fillers: Readonly<Record<string, (client: Client, name: string) => Promise
   "/v1/plugins": (client, name) => client.post("/v1/plugins", definition(name)),
   "/v1/tools": (client, name) => client.post("/v1/plugins", definition(name)),
   "/v1/credentials": (client, name) => client.expect("put", `/v1/credentials/${name}`, { value: "secret-value" }),
+  "/v1/oauth/connections": (client, name) => addConnection(client, name),
   "/v1/sessions": (client, name) => client.expect("put", `/v1/sessions/${name}/files/a.json`, {}),
   "/v1/sessions/{id}/files": (client, name) => client.expect("put", `/v1/sessions/paged/files/${name}.json`, {}),
   "/v1/api-keys": (client, name) => client.post("/v1/api-keys", { name }),
@@ -41,6 +42,24 @@ const fillers: Readonly<Record<string, (client: Client, name: string) => Promise
 
 /** What is called there fails, but it has been called. */
 const unreachable = { method: "GET", base_url: "http://127.0.0.1:9/x", param_placement: "query" };
+
+/** One more user who has yet to follow a link. */
+async function addConnection(client: Client, userId: string): Promise<void> {
+  await client.expect("put", "/v1/credentials/CLIENT_ID", { value: "toolyard" });
+  await client.expect("put", "/v1/credentials/TOKEN_URL", { value: "https://login.example.com/token" });
+  const auth_config = {
+    type: "oauth2",
+    grant: "authorization_code",
+    authorization_url: "https://login.example.com/authorize",
+    mapping: [
+      { source: "CLIENT_ID", target: "client_id" },
+      { source: "TOKEN_URL", target: "token_url" },
+    ],
+  };
+  const { status } = await client.send("post", "/v1/plugins", { ...definition("connected"), auth_config });
+  expect([201, 409]).toContain(status);
+  await client.post("/v1/oauth/connections", { tool: "connected", user_id: userId });
+}
 
 function definition(name: string): Json {
   return {

@@ -2,9 +2,9 @@
  * A real authorization server (oauth2-mock-server) that keeps what it was asked, knows one client, and
  * can be slow, forgetful or rude as a test says.
  */
+import { createHash, randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { randomUUID } from "node:crypto";
 import { OAuth2Server } from "oauth2-mock-server";
 
 export interface TokenAsk {
@@ -37,7 +37,8 @@ export interface AuthorizationServer {
   close(): Promise<void>;
 }
 
-export const secretOf = (client: string): string => `secret-of-${client}`;
+/** The secret that the server knows of a client. */
+export const secretOf = (client: string): string => createHash("sha256").update(client).digest("base64url");
 
 export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   const mock = new OAuth2Server();

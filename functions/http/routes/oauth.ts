@@ -59,7 +59,8 @@ function requireOwn(caller: Caller, userId: string | null): void {
 async function arrangeConnection(owner: IsolationDriver): Promise<string> {
   const name = `crm_${newId("request")}`;
   const values = { CLIENT_ID: "toolyard", TOKEN_URL: "https://login.example.com/token" };
-  for (const [key, value] of Object.entries(values)) await owner.send("put", `/v1/credentials/${name}_${key}`, { value });
+  for (const [key, value] of Object.entries(values))
+    await owner.send("put", `/v1/credentials/${name}_${key}`, { value });
   await owner.send("post", "/v1/plugins", {
     schema_version: "v1",
     name,
@@ -197,7 +198,10 @@ export const finishConnectLink = defineRoute({
     try {
       const { toolName, tenant } = await finishConnection(core, { state, code, error, issuer });
       c.var.exchange.tenant = tenant;
-      return answerPage(c, 200, { title: "Connected", text: `'${toolName}' can act for you now. Go back and try again.` });
+      return answerPage(c, 200, {
+        title: "Connected",
+        text: `'${toolName}' can act for you now. Go back and try again.`,
+      });
     } catch (thrown) {
       return answerBrowser(c, toGatewayError(thrown));
     }
@@ -239,6 +243,7 @@ function logFailure(c: AppContext, error: GatewayError): void {
     request_id: requestId,
     trace_id: traceId,
     code: error.code,
-    error: error.code === "internal_error" ? String(error.cause instanceof Error ? error.cause.stack : "") : error.message,
+    error:
+      error.code === "internal_error" ? String(error.cause instanceof Error ? error.cause.stack : "") : error.message,
   });
 }

@@ -133,9 +133,16 @@ export function usedInlineConfig(call: Call): boolean {
 
 export const reasonNotKept = "The reason is not kept: the request brought a 'runtime_config', which is never stored.";
 
-/** What back ends say is a result; our own words may quote the definition or name its credentials. */
+/**
+ * What back ends say is a result; our own words may quote the definition or name its credentials. A
+ * connect link is for the one who asked, not for everybody who may read the record.
+ */
 export function errorForRecord(context: Pick<CallContext, "runtimeConfig">, error: CallError): CallError {
-  if (context.runtimeConfig === undefined || catalog[error.code].type === "tool_execution_error") return error;
+  if (context.runtimeConfig === undefined || catalog[error.code].type === "tool_execution_error") {
+    if (error.details?.["connect_url"] === undefined) return error;
+    const { connect_url: _link, ...details } = error.details;
+    return { ...error, details };
+  }
   return { code: error.code, message: reasonNotKept };
 }
 

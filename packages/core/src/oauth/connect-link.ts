@@ -77,7 +77,7 @@ export async function missingGrant(
   return withDelivery(
     new GatewayError(
       "credential_missing",
-      `Tool '${toolName}' acts with its user's own access, which '${context.caller.userId}' has not given or which has ended; open the link in 'connect_url' to give it, then try again.`,
+      `Tool '${toolName}' acts with its user's own access, which '${context.caller.userId}' has not given or which has ended; open 'connect_url' (POST /v1/oauth/connections makes another) to give it, then try again.`,
       {
         toolName,
         param: "auth_config.grant",

@@ -60,7 +60,9 @@ export async function requestToken(egress: Egress, client: OAuthClient, request:
     const mayTry = first !== "none" && client.clientAuth === undefined && oauthErrorOf(error) === "invalid_client";
     if (!mayTry) throw error;
     return await send(egress, client, { form: request.form, clientAuth: other }).catch((second: unknown) => {
-      throw oauthErrorOf(second) === "invalid_client" ? error : second;
+      // A code may be spent with the first try; what is said of it then explains nothing.
+      const isSpent = request.form.grant_type === "authorization_code" && oauthErrorOf(second) !== undefined;
+      throw isSpent || oauthErrorOf(second) === "invalid_client" ? error : second;
     });
   }
 }
@@ -133,9 +135,13 @@ export async function revokeToken(
     timeoutMs: revocationTimeoutMs,
   });
   if (response.status < 200 || response.status > 299) {
-    throw new GatewayError("tool_failed", `The authorization server answered a revocation with status ${response.status}.`, {
-      extra: { status: response.status },
-    });
+    throw new GatewayError(
+      "tool_failed",
+      `The authorization server answered a revocation with status ${response.status}.`,
+      {
+        extra: { status: response.status },
+      },
+    );
   }
 }
 

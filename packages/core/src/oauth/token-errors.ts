@@ -28,7 +28,7 @@ export function toAnswerError(client: OAuthClient, answer: TokenAnswer): Gateway
     return failedServer(client, answer, `answered with status ${response.status}`);
   }
   const isOk = response.status >= 200 && response.status <= 299;
-  if (isOk && typeof fields["access_token"] === "string") {
+  if (isOk && typeof fields["access_token"] === "string" && fields["access_token"] !== "") {
     return failedServer(client, answer, "gave a token that cannot be sent as a bearer token");
   }
   const type = contentTypeOf(response);

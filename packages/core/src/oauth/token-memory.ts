@@ -18,7 +18,7 @@ interface Copy {
 interface Entry {
   readonly version: number;
   readonly token?: { readonly value: string; readonly generation: number; readonly until: number };
-  readonly refusal?: { readonly error: unknown; readonly until: number };
+  readonly refusal?: { readonly error: Error; readonly until: number };
 }
 
 export class TokenMemory {
@@ -44,7 +44,7 @@ export class TokenMemory {
   }
 
   /** What the server refused with a moment ago. */
-  refusal(key: string, version: number): unknown {
+  refusal(key: string, version: number): Error | undefined {
     const entry = this.#entries.get(key);
     const refusal = entry?.version === version ? entry.refusal : undefined;
     return refusal !== undefined && refusal.until > this.#clock.now() ? refusal.error : undefined;
@@ -58,7 +58,7 @@ export class TokenMemory {
   rememberRefusal(
     key: string,
     version: number,
-    { error, forMs }: { readonly error: unknown; readonly forMs: number },
+    { error, forMs }: { readonly error: Error; readonly forMs: number },
   ): void {
     this.#put(key, { version, refusal: { error, until: this.#clock.now() + forMs } });
   }

@@ -139,7 +139,8 @@ class SharedTokens implements TokenSource {
         return token;
       },
       (error: unknown) => {
-        if (oauthErrorOf(error) !== undefined) this.#memory.rememberRefusal(key, version, { error, forMs: refusalMs });
+        if (error instanceof GatewayError && oauthErrorOf(error) !== undefined)
+          this.#memory.rememberRefusal(key, version, { error, forMs: refusalMs });
         throw error;
       },
     );
@@ -205,7 +206,7 @@ class Flight {
         refused: above,
         ...(seen === undefined ? {} : { seen }),
       });
-      if (grant === undefined) throw await this.#missing();
+      if (grant === undefined) throw await this.#absent();
       if (held) {
         const token = await this.#renew(grant);
         if (token !== undefined) return token;
@@ -317,9 +318,14 @@ class Flight {
 
   async #release(grant: OAuthGrant): Promise<void> {
     // Whatever keeps it from being given back, it lapses.
-    await this.#deps.repos.oauth
-      .releaseLease(this.#want.context.tenant, grant.id, this.#holder)
-      .catch(() => undefined);
+    await this.#deps.repos.oauth.releaseLease(this.#want.context.tenant, grant.id, this.#holder).catch(() => undefined);
+  }
+
+  /** A user's grant is made by the user; a client's only lacks its row where its tenant is gone. */
+  async #absent(): Promise<GatewayError> {
+    const { client, context } = this.#want;
+    if (client.grant === "authorization_code") return this.#missing();
+    return new GatewayError("not_found", `There is no tenant '${context.tenant}'.`);
   }
 
   #missing(): Promise<GatewayError> {

@@ -133,7 +133,9 @@ async function claim(
 
 function insertGrant(tenant: string, { id, kind, userId, identity, tool }: NewOAuthGrant): Statement {
   return {
-    sql: `INSERT INTO oauth_grants (id, tenant, kind, user_id, identity, tool) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    // A process that has not heard yet that a tenant was erased leaves nothing of it.
+    sql: `INSERT INTO oauth_grants (id, tenant, kind, user_id, identity, tool)
+      SELECT ?1, ?2, ?3, ?4, ?5, ?6 FROM tenants WHERE id = ?2
       ON CONFLICT (tenant, user_id, identity) DO NOTHING`,
     args: [id, tenant, kind, userId ?? "", identity, tool],
   };

@@ -1,0 +1,5 @@
+import { twoInstancesOfFile, twoInstancesOfServer } from "../support/two-instances.ts";
+import { describeOAuthRepo } from "./oauth-repo.ts";
+
+describeOAuthRepo("file", twoInstancesOfFile);
+describeOAuthRepo("server", twoInstancesOfServer);
