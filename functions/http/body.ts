@@ -27,16 +27,21 @@ export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Arr
 export function parseJsonBody(c: AppContext, bytes: Uint8Array): unknown {
   if (bytes.length === 0) return undefined;
   refuseOtherTypes(c);
-  let text: string;
-  try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch (cause) {
-    throw new GatewayError("invalid_json", "The body is not valid UTF-8 text.", { cause });
-  }
+  const text = decodeText(bytes);
   try {
     return JSON.parse(text);
   } catch (cause) {
     throw new GatewayError("invalid_json", `The body is not valid JSON${placeOf(cause, text)}.`, { cause });
+  }
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+function decodeText(bytes: Uint8Array): string {
+  try {
+    return utf8.decode(bytes);
+  } catch (cause) {
+    throw new GatewayError("invalid_json", "The body is not valid UTF-8 text.", { cause });
   }
 }
 

@@ -2,7 +2,7 @@
  * API keys: `ty_{tenant}_{secret}`. The tenant is part of the key so that the right database is asked
  * at once; the secret is 256 random bits of which only a hash is stored (design "Tenants, callers, secrets").
  */
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { idPrefixes } from "../ids.ts";
 
 /** Tenant ids without their prefix; longer than any that we make, so that the pattern stays bounded. */
@@ -27,7 +27,7 @@ export function newApiKey(tenant: string): NewApiKey {
 
 /** Hex SHA-256 of the whole key: the form in which it is stored and looked up. */
 export function hashApiKey(key: string): string {
-  return createHash("sha256").update(key, "utf8").digest("hex");
+  return hash("sha256", key, "hex");
 }
 
 /** The tenant that a key names; `undefined` for text that is none of our keys. */

@@ -2,7 +2,7 @@
  * From a request to a chat that may run: who asks, what it may use, whether it was asked before.
  * Everything here refuses with a status, before the first byte of an answer.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
 import { parseRuntimeConfig } from "../blind/register.ts";
 import { nothing, type Amount } from "../budgets/budget.ts";
@@ -111,7 +111,7 @@ type Plan = { readonly attach?: "any" | "broken_off"; readonly supersedes?: Call
 
 /** @throws GatewayError whatever refuses the request */
 export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Opening> {
-  const digest = createHash("sha256").update(input.rawBody).digest("base64url");
+  const digest = hash("sha256", input.rawBody, "base64url");
   let plan = firstPlan(input);
   for (let admission = 0; admission < maxAdmissions; admission += 1) {
     const known = await identify(deps, input, ["chat", ...(bringsConfig(input) ? (["runtime_config"] as const) : [])]);

@@ -3,7 +3,7 @@
  * never stored: it is made again from the row on reading, so that a value moved to another row,
  * user, name or version does not open.
  */
-import { createHmac, hkdfSync, randomBytes } from "node:crypto";
+import { createHmac, createSecretKey, hkdfSync, randomBytes, type KeyObject } from "node:crypto";
 import { FlattenedEncrypt, flattenedDecrypt, type FlattenedJWE } from "jose";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -12,7 +12,8 @@ import type { KeyVault } from "../ports/key-vault.ts";
 interface TenantKeys {
   readonly id: string;
   readonly encrypt: Uint8Array;
-  readonly hmac: Uint8Array;
+  /** As an object: made of bytes each time, it costs more than the hash. */
+  readonly hmac: KeyObject;
   readonly readAt: number;
 }
 
@@ -114,7 +115,12 @@ export class Sealer {
   async #load(tenant: string, wrappedKey: string): Promise<TenantKeys> {
     const key = await this.#vault.unwrap(tenant, wrappedKey);
     const derive = (use: string): Uint8Array => new Uint8Array(hkdfSync("sha256", key, "", `toolyard/${use}`, 32));
-    return { id: this.#vault.currentKeyId, encrypt: derive("seal"), hmac: derive("hash"), readAt: this.#clock.now() };
+    return {
+      id: this.#vault.currentKeyId,
+      encrypt: derive("seal"),
+      hmac: createSecretKey(derive("hash")),
+      readAt: this.#clock.now(),
+    };
   }
 
   #expire(): void {
