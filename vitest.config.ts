@@ -7,7 +7,16 @@ export default defineConfig({
       { test: { name: "unit", include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"] } },
       { test: { name: "contract", include: ["test/contract/**/*.test.ts"], testTimeout: 20_000 } },
       { test: { name: "e2e", include: ["test/e2e/**/*.test.ts"], testTimeout: 60_000, hookTimeout: 60_000 } },
-      { test: { name: "kill", include: ["test/kill/**/*.test.ts"], testTimeout: 600_000, hookTimeout: 60_000 } },
+      {
+        // One file at a time: each keeps all cores busy with processes of its own.
+        test: {
+          name: "kill",
+          include: ["test/kill/**/*.test.ts"],
+          fileParallelism: false,
+          testTimeout: 600_000,
+          hookTimeout: 60_000,
+        },
+      },
     ],
   },
 });

@@ -19,6 +19,8 @@ export interface Application {
       readonly isWhole?: (reply: Reply) => boolean;
     },
   ): Promise<Reply>;
+  /** Speaks to the next instance from now on, once that is there. */
+  goOn(): Promise<void>;
   /** The call once it has ended. */
   follow(callId: string): Promise<Json>;
 }
@@ -31,9 +33,8 @@ export function createApplication(first: Client, next: () => Promise<Client>): A
       const until = performance.now() + patienceMs;
       for (let attempt = 0; ; attempt += 1) {
         const asked = client;
-        const reply = await asked
-          .send(method, path, body, { headers: headers?.(attempt) ?? {} })
-          .catch(() => undefined);
+        const options = { headers: headers?.(attempt) ?? {}, signal: AbortSignal.timeout(patienceMs) };
+        const reply = await asked.send(method, path, body, options).catch(() => undefined);
         if (reply !== undefined && isWhole(reply) && !isPassing(reply)) return reply;
         if (performance.now() > until) {
           throw new Error(
@@ -45,6 +46,9 @@ export function createApplication(first: Client, next: () => Promise<Client>): A
           client = await next();
         } else await pause(Number(reply.headers.get("retry-after") ?? 0.1) * 1_000);
       }
+    },
+    async goOn() {
+      client = await next();
     },
     follow: (callId) =>
       eventually(`The end of call ${callId}`, patienceMs, async () => {

@@ -10,8 +10,8 @@ import { verifies } from "../support/verifies.ts";
 import type { Application } from "./application.ts";
 import { flows, type Fate, type Flow, type FlowName, type Told } from "./flows.ts";
 import { LanePool, openCase, openShop } from "./lane.ts";
-import { endedRows, newestOrder } from "./rows.ts";
-import { startShop, type Manners, type Shop } from "./shop.ts";
+import { endedRows, faultOf, newestOrder } from "./rows.ts";
+import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const lanesAtOnce = 3;
 const endsWithinMs = 20_000;
@@ -109,7 +109,7 @@ describe(`one process after the other, killed over the same order ${verifies("AP
         told: fate,
         recorded: fate === "done" ? "completed" : "unknown",
       });
-      expect(shop.requestsFor(order).length).toBe(fate === "done" ? 1 : Math.min(1, shop.requestsFor(order).length));
+      expect(faultOf(shop, newestOrder(rows), { order, manners: "ignores keys" })).toBeUndefined();
     },
   );
 });
@@ -137,16 +137,11 @@ describe(`a chat killed in the middle of a round of two orders ${verifies("API-5
     );
     const calls = rows.filter(({ kind }) => kind === "tool");
     expect(calls).toHaveLength(2);
-    for (const order of orders) {
-      const call = calls.find(({ input_view: view }) => view.includes(order));
-      if (manners === "honours keys" || call.state === "completed") {
-        expect(call.state).toBe("completed");
-        expect(shop.effectsFor(order)).toBe(1);
-      } else {
-        expect(call.state).toBe("unknown");
-        expect(shop.requestsFor(order).length).toBeLessThanOrEqual(1);
-      }
-    }
+    const faults = orders.map((order) => {
+      const row = calls.find(({ input }) => input.order === order);
+      return faultOf(shop, row, { order, manners });
+    });
+    expect(faults).toEqual([undefined, undefined]);
   });
 });
 
@@ -184,4 +179,39 @@ describe(`an order that is harmless to repeat by nature ${verifies("API-5")}`, (
       expect(shop.requestsFor(order)).toHaveLength(2);
     },
   );
+});
+
+describe(`a call whose process died, and that cannot or must not be run again ${verifies("API-5")}`, () => {
+  test.concurrent("is unknown where its configuration came with the request", async () => {
+    const order = newId("request");
+    const definition = orderPlugin(shop, "honours keys", false);
+    const { result, rows } = await play(
+      { at: shop, manners: "ignores keys", sensitive: false, deaths: ["call.answered"] },
+      (application) =>
+        application.send("post", "/v1/tools/invoke", {
+          body: { name: toolName, arguments: { order }, runtime_config: { plugins: [definition] } },
+          headers: () => ({ "idempotency-key": order }),
+        }),
+    );
+    expect(result.json.error.code, result.text).toBe("outcome_unknown");
+    expect(newestOrder(rows).state).toBe("unknown");
+    expect(shop.requestsFor(order)).toHaveLength(1);
+  });
+
+  test.concurrent("is not run again where it was cancelled meanwhile", async () => {
+    const order = newId("request");
+    const { rows } = await play(
+      { at: shop, manners: "honours keys", sensitive: false, deaths: ["worker.claimed"] },
+      async (application) => {
+        const { json } = await application.send("post", "/v1/tools/invoke", {
+          body: { name: toolName, arguments: { order }, async: true },
+          headers: () => ({ "idempotency-key": order }),
+        });
+        await application.goOn();
+        await application.send("post", `/v1/calls/${json.id}/cancel`, {});
+      },
+    );
+    expect(newestOrder(rows)).toMatchObject({ state: "unknown", cancel_requested: true });
+    expect(shop.requestsFor(order)).toEqual([]);
+  });
 });

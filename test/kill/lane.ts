@@ -12,8 +12,10 @@ import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
 import type { Client, TestTenant } from "../support/gateway-client.ts";
 import { createApplication, type Application } from "./application.ts";
-import { Instance, pause } from "./instance.ts";
+import { eventually, Instance, pause } from "./instance.ts";
 import { orderPlugin, type Manners, type Shop } from "./shop.ts";
+
+const diesWithinMs = 15_000;
 
 export interface Lane {
   readonly dataDir: string;
@@ -127,6 +129,7 @@ export async function openCase(
   for (const instance of waiting) await lane.freeze(instance);
   let current = first;
   const advance = async (): Promise<void> => {
+    await eventually("The end of a victim", diesWithinMs, () => current.hasEnded || undefined);
     await current.ended;
     current = waiting.shift() ?? current;
     current.thaw();

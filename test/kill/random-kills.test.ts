@@ -5,12 +5,12 @@
  */
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Client, Json } from "../support/gateway-client.ts";
+import type { Client } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication, type Application } from "./application.ts";
 import { pause, type Instance } from "./instance.ts";
 import { startLane, type Lane } from "./lane.ts";
-import { endedRows } from "./rows.ts";
+import { endedRows, faultOf } from "./rows.ts";
 import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const isLong = process.env["TOOLYARD_KILL"] === "long";
@@ -19,6 +19,7 @@ const blows = isLong ? 25 : 14;
 /** Of each shop; 200 in all. */
 const callsEach = 100;
 const clientsEach = 5;
+const pricePerCall = 7;
 const bothManners: readonly Manners[] = ["honours keys", "ignores keys"];
 const endsWithinMs = 60_000;
 const firstSeed = Number(process.env["TOOLYARD_KILL_SEED"] ?? Math.trunc(Math.random() * 1e9));
@@ -129,6 +130,8 @@ async function openShop(manners: Manners): Promise<Customer> {
   const { driver } = await seats[0].instance;
   const tenant = await driver.newTenant({ concurrent_tool_calls: 100 });
   await tenant.addPlugin(orderPlugin(shop, manners, false));
+  const price = { kind: "tool", pattern: toolName, per_call: pricePerCall };
+  await tenant.client.expect("put", "/v1/prices", { prices: [price] });
   return { manners, key: tenant.key };
 }
 
@@ -197,27 +200,24 @@ interface Audit {
 
 async function audit({ manners, key }: Customer, placed: readonly Placed[]): Promise<Audit> {
   const { driver } = await seats[0].instance;
-  const rows = await endedRows(driver.client(key), endsWithinMs);
+  const client = driver.client(key);
+  const rows = await endedRows(client, endsWithinMs);
   const byId = new Map(rows.map((row) => [row.id as string, row]));
   const faults = placed.flatMap(({ order, callId }) => {
-    const fault = faultOf(byId.get(callId), order, manners);
+    const fault = faultOf(shop, byId.get(callId), { order, manners });
     return fault === undefined ? [] : [`${callId} of a shop that ${manners}: ${fault}`];
   });
   if (rows.length !== callsEach) faults.push(`${rows.length} calls on record instead of ${callsEach}`);
+  const [used] = (await client.get("/v1/usage?group_by=tool")).data;
+  const completed = rows.filter(({ state }) => state === "completed");
+  if (completed.some(({ cost }) => cost.micros !== pricePerCall)) faults.push("a call has not the price of a call");
+  const micros = rows.reduce((sum, { cost }) => sum + (cost?.micros ?? 0), 0);
+  if (used.calls !== callsEach || used.micros !== micros) {
+    faults.push(`the meter says ${used.calls} calls for ${used.micros}, the record ${rows.length} for ${micros}`);
+  }
   return {
     faults,
     repeated: rows.filter(({ attempt }) => attempt > 1).length,
     undecided: rows.filter(({ state }) => state === "unknown").length,
   };
-}
-
-function faultOf(row: Json, order: string, manners: Manners): string | undefined {
-  if (row === undefined) return "lost";
-  const arrived = shop.requestsFor(order).length;
-  const effects = shop.effectsFor(order);
-  if (effects > 1) return `took effect ${effects} times`;
-  if (manners === "ignores keys" && row.state === "unknown") return undefined;
-  if (row.state !== "completed") return `ended as ${row.state}: ${JSON.stringify(row.error)}, ${arrived} requests`;
-  if (effects !== 1) return `completed without an effect`;
-  return row.result.preview.includes(`receipt of ${order}`) ? undefined : `has the result ${row.result.preview}`;
 }

@@ -1,6 +1,7 @@
 /** What the gateway has on record, read as anybody may read it. */
 import type { Json, Client } from "../support/gateway-client.ts";
 import { eventually } from "./instance.ts";
+import type { Manners, Shop } from "./shop.ts";
 
 export const endStates: readonly string[] = ["completed", "failed", "cancelled", "unknown", "rejected"];
 
@@ -33,4 +34,20 @@ export async function endedRows(client: Client, withinMs: number): Promise<reado
 export function newestOrder(rows: readonly Json[]): Json {
   const orders = rows.filter(({ kind }) => kind === "tool");
   return orders.toSorted((a, b) => b.created_at.localeCompare(a.created_at))[0];
+}
+
+/** What is wrong between the record of an order and what the shop knows of it. */
+export function faultOf(
+  shop: Shop,
+  row: Json,
+  { order, manners }: { readonly order: string; readonly manners: Manners },
+): string | undefined {
+  if (row === undefined) return "is lost";
+  const requests = shop.requestsFor(order).length;
+  const effects = shop.effectsFor(order);
+  if (effects > 1) return `took effect ${effects} times`;
+  if (manners === "ignores keys" && row.state === "unknown") return undefined;
+  if (row.state !== "completed") return `ended as ${row.state}: ${JSON.stringify(row.error)}, ${requests} requests`;
+  if (effects !== 1) return "completed without an effect";
+  return row.result.preview.includes(`receipt of ${order}`) ? undefined : `has the result ${row.result.preview}`;
 }

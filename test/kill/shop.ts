@@ -21,9 +21,9 @@ export interface Shop {
   /** What has happened so far does not count. */
   forget(order: string): void;
   /** Runs when a request for the order has arrived and nothing was answered yet. */
-  onRequest(order: string, then: () => Promise<void> | void): void;
+  onRequest(order: string, act: () => Promise<void> | void): void;
   /** The same for the model, at its `turn`-th turn about the order. */
-  onModelTurn(order: string, turn: number, then: () => void): void;
+  onModelTurn(order: string, turn: number, act: () => void): void;
   close(): Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
   const terms = "§".repeat(termsBytes / 2);
   const requests = new Map<string, ShopRequest[]>();
   const onRequest = new Map<string, () => Promise<void> | void>();
-  const onTurn = new Map<string, { readonly turn: number; readonly then: () => void }>();
+  const onTurn = new Map<string, { readonly turn: number; readonly act: () => void }>();
   const of = (order: string): readonly ShopRequest[] => requests.get(order) ?? [];
   const effectsFor = (order: string): number => {
     const keys = of(order).map(({ key }, at) => key ?? `without a key ${at}`);
@@ -69,7 +69,7 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
     const watch = onTurn.get(order);
     if (watch?.turn === turn) {
       onTurn.delete(order);
-      watch.then();
+      watch.act();
     }
     if (turn === 2) return text(`The shop says: ${results.join("; ")}`);
     return calls(...order.split(" and ").map((one) => ({ name: toolName, arguments: { order: one } })));
@@ -81,8 +81,8 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
     requestsFor: of,
     effectsFor,
     forget: (order) => void requests.delete(order),
-    onRequest: (order, then) => void onRequest.set(order, then),
-    onModelTurn: (order, turn, then) => void onTurn.set(order, { turn, then }),
+    onRequest: (order, act) => void onRequest.set(order, act),
+    onModelTurn: (order, turn, act) => void onTurn.set(order, { turn, act }),
     async close() {
       await model.close();
       await counter.close();
