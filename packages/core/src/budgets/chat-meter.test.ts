@@ -107,6 +107,19 @@ describe(`the bill of a chat ${verifies("CHAT-2", "CHAT-12")}`, () => {
     expect(meter.cost).toMatchObject({ tokens: 0, micros: 0 });
   });
 
+  test("shows the round under way to whoever keeps it, and counts it once", () => {
+    const { meter } = new Scene();
+    const round = meter.startRound(() => 40);
+    expect(meter.spent).toBeUndefined();
+    round.answeredBy(routeTo("m"));
+    round.see(says("twelve bytes"));
+    expect(meter.spent).toMatchObject({ usage: { total_tokens: 43, estimated: true }, cost: { tokens: 43 } });
+    expect(meter.cost.tokens).toBe(0);
+    round.see(usage(30, 4));
+    round.end();
+    expect(meter.spent).toMatchObject({ usage: { total_tokens: 34 }, cost: { tokens: 34, estimated: false } });
+  });
+
   test("is priced by the back end that answered", () => {
     const dear = priceSchema.parse({
       kind: "model",

@@ -43,18 +43,40 @@ export interface MeteredRound {
 /** The part of a tool call's cost that lies in the chat's prompts. */
 export type ContextCost = Pick<CallCost, "context_tokens" | "context_micros">;
 
+/** What rounds came to. */
+interface Bill {
+  readonly rounds: number;
+  readonly usage: Usage | undefined;
+  readonly estimated: boolean;
+  readonly tokens: Tokens;
+  /** With fractions. */
+  readonly micros: number;
+}
+
+const noBill: Bill = {
+  rounds: 0,
+  usage: undefined,
+  estimated: false,
+  tokens: { prompt: 0, cached: 0, completion: 0 },
+  micros: 0,
+};
+
+/** A round that is under way. */
+interface OpenRound {
+  readonly promptTokens: () => number;
+  hasBegun: boolean;
+  usage: Usage | undefined;
+  bytes: number;
+}
+
 export class ChatMeter {
   readonly #options: ChatMeterOptions;
   #reserved: Amount | undefined;
   #route: Route | undefined;
-  #rounds = 0;
+  #bill = noBill;
+  #open: OpenRound | undefined;
   #reported: Usage | undefined;
   readonly #reportedRounds: Usage[] = [];
-  #usage: Usage | undefined;
-  #estimated = false;
-  #tokens: Tokens = { prompt: 0, cached: 0, completion: 0 };
-  /** With fractions. */
-  #micros = 0;
   /** Of calls that have no row of their own before the chat is settled. */
   #deferredMicros = 0;
   /** Of calls that have one. */
@@ -75,8 +97,7 @@ export class ChatMeter {
 
   /** The same with estimates for what they did not say, for limits and for the record. */
   get usage(): Usage | undefined {
-    if (this.#usage === undefined || !this.#estimated) return this.#usage;
-    return { ...this.#usage, estimated: true };
+    return usageOf(this.#bill);
   }
 
   /** Does a budget stand behind the chat, so that it may not go on by itself? */
@@ -85,16 +106,7 @@ export class ChatMeter {
   }
 
   get cost(): CallCost {
-    const { prompt, cached, completion } = this.#tokens;
-    return {
-      ...noCost,
-      tokens: prompt + completion,
-      micros: roundMicros(this.#micros),
-      prompt_tokens: prompt,
-      completion_tokens: completion,
-      cached_tokens: cached,
-      estimated: this.#estimated,
-    };
+    return costOf(this.#bill);
   }
 
   /** The chat and all that it ran. */
@@ -102,10 +114,16 @@ export class ChatMeter {
     return this.cost.micros + this.#deferredMicros + this.#recordedMicros;
   }
 
-  /** Calls that have no row of their own before the chat is settled are on the chat's bill until then. */
+  /**
+   * The bill so far, the round under way included. Calls that have no row of their own before the chat is
+   * settled are on it until then.
+   */
   get spent(): Spent | undefined {
-    if (this.#rounds === 0) return undefined;
-    const { cost, usage } = this;
+    const open = this.#open;
+    const bill = open?.hasBegun === true ? this.#withRound(open) : this.#bill;
+    if (bill.rounds === 0) return undefined;
+    const cost = costOf(bill);
+    const usage = usageOf(bill);
     return {
       cost: { ...cost, micros: cost.micros + this.#deferredMicros },
       ...(usage === undefined ? {} : { usage }),
@@ -114,21 +132,25 @@ export class ChatMeter {
 
   /** @param promptTokens an estimate, asked for only where it is needed */
   startRound(promptTokens: () => number): MeteredRound {
-    let hasBegun = false;
-    let usage: Usage | undefined;
-    let bytes = 0;
+    const round: OpenRound = { promptTokens, hasBegun: false, usage: undefined, bytes: 0 };
+    this.#open = round;
     return {
       answeredBy: (route) => {
-        hasBegun = true;
+        round.hasBegun = true;
         this.#route = route;
       },
       see: (event) => {
-        if (event.type === "usage") usage = event.usage;
-        else bytes += bytesOf(event);
+        if (event.type === "usage") round.usage = event.usage;
+        else round.bytes += bytesOf(event);
       },
       end: () => {
+        this.#open = undefined;
         // A back end that never began to answer has not worked for us.
-        if (hasBegun) this.#addRound(usage, () => estimated(promptTokens(), tokensOfBytes(bytes)));
+        if (!round.hasBegun) return;
+        this.#bill = this.#withRound(round);
+        if (round.usage === undefined) return;
+        this.#reported = addUsage(this.#reported, round.usage);
+        this.#reportedRounds.push(round.usage);
       },
     };
   }
@@ -142,8 +164,8 @@ export class ChatMeter {
 
   /** A call's share of the prompts: its schema in the rounds since it was called last, and its result. */
   contextOf(tool: Pick<Tool, "name" | "description" | "parameters">, result: string): ContextCost {
-    const rounds = this.#rounds - (this.#offersCounted.get(tool.name) ?? 0);
-    this.#offersCounted.set(tool.name, this.#rounds);
+    const rounds = this.#bill.rounds - (this.#offersCounted.get(tool.name) ?? 0);
+    this.#offersCounted.set(tool.name, this.#bill.rounds);
     const schema = tokensOfTool(tool.parameters) + tokensOfText(tool.name + tool.description);
     const tokens = rounds * schema + tokensOfText(result);
     const price = this.#price();
@@ -173,9 +195,10 @@ export class ChatMeter {
   /** The reservation covers what was spent and what comes now; a trip only where it does not yet. */
   async #cover(next: Amount): Promise<void> {
     if (this.#reserved === undefined) return;
+    const { tokens, micros } = this.#bill;
     const need = {
-      tokens: this.#tokens.prompt + this.#tokens.completion + next.tokens,
-      micros: roundMicros(this.#micros + next.micros) + this.#deferredMicros,
+      tokens: tokens.prompt + tokens.completion + next.tokens,
+      micros: roundMicros(micros + next.micros) + this.#deferredMicros,
     };
     if (need.tokens <= this.#reserved.tokens && need.micros <= this.#reserved.micros) return;
     const refusal = await this.#options.reserve(need, this.spent ?? { cost: noCost });
@@ -183,23 +206,22 @@ export class ChatMeter {
     this.#reserved = need;
   }
 
-  #addRound(told: Usage | undefined, estimate: () => Usage): void {
-    this.#rounds += 1;
-    const usage = told ?? estimate();
-    if (told === undefined) this.#estimated = true;
-    else {
-      this.#reported = addUsage(this.#reported, told);
-      this.#reportedRounds.push(told);
-    }
-    this.#usage = addUsage(this.#usage, usage);
+  #withRound(round: OpenRound): Bill {
+    const usage = round.usage ?? estimated(round.promptTokens(), tokensOfBytes(round.bytes));
     const tokens = tokensOf(usage);
-    this.#tokens = {
-      prompt: this.#tokens.prompt + tokens.prompt,
-      cached: this.#tokens.cached + tokens.cached,
-      completion: this.#tokens.completion + tokens.completion,
-    };
     const price = this.#price();
-    if (price !== undefined) this.#micros += price.per_request + priceTokens(price, tokens);
+    const { rounds, micros, ...before } = this.#bill;
+    return {
+      rounds: rounds + 1,
+      usage: addUsage(before.usage, usage),
+      estimated: before.estimated || round.usage === undefined,
+      tokens: {
+        prompt: before.tokens.prompt + tokens.prompt,
+        cached: before.tokens.cached + tokens.cached,
+        completion: before.tokens.completion + tokens.completion,
+      },
+      micros: micros + (price === undefined ? 0 : price.per_request + priceTokens(price, tokens)),
+    };
   }
 
   #price(): ModelPrice | undefined {
@@ -207,6 +229,23 @@ export class ChatMeter {
     if (route === undefined) return undefined;
     return modelPrice(this.#options.prices, [route.requestedModel, route.model], this.#options.clock.now());
   }
+}
+
+function usageOf({ usage, estimated: isEstimated }: Bill): Usage | undefined {
+  return usage === undefined || !isEstimated ? usage : { ...usage, estimated: true };
+}
+
+function costOf({ tokens, micros, estimated: isEstimated }: Bill): CallCost {
+  const { prompt, cached, completion } = tokens;
+  return {
+    ...noCost,
+    tokens: prompt + completion,
+    micros: roundMicros(micros),
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    cached_tokens: cached,
+    estimated: isEstimated,
+  };
 }
 
 function estimated(prompt: number, completion: number): Usage {
