@@ -11,6 +11,7 @@ import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
 import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
 import type { BlobStore } from "@toolyard/core/ports/blob-store";
+import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
@@ -74,10 +75,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   });
   const repos: Repos = { ...stored, calls: measureCalls(stored.calls, home.metrics, clock) };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
-  const egress = createEgress({
-    allowCidrs: environment.egressAllow ?? home.egressAllow,
-    deniedEndpoints: ownEndpoints(environment),
-  });
+  const egress = openDoor(environment, home);
   const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
   const queue = announceSending(createDatabaseTaskQueue(shards), () => composition.onSent?.());
   const tokenDeps = {
@@ -142,6 +140,17 @@ function createVault(environment: Environment, { masterKey }: Home): KeyVault {
     });
   } catch (cause) {
     throw new EnvironmentError([cause instanceof Error ? cause.message : "TOOLYARD_MASTER_KEY cannot be used"]);
+  }
+}
+
+function openDoor(environment: Environment, { egressAllow }: Home): Egress {
+  try {
+    return createEgress({
+      allowCidrs: environment.egressAllow ?? egressAllow,
+      deniedEndpoints: ownEndpoints(environment),
+    });
+  } catch (cause) {
+    throw new EnvironmentError([`TOOLYARD_EGRESS_ALLOW: ${cause instanceof Error ? cause.message : "cannot be used"}`]);
   }
 }
 

@@ -4,6 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { createServer, type Server } from "node:http";
+import type { Socket } from "node:net";
 import { relative } from "node:path";
 import { getRequestListener, RequestError } from "@hono/node-server";
 import { tick } from "@toolyard/core/calls/tick";
@@ -29,6 +30,8 @@ const defaultTenant = { id: "ten_default", name: "default" };
 const defaultTickEveryMs = 5_000;
 /** Requests and messages in hand have this long to end once the process is told to stop. */
 const graceMs = 25_000;
+/** Signals this close together are one: npm passes on what its whole process group has got already. */
+const oneStopMs = 500;
 /** After the grace, connections are cut; this long what was cut may put its state in order. */
 const settleMs = 3_000;
 
@@ -62,9 +65,10 @@ interface Keys {
 /** @throws EnvironmentError, DataDirInUseError, GatewayError, each saying what to do */
 export async function startServer(environment: Environment, options: ServerOptions = {}): Promise<RunningServer> {
   const log = options.log ?? createLog({ level: environment.logLevel });
-  const dataDir = await openDataDir(environment.dataDir, { join: options.join ?? false });
+  const dataDir = await findDataDir(environment, options);
   const requests = new RequestDesk();
   const server = createServer({ keepAliveTimeout: 65_000, maxHeaderSize: 32_768 }, requests.listener);
+  watchSockets(server);
   try {
     const url = await listen(server, environment);
     const keys = await findKeys(environment, dataDir);
@@ -175,6 +179,16 @@ function listen(server: Server, { port, host }: Environment): Promise<string> {
   });
 }
 
+async function findDataDir({ dataDir }: Environment, { join = false }: ServerOptions): Promise<DataDir> {
+  try {
+    return await openDataDir(dataDir, { join });
+  } catch (error) {
+    if (error instanceof DataDirInUseError) throw error;
+    const code = error instanceof Error && "code" in error ? ` (${String(error.code)})` : "";
+    throw new EnvironmentError([`TOOLYARD_DATA_DIR: '${dataDir}' cannot be used as a directory${code}`]);
+  }
+}
+
 async function findKeys(environment: Environment, dataDir: DataDir): Promise<Keys> {
   const find = async (given: string | undefined, name: string, make: () => string): Promise<string> =>
     given ?? (await dataDir.secretFile(name, make)).value;
@@ -249,15 +263,31 @@ async function stopServer({ server, requests, background, composition, dataDir, 
   await log.flush();
 }
 
+const openSockets = new WeakMap<Server, Set<Socket>>();
+
+function watchSockets(server: Server): void {
+  const sockets = new Set<Socket>();
+  openSockets.set(server, sockets);
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+}
+
 /** Takes no new connections; those that are open end as soon as they carry no request. */
 function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    const closingIdle = setInterval(() => server.closeIdleConnections(), 50);
+    const closeIdle = (): void => {
+      server.closeIdleConnections();
+      // Connections on which nothing was ever sent are not among the idle ones.
+      for (const socket of openSockets.get(server) ?? []) if (socket.bytesRead === 0) socket.destroy();
+    };
+    const closingIdle = setInterval(closeIdle, 50);
     server.close(() => {
       clearInterval(closingIdle);
       resolve();
     });
-    server.closeIdleConnections();
+    closeIdle();
   });
 }
 
@@ -312,10 +342,13 @@ async function main(parameters: readonly string[]): Promise<void> {
     const log = createLog({ level: environment.logLevel });
     const running = await startServer(environment, { join: parameters.includes("--join"), log });
     process.stdout.write(running.banner);
-    let stopping = false;
+    let stoppingSince: number | undefined;
     const stop = (signal: NodeJS.Signals): void => {
-      if (stopping) process.exit(1);
-      stopping = true;
+      if (stoppingSince !== undefined) {
+        if (performance.now() - stoppingSince > oneStopMs) process.exit(1);
+        return;
+      }
+      stoppingSince = performance.now();
       log.log("info", "stopping", { signal });
       void running.stop().then(
         () => process.exit(0),
@@ -342,6 +375,7 @@ async function main(parameters: readonly string[]): Promise<void> {
 function startFailure(error: unknown): string {
   const isExplained =
     error instanceof EnvironmentError || error instanceof DataDirInUseError || error instanceof GatewayError;
+  if (error instanceof GatewayError && error.code === "database_unavailable") return `DATABASE_URL: ${error.message}`;
   if (isExplained) return error.message;
   return `Toolyard could not start: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
 }

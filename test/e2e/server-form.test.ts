@@ -118,6 +118,20 @@ describe(`the first start ${verifies("CHAT-4", "CHAT-9")}`, () => {
     expect(await stop(started)).toBe(0);
   });
 
+  test("a connection on which nothing was ever sent does not hold the end up", async () => {
+    const started = start(await newDirectory());
+    const url = new URL(await ready(started));
+    const silent = connect(Number(url.port), url.hostname);
+    await once(silent, "connect");
+    silent.on("error", () => undefined);
+    const closed = once(silent, "close");
+    started.child.kill("SIGTERM");
+    // It is cut at once: before the grace for requests in hand could have run out.
+    await closed;
+    expect(started.err()).not.toContain("cutting off");
+    expect(await started.ended).toBe(0);
+  });
+
   test("logs lines of JSON to standard error and nothing but the banner to standard output", async () => {
     const started = start(await newDirectory());
     const url = await ready(started);
@@ -242,6 +256,10 @@ describe("the end", () => {
     await expect.poll(() => llm.requests.length).toBe(1);
     started.child.kill("SIGTERM");
     await expect.poll(started.err).toContain('"msg":"stopping"');
+    // The same signal a moment later is the same wish.
+    started.child.kill("SIGTERM");
+    await sleep(600);
+    expect(started.child.exitCode).toBeNull();
     started.child.kill("SIGTERM");
     expect(await started.ended).toBe(1);
     socket.destroy();
