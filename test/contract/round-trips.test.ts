@@ -45,6 +45,16 @@ const issuer = (audience: string) =>
     defaultScopes: [],
   }) as const;
 
+const grant = { id: newId("connection"), kind: "client_credentials", userId: null, identity: "i", tool: "t" } as const;
+const token = {
+  generation: 1,
+  sealed: "s",
+  scope: null,
+  renewable: true,
+  usableForMs: 60_000,
+  raiseConfig: true,
+} as const;
+
 describe("each function of the configuration's repositories", () => {
   const functions: Readonly<Record<string, () => Promise<unknown>>> = {
     "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
@@ -89,6 +99,20 @@ describe("each function of the configuration's repositories", () => {
     "prices.readOperator": () => repos.prices.readOperator(),
     "prices.putOperator": () => repos.prices.putOperator([]),
     "usage.sum": () => repos.usage.sum(tenant, { groupBy: "day", from: 0, to: Date.now() }, page),
+    "oauth.claim": () => repos.oauth.claim(tenant, grant, { holder: "h", leaseMs: 1_000 }),
+    "oauth.find": () => repos.oauth.find(tenant, grant),
+    "oauth.extendLease": () => repos.oauth.extendLease(tenant, grant.id, { holder: "h", leaseMs: 1_000 }),
+    "oauth.releaseLease": () => repos.oauth.releaseLease(tenant, grant.id, "h"),
+    "oauth.store": () => repos.oauth.store(tenant, grant.id, token),
+    "oauth.discard": () => repos.oauth.discard(tenant, grant.id, 1),
+    "oauth.offerLink": () =>
+      repos.oauth.offerLink(tenant, grant, { hash: "h", sealed: "s", lifetimeMs: 60_000, leastMs: 1_000 }),
+    "oauth.findLink": () => repos.oauth.findLink(tenant, "h"),
+    "oauth.takeLink": () => repos.oauth.takeLink(tenant, "h"),
+    "oauth.list": () => repos.oauth.list(tenant, page),
+    "oauth.get": () => repos.oauth.get(tenant, grant.id),
+    "oauth.delete": () => repos.oauth.delete(tenant, "conn_none"),
+    "oauth.expire": () => repos.oauth.expire(10),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

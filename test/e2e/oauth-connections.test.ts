@@ -638,6 +638,75 @@ describe(`a connection over time ${verifies("BLIND-3", "API-3")}`, () => {
   });
 });
 
+describe(`a holder that stood still and comes back ${verifies("BLIND-3")}`, () => {
+  let frozen: Gateway;
+  let heir: Gateway;
+  beforeAll(async () => {
+    // A lease that nobody extends, as that of a process that is not given the processor.
+    frozen = await startGateway({ sharedWith: gateway, timing: { leaseMs: 300, heartbeatMs: 3_600_000 } });
+    heir = await startGateway({ sharedWith: gateway });
+  });
+  afterAll(async () => {
+    await frozen.close();
+    await heir.close();
+  });
+  afterEach(() => {
+    authority.before = () => false;
+  });
+
+  /** Both instances are at the token endpoint, the first one with a lease that has lapsed. */
+  async function bothAsk(key: string): Promise<{ readonly replies: Promise<Reply>[]; readonly gates: (() => void)[] }> {
+    const gates: (() => void)[] = [];
+    authority.before = () => new Promise((resolve) => gates.push(() => resolve(false)));
+    const replies = [call(frozen.client(key))];
+    while (gates.length < 1) await pause(5);
+    replies.push(call(heir.client(key), "send_mail"));
+    while (gates.length < 2) await pause(5);
+    return { replies, gates };
+  }
+
+  const stateOf = async (tenant: TestTenant): Promise<unknown> => {
+    const sql = "SELECT generation, lease_by, sealed IS NOT NULL AS held FROM oauth_grants WHERE tenant = ?";
+    const [rows] = await database.batch([{ sql, args: [tenant.id] }]);
+    return rows?.rows[0];
+  };
+
+  test("finds its refresh token spent, and uses what the other one got instead of ending the connection", async () => {
+    const { tenant, ann } = await newOffice();
+    const { key } = await tenant.newKey({ user_id: "ann", scopes: ["tools"] });
+    const account = await connect(await linkFor(ann));
+    await call(frozen.client(key));
+    await call(heir.client(key));
+    authority.withdrawTokens();
+    const { replies, gates } = await bothAsk(key);
+    gates[1]?.();
+    expect(accountOf((await replies[1]) as Reply)).toBe(account);
+    gates[0]?.();
+    expect(accountOf((await replies[0]) as Reply)).toBe(account);
+    expect(authority.asks.map(({ form }) => form["grant_type"])).toEqual([
+      "authorization_code",
+      "refresh_token",
+      "refresh_token",
+    ]);
+    expect(await stateOf(tenant)).toEqual({ generation: 2, lease_by: null, held: 1 });
+  });
+
+  test("and was the first after all: the good token is kept, and the other one is not told to connect", async () => {
+    const { tenant, ann } = await newOffice();
+    const { key } = await tenant.newKey({ user_id: "ann", scopes: ["tools"] });
+    const account = await connect(await linkFor(ann));
+    await call(frozen.client(key));
+    await call(heir.client(key));
+    authority.withdrawTokens();
+    const { replies, gates } = await bothAsk(key);
+    gates[0]?.();
+    expect(accountOf((await replies[0]) as Reply)).toBe(account);
+    gates[1]?.();
+    expect(accountOf((await replies[1]) as Reply)).toBe(account);
+    expect(await stateOf(tenant)).toEqual({ generation: 2, lease_by: null, held: 1 });
+  });
+});
+
 describe(`the routes of connections ${verifies("BLIND-3", "BLIND-6")}`, () => {
   test("make a link for oneself, and for others with 'manage' only", async () => {
     const { tenant, ann } = await newOffice();

@@ -130,7 +130,7 @@ export const authMappingSchema = z.strictObject({
 export type AuthMapping = z.infer<typeof authMappingSchema>;
 
 /** Whose access an oauth2 tool uses: the tenant's own, or that which each user gives with a connect link. */
-export const oauthGrantTypes = ["client_credentials", "authorization_code"] as const;
+const oauthGrantTypes = ["client_credentials", "authorization_code"] as const;
 export type OAuthGrantType = (typeof oauthGrantTypes)[number];
 
 export const authConfigSchema = z.strictObject({

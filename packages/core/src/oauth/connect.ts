@@ -32,6 +32,7 @@ async function connectTargetOf(
   context: CallContext,
   tool: Tool,
 ): Promise<ConnectTarget | undefined> {
+  if (tool.actsForUser !== true) return undefined;
   const { adapter } = findTool(deps.adapters, context, tool.uri);
   const client = await adapter.userClient?.(tool, context);
   return client === undefined ? undefined : { client, tool: tool.uri, toolName: tool.name };

@@ -29,6 +29,14 @@ describe("copies of access tokens", () => {
     expect(memory.recall("key", 7, 1)).toBeDefined();
   });
 
+  test("of older tokens do not take the place of newer ones", () => {
+    const { memory } = setUp();
+    memory.remember("key", 7, { value: "t1", generation: 1, usableForMs: null });
+    expect(memory.recall("key", 7, -1)).toEqual({ value: "t2", generation: 2 });
+    memory.remember("key", 8, { value: "t1", generation: 1, usableForMs: null });
+    expect(memory.recall("key", 8, -1)).toEqual({ value: "t1", generation: 1 });
+  });
+
   test("are forgotten by their generation", () => {
     const { memory } = setUp();
     memory.forget("key", 1);

@@ -50,7 +50,9 @@ export class TokenMemory {
     return refusal !== undefined && refusal.until > this.#clock.now() ? refusal.error : undefined;
   }
 
+  /** Never in the place of a newer one: who read the older may only be slower. */
   remember(key: string, version: number, { value, generation, usableForMs }: Copy): void {
+    if (this.recall(key, version, generation) !== undefined) return;
     const until = usableForMs === null ? Number.POSITIVE_INFINITY : this.#clock.now() + usableForMs;
     this.#put(key, { version, token: { value, generation, until } });
   }

@@ -37,6 +37,8 @@ export interface Tool {
   readonly outward?: boolean;
   /** Credential names that must be present before the model is called (BLIND-5). */
   readonly requiredCredentials: readonly string[];
+  /** Acts with the user's own access to something elsewhere, which has to be given first (`ToolAdapter.userClient`). */
+  readonly actsForUser?: boolean;
   /** Milliseconds for one attempt; absent: the tenant's `tool_timeout_ms`. */
   readonly timeoutMs?: number;
   /** Sends in all, the first included; absent: 1. */

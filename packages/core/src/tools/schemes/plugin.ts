@@ -95,7 +95,7 @@ function usableTool(record: PluginRecord): readonly Tool[] {
 }
 
 function toTool(record: PluginRecord): Tool {
-  const { plan, execution } = planOf(record);
+  const { plan, execution, authConfig } = planOf(record);
   const { timeout_ms: timeoutMs, max_attempts: maxAttempts } = execution;
   return {
     uri: formatToolUri("plugin", record.name),
@@ -111,6 +111,7 @@ function toTool(record: PluginRecord): Tool {
     sensitive: record.sensitive,
     service: plan.template.origin,
     requiredCredentials: record.requiredCredentials,
+    ...(authConfig?.grant === "authorization_code" ? { actsForUser: true } : {}),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(maxAttempts === undefined ? {} : { maxAttempts }),
     outputTrust: "outside",
