@@ -114,7 +114,9 @@ describe(`a result beyond result_bytes ${verifies("CHAT-13", "CHAT-9")}`, () => 
     const large = Buffer.from(Array.from({ length: 100_000 }, (_none, at) => `${at} 行 of a long result\n`).join(""));
     answerWith(large, "text/csv; charset=utf-8");
     const [head = ""] = await converse(tenant.client, () => undefined);
-    await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data.length).toBe(0);
+    await expect
+      .poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data.length, { timeout: 5_000 })
+      .toBe(0);
     const response = await fetch(`${other.url}/v1/calls/${handleIn(head)}/result`, {
       headers: { authorization: `Bearer ${tenant.key}` },
     });
@@ -260,7 +262,9 @@ describe(`read_result ${verifies("CHAT-9", "CHAT-13")}`, () => {
     answerWith(lines, "text/plain");
     const [head = ""] = await converse(tenant.client, () => undefined);
     const id = handleIn(head);
-    await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data.length).toBe(0);
+    await expect
+      .poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data.length, { timeout: 5_000 })
+      .toBe(0);
     llm.script(calls(readOn({ call_id: id, line: 1, lines: 1 })), text("done"));
     await chat(other.client(tenant.key));
     expect(toolMessages()).toEqual([expect.stringContaining("1: FEHLER 错误 日志 line")]);
@@ -351,7 +355,9 @@ describe(`results that come later ${verifies("CHAT-13")}`, () => {
     expect(rest).toContain("600: ok 日志 line");
     const sent = llm.requests.at(-2)?.["messages"] as Json[];
     expect(sent.map(({ role }) => role)).toEqual(["assistant", "tool", "user"]);
-    await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data.length).toBe(0);
+    await expect
+      .poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data.length, { timeout: 5_000 })
+      .toBe(0);
     llm.script(text("nothing new"));
     await chat(tenant.client, { session_id: session });
     expect(toolMessages()).toEqual([]);

@@ -406,7 +406,7 @@ describe(`the end of a call ${verifies("BLIND-8", "BLIND-6")}`, () => {
     };
     const endless = await endsOf(small, "lookup", { q: "y" });
     expect(endless.direct.status).toBe(502);
-    await expect.poll(() => left).toBe(2);
+    await expect.poll(() => left, { timeout: 5_000 }).toBe(2);
     expect(written).toBeLessThan(10_000);
     backEnd.answer = () => ({ body: "z".repeat(50_000) });
     expect((await endsOf(small, "lookup", { q: "z" })).row.result.bytes).toBe(50_000);
@@ -610,7 +610,7 @@ describe(`a credential that a tool needs ${verifies("BLIND-5", "BLIND-10")}`, ()
       return { body: '{"ok":true}' };
     };
     const running = invoke(there, "guarded", { q: "held" });
-    await expect.poll(() => backEnd.requests.length).toBe(1);
+    await expect.poll(() => backEnd.requests.length, { timeout: 5_000 }).toBe(1);
     await tenant.putCredential("KEY", "value-6000");
     release();
     expect((await running).status).toBe(200);

@@ -446,7 +446,9 @@ describe(`what is left of it ${verifies("BLIND-7", "BLIND-6")}`, () => {
     expect((await chat(tenant.client, { ...body(), tools: [clientTool] })).status).toBe(200);
     await invoke(tenant.client, { ...body(), async: true });
     await tenant.client.post("/v1/tools/explain", { ...call, ...body() });
-    await expect.poll(async () => (await tenant.client.get("/v1/calls?state=running")).data.length).toBe(0);
+    await expect
+      .poll(async () => (await tenant.client.get("/v1/calls?state=running")).data.length, { timeout: 5_000 })
+      .toBe(0);
     expect(backEnd.requests.some(({ headers }) => headers["x-key"] === value)).toBe(true);
 
     const logged = Buffer.from(JSON.stringify([...gateway.logged, ...other.logged]));
