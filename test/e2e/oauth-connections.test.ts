@@ -261,6 +261,30 @@ describe(`a tool that acts for its user ${verifies("BLIND-3", "BLIND-5")}`, () =
     expect((await call(ann)).json.error).toMatchObject({ ...missing, param: "MAIL_SECRET" });
   });
 
+  test.each(["javascript:alert(1)", "file:///etc/passwd", "/authorize", "https://me:word@login.example.com/"])(
+    "sends nobody to %s",
+    async (address) => {
+      const { tenant, ann } = await newOffice();
+      await tenant.putCredential("MAIL_AUTHORIZATION_URL", address);
+      const { authorization_url: _fixed, mapping, ...rest } = definition();
+      const auth_config = {
+        ...rest,
+        mapping: [...mapping, { source: "MAIL_AUTHORIZATION_URL", target: "authorization_url" }],
+      };
+      await tenant.addPlugin({ ...readingTool(backEnd, "read_news"), auth_config });
+      for (const reply of [
+        await ann.send("post", "/v1/tools/invoke", { name: "read_news", arguments: { q: "x" } }),
+        await ann.send("post", "/v1/oauth/connections", { tool: "read_news" }),
+      ]) {
+        expect(reply).toMatchObject({
+          status: 400,
+          json: { error: { code: "credential_invalid", param: "MAIL_AUTHORIZATION_URL" } },
+        });
+        expect(reply.text).not.toContain(address);
+      }
+    },
+  );
+
   test(`is none that a request can bring along ${verifies("BLIND-7")}`, async () => {
     const { tenant, ann } = await newOffice();
     const plugin = {

@@ -11,7 +11,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { idPrefixes, newId } from "../ids.ts";
 import type { OAuthGrantKey, OAuthLink } from "../ports/repos.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import type { OAuthClient } from "./client.ts";
+import { isWebAddress, settingOf, type OAuthClient } from "./client.ts";
 import { ownerOf } from "./grant.ts";
 import { newVerifier } from "./pkce.ts";
 
@@ -37,7 +37,10 @@ export interface ConnectLink {
   readonly until: number;
 }
 
-/** @throws GatewayError `credential_missing` for a caller who is nobody in particular */
+/**
+ * @throws GatewayError `credential_missing` for a caller who is nobody in particular, `credential_invalid`
+ * where there is nowhere to send users
+ */
 export async function offerConnectLink(
   deps: ConnectDeps,
   context: CredentialContext,
@@ -45,6 +48,7 @@ export async function offerConnectLink(
 ): Promise<ConnectLink> {
   const owner = await ownerOf(deps.sealer, context, target.client);
   if (owner.userId === null) throw noUser(target.toolName);
+  authorizationUrlOf(target.client);
   const { tenant, config } = context;
   const state = newState(tenant);
   const hash = hashState(state);
@@ -64,6 +68,20 @@ export async function offerConnectLink(
   const link = await deps.repos.oauth.offerLink(tenant, grant, { hash, sealed, lifetimeMs, leastMs: lifetimeMs / 2 });
   const known = link.hash === hash ? state : (await openLink(deps, context, link)).state;
   return { connectionId: link.grant.id, url: `${deps.publicUrl}${connectPath}${known}`, until: link.until };
+}
+
+/** The address goes to a browser: a page's script or a file must not come of it. */
+export function authorizationUrlOf(client: OAuthClient): string {
+  const { authorizationUrl = "" } = client;
+  if (isWebAddress(authorizationUrl)) return authorizationUrl;
+  throw withDelivery(
+    new GatewayError(
+      "credential_invalid",
+      `The address to which users are sent, ${settingOf(client, "authorization_url")}, must be an http or https URL without user name, password and fragment.`,
+      { param: client.sources.authorization_url ?? "auth_config.authorization_url" },
+    ),
+    "not_sent",
+  );
 }
 
 /** The user's access is missing: what to do, with a link to do it. */

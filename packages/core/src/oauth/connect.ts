@@ -10,8 +10,9 @@ import type { OAuthGrant, OAuthLink } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { findTool } from "../tools/catalog.ts";
 import type { Tool } from "../tools/tool.ts";
-import { isWebAddress, settingOf, type OAuthClient } from "./client.ts";
+import type { OAuthClient } from "./client.ts";
 import {
+  authorizationUrlOf,
   callbackPath,
   hashState,
   missingGrant,
@@ -63,7 +64,6 @@ export async function startConnection(deps: CoreDeps, context: CallContext, tool
       { param: "tool", toolName: tool.name },
     );
   }
-  requireAuthorizationUrl(target.client);
   return offerConnectLink(deps, context, target);
 }
 
@@ -78,7 +78,7 @@ export async function authorizationUrlFor(deps: CoreDeps, state: string): Promis
   const { context, target } = await followedFrom(deps, tenant, link);
   const { verifier } = await openLink(deps, context, link);
   const { client } = target;
-  const url = new URL(requireAuthorizationUrl(client));
+  const url = new URL(authorizationUrlOf(client));
   const query = {
     response_type: "code",
     client_id: client.clientId,
@@ -173,23 +173,12 @@ function redirectUri({ publicUrl }: Pick<CoreDeps, "publicUrl">): string {
   return `${publicUrl}${callbackPath}`;
 }
 
-/** The address goes to a browser: a page's script or a file must not come of it. */
-function requireAuthorizationUrl(client: OAuthClient): string {
-  const { authorizationUrl = "" } = client;
-  if (isWebAddress(authorizationUrl)) return authorizationUrl;
-  throw new GatewayError(
-    "credential_invalid",
-    `The address to which users are sent, ${settingOf(client, "authorization_url")}, must be an http or https URL without user name, password and fragment.`,
-    { param: client.sources.authorization_url ?? "auth_config.authorization_url" },
-  );
-}
-
 /** An answer that names another server than the one asked is not for us (RFC 9207): the code is not used. */
 function checkIssuer(client: OAuthClient, issuer: string | undefined): void {
   if (issuer === undefined) return;
   const isExpected =
     client.issuer === undefined
-      ? URL.parse(issuer)?.origin === new URL(requireAuthorizationUrl(client)).origin
+      ? URL.parse(issuer)?.origin === new URL(authorizationUrlOf(client)).origin
       : issuer === client.issuer;
   if (isExpected) return;
   throw new GatewayError(
