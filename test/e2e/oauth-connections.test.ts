@@ -553,7 +553,7 @@ describe(`what comes back from the server ${verifies("BLIND-3")}`, () => {
   });
 });
 
-describe(`a connection over time ${verifies("BLIND-3", "API-3")}`, () => {
+describe(`a connection over time ${verifies("BLIND-3")}`, () => {
   const lasting = (seconds: number): void => {
     authority.onToken = (answer) => {
       if (answer.body !== "") answer.body = { ...answer.body, expires_in: seconds };

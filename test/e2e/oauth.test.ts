@@ -120,7 +120,7 @@ async function until(condition: () => boolean | Promise<boolean>): Promise<void>
   }
 }
 
-describe(`one token for all ${verifies("BLIND-3", "API-3", "MCP-5")}`, () => {
+describe(`one token for all ${verifies("BLIND-3")}`, () => {
   test("fifty calls at once on two instances ask for it once", async () => {
     const { call } = await newBench();
     const held = hold();
@@ -199,7 +199,7 @@ describe(`one token for all ${verifies("BLIND-3", "API-3", "MCP-5")}`, () => {
   });
 });
 
-describe(`how long it is used ${verifies("BLIND-3", "API-3")}`, () => {
+describe(`how long it is used ${verifies("BLIND-3")}`, () => {
   const answering = (expires_in: unknown): void => {
     authority.onToken = (answer) => {
       if (answer.body !== "") answer.body = { ...answer.body, expires_in };
@@ -261,7 +261,7 @@ describe(`how long it is used ${verifies("BLIND-3", "API-3")}`, () => {
   });
 });
 
-describe(`a back end that no longer takes it ${verifies("BLIND-3", "API-3")}`, () => {
+describe(`a back end that no longer takes it ${verifies("BLIND-3")}`, () => {
   test.each(["lookup", "create_order"])("%s: gets a new one, once, and the call succeeds", async (tool) => {
     const { call } = await newBench();
     await call();

@@ -253,7 +253,11 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
       oauthOf({ resource: "https://crm.example/#x" }, "client_id", "client_secret", "token_url"),
       "resource",
     ],
-    ["a grant of another type", authConfigSchema.parse({ ...config("bearer", { source: "A" }), grant: "client_credentials" }), "grant"],
+    [
+      "a grant of another type",
+      authConfigSchema.parse({ ...config("bearer", { source: "A" }), grant: "client_credentials" }),
+      "grant",
+    ],
     [
       "the same header twice",
       config("api_key", { source: "A", target: "X-Key" }, { source: "B", target: "x-key" }),
@@ -277,7 +281,12 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
     config("bearer", { source: "A" }),
     config("basic", { source: "A", target: "username" }, { source: "B", target: "password" }),
     oauthOf({ client_auth: "post", audience: "crm", resource: "urn:crm" }, "client_id", "client_secret", "token_url"),
-    oauthOf({ grant: "authorization_code", issuer: "https://a.example" }, "client_id", "token_url", "authorization_url"),
+    oauthOf(
+      { grant: "authorization_code", issuer: "https://a.example" },
+      "client_id",
+      "token_url",
+      "authorization_url",
+    ),
   ])("nothing in %j", (auth) => {
     expect(mappingProblems(auth)).toEqual([]);
   });

@@ -230,7 +230,11 @@ describe(`the specification's company search ${verifies("BLIND-1", "BLIND-2", "B
   });
 
   test("what a model sees holds neither address nor auth", async () => {
-    const adapter = createPluginAdapter({ egress: openEgress(), tokens, credentials: createCredentialResolver({ sealer }) });
+    const adapter = createPluginAdapter({
+      egress: openEgress(),
+      tokens,
+      credentials: createCredentialResolver({ sealer }),
+    });
     const [tool] = adapter.list(await contextOf({ plugins: [recordOf(companySearch)] }));
     const { name, description, parameters } = tool ?? {};
     expect(JSON.stringify({ name, description, parameters })).not.toMatch(/qichacha|Token|QCC/);
