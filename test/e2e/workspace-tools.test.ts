@@ -501,10 +501,16 @@ describe(`a write to the outside after something from outside was read ${verifie
     expect(posted()).toBe(1);
   });
 
-  test("waits after a blind tool's answer as well, and after a long one that is read on", async () => {
+  test("waits after a blind tool's answer as well, and after an earlier one that is read on", async () => {
     await tenant.addPlugin(readingTool(web));
-    llm.script(calls({ name: "lookup", arguments: { q: "x" } }), calls(post()), text("never"));
-    expect((await chat({})).tool_execution.pending).toHaveLength(1);
+    const { json } = await invoke(tenant.client, session, { name: "lookup", arguments: { q: "x" } });
+    for (const reading of [
+      { name: "lookup", arguments: { q: "x" } },
+      { name: "read_result", arguments: { call_id: json.id } },
+    ]) {
+      llm.script(calls(reading), calls(post()), text("never"));
+      expect((await chat({ session_id: newId("session") })).tool_execution.pending).toHaveLength(1);
+    }
     expect(posted()).toBe(0);
   });
 
