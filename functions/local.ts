@@ -3,9 +3,10 @@
  * sign up for or as one of N containers on the same services (design "Public contract", settings).
  */
 import { randomBytes } from "node:crypto";
-import { createServer, type Server } from "node:http";
+import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { relative } from "node:path";
+import type { Duplex } from "node:stream";
 import { getRequestListener, RequestError } from "@hono/node-server";
 import { tick } from "@toolyard/core/calls/tick";
 import { handleMessage } from "@toolyard/core/calls/worker";
@@ -28,6 +29,8 @@ import { version } from "./version.ts";
 const loopback = ["127.0.0.0/8", "::1/128"];
 const defaultTenant = { id: "ten_default", name: "default" };
 const defaultTickEveryMs = 5_000;
+/** Request line and headers together. */
+const maxHeaderBytes = 32_768;
 /** Requests and messages in hand have this long to end once the process is told to stop. */
 const graceMs = 25_000;
 /** Signals this close together are one: npm passes on what its whole process group has got already. */
@@ -67,7 +70,8 @@ export async function startServer(environment: Environment, options: ServerOptio
   const log = options.log ?? createLog({ level: environment.logLevel });
   const dataDir = await findDataDir(environment, options);
   const requests = new RequestDesk();
-  const server = createServer({ keepAliveTimeout: 65_000, maxHeaderSize: 32_768 }, requests.listener);
+  const server = createServer({ keepAliveTimeout: 65_000, maxHeaderSize: maxHeaderBytes }, requests.listener);
+  server.on("clientError", (thrown, socket) => requests.refuseBroken(thrown, socket));
   watchSockets(server);
   try {
     const url = await listen(server, environment);
@@ -115,13 +119,16 @@ class RequestDesk {
   isDraining = false;
   readonly #inHand = new Set<Promise<unknown>>();
   readonly #ready = Promise.withResolvers<Listener>();
+  /** The newest answer on each connection. */
+  readonly #answers = new WeakMap<Duplex, ServerResponse>();
 
   constructor() {
     // Nobody may be waiting when the start fails.
     this.#ready.promise.catch(() => undefined);
   }
 
-  readonly listener: (...connection: Parameters<Listener>) => void = (incoming, outgoing) => {
+  readonly listener: (incoming: IncomingMessage, outgoing: ServerResponse) => void = (incoming, outgoing) => {
+    this.#answers.set(incoming.socket, outgoing);
     this.#ready.promise.then(
       (listener) => listener(incoming, outgoing),
       () => outgoing.destroy(),
@@ -137,6 +144,25 @@ class RequestDesk {
     this.#ready.resolve(getRequestListener(counted, { errorHandler: answerUnreadable }));
   }
 
+  /** What is no HTTP never becomes a request; whoever sent it is told in the one error shape. */
+  refuseBroken(thrown: BrokenRequest, socket: Duplex): void {
+    const answer = this.#answers.get(socket);
+    const isAnswering = answer?.headersSent === true && !answer.writableFinished;
+    if (thrown.code === "ECONNRESET" || !socket.writable || isAnswering) {
+      socket.destroy();
+      return;
+    }
+    const reply = toErrorReply(toBrokenRequest(thrown), newId("request"));
+    const { status, headers } = reply;
+    const body = thrown.rawPacket?.toString("latin1", 0, 5) === "HEAD " ? "" : reply.body;
+    const lines = Object.entries({ ...headers, connection: "close", "content-length": Buffer.byteLength(reply.body) });
+    const head = [
+      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+      ...lines.map(([name, value]) => `${name}: ${value}`),
+    ];
+    socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  }
+
   refuse(): void {
     this.#ready.reject(new Error("the server did not start"));
   }
@@ -150,6 +176,27 @@ class RequestDesk {
     const done = (): void => void this.#inHand.delete(answer);
     answer.then(done, done);
   }
+}
+
+interface BrokenRequest extends NodeJS.ErrnoException {
+  /** The bytes that could not be read. */
+  readonly rawPacket?: Buffer;
+}
+
+function toBrokenRequest({ code }: BrokenRequest): GatewayError {
+  if (code === "HPE_HEADER_OVERFLOW") {
+    return new GatewayError(
+      "payload_too_large",
+      `The request line and the headers have more than ${maxHeaderBytes} bytes together.`,
+    );
+  }
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") {
+    return new GatewayError("request_timeout", "The request did not arrive in time; send it in one go.");
+  }
+  return new GatewayError(
+    "invalid_request",
+    "This is no HTTP/1.1 request: its first line, a header or its framing cannot be read. Percent-encode what is not ASCII in the target.",
+  );
 }
 
 /** A request that is not even an address and a host name never reaches the app. */

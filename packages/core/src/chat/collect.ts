@@ -70,7 +70,8 @@ export class ChatCollector {
 
   /** The answer so far, in the form of a whole one. */
   body(): JsonObject {
-    const answered = this.#response;
+    // Usage is summed over the rounds; what could not be read as one is none.
+    const { usage: _unread, ...answered } = this.#response ?? {};
     const choices = [...this.#choices]
       .sort(([a], [b]) => a - b)
       .map(([index, choice]) => this.#toChoice(index, choice));

@@ -35,6 +35,7 @@ export const catalog = {
   method_not_allowed: invalid(405),
   unsupported_media_type: invalid(415),
   payload_too_large: invalid(413),
+  request_timeout: { http: 408, type: "invalid_request_error", retryable: true },
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
   confirmation_required: { http: 409, type: "invalid_request_error", retryable: false },
   // Who asks
