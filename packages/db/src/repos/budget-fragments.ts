@@ -44,9 +44,11 @@ export interface Asking {
   readonly id: string;
 }
 
+/** Asks first what costs nothing to know: the sum over running calls is only made where there is a limit. */
 const excess = ({ tokens, micros }: Asking): string => `CASE
-  WHEN ${tokens} > 0 AND limit_tokens < used_tokens + held_tokens + ${tokens} THEN 'tokens'
-  WHEN ${micros} > 0 AND limit_micros < used_micros + held_micros + ${micros} THEN 'micros' END`;
+  WHEN ${tokens} > 0 AND limit_tokens IS NOT NULL AND limit_tokens < used_tokens + held_tokens + ${tokens} THEN 'tokens'
+  WHEN ${micros} > 0 AND limit_micros IS NOT NULL AND limit_micros < used_micros + held_micros + ${micros} THEN 'micros'
+  END`;
 
 /**
  * JSON of the first budget without room, for `toRefusal`; NULL where all have it. What costs nothing
