@@ -24,15 +24,10 @@ import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { getModel, listModels } from "./models.ts";
 import { metrics } from "./metrics.ts";
-import {
-  createConnection,
-  deleteConnection,
-  finishConnectLink,
-  followConnectLink,
-  listConnections,
-} from "./oauth.ts";
+import { createConnection, deleteConnection, finishConnectLink, followConnectLink, listConnections } from "./oauth.ts";
 import { openapi } from "./openapi.ts";
 import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, updatePlugin } from "./plugins.ts";
+import { importPlugins } from "./plugins-import.ts";
 import { getOperatorPrices, getPrices, putOperatorPrices, putPrices } from "./prices.ts";
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
@@ -61,6 +56,7 @@ export const routes = {
   rejectCall,
   replayCall,
   createPlugin,
+  importPlugins,
   listPlugins,
   getPlugin,
   replacePlugin,

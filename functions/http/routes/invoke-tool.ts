@@ -9,6 +9,7 @@ import type { AppContext } from "../app-env.ts";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+import { argumentsField } from "./shared.ts";
 
 const invokeBody = z
   .strictObject({
@@ -19,7 +20,7 @@ const invokeBody = z
       .optional()
       .meta({ description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
     name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
-    arguments: z.record(z.string(), z.json()).default({}),
+    arguments: argumentsField,
     async: z.boolean().default(false).meta({ description: "Answer 202 at once; the call runs on a worker." }),
     session_id: sessionIdSchema.optional(),
     runtime_config: runtimeConfigField,

@@ -1,5 +1,6 @@
 /** What management routes have in common: parameters, times, lists and the one "not found". */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
 
 export const timeSchema = z.iso.datetime().meta({ description: "RFC 3339, UTC.", example: "2026-11-27T09:30:00.000Z" });
@@ -19,6 +20,12 @@ export function found<T>(value: T | undefined, kind: string, id: string): T {
 }
 
 export const idOf = (item: { readonly id: string }): string => item.id;
+
+/** Arguments of a tool as they came: copying them would lose names like `__proto__`. */
+export const argumentsField = z
+  .custom<JsonObject>(isJsonObject, "Invalid input: expected object")
+  .default({})
+  .meta({ type: "object", additionalProperties: true, description: "By the names of the tool's parameters." });
 
 /** A body without fields; leaving the body out is the same. */
 export const emptyBody = z.strictObject({}).default({});

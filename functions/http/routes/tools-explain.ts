@@ -8,6 +8,7 @@ import { explainCall } from "@toolyard/core/tools/explain";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { arrangePlugin } from "./plugins.ts";
+import { argumentsField } from "./shared.ts";
 import { listedToolSchema } from "./tools-list.ts";
 
 const explainedRequestSchema = z.strictObject({
@@ -45,7 +46,7 @@ const explainBody = z
   .strictObject({
     uri: z.string().min(1).max(2_048).optional().meta({ example: "plugin://search_company_basic" }),
     name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
-    arguments: z.record(z.string(), z.json()).default({}),
+    arguments: argumentsField,
     session_id: sessionIdSchema.optional(),
     runtime_config: runtimeConfigField,
   })

@@ -3,6 +3,7 @@
  * anywhere raises the version, so the next request on any instance loads the new snapshot.
  */
 import { GatewayError } from "./errors/gateway-error.ts";
+import type { PluginRecord } from "./blind/plugin.ts";
 import type { Caller } from "./callers/caller.ts";
 import type { ConfigRepo } from "./ports/repos.ts";
 import type { TenantConfig } from "./tenant-config.ts";
@@ -57,8 +58,9 @@ export class ConfigCache {
   }
 
   #load(tenant: string): Promise<TenantConfig> {
-    const loading = this.#repo.load(tenant).then((config) => {
-      if (config === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+    const loading = this.#repo.load(tenant).then((loaded) => {
+      if (loaded === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+      const config = keepKnownPlugins(loaded, this.#snapshots.get(tenant));
       this.#snapshots.delete(tenant);
       this.#snapshots.set(tenant, config);
       if (this.#snapshots.size > capacity) {
@@ -74,4 +76,20 @@ export class ConfigCache {
     loading.then(done, done);
     return loading;
   }
+}
+
+/**
+ * Plugins that are as they were stay the same objects: what was compiled from them, tools and plans and
+ * validators, is found by the object, and a tenant may have a thousand of them.
+ */
+function keepKnownPlugins(loaded: TenantConfig, before: TenantConfig | undefined): TenantConfig {
+  if (before === undefined) return loaded;
+  const known = new Map(before.plugins.map((record) => [record.pluginId, record]));
+  return { ...loaded, plugins: loaded.plugins.map((record) => sameRecord(record, known.get(record.pluginId))) };
+}
+
+function sameRecord(record: PluginRecord, known: PluginRecord | undefined): PluginRecord {
+  const isSame =
+    known?.hash === record.hash && known.updatedAt === record.updatedAt && known.enabled === record.enabled;
+  return isSame ? known : record;
 }

@@ -1,6 +1,6 @@
 /** What a source is read into, whatever it was: definitions that wait for their names. */
 import type { JsonObject } from "../json.ts";
-import type { WantedCredential } from "./openapi/security.ts";
+import type { WantedCredential } from "./credentials.ts";
 
 /** A definition without its name and source. */
 export interface Candidate {

@@ -20,3 +20,20 @@ export function cutText(text: string, most: number): string {
     .toWellFormed()
     .trimEnd()}…`;
 }
+
+const verbs: Readonly<Record<string, string>> = {
+  GET: "Reads",
+  POST: "Sends",
+  PUT: "Replaces",
+  PATCH: "Changes",
+  DELETE: "Deletes",
+};
+
+/** What a call without a description seems to do, in words: a model is not told how a tool is reached. */
+export function describeRoute(method: string, path: string): string {
+  const words = path
+    .split(/[/?&#]+/)
+    .filter((part) => part !== "")
+    .map((part) => (/^\{.*\}$/.test(part) ? `by ${part.slice(1, -1)}` : part.replace(/[{}=_-]+/g, " ").trim()));
+  return `${verbs[method] ?? "Calls"} ${words.join(" ") || "the API"}.`;
+}

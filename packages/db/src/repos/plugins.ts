@@ -103,7 +103,13 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
       const ids = new Map<string, number>();
       for (const part of toParts(changes)) {
         const results = await shards.databaseFor(tenant).batch(changeStatements(tenant, part), { repeatable: true });
-        for (const row of results.at(-1)?.rows ?? []) ids.set(String(row["name"]), Number(row["plugin_id"]));
+        const hashes = new Map(
+          part.flatMap(({ plugin }) => (plugin === undefined ? [] : [[plugin.name, plugin.hash]])),
+        );
+        for (const row of results.at(-1)?.rows ?? []) {
+          const name = String(row["name"]);
+          if (hashes.get(name) === row["hash"]) ids.set(name, Number(row["plugin_id"]));
+        }
       }
       return ids;
     },
@@ -123,6 +129,8 @@ const mostText = 1_048_576;
 interface Entry {
   readonly list: "create" | "update" | "delete";
   readonly text: string;
+  /** What the row is to be. */
+  readonly plugin?: NewPlugin;
 }
 
 function* toParts(changes: PluginChanges): Generator<readonly Entry[]> {
@@ -143,12 +151,10 @@ function* toParts(changes: PluginChanges): Generator<readonly Entry[]> {
 function* toEntries(changes: PluginChanges): Generator<Entry> {
   for (const pluginId of changes.delete) yield { list: "delete", text: JSON.stringify(pluginId) };
   for (const { pluginId, expectedHash, plugin } of changes.update) {
-    yield {
-      list: "update",
-      text: JSON.stringify({ ...driverValues(plugin), plugin_id: pluginId, expected_hash: expectedHash }),
-    };
+    const row = { ...driverValues(plugin), plugin_id: pluginId, expected_hash: expectedHash };
+    yield { list: "update", text: JSON.stringify(row), plugin };
   }
-  for (const plugin of changes.create) yield { list: "create", text: JSON.stringify(driverValues(plugin)) };
+  for (const plugin of changes.create) yield { list: "create", text: JSON.stringify(driverValues(plugin)), plugin };
 }
 
 /** Columns that a plugin fills, by their names in the table. */
@@ -179,11 +185,12 @@ function driverValues(plugin: NewPlugin): Record<string, unknown> {
   );
 }
 
-/** The last statement tells which rows are now as given. */
+/** The last statement tells what the rows of these names are now. */
 function changeStatements(tenant: string, entries: readonly Entry[]): readonly Statement[] {
   const listOf = (list: Entry["list"]): string =>
     `[${entries.flatMap((entry) => (entry.list === list ? [entry.text] : [])).join(",")}]`;
   const [created, updated, deleted] = [listOf("create"), listOf("update"), listOf("delete")];
+  const wanted = JSON.stringify(entries.flatMap(({ plugin }) => (plugin === undefined ? [] : [plugin.name])));
   const names = written.map(({ column }) => column.name);
   const read = (name: string): SQL => sql.raw(`j.value ->> '$.${name}'`);
   const sets = [...names.filter((name) => name !== "name" && name !== "status"), "updated_at"].map(
@@ -201,10 +208,14 @@ function changeStatements(tenant: string, entries: readonly Entry[]): readonly S
     statement(sql`INSERT INTO ${sysAiPlugin} (${columns})
       SELECT ${sql.join([sql`${tenant}`, ...names.map(read)], sql`, `)} FROM json_each(${created}) AS j WHERE true ON CONFLICT DO NOTHING`),
     raiseConfigVersion(tenant),
-    statement(sql`SELECT ${sysAiPlugin.pluginId} AS plugin_id, ${sysAiPlugin.name} AS name FROM ${sysAiPlugin}
-      JOIN (SELECT value FROM json_each(${created}) UNION ALL SELECT value FROM json_each(${updated})) AS j
-        ON ${sysAiPlugin.name} = ${read("name")} AND ${sysAiPlugin.hash} = ${read("hash")}
-      WHERE ${sysAiPlugin.tenant} = ${tenant}`),
+    statement(
+      build
+        .select({ plugin_id: sysAiPlugin.pluginId, name: sysAiPlugin.name, hash: sysAiPlugin.hash })
+        .from(sysAiPlugin)
+        .where(
+          and(eq(sysAiPlugin.tenant, tenant), sql`${sysAiPlugin.name} IN (SELECT value FROM json_each(${wanted}))`),
+        ),
+    ),
   ];
 }
 

@@ -159,7 +159,20 @@ export class SchemaConverter {
     if (place.isRequired) put("default", ownMember(schema, "default"));
     const described = this.#describe(Object.fromEntries(result), schema, place.isRequired);
     if (removed.size > 0) this.#removed.set(described, removed);
-    return this.#nullable(schema, described);
+    return this.#nullable(schema, this.#unwrap(described));
+  }
+
+  /** An alternative without another one is no alternative. */
+  #unwrap(schema: JsonObject): JsonObject {
+    const { anyOf, ...own } = schema;
+    const [only, second] = Array.isArray(anyOf) ? anyOf : [];
+    const merged = second === undefined && isJsonObject(only) ? mergeSchemas([own, only]) : undefined;
+    if (merged === undefined) return schema;
+    const removed = [schema, ...(isJsonObject(only) ? [only] : [])].flatMap((each) => [
+      ...(this.#removed.get(each) ?? []),
+    ]);
+    if (removed.length > 0) this.#removed.set(merged, new Set(removed));
+    return merged;
   }
 
   #typeOf(schema: JsonObject): JsonValue | undefined {
@@ -375,11 +388,20 @@ export class SchemaConverter {
         }
       : Object.keys(rest).length === 0
         ? converted
-        : { anyOf: [rest, { type: "null" }], ...(description === undefined ? {} : { description }) };
+        : {
+            anyOf: [...alternativesOf(rest), { type: "null" }],
+            ...(description === undefined ? {} : { description }),
+          };
     const removed = this.#removed.get(converted);
     if (removed !== undefined) this.#removed.set(result, removed);
     return result;
   }
+}
+
+/** The branches of a schema that is nothing else than alternatives. */
+function alternativesOf(schema: JsonObject): readonly JsonValue[] {
+  const { anyOf, ...others } = schema;
+  return Array.isArray(anyOf) && Object.keys(others).length === 0 ? anyOf : [schema];
 }
 
 type Put = (keyword: string, value: JsonValue | undefined) => void;

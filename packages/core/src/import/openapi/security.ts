@@ -7,7 +7,7 @@ import type { AuthConfig } from "../../blind/definition.ts";
 import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember } from "../../tools/json-schema/document.ts";
-import { shortHash } from "../names.ts";
+import { ownCredentialName, type WantedCredential } from "../credentials.ts";
 import type { ApiDocument } from "./document.ts";
 import { textMember } from "./operation.ts";
 
@@ -19,16 +19,6 @@ export interface AuthOverrides {
   readonly credentials?: Readonly<Record<string, string>> | undefined;
   /** Used for every operation; null: none. */
   readonly config?: AuthConfig | null | undefined;
-}
-
-/** A credential that has to be stored before the tools can be called. */
-export interface WantedCredential {
-  readonly name: string;
-  readonly scheme: string | null;
-  /** What is to be stored. */
-  readonly holds: string;
-  /** Of a part that is no secret, as the document gives it. */
-  readonly suggestedValue?: string;
 }
 
 export interface AuthProposal {
@@ -140,25 +130,26 @@ function readScheme(name: string, scopes: JsonValue | undefined, options: Propos
   const scheme = findScheme(options.document, name);
   if (scheme === undefined) return { problem: `the scheme '${name}' is not declared` };
   const naming = { name, ...options };
-  const type = textMember(scheme, "type");
-  const word = type === "http" ? textMember(scheme, "scheme")?.toLowerCase() : type;
-  switch (word) {
-    case "apiKey":
-      return readApiKey(scheme, naming);
-    case "basic":
-      return readBasic(naming);
-    case "bearer":
-      return bearer(naming, "an access token");
-    case "oauth2":
-      return readOAuth(scheme, scopes, naming);
-    case "openIdConnect":
-      return bearer(naming, "an access token of its OpenID provider");
-    default:
-      return {
-        problem: `the scheme '${name}' is of type ${type ?? "unknown"}${type === "http" ? ` ${word ?? ""}` : ""}, which is not supported`,
-      };
-  }
+  const type = textMember(scheme, "type") ?? "unknown";
+  const word = type === "http" ? (textMember(scheme, "scheme")?.toLowerCase() ?? "") : type;
+  const read = Object.hasOwn(readers, word) ? readers[word] : undefined;
+  return (
+    read?.(scheme, scopes, naming) ?? {
+      problem: `the scheme '${name}' is of type ${type === word ? type : `${type} ${word}`}, which is not supported`,
+    }
+  );
 }
+
+type SchemeReader = (scheme: JsonValue, scopes: JsonValue | undefined, naming: Naming) => SchemePart | Unusable;
+
+/** By the type, for `http` by its scheme. */
+const readers: Readonly<Record<string, SchemeReader>> = {
+  apiKey: (scheme, _scopes, naming) => readApiKey(scheme, naming),
+  basic: (_scheme, _scopes, naming) => readBasic(naming),
+  bearer: (_scheme, _scopes, naming) => bearer(naming, "an access token"),
+  oauth2: readOAuth,
+  openIdConnect: (_scheme, _scopes, naming) => bearer(naming, "an access token of its OpenID provider"),
+};
 
 function findScheme(document: ApiDocument, name: string): JsonValue | undefined {
   const owner = document.version === "2.0" ? document.root : ownMember(document.root, "components");
@@ -178,14 +169,6 @@ function credentialFor({ name, origin, overrides }: Naming, part?: string): stri
   const given = overrides.credentials;
   if (given !== undefined && Object.hasOwn(given, key)) return given[key] ?? "";
   return ownCredentialName(origin, key);
-}
-
-/** `api.example.com:key`; `http` stands in front where the credential would go out in clear text. */
-export function ownCredentialName(origin: string, part: string): string {
-  const { protocol, host } = new URL(origin);
-  const place = `${protocol === "http:" ? "http:" : ""}${host.replace(/[[\]]/g, "")}`;
-  const name = `${place}:${part.replace(/[^\p{L}\p{N}_.-]+/gu, "_")}`;
-  return name.length <= 128 ? name : `${name.slice(0, 115)}_${shortHash(name, 12)}`;
 }
 
 function readApiKey(scheme: JsonValue, naming: Naming): SchemePart | Unusable {
@@ -232,18 +215,36 @@ function bearer(naming: Naming, holds: string): SchemePart {
   return { kind: "bearer", source, credentials: [{ name: source, scheme: naming.name, holds }] };
 }
 
-/** Only an application's own credentials need nobody to log in; for other flows a token is stored. */
+/** Flows that tools can go by themselves; what else there is ends with a token that somebody stores. */
+const flows = [
+  { name: "clientCredentials", oldName: "application", grant: "client_credentials" },
+  { name: "authorizationCode", oldName: "accessCode", grant: "authorization_code" },
+] as const;
+
+/**
+ * Addresses become credentials, too: whoever stores them has seen where client secrets and users are sent.
+ */
 function readOAuth(scheme: JsonValue, scopes: JsonValue | undefined, naming: Naming): SchemePart {
-  const flows = ownMember(scheme, "flows");
-  const own =
-    ownMember(flows, "clientCredentials") ?? (textMember(scheme, "flow") === "application" ? scheme : undefined);
-  const tokenUrl = textMember(own, "tokenUrl");
-  if (tokenUrl === undefined) return bearer(naming, "an OAuth access token");
+  const declared = ownMember(scheme, "flows");
+  const usable = flows.flatMap(({ name, oldName, grant }) => {
+    const flow = ownMember(declared, name) ?? (textMember(scheme, "flow") === oldName ? scheme : undefined);
+    return flow !== undefined && textMember(flow, "tokenUrl") !== undefined ? [{ grant, flow }] : [];
+  });
+  const [chosen] = usable;
+  if (chosen === undefined) return bearer(naming, "an OAuth access token");
+  const { grant, flow } = chosen;
   const wantedScopes = Array.isArray(scopes) ? scopes.filter((scope) => typeof scope === "string").join(" ") : "";
-  const parts = [
+  const address = (target: string, member: string, holds: string): readonly OAuthPart[] => {
+    const suggestedValue = textMember(flow, member);
+    return suggestedValue === undefined ? [] : [{ target, holds, suggestedValue }];
+  };
+  const parts: readonly OAuthPart[] = [
     { target: "client_id", holds: "the client id" },
     { target: "client_secret", holds: "the client secret" },
-    { target: "token_url", holds: "the address of the token endpoint", suggestedValue: tokenUrl },
+    ...address("token_url", "tokenUrl", "the address of the token endpoint"),
+    ...(grant === "authorization_code"
+      ? address("authorization_url", "authorizationUrl", "where users are sent to agree")
+      : []),
     ...(wantedScopes === "" ? [] : [{ target: "scope", holds: "the scopes to ask for", suggestedValue: wantedScopes }]),
   ];
   return {
@@ -255,6 +256,7 @@ function readOAuth(scheme: JsonValue, scopes: JsonValue | undefined, naming: Nam
         target,
         location: "header" as const,
       })),
+      ...(grant === "authorization_code" ? { grant } : {}),
     },
     credentials: parts.map(({ target, ...wanted }) => ({
       name: credentialFor(naming, target),
@@ -262,6 +264,12 @@ function readOAuth(scheme: JsonValue, scopes: JsonValue | undefined, naming: Nam
       ...wanted,
     })),
   };
+}
+
+interface OAuthPart {
+  readonly target: string;
+  readonly holds: string;
+  readonly suggestedValue?: string;
 }
 
 function ofConfig(config: AuthConfig): readonly WantedCredential[] {

@@ -112,18 +112,17 @@ function schemaParts(value: JsonValue): JsonObject {
   return Object.fromEntries(Object.entries(value).filter(([key]) => !others.includes(key)));
 }
 
+const formats: Readonly<Record<string, ParameterStyle>> = {
+  csv: { style: "form", explode: false },
+  multi: { style: "form", explode: true },
+  ssv: { style: "spaceDelimited", explode: false },
+  pipes: { style: "pipeDelimited", explode: false },
+};
+const commas: ParameterStyle = { style: "form", explode: false };
+
 function collectionFormat(value: JsonValue, notes: Notes): ParameterStyle {
-  switch (textMember(value, "collectionFormat")) {
-    case "multi":
-      return { style: "form", explode: true };
-    case "ssv":
-      return { style: "spaceDelimited", explode: false };
-    case "pipes":
-      return { style: "pipeDelimited", explode: false };
-    case "tsv":
-      notes.add(`Lists of '${textMember(value, "name") ?? ""}' are separated by commas: tabs are not supported.`);
-      return { style: "form", explode: false };
-    default:
-      return { style: "form", explode: false };
-  }
+  const format = textMember(value, "collectionFormat") ?? "csv";
+  if (Object.hasOwn(formats, format)) return formats[format] ?? commas;
+  notes.add(`Lists of '${textMember(value, "name") ?? ""}' are separated by commas: '${format}' is not supported.`);
+  return commas;
 }

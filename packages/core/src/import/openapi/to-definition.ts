@@ -1,14 +1,14 @@
 /** One operation as the definition of a tool. */
 import { authSlots } from "../../blind/auth-mapping.ts";
-import type { AuthConfig, ParameterStyle } from "../../blind/definition.ts";
-import { stylesOf } from "../../blind/definition.ts";
+import { stylesOf, type ParameterStyle } from "../../blind/definition.ts";
 import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { Candidate } from "../candidate.ts";
+import { configToJson } from "../credentials.ts";
 import { importLimits } from "../limits.ts";
 import { toArgumentName, toToolName } from "../names.ts";
 import type { Notes } from "../notes.ts";
-import { cutText, tidy } from "../text.ts";
+import { cutText, describeRoute, tidy } from "../text.ts";
 import { nameArguments, placeArguments, toParameters, type Argument } from "./arguments.ts";
 import { chooseBody, readBodyArguments, type ChosenBody } from "./body.ts";
 import type { ApiDocument } from "./document.ts";
@@ -45,7 +45,7 @@ export function toCandidate(operation: ApiOperation, options: DefinitionOptions)
   return {
     key,
     label: `${method} ${path}`,
-    wish: `${options.prefix}${toToolName(operation.operationId ?? `${method.toLowerCase()}_${path}`)}`,
+    wish: options.prefix + toWish(operation),
     definition: {
       schema_version: "v1",
       ...(operation.summary === undefined
@@ -53,15 +53,15 @@ export function toCandidate(operation: ApiOperation, options: DefinitionOptions)
         : { title: cutText(tidy(operation.summary).replaceAll("\n", " "), 256) }),
       description: describe(operation),
       ...tool,
-      ...(auth.config === undefined ? {} : { auth_config: toJson(auth.config) }),
+      ...(auth.config === undefined ? {} : { auth_config: configToJson(auth.config) }),
     },
     auth: { schemes: auth.schemes, alternatives: auth.alternatives, credentials: auth.credentials },
     warnings: notes.texts,
   };
 }
 
-function toJson(config: AuthConfig): JsonObject {
-  return { type: config.type, mapping: config.mapping.map((entry) => ({ ...entry })) as JsonValue };
+function toWish({ operationId, method, path }: ApiOperation): string {
+  return operationId === undefined ? `${method.toLowerCase()}_${toToolName(path)}` : toToolName(operationId);
 }
 
 function describe({ method, path, summary, description, deprecated, notes }: ApiOperation): string {
@@ -72,7 +72,7 @@ function describe({ method, path, summary, description, deprecated, notes }: Api
     .join("\n\n");
   if (text.length > importLimits.toolDescription)
     notes.add(`The description is cut to ${importLimits.toolDescription} characters.`);
-  return cutText(text === "" ? `${method} ${path}` : text, importLimits.toolDescription);
+  return cutText(text === "" ? describeRoute(method, path) : text, importLimits.toolDescription);
 }
 
 /** The tool with as many levels of its schemas as fit. @throws Unsupported */

@@ -1,0 +1,333 @@
+/**
+ * A curl command as a tool: called without arguments it sends what curl would have sent, and each value of
+ * query, form and JSON body can be given otherwise. Nothing is run and no file is read; secrets become
+ * credentials that stand in no definition.
+ */
+import { bodyFormatOf } from "../../blind/definition.ts";
+import { isHeaderName, isHeaderValue, isTransportHeader } from "../../blind/header-rules.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import type { Candidate, ReadSource } from "../candidate.ts";
+import { configToJson } from "../credentials.ts";
+import { toArgumentName, toToolName } from "../names.ts";
+import { Notes } from "../notes.ts";
+import { nameArguments, placeArguments, toParameters, type Argument } from "../openapi/arguments.ts";
+import { describeRoute } from "../text.ts";
+import { inferSchema, readPlain, withDefault } from "./infer.ts";
+import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
+import { CommandSecrets, holdsSecret, isSecretField, isSecretHeader, looksSecret } from "./secrets.ts";
+import { hasVariable, replaceVariables } from "./words.ts";
+
+export interface CurlOptions {
+  readonly documentId?: string | undefined;
+  readonly prefix: string;
+  /** What the tool is to be called. */
+  readonly name?: string | undefined;
+}
+
+export interface ReadCurl extends ReadSource {
+  /** By the name of the credential; without a value where a shell variable stood in its place. */
+  readonly secrets: ReadonlyMap<string, string | undefined>;
+}
+
+const methods: ReadonlySet<string> = new Set(["GET", "POST", "PUT", "DELETE", "PATCH"]);
+
+/** @throws GatewayError `invalid_request` with param `curl` */
+export function readCurl(text: string, options: CurlOptions): ReadCurl {
+  const notes = new Notes();
+  const command = parseCurl(text, notes);
+  const address = readAddress(command.url);
+  const secrets = new CommandSecrets(address.origin);
+  const method = methodOf(command);
+  if (address.path.split("/").some(looksSecret)) {
+    notes.add(
+      "A part of the path looks like a secret; it stands in the definition, where everybody with the scope 'manage' can read it.",
+    );
+  }
+  const headers = readHeaders(command, secrets, notes);
+  if (command.user !== undefined) addUser(secrets, command.user);
+  if (address.user !== undefined) addUser(secrets, address.user);
+  const query = [...address.query, ...(command.isGet ? pairsOf(command.data, notes) : [])];
+  const body = command.isGet ? undefined : readBody(command, headers.contentType, notes);
+  const list = [
+    ...address.placeholders.map((name): Argument => ({
+      place: "path",
+      wireName: name,
+      schema: { type: "string" },
+      required: true,
+    })),
+    ...fromPairs(query, "query", { secrets, notes }),
+    ...(body?.arguments ?? []),
+  ];
+  const named = nameArguments(list);
+  const key = `${method} ${address.origin}${address.path}`;
+  const candidate: Candidate = {
+    key,
+    label: `${method} ${address.path}`,
+    wish:
+      options.name ??
+      `${options.prefix}${method.toLowerCase()}_${toToolName(address.path === "/" ? new URL(address.origin).hostname : address.path)}`,
+    definition: {
+      schema_version: "v1",
+      description: describeRoute(method, address.path),
+      parameters: toParameters(named, body?.additional ?? false),
+      execution: {
+        method,
+        base_url: address.origin + address.path,
+        ...(body === undefined ? {} : { content_type: body.contentType }),
+        ...placeArguments(named),
+        ...(Object.keys(headers.fixed).length === 0 ? {} : { headers: headers.fixed }),
+        ...(command.timeoutMs === undefined ? {} : { timeout_ms: command.timeoutMs }),
+      } as JsonObject,
+      ...(secrets.config === undefined ? {} : { auth_config: configToJson(secrets.config) }),
+    },
+    auth: secrets.auth,
+    warnings: notes.texts,
+  };
+  return {
+    document: {
+      id: options.documentId ?? "curl",
+      title: null,
+      version: null,
+      baseUrl: address.origin + address.path,
+      origin: address.origin,
+      otherServers: [],
+    },
+    candidates: [candidate],
+    skipped: [],
+    present: new Set([key]),
+    warnings: [],
+    secrets: new Map([...secrets.values()].map(([name, { value }]) => [name, value])),
+  };
+}
+
+function methodOf({ method, data, form, isGet, isUpload }: CurlCommand): string {
+  const implied = isUpload ? "PUT" : (data.length > 0 || form.length > 0) && !isGet ? "POST" : "GET";
+  const chosen = method ?? implied;
+  if (!methods.has(chosen)) throw invalid(`has the method ${chosen.slice(0, 20)}, which no tool has`);
+  return chosen;
+}
+
+type Pair = readonly [name: string, value: string];
+
+interface Address {
+  readonly origin: string;
+  /** With `{name}` where a shell variable or a placeholder stood. */
+  readonly path: string;
+  readonly placeholders: readonly string[];
+  readonly query: readonly Pair[];
+  readonly user: string | undefined;
+}
+
+function readAddress(text: string): Address {
+  const withScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`;
+  const [beforeHash = ""] = withScheme.split("#", 1);
+  const mark = beforeHash.indexOf("?");
+  const front = mark < 0 ? beforeHash : beforeHash.slice(0, mark);
+  const placeholders = new Set<string>();
+  const template = replaceVariables(front, (name) => `{${name}}`);
+  const slash = template.indexOf("/", template.indexOf("//") + 2);
+  const host = slash < 0 ? template : template.slice(0, slash);
+  if (/[{}]/.test(host)) throw invalid("has a variable in the address of the server; write it out");
+  const url = URL.parse(host);
+  if (url === null || !/^https?:$/.test(url.protocol)) throw invalid("has a URL that is no http or https address");
+  const path = (slash < 0 ? "/" : template.slice(slash)).replaceAll(/\{([^{}]*)\}/g, (_whole, name: string) => {
+    const argument = toArgumentName(name);
+    placeholders.add(argument);
+    return `{${argument}}`;
+  });
+  const user =
+    url.username === "" && url.password === "" ? undefined : `${decode(url.username)}:${decode(url.password)}`;
+  return {
+    origin: url.origin,
+    path,
+    placeholders: [...placeholders],
+    query: mark < 0 ? [] : readPairs(beforeHash.slice(mark + 1)),
+    user,
+  };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function readPairs(text: string): readonly Pair[] {
+  return [...new URLSearchParams(text)];
+}
+
+function addUser(secrets: CommandSecrets, user: string): void {
+  const colon = user.indexOf(":");
+  secrets.addUser(colon < 0 ? user : user.slice(0, colon), colon < 0 ? "" : user.slice(colon + 1));
+}
+
+interface ReadHeaders {
+  readonly fixed: { readonly [name: string]: string };
+  readonly contentType: string | undefined;
+}
+
+function readHeaders(command: CurlCommand, secrets: CommandSecrets, notes: Notes): ReadHeaders {
+  const fixed = new Map<string, readonly [string, string]>();
+  let contentType: string | undefined;
+  for (const [name, value] of command.headers) {
+    const lower = name.toLowerCase();
+    if (lower === "content-type") contentType = value;
+    else if (isSecretHeader(name)) addSecretHeader(secrets, notes, [name, value]);
+    else if (lower === "content-length" || lower === "connection" || lower === "accept-encoding") continue;
+    else if (isTransportHeader(name) || !isHeaderName(name))
+      notes.add(`Header '${name.slice(0, 60)}' is one that only the gateway sets; it is left out.`);
+    else if (hasVariable(value) || !isHeaderValue(value))
+      notes.add(`Header '${name}' has a value that is not known here; it is left out.`);
+    else fixed.set(lower, [name, value]);
+  }
+  if (command.isJson && !fixed.has("accept")) fixed.set("accept", ["Accept", "application/json"]);
+  return {
+    fixed: Object.fromEntries(fixed.values()),
+    contentType: contentType ?? (command.isJson ? "application/json" : undefined),
+  };
+}
+
+function addSecretHeader(secrets: CommandSecrets, notes: Notes, [name, value]: Pair): void {
+  if (isTransportHeader(name) || !isHeaderName(name))
+    notes.add(`Header '${name.slice(0, 60)}' is one that only the gateway sets; it is left out.`);
+  else secrets.addHeader(name, value);
+}
+
+interface PairContext {
+  readonly secrets?: CommandSecrets;
+  readonly notes: Notes;
+}
+
+/** Equal names are one list. */
+function fromPairs(
+  pairs: readonly Pair[],
+  place: "query" | "body",
+  { secrets, notes }: PairContext,
+): readonly Argument[] {
+  const byName = new Map<string, string[]>();
+  for (const [name, value] of pairs) byName.set(name, [...(byName.get(name) ?? []), value]);
+  return [...byName].flatMap(([name, values]): Argument[] => {
+    const [value = "", ...more] = values;
+    if (isSecretField(name)) {
+      if (place === "query" && secrets !== undefined) {
+        secrets.addQuery(name, value);
+        return [];
+      }
+      return [secretArgument(name, { type: "string" }, notes)];
+    }
+    if (more.length > 0) return [toArgument(name, place, values)];
+    return [toArgument(name, place, hasVariable(value) ? value : readPlain(value))];
+  });
+}
+
+function toArgument(name: string, place: "query" | "body", value: JsonValue): Argument {
+  const schema = withDefault(value);
+  return { place, wireName: name, schema, required: schema["default"] === undefined };
+}
+
+/** A credential has no place in a body, so the caller has to bring it; the value is kept nowhere. */
+function secretArgument(name: string, schema: JsonObject, notes: Notes): Argument {
+  notes.add(
+    `Field '${name.slice(0, 60)}' of the body looks like a secret; its value is not kept, each call has to give it.`,
+  );
+  return { place: "body", wireName: name, schema, required: true };
+}
+
+interface ReadBody {
+  readonly contentType: string;
+  readonly arguments: readonly Argument[];
+  readonly additional?: JsonValue | undefined;
+}
+
+function readBody(command: CurlCommand, declared: string | undefined, notes: Notes): ReadBody | undefined {
+  if (command.form.length > 0) return readMultipart(command, notes);
+  if (command.data.length === 0) return undefined;
+  const text = textOf(command.data, command.isJson ? "" : "&");
+  const contentType = contentTypeOf(declared, text, { isUpload: command.isUpload, notes });
+  const format = bodyFormatOf(contentType);
+  const isFile = command.data.some(({ kind }) => kind === "file");
+  if (!isFile && format === "form")
+    return { contentType, arguments: fromPairs(readPairs(text), "body", { notes }), additional: true };
+  const value = format === "json" && !isFile ? parseJson(text) : undefined;
+  if (isJsonObject(value) && Object.keys(value).length > 0) {
+    const list = Object.entries(value).map(([name, member]) =>
+      isSecretField(name) || holdsSecret(member)
+        ? secretArgument(name, inferSchema(member), notes)
+        : toArgument(name, "body", member),
+    );
+    return { contentType, arguments: list, additional: undefined };
+  }
+  return { contentType, arguments: [wholeArgument(value ?? text, { format, isFile })], additional: false };
+}
+
+function textOf(data: readonly DataPart[], joiner: string): string {
+  return data
+    .flatMap((part) => {
+      if (part.kind === "file") return [];
+      return [part.kind === "text" ? part.text : new URLSearchParams([[part.name, part.value]]).toString()];
+    })
+    .join(joiner);
+}
+
+function wholeArgument(
+  value: JsonValue,
+  { format, isFile }: { readonly format: ReturnType<typeof bodyFormatOf>; readonly isFile: boolean },
+): Argument {
+  const file: JsonObject = {
+    type: "string",
+    format: "binary",
+    description: "Content of the file: base64 or a data URI.",
+  };
+  const unknown = format === "json" ? {} : format === "raw" ? file : { type: "string" };
+  const schema = isFile ? unknown : holdsSecret(value) ? inferSchema(value) : withDefault(value);
+  return { place: "body", wireName: "body", schema, required: schema["default"] === undefined, isBody: true };
+}
+
+function contentTypeOf(
+  declared: string | undefined,
+  text: string,
+  { isUpload, notes }: { readonly isUpload: boolean; readonly notes: Notes },
+): string {
+  if (declared !== undefined) {
+    const [essence = ""] = declared.split(";", 1);
+    const known = bodyFormatOf(declared) === undefined ? essence.trim() : declared;
+    if (bodyFormatOf(known) !== undefined && bodyFormatOf(known) !== "multipart") return known;
+    notes.add("The content type is none that can be sent; the body is sent as application/octet-stream.");
+    return "application/octet-stream";
+  }
+  if (isUpload) return "application/octet-stream";
+  if (!/^\s*[{[]/.test(text) || parseJson(text) === undefined) return "application/x-www-form-urlencoded";
+  notes.add("The body is JSON and no content type was given: it is sent as application/json.");
+  return "application/json";
+}
+
+function readMultipart({ form }: CurlCommand, notes: Notes): ReadBody {
+  const list = form.map(({ name, value, isFile, mediaType }): Argument => {
+    if (value === undefined) {
+      const file: JsonObject = {
+        type: "string",
+        format: "binary",
+        ...(mediaType === undefined ? {} : { contentMediaType: mediaType }),
+        description: "Content of the file: base64 or a data URI.",
+      };
+      return { place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true };
+    }
+    if (isSecretField(name)) return secretArgument(name, { type: "string" }, notes);
+    return { ...toArgument(name, "body", hasVariable(value) ? value : readPlain(value)), partType: mediaType };
+  });
+  const byName = new Map(list.map((argument) => [argument.wireName, argument]));
+  if (byName.size < list.length) notes.add("Of several fields of one name only the last one is read.");
+  return { contentType: "multipart/form-data", arguments: [...byName.values()], additional: false };
+}
+
+function pairsOf(data: readonly DataPart[], notes: Notes): readonly Pair[] {
+  if (data.some(({ kind }) => kind === "file")) notes.add("Files are not read; what the file held is left out.");
+  return readPairs(textOf(data, "&"));
+}
+
+function invalid(problem: string): GatewayError {
+  return new GatewayError("invalid_request", `'curl' ${problem}.`, { param: "curl" });
+}

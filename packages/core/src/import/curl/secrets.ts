@@ -1,0 +1,171 @@
+/** Which parts of a command are secrets: they become credentials and stand in no definition. */
+import type { AuthConfig } from "../../blind/definition.ts";
+import { isJsonObject, type JsonValue } from "../../json.ts";
+import type { CandidateAuth } from "../candidate.ts";
+import { ownCredentialName } from "../credentials.ts";
+import { eachContainer } from "../walk.ts";
+import { hasVariable } from "./words.ts";
+
+/** Headers that name a secret, whatever else they are called. */
+const secretHeader =
+  /^(?:authorization|cookie)$|token|secret|passw|credential|session|signature|(?:^|[-_])(?:api|app|access|auth|subscription|private|secret|functions)?[-_]?key$/i;
+const secretField =
+  /^(?:key|sig|sign|auth|pass|pwd|appid|app_id)$|token|secret|passw|credential|signature|api[-_]?key|access[-_]?key/i;
+
+export function isSecretHeader(name: string): boolean {
+  return secretHeader.test(name);
+}
+
+export function isSecretField(name: string): boolean {
+  return secretField.test(name);
+}
+
+/** Does a value hold a field that names a secret, however deep? */
+export function holdsSecret(value: JsonValue): boolean {
+  for (const container of eachContainer(value)) {
+    if (
+      isJsonObject(container) &&
+      Object.entries(container).some(([name, member]) => isSecretField(name) && typeof member === "string")
+    )
+      return true;
+  }
+  return false;
+}
+
+/** Long mixtures of letters and digits in a path, as webhooks have them. */
+export function looksSecret(segment: string): boolean {
+  const isUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(segment);
+  return /[A-Za-z]/.test(segment) && /\d/.test(segment) && /[A-Za-z0-9_-]{20,}/.test(segment) && !isUuid;
+}
+
+interface Found {
+  readonly target: string;
+  readonly location: "header" | "query";
+  readonly name: string;
+  readonly value: string;
+  readonly holds: string;
+}
+
+/** Secrets of one command, and the configuration that puts them back. */
+export class CommandSecrets {
+  readonly #origin: string;
+  readonly #found: Found[] = [];
+  #basic: { readonly username: string; readonly password: string } | undefined;
+
+  constructor(origin: string) {
+    this.#origin = origin;
+  }
+
+  addUser(username: string, password: string): void {
+    this.#basic = { username, password };
+  }
+
+  addHeader(target: string, value: string): void {
+    const basic = target.toLowerCase() === "authorization" ? readBasic(value) : undefined;
+    if (basic === undefined) this.#add(target, "header", value);
+    else this.#basic = basic;
+  }
+
+  addQuery(target: string, value: string): void {
+    this.#add(target, "query", value);
+  }
+
+  #add(target: string, location: Found["location"], value: string): void {
+    const name = ownCredentialName(this.#origin, target.toLowerCase());
+    this.#found.push({
+      target,
+      location,
+      name,
+      value,
+      holds: `the value of ${location === "header" ? "header" : "query parameter"} '${target}'`,
+    });
+  }
+
+  get config(): AuthConfig | undefined {
+    const slots = this.#slots();
+    const [only, second] = slots;
+    if (this.#basic !== undefined && only === undefined) {
+      return {
+        type: "basic",
+        mapping: [
+          { source: this.#named("username"), target: "username", location: "header" },
+          ...(this.#basic.password === ""
+            ? []
+            : [{ source: this.#named("password"), target: "password", location: "header" as const }]),
+        ],
+      };
+    }
+    const all = [...slots, ...this.#basicSlot()];
+    if (only === undefined) return undefined;
+    if (second === undefined && all.length === 1 && isBearer(only)) {
+      return { type: "bearer", mapping: [{ source: only.name, location: "header" }] };
+    }
+    return { type: "api_key", mapping: all.map(({ name, target, location }) => ({ source: name, target, location })) };
+  }
+
+  /** Names and what each holds. */
+  get auth(): CandidateAuth {
+    const credentials = [...this.values()].map(([name, { holds }]) => ({ name, scheme: null, holds }));
+    return { schemes: [], alternatives: [], credentials };
+  }
+
+  /** By the name of the credential; a value is absent where the command had a variable in its place. */
+  values(): ReadonlyMap<string, { readonly value: string | undefined; readonly holds: string }> {
+    const values = new Map<string, { readonly value: string | undefined; readonly holds: string }>();
+    const put = (name: string, value: string, holds: string): void =>
+      void values.set(name, { value: hasVariable(value) || value === "" ? undefined : value, holds });
+    const slots = this.#slots();
+    if (this.#basic !== undefined && slots.length === 0) {
+      put(this.#named("username"), this.#basic.username, "the user name");
+      if (this.#basic.password !== "") put(this.#named("password"), this.#basic.password, "the password");
+    }
+    const isAlone = slots.length === 1 && this.#basicSlot().length === 0;
+    for (const found of [...slots, ...this.#basicSlot()]) {
+      if (isAlone && isBearer(found)) put(found.name, found.value.replace(/^bearer +/i, ""), "the access token");
+      else put(found.name, found.value, found.holds);
+    }
+    return values;
+  }
+
+  /** Each place once: of a header given twice the last one counts. */
+  #slots(): readonly Found[] {
+    const byPlace = new Map(this.#found.map((found) => [`${found.location} ${found.target.toLowerCase()}`, found]));
+    return [...byPlace.values()];
+  }
+
+  /** Beside other secrets, user name and password are one more header. */
+  #basicSlot(): readonly Found[] {
+    if (this.#basic === undefined || this.#found.length === 0) return [];
+    const { username, password } = this.#basic;
+    const isKnown = !hasVariable(username + password);
+    const value = isKnown
+      ? `Basic ${Buffer.from(`${username}:${password}`, "utf8").toString("base64")}`
+      : username + password;
+    const target = "Authorization";
+    return [
+      {
+        target,
+        location: "header",
+        name: this.#named("authorization"),
+        value,
+        holds: "the word Basic, a space, and user:password in base64",
+      },
+    ];
+  }
+
+  #named(part: string): string {
+    return ownCredentialName(this.#origin, part);
+  }
+}
+
+function isBearer({ target, location, value }: Found): boolean {
+  return location === "header" && target.toLowerCase() === "authorization" && /^bearer /i.test(value);
+}
+
+function readBasic(value: string): { readonly username: string; readonly password: string } | undefined {
+  const encoded = /^basic +([A-Za-z0-9+/=_-]+)$/i.exec(value)?.[1];
+  if (encoded === undefined) return undefined;
+  const text = Buffer.from(encoded, "base64").toString("utf8");
+  const colon = text.indexOf(":");
+  return colon < 0 ? undefined : { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}
