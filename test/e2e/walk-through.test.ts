@@ -11,7 +11,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Client, type Json, type Reply, type TestTenant } from "../support/gateway-client.ts";
 import { homes, type RunningHome } from "../support/homes.ts";
 import { startHttpStub, type HttpStub, type RecordedRequest, type StubReply } from "../support/http-stub.ts";
-import { calls, chunk, startLlmStub, text, type LlmStub, type Round } from "../support/llm-stub.ts";
+import { calls, chunk, done, startLlmStub, text, type LlmStub, type Round } from "../support/llm-stub.ts";
 import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
 import { filesBelow, findSecrets, type Written } from "../support/written-secrets.ts";
@@ -83,7 +83,7 @@ const companySearchForModels = {
 
 const random = (): string => randomBytes(8).toString("hex");
 
-/** Awkward where it is quoted, plain as a host name, not ASCII; and one that is only ever sent along. */
+/** Awkward where it is quoted, plain as a host name, not ASCII; one that is only ever sent along, one that comes later. */
 const secrets = {
   QCC_KEY: `Qx7"sent%41inel"+&=/\\'<k>${random()}`,
   QCC_SECRET: `ts-plain-${random()}`,
@@ -91,6 +91,7 @@ const secrets = {
   CRM_PASSWORD: `口令哨兵:&\\"${random()}`,
   MODEL_KEY: `mk"walk%2B+/${random()}`,
   INLINE_KEY: `in"line%2F+/${random()}`,
+  NEXT_KEY: `Nx8"next%41+&=/\\'${random()}`,
 } as const;
 const secretValues = Object.values(secrets);
 
@@ -266,7 +267,7 @@ describe.each(Object.entries(homes))("%s", (_name, startHome) => {
   test(`a tenant, its key, its secrets and its tool are four requests ${verifies("BLIND-1", "BLIND-5")}`, async () => {
     tenant = await home.newTenant();
     for (const [name, value] of Object.entries(secrets)) {
-      if (name === "INLINE_KEY") continue;
+      if (name === "INLINE_KEY" || name === "NEXT_KEY") continue;
       const stored = await ask(tenant.client, "put", `/v1/credentials/${name}`, { value });
       expect(stored).toMatchObject({ status: 201, json: { name, version: 1 } });
     }
@@ -452,6 +453,22 @@ describe.each(Object.entries(homes))("%s", (_name, startHome) => {
     });
   });
 
+  test(`a client reads what the model has said so far while it still speaks ${verifies("CHAT-6")}`, async () => {
+    const isRead = Promise.withResolvers<void>();
+    const speaking = await startHttpStub(async (_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.write(chunk({ role: "assistant", content: "so far" }));
+      await isRead.promise;
+      response.end([chunk({ content: ", so good" }), chunk({}, "stop"), done].join(""));
+      return undefined;
+    });
+    await tenant.addProvider(`${speaking.url}/v1`, { models: { "speaking-1": "speaking-1" } });
+    const stream = app.chat.completions.stream({ model: "speaking-1", messages: [user("go on")] });
+    stream.once("content", () => isRead.resolve());
+    expect(await stream.finalContent()).toBe("so far, so good");
+    await speaking.close();
+  });
+
   test(`explain shows the request with names where the secrets go ${verifies("BLIND-6")}`, async () => {
     const { json } = await ask(tenant.client, "post", "/v1/tools/explain", {
       uri: "plugin://search_company_basic",
@@ -551,6 +568,16 @@ describe.each(Object.entries(homes))("%s", (_name, startHome) => {
       expect.stringMatching(/^traceparent: 00-[0-9a-f]{32}-[0-9a-f]{16}-01$/),
       `content-length: ${Buffer.byteLength(body ?? "")}`,
     ]);
+    await tenant.addPlugin({
+      name: "crm_header",
+      execution: { method: "GET", base_url: `${backEnd.url}/crm/header`, param_placement: "query" },
+      auth_config: { type: "bearer", mapping: [{ source: "CRM_TOKEN" }] },
+    });
+    const before = backEnd.requests.length;
+    expect(await ask(tenant.client, "post", "/v1/tools/invoke", { name: "crm_header" })).toMatchObject({
+      json: { error: { code: "credential_invalid", message: expect.stringContaining("'CRM_TOKEN'") } },
+    });
+    expect(backEnd.requests).toHaveLength(before);
     await ask(tenant.client, "post", "/v1/tools/invoke", { name: "crm_login" });
     const basic = Buffer.from(`${secrets.QCC_SECRET}:${secrets.CRM_PASSWORD}`, "utf8").toString("base64");
     expect(backEnd.requests.at(-1)?.raw.toString("latin1")).toContain(`\r\nAuthorization: Basic ${basic}\r\n`);
@@ -663,6 +690,28 @@ describe.each(Object.entries(homes))("%s", (_name, startHome) => {
     expect(reply.json.tool_execution.tools_called).toEqual(["inline_search"]);
     expect(backEnd.requests.at(-1)?.headers).toMatchObject({ token: secrets.INLINE_KEY, timespan: secrets.QCC_SECRET });
     expect((await ask(tenant.client, "get", "/v1/tools?limit=100")).text).not.toContain("inline_search");
+  });
+
+  test(`a new value is used by the next request, wherever it goes, and so is none ${verifies("BLIND-5")}`, async () => {
+    backEnd.answer = ({ headers }) => ({ body: JSON.stringify(headers) });
+    const call = { name: "search_company_basic", arguments: { keyword: "x" } };
+    await ask(tenant.client, "put", "/v1/credentials/QCC_KEY", { value: secrets.NEXT_KEY });
+    for (let turn = 0; turn < 3; turn += 1) {
+      expect(await ask(tenant.client, "post", "/v1/tools/invoke", call)).toMatchObject({ status: 200 });
+      expect(backEnd.requests.at(-1)?.headers["token"]).toBe(secrets.NEXT_KEY);
+    }
+    await ask(tenant.client, "delete", "/v1/credentials/QCC_KEY");
+    const before = { backEnd: backEnd.requests.length, model: llm.requests.length };
+    const missing = {
+      status: 400,
+      json: { error: { code: "credential_missing", message: expect.stringContaining("QCC_KEY") } },
+    };
+    for (let turn = 0; turn < 2; turn += 1) {
+      expect(await ask(tenant.client, "post", "/v1/tools/invoke", call)).toMatchObject(missing);
+      const chat = { messages: [user("hi")], stream: turn === 1 };
+      expect(await ask(tenant.client, "post", "/v1/chat/completions", chat)).toMatchObject(missing);
+    }
+    expect({ backEnd: backEnd.requests.length, model: llm.requests.length }).toEqual(before);
   });
 
   test(`whatever can be read tells no secret ${verifies("BLIND-6", "CHAT-13")}`, async () => {

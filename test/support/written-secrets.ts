@@ -16,9 +16,9 @@ const tellingLength = 10;
 
 /** The places that hold one of the secrets, whole or in part, with an encoding in which it is there. */
 export function findSecrets(written: readonly Written[], secrets: readonly string[]): string[] {
-  const wanted = secrets.flatMap((secret) =>
-    [secret.slice(0, tellingLength), secret.slice(-tellingLength)].flatMap((part) => formsOf(part)),
-  );
+  const parts = secrets.flatMap((secret) => [secret.slice(0, tellingLength), secret.slice(-tellingLength)]);
+  // Most encodings leave a plain text as it is.
+  const wanted = [...new Map(parts.flatMap(formsOf).map((form) => [form[1].toString("latin1"), form])).values()];
   return written.flatMap(({ where, bytes }) => {
     const found = wanted.find(([, form]) => bytes.includes(form));
     return found === undefined ? [] : [`${where}: ${found[0]} ${found[1].toString("utf8")}`];
