@@ -14,6 +14,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { routes } from "../../functions/http/routes/index.ts";
 import type { RouteModule } from "../../functions/http/define-route.ts";
 import type { Json } from "../support/gateway-client.ts";
+import { startHttpStub } from "../support/http-stub.ts";
 import { calls, startLlmStub, text as textRound, type LlmStub } from "../support/llm-stub.ts";
 import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
@@ -119,6 +120,32 @@ describe(`npm start with nothing set ${verifies("CHAT-4", "CHAT-9")}`, () => {
     await expect(shell(`curl -sS ${urlOf(started)}/health`)).rejects.toThrow(/refused|connect/i);
     const next = start(nodeStart, { PORT: "0", TOOLYARD_DATA_DIR: directory });
     expect(await curlLine(next)).toContain(key);
+  });
+
+  test(`the first screen's requests make a tool and use it ${verifies("BLIND-1", "BLIND-6")}`, async () => {
+    const backEnd = await startHttpStub(() => ({ body: '{"name":"Toolyard"}' }));
+    const started = start(nodeStart, { PORT: "0", TOOLYARD_DATA_DIR: await newDirectory() });
+    const key = /Bearer ([^"]+)/.exec(await curlLine(started))?.[1] ?? "";
+    const readme = await readFile(join(root, "README.md"), "utf8");
+    const requests = /```sh\n(BASE=[^]*?)```/.exec(readme)?.[1] ?? "";
+    const script = requests
+      .replace(/^BASE=.*$/m, `BASE=${urlOf(started)}; KEY=${key}`)
+      .replace("https://api.example.com", backEnd.url)
+      .replace("sk-…", "sk-first-steps");
+    const out = await shell(`set -e; curl() { command curl -sS -w '\\n' "$@"; }\n${script}`);
+    const [credential, plugin, explained, chat] = out
+      .trim()
+      .split("\n")
+      .map((line): Json => JSON.parse(line));
+    expect(credential).toMatchObject({ object: "credential", name: "QCC_KEY", version: 1 });
+    expect(plugin).toMatchObject({ object: "plugin", name: "search_company", required_credentials: ["QCC_KEY"] });
+    expect(explained.request.headers).toContainEqual(["Token", "***QCC_KEY"]);
+    expect(chat.tool_execution).toMatchObject({ executed: true, tools_called: ["search_company"] });
+    expect(backEnd.requests.map(({ target, headers }) => [target, headers["token"]])).toEqual([
+      ["/search?keyword=Toolyard", "sk-first-steps"],
+    ]);
+    expect(out).not.toContain("sk-first-steps");
+    await backEnd.close();
   });
 
   test("ends cleanly when a terminal signals everybody at once, in the middle of an answer", async () => {
