@@ -3,7 +3,7 @@
  * changes the route, every value keeps its type, defaults that are falsy are defaults, and text in any
  * charset is text.
  */
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
@@ -612,6 +612,24 @@ describe(`charsets of replies ${verifies("BLIND-8")}`, () => {
     expect((await invoke(name, {})).json.content).toBe(both);
   });
 
+  test.each<[string, Buffer]>([
+    ["gzip", gzipSync(utf8)],
+    ["x-gzip", gzipSync(utf8)],
+    ["GZIP", gzipSync(utf8)],
+    ["br", brotliCompressSync(utf8)],
+    ["deflate", deflateSync(utf8)],
+    ["deflate", deflateRawSync(utf8)],
+    ["zstd", zstdCompressSync(utf8)],
+    ["gzip, br", brotliCompressSync(gzipSync(utf8))],
+    ["identity", utf8],
+    ["utf-8", utf8],
+    ["", utf8],
+  ])("a reply encoded as '%s' is read", async (encoding, body) => {
+    const name = await addTool({ method: "GET", path: "/c", param_placement: "query" });
+    backEnd.answer = () => ({ headers: { "content-encoding": encoding }, body });
+    expect((await invoke(name, {})).json.content).toBe(both);
+  });
+
   test("an error's body is text in its charset, too", async () => {
     const name = await addTool({ method: "GET", path: "/c", param_placement: "query" });
     backEnd.answer = () => ({ status: 500, headers: { "content-type": "application/json; charset=GBK" }, body: gbk });
@@ -643,6 +661,64 @@ describe(`replies as they are ${verifies("BLIND-8")}`, () => {
     backEnd.answer = () => ({ headers: { "content-type": contentType }, body });
     expect(await callFromChat(name, {})).toBe(body);
     expect((await invoke(name, {})).json.content).toBe(body);
+  });
+
+  const endings: Readonly<Record<string, HttpStub["answer"]>> = {
+    "is shorter than it says": (_request, response) => {
+      response.writeHead(200, { "content-type": "application/json", "content-length": "100" });
+      response.write('{"ok":true}', () => response.destroy());
+      return undefined;
+    },
+    "breaks off": (_request, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.write('{"ok":true}', () => response.destroy());
+      return undefined;
+    },
+    "does not end in time": (_request, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.write('{"ok":true}');
+      return undefined;
+    },
+    "is not what its encoding says": () => ({ headers: { "content-encoding": "gzip" }, body: '{"ok":true}' }),
+    "is a compressed half": () => ({
+      headers: { "content-encoding": "gzip" },
+      body: gzipSync('{"ok":true}').subarray(0, 18),
+    }),
+  };
+
+  test.each(Object.entries(endings))(
+    "a reply that %s is no result; of a write, nobody knows",
+    async (_what, answer) => {
+      const read = await addTool({ method: "GET", path: "/r", param_placement: "query", timeout_ms: 400 });
+      const write = await addTool({
+        method: "POST",
+        path: "/w",
+        param_placement: "body",
+        timeout_ms: 400,
+        max_attempts: 3,
+      });
+      backEnd.answer = answer;
+      expect((await invoke(read, {})).json.error.code).toMatch(/^tool_(?:unreachable|timeout|failed)$/);
+      backEnd.requests.length = 0;
+      expect((await invoke(write, {})).json.error.code).toBe("outcome_unknown");
+      expect(JSON.parse(await callFromChat(write, {})).error.code).toBe("outcome_unknown");
+      expect(backEnd.requests).toHaveLength(2);
+    },
+  );
+
+  test("a reply that unpacks to more than it may is refused while it is read", async () => {
+    const name = await addTool({ method: "GET", path: "/r", param_placement: "query" });
+    const bomb = gzipSync(Buffer.alloc(150_000_000));
+    backEnd.answer = () => ({ headers: { "content-encoding": "gzip" }, body: bomb });
+    expect((await invoke(name, {})).json.error.code).toBe("tool_output_too_large");
+  });
+
+  test("a cookie is not kept for the next call", async () => {
+    const name = await addTool({ method: "GET", path: "/r", param_placement: "query" });
+    backEnd.answer = () => ({ headers: { "set-cookie": "sid=1; Path=/" }, body: "{}" });
+    await invoke(name, {});
+    await invoke(name, {});
+    expect(backEnd.requests.map((request) => request.headers.cookie)).toEqual([undefined, undefined]);
   });
 
   test.each([201, 202, 204, 206])("a %i without a body is an empty result, not an error", async (status) => {

@@ -446,6 +446,38 @@ describe(`habits of back ends ${verifies("CHAT-2", "CHAT-6")}`, () => {
   });
 });
 
+describe(`back ends that fail under a good status ${verifies("CHAT-1", "CHAT-6")}`, () => {
+  test.each([
+    ["an error instead of a stream", { error: { message: "overloaded", code: 503 } }, 503],
+    ["an error as a list", [{ error: { code: 400, message: "bad", status: "INVALID_ARGUMENT" } }], 400],
+    ["no answer", { detail: "Not Found" }, 502],
+    ["an answer without choices", { id: "c", object: "chat.completion", choices: [] }, 502],
+  ])("%s is an error with a status, streamed or not", async (_name, json, status) => {
+    for (const path of paths) {
+      for (const stream of [true, false]) {
+        llm.script({ json });
+        const reply = await tenant.client.send("post", path, { ...body, stream });
+        expect([reply.status, reply.json.error.code.startsWith("provider_")]).toEqual([status, true]);
+      }
+    }
+  });
+
+  test("text and usage beside the finish_reason are not lost", async () => {
+    const last = {
+      id: "c",
+      object: "chat.completion.chunk",
+      created: 1,
+      model: "stub-1",
+      usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
+      choices: [{ index: 0, delta: { content: "B" }, finish_reason: "stop" }],
+    };
+    for (const path of paths) {
+      llm.script({ writes: [chunk({ role: "assistant", content: "A" }), `data: ${JSON.stringify(last)}\n\n`, done] });
+      expect(await ask(path)).toEqual(good("AB"));
+    }
+  });
+});
+
 describe(`a client that is gone ${verifies("CHAT-6")}`, () => {
   const withinMs = { timeout: 2_000, interval: 20 };
 

@@ -611,6 +611,32 @@ describe(`calls that are not whole ${verifies("CHAT-3", "CHAT-9", "CHAT-18")}`, 
     expect(runs()).toEqual([]);
   });
 
+  test("an answer that says it has calls and has none, or none with a name, is finished", async () => {
+    for (const round of [
+      { writes: [chunk({ role: "assistant", content: "hi" }), chunk({}, "tool_calls"), done] },
+      streamed([[entry("a", undefined, "{}", { index: 0 })]]),
+      whole([]),
+      whole([entry("a", "", "{}")]),
+    ]) {
+      for (const path of ["/api/chat/completions", "/v1/chat/completions"]) {
+        expect((await ask([round, answer], {}, path)).finish).toBe("stop");
+        expect(llm.requests).toHaveLength(1);
+      }
+    }
+  });
+
+  test("an earlier answer without calls reaches the back end without an empty list of them", async () => {
+    const history = [
+      { role: "user", content: "x" },
+      { role: "assistant", content: "y", tool_calls: [], function_call: null },
+      { role: "assistant", content: "y", tool_calls: null },
+      { role: "user", content: "z" },
+    ];
+    await ask([answer], { messages: history });
+    const y = { role: "assistant", content: "y" };
+    expect(llm.requests[0]?.["messages"]).toEqual([history[0], y, y, history[3]]);
+  });
+
   test("calls in the text of an answer, in reasoning or beside a refusal are text", async () => {
     const pretending = JSON.stringify({ tool_calls: [entry("a", "create_order", '{"sku":"S","qty":1}')] });
     const { finish } = await ask([

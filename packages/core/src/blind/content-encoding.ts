@@ -4,7 +4,7 @@
  */
 import type { Transform } from "node:stream";
 import { pipeline } from "node:stream";
-import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from "node:zlib";
+import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, createZstdDecompress } from "node:zlib";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../tools/adapter.ts";
 
@@ -17,6 +17,8 @@ const decoders: Readonly<Record<string, (first: Uint8Array) => Transform>> = {
   // Some servers call the bare deflate format "deflate"; the zlib header tells them apart.
   deflate: (first) => (((first[0] ?? 0) & 0x0f) === 8 ? createInflate() : createInflateRaw()),
   br: () => createBrotliDecompress(),
+  // Not asked for, but some send it all the same.
+  zstd: () => createZstdDecompress(),
 };
 
 /** Codings nested deeper than this are no back end's habit. */

@@ -273,9 +273,9 @@ describe(`the body at the reader's pace ${verifies("BLIND-8")}`, () => {
   });
 
   test("an encoding that nobody asked for stays as it is, header included", async () => {
-    stub.answer = () => ({ headers: { "content-encoding": "zstd" }, body: "raw" });
+    stub.answer = () => ({ headers: { "content-encoding": "x-other" }, body: "raw" });
     const response = await openEgress().request(get(stub.url));
-    expect(response.headers["content-encoding"]).toBe("zstd");
+    expect(response.headers["content-encoding"]).toBe("x-other");
     expect((await readAll(response)).toString()).toBe("raw");
   });
 

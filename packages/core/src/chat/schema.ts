@@ -101,7 +101,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
   }
   const request = parsed.data;
   const tools = (given["tools"] ?? []) as JsonObject[];
-  const messages = given["messages"] as JsonObject[];
+  const messages = (given["messages"] as JsonObject[]).map(withoutEmptyCalls);
   const clientToolNames = checkToolNames(tools);
   checkConversation(messages);
   return {
@@ -134,6 +134,18 @@ function withoutNulls(body: JsonObject): JsonObject {
     delete result["parallel_tool_calls"];
   }
   return result;
+}
+
+/** Frameworks send back `tool_calls: []` or null with an answer that had none, which back ends refuse. */
+function withoutEmptyCalls(message: JsonObject): JsonObject {
+  const { tool_calls: calls, function_call: legacy, ...rest } = message;
+  const isEmpty = calls === null || (Array.isArray(calls) && calls.length === 0);
+  if (!isEmpty && legacy !== null) return message;
+  return {
+    ...rest,
+    ...(isEmpty || calls === undefined ? {} : { tool_calls: calls }),
+    ...(legacy === null || legacy === undefined ? {} : { function_call: legacy }),
+  };
 }
 
 const owned = new Set<string>(["model", "messages", "tools", "tool_choice", "stream", ...extensions]);

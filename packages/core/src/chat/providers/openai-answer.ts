@@ -227,7 +227,7 @@ class ChoiceReader {
       choice: this.index,
       message: this.#message === undefined ? this.#assemble(wire) : withToolCalls(this.#message, wire),
       toolCalls: calls,
-      finishReason: reason || (calls.length > 0 ? "tool_calls" : "stop"),
+      finishReason: reasonFor(reason, calls.length),
     });
   }
 
@@ -368,6 +368,12 @@ class ChoiceReader {
     Object.assign(message, this.#other);
     return withToolCalls(message, toolCalls);
   }
+}
+
+/** Nobody can answer calls that are not there. */
+function reasonFor(reason: string | undefined, calls: number): string {
+  if (calls === 0) return reason === undefined || reason === "" || reason === "tool_calls" ? "stop" : reason;
+  return reason === undefined || reason === "" ? "tool_calls" : reason;
 }
 
 /** Text that comes in thousands of pieces; joined now and then, because many small strings weigh more than one. */
