@@ -1,7 +1,7 @@
 /**
  * A process killed at any kill point, in any flow that passes it (design "The call", "Async"): the
  * order takes effect exactly once where the shop honours the key that it is sent, arrives at most once
- * where it does not, and no call is lost.
+ * where it does not, and no call is lost. TOOLYARD_KILL=long leaves no flow out at any point.
  */
 import { killPoints, type KillPoint } from "@toolyard/core/calls/kill-points";
 import { newId } from "@toolyard/core/ids";
@@ -25,6 +25,7 @@ import { LanePool, openCase, openShop, type Lane } from "./lane.ts";
 import { endedRows, faultOf, newestOrder } from "./rows.ts";
 import { startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
+const isLong = process.env["TOOLYARD_KILL"] === "long";
 const lanesAtOnce = 5;
 const endsWithinMs = 15_000;
 const bothManners: readonly Manners[] = ["honours keys", "ignores keys"];
@@ -59,8 +60,15 @@ const moments = Object.entries(outsidePasses).flatMap(([at, fates]) =>
 function scenariosOf(at: string, fates: Partial<Record<FlowName, Fate>>, arm: Scenario["arm"]): readonly Scenario[] {
   return flowNames.flatMap((flow) => {
     const fate = fates[flow];
-    return fate === undefined ? [] : bothManners.map((manners) => ({ flow, at, fate, manners, arm }));
+    if (fate === undefined || (!isLong && isTwin(flow, at))) return [];
+    return bothManners.map((manners) => ({ flow, at, fate, manners, arm }));
   });
+}
+
+/** From here on the flow is another one that is killed here too: the same code with the same row. */
+function isTwin(flow: FlowName, at: string): boolean {
+  const isShared = at.startsWith("call.") || at.startsWith("worker.") || at === "the shop is at work";
+  return isShared && ["streamed chat", "approved call of a chat", "replayed call"].includes(flow);
 }
 
 function killAtMoment(at: Moment, victim: Instance, order: string): void {
