@@ -69,11 +69,16 @@ export function requireKnown(asked: Pick<Asked, "method" | "target">, { status, 
   }
 }
 
+/** Node's own complaints: listeners that pile up, what is deprecated. */
+const warnings: string[] = [];
+process.on("warning", ({ name, message }) => warnings.push(`${name}: ${message}`));
+
 /** @throws Error where the gateway has died, or something has surprised it */
 export async function requireUnshaken(gateway: Gateway): Promise<void> {
   const { status } = await gateway.nobody.send("get", "/health/live");
   if (status !== 200) throw new Error(`/health/live answered ${status}`);
   const surprise = gateway.logged.find(({ level, fields }) => level === "error" || fields["code"] === "internal_error");
+  if (warnings.length > 0) throw new Error(warnings.join("\n"));
   if (surprise !== undefined) throw new Error(`the gateway logged ${JSON.stringify(surprise)}`);
 }
 
