@@ -117,6 +117,19 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   });
 }
 
+/**
+ * Brings every database to this release's schema, before functions of this release get traffic; those of
+ * the release before keep serving meanwhile.
+ */
+export async function migrateDatabases(environment: Environment, dataDir: string): Promise<void> {
+  const shards = await openAllShards(environment, { dataDir, migrates: true });
+  try {
+    await createRepos(shards).plugins.mirrorNative(nativePlugins());
+  } finally {
+    await shards.close();
+  }
+}
+
 /** Makes the tenant for whom a newcomer's first request is; several processes may try at once. */
 export async function ensureTenant(
   core: CoreDeps,
@@ -154,7 +167,10 @@ function openDoor(environment: Environment, { egressAllow }: Home): Egress {
   }
 }
 
-async function openAllShards(environment: Environment, { dataDir, migrates }: Home): Promise<OpenShards> {
+async function openAllShards(
+  environment: Environment,
+  { dataDir, migrates }: Pick<Home, "dataDir" | "migrates">,
+): Promise<OpenShards> {
   const { databaseAuthToken: authToken } = environment;
   const open = async (url: string): ReturnType<typeof openDatabase> => {
     const database = await openDatabase({ url, ...(authToken === undefined ? {} : { authToken }) });

@@ -45,7 +45,7 @@ export async function checkSchema(database: Database): Promise<void> {
   if (!applied.versions.has(schemaVersion)) {
     throw new GatewayError(
       "conflict",
-      `The database has not been migrated to schema ${schemaVersion} yet; run the migration step of the deployment.`,
+      `The database has not been migrated to schema ${schemaVersion} yet; run 'npm run migrate' with this DATABASE_URL first.`,
     );
   }
 }

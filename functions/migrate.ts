@@ -1,0 +1,14 @@
+/** `npm run migrate`: the deploy step that runs before new functions get traffic. A server does it by itself. */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { migrateDatabases } from "./compose.ts";
+import { EnvironmentError, readEnvironment } from "./env.ts";
+
+try {
+  const environment = readEnvironment();
+  await migrateDatabases(environment, environment.dataDir);
+  process.stdout.write("The database has this release's schema.\n");
+} catch (error) {
+  const isExplained = error instanceof EnvironmentError || error instanceof GatewayError;
+  process.stderr.write(`${isExplained ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}
