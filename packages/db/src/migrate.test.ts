@@ -115,7 +115,7 @@ describe("migration", () => {
     withDatabase("empty.db", async (database) => {
       await expect(checkSchema(database)).rejects.toMatchObject({
         code: "conflict",
-        message: expect.stringContaining("run the migration step"),
+        message: expect.stringContaining("npm run migrate"),
       });
     }));
 
