@@ -538,6 +538,21 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.config.load("ten_nobody")).toBeUndefined();
       });
 
+      test("goes on without a price that cannot be read", async () => {
+        const { id: tenant } = await newTenant();
+        const price = { kind: "tool", pattern: "on", effective_from: null, per_call: 5 } as const;
+        const stored = (prices: string): Promise<unknown> =>
+          run(
+            "INSERT INTO price_tables (tenant, prices) VALUES (?, ?) ON CONFLICT DO UPDATE SET prices = excluded.prices",
+            tenant,
+            prices,
+          );
+        await stored(JSON.stringify([{ kind: "planet" }, price]));
+        expect(await repos.config.load(tenant)).toMatchObject({ prices: { own: [price] } });
+        await stored("no JSON");
+        expect(await repos.config.load(tenant)).toMatchObject({ prices: { own: [] } });
+      });
+
       test("goes on without a row that cannot be read, and says which", async () => {
         const { id: tenant } = await newTenant();
         const good = await repos.plugins.create(tenant, plugin("good"));

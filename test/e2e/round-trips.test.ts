@@ -140,4 +140,20 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
     expect(atSecondTurn).toBe("running");
     expect(await newestState("order")).toBe("completed");
   });
+
+  test("under a budget: a plain chat as many, a further round one, to reserve what it may use", async () => {
+    const { id } = await tenant.client.post("/v1/budgets", { period: "day", limit_tokens: 1_000_000 });
+    await measure(text("with the new configuration"));
+    expect(await measure(text("hello"))).toEqual({ "model 1": 1, answer: 0, settled: 1 });
+    const round = calls({ name: "look", arguments: { q: "a" } });
+    expect(await measure(round, round, text("done"))).toEqual({
+      "model 1": 1,
+      "back end": 0,
+      "model 2": 1,
+      "model 3": 1,
+      answer: 0,
+      settled: 1,
+    });
+    await tenant.client.expect("delete", `/v1/budgets/${id}`);
+  });
 });

@@ -90,6 +90,11 @@ describe("shards", () => {
     const listed = await repos.plugins.list("ten_large", { limit: 10, order: "asc" });
     expect(listed.data.map(({ name }) => name)).toEqual(["lookup", "native_tool"]);
     expect((await repos.config.load("ten_large"))?.version).toBe(2);
+    const price = { kind: "tool", pattern: "*", effective_from: null, per_call: 1 } as const;
+    await repos.prices.putOperator([price]);
+    for (const [id, version] of Object.entries({ ten_large: 3, ten_small: 2 })) {
+      expect(await repos.config.load(id)).toMatchObject({ version, prices: { own: [], operator: [price] } });
+    }
     expect((await repos.tenants.list({ limit: 10, order: "asc" })).data.map(({ name }) => name)).toEqual([
       "Large",
       "Small",
