@@ -5,13 +5,13 @@
 import type { KillPoint } from "@toolyard/core/calls/kill-points";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Json } from "../support/gateway-client.ts";
+import type { Json, Reply } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import type { Application } from "./application.ts";
 import { flows, type Fate, type Flow, type FlowName, type Told } from "./flows.ts";
 import { LanePool, openCase, openShop } from "./lane.ts";
 import { endedRows, faultOf, newestOrder } from "./rows.ts";
-import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
+import { clientToolName, orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const lanesAtOnce = 3;
 const endsWithinMs = 20_000;
@@ -143,6 +143,42 @@ describe(`a chat killed in the middle of a round of two orders ${verifies("API-5
     });
     expect(faults).toEqual([undefined, undefined]);
   });
+});
+
+const mixedTurns = [
+  { at: "chat.round-recorded", told: "outcome_unknown" },
+  { at: "chat.before-settle", told: "receipt of" },
+  { at: "chat.settled", told: "receipt of" },
+] as const;
+
+describe(`a turn that the client is to go on with ${verifies("CHAT-5")}`, () => {
+  test.concurrent.each(mixedTurns)(
+    "whose process died at $at is there again, and so is what became of our call",
+    async ({ at, told }) => {
+      const order = newId("request");
+      const tools = [{ type: "function", function: { name: clientToolName, parameters: { type: "object" } } }];
+      const asked = [{ role: "user", content: order }];
+      const { result, rows } = await play(
+        { at: shop, manners: "ignores keys", sensitive: false, deaths: [at] },
+        async (application) => {
+          const send = (messages: readonly Json[]): Promise<Reply> =>
+            application.send("post", "/v1/chat/completions", {
+              body: { model: "stub-1", messages, tools },
+              headers: () => ({ "idempotency-key": `${order}-${messages.length}` }),
+            });
+          const first = await send(asked);
+          if (first.status !== 200) throw new Error(`No turn to go on with: ${first.text}`);
+          const { message } = first.json.choices[0];
+          const answer = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "somebody agrees" };
+          return send([...asked, message, answer]);
+        },
+      );
+      const { content } = result.json.choices[0].message;
+      expect(content, result.text).toContain(told);
+      expect(content).toContain("somebody agrees");
+      expect(faultOf(shop, newestOrder(rows), { order, manners: "ignores keys" })).toBeUndefined();
+    },
+  );
 });
 
 describe(`a long result ${verifies("CHAT-13")}`, () => {

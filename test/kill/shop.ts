@@ -28,6 +28,8 @@ export interface Shop {
 }
 
 export const toolName = "place_order";
+/** A request that offers it has it called. */
+export const clientToolName = "ask_somebody";
 
 export interface ShopOptions {
   /** How long the shop takes for a request. Default 20 ms. */
@@ -72,7 +74,11 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
       watch.act();
     }
     if (turn === 2) return text(`The shop says: ${results.join("; ")}`);
-    return calls(...order.split(" and ").map((one) => ({ name: toolName, arguments: { order: one } })));
+    const orders = order.split(" and ").map((one) => ({ name: toolName, arguments: { order: one } }));
+    const offered = (body["tools"] ?? []) as readonly { readonly function: { readonly name: string } }[];
+    // A tool of the client's own is called in the same turn.
+    const theirs = offered.filter((tool) => tool.function.name === clientToolName);
+    return calls(...orders, ...theirs.map(() => ({ name: clientToolName, arguments: {} })));
   });
 
   return {
