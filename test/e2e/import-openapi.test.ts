@@ -52,6 +52,8 @@ async function call(name: string, args: Json = {}): Promise<RecordedRequest> {
   return sent;
 }
 
+const namesOf = async (of: TestTenant): Promise<readonly string[]> =>
+  (await pluginsOf(of)).map(({ name }): string => name).sort();
 const pluginsOf = async (of: TestTenant): Promise<Json[]> =>
   (await of.client.get("/v1/plugins?limit=100")).data.filter(({ type }: Json) => type === "HTTP");
 const definitionOf = ({ operations }: Json, operation: string): Json =>
@@ -696,9 +698,9 @@ describe(`bodies of an imported document ${verifies("BLIND-2", "API-2")}`, () =>
   });
 
   test("keep what a name is, however it looks", async () => {
-    const properties = JSON.parse(
+    const properties: Json = JSON.parse(
       '{"const":{"type":"string"},"$ref":{"type":"string"},"properties":{"type":"object","properties":{"__proto__":{"type":"integer"},"$ref":{"type":"string"},"type":{"type":"string"}}},"__proto__":{"type":"integer"},"名称":{"type":"string"}}',
-    ) as Json;
+    );
     const result = await importing(
       documentOf({ "/odd": posting("odd", { "application/json": { schema: { type: "object", properties } } }) }),
     );
@@ -709,7 +711,7 @@ describe(`bodies of an imported document ${verifies("BLIND-2", "API-2")}`, () =>
       "ref",
       "名称",
     ]);
-    const inner = JSON.parse('{"__proto__":1,"$ref":"#/x","type":"t"}') as Json;
+    const inner: Json = JSON.parse('{"__proto__":1,"$ref":"#/x","type":"t"}');
     const args = { const: "c", ref: "r", proto: 7, properties: inner, 名称: "n" };
     const sent = await call("odd", args);
     expect(JSON.parse(sent.body.toString())).toEqual(
@@ -950,13 +952,13 @@ describe(`importing a document again ${verifies("BLIND-1", "BLIND-4")}`, () => {
 
     expect((await importing(second)).diff).toEqual(diff);
     const kept = await pluginsOf(tenant);
-    expect(kept.map(({ name }) => name).sort()).toEqual(["getA", "getB", "getC", "getD"]);
+    expect(await namesOf(tenant)).toEqual(["getA", "getB", "getC", "getD"]);
     expect(kept.find(({ name }) => name === "getB")).toMatchObject({ id: idOf("getB"), description: "New." });
 
     const removing = await importing(second, { remove_missing: true });
     expect(removing.diff).toMatchObject({ added: [], changed: [], removed: ["getC"] });
     expect(removing.operations).toContainEqual(expect.objectContaining({ name: "getC", action: "removed" }));
-    expect((await pluginsOf(tenant)).map(({ name }) => name).sort()).toEqual(["getA", "getB", "getD"]);
+    expect(await namesOf(tenant)).toEqual(["getA", "getB", "getD"]);
   });
 
   test("keeps what was decided about a tool here", async () => {
@@ -1153,7 +1155,7 @@ describe(`schemas of imported tools ${verifies("BLIND-1", "CHAT-18")}`, () => {
     const result = await importing(document);
     const { parameters, description } = definitionOf(result, "POST /x");
     expect(description.length).toBeLessThanOrEqual(1_024);
-    expect(description).not.toMatch(/[\u0000\u001b]/);
+    for (const control of ["\u0000", "\u001b"]) expect(description).not.toContain(control);
     expect(parameters.properties.told.description.length).toBeLessThanOrEqual(512);
     expect(parameters.properties.big.enum).toBeUndefined();
     expect(parameters.properties.big.description).toMatch(/^One of 1234 values, for example "value_0"/);
@@ -1234,7 +1236,7 @@ describe(`a list of definitions ${verifies("BLIND-1", "BLIND-10")}`, () => {
     await tenant.addPlugin(definition("apart"));
     expect((await importList([definition("two")], set)).diff.removed).toEqual(["one"]);
     await importList([definition("two")], { ...set, remove_missing: true });
-    expect((await pluginsOf(tenant)).map(({ name }) => name).sort()).toEqual(["apart", "two"]);
+    expect(await namesOf(tenant)).toEqual(["apart", "two"]);
   });
 
   test.each([

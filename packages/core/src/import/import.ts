@@ -50,8 +50,18 @@ export async function importPlugins(
   });
   const confirmations = requireConfirmedOrigins(plan, source.document.id, { plugins, request });
   const secrets = "secrets" in source ? source.secrets : new Map<string, string | undefined>();
+  const isStoring = request.store_credentials && !request.dry_run && plan.planned.length > 0;
   const ids = request.dry_run ? new Map<string, number>() : await apply(deps, context, { plan, request, secrets });
-  return toResult({ source, plan, request, context, ids, confirmations, found: [...secrets.keys()] });
+  return toResult({
+    source,
+    plan,
+    request,
+    context,
+    ids,
+    confirmations,
+    found: [...secrets.keys()],
+    storedNow: isStoring ? [...secrets].flatMap(([name, value]) => (value === undefined ? [] : [name])) : [],
+  });
 }
 
 type Source = ReadSource | (ReadSource & { readonly secrets: ReadonlyMap<string, string | undefined> });
@@ -156,7 +166,7 @@ async function apply(
   context: CallContext,
   { plan, request, secrets }: Application,
 ): Promise<ReadonlyMap<string, number>> {
-  if (request.store_credentials) await storeSecrets(deps, context, secrets);
+  if (request.store_credentials && plan.planned.length > 0) await storeSecrets(deps, context, secrets);
   const changes = toChanges(plan, request);
   const isNothing = changes.create.length + changes.update.length + changes.delete.length === 0;
   if (isNothing) return new Map();

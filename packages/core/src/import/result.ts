@@ -48,11 +48,21 @@ export interface ResultParts {
   readonly ids: ReadonlyMap<string, number>;
   readonly confirmations: readonly Confirmation[];
   readonly found: readonly string[];
+  /** Names of credentials that were stored just now. */
+  readonly storedNow: readonly string[];
 }
 
-export function toResult({ source, plan, request, context, ids, confirmations, found }: ResultParts): ImportResult {
-  const stored = new Set(context.config.credentials.map(({ name }) => name));
-  if (request.store_credentials && !request.dry_run) for (const name of found) stored.add(name);
+export function toResult({
+  source,
+  plan,
+  request,
+  context,
+  ids,
+  confirmations,
+  found,
+  storedNow,
+}: ResultParts): ImportResult {
+  const stored = new Set([...context.config.credentials.map(({ name }) => name), ...storedNow]);
   return {
     document: source.document.id === "" ? null : source.document,
     dryRun: request.dry_run,

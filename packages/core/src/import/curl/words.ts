@@ -76,7 +76,7 @@ class WordReader {
   #readEscape(): boolean {
     const next = this.#text.charAt(this.#at);
     this.#at += 1;
-    if (next !== "\n") this.#add(next);
+    if (next !== "\n") this.#add(next === "" ? "\\" : next);
     return true;
   }
 
@@ -163,13 +163,14 @@ const ansiEscapes: Readonly<Record<string, string>> = {
   f: "\f",
   v: "\v",
   e: "\u001b",
+  E: "\u001b",
 };
 
 function ansiCharacter([, hex, unicode, long, octal, plain = ""]: RegExpExecArray): string {
   const code = hex ?? unicode ?? long;
   const number =
     code === undefined ? (octal === undefined ? undefined : Number.parseInt(octal, 8)) : Number.parseInt(code, 16);
-  if (number === undefined) return ansiEscapes[plain] ?? plain;
+  if (number === undefined) return ansiEscapes[plain] ?? (/[\\'"?]/.test(plain) ? plain : `\\${plain}`);
   return number <= 0x10ffff ? String.fromCodePoint(number) : "";
 }
 
