@@ -378,7 +378,11 @@ function describeCharging(bench: Bench): void {
       expect(await bench.state(tenant, id)).toMatchObject({ used: micros(5) });
       for (const call of [sent, lost]) await bench.fixture.calls.resolveUnknown(tenant, call, done({ micros: 5 }));
       expect(await bench.state(tenant, id)).toMatchObject({ used: micros(10) });
-      expect(await bench.usage(tenant, "tool")).toMatchObject([{ group: "weather", calls: 2, micros: 10 }]);
+      const dearer = await bench.fixture.rowIn(tenant, "running", { repeat: "never" });
+      await bench.finish(tenant, dearer, { state: "unknown", cost: costOf({ micros: 5 }) });
+      await bench.fixture.calls.resolveUnknown(tenant, dearer, done({ micros: 8 }));
+      expect(await bench.state(tenant, id)).toMatchObject({ used: micros(18) });
+      expect(await bench.usage(tenant, "tool")).toMatchObject([{ group: "weather", calls: 3, micros: 18 }]);
     });
 
     test("passes over calls that never ran", async () => {
