@@ -188,7 +188,7 @@ describe(`stopping ${verifies("CHAT-13")}`, () => {
     await expect.poll(() => llm.requests.length).toBe(1);
     await new Promise((next) => setTimeout(next, 150));
     leaving.abort();
-    await expect(streaming).rejects.toThrow();
+    await expect(streaming).rejects.toThrow("aborted");
     await expect.poll(() => llm.aborted.length, { timeout: 2_000 }).toBe(1);
     await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat")).data[0].state).toBe("cancelled");
     expect(llm.requests).toHaveLength(1);
@@ -273,7 +273,7 @@ describe("the same request again", () => {
     const first = tenant.client.send("post", "/v1/chat/completions", chatBody, { signal: leaving.signal });
     await expect.poll(() => backEnd.requests.length).toBe(1);
     leaving.abort();
-    await expect(first).rejects.toThrow();
+    await expect(first).rejects.toThrow("aborted");
     await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat")).data[0].state).toBe("cancelled");
     const retry = await other
       .client(tenant.key)

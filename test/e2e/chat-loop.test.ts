@@ -28,6 +28,21 @@ beforeEach(async () => {
   await tenant.addProvider(llm.url);
 });
 
+/** What the model was sent with its n-th request. */
+function sentMessages(at: number): Json[] {
+  return listOf(at, "messages");
+}
+
+function offeredTools(at: number): Json[] {
+  return listOf(at, "tools");
+}
+
+function listOf(at: number, field: string): Json[] {
+  const list = llm.requests[at]?.[field];
+  if (!Array.isArray(list)) throw new Error(`request ${at} of the model has no ${field}`);
+  return list;
+}
+
 const weather = {
   type: "function",
   function: {
@@ -196,7 +211,7 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
     const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: '{"version": "2.3.1"}' };
     const second = await chat(tenant.client, { messages: [question, message, result], tools }, "/api/chat/completions");
     expect(second.choices[0].message.content).toBe("根据读取的config.json文件，版本号是2.3.1。");
-    const sent = llm.requests[1]?.["messages"] as Json[];
+    const sent = sentMessages(1);
     expect(sent[2]).toEqual(result);
     expect(sent[1].tool_calls[0].id).toBe(result.tool_call_id);
   });
@@ -243,7 +258,7 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
       session_id: "s-auto",
       workspace_path: "/mcp_workspaces/s-auto",
     });
-    const sent = llm.requests[1]?.["messages"] as Json[];
+    const sent = sentMessages(1);
     expect(sent.slice(1)).toEqual([
       {
         role: "assistant",
@@ -280,7 +295,7 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
     const tool = { role: "tool", tool_call_id: message.tool_calls[0].id, content: invoked.content };
     const second = await chat(tenant.client, { messages: [user("look"), message, tool], tool_execution: "manual" });
     expect(second.choices[0].message.content).toBe("done");
-    expect((llm.requests[1]?.["messages"] as Json[])[2].content).toBe('{"ok":true}');
+    expect(sentMessages(1)[2].content).toBe('{"ok":true}');
   });
 
   test("a mixed turn: ours runs, theirs comes back, and the next request has both results, on any instance", async () => {
@@ -306,7 +321,7 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
     } finally {
       await other.close();
     }
-    const sent = llm.requests[1]?.["messages"] as Json[];
+    const sent = sentMessages(1);
     expect(sent[1].tool_calls.map((call: Json) => call.id)).toEqual(["up_ours", "up_theirs"]);
     expect(sent.slice(2)).toEqual([
       { role: "tool", tool_call_id: "up_ours", content: '{"ok":true}' },
@@ -378,7 +393,7 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
       messages: [user("w"), own, { role: "tool", tool_call_id: toolCalls[0].id, content: "sunny" }],
       tools: [weather],
     });
-    const [, assistant, tool] = llm.requests[1]?.["messages"] as Json[];
+    const [, assistant, tool] = sentMessages(1);
     expect(assistant).toEqual(message);
     expect(tool.tool_call_id).toBe("up");
   });
@@ -481,7 +496,7 @@ describe(`tools that fail ${verifies("CHAT-7", "CHAT-18")}`, () => {
     const reply = await tenant.client.send("post", "/api/chat/completions", { messages: [user("x")], stream: true });
     const results = (sseEvents(reply.text) as Json[]).filter((event) => event.type === "tool_result");
     expect(results.map((event) => event.result.success)).toEqual([false, false]);
-    const told = (llm.requests[1]?.["messages"] as Json[])
+    const told = sentMessages(1)
       .filter((message) => message.role === "tool")
       .map((message) => JSON.parse(message.content).error);
     expect(told.map((error) => error.code)).toEqual(["tool_failed", "tool_not_found"]);
@@ -508,7 +523,7 @@ describe(`tools that fail ${verifies("CHAT-7", "CHAT-18")}`, () => {
       text("ok"),
     );
     await chat(tenant.client, { messages: [user("x")] });
-    const told = (llm.requests[1]?.["messages"] as Json[])
+    const told = sentMessages(1)
       .filter((message) => message.role === "tool")
       .map((message) => JSON.parse(message.content).error);
     expect(told.map((error) => error.code)).toEqual(["invalid_arguments", "invalid_arguments"]);
@@ -565,7 +580,7 @@ describe(`parallel calls ${verifies("CHAT-10")}`, () => {
     );
     await chat(tenant.client, { messages: [user("x")] });
     expect(most).toBe(3);
-    const results = (llm.requests[1]?.["messages"] as Json[]).filter((message) => message.role === "tool");
+    const results = sentMessages(1).filter((message) => message.role === "tool");
     expect(results.map((message) => message.tool_call_id)).toEqual(["1", "2", "3"]);
     expect([results[0].content, results[2].content]).toEqual(['"a"', '"c"']);
     expect(JSON.parse(results[1].content).error.code).toBe("tool_failed");
@@ -682,10 +697,10 @@ describe(`permission ${verifies("CHAT-11", "BLIND-9")}`, () => {
     const bound = await tenant.newKey({ tools: ["crm_*"], scopes: ["chat", "tools"] });
     llm.script(calls({ name: "hr_list", arguments: { q: "x" } }), text("no"));
     await chat(bound.client, { messages: [user("x")] }).catch(() => undefined);
-    const offered = (llm.requests[0]?.["tools"] as Json[]).map((tool) => tool.function.name);
+    const offered = offeredTools(0).map((tool) => tool.function.name);
     expect(offered).toContain("crm_list");
     expect(offered).not.toContain("hr_list");
-    expect(JSON.parse((llm.requests[1]?.["messages"] as Json[])[2].content).error.code).toBe("tool_not_found");
+    expect(JSON.parse(sentMessages(1)[2].content).error.code).toBe("tool_not_found");
     expect(
       (await bound.client.send("post", "/v1/tools/invoke", { name: "hr_list", arguments: { q: "x" } })).status,
     ).toBe(404);

@@ -36,7 +36,7 @@ export interface Authenticator {
 }
 
 /** Names the tenant where the credentials do not. */
-export const tenantHeader = "x-toolyard-tenant";
+const tenantHeader = "x-toolyard-tenant";
 
 export const operatorCaller: Caller = { kind: "operator", id: "operator", role: "operator", scopes, tools: null };
 

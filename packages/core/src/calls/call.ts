@@ -127,7 +127,3 @@ export interface SealedInput {
   /** As admitted; a key is read again before the call runs, since it may have been revoked. */
   readonly caller: Caller;
 }
-
-export type CallResult =
-  | { readonly state: "completed"; readonly outcome: StoredOutcome }
-  | { readonly state: "failed" | "cancelled" | "unknown" | "rejected"; readonly error: CallError };

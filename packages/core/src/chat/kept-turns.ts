@@ -11,7 +11,7 @@ import { isJsonObject, type JsonObject } from "../json.ts";
 import type { KeptTurn } from "../ports/repos.ts";
 import { callIds } from "./schema.ts";
 
-export const turnLifetimeMs = 24 * 3_600_000;
+const turnLifetimeMs = 24 * 3_600_000;
 /** Ids of turns that cannot be continued without what was kept carry this mark. */
 const keptMark = "k";
 const ourId = /^call_[0-9a-hjkmnp-tv-z]{26}(k?)$/;

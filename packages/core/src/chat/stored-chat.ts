@@ -3,10 +3,9 @@
  * again: a repetition gets the first answer, streamed or not (design "Idempotency").
  */
 import { tenantKey, readAll } from "../ports/blob-store.ts";
-import type { Call, StoredOutcome } from "../calls/call.ts";
+import type { Call, StoredOutcome, Usage } from "../calls/call.ts";
 import type { CoreDeps } from "../deps.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import type { Usage } from "../calls/call.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
 import type { OpenedChat } from "./open-chat.ts";
 

@@ -13,7 +13,6 @@ import type { Caller, Role, Scope } from "../callers/caller.ts";
 import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
-import type { JsonObject } from "../json.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
 import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
@@ -569,5 +568,3 @@ export interface Repos {
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }
-
-export type { JsonObject };

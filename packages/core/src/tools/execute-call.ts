@@ -173,7 +173,7 @@ function ended(context: CallContext, state: "failed" | "unknown" | "cancelled", 
   return { outcome: toFailedOutcome(error), finish: { state, error: errorForRecord(context, error) } };
 }
 
-export function toFailedOutcome(error: CallError): FailedOutcome {
+function toFailedOutcome(error: CallError): FailedOutcome {
   return {
     kind: "failed",
     code: error.code,

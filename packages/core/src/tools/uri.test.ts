@@ -4,6 +4,16 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { formatToolUri, parseToolUri } from "./uri.ts";
 
+/** `catalogued`: accepted, or refused by an error that callers may see. */
+function outcomeOf(parse: () => unknown): string {
+  try {
+    parse();
+    return "catalogued";
+  } catch (error) {
+    return error instanceof GatewayError ? "catalogued" : String(error);
+  }
+}
+
 function refusal(text: string): GatewayError {
   try {
     parseToolUri(text);
@@ -82,20 +92,14 @@ describe(`tool URIs ${verifies("URI-1", "URI-3", "URI-4")}`, () => {
           fc.webUrl(),
         ),
         (text) => {
-          try {
-            parseToolUri(text);
-          } catch (error) {
-            expect(error).toBeInstanceOf(GatewayError);
-          }
+          expect(outcomeOf(() => parseToolUri(text))).toBe("catalogued");
         },
       ),
     );
   });
 
   test("what was formatted parses back to the same ids", () => {
-    const id = fc
-      .string({ minLength: 1, maxLength: 40, unit: "grapheme" })
-      .filter((text) => !/[\u0000-\u001f\u007f]/.test(text));
+    const id = fc.string({ minLength: 1, maxLength: 40, unit: "grapheme" }).filter((text) => !/\p{Cc}/u.test(text));
     fc.assert(
       fc.property(id, id, (service, tool) => {
         const parsed = parseToolUri(formatToolUri("mcp", service, tool));
