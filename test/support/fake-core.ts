@@ -95,7 +95,7 @@ export function emptyConfig(tenant: string): TenantConfig {
 /** What the database says to a caller who may come in. */
 export function admitted(tenant: string, caller: Caller, change: Partial<AdmitResult> = {}): AdmitResult {
   return {
-    tenant: { id: tenant, status: "active", configVersion: 1, wrappedKey: "wrapped" },
+    tenant: { id: tenant, status: "active", configVersion: 1 },
     settings: tenantSettingsSchema.parse({}),
     caller,
     outcome: { kind: "admitted", slots: 0 },

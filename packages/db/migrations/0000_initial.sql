@@ -101,10 +101,10 @@ CREATE INDEX `calls_parent` ON `calls` (`tenant`,`parent_id`) WHERE parent_id is
 CREATE INDEX `calls_caller` ON `calls` (`tenant`,`caller_id`,`created_at`,`id`);--> statement-breakpoint
 CREATE INDEX `calls_request` ON `calls` (`tenant`,`request_id`);--> statement-breakpoint
 CREATE INDEX `calls_running` ON `calls` (`tenant`,`lease_until`,`kind`,`caller_id`,`slots`,`user_id`,`reserved_tokens`,`reserved_micros`) WHERE state = 'running';--> statement-breakpoint
-CREATE INDEX `calls_lease` ON `calls` (`lease_until`) WHERE state = 'running';--> statement-breakpoint
 CREATE INDEX `calls_waiting` ON `calls` (`tenant`,`created_at`,`id`) WHERE state = 'input_required';--> statement-breakpoint
 CREATE INDEX `calls_queued` ON `calls` (`sent_at`) WHERE state = 'queued';--> statement-breakpoint
-CREATE INDEX `calls_retry` ON `calls` (`tenant`,`caller_id`,`input_hash`,`created_at`) WHERE idempotency_key is null and parent_id is null;--> statement-breakpoint
+CREATE INDEX `calls_retry` ON `calls` (`tenant`,`caller_id`,`input_hash`,`created_at`) WHERE idempotency_key IS NULL AND parent_id IS NULL AND state <> 'running'
+  AND (state <> 'completed' OR outcome_media_type IS NOT NULL);--> statement-breakpoint
 CREATE INDEX `calls_keyed` ON `calls` (`created_at`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE INDEX `calls_sealed` ON `calls` (`finished_at`) WHERE input is not null and finished_at is not null;--> statement-breakpoint
 CREATE TABLE `jwt_issuers` (

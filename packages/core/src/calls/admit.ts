@@ -35,7 +35,8 @@ export async function admit(deps: CoreDeps, input: AdmitInput, options: AdmitOpt
   refuseSession(result, input.sessionId);
   refuseOverLimit(result);
   const config = await deps.configs.get(result.tenant.id, result.tenant.configVersion);
-  if (input.principal.kind === "key") {
+  // What was known before is as old as it was.
+  if (input.principal.kind === "key" && input.known === undefined) {
     deps.configs.rememberCaller(input.principal.hash, result.tenant.configVersion, result.caller);
   }
   return { caller: result.caller, config, result };

@@ -63,7 +63,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     const context = contextOf(deps, request, { config, caller });
     const preparation = await prepare(deps, context, request);
     const row = await rowFor(deps, context, { preparation, request });
-    const { result } = await admit(deps, admissionOf(request, row, config), { scope: null });
+    const { result } = await admit(deps, admissionOf(request, row, context), { scope: null });
     // The admission has loaded the newer configuration.
     if (result.outcome.kind === "stale_config") continue;
     if (result.outcome.kind === "existing")
@@ -90,13 +90,18 @@ async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequ
   }
 }
 
-function admissionOf(request: InvokeRequest, row: NewCall, config: TenantConfig): Parameters<typeof admit>[1] {
+function admissionOf(
+  request: InvokeRequest,
+  row: NewCall,
+  { caller, config }: CallContext,
+): Parameters<typeof admit>[1] {
   return {
     tenant: request.tenant,
     principal: request.principal,
     call: row,
     limits: { countRequest: true },
     expectedConfigVersion: config.version,
+    known: { caller, settings: config.settings },
     ...(row.state === "running" ? { slots: { wanted: 1, required: true } } : {}),
     ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
   };

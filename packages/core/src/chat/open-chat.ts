@@ -257,6 +257,7 @@ function admissionOf(
     call: row,
     limits: { countRequest: true },
     expectedConfigVersion: context.config.version,
+    known: { caller: context.caller, settings: context.config.settings },
     ...(offer.gatewayTools.size > 0 ? { slots: { wanted: slotsPerChat, required: false } } : {}),
     ...(plan.attach === undefined ? {} : { attach: { withinMs: attachWithinMs, to: plan.attach } }),
     ...(plan.supersedes === undefined ? {} : { supersedes: plan.supersedes.id }),

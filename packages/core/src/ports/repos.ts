@@ -254,12 +254,14 @@ export interface AdmitInput {
   readonly sessionId?: string;
   /** The call row was made from this configuration; another version now: `stale_config`, nothing recorded or counted. */
   readonly expectedConfigVersion?: number;
+  /** Caller and settings as of that version: where it holds, they need not be read again. */
+  readonly known?: { readonly caller: Caller; readonly settings: TenantSettings };
   /** An ended call of the same caller that this one replaces: its idempotency key moves to the new row. */
   readonly supersedes?: string;
 }
 
 export interface AdmitResult {
-  readonly tenant: Pick<Tenant, "id" | "status" | "configVersion" | "wrappedKey">;
+  readonly tenant: Pick<Tenant, "id" | "status" | "configVersion">;
   readonly settings: TenantSettings;
   readonly caller: Caller;
   readonly outcome:

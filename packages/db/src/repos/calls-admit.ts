@@ -12,6 +12,7 @@ import { newId } from "@toolyard/core/ids";
 import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/repos";
 import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
+import { mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
@@ -24,39 +25,55 @@ const dueAtOnce = 50;
 type Row = StatementResult["rows"][number];
 
 // Arguments of `decide`: ?1 tenant, ?2 hash of the key, ?3 id of a caller who is known, ?4 this request,
-// ?5 is it counted, ?6 expected config version, ?7 session, ?8 does a caller who is known manage the tenant;
-// of the call: ?9 route, ?10 idempotency key, ?11 age of retries to attach to, ?12 input hash, ?13 the call
-// it supersedes, ?14 is it a running chat, ?15 slots wanted, ?16 is a slot required, ?17 attach only to what
-// broke off after a write had begun, ?18 end user, ?19 tokens and ?20 micro-units that it reserves.
+// ?5 is it counted, ?6 expected config version, ?7 session, ?8 does a caller who is known manage the tenant,
+// of the settings at that version ?9 requests a minute, ?10 chats, ?11 tool calls, ?12 idle time of sessions;
+// of the call: ?13 route, ?14 idempotency key, ?15 age of retries to attach to, ?16 input hash, ?17 the call
+// it supersedes, ?18 is it a running chat, ?19 slots wanted, ?20 is a slot required, ?21 attach only to what
+// broke off after a write had begun, ?22 end user, ?23 tokens and ?24 micro-units that it reserves.
+
+const sameContent = `tenant = ?1 AND caller_id = who.caller_id AND input_hash = ?16 AND route = ?13
+  AND idempotency_key IS NULL AND parent_id IS NULL AND id IS NOT ?17`;
+
+/** Looked up only where something was found, among what the caller has asked since. */
+const isNewest = `NOT EXISTS (SELECT 1 FROM calls WHERE ${sameContent} AND created_at > found.created_at)`;
 
 /**
  * Which earlier call the request belongs to: by its key, else by its content, for retries that say so and
  * for those that say nothing. Most clients repeat in silence what broke; that must not write twice.
  */
 const existing = `CASE
-  WHEN ?10 IS NOT NULL THEN (
+  WHEN ?14 IS NOT NULL THEN (
     SELECT id FROM calls
-    WHERE tenant = ?1 AND caller_id = who.caller_id AND route = ?9 AND idempotency_key = ?10
-      AND created_at > who.now - ${keyLifetimeMs} AND NOT (id IS ?13 AND state IN ${ended}))
-  WHEN ?11 IS NOT NULL THEN (
+    WHERE tenant = ?1 AND caller_id = who.caller_id AND route = ?13 AND idempotency_key = ?14
+      AND created_at > who.now - ${keyLifetimeMs} AND NOT (id IS ?17 AND state IN ${ended}))
+  WHEN ?15 IS NOT NULL AND ?21 THEN (
     SELECT id FROM (
-      SELECT id, state, error FROM calls
-      WHERE tenant = ?1 AND caller_id = who.caller_id AND input_hash = ?12 AND route = ?9
-        AND idempotency_key IS NULL AND parent_id IS NULL
-        AND created_at > who.now - ?11 AND id IS NOT ?13
-      ORDER BY created_at DESC LIMIT 1)
-    WHERE NOT ?17 OR (state IN ('failed', 'cancelled')
-      AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted')))
+      SELECT id, state, error, created_at FROM calls
+      WHERE ${sameContent} AND created_at > who.now - ?15 AND ${mattersToRepetition}
+      ORDER BY created_at DESC LIMIT 1) AS found
+    WHERE state IN ('failed', 'cancelled')
+      AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted') AND ${isNewest})
+  WHEN ?15 IS NOT NULL THEN (
+    SELECT id FROM (
+      SELECT id, created_at FROM calls
+      WHERE ${sameContent} AND created_at > who.now - ?15 AND ${mattersToRepetition}
+      UNION ALL
+      SELECT id, created_at FROM calls INDEXED BY calls_running
+      WHERE ${sameContent} AND created_at > who.now - ?15 AND state = 'running'
+      ORDER BY created_at DESC LIMIT 1) AS found
+    WHERE ${isNewest})
   END`;
 
-/** Leases that have run out hold nothing. */
-const running = `(
-  SELECT
-    COUNT(*) FILTER (WHERE kind = 'chat') AS chats,
-    COUNT(*) FILTER (WHERE kind = 'chat'
-      AND caller_id = COALESCE(?3, (SELECT id FROM api_keys WHERE hash = ?2))) AS own_chats,
-    COALESCE(SUM(slots), 0) AS slots
-  FROM calls WHERE tenant = ?1 AND state = 'running' AND lease_until > ${now})`;
+/** Running calls of the tenant; leases that have run out hold nothing. */
+const running = (what: string, which = "true"): string => `(
+  SELECT ${what} FROM calls WHERE tenant = ?1 AND state = 'running' AND lease_until > who.now AND ${which})`;
+
+/** Counted only where there is something to be held against. */
+const standing = `
+  CASE WHEN ?18 THEN ${running("COUNT(*)", "kind = 'chat'")} END AS chats,
+  CASE WHEN ?18 AND who.key_chats IS NOT NULL
+    THEN ${running("COUNT(*)", "kind = 'chat' AND caller_id = who.caller_id")} END AS own_chats,
+  CASE WHEN ?19 IS NOT NULL THEN ${running("COALESCE(SUM(slots), 0)")} END AS held_slots`;
 
 const countInWindow = (scope: string): string => `(
   SELECT count FROM rate_windows WHERE tenant = ?1 AND scope = ${scope} AND window_start = asked.window_start)`;
@@ -75,9 +92,9 @@ const verdict = (hasCall: boolean): string => `CASE
     THEN 'session'
   ${
     hasCall
-      ? `WHEN ?14 AND asked.own_chats >= asked.key_chats THEN 'chats:key'
-         WHEN ?14 AND asked.chats >= asked.tenant_chats THEN 'chats:tenant'
-         WHEN ?16 AND asked.slots >= asked.tool_calls THEN 'tools'
+      ? `WHEN asked.own_chats >= asked.key_chats THEN 'chats:key'
+         WHEN asked.chats >= asked.tenant_chats THEN 'chats:tenant'
+         WHEN ?20 AND asked.held_slots >= asked.tool_calls THEN 'tools'
          WHEN asked.over_budget IS NOT NULL THEN 'budget'`
       : ""
   }
@@ -87,26 +104,28 @@ const verdict = (hasCall: boolean): string => `CASE
 const overAnyBudget = overBudget({
   tenant: "?1",
   caller: "who.caller_id",
-  user: "?18",
-  tokens: "?19",
-  micros: "?20",
+  user: "?22",
+  tokens: "?23",
+  micros: "?24",
   id: "?4",
 });
+
+const limit = (known: string, name: Parameters<typeof setting>[0]): string => `COALESCE(${known}, ${setting(name)})`;
 
 /**
  * A decision about the request, unless nobody asks: then no row is written. A key without a limit of its
  * own is counted with its tenant only.
  */
 const decide = (hasCall: boolean): string => `
-WITH who AS MATERIALIZED (
+WITH who AS (
   SELECT t.status, t.config_version, COALESCE(k.id, ?3) AS caller_id,
     COALESCE(?8, k.role = 'operator' OR EXISTS (SELECT 1 FROM json_each(k.scopes) WHERE value = 'manage')) AS manages,
     k.requests_per_minute AS key_requests,
-    ${setting("requests_per_minute")} AS tenant_requests,
+    ${limit("?9", "requests_per_minute")} AS tenant_requests,
     k.concurrent_requests AS key_chats,
-    ${setting("concurrent_requests")} AS tenant_chats,
-    ${setting("concurrent_tool_calls")} AS tool_calls,
-    ${setting("session_idle_ms")} AS session_idle_ms,
+    ${limit("?10", "concurrent_requests")} AS tenant_chats,
+    ${limit("?11", "concurrent_tool_calls")} AS tool_calls,
+    ${limit("?12", "session_idle_ms")} AS session_idle_ms,
     ${now} AS now,
     ${now} - ${now} % ${windowMs} AS window_start
   FROM tenants AS t
@@ -115,11 +134,11 @@ WITH who AS MATERIALIZED (
   WHERE t.id = ?1 AND COALESCE(k.id, ?3) IS NOT NULL
 ),
 asked AS MATERIALIZED (
-  SELECT who.*${hasCall ? `, running.*, ${existing} AS existing, ${overAnyBudget} AS over_budget FROM who CROSS JOIN ${running} AS running` : " FROM who"}
+  SELECT who.*${hasCall ? `, ${standing}, ${existing} AS existing, CASE WHEN ?23 > 0 OR ?24 > 0 THEN ${overAnyBudget} END AS over_budget` : ""} FROM who
 ),
 decision AS MATERIALIZED (
   SELECT caller_id, key_requests, window_start, ${verdict(hasCall)} AS verdict,
-    ${hasCall ? "existing, MAX(0, MIN(?15, tool_calls - slots)) AS slots, over_budget" : "NULL AS existing, NULL AS slots, NULL AS over_budget"}
+    ${hasCall ? "existing, MAX(0, MIN(?19, tool_calls - held_slots)) AS slots, over_budget" : "NULL AS existing, NULL AS slots, NULL AS over_budget"}
   FROM asked
 )
 INSERT INTO rate_windows
@@ -153,23 +172,25 @@ const touchSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, c
   WHERE ${decided("?2")} AND decided.verdict IN ('admitted', 'repeated')
   ON CONFLICT (id) DO UPDATE SET last_used_at = excluded.last_used_at WHERE tenant = excluded.tenant`;
 
-/** All that the answer is made of but what only some requests ask for. */
-const readAnswer = `
-SELECT t.status, t.config_version, t.wrapped_key, t.settings,
-  k.id AS key_id, k.role, k.scopes, k.tools, k.user_id, k.business_unit, k.requests_per_minute,
-  decided.verdict, decided.over_budget, decided.window_start, decided.count AS tenant_count, own.count AS key_count,
-  recorded.slots, ${now} AS now
+/** The decision, with the row of a key that has a limit of its own. */
+const readDecision = `
+SELECT decided.verdict, decided.existing, decided.over_budget, decided.count, own.count AS key_count,
+  decided.window_start + ${windowMs} - ${now} AS reset_ms,
+  CASE decided.verdict WHEN 'repeated' THEN (SELECT slots FROM calls WHERE tenant = ?1 AND id = ?2) ELSE decided.slots END AS slots,
+  CASE decided.verdict WHEN 'stale_config' THEN (SELECT config_version FROM tenants WHERE id = ?1) END AS config_version,
+  CASE WHEN own.count IS NOT NULL THEN (SELECT requests_per_minute FROM api_keys WHERE hash = ?3) END AS key_requests
 FROM rate_windows AS decided
-JOIN tenants AS t ON t.id = decided.tenant
-LEFT JOIN api_keys AS k ON k.hash = ?3 AND k.tenant = t.id
 LEFT JOIN rate_windows AS own
-  ON own.tenant = ?1 AND own.scope = 'key:' || k.id AND own.window_start = decided.window_start
-LEFT JOIN calls AS recorded ON recorded.tenant = ?1 AND recorded.id = ?2
+  ON own.tenant = ?1 AND own.scope = 'key:' || decided.caller_id AND own.window_start = decided.window_start
 WHERE ${decided("?2")}`;
 
-const readExisting = `SELECT calls.* FROM rate_windows AS decided
-  JOIN calls ON calls.tenant = ?1 AND calls.id = decided.existing
-  WHERE ${decided("?2")} AND decided.verdict = 'existing'`;
+/** Who asks, for a process that does not know it as of now. */
+const readCaller = `
+SELECT t.config_version, t.settings, k.id AS key_id, k.role, k.scopes, k.tools, k.user_id, k.business_unit
+FROM tenants AS t LEFT JOIN api_keys AS k ON k.hash = ?2 AND k.tenant = t.id
+WHERE t.id = ?1`;
+
+const readCall = "SELECT * FROM calls WHERE tenant = ?1 AND id = ?2";
 
 const readTurns = `SELECT key, kept_turns.caller_id, sealed, expires_at FROM rate_windows AS decided
   JOIN kept_turns ON kept_turns.tenant = ?1 AND kept_turns.caller_id = decided.caller_id
@@ -188,12 +209,19 @@ const readDue = `SELECT * FROM calls
 
 interface Plan {
   readonly statements: Statement[];
-  /** Where in the batch the optional reads are. */
-  readonly answer: number;
-  readonly existing?: number;
+  /** Where in the batch the reads are; some only where they are asked for. */
+  readonly decision: number;
+  readonly caller?: number;
   readonly turns?: number;
   readonly session?: number;
   readonly due?: number;
+}
+
+/** What is known of caller and tenant, from before or from this batch. */
+interface Known {
+  readonly configVersion: number;
+  readonly caller: Caller;
+  readonly settings: TenantSettings;
 }
 
 /** @throws GatewayError `invalid_api_key`, `not_found` for a tenant that does not exist, `database_unavailable` */
@@ -204,22 +232,21 @@ export async function admit(database: Database, input: AdmitInput): Promise<Admi
   const results = await database.batch(plan.statements, { repeatable });
   const rowsAt = (index: number | undefined): readonly Row[] =>
     index === undefined ? [] : (results[index]?.rows ?? []);
-  const [answer] = rowsAt(plan.answer);
-  if (answer === undefined) throw nobody(input);
-  const caller = input.principal.kind === "known" ? input.principal.caller : keyCaller(answer);
+  const [decision] = rowsAt(plan.decision);
+  if (decision === undefined) throw nobody(input);
+  const known = knownOf(input, decision, rowsAt(plan.caller)[0]);
   const [session] = rowsAt(plan.session);
-  const sessionState = session === undefined ? undefined : sessionStateOf(session, caller);
+  const sessionState = session === undefined ? undefined : sessionStateOf(session, known.caller);
   return {
     tenant: {
       id: input.tenant,
-      status: answer["status"] === "active" ? "active" : "suspended",
-      configVersion: Number(answer["config_version"]),
-      wrappedKey: String(answer["wrapped_key"]),
+      status: decision["verdict"] === "tenant" ? "suspended" : "active",
+      configVersion: known.configVersion,
     },
-    settings: settingsOf(String(answer["settings"])),
-    caller,
-    outcome: outcomeOf(input, answer, rowsAt(plan.existing)[0]),
-    rate: rateOf(answer),
+    settings: known.settings,
+    caller: known.caller,
+    outcome: await outcomeOf(database, input, decision),
+    rate: rateOf(decision, known.settings),
     turns: rowsAt(plan.turns).map(toKeptTurn),
     ...(sessionState === undefined
       ? {}
@@ -228,7 +255,7 @@ export async function admit(database: Database, input: AdmitInput): Promise<Admi
 }
 
 function planBatch(input: AdmitInput): Plan {
-  const { tenant, principal, call, sessionId } = input;
+  const { tenant, principal, call, sessionId, known } = input;
   const request = call?.id ?? newId("request");
   const statements: Statement[] = [decisionStatement(input, request)];
   const add = (sql: string, args: readonly SqlValue[]): number => statements.push({ sql, args }) - 1;
@@ -239,12 +266,11 @@ function planBatch(input: AdmitInput): Plan {
     add(insertAdmittedCall, newRowArgs(tenant, null, call));
   }
   if (sessionId !== undefined) add(touchSession, [tenant, request, sessionId]);
-  const answer = add(readAnswer, [tenant, request, principal.kind === "key" ? principal.hash : null]);
-  const mayExist = call !== undefined && (call.idempotencyKey !== null || input.attach !== undefined);
+  const hash = principal.kind === "key" ? principal.hash : null;
   return {
     statements,
-    answer,
-    ...(mayExist ? { existing: add(readExisting, [tenant, request]) } : {}),
+    decision: add(readDecision, [tenant, request, hash]),
+    ...(known === undefined ? { caller: add(readCaller, [tenant, hash]) } : {}),
     ...(input.turnKeys === undefined || input.turnKeys.length === 0
       ? {}
       : { turns: add(readTurns, [tenant, request, JSON.stringify(input.turnKeys)]) }),
@@ -254,8 +280,21 @@ function planBatch(input: AdmitInput): Plan {
   };
 }
 
+function knownOf({ principal, known, expectedConfigVersion }: AdmitInput, decision: Row, read: Row | undefined): Known {
+  if (known !== undefined) {
+    return { ...known, configVersion: Number(decision["config_version"] ?? expectedConfigVersion) };
+  }
+  const row = read ?? {};
+  return {
+    configVersion: Number(row["config_version"]),
+    caller: principal.kind === "known" ? principal.caller : keyCaller(row),
+    settings: settingsOf(String(row["settings"])),
+  };
+}
+
 function decisionStatement(input: AdmitInput, request: string): Statement {
-  const { principal, call } = input;
+  const { principal, call, known } = input;
+  const caller = principal.kind === "known" ? principal.caller : known?.caller;
   const args: SqlValue[] = [
     input.tenant,
     principal.kind === "key" ? principal.hash : null,
@@ -264,7 +303,11 @@ function decisionStatement(input: AdmitInput, request: string): Statement {
     input.limits.countRequest ? 1 : 0,
     input.expectedConfigVersion ?? null,
     input.sessionId ?? null,
-    principal.kind === "known" ? (hasScope(principal.caller, "manage") ? 1 : 0) : null,
+    caller === undefined ? null : hasScope(caller, "manage") ? 1 : 0,
+    known?.settings.requests_per_minute ?? null,
+    known?.settings.concurrent_requests ?? null,
+    known?.settings.concurrent_tool_calls ?? null,
+    known?.settings.session_idle_ms ?? null,
   ];
   if (call === undefined) return { sql: decideRequest, args };
   return { sql: decideCall, args: [...args, ...callArgs(input, call)] };
@@ -298,12 +341,16 @@ function nobody({ principal, tenant }: AdmitInput): GatewayError {
   return new GatewayError("not_found", `There is no tenant '${tenant}'.`);
 }
 
-function outcomeOf({ call }: AdmitInput, answer: Row, existingRow: Row | undefined): AdmitResult["outcome"] {
-  const verdict = answer["verdict"];
+async function outcomeOf(
+  database: Database,
+  { tenant, call }: AdmitInput,
+  decision: Row,
+): Promise<AdmitResult["outcome"]> {
+  const { verdict } = decision;
   switch (verdict) {
     case "admitted":
     case "repeated":
-      return { kind: "admitted", slots: Number(answer["slots"] ?? 0) };
+      return { kind: "admitted", slots: Number(decision["slots"] ?? call?.slots ?? 0) };
     case "stale_config":
       return { kind: "stale_config" };
     case "tenant":
@@ -318,26 +365,27 @@ function outcomeOf({ call }: AdmitInput, answer: Row, existingRow: Row | undefin
     case "tools":
       return { kind: "concurrency_limited", scope: "tools" };
     case "budget":
-      return { kind: "over_budget", refusal: toRefusal(answer["over_budget"]) };
-    case "existing":
-      if (call !== undefined && existingRow !== undefined) {
-        return { kind: "existing", call: toCall(existingRow), by: call.idempotencyKey === null ? "retry" : "key" };
+      return { kind: "over_budget", refusal: toRefusal(decision["over_budget"]) };
+    case "existing": {
+      const args = [tenant, String(decision["existing"])];
+      const [found] = await database.batch([{ sql: readCall, args }], { readonly: true });
+      const row = found?.rows[0];
+      if (call !== undefined && row !== undefined) {
+        return { kind: "existing", call: toCall(row), by: call.idempotencyKey === null ? "retry" : "key" };
       }
+    }
   }
   throw new TypeError(`The admission of a request ended with '${String(verdict)}'.`);
 }
 
 /** The limit that is nearest, or that refused. */
-function rateOf(answer: Row): AdmitResult["rate"] {
-  const settings = settingsOf(String(answer["settings"]));
-  const windowStart = Number(answer["window_start"]);
-  const resetMs = Math.max(0, windowStart + windowMs - Number(answer["now"]));
-  const tenant = rate(settings.requests_per_minute, answer["tenant_count"]);
-  if (typeof answer["requests_per_minute"] !== "number" || answer["verdict"] === "rate:tenant") {
-    return { ...tenant, resetMs };
-  }
-  const key = rate(answer["requests_per_minute"], answer["key_count"]);
-  return { ...(answer["verdict"] === "rate:key" || key.remaining < tenant.remaining ? key : tenant), resetMs };
+function rateOf(decision: Row, settings: TenantSettings): AdmitResult["rate"] {
+  const resetMs = Math.max(0, Number(decision["reset_ms"]));
+  const tenant = rate(settings.requests_per_minute, decision["count"]);
+  const { verdict, key_requests: keyRequests } = decision;
+  if (typeof keyRequests !== "number" || verdict === "rate:tenant") return { ...tenant, resetMs };
+  const key = rate(keyRequests, decision["key_count"]);
+  return { ...(verdict === "rate:key" || key.remaining < tenant.remaining ? key : tenant), resetMs };
 }
 
 function rate(limit: number, count: unknown): { readonly limit: number; readonly remaining: number } {

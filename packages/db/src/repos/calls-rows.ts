@@ -165,14 +165,14 @@ const endColumns = `state = ?3, lease_until = NULL, write_token = ?5,
   error = ?10, usage = COALESCE(?11, usage), cost = COALESCE(?12, cost),
   finished_at = CASE WHEN write_token IS ?5 THEN finished_at ELSE ${now} END`;
 
-/** Fenced by `attempt`. A second time with the same token it changes nothing and still has its row. */
+/** Fenced by `attempt`. A second time with the same token it changes nothing and still counts its row. */
 export const finishCall = `UPDATE calls SET ${endColumns}
-  WHERE tenant = ?1 AND id = ?2 AND (${mayEnd} OR write_token = ?5) RETURNING id`;
+  WHERE tenant = ?1 AND id = ?2 AND (${mayEnd} OR write_token = ?5)`;
 
 /** Late evidence, whoever brings it. */
 export const resolveUnknownCall = `UPDATE calls SET ${endColumns}
   WHERE tenant = ?1 AND id = ?2
-    AND ((state = 'unknown' AND ?3 IN ('completed', 'failed')) OR write_token = ?5) RETURNING id`;
+    AND ((state = 'unknown' AND ?3 IN ('completed', 'failed')) OR write_token = ?5)`;
 
 export interface RowEnd {
   readonly id: string;

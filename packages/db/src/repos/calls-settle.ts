@@ -107,7 +107,7 @@ export async function finish(
   end: { readonly id: string; readonly attempt: number; readonly finish: CallFinish },
 ): Promise<boolean> {
   const [ended] = await database.batch(endStatements(tenant, end), { repeatable: true });
-  return ended !== undefined && ended.rows.length > 0;
+  return ended !== undefined && ended.changes > 0;
 }
 
 export async function resolveUnknown(
@@ -117,7 +117,7 @@ export async function resolveUnknown(
 ): Promise<boolean> {
   const args = endArgs(tenant, { id, attempt: null, finish: evidence, token: randomUUID() });
   const [resolved] = await database.batch([{ sql: resolveUnknownCall, args }], { repeatable: true });
-  return resolved !== undefined && resolved.rows.length > 0;
+  return resolved !== undefined && resolved.changes > 0;
 }
 
 function endStatements(

@@ -47,6 +47,10 @@ const approvalSchema = z.object({
 /** States as SQL text for conditions of partial indexes; a state is never a value from outside. */
 const stateIs = (state: CallState) => sql.raw(`state = '${state}'`);
 
+/** What has something to give to a request that comes again; those that still run are in `calls_running`. */
+export const mattersToRepetition = `idempotency_key IS NULL AND parent_id IS NULL AND state <> 'running'
+  AND (state <> 'completed' OR outcome_media_type IS NOT NULL)`;
+
 export const calls = sqliteTable(
   "calls",
   {
@@ -133,13 +137,13 @@ export const calls = sqliteTable(
         table.reservedMicros,
       )
       .where(stateIs("running")),
-    index("calls_lease").on(table.leaseUntil).where(stateIs("running")),
     index("calls_waiting").on(table.tenant, table.createdAt, table.id).where(stateIs("input_required")),
     index("calls_queued").on(table.sentAt).where(stateIs("queued")),
-    // For SDK retries, which repeat a request without a key.
+    // For requests that are repeated without a key. What has nothing to give to a repetition stays out: a
+    // hash goes to any page of the index, so that each plain chat would dirty one more.
     index("calls_retry")
       .on(table.tenant, table.callerId, table.inputHash, table.createdAt)
-      .where(sql`idempotency_key is null and parent_id is null`),
+      .where(sql.raw(mattersToRepetition)),
     index("calls_keyed")
       .on(table.createdAt)
       .where(sql`idempotency_key is not null`),
