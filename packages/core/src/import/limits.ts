@@ -2,8 +2,9 @@
 export const importLimits = {
   /** Bytes of one document, as text. */
   documentBytes: 33_554_432,
-  /** YAML takes half a second a megabyte, during which nobody else is served; JSON does not. */
-  yamlBytes: 4_194_304,
+  yamlBytes: 16_777_216,
+  /** Characters of YAML that are read in one go; it takes half a second a megabyte. */
+  yamlWhole: 524_288,
   /** Values in a YAML document after its aliases are written out. */
   yamlValues: 3_000_000,
   operations: 5_000,

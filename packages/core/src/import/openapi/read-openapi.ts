@@ -10,7 +10,7 @@ import { cutText, tidy } from "../text.ts";
 import type { ApiDocument } from "./document.ts";
 import { textMember, type ApiOperation } from "./operation.ts";
 import { readOperations } from "./operations.ts";
-import { proposeAuth, type AuthOverrides } from "./security.ts";
+import { keyPlaces, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
 import { chooseBase, chooseOperationBase, type BaseAddress, type ServerOptions } from "./servers.ts";
 import { toCandidate, Unsupported } from "./to-definition.ts";
 
@@ -28,6 +28,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const candidates: Candidate[] = [];
   const skipped: Skipped[] = [];
   const present = new Set<string>();
+  const keys = keyPlaces(document);
   for (const operation of readOperations(document)) {
     if (present.size === importLimits.operations) throw tooMany();
     const { key, method, path } = operation;
@@ -39,7 +40,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     present.add(key);
     if (!isWanted(operation, options)) continue;
     await options.pace.turn();
-    const read = readOne(document, operation, { ...options, base });
+    const read = readOne(document, operation, { ...options, base, keys });
     if (typeof read === "string") skipped.push({ key, label, reason: read });
     else candidates.push(read);
   }
@@ -65,15 +66,15 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
 function readOne(
   document: ApiDocument,
   operation: ApiOperation,
-  options: OpenApiOptions & { readonly base: BaseAddress },
+  options: OpenApiOptions & { readonly base: BaseAddress; readonly keys: ReadonlySet<string> },
 ): Candidate | string {
-  const { base, prefix, auth: overrides } = options;
+  const { base, prefix, keys, auth: overrides } = options;
   const own =
     operation.servers === undefined ? { url: base.url } : chooseOperationBase(document, operation.servers, options);
   if ("refused" in own) return own.refused;
   const auth = proposeAuth(operation.security, { document, origin: new URL(own.url).origin, overrides });
   try {
-    return toCandidate(operation, { document, base: own.url, auth, prefix });
+    return toCandidate(operation, { document, base: own.url, auth, prefix, keys });
   } catch (error) {
     if (error instanceof Unsupported) return error.message;
     throw error;
@@ -100,11 +101,8 @@ function warningsOf(
 ): readonly string[] {
   const warnings: string[] = [];
   if (present.size === 0) warnings.push("The document has no operations.");
-  const owner = document.version === "2.0" ? document.root : ownMember(document.root, "components");
-  const schemes = ownMember(owner, document.version === "2.0" ? "securityDefinitions" : "securitySchemes");
-  const names = typeof schemes === "object" && schemes !== null ? Object.keys(schemes) : [];
   const isOverridden = auth.config !== undefined || auth.scheme !== undefined;
-  if (names.length === 0 && !isOverridden) {
+  if (Object.keys(schemesOf(document)).length === 0 && !isOverridden) {
     warnings.push(
       "The document declares no securitySchemes: tools are called without credentials; give 'auth.config' to change that.",
     );

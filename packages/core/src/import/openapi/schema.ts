@@ -361,7 +361,7 @@ export class SchemaConverter {
     }
     const example = firstExample(schema);
     if (example !== undefined && result["enum"] === undefined) parts.push(`For example ${example}.`);
-    return parts.length === 0 ? result : { ...result, description: parts.join(" ") };
+    return parts.length === 0 ? result : { ...result, description: joinSentences(parts) };
   }
 
   #cutDescription(text: string): string {
@@ -413,6 +413,13 @@ function isNames(value: JsonValue | undefined): value is string[] {
 
 function test(pattern: string): boolean {
   return !("reason" in compilePattern(pattern));
+}
+
+/** With a full stop where the next one begins. */
+function joinSentences(parts: readonly string[]): string {
+  return parts
+    .map((part, at) => (at < parts.length - 1 && !/[.!?:;…。！？)]$/.test(part) ? `${part}.` : part))
+    .join(" ");
 }
 
 /** A short example of a single value. */

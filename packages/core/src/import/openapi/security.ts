@@ -151,10 +151,31 @@ const readers: Readonly<Record<string, SchemeReader>> = {
   openIdConnect: (_scheme, _scopes, naming) => bearer(naming, "an access token of its OpenID provider"),
 };
 
-function findScheme(document: ApiDocument, name: string): JsonValue | undefined {
+/** Headers and query parameters in which the document's schemes send keys: `header x-key`. */
+export function keyPlaces(document: ApiDocument): ReadonlySet<string> {
+  const places = new Set<string>();
+  for (const name of Object.keys(schemesOf(document))) {
+    const scheme = findScheme(document, name);
+    const [place, target] = [textMember(scheme, "in"), textMember(scheme, "name")];
+    if (textMember(scheme, "type") === "apiKey" && place !== undefined && target !== undefined)
+      places.add(placeKey(place, target));
+  }
+  return places;
+}
+
+/** Names of headers have no case. */
+export function placeKey(place: string, name: string): string {
+  return `${place} ${place === "header" ? name.toLowerCase() : name}`;
+}
+
+export function schemesOf(document: ApiDocument): JsonObject {
   const owner = document.version === "2.0" ? document.root : ownMember(document.root, "components");
   const declared = ownMember(owner, document.version === "2.0" ? "securityDefinitions" : "securitySchemes");
-  const found = ownMember(declared, name);
+  return isJsonObject(declared) ? declared : {};
+}
+
+function findScheme(document: ApiDocument, name: string): JsonValue | undefined {
+  const found = ownMember(schemesOf(document), name);
   return found === undefined ? undefined : document.follow({ value: found, base: "" })?.value;
 }
 

@@ -15,7 +15,7 @@ import type { ApiDocument } from "./document.ts";
 import type { ApiOperation, ApiParameter } from "./operation.ts";
 import { SchemaConverter, SchemaTooLarge } from "./schema.ts";
 import { mayBe } from "./schema-types.ts";
-import type { AuthProposal } from "./security.ts";
+import { placeKey, type AuthProposal } from "./security.ts";
 
 export interface DefinitionOptions {
   readonly document: ApiDocument;
@@ -23,6 +23,8 @@ export interface DefinitionOptions {
   readonly base: string;
   readonly auth: AuthProposal;
   readonly prefix: string;
+  /** Places of keys, see `keyPlaces`. */
+  readonly keys: ReadonlySet<string>;
 }
 
 /** Why an operation does not become a tool. */
@@ -150,7 +152,7 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
 function readParameterArguments(
   operation: ApiOperation,
   converter: SchemaConverter,
-  { auth, route }: ToolOptions,
+  { auth, route, keys }: ToolOptions,
 ): readonly Argument[] {
   const { notes } = operation;
   const slots = auth.config === undefined ? [] : authSlots(auth.config);
@@ -181,6 +183,10 @@ function readParameterArguments(
       continue;
     }
     if (isAuth(parameter)) continue;
+    if (!parameter.required && keys.has(placeKey(parameter.in, parameter.name))) {
+      notes.add(`Parameter '${parameter.name}' is where a scheme of the document sends a key; it is left out.`);
+      continue;
+    }
     const problem = problemOf(parameter, route);
     if (problem !== undefined) notes.add(`Parameter '${parameter.name}' ${problem}; it is left out.`);
     else list.push(toArgument(parameter, converter, notes));

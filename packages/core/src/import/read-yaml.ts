@@ -1,0 +1,165 @@
+/**
+ * YAML 1.2 as plain JSON. Reading it takes about half a second a megabyte, so a large document is read
+ * piece by piece, by the indentation of its mappings, with turns for other requests in between. Tags run no
+ * code, and aliases cannot multiply without an end.
+ */
+import type * as Yaml from "yaml";
+import type { JsonValue } from "../json.ts";
+import { importLimits } from "./limits.ts";
+import { Pace } from "./pace.ts";
+
+/**
+ * @param whole characters that may be read in one go
+ * @throws Error saying what is wrong with the text
+ */
+export async function readYaml(text: string, whole: number = importLimits.yamlWhole): Promise<JsonValue> {
+  // Most processes never read YAML.
+  const yaml = await import("yaml");
+  const reader = new YamlReader(yaml, whole);
+  if (text.length <= whole) return toJson(reader.readPiece(text));
+  try {
+    return toJson(await reader.readPieces(text));
+  } catch (error) {
+    throw new Error(
+      `${reasonOf(error)}; more than ${whole} characters are read in pieces, for which large parts have to be mappings in block style`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+class YamlReader {
+  readonly #yaml: typeof Yaml;
+  readonly #whole: number;
+  readonly #pieceLength: number;
+  readonly #pace = new Pace();
+  /** Values behind the anchors of earlier pieces. */
+  readonly #anchors = new Map<string, unknown>();
+
+  constructor(yaml: typeof Yaml, whole: number) {
+    this.#yaml = yaml;
+    this.#whole = whole;
+    this.#pieceLength = Math.ceil(whole / 8);
+  }
+
+  async readPieces(text: string): Promise<unknown> {
+    const lines = text.replace(/^---[^\n]*\n/, "").split(/(?<=\n)/);
+    if (lines.some((line) => /^(?:---|\.\.\.)(?:\s|$)/.test(line))) throw new Error("more than one document");
+    return this.#readMapping(lines);
+  }
+
+  readPiece(text: string): unknown {
+    const { parseDocument, visit, isNode } = this.#yaml;
+    const document = parseDocument(text, { schema: "core", merge: true, logLevel: "error" });
+    const [fault] = document.errors;
+    if (fault !== undefined) throw fault;
+    if (this.#anchors.size > 0) visit(document, { Alias: (_key, alias) => this.#replace(alias, document) });
+    const value: unknown = document.toJS({ maxAliasCount: 1_000 });
+    visit(document, {
+      Node: (_key, node) => {
+        if (isNode(node) && "anchor" in node && node.anchor !== undefined)
+          this.#anchors.set(node.anchor, node.toJS(document));
+      },
+    });
+    return value;
+  }
+
+  /** What an earlier piece holds stands in for an alias that this piece cannot resolve. */
+  #replace(alias: Yaml.Alias, document: Yaml.Document): Yaml.Scalar | undefined {
+    if (!this.#anchors.has(alias.source) || alias.resolve(document) !== undefined) return undefined;
+    return new this.#yaml.Scalar(this.#anchors.get(alias.source));
+  }
+
+  async #readMapping(lines: readonly string[]): Promise<unknown> {
+    const members = new Map<string, unknown>();
+    let small = "";
+    const flush = (): void => {
+      if (small !== "") addAll(members, this.readPiece(small));
+      small = "";
+    };
+    for (const entry of splitEntries(lines)) {
+      await this.#pace.turn();
+      const text = entry.join("");
+      if (small.length + text.length > this.#pieceLength) flush();
+      if (text.length <= this.#pieceLength) {
+        small += text;
+        continue;
+      }
+      const start = entry.findIndex(hasContent);
+      const [first = "", ...rest] = entry.slice(start);
+      const isMapping = opensMapping(first, rest);
+      addAll(members, isMapping ? { [this.#keyOf(first)]: await this.#readMapping(rest) } : this.#readLarge(text));
+    }
+    flush();
+    return Object.fromEntries(members);
+  }
+
+  #readLarge(text: string): unknown {
+    if (text.length > this.#whole) throw new Error(`a part of ${text.length} characters is no mapping`);
+    return this.readPiece(text);
+  }
+
+  #keyOf(line: string): string {
+    const [key] = Object.keys(this.readPiece(line) ?? {});
+    if (key === undefined) throw new Error("a line is no key of a mapping");
+    return key;
+  }
+}
+
+/** The lines of each entry of a block mapping; what stands before the first one goes with it. */
+function splitEntries(lines: readonly string[]): readonly (readonly string[])[] {
+  const indent = indentOf(lines.find(hasContent) ?? "");
+  const entries: string[][] = [];
+  let hasStarted = false;
+  for (const line of lines) {
+    const isStart = hasContent(line) && indentOf(line) === indent;
+    const current = entries.at(-1);
+    if (current === undefined || (isStart && hasStarted)) entries.push([line]);
+    else current.push(line);
+    hasStarted ||= isStart;
+  }
+  return entries;
+}
+
+function indentOf(line: string): number {
+  return line.length - line.trimStart().length;
+}
+
+function hasContent(line: string): boolean {
+  return /^\s*[^\s#]/.test(line);
+}
+
+/** `key:` with a mapping in the lines below it. */
+function opensMapping(first: string, rest: readonly string[]): boolean {
+  const next = rest.find(hasContent);
+  if (next === undefined || !/:\s*(?:#.*)?$/.test(first.trimEnd())) return false;
+  return indentOf(next) > indentOf(first) && !/^\s*-(?:\s|$)/.test(next);
+}
+
+function addAll(members: Map<string, unknown>, parsed: unknown): void {
+  if (parsed === null || parsed === undefined) return;
+  if (typeof parsed !== "object" || Array.isArray(parsed)) throw new Error("a part is no mapping");
+  for (const [key, value] of Object.entries(parsed)) {
+    if (members.has(key)) throw new Error(`the key '${key.slice(0, 80)}' is not unique`);
+    members.set(key, value);
+  }
+}
+
+/** Aliases may circle, and numbers may be none that JSON knows. */
+function toJson(value: unknown): JsonValue {
+  let count = 0;
+  const waiting: unknown[] = [value];
+  while (waiting.length > 0) {
+    const next = waiting.pop();
+    count += 1;
+    if (count > importLimits.yamlValues)
+      throw new Error(`more than ${importLimits.yamlValues} values when its aliases are written out`);
+    if (typeof next === "object" && next !== null) for (const part of Object.values(next)) waiting.push(part);
+  }
+  return JSON.parse(JSON.stringify(value)) as JsonValue;
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? (error.message.split("\n", 1)[0] ?? "") : "unreadable";
+}
