@@ -13,7 +13,7 @@ import { LanePool, openCase, openShop } from "./lane.ts";
 import { endedRows, faultOf, newestOrder } from "./rows.ts";
 import { clientToolName, orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
-const lanesAtOnce = 3;
+const lanesAtOnce = 5;
 const endsWithinMs = 20_000;
 
 let shop: Shop;
