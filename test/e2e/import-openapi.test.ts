@@ -1268,3 +1268,159 @@ test("only who may manage may import", async () => {
   const reply = await member.client.send("post", "/v1/plugins/import", { openapi: documentOf({}) });
   expect(reply).toMatchObject({ status: 403, json: { error: { code: "permission_denied" } } });
 });
+
+describe(`documents as other software writes them ${verifies("BLIND-1", "BLIND-2")}`, () => {
+  test("FastAPI: optional values, lists in the query, models by reference", async () => {
+    const result = await importing({
+      openapi: "3.1.0",
+      info: { title: "FastAPI", version: "0.1.0" },
+      servers: [{ url: backEnd.url }],
+      paths: {
+        "/items/{item_id}": {
+          put: {
+            summary: "Update Item",
+            operationId: "update_item_items__item_id__put",
+            security: [{ HTTPBearer: [] }],
+            parameters: [
+              { name: "item_id", in: "path", required: true, schema: { type: "integer", title: "Item Id" } },
+              {
+                name: "tag",
+                in: "query",
+                required: false,
+                schema: { anyOf: [{ type: "array", items: { type: "string" } }, { type: "null" }], title: "Tag" },
+              },
+              {
+                name: "x-token",
+                in: "header",
+                required: false,
+                schema: { anyOf: [{ type: "string" }, { type: "null" }], title: "X-Token" },
+              },
+            ],
+            requestBody: {
+              required: true,
+              content: { "application/json": { schema: { $ref: "#/components/schemas/Item" } } },
+            },
+            responses: {
+              422: {
+                content: { "application/json": { schema: { $ref: "#/components/schemas/HTTPValidationError" } } },
+              },
+            },
+          },
+        },
+      },
+      components: {
+        schemas: {
+          Item: {
+            properties: {
+              name: { type: "string", title: "Name" },
+              price: { anyOf: [{ type: "number" }, { type: "null" }], title: "Price" },
+              tags: { items: { $ref: "#/components/schemas/Tag" }, type: "array", title: "Tags", default: [] },
+            },
+            type: "object",
+            required: ["name"],
+            title: "Item",
+          },
+          Tag: { type: "object", properties: { id: { type: "integer" } }, title: "Tag" },
+        },
+        securitySchemes: { HTTPBearer: { type: "http", scheme: "bearer" } },
+      },
+    });
+    expect(definitionOf(result, "PUT /items/{item_id}")).toMatchObject({
+      name: "update_item_items__item_id__put",
+      parameters: {
+        properties: {
+          item_id: { type: "integer" },
+          tag: { anyOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+          "x-token": { anyOf: [{ type: "string" }, { type: "null" }] },
+          name: { type: "string" },
+          price: { anyOf: [{ type: "number" }, { type: "null" }] },
+          tags: { type: "array", items: { type: "object", properties: { id: { type: "integer" } } } },
+        },
+        required: ["item_id", "name"],
+      },
+    });
+    await tenant.putCredential(result.credentials[0].name, "token-123456");
+    const args = { item_id: 7, tag: ["a", "b"], "x-token": "t", name: "n", price: null, tags: [{ id: 1 }] };
+    const sent = await call("update_item_items__item_id__put", args);
+    expect(sent).toMatchObject({ method: "PUT", target: "/items/7?tag=a&tag=b" });
+    expect(sent.headers).toMatchObject({ "x-token": "t", authorization: "Bearer token-123456" });
+    expect(JSON.parse(sent.body.toString())).toEqual({ name: "n", price: null, tags: [{ id: 1 }] });
+  });
+
+  test("Stripe: forms whose objects and lists go on in brackets", async () => {
+    const deep = { style: "deepObject", explode: true };
+    const metadata = { type: "object", additionalProperties: { type: "string" } };
+    const list = { type: "array", items: { type: "string" } };
+    const result = await importing(
+      documentOf({
+        "/v1/charges": {
+          get: {
+            operationId: "GetCharges",
+            parameters: [
+              {
+                name: "created",
+                in: "query",
+                ...deep,
+                schema: { anyOf: [{ type: "object", properties: { gt: { type: "integer" } } }, { type: "integer" }] },
+              },
+              { name: "expand", in: "query", ...deep, schema: list },
+            ],
+            requestBody: {
+              content: {
+                "application/x-www-form-urlencoded": { schema: { type: "object", properties: {} }, encoding: {} },
+              },
+              required: false,
+            },
+            ...ok,
+          },
+          post: {
+            operationId: "PostCharges",
+            requestBody: {
+              content: {
+                "application/x-www-form-urlencoded": {
+                  encoding: { metadata: deep, expand: deep, items: deep },
+                  schema: {
+                    type: "object",
+                    properties: {
+                      amount: { type: "integer" },
+                      metadata,
+                      expand: list,
+                      items: { type: "array", items: { type: "object", properties: { price: { type: "string" } } } },
+                    },
+                  },
+                },
+              },
+              required: false,
+            },
+            ...ok,
+          },
+        },
+      }),
+    );
+    expect(result.operations.flatMap(({ warnings }: Json) => warnings)).toEqual([]);
+    const { target, body } = await call("GetCharges", { created: { gt: 5 }, expand: ["a", "b"] });
+    expect(decodeURIComponent(target)).toBe("/v1/v1/charges?created[gt]=5&expand[0]=a&expand[1]=b");
+    expect(body).toHaveLength(0);
+    const args = {
+      amount: 100,
+      metadata: { "order id": "6&7" },
+      expand: ["customer"],
+      items: [{ price: "p1" }, { price: "p2" }],
+    };
+    expect(decodeURIComponent((await call("PostCharges", args)).body.toString())).toBe(
+      "amount=100&metadata[order id]=6&7&expand[0]=customer&items[0][price]=p1&items[1][price]=p2",
+    );
+  });
+
+  test("this gateway's own document makes tools of every route, which work", async () => {
+    const url = `${gateway.url}/openapi.json`;
+    const { diff, operations, credentials } = await tenant.client.post("/v1/plugins/import", { url, prefix: "own_" });
+    const { paths } = await gateway.nobody.get("/openapi.json");
+    const count = Object.values<Json>(paths).reduce((sum, item) => sum + Object.keys(item).length, 0);
+    expect(diff.added).toHaveLength(count);
+    expect(operations.flatMap(({ warnings }: Json) => warnings)).toEqual([]);
+    await tenant.putCredential(credentials[0].name, tenant.key);
+    const answer = await tenant.client.post("/v1/tools/invoke", { name: "own_getSettings" });
+    expect(JSON.parse(answer.content)).toEqual(await tenant.client.get("/v1/settings"));
+  });
+});

@@ -40,6 +40,6 @@ export function readPlain(text: string): JsonValue {
     : text;
 }
 
-export function holdsVariable(value: JsonValue): boolean {
+function holdsVariable(value: JsonValue): boolean {
   return hasVariable(JSON.stringify(value));
 }

@@ -9,19 +9,31 @@ import { readSwaggerParameters } from "./swagger2.ts";
 
 const httpMethods = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
 
-export function* readOperations(document: ApiDocument): Generator<ApiOperation> {
+/** @param onGap told of paths whose reference leads nowhere that is known */
+export function* readOperations(document: ApiDocument, onGap: (path: string) => void): Generator<ApiOperation> {
   const paths = ownMember(document.root, "paths");
   if (!isJsonObject(paths)) return;
   for (const [path, pathItem] of Object.entries(paths)) {
     if (path.startsWith("x-")) continue;
     const item = document.follow({ value: pathItem, base: "" });
-    if (item === undefined || !isJsonObject(item.value)) continue;
+    if (item === undefined) onGap(path);
+    if (!isJsonObject(item?.value)) continue;
     for (const method of httpMethods) {
       const operation = ownMember(item.value, method);
       if (!isJsonObject(operation)) continue;
       yield readOperation(document, { path, method, operation, item: item.value, base: item.base });
     }
   }
+}
+
+/** The names of placeholders are labels: an operation is the same under others. */
+function operationKey(method: string, path: string): string {
+  return `${method.toUpperCase()} ${path.replaceAll(/\{[^{}]*\}/g, "{}")}`;
+}
+
+/** Keys of whatever operations a path may have. */
+export function keysOfPath(path: string): readonly string[] {
+  return httpMethods.map((method) => operationKey(method, path));
 }
 
 interface OperationPlace {
@@ -40,7 +52,7 @@ function readOperation(document: ApiDocument, place: OperationPlace): ApiOperati
   const tags = ownMember(operation, "tags");
   const servers = ownMember(operation, "servers") ?? ownMember(item, "servers");
   return {
-    key: `${method.toUpperCase()} ${path.replaceAll(/\{[^{}]*\}/g, "{}")}`,
+    key: operationKey(method, path),
     method: method.toUpperCase(),
     path,
     operationId: textMember(operation, "operationId"),

@@ -9,7 +9,7 @@ import type { Pace } from "../pace.ts";
 import { cutText, tidy } from "../text.ts";
 import type { ApiDocument } from "./document.ts";
 import { textMember, type ApiOperation } from "./operation.ts";
-import { readOperations } from "./operations.ts";
+import { keysOfPath, readOperations } from "./operations.ts";
 import { keyPlaces, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
 import { chooseBase, chooseOperationBase, type BaseAddress, type ServerOptions } from "./servers.ts";
 import { toCandidate, Unsupported } from "./to-definition.ts";
@@ -29,7 +29,8 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const skipped: Skipped[] = [];
   const present = new Set<string>();
   const keys = keyPlaces(document);
-  for (const operation of readOperations(document)) {
+  const gaps: string[] = [];
+  for (const operation of readOperations(document, (path) => gaps.push(path))) {
     if (present.size === importLimits.operations) throw tooMany();
     const { key, method, path } = operation;
     const label = `${method} ${path}`;
@@ -44,6 +45,8 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     if (typeof read === "string") skipped.push({ key, label, reason: read });
     else candidates.push(read);
   }
+  // What cannot be read now is not gone.
+  for (const key of gaps.flatMap(keysOfPath)) present.add(key);
   const info = ownMember(document.root, "info");
   const title = textMember(info, "title");
   return {
@@ -58,7 +61,10 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     candidates,
     skipped,
     present,
-    warnings: warningsOf(document, { present, auth: options.auth }),
+    warnings: [
+      ...gaps.map((path) => `The path '${path}' refers to something that is not known; it is left out.`).slice(0, 20),
+      ...warningsOf(document, { present, auth: options.auth }),
+    ],
   };
 }
 
