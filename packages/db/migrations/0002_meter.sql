@@ -2,23 +2,27 @@
 -- transaction. What is added is the difference to what the row was charged before, so a row that ends
 -- again (late evidence, a batch sent twice) is never charged twice. Calls that did not run cost nothing.
 --
--- Both triggers on calls hand their row to this view, which stores nothing.
-CREATE VIEW charges AS SELECT NULL AS tenant, NULL AS caller_id, NULL AS user_id, NULL AS model, NULL AS tool,
-  NULL AS calls, NULL AS cost, NULL AS charged WHERE 0;
---> statement-breakpoint
-CREATE TRIGGER charges_posted INSTEAD OF INSERT ON charges BEGIN
+-- Ends alone are charged: a row is never inserted in the end state of a call that ran.
+CREATE TRIGGER calls_charged AFTER UPDATE OF state ON calls
+WHEN NEW.state IN ('completed', 'failed', 'cancelled', 'unknown') AND NEW.started_at IS NOT NULL
+  AND (OLD.state IN ('queued', 'running', 'input_required') OR NEW.cost IS NOT OLD.cost)
+BEGIN
   INSERT INTO usage_days (tenant, day, caller_id, user_id, model, tool, calls, tokens, prompt_tokens, completion_tokens,
     cached_tokens, micros, context_tokens, context_micros, estimated_calls)
-  VALUES (NEW.tenant, unixepoch('now', 'start of day') * 1000, NEW.caller_id, COALESCE(NEW.user_id, ''), NEW.model, NEW.tool,
-    NEW.calls,
-    COALESCE(NEW.cost ->> 'tokens', 0) - COALESCE(NEW.charged ->> 'tokens', 0),
-    COALESCE(NEW.cost ->> 'prompt_tokens', 0) - COALESCE(NEW.charged ->> 'prompt_tokens', 0),
-    COALESCE(NEW.cost ->> 'completion_tokens', 0) - COALESCE(NEW.charged ->> 'completion_tokens', 0),
-    COALESCE(NEW.cost ->> 'cached_tokens', 0) - COALESCE(NEW.charged ->> 'cached_tokens', 0),
-    COALESCE(NEW.cost ->> 'micros', 0) - COALESCE(NEW.charged ->> 'micros', 0),
-    COALESCE(NEW.cost ->> 'context_tokens', 0) - COALESCE(NEW.charged ->> 'context_tokens', 0),
-    COALESCE(NEW.cost ->> 'context_micros', 0) - COALESCE(NEW.charged ->> 'context_micros', 0),
-    COALESCE(NEW.cost ->> 'estimated', 0) - COALESCE(NEW.charged ->> 'estimated', 0))
+  SELECT NEW.tenant, unixepoch('now', 'start of day') * 1000, NEW.caller_id, COALESCE(NEW.user_id, ''),
+    CASE NEW.kind WHEN 'chat' THEN NEW.tool ELSE '' END, CASE NEW.kind WHEN 'tool' THEN NEW.tool ELSE '' END,
+    charged IS NULL,
+    COALESCE(NEW.cost ->> 'tokens', 0) - COALESCE(charged ->> 'tokens', 0),
+    COALESCE(NEW.cost ->> 'prompt_tokens', 0) - COALESCE(charged ->> 'prompt_tokens', 0),
+    COALESCE(NEW.cost ->> 'completion_tokens', 0) - COALESCE(charged ->> 'completion_tokens', 0),
+    COALESCE(NEW.cost ->> 'cached_tokens', 0) - COALESCE(charged ->> 'cached_tokens', 0),
+    COALESCE(NEW.cost ->> 'micros', 0) - COALESCE(charged ->> 'micros', 0),
+    COALESCE(NEW.cost ->> 'context_tokens', 0) - COALESCE(charged ->> 'context_tokens', 0),
+    COALESCE(NEW.cost ->> 'context_micros', 0) - COALESCE(charged ->> 'context_micros', 0),
+    COALESCE(NEW.cost ->> 'estimated', 0) - COALESCE(charged ->> 'estimated', 0)
+  FROM (SELECT CASE WHEN OLD.state IN ('queued', 'running', 'input_required') THEN NULL
+    ELSE COALESCE(OLD.cost, '{}') END AS charged)
+  WHERE true
   ON CONFLICT (tenant, day, caller_id, user_id, model, tool) DO UPDATE SET
     calls = calls + excluded.calls,
     tokens = tokens + excluded.tokens,
@@ -37,9 +41,10 @@ CREATE TRIGGER charges_posted INSTEAD OF INSERT ON charges BEGIN
       WHEN 'day' THEN unixepoch('now', 'start of day') * 1000
       WHEN 'month' THEN unixepoch('now', 'start of month') * 1000
       ELSE 0 END,
-    COALESCE(NEW.cost ->> 'tokens', 0) - COALESCE(NEW.charged ->> 'tokens', 0),
-    COALESCE(NEW.cost ->> 'micros', 0) - COALESCE(NEW.charged ->> 'micros', 0)
-  FROM budgets
+    COALESCE(NEW.cost ->> 'tokens', 0) - COALESCE(charged ->> 'tokens', 0),
+    COALESCE(NEW.cost ->> 'micros', 0) - COALESCE(charged ->> 'micros', 0)
+  FROM budgets CROSS JOIN (SELECT CASE WHEN OLD.state IN ('queued', 'running', 'input_required') THEN NULL
+    ELSE OLD.cost END AS charged)
   WHERE budgets.tenant = NEW.tenant
     AND (budgets.scope = 'tenant'
       OR (budgets.scope = 'key' AND budgets.scope_id = NEW.caller_id)
@@ -48,24 +53,4 @@ CREATE TRIGGER charges_posted INSTEAD OF INSERT ON charges BEGIN
     tokens = excluded.tokens + CASE WHEN window_start >= excluded.window_start THEN tokens ELSE 0 END,
     micros = excluded.micros + CASE WHEN window_start >= excluded.window_start THEN micros ELSE 0 END,
     window_start = MAX(window_start, excluded.window_start);
-END;
---> statement-breakpoint
-CREATE TRIGGER calls_charged_as_they_end AFTER UPDATE OF state ON calls
-WHEN NEW.state IN ('completed', 'failed', 'cancelled', 'unknown') AND NEW.started_at IS NOT NULL
-  AND (OLD.state IN ('queued', 'running', 'input_required') OR NEW.cost IS NOT OLD.cost)
-BEGIN
-  INSERT INTO charges (tenant, caller_id, user_id, model, tool, calls, cost, charged)
-  SELECT NEW.tenant, NEW.caller_id, NEW.user_id,
-    CASE NEW.kind WHEN 'chat' THEN NEW.tool ELSE '' END, CASE NEW.kind WHEN 'tool' THEN NEW.tool ELSE '' END,
-    OLD.state IN ('queued', 'running', 'input_required'), NEW.cost,
-    CASE WHEN OLD.state IN ('queued', 'running', 'input_required') THEN NULL ELSE OLD.cost END;
-END;
---> statement-breakpoint
-CREATE TRIGGER calls_charged_as_they_come AFTER INSERT ON calls
-WHEN NEW.state IN ('completed', 'failed', 'cancelled', 'unknown') AND NEW.started_at IS NOT NULL
-BEGIN
-  INSERT INTO charges (tenant, caller_id, user_id, model, tool, calls, cost, charged)
-  SELECT NEW.tenant, NEW.caller_id, NEW.user_id,
-    CASE NEW.kind WHEN 'chat' THEN NEW.tool ELSE '' END, CASE NEW.kind WHEN 'tool' THEN NEW.tool ELSE '' END,
-    1, NEW.cost, NULL;
 END;

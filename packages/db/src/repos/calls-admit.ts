@@ -15,7 +15,7 @@ import type { Database, SqlValue, Statement, StatementResult } from "../database
 import { mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
-import { ended, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
+import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
 import { now, setting } from "./fragments.ts";
 
 const windowMs = 60_000;
@@ -264,6 +264,7 @@ function planBatch(input: AdmitInput): Plan {
       add(releaseKey, [tenant, request, call.route, call.idempotencyKey, input.supersedes ?? null]);
     }
     add(insertAdmittedCall, newRowArgs(tenant, null, call));
+    statements.push(...endOfNewRow(tenant, call));
   }
   if (sessionId !== undefined) add(touchSession, [tenant, request, sessionId]);
   const hash = principal.kind === "key" ? principal.hash : null;

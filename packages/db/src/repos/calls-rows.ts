@@ -2,6 +2,7 @@
  * Rows of `calls`: how they are written, with SQL that drizzle has no part in since it is on every
  * request's path, and how they are read back.
  */
+import { randomUUID } from "node:crypto";
 import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import { endStates, type Call, type StoredOutcome } from "@toolyard/core/calls/call";
 import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
@@ -57,24 +58,18 @@ const newRow = {
   input: "?23",
   input_view: "?24",
   effect_key: "?25",
-  outcome_text: "?26",
-  outcome_media_type: "?27",
-  outcome_bytes: "?28",
-  outcome_blob_key: "?29",
-  error: "?30",
-  usage: "?31",
-  slots: "?32",
-  delivery: "?33",
-  request_id: "?34",
-  trace_id: "?35",
-  created_at: `${now} - COALESCE(?36, 0)`,
-  started_at: `${now} - ?36`,
-  finished_at: `${now} - ?37`,
+  error: "?26",
+  slots: "?27",
+  delivery: "?28",
+  request_id: "?29",
+  trace_id: "?30",
+  created_at: `${now} - COALESCE(?31, 0)`,
+  started_at: `${now} - ?31`,
+  finished_at: `${now} - ?32`,
   sent_at: sentAt("?15"),
-  user_id: "?38",
-  cost: "?39",
-  reserved_tokens: "?40",
-  reserved_micros: "?41",
+  user_id: "?33",
+  reserved_tokens: "?34",
+  reserved_micros: "?35",
 } as const;
 
 const newRowColumns = Object.keys(newRow).join(", ");
@@ -85,23 +80,22 @@ export const insertCall = `INSERT INTO calls (${newRowColumns})
 
 /** The same where the batch's decision, in `rate_windows`, was to admit; caller and slots come from there. */
 export const insertAdmittedCall = `INSERT INTO calls (${newRowColumns})
-  SELECT ${Object.values({ ...newRow, caller_id: "decided.caller_id", slots: "COALESCE(decided.slots, ?32)" }).join(", ")}
+  SELECT ${Object.values({ ...newRow, caller_id: "decided.caller_id", slots: "COALESCE(decided.slots, ?27)" }).join(", ")}
   FROM rate_windows AS decided
   WHERE decided.tenant = ?1 AND decided.scope = 'tenant' AND decided.request = ?2 AND decided.verdict = 'admitted'
   ON CONFLICT DO NOTHING`;
 
-/** The same for a call made on behalf of call ?42, whose caller is the caller. */
+/** The same for a call made on behalf of call ?36, whose caller is the caller. */
 export const insertCallOfParent = `INSERT INTO calls (${newRowColumns})
   SELECT ${Object.values({ ...newRow, caller_id: "parent.caller_id" }).join(", ")}
-  FROM calls AS parent WHERE parent.tenant = ?1 AND parent.id = ?42
+  FROM calls AS parent WHERE parent.tenant = ?1 AND parent.id = ?36
   ON CONFLICT DO NOTHING`;
 
 /** @param callerId null where the batch finds it out */
 export function newRowArgs(tenant: string, callerId: string | null, call: NewCall): SqlValue[] {
-  const { end, ran } = call;
-  const state = end?.state ?? call.state;
-  const isRunning = state === "running";
-  const hasEnded = endStates.includes(state);
+  const { ran } = call;
+  const refusal = call.end?.state === "rejected" ? call.end : undefined;
+  const isRunning = refusal === undefined && (call.state === "running" || call.end !== undefined);
   return [
     tenant,
     call.id,
@@ -114,7 +108,7 @@ export function newRowArgs(tenant: string, callerId: string | null, call: NewCal
     call.toolHash,
     call.effect,
     call.repeat,
-    state,
+    isRunning ? "running" : call.state,
     isRunning || ran !== undefined ? 1 : 0,
     isRunning ? call.leaseMs : null,
     call.runAt,
@@ -128,20 +122,27 @@ export function newRowArgs(tenant: string, callerId: string | null, call: NewCal
     call.input,
     call.inputView,
     call.effectKey,
-    ...outcomeArgs(end?.outcome),
-    jsonOrNull(end?.error),
-    jsonOrNull(end?.usage),
+    jsonOrNull(refusal?.error),
     call.slots,
     call.delivery,
     call.requestId,
     call.traceId,
-    isRunning ? 0 : (ran?.startedMsAgo ?? null),
-    hasEnded ? (ran?.finishedMsAgo ?? 0) : null,
+    ran?.startedMsAgo ?? (isRunning ? 0 : null),
+    refusal === undefined ? null : (ran?.finishedMsAgo ?? 0),
     call.userId,
-    jsonOrNull(end?.cost),
     call.reserved.tokens,
     call.reserved.micros,
   ];
+}
+
+/**
+ * The end of a row that is written when all is over; directly after the row itself. What ran comes to its
+ * end like any other call, since ends are what is charged; what was refused is written as it is.
+ */
+export function endOfNewRow(tenant: string, { id, end, ran }: NewCall): readonly Statement[] {
+  if (end === undefined || end.state === "rejected") return [];
+  const ranMs = ran === undefined ? 0 : ran.startedMsAgo - ran.finishedMsAgo;
+  return endStatements(tenant, { id, attempt: 1, finish: end, ranMs });
 }
 
 /** What a running call has used so far, ?4 and ?5: its bill if nobody ends it. */
@@ -163,10 +164,10 @@ const mayEnd = `(state = 'running' AND attempt = ?4)
 const endColumns = `state = ?3, lease_until = NULL, write_token = ?5,
   outcome_text = ?6, outcome_media_type = ?7, outcome_bytes = ?8, outcome_blob_key = ?9,
   error = ?10, usage = COALESCE(?11, usage), cost = COALESCE(?12, cost),
-  finished_at = CASE WHEN write_token IS ?5 THEN finished_at ELSE ${now} END`;
+  finished_at = CASE WHEN write_token IS ?5 THEN finished_at ELSE COALESCE(started_at + ?13, ${now}) END`;
 
 /** Fenced by `attempt`. A second time with the same token it changes nothing and still counts its row. */
-export const finishCall = `UPDATE calls SET ${endColumns}
+const finishCall = `UPDATE calls SET ${endColumns}
   WHERE tenant = ?1 AND id = ?2 AND (${mayEnd} OR write_token = ?5)`;
 
 /** Late evidence, whoever brings it. */
@@ -179,20 +180,26 @@ export interface RowEnd {
   /** Null where no attempt is asked for. */
   readonly attempt: number | null;
   readonly finish: CallFinish;
-  readonly token: string;
+  /** Where the end is not now. */
+  readonly ranMs?: number;
 }
 
-export function endArgs(tenant: string, { id, attempt, finish, token }: RowEnd): SqlValue[] {
+export function endStatements(tenant: string, end: RowEnd): readonly Statement[] {
+  return [{ sql: finishCall, args: endArgs(tenant, end) }, ...credentialStatements(tenant, end.id, end.finish)];
+}
+
+export function endArgs(tenant: string, { id, attempt, finish, ranMs }: RowEnd): SqlValue[] {
   return [
     tenant,
     id,
     finish.state,
     attempt,
-    token,
+    randomUUID(),
     ...outcomeArgs(finish.outcome),
     jsonOrNull(finish.error),
     jsonOrNull(finish.usage),
     jsonOrNull(finish.cost),
+    ranMs ?? null,
   ];
 }
 
@@ -219,11 +226,7 @@ const markCredentials = `UPDATE sys_user_credential SET last_used_at = ${now}
         WHERE calls.tenant = ?1 AND calls.id = ?3 AND link.value ->> 'kind' = 'user')), '')`;
 
 /** Nothing where no credential was used. */
-export function credentialStatements(
-  tenant: string,
-  id: string,
-  { credentialsUsed = [] }: CallFinish,
-): readonly Statement[] {
+function credentialStatements(tenant: string, id: string, { credentialsUsed = [] }: CallFinish): readonly Statement[] {
   if (credentialsUsed.length === 0) return [];
   return [{ sql: markCredentials, args: [tenant, JSON.stringify(credentialsUsed), id] }];
 }

@@ -3,14 +3,13 @@
  * Each batch may be sent twice: rows carry their own ids, ends carry a token, so that the second
  * sending finds the work of the first.
  */
-import { randomUUID } from "node:crypto";
 import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import type { CallFinish, NewCall, RecordResult, SettleInput } from "@toolyard/core/ports/repos";
 import type { Database, Statement } from "../database.ts";
 import {
-  credentialStatements,
   endArgs,
-  finishCall,
+  endOfNewRow,
+  endStatements,
   insertCall,
   insertCallOfParent,
   keepSpent,
@@ -48,14 +47,12 @@ const readRival = `SELECT rival.* FROM calls AS rival
  */
 export async function settle(database: Database, tenant: string, input: SettleInput): Promise<void> {
   const { callId, attempt, finish, keepTurn: turn, sessionId } = input;
-  const statements: Statement[] = input.calls.map((call) => ({
-    sql: insertCallOfParent,
-    args: [...newRowArgs(tenant, null, call), callId],
-  }));
-  for (const ended of input.finished) statements.push(...endStatements(tenant, ended));
+  const statements: Statement[] = [];
   for (const call of input.calls) {
-    if (call.end !== undefined) statements.push(...credentialStatements(tenant, call.id, call.end));
+    statements.push({ sql: insertCallOfParent, args: [...newRowArgs(tenant, null, call), callId] });
+    statements.push(...endOfNewRow(tenant, call));
   }
+  for (const ended of input.finished) statements.push(...endStatements(tenant, ended));
   statements.push(...endStatements(tenant, { id: callId, attempt, finish }));
   if (turn !== undefined) {
     statements.push({ sql: keepTurn, args: [tenant, turn.callerId, turn.key, turn.sealed, turn.expiresAt] });
@@ -85,7 +82,7 @@ export async function record(
     if (idempotencyKey !== null) {
       statements.push({ sql: releaseOldKey, args: [tenant, callerId, route, idempotencyKey] });
     }
-    statements.push({ sql: insertCall, args: newRowArgs(tenant, callerId, call) });
+    statements.push({ sql: insertCall, args: newRowArgs(tenant, callerId, call) }, ...endOfNewRow(tenant, call));
     if (effectKey === null && idempotencyKey === null) return undefined;
     const args = [tenant, id, rootId, effectKey, callerId, route, idempotencyKey];
     return statements.push({ sql: readRival, args }) - 1;
@@ -115,17 +112,7 @@ export async function resolveUnknown(
   tenant: string,
   { id, finish: evidence }: { readonly id: string; readonly finish: CallFinish },
 ): Promise<boolean> {
-  const args = endArgs(tenant, { id, attempt: null, finish: evidence, token: randomUUID() });
+  const args = endArgs(tenant, { id, attempt: null, finish: evidence });
   const [resolved] = await database.batch([{ sql: resolveUnknownCall, args }], { repeatable: true });
   return resolved !== undefined && resolved.changes > 0;
-}
-
-function endStatements(
-  tenant: string,
-  end: { readonly id: string; readonly attempt: number; readonly finish: CallFinish },
-): Statement[] {
-  return [
-    { sql: finishCall, args: endArgs(tenant, { ...end, token: randomUUID() }) },
-    ...credentialStatements(tenant, end.id, end.finish),
-  ];
 }
