@@ -13,7 +13,10 @@ describe("identifiers", () => {
     const before = Date.now();
     const [, text = ""] = newId("chat").split("_");
     const digits = "0123456789abcdefghjkmnpqrstvwxyz";
-    const time = [...text.slice(0, 10)].reduce((sum, digit) => sum * 32 + digits.indexOf(digit), 0);
+    const time = text
+      .slice(0, 10)
+      .split("")
+      .reduce((sum, digit) => sum * 32 + digits.indexOf(digit), 0);
     expect(time).toBeGreaterThanOrEqual(before);
     expect(time).toBeLessThanOrEqual(Date.now());
   });
