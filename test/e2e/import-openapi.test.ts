@@ -697,6 +697,16 @@ describe(`bodies of an imported document ${verifies("BLIND-2", "API-2")}`, () =>
     expect(plugin.definition.parameters.properties.private.description).toBe("Default: false.");
   });
 
+  test("are safe to repeat where the operation takes an idempotency key", async () => {
+    const header = { name: "Idempotency-Key", in: "header", required: true, ...text };
+    const result = await importing(
+      documentOf({ "/pay": { post: { operationId: "pay", parameters: [header], ...ok } } }),
+    );
+    const { parameters, execution } = definitionOf(result, "POST /pay");
+    expect([parameters.properties, execution.idempotency_header]).toEqual([{}, "Idempotency-Key"]);
+    expect((await call("pay")).headers["idempotency-key"]).toMatch(/^call_/);
+  });
+
   test("keep what a name is, however it looks", async () => {
     const properties: Json = JSON.parse(
       '{"const":{"type":"string"},"$ref":{"type":"string"},"properties":{"type":"object","properties":{"__proto__":{"type":"integer"},"$ref":{"type":"string"},"type":{"type":"string"}}},"__proto__":{"type":"integer"},"名称":{"type":"string"}}',

@@ -4,7 +4,7 @@ import { createFakeCore, unscripted } from "../../../../test/support/fake-core.t
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { JsonObject } from "../json.ts";
+import type { JsonObject, JsonValue } from "../json.ts";
 import type { Egress, EgressRequest } from "../ports/egress.ts";
 import type { PluginChanges, PluginRepo } from "../ports/repos.ts";
 import { importPlugins } from "./import.ts";
@@ -147,8 +147,10 @@ test(`a part that cannot be read now is not taken for removed ${verifies("BLIND-
   }));
   const later = { openapi: openapi({ $ref: "https://gone.example/a.json" }), remove_missing: true };
   expect((await run(later, { plugins: made })).changes).toEqual([]);
-  const removed = await run({ ...later, openapi: openapi({}) }, { plugins: made });
-  expect(removed.changes).toEqual([{ create: [], update: [], delete: [1] }]);
+  // Nor is all of it, where a document comes without any operation.
+  expect((await run({ ...later, openapi: openapi({}) }, { plugins: made })).changes).toEqual([]);
+  const replaced = await run({ ...later, openapi: openapi({ post: {} }) }, { plugins: made });
+  expect(replaced.changes.map((each) => each.delete)).toEqual([[1]]);
 });
 
 describe(`limits of an import ${verifies("BLIND-1", "BLIND-10")}`, () => {
@@ -171,6 +173,49 @@ describe(`limits of an import ${verifies("BLIND-1", "BLIND-10")}`, () => {
       code: "invalid_request",
     });
     expect((await run({ openapi: manyOperations(300) })).changes[0]?.create).toHaveLength(300);
+  });
+
+  test("a small document that comes to much work is given up, not worked off", async () => {
+    const ref = (level: number): JsonObject => ({ $ref: `#/components/schemas/L${level}` });
+    const level = (at: number): JsonObject => ({
+      type: "object",
+      properties: { a: ref(at + 1), b: ref(at + 1), c: ref(at + 1) },
+    });
+    const schemas: JsonObject = Object.fromEntries(Array.from({ length: 30 }, (_none, at) => [`L${at}`, level(at)]));
+    const post = { requestBody: { content: { "application/json": { schema: ref(0) } } } };
+    const paths = Object.fromEntries(Array.from({ length: 3_000 }, (_none, at) => [`/p${at}`, { post }]));
+    const openapi = { ...manyOperations(0), paths, components: { schemas } };
+    await expect(run({ openapi })).rejects.toMatchObject({ code: "invalid_request", details: { param: "include" } });
+    expect((await run({ openapi, include: ["/p7"] })).changes[0]?.create).toHaveLength(1);
+  });
+
+  test("huge values that are referred to from everywhere are looked at no further than they are kept", async () => {
+    const huge = "x".repeat(5_000_000);
+    let nested: JsonValue = "deep";
+    for (let depth = 0; depth < 50_000; depth += 1) nested = [nested];
+    const big: JsonObject = {
+      type: "string",
+      description: huge,
+      default: huge,
+      example: huge,
+      enum: [huge, "y"],
+      const: nested,
+      pattern: huge,
+    };
+    const properties = Object.fromEntries(
+      Array.from({ length: 300 }, (_none, at) => [`p${at}`, { $ref: "#/components/schemas/Big" }]),
+    );
+    const post = {
+      summary: huge,
+      description: huge,
+      requestBody: { content: { "application/json": { schema: { properties } } } },
+    };
+    const openapi = { ...manyOperations(0), paths: { "/a": { post } }, components: { schemas: { Big: big } } };
+    const { result } = await run({ openapi, dry_run: true });
+    const [operation] = result.operations;
+    expect(operation?.reason).toBeNull();
+    expect(JSON.stringify(operation?.definition).length).toBeLessThan(importLimits.schemaBytes + 4_096);
+    expect(Object.keys(Object(operation?.definition?.parameters["properties"]))).toHaveLength(300);
   });
 
   test("what somebody else changed meanwhile is a conflict, by name", async () => {

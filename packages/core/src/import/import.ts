@@ -47,6 +47,7 @@ export async function importPlugins(
     pace,
     isExact: request.definitions !== undefined,
     keepsAuth: request.auth.config !== null,
+    removeMissing: request.remove_missing,
   });
   const confirmations = requireConfirmedOrigins(plan, source.document.id, { plugins, request });
   const secrets = "secrets" in source ? source.secrets : new Map<string, string | undefined>();
@@ -167,7 +168,7 @@ async function apply(
   { plan, request, secrets }: Application,
 ): Promise<ReadonlyMap<string, number>> {
   if (request.store_credentials && plan.planned.length > 0) await storeSecrets(deps, context, secrets);
-  const changes = toChanges(plan, request);
+  const changes = toChanges(plan);
   const isNothing = changes.create.length + changes.update.length + changes.delete.length === 0;
   if (isNothing) return new Map();
   const ids = await deps.repos.plugins.upsertMany(context.tenant, changes);
@@ -180,7 +181,7 @@ async function apply(
   return ids;
 }
 
-function toChanges({ planned, missing }: ImportPlan, request: ImportRequest): PluginChanges {
+function toChanges({ planned, missing, removesMissing }: ImportPlan): PluginChanges {
   return {
     create: planned.flatMap(({ plugin, existing }) => (existing === undefined ? [plugin] : [])),
     update: planned.flatMap(({ plugin, existing }) =>
@@ -188,7 +189,7 @@ function toChanges({ planned, missing }: ImportPlan, request: ImportRequest): Pl
         ? []
         : [{ pluginId: existing.pluginId, expectedHash: existing.hash, plugin }],
     ),
-    delete: request.remove_missing ? missing.map(({ pluginId }: PluginRecord) => pluginId) : [],
+    delete: removesMissing ? missing.map(({ pluginId }: PluginRecord) => pluginId) : [],
   };
 }
 

@@ -19,9 +19,19 @@ export const importLimits = {
   /** Values of an enumeration, and characters of them, that are kept as such. */
   enumValues: 100,
   enumCharacters: 4_096,
-  /** Levels of nesting that are tried for the schema of an operation until it is small enough. */
-  schemaDepths: [16, 10, 7, 5, 4, 3, 2],
+  /** Levels of nesting, and characters of descriptions, that are tried until the schema of an operation is small enough. */
+  schemaTries: [
+    { depth: 16, description: 512 },
+    { depth: 10, description: 512 },
+    { depth: 7, description: 512 },
+    { depth: 5, description: 256 },
+    { depth: 4, description: 128 },
+    { depth: 3, description: 64 },
+    { depth: 2, description: 32 },
+  ],
   schemaNodes: 4_000,
+  /** The same for all operations of a document together, every try counted. */
+  schemaNodesInAll: 500_000,
   schemaBytes: 65_536,
   curlCharacters: 262_144,
 } as const;

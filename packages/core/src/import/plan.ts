@@ -32,6 +32,8 @@ export interface ImportPlan {
   readonly skipped: readonly Skipped[];
   /** Plugins of the document whose operation is gone. */
   readonly missing: readonly PluginRecord[];
+  /** They are to be deleted. */
+  readonly removesMissing: boolean;
 }
 
 export interface PlanOptions {
@@ -45,6 +47,7 @@ export interface PlanOptions {
   readonly isExact: boolean;
   /** Authentication that was set up here stays where the source says nothing about it. */
   readonly keepsAuth: boolean;
+  readonly removeMissing: boolean;
 }
 
 /** @throws GatewayError for a faulty definition of an exact source */
@@ -87,6 +90,8 @@ export async function planImport(source: ReadSource, options: PlanOptions): Prom
     planned,
     skipped,
     missing: [...byKey].flatMap(([key, record]) => (source.present.has(key) ? [] : [record])),
+    // A document without operations is more likely the wrong one.
+    removesMissing: options.removeMissing && source.present.size > 0,
   };
 }
 

@@ -88,11 +88,21 @@ class YamlReader {
       }
       const start = entry.findIndex(hasContent);
       const [first = "", ...rest] = entry.slice(start);
-      const isMapping = opensMapping(first, rest);
-      addAll(members, isMapping ? { [this.#keyOf(first)]: await this.#readMapping(rest) } : this.#readLarge(text));
+      addAll(members, opensMapping(first, rest) ? await this.#readOpened(first, rest) : this.#readLarge(text));
     }
     flush();
     return Object.fromEntries(members);
+  }
+
+  /** A text of several lines below its key may look like a mapping. */
+  async #readOpened(first: string, rest: readonly string[]): Promise<unknown> {
+    try {
+      return { [this.#keyOf(first)]: await this.#readMapping(rest) };
+    } catch (error) {
+      const text = first + rest.join("");
+      if (text.length > this.#whole) throw error;
+      return this.readPiece(text);
+    }
   }
 
   #readLarge(text: string): unknown {

@@ -100,10 +100,11 @@ export const importRequestSchema = z
       });
       return;
     }
-    for (const [field, source] of ownFields) {
+    const source = body.curl !== undefined ? "curl" : body.definitions !== undefined ? "definitions" : "openapi";
+    for (const [field, ...sources] of ownFields) {
       const isUsed = body[field] !== undefined && body[field] !== false;
-      if (isUsed && body[source] === undefined && !(source === "openapi" && body.url !== undefined)) {
-        context.addIssue({ code: "custom", path: [field], message: `is for '${source}' only` });
+      if (isUsed && !sources.includes(source)) {
+        context.addIssue({ code: "custom", path: [field], message: `is for '${sources.join("' and '")}' only` });
       }
     }
     if (body.remove_missing && body.definitions !== undefined && body.document_id === undefined) {
@@ -115,14 +116,17 @@ export const importRequestSchema = z
     }
   });
 
-/** Fields that mean something for one source only. */
-const ownFields = [
+type OwnField = "name" | "prefix" | "store_credentials" | "include" | "exclude" | "base_url" | "allow_external_refs";
+
+/** Fields that mean something for some sources only. */
+const ownFields: readonly (readonly [field: OwnField, ...sources: string[]])[] = [
   ["name", "curl"],
   ["store_credentials", "curl"],
+  ["prefix", "openapi", "curl"],
   ["include", "openapi"],
   ["exclude", "openapi"],
   ["base_url", "openapi"],
   ["allow_external_refs", "openapi"],
-] as const;
+];
 
 export type ImportRequest = z.output<typeof importRequestSchema>;

@@ -77,7 +77,7 @@ export function toResult({
       ...plan.missing.map((record): ImportedOperation => ({
         ...empty,
         operation: operationOf(record),
-        action: request.remove_missing ? "removed" : "missing",
+        action: plan.removesMissing ? "removed" : "missing",
         name: record.name,
         pluginId: record.pluginId,
         hash: record.hash,

@@ -12,6 +12,13 @@ export function tidy(text: string): string {
   );
 }
 
+/** A tidy text of at most so many characters; the rest of a longer one is not even looked at. */
+export function tidyStart(text: string, most: number): { readonly text: string; readonly isCut: boolean } {
+  const start = tidy(text.slice(0, 4 * most));
+  const isCut = start.length > most || text.length > 4 * most;
+  return { text: isCut ? cutText(`${start}…`.padEnd(most + 1, "…"), most) : start, isCut };
+}
+
 /** At most so many characters, the last of them an ellipsis where something was cut. */
 export function cutText(text: string, most: number): string {
   if (text.length <= most) return text;

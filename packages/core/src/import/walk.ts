@@ -16,3 +16,22 @@ export function* eachContainer(
     }
   }
 }
+
+/** JSON text of a value where it has no more than so many characters; longer ones are not written out. */
+export function shortJson(value: JsonValue, most: number): string | undefined {
+  let length = 0;
+  const waiting: JsonValue[] = [value];
+  while (waiting.length > 0) {
+    const next = waiting.pop() ?? null;
+    length += typeof next === "string" ? next.length + 2 : 4;
+    if (length > 2 * most) return undefined;
+    if (typeof next !== "object" || next === null) continue;
+    for (const [key, member] of Object.entries(next)) {
+      length += key.length;
+      if (length > 2 * most) return undefined;
+      waiting.push(member);
+    }
+  }
+  const text = JSON.stringify(value);
+  return text.length <= most ? text : undefined;
+}

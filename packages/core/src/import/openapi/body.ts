@@ -6,7 +6,8 @@ import { bodyFormatOf, type BodyFormat } from "../../blind/definition.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember } from "../../tools/json-schema/document.ts";
 import type { Notes } from "../notes.ts";
-import { cutText, tidy } from "../text.ts";
+import { importLimits } from "../limits.ts";
+import { cutText, tidyStart } from "../text.ts";
 import type { Argument } from "./arguments.ts";
 import type { ApiDocument, Located } from "./document.ts";
 import { textMember, type ApiBody, type ApiOperation, type FieldEncoding } from "./operation.ts";
@@ -108,7 +109,7 @@ export function readBodyArguments(body: ChosenBody, { document, converter, opera
   const described =
     bodyDescription === undefined || whole["description"] !== undefined
       ? whole
-      : { ...whole, description: cutText(tidy(bodyDescription), 512) };
+      : { ...whole, description: tidyStart(bodyDescription, importLimits.parameterDescription).text };
   const argument: Argument = {
     place: "body",
     wireName: "body",

@@ -6,7 +6,8 @@ import { isWanted, type Filters } from "../filters.ts";
 import { importLimits } from "../limits.ts";
 import { shortHash, toToolName } from "../names.ts";
 import type { Pace } from "../pace.ts";
-import { cutText, tidy } from "../text.ts";
+import { tidyStart } from "../text.ts";
+import { ImportWork } from "../work.ts";
 import type { ApiDocument } from "./document.ts";
 import { textMember, type ApiOperation } from "./operation.ts";
 import { keysOfPath, readOperations } from "./operations.ts";
@@ -29,6 +30,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const skipped: Skipped[] = [];
   const present = new Set<string>();
   const keys = keyPlaces(document);
+  const work = new ImportWork();
   const gaps: string[] = [];
   for (const operation of readOperations(document, (path) => gaps.push(path))) {
     if (present.size === importLimits.operations) throw tooMany();
@@ -41,7 +43,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     present.add(key);
     if (!isWanted(operation, options)) continue;
     await options.pace.turn();
-    const read = readOne(document, operation, { ...options, base, keys });
+    const read = readOne(document, operation, { ...options, base, keys, work });
     if (typeof read === "string") skipped.push({ key, label, reason: read });
     else candidates.push(read);
   }
@@ -52,7 +54,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   return {
     document: {
       id: options.documentId ?? defaultId(document, title),
-      title: title === undefined ? null : cutText(tidy(title), 256),
+      title: title === undefined ? null : tidyStart(title, 256).text,
       version: textMember(info, "version") ?? null,
       baseUrl: base.url,
       origin: base.origin,
@@ -72,15 +74,19 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
 function readOne(
   document: ApiDocument,
   operation: ApiOperation,
-  options: OpenApiOptions & { readonly base: BaseAddress; readonly keys: ReadonlySet<string> },
+  options: OpenApiOptions & {
+    readonly base: BaseAddress;
+    readonly keys: ReadonlySet<string>;
+    readonly work: ImportWork;
+  },
 ): Candidate | string {
-  const { base, prefix, keys, auth: overrides } = options;
+  const { base, prefix, keys, work, auth: overrides } = options;
   const own =
     operation.servers === undefined ? { url: base.url } : chooseOperationBase(document, operation.servers, options);
   if ("refused" in own) return own.refused;
   const auth = proposeAuth(operation.security, { document, origin: new URL(own.url).origin, overrides });
   try {
-    return toCandidate(operation, { document, base: own.url, auth, prefix, keys });
+    return toCandidate(operation, { document, base: own.url, auth, prefix, keys, work });
   } catch (error) {
     if (error instanceof Unsupported) return error.message;
     throw error;

@@ -4,6 +4,7 @@ import { verifies } from "../../../../../test/support/verifies.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { compileArguments } from "../../tools/arguments.ts";
 import { Notes } from "../notes.ts";
+import { ImportWork } from "../work.ts";
 import { ApiDocument } from "./document.ts";
 import { SchemaConverter, SchemaTooLarge } from "./schema.ts";
 
@@ -27,7 +28,7 @@ function convert(
   const root =
     version === "2.0" ? { swagger: "2.0", definitions: schemas } : { openapi: version, components: { schemas } };
   const document = new ApiDocument(root, { url: "https://docs.example.com/openapi.json" });
-  const converter = new SchemaConverter({ document, notes, depth });
+  const converter = new SchemaConverter({ document, notes, size: { depth, description: 512 }, work: new ImportWork() });
   return { schema: converter.convert({ value: schema, base: "" }, required), notes: notes.texts };
 }
 

@@ -7,10 +7,11 @@
  */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember } from "../../tools/json-schema/document.ts";
-import { compilePattern } from "../../tools/pattern.ts";
 import { importLimits } from "../limits.ts";
 import type { Notes } from "../notes.ts";
-import { cutText, tidy } from "../text.ts";
+import { cutText, tidyStart } from "../text.ts";
+import { shortJson } from "../walk.ts";
+import type { ImportWork } from "../work.ts";
 import type { ApiDocument, Located } from "./document.ts";
 import { mergeSchemas } from "./merge.ts";
 import { jsonTypes, typeNames } from "./schema-types.ts";
@@ -32,27 +33,39 @@ interface Place {
 /** How often a reference may be followed within itself: a schema that holds itself is shown twice. */
 const mostRepeats = 2;
 
+/** References within references; each is a call within a call here. */
+const longestTrail = 64;
+
+export interface SchemaSize {
+  /** Levels of nesting. */
+  readonly depth: number;
+  /** Characters of a description. */
+  readonly description: number;
+}
+
 export interface ConverterOptions {
   readonly document: ApiDocument;
   readonly notes: Notes;
-  /** Levels of nesting. */
-  readonly depth: number;
+  readonly size: SchemaSize;
+  readonly work: ImportWork;
 }
 
 export class SchemaConverter {
   readonly #document: ApiDocument;
   readonly #notes: Notes;
-  readonly #deepest: number;
+  readonly #size: SchemaSize;
+  readonly #work: ImportWork;
   #nodes = 0;
   /** Rises whenever a schema comes out looser than it was. */
   #loosened = 0;
   /** Properties that callers may not send, by converted object schema. */
   readonly #removed = new WeakMap<JsonObject, ReadonlySet<string>>();
 
-  constructor({ document, notes, depth }: ConverterOptions) {
+  constructor({ document, notes, size, work }: ConverterOptions) {
     this.#document = document;
     this.#notes = notes;
-    this.#deepest = depth;
+    this.#size = size;
+    this.#work = work;
   }
 
   /**
@@ -66,10 +79,11 @@ export class SchemaConverter {
 
   #convert(value: JsonValue, place: Place): JsonValue {
     this.#nodes += 1;
+    this.#work.spend(1);
     if (this.#nodes > importLimits.schemaNodes) throw new SchemaTooLarge();
     if (typeof value === "boolean") return value ? {} : false;
     if (!isJsonObject(value)) return {};
-    if (place.depth > this.#deepest) return this.#cut(value);
+    if (place.depth > this.#size.depth) return this.#cut(value);
     const inner = this.#enter(value, place);
     const reference = ownMember(value, "$ref") ?? ownMember(value, "$dynamicRef");
     if (typeof reference === "string") return this.#convertReference(reference, value, inner);
@@ -102,7 +116,8 @@ export class SchemaConverter {
       return this.#convertPlain(siblings, place);
     }
     const repeats = place.trail.filter((key) => key === target.key).length;
-    if (repeats >= mostRepeats) return this.#cut(isJsonObject(target.value) ? target.value : {});
+    if (repeats >= mostRepeats || place.trail.length >= longestTrail)
+      return this.#cut(isJsonObject(target.value) ? target.value : {});
     const inside: Place = {
       ...place,
       base: target.base,
@@ -156,7 +171,8 @@ export class SchemaConverter {
     this.#copyPattern(schema, put);
     const removed = this.#convertProperties(schema, place, put);
     this.#convertParts(schema, place, put);
-    if (place.isRequired) put("default", ownMember(schema, "default"));
+    const fallback = ownMember(schema, "default");
+    if (place.isRequired && fallback !== undefined && isBrief(fallback)) put("default", fallback);
     const described = this.#describe(Object.fromEntries(result), schema, place.isRequired);
     if (removed.size > 0) this.#removed.set(described, removed);
     return this.#nullable(schema, this.#unwrap(described));
@@ -182,7 +198,7 @@ export class SchemaConverter {
     const known = typeNames(type).filter((name) => jsonTypes.has(name));
     const [first] = known;
     if (first === undefined)
-      this.#loosen(`The type '${cutText(JSON.stringify(type), 60)}' is none of JSON Schema; any value is taken there.`);
+      this.#loosen(`The type '${shortJson(type, 60) ?? "…"}' is none of JSON Schema; any value is taken there.`);
     return known.length < 2 ? first : [...new Set(known)];
   }
 
@@ -193,15 +209,19 @@ export class SchemaConverter {
     }
     if (ownMember(schema, "type") === "file") put("format", "binary");
     for (const keyword of ["uniqueItems", "deprecated"]) if (ownMember(schema, keyword) === true) put(keyword, true);
-    put("const", ownMember(schema, "const"));
+    const constant = ownMember(schema, "const");
+    if (constant !== undefined && isBrief(constant)) put("const", constant);
+    else if (constant !== undefined) this.#loosen("A constant is too large to be kept.");
     const dependent = ownMember(schema, "dependentRequired");
-    if (isJsonObject(dependent) && Object.values(dependent).every(isNames)) put("dependentRequired", dependent);
+    if (isJsonObject(dependent) && isBrief(dependent) && Object.values(dependent).every(isNames))
+      put("dependentRequired", dependent);
   }
 
   #copyEnum(schema: JsonObject, put: Put): void {
     const values = ownMember(schema, "enum");
     if (!Array.isArray(values) || values.length === 0) return;
-    if (values.length > importLimits.enumValues || JSON.stringify(values).length > importLimits.enumCharacters) {
+    const isShort = values.length <= importLimits.enumValues && isBrief(values);
+    if (!isShort) {
       this.#loosen(`An enumeration of ${values.length} values is described by its first ones only.`);
     } else {
       put("enum", values);
@@ -230,9 +250,9 @@ export class SchemaConverter {
   #copyPattern(schema: JsonObject, put: Put): void {
     const pattern = ownMember(schema, "pattern");
     if (typeof pattern !== "string") return;
-    const compiled = compilePattern(pattern);
-    if ("reason" in compiled) this.#loosen(`The pattern '${cutText(pattern, 80)}' ${compiled.reason}; it is left out.`);
-    else put("pattern", pattern);
+    const problem = this.#work.patternProblem(pattern);
+    if (problem === undefined) put("pattern", pattern);
+    else this.#loosen(`The pattern '${cutText(pattern, 80)}' ${problem}; it is left out.`);
   }
 
   /** @returns names of properties that callers may not send */
@@ -272,7 +292,9 @@ export class SchemaConverter {
     for (const keyword of ["patternProperties", "dependentSchemas"]) {
       const map = ownMember(schema, keyword);
       if (!isJsonObject(map)) continue;
-      const usable = Object.entries(map).filter(([key]) => keyword !== "patternProperties" || test(key));
+      const usable = Object.entries(map).filter(
+        ([key]) => keyword !== "patternProperties" || this.#work.patternProblem(key) === undefined,
+      );
       if (usable.length < Object.keys(map).length)
         this.#loosen("A pattern for names of properties cannot be used; it is left out.");
       put(keyword, Object.fromEntries(usable.map(([key, value]) => [key, part(value)])));
@@ -340,20 +362,17 @@ export class SchemaConverter {
   #describe(result: JsonObject, schema: JsonObject, keepsDefault = false): JsonObject {
     const parts: string[] = [];
     const description = ownMember(schema, "description");
-    if (typeof description === "string" && description.trim() !== "")
-      parts.push(this.#cutDescription(tidy(description)));
+    if (typeof description === "string" && description.trim() !== "") parts.push(this.#cutDescription(description));
     const fallback = ownMember(schema, "default");
-    if (!keepsDefault && fallback !== undefined) {
-      const text = JSON.stringify(fallback);
-      if (text.length <= 80) parts.push(`Default: ${text}.`);
-    }
+    const defaultText = keepsDefault || fallback === undefined ? undefined : shortJson(fallback, 80);
+    if (defaultText !== undefined) parts.push(`Default: ${defaultText}.`);
     const values = ownMember(schema, "enum");
     if (Array.isArray(values) && result["enum"] === undefined && values.length > 0) {
       parts.push(
         cutText(
           `One of ${values.length} values, for example ${values
             .slice(0, 20)
-            .map((value) => JSON.stringify(value))
+            .map((value) => shortJson(value, 80) ?? "…")
             .join(", ")}`,
           400,
         ),
@@ -365,10 +384,10 @@ export class SchemaConverter {
   }
 
   #cutDescription(text: string): string {
-    if (text.length > importLimits.parameterDescription) {
-      this.#notes.add(`Descriptions of parameters are cut to ${importLimits.parameterDescription} characters.`);
-    }
-    return cutText(text, importLimits.parameterDescription);
+    const most = this.#size.description;
+    const start = tidyStart(text, most);
+    if (start.isCut) this.#notes.add(`Descriptions of parameters are cut to ${most} characters.`);
+    return start.text;
   }
 
   #nullable(source: JsonObject, converted: JsonObject): JsonObject {
@@ -411,8 +430,9 @@ function isNames(value: JsonValue | undefined): value is string[] {
   return Array.isArray(value) && value.every((name) => typeof name === "string");
 }
 
-function test(pattern: string): boolean {
-  return !("reason" in compilePattern(pattern));
+/** Values that are kept as they stand. */
+function isBrief(value: JsonValue): boolean {
+  return shortJson(value, importLimits.enumCharacters) !== undefined;
 }
 
 /** With a full stop where the next one begins. */
@@ -427,6 +447,5 @@ function firstExample(schema: JsonObject): string | undefined {
   const examples = ownMember(schema, "examples");
   const example = ownMember(schema, "example") ?? (Array.isArray(examples) ? examples[0] : undefined);
   if (example === undefined || example === null || typeof example === "object" || example === "") return undefined;
-  const text = JSON.stringify(example);
-  return text.length <= 80 ? text : undefined;
+  return shortJson(example, 80);
 }

@@ -8,12 +8,13 @@ import { configToJson } from "../credentials.ts";
 import { importLimits } from "../limits.ts";
 import { toArgumentName, toToolName } from "../names.ts";
 import type { Notes } from "../notes.ts";
-import { cutText, describeRoute, tidy } from "../text.ts";
+import { cutText, describeRoute, tidyStart } from "../text.ts";
 import { nameArguments, placeArguments, toParameters, type Argument } from "./arguments.ts";
+import type { ImportWork } from "../work.ts";
 import { chooseBody, readBodyArguments, type ChosenBody } from "./body.ts";
 import type { ApiDocument } from "./document.ts";
 import type { ApiOperation, ApiParameter } from "./operation.ts";
-import { SchemaConverter, SchemaTooLarge } from "./schema.ts";
+import { SchemaConverter, SchemaTooLarge, type SchemaSize } from "./schema.ts";
 import { mayBe } from "./schema-types.ts";
 import { placeKey, type AuthProposal } from "./security.ts";
 
@@ -25,6 +26,7 @@ export interface DefinitionOptions {
   readonly prefix: string;
   /** Places of keys, see `keyPlaces`. */
   readonly keys: ReadonlySet<string>;
+  readonly work: ImportWork;
 }
 
 /** Why an operation does not become a tool. */
@@ -42,7 +44,7 @@ export function toCandidate(operation: ApiOperation, options: DefinitionOptions)
   if (body === undefined && operation.bodyRequired)
     throw new Unsupported("its body has no media type that can be sent");
   const route = readRoute(operation);
-  const tool = fitted((depth) => buildTool(operation, { ...options, body, route, depth }), notes);
+  const tool = fitted((size) => buildTool(operation, { ...options, body, route, size }), notes);
   if (operation.deprecated) notes.add("The operation is deprecated.");
   return {
     key,
@@ -52,7 +54,7 @@ export function toCandidate(operation: ApiOperation, options: DefinitionOptions)
       schema_version: "v1",
       ...(operation.summary === undefined
         ? {}
-        : { title: cutText(tidy(operation.summary).replaceAll("\n", " "), 256) }),
+        : { title: tidyStart(operation.summary, 256).text.replaceAll("\n", " ") }),
       description: describe(operation),
       ...tool,
       ...(auth.config === undefined ? {} : { auth_config: configToJson(auth.config) }),
@@ -67,26 +69,28 @@ function toWish({ operationId, method, path }: ApiOperation): string {
 }
 
 function describe({ method, path, summary, description, deprecated, notes }: ApiOperation): string {
+  const most = importLimits.toolDescription;
   const texts = [deprecated ? "Deprecated." : "", summary ?? "", description === summary ? "" : (description ?? "")];
-  const text = texts
-    .map(tidy)
-    .filter((part) => part !== "")
-    .join("\n\n");
-  if (text.length > importLimits.toolDescription)
-    notes.add(`The description is cut to ${importLimits.toolDescription} characters.`);
-  return cutText(text === "" ? describeRoute(method, path) : text, importLimits.toolDescription);
+  const parts = texts.map((text) => tidyStart(text, most));
+  const text = parts.flatMap((part) => (part.text === "" ? [] : [part.text])).join("\n\n");
+  if (text.length > most || parts.some(({ isCut }) => isCut))
+    notes.add(`The description is cut to ${most} characters.`);
+  return cutText(text === "" ? describeRoute(method, path) : text, most);
 }
 
-/** The tool with as many levels of its schemas as fit. @throws Unsupported */
-function fitted(build: (depth: number) => JsonObject, notes: Notes): JsonObject {
-  for (const depth of importLimits.schemaDepths) {
+/** The tool with as much of its schemas as fits. @throws Unsupported */
+function fitted(build: (size: SchemaSize) => JsonObject, notes: Notes): JsonObject {
+  for (const size of importLimits.schemaTries) {
     try {
-      const tool = build(depth);
+      const tool = build(size);
       if (Buffer.byteLength(JSON.stringify(tool), "utf8") <= importLimits.schemaBytes) return tool;
     } catch (error) {
-      if (!(error instanceof SchemaTooLarge)) throw error;
+      // A stack that does not suffice is one more sign of depth.
+      if (!(error instanceof SchemaTooLarge) && !(error instanceof RangeError)) throw error;
     }
-    notes.add("The schema is too large to be taken whole; its deeper levels are left out.");
+    notes.add(
+      "The schema is too large to be taken whole; its deeper levels and the ends of its descriptions are left out.",
+    );
   }
   throw new Unsupported(`its schema is larger than ${importLimits.schemaBytes} bytes even where it is cut`);
 }
@@ -119,23 +123,27 @@ function readRoute({ path, notes }: ApiOperation): Route {
   };
 }
 
+/** A header in which back ends take a key that makes a write safe to repeat; the gateway has one for each call. */
+const idempotencyHeader = /^(?:x-)?idempotency-key$/i;
+
 interface ToolOptions extends DefinitionOptions {
   readonly body: ChosenBody | undefined;
   readonly route: Route;
-  readonly depth: number;
+  readonly size: SchemaSize;
 }
 
 /** `parameters` and `execution`. */
 function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
-  const { document, base, body, route, depth } = options;
+  const { document, base, body, route, size, work } = options;
   const { notes, method } = operation;
-  const converter = new SchemaConverter({ document, notes, depth });
+  const converter = new SchemaConverter({ document, notes, size, work });
   const fromParameters = readParameterArguments(operation, converter, options);
   const fromBody =
     body === undefined
       ? { arguments: [], additional: false }
       : readBodyArguments(body, { document, converter, operation });
   const named = nameArguments([...fromParameters, ...fromBody.arguments]);
+  const idempotency = method === "GET" ? undefined : operation.parameters.find(isIdempotencyKey);
   const xmlRoot = "xmlRoot" in fromBody ? fromBody.xmlRoot : undefined;
   return {
     parameters: toParameters(named, fromBody.additional),
@@ -145,6 +153,7 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
       ...(body === undefined ? {} : { content_type: body.contentType }),
       ...placeArguments(named),
       ...(xmlRoot === undefined ? {} : { xml_root: xmlRoot }),
+      ...(idempotency === undefined ? {} : { idempotency_header: idempotency.name }),
     } as JsonObject,
   };
 }
@@ -182,7 +191,7 @@ function readParameterArguments(
         notes.add(`Parameter '${parameter.name}' has no placeholder in the path; it is left out.`);
       continue;
     }
-    if (isAuth(parameter)) continue;
+    if (isAuth(parameter) || (operation.method !== "GET" && isIdempotencyKey(parameter))) continue;
     if (!parameter.required && keys.has(placeKey(parameter.in, parameter.name))) {
       notes.add(`Parameter '${parameter.name}' is where a scheme of the document sends a key; it is left out.`);
       continue;
@@ -192,6 +201,10 @@ function readParameterArguments(
     else list.push(toArgument(parameter, converter, notes));
   }
   return list;
+}
+
+function isIdempotencyKey({ in: place, name }: ApiParameter): boolean {
+  return place === "header" && idempotencyHeader.test(name);
 }
 
 /** OpenAPI says that these three are described elsewhere. */
