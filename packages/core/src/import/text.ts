@@ -1,7 +1,7 @@
 /** Foreign text made fit for definitions: no control characters, no more than its place holds. */
 
 /** One paragraph or several; trailing spaces and control characters other than line breaks go. */
-export function tidy(text: string): string {
+function tidy(text: string): string {
   return (
     text
       .toWellFormed()
