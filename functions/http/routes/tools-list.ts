@@ -30,6 +30,9 @@ export const listedToolSchema = z.strictObject({
   needs_approval: z.boolean(),
   required_credentials: z.array(z.string()),
   missing_credentials: z.array(z.string()).meta({ description: "Not stored yet; a call is refused until they are." }),
+  alias: z.string().meta({ description: "The name by which models call it." }),
+  tokens: z.int().meta({ description: "What telling a model of it takes, estimated." }),
+  warnings: z.array(z.string()).meta({ description: "What some models' back ends are not told of its schema." }),
 });
 
 const openAiToolSchema = z.strictObject({

@@ -19,6 +19,10 @@ export const tenantSettingsSchema = z.strictObject({
   max_attempts: z.int().min(1).max(10).default(5),
   rounds: z.int().min(1).max(100).default(10),
   calls_per_round: z.int().min(1).max(128).default(32),
+  /** Tools that a model is told of; where a caller has more, the model searches them. */
+  tools_offered_max: z.int().min(1).max(1_000).default(64),
+  /** The same for the tokens of their schemas, estimated. */
+  tool_tokens_max: z.int().min(100).max(1_000_000).default(16_000),
   /** Identical calls (tool and arguments) in one request before the run is ended. */
   identical_calls: z.int().min(1).max(100).default(3),
   wall_clock_ms: z.int().min(1_000).max(840_000).default(300_000),

@@ -25,6 +25,8 @@ export interface ChatMeterOptions {
   readonly routes: readonly Route[];
   /** What the admission has reserved; undefined: no budget applies. */
   readonly reserved: Amount | undefined;
+  /** Is the tool's schema in the prompts? Absent: of every tool. */
+  readonly isListed?: (name: string) => boolean;
   /** Tokens that an answer may have, for the reservation of a round. */
   readonly answerTokens: number;
   /** Takes the reservation to this amount, or says which budget has no room for it. */
@@ -166,7 +168,8 @@ export class ChatMeter {
   contextOf(tool: Pick<Tool, "name" | "description" | "parameters">, result: string): ContextCost {
     const rounds = this.#bill.rounds - (this.#offersCounted.get(tool.name) ?? 0);
     this.#offersCounted.set(tool.name, this.#bill.rounds);
-    const schema = tokensOfTool(tool.parameters) + tokensOfText(tool.name + tool.description);
+    const isListed = this.#options.isListed?.(tool.name) ?? true;
+    const schema = isListed ? tokensOfTool(tool.parameters) + tokensOfText(tool.name + tool.description) : 0;
     const tokens = rounds * schema + tokensOfText(result);
     const price = this.#price();
     const micros = price === undefined ? 0 : priceTokens(price, { prompt: tokens, cached: 0, completion: 0 });

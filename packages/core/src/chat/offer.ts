@@ -6,14 +6,24 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { listTools, type Adapters } from "../tools/catalog.ts";
+import { compileTool } from "../tools/compiled.ts";
+import type { DispatchItem } from "../tools/prepare.ts";
+import type { SchemaFamily } from "../tools/schema-projection.ts";
+import { callToolName, foundCall, foundSearch, searchOffer, searchToolName, unwrapCall } from "../tools/tool-search.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { ChatRequest } from "./schema.ts";
 
 export interface Offer {
-  /** By the name that the model uses. */
+  /** All that the caller may run, by the name that the model uses. */
   readonly gatewayTools: ReadonlyMap<string, Tool>;
+  /** Those of them that the model is told of; the others it can find where `isSearched`. */
+  readonly listed: readonly Tool[];
+  /** There are too many tools to tell of all: the model searches. */
+  readonly isSearched: boolean;
   /** For the model back end; undefined where there is nothing to offer. */
   readonly tools: readonly JsonObject[] | undefined;
+  /** The same for back ends that read schemas in another way. */
+  readonly toolsFor: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   /** A turn may hold calls of both sides. */
   readonly mayMix: boolean;
 }
@@ -21,26 +31,88 @@ export interface Offer {
 export function makeOffer(adapters: Adapters, context: CallContext, request: ChatRequest): Offer {
   const gatewayTools = gatewayToolsFor(adapters, context, request);
   const clientTools = request.tools.filter((tool) => !gatewayTools.has(nameOf(tool) ?? ""));
-  const tools = [...clientTools, ...[...gatewayTools.values()].map(describeTool)];
-  checkToolChoice(request, new Set([...clientTools.flatMap((tool) => nameOf(tool) ?? []), ...gatewayTools.keys()]));
+  const isSearched = mustSearch(gatewayTools, context, request);
+  const listed = isSearched ? listedBesideSearch(gatewayTools, request) : [...gatewayTools.values()];
+  const told = isSearched ? [...listed, ...searchOffer] : listed;
+  const toolsFor = (family: SchemaFamily): readonly JsonObject[] | undefined => {
+    const tools = [...clientTools, ...told.map((tool) => compileTool(tool).wireFor(family))];
+    return tools.length === 0 ? undefined : tools;
+  };
+  checkToolChoice(
+    request,
+    new Set([
+      ...clientTools.flatMap((tool) => nameOf(tool) ?? []),
+      ...gatewayTools.keys(),
+      ...told.map(({ name }) => name),
+    ]),
+  );
   return {
     gatewayTools,
-    tools: tools.length === 0 ? undefined : tools,
+    listed,
+    isSearched,
+    tools: toolsFor("openai"),
+    toolsFor,
     mayMix: clientTools.length > 0 && gatewayTools.size > 0,
   };
+}
+
+/** Is a call of this name run by us? */
+export function isOurs(offer: Offer, name: string): boolean {
+  return offer.gatewayTools.has(name) || (offer.isSearched && searchOffer.some((tool) => tool.name === name));
+}
+
+/** What a model's call means: a search, the call inside a `call_tool`, or a tool by its own name or alias. */
+export function dispatchItemOf(
+  offer: Offer,
+  { name, arguments: given }: { readonly name: string; readonly arguments: string },
+): DispatchItem {
+  if (offer.isSearched && name === searchToolName) {
+    return { target: name, arguments: given, found: foundSearch(offer.gatewayTools) };
+  }
+  if (offer.isSearched && name === callToolName) {
+    const inner = unwrapCall(given);
+    return inner === undefined
+      ? { target: name, arguments: given, found: foundCall() }
+      : itemByName(offer, inner.name, inner.arguments);
+  }
+  return itemByName(offer, name, given);
+}
+
+function itemByName(offer: Offer, name: string, given: DispatchItem["arguments"]): DispatchItem {
+  const tool = offer.gatewayTools.get(name);
+  // The address where the model's name is an alias, which nothing but the offer knows.
+  const target = tool === undefined || tool.name === name ? name : tool.uri;
+  return { target, arguments: given, isOffered: tool !== undefined };
+}
+
+/** Where a tool has the name of ours, or the client runs all calls itself, the model is told of all. */
+function mustSearch(tools: ReadonlyMap<string, Tool>, { config }: CallContext, request: ChatRequest): boolean {
+  const { tools_offered_max: mostTools, tool_tokens_max: mostTokens } = config.settings;
+  if (request.manual) return false;
+  if (searchOffer.some(({ name }) => tools.has(name) || request.clientToolNames.has(name))) return false;
+  if (tools.size > mostTools) return true;
+  let tokens = 0;
+  for (const tool of tools.values()) tokens += compileTool(tool).tokens;
+  return tokens > mostTokens;
+}
+
+function listedBesideSearch(tools: ReadonlyMap<string, Tool>, request: ChatRequest): Tool[] {
+  const choice = request.toolChoice;
+  const chosen = isJsonObject(choice) ? nameOf(choice) : undefined;
+  return [...tools].filter(([name]) => name === resultReader || name === chosen).map(([, tool]) => tool);
 }
 
 function gatewayToolsFor(adapters: Adapters, context: CallContext, request: ChatRequest): ReadonlyMap<string, Tool> {
   // Several answers to one question cannot each go on with results of their own.
   if (request.choices > 1 || request.toolChoice === "none") return new Map();
   const usable = listTools(adapters, context).filter((tool) => {
-    if (request.clientToolNames.has(tool.name) && request.sessionId === undefined) return false;
+    if (request.clientToolNames.has(compileTool(tool).alias) && request.sessionId === undefined) return false;
     // Workspace tools need a workspace; a request that names no session does not ask for one.
     return (
       tool.kind !== "NATIVE" || request.sessionId !== undefined || context.caller.tools?.includes(tool.name) === true
     );
   });
-  const offered = new Map(usable.map((tool) => [tool.name, tool]));
+  const offered = new Map(usable.map((tool) => [compileTool(tool).alias, tool]));
   const reader =
     usable.length === 0 || offered.has(resultReader) ? undefined : findResultReader(adapters, context, request);
   if (reader !== undefined) offered.set(reader.name, reader);
@@ -53,20 +125,6 @@ const resultReader = "read_result";
 function findResultReader(adapters: Adapters, context: CallContext, request: ChatRequest): Tool | undefined {
   if (request.clientToolNames.has(resultReader)) return undefined;
   return listTools(adapters, context).find((tool) => tool.name === resultReader);
-}
-
-const descriptions = new WeakMap<Tool, JsonObject>();
-
-/** The model sees name, description and parameters, and nothing else (BLIND-6). */
-function describeTool(tool: Tool): JsonObject {
-  const known = descriptions.get(tool);
-  if (known !== undefined) return known;
-  const description: JsonObject = {
-    type: "function",
-    function: { name: tool.name, description: tool.description, parameters: tool.parameters },
-  };
-  descriptions.set(tool, description);
-  return description;
 }
 
 function nameOf(tool: JsonObject): string | undefined {

@@ -212,9 +212,9 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
 
 /** Presence and readability of what the offered tools need, before the model is asked (BLIND-5). */
 async function checkCredentials(deps: CoreDeps, context: CallContext, offer: Offer): Promise<void> {
-  const names = new Set([...offer.gatewayTools.values()].flatMap((tool) => tool.requiredCredentials));
+  const names = new Set(offer.listed.flatMap((tool) => tool.requiredCredentials));
   if (names.size === 0) return;
-  for (const tool of offer.gatewayTools.values()) {
+  for (const tool of offer.listed) {
     const missing = missingCredentials(context, tool.requiredCredentials)[0];
     if (missing === undefined) continue;
     throw new GatewayError(
@@ -224,7 +224,7 @@ async function checkCredentials(deps: CoreDeps, context: CallContext, offer: Off
     );
   }
   await checkReadable(deps, context, names);
-  for (const tool of offer.gatewayTools.values()) await requireConnection(deps, context, tool);
+  for (const tool of offer.listed) await requireConnection(deps, context, tool);
 }
 
 /** What could be opened stays readable for as long as the snapshot does. */

@@ -13,12 +13,14 @@ import { SlotPool } from "../calls/slots.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
+import type { DispatchItem } from "../tools/prepare.ts";
 import { ToolRun, type RoundCall } from "../tools/tool-run.ts";
 import { textForModel, toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { ChatCollector } from "./collect.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
+import { dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
@@ -121,14 +123,15 @@ class ChatRun {
       }
       const owned = turn.calls.map((call, at) => this.#own(call, at));
       const ours = owned.filter(({ owner }) => owner === "gateway");
+      const items = ours.map(({ call }) => dispatchItemOf(this.#chat.offer, call));
       for (const { clientId, owner, index, call } of owned) {
         yield { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
       }
       if (ours.length > 0) {
         this.#guard.admitRound(turn.calls, this.#meter.usage);
-        await this.#meter.admitTools(ours.map(({ call }) => call.name));
+        await this.#meter.admitTools(items.map(({ target }) => target));
       }
-      const results = yield* this.#runTools(ours);
+      const results = yield* this.#runTools(ours, items);
       if (ours.length < owned.length) return yield* this.#finishForClient(turn, owned, results);
       if (this.#pending.some(({ reason }) => reason === "approval")) return yield* this.#finishForApproval();
       this.#messages.push(turn.message, ...results);
@@ -196,6 +199,7 @@ class ChatRun {
         body,
         stream: request.stream,
         signal: this.#stop.signal,
+        toolsFor: offer.toolsFor,
         onRoute: (route) => round.answeredBy(route),
       },
     );
@@ -287,7 +291,7 @@ class ChatRun {
 
   #ownerOf(name: string): "client" | "gateway" {
     if (this.#chat.request.manual || this.#chat.request.choices > 1) return "client";
-    if (this.#chat.offer.gatewayTools.has(name)) return "gateway";
+    if (isOurs(this.#chat.offer, name)) return "gateway";
     // An unknown name is answered by us, so that the model can correct itself.
     return this.#chat.request.clientToolNames.has(name) ? "client" : "gateway";
   }
@@ -297,15 +301,12 @@ class ChatRun {
     return { call, owner: minted.owner, clientId: minted.id, index: minted.index };
   }
 
-  async *#runTools(ours: readonly OwnedCall[]): AsyncGenerator<ChatEvent, JsonObject[], void> {
+  async *#runTools(
+    ours: readonly OwnedCall[],
+    items: readonly DispatchItem[],
+  ): AsyncGenerator<ChatEvent, JsonObject[], void> {
     if (ours.length === 0) return [];
-    const started = await this.#tools.startRound(
-      ours.map(({ call }) => ({
-        target: call.name,
-        arguments: call.arguments,
-        isOffered: this.#chat.offer.gatewayTools.has(call.name),
-      })),
-    );
+    const started = await this.#tools.startRound(items);
     const messages: JsonObject[] = [];
     for (const [at, { call, clientId }] of ours.entries()) {
       const running = started[at];
@@ -447,13 +448,15 @@ class ChatRun {
   }
 }
 
-function createMeter(deps: CoreDeps, { callId, context, request, reserved, routes }: OpenedChat): ChatMeter {
+function createMeter(deps: CoreDeps, { callId, context, request, reserved, routes, offer }: OpenedChat): ChatMeter {
   const { tenant, config } = context;
+  const listed = new Set(offer.listed.map(({ name }) => name));
   return new ChatMeter({
     prices: config.prices,
     clock: deps.clock,
     routes,
     reserved,
+    isListed: (name) => listed.has(name),
     answerTokens: answerTokens(request, config),
     reserve: (amount, spent) => deps.repos.calls.reserve(tenant, callId, 1, { amount, spent }),
   });

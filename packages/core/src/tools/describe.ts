@@ -1,5 +1,6 @@
 /** Tools as clients of other protocols expect them. Only what a model may know is in it (BLIND-6). */
 import type { JsonObject } from "../json.ts";
+import { compileTool } from "./compiled.ts";
 import type { Tool } from "./tool.ts";
 
 export interface OpenAiTool {
@@ -52,10 +53,16 @@ export interface ListedTool {
   readonly needs_approval: boolean;
   readonly required_credentials: readonly string[];
   readonly missing_credentials: readonly string[];
+  /** The name that models call it by. */
+  readonly alias: string;
+  /** What telling a model of it takes, estimated. */
+  readonly tokens: number;
+  readonly warnings: readonly string[];
 }
 
 /** For people and pickers: with what is needed to run it. */
 export function toListedTool(tool: Tool, missing: readonly string[]): ListedTool {
+  const { alias, tokens, warnings } = compileTool(tool);
   return {
     id: tool.name,
     object: "tool",
@@ -69,5 +76,8 @@ export function toListedTool(tool: Tool, missing: readonly string[]): ListedTool
     needs_approval: tool.sensitive,
     required_credentials: tool.requiredCredentials,
     missing_credentials: missing,
+    alias,
+    tokens,
+    warnings: warnings(),
   };
 }

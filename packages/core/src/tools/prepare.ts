@@ -8,8 +8,7 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
-import type { Adapters } from "./catalog.ts";
-import { findTool } from "./catalog.ts";
+import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
 import type { ToolAdapter } from "./adapter.ts";
 import { compileArguments, parseToolArguments } from "./arguments.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
@@ -23,6 +22,8 @@ export interface DispatchItem {
   readonly arguments: string | JsonObject;
   /** False where a model names what it was not told of: the caller's request does not have it. */
   readonly isOffered?: boolean;
+  /** Where the tool belongs to the conversation itself and has no registration. */
+  readonly found?: FoundTool;
 }
 
 export interface PreparedCall {
@@ -67,9 +68,9 @@ export function prepareCall(
   let tool: Tool | undefined;
   try {
     if (item.isOffered === false) throw notFound(item.target);
-    const found = findTool(adapters, context, item.target);
+    const found = item.found ?? findTool(adapters, context, item.target);
     tool = found.tool;
-    requireUse(context, tool, item.target);
+    if (item.found === undefined) requireUse(context, tool, item.target);
     const args = checkArguments(tool, item.arguments);
     requireCredentials(context, tool);
     const call = assemble(id, context, { ...found, args });

@@ -12,6 +12,7 @@ import type { Clock } from "../../ports/clock.ts";
 import type { Egress } from "../../ports/egress.ts";
 import type { Log } from "../../ports/log.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
 import { isProviderKind, providerKinds, providerOf } from "./index.ts";
 import type { ChatProvider, ProviderEvent, ProviderRecord } from "./provider.ts";
 import { scriptedModel } from "./scripted.ts";
@@ -205,6 +206,8 @@ export interface RoutedRequest {
   readonly body: JsonObject;
   readonly stream: boolean;
   readonly signal: AbortSignal;
+  /** The tools of `body` for back ends that read schemas in another way. */
+  readonly toolsFor?: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   readonly onRoute?: (route: Route) => void;
 }
 
@@ -299,8 +302,10 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
   const { provider, model } = route;
   try {
     if (request.signal.aborted) return givenUp(request.signal);
+    const family = schemaFamilyOf(model);
+    const tools = family === "openai" ? undefined : request.toolsFor?.(family);
     const events = backEndOf(deps, provider).stream({
-      body: { ...request.body, model },
+      body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
       stream: request.stream,
       signal: request.signal,
       apiKey: await keyFor(deps, route),

@@ -1,0 +1,302 @@
+/**
+ * Schemas of arguments as a family of model back ends reads them. What a family does not know is taken
+ * out or rewritten, and only ever made looser: the call is checked against the whole schema before it runs
+ * (CHAT-18). Keywords are told from names by where they stand, so a property called `const` or `$ref` is
+ * a property.
+ */
+import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+
+/** `openai` reads JSON Schema as it is. */
+export type SchemaFamily = "openai" | "gemini" | "anthropic-compatible" | "plain";
+
+export const schemaFamilies = ["openai", "gemini", "anthropic-compatible", "plain"] as const satisfies SchemaFamily[];
+
+/** Which back end reads what, by the beginning of the model's name without its vendor's prefix. */
+const familyByModel: readonly (readonly [prefix: string, family: SchemaFamily])[] = [
+  ["gemini-", "gemini"],
+  ["claude-", "anthropic-compatible"],
+  ["command-", "plain"],
+];
+
+/** @param model the back end's own name of it, such as `gemini-2.5-pro` or `google/gemini-2.5-pro` */
+export function schemaFamilyOf(model: string): SchemaFamily {
+  const name = model.slice(model.lastIndexOf("/") + 1).toLowerCase();
+  return familyByModel.find(([prefix]) => name.startsWith(prefix))?.[1] ?? "openai";
+}
+
+export interface ProjectedSchema {
+  readonly schema: JsonObject;
+  /** What was taken out, for the author of the tool; each once. */
+  readonly warnings: readonly string[];
+}
+
+export function projectSchema(schema: JsonObject, family: SchemaFamily): ProjectedSchema {
+  if (family === "openai") return { schema, warnings: [] };
+  if (family === "anthropic-compatible") return projectTopLevel(schema);
+  const projection = new Projection(schema, family === "gemini" ? geminiRules : plainRules);
+  return { schema: projection.root(), warnings: [...projection.warnings].sort() };
+}
+
+/** Anthropic reads JSON Schema, but no alternatives at the top. */
+function projectTopLevel(schema: JsonObject): ProjectedSchema {
+  const refused = ["allOf", "anyOf", "oneOf"].filter((keyword) => Object.hasOwn(schema, keyword));
+  if (refused.length === 0 && schema["type"] === "object") return { schema, warnings: [] };
+  const kept = Object.fromEntries(Object.entries(schema).filter(([key]) => !refused.includes(key)));
+  return {
+    schema: { ...kept, type: "object" },
+    warnings: refused.map((keyword) => `'${keyword}' is not told to the model`),
+  };
+}
+
+interface Rules {
+  /** Keywords whose values are taken over as they are. */
+  readonly copied: ReadonlySet<string>;
+  readonly formats: ReadonlySet<string>;
+  readonly alternatives: boolean;
+  readonly nullable: boolean;
+}
+
+const geminiRules: Rules = {
+  copied: new Set([
+    "title",
+    "description",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "pattern",
+  ]),
+  formats: new Set(["date-time", "enum", "float", "double", "int32", "int64"]),
+  alternatives: true,
+  nullable: true,
+};
+
+const plainRules: Rules = {
+  copied: new Set(["title", "description"]),
+  formats: new Set(),
+  alternatives: false,
+  nullable: false,
+};
+
+/** Handled by hand, or saying nothing that could be missed. */
+const silent: ReadonlySet<string> = new Set([
+  "$ref",
+  "$defs",
+  "definitions",
+  "$schema",
+  "$id",
+  "$comment",
+  "type",
+  "properties",
+  "required",
+  "items",
+  "enum",
+  "const",
+  "anyOf",
+  "oneOf",
+  "allOf",
+  "nullable",
+  "additionalProperties",
+  "default",
+  "examples",
+  "example",
+]);
+
+/** References multiply what they stand for; a schema this large helps no model. */
+const mostNodes = 2_000;
+const deepest = 32;
+
+class Projection {
+  readonly warnings = new Set<string>();
+  readonly #document: JsonObject;
+  readonly #rules: Rules;
+  #nodes = 0;
+
+  constructor(document: JsonObject, rules: Rules) {
+    this.#document = document;
+    this.#rules = rules;
+  }
+
+  root(): JsonObject {
+    const projected = this.#project(this.#document, []);
+    if (projected["type"] === "object") return canonical(projected);
+    this.warnings.add("the top of the schema is told as an object without properties");
+    const { description } = projected;
+    return { ...(description === undefined ? {} : { description }), properties: {}, type: "object" };
+  }
+
+  /** @param path the references followed to here: one that comes again is a circle */
+  #project(given: JsonValue | undefined, path: readonly string[], depth = 0): JsonObject {
+    // `true` and `{}` allow everything; `false` cannot be said and is left open.
+    if (!isJsonObject(given)) return {};
+    this.#nodes += 1;
+    if (this.#nodes > mostNodes || depth > deepest) {
+      this.warnings.add("the schema is too large or too deep and is told in part");
+      return {};
+    }
+    const reference = given["$ref"];
+    if (typeof reference === "string") return this.#follow(given, reference, path, depth);
+    const schema = this.#merged(given, path, depth);
+    const alternatives = this.#alternatives(schema, path, depth);
+    if (alternatives !== undefined) return alternatives;
+    const projected: JsonObject = {};
+    for (const [key, value] of Object.entries(schema)) {
+      if (this.#rules.copied.has(key)) projected[key] = value;
+      else if (key === "format" && typeof value === "string" && this.#rules.formats.has(value)) projected[key] = value;
+      else if (!silent.has(key)) this.warnings.add(`'${key}' is not told to the model`);
+    }
+    this.#placeType(schema, projected);
+    this.#placeEnum(schema, projected);
+    if (projected["type"] === "object") this.#placeProperties(schema, projected, { path, depth });
+    if (projected["type"] === "array") projected["items"] = this.#project(schema["items"], path, depth + 1);
+    return projected;
+  }
+
+  #follow(given: JsonObject, reference: string, path: readonly string[], depth: number): JsonObject {
+    const { $ref: _reference, ...beside } = given;
+    const target = reference.startsWith("#") ? lookUp(this.#document, reference.slice(1)) : undefined;
+    if (target === undefined || path.includes(reference)) {
+      this.warnings.add(
+        target === undefined ? "a reference leads nowhere and is left open" : "a circle of references is cut",
+      );
+      const open = isJsonObject(target) && typeof target["type"] === "string" ? { type: target["type"] } : {};
+      return this.#project({ ...open, ...beside }, path, depth + 1);
+    }
+    const merged = isJsonObject(target) ? { ...target, ...beside } : beside;
+    return this.#project(merged, [...path, reference], depth + 1);
+  }
+
+  /** `allOf` as one schema: what all parts say of properties together. */
+  #merged(schema: JsonObject, path: readonly string[], depth: number): JsonObject {
+    const parts = schema["allOf"];
+    if (!Array.isArray(parts)) return schema;
+    let merged: JsonObject = { ...schema };
+    delete merged["allOf"];
+    for (const part of parts.slice(0, mostNodes)) {
+      const resolved = this.#resolve(part, path);
+      if (!isJsonObject(resolved) || depth > deepest) continue;
+      const flat = this.#merged(resolved, path, depth + 1);
+      merged = {
+        ...flat,
+        ...merged,
+        ...mergedObjects(flat, merged, "properties"),
+        ...mergedLists(flat, merged, "required"),
+      };
+    }
+    return merged;
+  }
+
+  #resolve(part: JsonValue, path: readonly string[]): JsonValue | undefined {
+    const seen = new Set(path);
+    let current: JsonValue | undefined = part;
+    while (isJsonObject(current) && typeof current["$ref"] === "string") {
+      const reference: string = current["$ref"];
+      if (seen.has(reference) || !reference.startsWith("#")) return undefined;
+      seen.add(reference);
+      current = lookUp(this.#document, reference.slice(1));
+    }
+    this.#nodes += 1;
+    return this.#nodes > mostNodes ? undefined : current;
+  }
+
+  /** Undefined where the schema has no alternatives to be told. */
+  #alternatives(schema: JsonObject, path: readonly string[], depth: number): JsonObject | undefined {
+    const given = schema["anyOf"] ?? schema["oneOf"];
+    if (!Array.isArray(given) || given.length === 0) return undefined;
+    if (isJsonObject(schema["properties"])) {
+      this.warnings.add("alternatives beside properties are not told to the model");
+      return undefined;
+    }
+    const { anyOf: _any, oneOf: _one, ...beside } = schema;
+    const real = given.filter((part) => !isJsonObject(part) || part["type"] !== "null");
+    const nullable = this.#rules.nullable && real.length < given.length ? { nullable: true } : {};
+    const [first] = real;
+    if (real.length > 1 && this.#rules.alternatives) {
+      const description = typeof schema["description"] === "string" ? { description: schema["description"] } : {};
+      return { ...description, anyOf: real.map((part) => this.#project(part, path, depth + 1)), ...nullable };
+    }
+    if (real.length > 1) this.warnings.add("of alternatives only the first is told to the model");
+    return { ...this.#project({ ...(isJsonObject(first) ? first : {}), ...beside }, path, depth + 1), ...nullable };
+  }
+
+  #placeType(schema: JsonObject, projected: JsonObject): void {
+    const given = schema["type"];
+    const types = (Array.isArray(given) ? given : [given]).filter((type) => typeof type === "string");
+    const real = types.filter((type) => type !== "null");
+    const known = real[0] ?? guessedType(schema);
+    if (known !== undefined) projected["type"] = known;
+    if (real.length > 1) this.warnings.add("of several types only the first is told to the model");
+    const isNullable = schema["nullable"] === true || (types.includes("null") && real.length > 0);
+    if (this.#rules.nullable && isNullable) projected["nullable"] = true;
+  }
+
+  /** Texts only: that is what both sides can say. */
+  #placeEnum(schema: JsonObject, projected: JsonObject): void {
+    const values = Object.hasOwn(schema, "const") ? [schema["const"] ?? null] : schema["enum"];
+    if (!Array.isArray(values)) return;
+    const texts = values.filter((value) => typeof value === "string" && value !== "");
+    if (texts.length > 0 && texts.length === values.filter((value) => value !== null).length) {
+      projected["type"] = "string";
+      projected["enum"] = texts;
+    } else this.warnings.add("'enum' of anything but texts is not told to the model");
+  }
+
+  #placeProperties(
+    schema: JsonObject,
+    projected: JsonObject,
+    { path, depth }: { readonly path: readonly string[]; readonly depth: number },
+  ): void {
+    const given = isJsonObject(schema["properties"]) ? schema["properties"] : {};
+    // Entries, not assignments: a property may be called `__proto__`.
+    const properties: JsonObject = Object.fromEntries(
+      Object.entries(given).map(([name, part]) => [name, this.#project(part, path, depth + 1)]),
+    );
+    projected["properties"] = properties;
+    const required = schema["required"];
+    if (!Array.isArray(required)) return;
+    const known = required.filter((name) => typeof name === "string" && Object.hasOwn(properties, name));
+    if (known.length > 0) projected["required"] = known;
+  }
+}
+
+function guessedType(schema: JsonObject): string | undefined {
+  if (isJsonObject(schema["properties"])) return "object";
+  return isJsonObject(schema["items"]) ? "array" : undefined;
+}
+
+function mergedObjects(one: JsonObject, other: JsonObject, key: string): JsonObject {
+  const [left, right] = [one[key], other[key]];
+  return isJsonObject(left) && isJsonObject(right) ? { [key]: { ...left, ...right } } : {};
+}
+
+function mergedLists(one: JsonObject, other: JsonObject, key: string): JsonObject {
+  const [left, right] = [one[key], other[key]];
+  return Array.isArray(left) && Array.isArray(right) ? { [key]: [...new Set([...left, ...right])] } : {};
+}
+
+/** A JSON pointer of a reference; `undefined` where it leads nowhere. */
+function lookUp(document: JsonObject, pointer: string): JsonValue | undefined {
+  let current: JsonValue | undefined = document;
+  for (const part of pointer.split("/").slice(1)) {
+    const key = decoded(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (Array.isArray(current)) current = current[Number(key)];
+    else if (isJsonObject(current) && Object.hasOwn(current, key)) current = current[key];
+    else return undefined;
+  }
+  return current;
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** Equal schemas become equal bytes, so that prompts are found in a back end's cache. */
+function canonical(schema: JsonObject): JsonObject {
+  return JSON.parse(canonicalJson(schema)) as JsonObject;
+}
