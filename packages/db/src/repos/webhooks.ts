@@ -44,7 +44,8 @@ const rotateSecret = `UPDATE webhooks SET previous_sealed = sealed, previous_unt
   updated_at = ${now} WHERE ${own} AND sealed <> ?3`;
 
 /** As the triggers make it. */
-const newDeliveryId = `'evt_' || printf('%012x', ${now}) || lower(hex(randomblob(8)))`;
+const newDeliveryId = `'evt_' || printf('%012x%010x', ${now},
+  (SELECT COALESCE(MAX(rowid), 0) FROM webhook_deliveries)) || lower(hex(randomblob(8)))`;
 
 const insertTest = `INSERT INTO webhook_deliveries (id, tenant, webhook_id, type, body, next_at)
   SELECT ${newDeliveryId}, tenant, id, 'webhook.test', json_object('type', 'webhook.test',
