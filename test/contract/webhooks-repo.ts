@@ -65,6 +65,8 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       const call = await fixture.rowIn(tenant, "unknown");
       await fixture.calls.finish(tenant, call, 1, { state: "failed", error: { code: "tool_failed", message: "no" } });
       await fixture.calls.finish(tenant, call, 1, { state: "failed", error: { code: "tool_failed", message: "no" } });
+      // What a batch does whose answer was lost and that is sent again.
+      await fixture.run("UPDATE calls SET state = 'failed' WHERE tenant = ? AND id = ?", tenant, call);
       expect(await typesOf(id)).toEqual(["call.unknown", "call.failed"]);
     });
 
@@ -102,6 +104,8 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       const [id = ""] = ids;
       await webhooks().settle(tenant, id, 1, { status: 200, error: null, next: "delivered" });
       expect(again.map(({ delivery }) => delivery.id)).toContain(id);
+      const late = await fixture.run("SELECT state, last_status FROM webhook_deliveries WHERE id = ?", id);
+      expect(late).toEqual([{ state: "pending", last_status: null }]);
       await webhooks(1).settle(tenant, id, 2, { status: 500, error: "no", next: { delayMs: 60_000 } });
       const [row] = await fixture.run("SELECT state, last_status FROM webhook_deliveries WHERE id = ?", id);
       expect(row).toEqual({ state: "pending", last_status: 500 });
