@@ -14,6 +14,7 @@ import type { Reach } from "@toolyard/core/calls/kill-points";
 import type { CoreDeps, Timing } from "@toolyard/core/deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
+import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { DataDirInUseError, openDataDir, type DataDir } from "@toolyard/platform/local/data-dir";
 import { createPrometheusMetrics } from "@toolyard/platform/local/prometheus-metrics";
 import { startQueueWorkers, type QueueWorkers } from "@toolyard/platform/local/poll-queue";
@@ -266,23 +267,25 @@ function startBackground(
   });
   composition.onSent = () => workers.wake();
   const stopping = new AbortController();
-  const ticking = (async () => {
+  const repeat = async (what: string, work: () => Promise<unknown>): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
-        await tick(core);
+        await work();
       } catch (thrown) {
-        log.log("warn", "the tick failed and will run again", {
+        log.log("warn", `the ${what} failed and will run again`, {
           code: toGatewayError(thrown).code,
           ...describeThrown(thrown),
         });
       }
       await core.clock.sleep(tickEveryMs, stopping.signal).catch(() => undefined);
     }
-  })();
+  };
+  // Beside the tick, since receivers may take their time.
+  const repeating = [repeat("tick", () => tick(core)), repeat("webhook delivery", () => deliverWebhooks(core))];
   return {
     async stop() {
       stopping.abort();
-      await Promise.all([workers.stop(), ticking]);
+      await Promise.all([workers.stop(), ...repeating]);
     },
   };
 }

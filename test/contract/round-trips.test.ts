@@ -2,6 +2,7 @@
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
+import type { NewWebhook } from "@toolyard/core/webhooks/webhook";
 import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
@@ -113,6 +114,17 @@ describe("each function of the configuration's repositories", () => {
     "oauth.get": () => repos.oauth.get(tenant, grant.id),
     "oauth.delete": () => repos.oauth.delete(tenant, "conn_none"),
     "oauth.expire": () => repos.oauth.expire(10),
+    "webhooks.create": () => repos.webhooks.create(tenant, webhook()),
+    "webhooks.get": () => repos.webhooks.get(tenant, "whk_none"),
+    "webhooks.list": () => repos.webhooks.list(tenant, page),
+    "webhooks.update": () => repos.webhooks.update(tenant, "whk_none", { enabled: false }),
+    "webhooks.delete": () => repos.webhooks.delete(tenant, "whk_none"),
+    "webhooks.rotate": () => repos.webhooks.rotate(tenant, "whk_none", { sealed: "s", overlapMs: 1_000 }),
+    "webhooks.addTest": () => repos.webhooks.addTest(tenant, "whk_none"),
+    "webhooks.deliveries": () => repos.webhooks.deliveries(tenant, "whk_none", page),
+    "webhooks.resend": () => repos.webhooks.resend(tenant, "whk_none", "evt_none"),
+    "webhooks.claim": () => repos.webhooks.claim({ limit: 10, leaseMs: 1_000 }),
+    "webhooks.settle": () => repos.webhooks.settle(tenant, "evt_none", 1, { status: 410, error: null, next: "gone" }),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };
@@ -224,6 +236,11 @@ function plugin(name: string): NewPlugin {
 function budget(scopeId: string): NewBudget {
   const limits = { limitTokens: 1, limitMicros: null } as const;
   return { ...limits, name: "B", scope: "user", scopeId, period: "day", enabled: true };
+}
+
+function webhook(): NewWebhook {
+  const id = newId("webhook");
+  return { id, name: "W", url: "https://hooks.example.com/", events: ["call.completed"], enabled: true, sealed: id };
 }
 
 function provider(name: string): NewProvider {

@@ -33,6 +33,8 @@ const fillers: Readonly<Record<string, (client: Client, name: string) => Promise
     client.post("/v1/providers", { name, kind: "openai", base_url: "https://models.example.com/v1" }),
   "/v1/budgets": (client, name) =>
     client.post("/v1/budgets", { name, scope: "user", scope_id: name, period: "day", limit_tokens: 1 }),
+  "/v1/webhooks": (client, name) => client.post("/v1/webhooks", { ...webhook, name }),
+  "/v1/webhooks/{id}/deliveries": async (client) => client.post(`/v1/webhooks/${await oneWebhook(client)}/test`),
   "/v1/usage": async (client, name) => {
     await client.post("/v1/plugins", { ...definition(name), execution: unreachable });
     await client.send("post", "/v1/tools/invoke", { name, arguments: {} });
@@ -42,6 +44,21 @@ const fillers: Readonly<Record<string, (client: Client, name: string) => Promise
 
 /** What is called there fails, but it has been called. */
 const unreachable = { method: "GET", base_url: "http://127.0.0.1:9/x", param_placement: "query" };
+
+/** Sends nothing meanwhile. */
+const webhook = { url: "https://hooks.example.com/calls", enabled: false };
+
+/** The only webhook of a tenant, made at first. */
+async function oneWebhook(client: Client): Promise<string> {
+  const [known] = (await client.get("/v1/webhooks")).data;
+  return (known ?? (await client.post("/v1/webhooks", { ...webhook, name: "one" }))).id as string;
+}
+
+/** Whose items a list is, where its path names that. */
+const owners: Readonly<Record<string, (client: Client) => Promise<string>>> = {
+  "/v1/sessions/{id}/files": () => Promise.resolve("paged"),
+  "/v1/webhooks/{id}/deliveries": oneWebhook,
+};
 
 /** One more user who has yet to follow a link. */
 async function addConnection(client: Client, userId: string): Promise<void> {
@@ -92,18 +109,19 @@ beforeAll(async () => {
   gateway = await startGateway();
   for (const route of lists) {
     const tenant = await gateway.newTenant();
-    const list = listOf(route, tenant);
+    const list = await listOf(route, tenant);
     for (let count = 0; count < some; count += 1) await list.add();
     filled.set(route.path, list);
   }
 });
 afterAll(() => gateway.close());
 
-function listOf(route: RouteModule, tenant: TestTenant): List {
+async function listOf(route: RouteModule, tenant: TestTenant): Promise<List> {
   const client = route.scope === "operator" ? gateway.operator : tenant.client;
   const fill = fillers[route.path];
+  const owner = (await owners[route.path]?.(client)) ?? "";
   return {
-    path: route.path.replace("{id}", "paged"),
+    path: route.path.replace("{id}", owner),
     query: (route.isolation?.kind === "list" ? route.isolation.query : undefined) ?? {},
     client,
     schema: schemaOf(route),

@@ -54,6 +54,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     prices: fakeRepo("prices"),
     usage: fakeRepo("usage"),
     oauth: fakeRepo("oauth"),
+    webhooks: fakeRepo("webhooks"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

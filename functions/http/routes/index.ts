@@ -36,6 +36,17 @@ import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, upd
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
 import { listUsage } from "./usage.ts";
+import {
+  createWebhook,
+  deleteWebhook,
+  getWebhook,
+  listWebhookDeliveries,
+  listWebhooks,
+  resendWebhookDelivery,
+  rotateWebhookSecret,
+  testWebhook,
+  updateWebhook,
+} from "./webhooks.ts";
 
 export const routes = {
   chatCompletions,
@@ -99,6 +110,15 @@ export const routes = {
   getOperatorPrices,
   putOperatorPrices,
   listUsage,
+  createWebhook,
+  listWebhooks,
+  getWebhook,
+  updateWebhook,
+  deleteWebhook,
+  rotateWebhookSecret,
+  testWebhook,
+  listWebhookDeliveries,
+  resendWebhookDelivery,
   getSettings,
   updateSettings,
   createTenant,

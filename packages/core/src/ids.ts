@@ -19,6 +19,7 @@ export const idPrefixes = {
   worker: "wrk",
   budget: "bud",
   connection: "conn",
+  webhook: "whk",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -13,6 +13,8 @@ export const migrations: readonly MigrationStep[] = [
   { version: 1, name: "0000_initial", oldestCode: 1 },
   { version: 2, name: "0001_default_shard", oldestCode: 1 },
   { version: 3, name: "0002_meter", oldestCode: 1 },
+  { version: 4, name: "0003_webhooks", oldestCode: 1 },
+  { version: 5, name: "0004_webhook_events", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

@@ -54,6 +54,12 @@ const expiry: readonly string[] = [
     WHERE ${among("calls", `idempotency_key IS NOT NULL AND created_at <= ${now} - ${keyLifetimeMs}`)}`,
   `UPDATE calls SET input = NULL
     WHERE ${among("calls", `input IS NOT NULL AND finished_at IS NOT NULL AND finished_at <= ${now} - ${7 * dayMs}`)}`,
+  // What is still to be sent is not old.
+  `DELETE FROM webhook_deliveries WHERE rowid IN (
+    SELECT old.rowid FROM tenants AS t CROSS JOIN webhook_deliveries AS old
+    WHERE old.tenant = t.id AND old.next_at IS NULL
+      AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days")}
+    LIMIT ?1)`,
   forget("kept_turns", `expires_at <= ${now}`),
   forget("rate_windows", `window_start <= ${now} - ${dayMs}`),
   // Ids of sessions that expired answer 410 for a month, and then are free.

@@ -15,6 +15,7 @@ import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createTenantRepo } from "./tenants.ts";
 import { createUsageRepo } from "./usage.ts";
+import { createWebhookRepo } from "./webhooks.ts";
 
 export interface RepoOptions {
   /** Hears of rows that were left out because they cannot be read. */
@@ -36,6 +37,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     prices: createPriceRepo(shards, onBrokenRow),
     usage: createUsageRepo(shards),
     oauth: createOAuthRepo(shards),
+    webhooks: createWebhookRepo(shards),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -17,4 +17,6 @@ export { sysAiPlugin } from "./sys-ai-plugin.ts";
 export { sysUserCredential } from "./sys-user-credential.ts";
 export { tenants } from "./tenants.ts";
 export { usageDays } from "./usage-days.ts";
+export { webhookDeliveries } from "./webhook-deliveries.ts";
+export { webhooks } from "./webhooks.ts";
 export { workspaceFiles } from "./workspace-files.ts";

@@ -1,0 +1,31 @@
+import { describe, expect, test } from "vitest";
+import { nextTry, readRetryAfter } from "./deliver.ts";
+
+const delayOf = (tries: number, askedMs: number): number => {
+  const next = nextTry(tries, askedMs);
+  return typeof next === "object" ? next.delayMs : Number.NaN;
+};
+
+describe("the next attempt", () => {
+  test("comes later each time, over days, and ten attempts are the last", () => {
+    const delays = Array.from({ length: 9 }, (_, index) => delayOf(index + 1, 0));
+    expect(delays).toEqual(delays.toSorted((a, b) => a - b));
+    expect(delays[0]).toBeLessThanOrEqual(6_000);
+    expect(delays.reduce((sum, each) => sum + each, 0)).toBeGreaterThan(3 * 86_400_000);
+    expect(nextTry(10, 0)).toBe("failed");
+  });
+
+  test("is not before the receiver wants it, but within a day", () => {
+    expect(delayOf(1, 600_000)).toBe(600_000);
+    expect(delayOf(1, 10 * 86_400_000)).toBe(86_400_000);
+    expect(delayOf(3, 1_000)).toBeGreaterThanOrEqual(1_800_000);
+  });
+
+  test("reads Retry-After as seconds or as a date", () => {
+    const now = Date.parse("2026-11-27T09:30:00Z");
+    expect(readRetryAfter("120", now)).toBe(120_000);
+    expect(readRetryAfter("Fri, 27 Nov 2026 09:31:00 GMT", now)).toBe(60_000);
+    expect(readRetryAfter("Fri, 27 Nov 2026 09:29:00 GMT", now)).toBe(0);
+    for (const nothing of [undefined, "", "soon", "-5 x"]) expect(readRetryAfter(nothing, now)).toBe(0);
+  });
+});

@@ -1,0 +1,98 @@
+/**
+ * Sends what webhooks have to be told (Standard Webhooks: headers, retries over days, 410, Retry-After).
+ * Events are rows since the moment the call changed (migration `webhook_events`), so what a process that
+ * dies leaves behind is found here, by whichever instance comes next: at least once, with one `webhook-id`.
+ */
+import type { CoreDeps } from "../deps.ts";
+import { toGatewayError } from "../errors/gateway-error.ts";
+import { openWebhookSecret, signMessage } from "./secret.ts";
+import type { ClaimedDelivery, DeliveryResult } from "./webhook.ts";
+
+const timeoutMs = 15_000;
+/** Longer than an attempt can take. */
+const leaseMs = 60_000;
+const claimLimit = 50;
+/** Claims made in one go, so that what runs besides has its turn. */
+const mostClaims = 20;
+
+const second = 1_000;
+const minute = 60 * second;
+const hour = 60 * minute;
+/** Waits between the attempts; after the last one the delivery has failed. */
+const waits = [5 * second, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour];
+const longestWaitMs = 24 * hour;
+
+type DeliverDeps = Pick<CoreDeps, "repos" | "sealer" | "egress" | "clock" | "log">;
+
+/** @returns how many attempts were made */
+export async function deliverWebhooks(deps: DeliverDeps): Promise<number> {
+  let attempts = 0;
+  for (let claims = 0; claims < mostClaims; claims += 1) {
+    const claimed = await deps.repos.webhooks.claim({ limit: claimLimit, leaseMs });
+    if (claimed.length === 0) break;
+    const sent = await Promise.allSettled(claimed.map((each) => deliver(deps, each)));
+    attempts += claimed.length;
+    const failed = sent.filter(({ status }) => status === "rejected").length;
+    // Its lease runs out, and it is sent again.
+    if (failed > 0) deps.log.log("warn", "what came of webhook deliveries could not be kept", { count: failed });
+  }
+  return attempts;
+}
+
+async function deliver(deps: DeliverDeps, claimed: ClaimedDelivery): Promise<void> {
+  const { delivery } = claimed;
+  const result = await attempt(deps, claimed);
+  await deps.repos.webhooks.settle(delivery.tenant, delivery.id, delivery.attempt, result);
+}
+
+async function attempt(
+  deps: DeliverDeps,
+  { delivery, url, sealed, wrappedKey }: ClaimedDelivery,
+): Promise<DeliveryResult> {
+  const { id, tenant, webhookId, body, tries } = delivery;
+  try {
+    const owner = { tenant, wrappedKey, webhookId };
+    const secrets = await Promise.all(sealed.map((each) => openWebhookSecret(deps.sealer, owner, each)));
+    const timestamp = Math.floor(deps.clock.now() / 1_000);
+    const response = await deps.egress.request({
+      method: "POST",
+      url,
+      headers: [
+        ["content-type", "application/json"],
+        ["user-agent", "toolyard-webhooks"],
+        ["webhook-id", id],
+        ["webhook-timestamp", String(timestamp)],
+        ["webhook-signature", signMessage({ id, timestamp, body }, secrets)],
+      ],
+      body,
+      timeoutMs,
+    });
+    const { status, headers } = response;
+    // Nothing of the answer's body matters; leaving the loop closes the connection.
+    for await (const _part of response.body) break;
+    if (status >= 200 && status < 300) return { status, error: null, next: "delivered" };
+    if (status === 410) return { status, error: "The receiver answered 410 (gone).", next: "gone" };
+    const asked = readRetryAfter(headers["retry-after"], deps.clock.now());
+    return { status, error: `The receiver answered ${status}.`, next: nextTry(tries, asked) };
+  } catch (thrown) {
+    const { code, message } = toGatewayError(thrown);
+    return { status: null, error: `${code}: ${message}`, next: nextTry(tries, 0) };
+  }
+}
+
+/** @param tries made so far, this one included */
+export function nextTry(tries: number, askedMs: number): DeliveryResult["next"] {
+  const wait = waits[tries - 1];
+  if (wait === undefined) return "failed";
+  // Spread, so that those who failed together do not come back together.
+  const spread = wait * (1 + Math.random() * 0.2);
+  return { delayMs: Math.round(Math.max(spread, Math.min(askedMs, longestWaitMs))) };
+}
+
+/** Seconds or an HTTP date, as milliseconds from now; 0 where it says neither. */
+export function readRetryAfter(value: string | readonly string[] | undefined, now: number): number {
+  if (typeof value !== "string") return 0;
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1_000;
+  const date = Date.parse(value);
+  return Number.isNaN(date) ? 0 : Math.max(0, date - now);
+}

@@ -1,0 +1,244 @@
+/**
+ * Webhooks and their deliveries. Contract: `WebhookRepo`. Events come from triggers on `calls`; here they
+ * are read, claimed and settled. A claim is `next_at` moved ahead and `attempt` raised, in one statement.
+ */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Page, PageRequest, WebhookRepo } from "@toolyard/core/ports/repos";
+import type {
+  ClaimedDelivery,
+  DeliveryResult,
+  Webhook,
+  WebhookChange,
+  WebhookDelivery,
+} from "@toolyard/core/webhooks/webhook";
+import * as z from "zod";
+import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import { webhookDeliveries } from "../schema/webhook-deliveries.ts";
+import { webhooks } from "../schema/webhooks.ts";
+import { decodeFirst, decodeRow } from "../sql.ts";
+import { now } from "./fragments.ts";
+import { raiseConfigVersion } from "./rows.ts";
+
+/** Each is looked at as each call ends. */
+const mostWebhooks = 50;
+
+const own = "tenant = ?1 AND id = ?2";
+const getWebhook = `SELECT * FROM webhooks WHERE ${own}`;
+
+const insertWebhook = `INSERT INTO webhooks (tenant, id, name, url, events, enabled, sealed)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE (SELECT COUNT(*) FROM webhooks WHERE tenant = ?1) < ${mostWebhooks}
+  ON CONFLICT DO NOTHING`;
+
+const updateWebhook = `UPDATE webhooks SET name = COALESCE(?3, name), url = COALESCE(?4, url),
+  events = COALESCE(?5, events), enabled = COALESCE(?6, enabled),
+  disabled_reason = CASE WHEN ?6 IS NULL THEN disabled_reason END, updated_at = ${now}
+  WHERE ${own} RETURNING *`;
+
+/** What is pending is due while its webhook is enabled, and only then. */
+const followWebhook = `UPDATE webhook_deliveries SET next_at = CASE WHEN hook.enabled THEN ${now} END
+  FROM webhooks AS hook
+  WHERE hook.tenant = ?1 AND hook.id = ?2 AND webhook_deliveries.tenant = ?1 AND webhook_id = ?2
+    AND state = 'pending' AND (next_at IS NULL) = hook.enabled`;
+
+const rotateSecret = `UPDATE webhooks SET previous_sealed = sealed, previous_until = ${now} + ?4, sealed = ?3,
+  updated_at = ${now} WHERE ${own} AND sealed <> ?3`;
+
+/** As the triggers make it. */
+const newDeliveryId = `'evt_' || printf('%012x%010x', ${now},
+  (SELECT COALESCE(MAX(rowid), 0) FROM webhook_deliveries)) || lower(hex(randomblob(8)))`;
+
+const insertTest = `INSERT INTO webhook_deliveries (id, tenant, webhook_id, type, body, next_at)
+  SELECT ${newDeliveryId}, tenant, id, 'webhook.test', json_object('type', 'webhook.test',
+    'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'data', json_object('webhook_id', id)),
+    CASE WHEN enabled THEN ${now} END
+  FROM webhooks WHERE ${own} RETURNING *`;
+
+const resend = `UPDATE webhook_deliveries SET state = 'pending', tries = 0,
+  next_at = (SELECT CASE WHEN enabled THEN ${now} END FROM webhooks WHERE ${own})
+  WHERE tenant = ?1 AND webhook_id = ?2 AND id = ?3 RETURNING *`;
+
+/** Of one webhook a share at a time, so that a slow one does not take every claim. */
+const claimDue = `UPDATE webhook_deliveries SET next_at = ${now} + ?2, attempt = attempt + 1, tries = tries + 1,
+    attempted_at = ${now}
+  WHERE rowid IN (
+    SELECT due_row FROM (
+      SELECT due.rowid AS due_row, due.next_at AS due_at,
+        ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) AS place
+      FROM webhook_deliveries AS due
+      JOIN webhooks AS hook ON hook.id = due.webhook_id AND hook.enabled
+      JOIN tenants AS t ON t.id = due.tenant AND t.status = 'active'
+      WHERE due.next_at IS NOT NULL AND due.next_at <= ${now})
+    WHERE place <= MAX(1, ?1 / 5) ORDER BY due_at LIMIT ?1)
+  RETURNING *, (
+    SELECT json_object('url', hook.url, 'sealed', hook.sealed, 'wrappedKey', t.wrapped_key,
+      'previous', CASE WHEN hook.previous_until > ${now} THEN hook.previous_sealed END)
+    FROM webhooks AS hook JOIN tenants AS t ON t.id = hook.tenant
+    WHERE hook.id = webhook_deliveries.webhook_id) AS endpoint`;
+
+const endpointSchema = z.object({
+  url: z.string(),
+  sealed: z.string(),
+  wrappedKey: z.string(),
+  previous: z.string().nullable(),
+});
+
+const settleDelivery = `UPDATE webhook_deliveries SET state = ?4, next_at = ${now} + ?5, last_status = ?6, last_error = ?7
+  WHERE ${own} AND attempt = ?3 AND state = 'pending'`;
+
+const disableGone = `UPDATE webhooks SET enabled = 0, disabled_reason = 'The receiver answered 410 (gone).', updated_at = ${now}
+  WHERE tenant = ?1 AND changes() > 0 AND id = (SELECT webhook_id FROM webhook_deliveries WHERE ${own})`;
+
+export function createWebhookRepo(shards: Shards): WebhookRepo {
+  const of = (tenant: string): Database => shards.databaseFor(tenant);
+  return {
+    create: async (tenant, { id, name, url, events, enabled, sealed }) => {
+      const args = [tenant, id, name, url, JSON.stringify(events), enabled ? 1 : 0, sealed];
+      const [, , found] = await of(tenant).batch(
+        [{ sql: insertWebhook, args }, raiseConfigVersion(tenant), { sql: getWebhook, args: [tenant, id] }],
+        { repeatable: true },
+      );
+      const created = firstWebhook(found);
+      if (created !== undefined) return created;
+      throw new GatewayError("conflict", `A tenant has at most ${mostWebhooks} webhooks; delete one first.`);
+    },
+
+    get: async (tenant, id) => {
+      const [found] = await of(tenant).batch([{ sql: getWebhook, args: [tenant, id] }], { readonly: true });
+      return firstWebhook(found);
+    },
+
+    list: async (tenant, page) => {
+      const [found] = await of(tenant).batch([selectPage("webhooks", [["tenant", tenant]], page)], { readonly: true });
+      return toPage(found, page, toWebhook);
+    },
+
+    update: async (tenant, id, change) => {
+      const [updated] = await of(tenant).batch(
+        [
+          { sql: updateWebhook, args: [tenant, id, ...changeArgs(change)] },
+          raiseConfigVersion(tenant),
+          { sql: followWebhook, args: [tenant, id] },
+        ],
+        { repeatable: true },
+      );
+      return firstWebhook(updated);
+    },
+
+    delete: async (tenant, id) => {
+      const [deleted] = await of(tenant).batch([
+        { sql: `DELETE FROM webhooks WHERE ${own}`, args: [tenant, id] },
+        raiseConfigVersion(tenant),
+        { sql: "DELETE FROM webhook_deliveries WHERE tenant = ?1 AND webhook_id = ?2", args: [tenant, id] },
+      ]);
+      return (deleted?.changes ?? 0) > 0;
+    },
+
+    rotate: async (tenant, id, { sealed, overlapMs }) => {
+      const [, , found] = await of(tenant).batch(
+        [
+          { sql: rotateSecret, args: [tenant, id, sealed, overlapMs] },
+          raiseConfigVersion(tenant),
+          { sql: getWebhook, args: [tenant, id] },
+        ],
+        { repeatable: true },
+      );
+      return firstWebhook(found);
+    },
+
+    addTest: async (tenant, id) => {
+      const [written] = await of(tenant).batch([{ sql: insertTest, args: [tenant, id] }]);
+      return decodeFirst(webhookDeliveries, written);
+    },
+
+    deliveries: async (tenant, id, page) => {
+      const where: readonly Equal[] = [
+        ["tenant", tenant],
+        ["webhook_id", id],
+      ];
+      const [webhook, found] = await of(tenant).batch(
+        [{ sql: getWebhook, args: [tenant, id] }, selectPage("webhook_deliveries", where, page)],
+        { readonly: true },
+      );
+      return webhook?.rows.length === 0 ? undefined : toPage(found, page, toDelivery);
+    },
+
+    resend: async (tenant, id, delivery) => {
+      const [changed] = await of(tenant).batch([{ sql: resend, args: [tenant, id, delivery] }], { repeatable: true });
+      return decodeFirst(webhookDeliveries, changed);
+    },
+
+    claim: ({ limit, leaseMs }) => claim(shards, [limit, leaseMs]),
+
+    settle: async (tenant, id, attempt, result) => {
+      const statements = [{ sql: settleDelivery, args: [tenant, id, attempt, ...resultArgs(result)] }];
+      const gone = { sql: disableGone, args: [tenant, id] };
+      await of(tenant).batch(result.next === "gone" ? [...statements, gone, raiseConfigVersion(tenant)] : statements, {
+        repeatable: true,
+      });
+    },
+  };
+}
+
+/** A shard that cannot be reached does not keep the others' deliveries from being sent. */
+async function claim(shards: Shards, args: readonly SqlValue[]): Promise<readonly ClaimedDelivery[]> {
+  const answers = await Promise.allSettled(shards.all().map((database) => database.batch([{ sql: claimDue, args }])));
+  if (answers.every((answer) => answer.status === "rejected")) {
+    for (const answer of answers) throw answer.reason;
+  }
+  return answers.flatMap((answer) =>
+    answer.status === "fulfilled" ? (answer.value[0]?.rows ?? []).map(toClaimed) : [],
+  );
+}
+
+function toClaimed(row: Row): ClaimedDelivery {
+  const endpoint = endpointSchema.parse(JSON.parse(String(row["endpoint"])));
+  const { url, sealed, previous, wrappedKey } = endpoint;
+  return { delivery: toDelivery(row), url, wrappedKey, sealed: previous === null ? [sealed] : [sealed, previous] };
+}
+
+type Row = StatementResult["rows"][number];
+/** A column and what it must be. */
+type Equal = readonly [column: string, value: string];
+
+/** @param table its name; never from outside, like the names of columns */
+function selectPage(table: string, where: readonly Equal[], { limit, order, after }: PageRequest): Statement {
+  const equal = where.map(([column]) => `${column} = ?`).join(" AND ");
+  const beyond = after === undefined ? "" : `AND id ${order === "asc" ? ">" : "<"} ?`;
+  return {
+    sql: `SELECT * FROM ${table} WHERE ${equal} ${beyond} ORDER BY id ${order === "asc" ? "ASC" : "DESC"} LIMIT ?`,
+    args: [...where.map(([, value]) => value), ...(after === undefined ? [] : [after]), limit + 1],
+  };
+}
+
+function toPage<T>(result: StatementResult | undefined, { limit }: PageRequest, decode: (row: Row) => T): Page<T> {
+  const rows = result?.rows ?? [];
+  return { data: rows.slice(0, limit).map(decode), hasMore: rows.length > limit };
+}
+
+function changeArgs({ name, url, events, enabled }: WebhookChange): SqlValue[] {
+  return [
+    name ?? null,
+    url ?? null,
+    events === undefined ? null : JSON.stringify(events),
+    enabled === undefined ? null : Number(enabled),
+  ];
+}
+
+function resultArgs({ next, status, error }: DeliveryResult): SqlValue[] {
+  const state = typeof next === "object" ? "pending" : next === "delivered" ? "delivered" : "failed";
+  return [state, typeof next === "object" ? next.delayMs : null, status, error];
+}
+
+function firstWebhook(result: StatementResult | undefined): Webhook | undefined {
+  const row = result?.rows[0];
+  return row === undefined ? undefined : toWebhook(row);
+}
+
+function toWebhook(row: Row): Webhook {
+  const { tenant: _tenant, ...webhook } = decodeRow(webhooks, row);
+  return webhook;
+}
+
+function toDelivery(row: Row): WebhookDelivery {
+  return decodeRow(webhookDeliveries, row);
+}

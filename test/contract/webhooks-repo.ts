@@ -1,0 +1,186 @@
+/** Contract of `WebhookRepo`: events are written with the change of the call, and claimed by one instance. */
+import { newId } from "@toolyard/core/ids";
+import {
+  webhookEventSchema,
+  type NewWebhook,
+  type Webhook,
+  type WebhookDelivery,
+} from "@toolyard/core/webhooks/webhook";
+import { beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../support/verifies.ts";
+import { newTool, useCallFixture, type MakeInstances } from "./calls-fixture.ts";
+
+export function describeWebhookRepo(name: string, make: MakeInstances): void {
+  describe(`webhooks over a ${name} ${verifies("CHAT-13")}`, () => {
+    const fixture = useCallFixture(make);
+    let tenant: string;
+
+    beforeEach(async () => {
+      // Claims go over all tenants.
+      await fixture.run("DELETE FROM webhook_deliveries");
+      tenant = await fixture.newTenant();
+    });
+
+    const webhooks = (index = 0) => fixture.turn(index).webhooks;
+    const add = (change: Partial<NewWebhook> = {}, of = tenant): Promise<Webhook> => {
+      const id = newId("webhook");
+      const plain = { id, name: "W", url: "https://hooks.example.com/", enabled: true, sealed: `sealed-${id}` };
+      return webhooks().create(of, { ...plain, events: webhookEventSchema.options, ...change });
+    };
+    const log = async (id: string): Promise<readonly WebhookDelivery[]> =>
+      (await webhooks().deliveries(tenant, id, { limit: 100, order: "asc" }))?.data ?? [];
+    const typesOf = async (id: string): Promise<readonly string[]> => (await log(id)).map(({ type }) => type);
+    const claim = (index = 0) => webhooks(index).claim({ limit: 100, leaseMs: 60_000 });
+    const due = (): Promise<unknown> => fixture.run("UPDATE webhook_deliveries SET next_at = 1 WHERE next_at > 1");
+
+    test.each(["completed", "failed", "cancelled", "unknown", "rejected"] as const)(
+      "are told of a call that is %s, with what it was but not what was in it",
+      async (state) => {
+        const { id } = await add();
+        const call = await fixture.rowIn(tenant, state);
+        const [delivery, ...more] = await log(id);
+        expect(more).toEqual([]);
+        expect(delivery).toMatchObject({ type: `call.${state}`, callId: call, state: "pending", attempt: 0 });
+        const body = JSON.parse(delivery?.body ?? "") as Record<string, unknown>;
+        expect(body).toMatchObject({ type: `call.${state}`, data: { id: call, object: "call", state, async: false } });
+        const { createdAt, finishedAt } = await fixture.row(tenant, call);
+        expect(body["data"]).toMatchObject({
+          created_at: new Date(createdAt).toISOString(),
+          finished_at: finishedAt === null ? null : new Date(finishedAt).toISOString(),
+        });
+        expect(delivery?.body).not.toMatch(/北京|sealed|done|"no"/);
+        expect(delivery?.id).toMatch(/^evt_[0-9a-f]+$/);
+      },
+    );
+
+    test("are told of a call that waits for approval, and of its end", async () => {
+      const { id } = await add();
+      const call = await fixture.rowIn(tenant, "input_required");
+      await fixture.calls.decide(tenant, call, { by: "key_1", decision: "rejected" });
+      expect(await typesOf(id)).toEqual(["call.approval_required", "call.rejected"]);
+    });
+
+    test("are told once of an end that is written twice, and again of evidence that comes late", async () => {
+      const { id } = await add();
+      const call = await fixture.rowIn(tenant, "unknown");
+      await fixture.calls.finish(tenant, call, 1, { state: "failed", error: { code: "tool_failed", message: "no" } });
+      await fixture.calls.finish(tenant, call, 1, { state: "failed", error: { code: "tool_failed", message: "no" } });
+      // What a batch does whose answer was lost and that is sent again.
+      await fixture.run("UPDATE calls SET state = 'failed' WHERE tenant = ? AND id = ?", tenant, call);
+      expect(await typesOf(id)).toEqual(["call.unknown", "call.failed"]);
+    });
+
+    test("are told only of what they want, while they are enabled, and of their own tenant", async () => {
+      const wanting = await add({ events: ["call.failed"] });
+      const disabled = await add({ enabled: false });
+      const other = await fixture.newTenant();
+      const foreign = await add({}, other);
+      await fixture.rowIn(tenant, "completed");
+      await fixture.rowIn(tenant, "failed");
+      expect(await typesOf(wanting.id)).toEqual(["call.failed"]);
+      expect(await typesOf(disabled.id)).toEqual([]);
+      expect(await webhooks().deliveries(other, foreign.id, { limit: 10, order: "asc" })).toMatchObject({ data: [] });
+      expect(await webhooks().deliveries(tenant, foreign.id, { limit: 10, order: "asc" })).toBeUndefined();
+    });
+
+    test("hear nothing of a call that is written but does not end", async () => {
+      const { id } = await add();
+      await fixture.calls.record(tenant, "key_test", [newTool()]);
+      await fixture.rowIn(tenant, "queued");
+      expect(await typesOf(id)).toEqual([]);
+    });
+
+    test("each delivery is claimed by one of two instances, and again once the claim has run out", async () => {
+      await add();
+      for (let count = 0; count < 6; count += 1) await fixture.rowIn(tenant, "completed");
+      const claims = (await Promise.all([claim(0), claim(1), claim(0), claim(1)])).flat();
+      const ids = claims.map(({ delivery }) => delivery.id);
+      expect(ids).toHaveLength(6);
+      expect(new Set(ids).size).toBe(6);
+      await due();
+      const again = await claim(1);
+      expect(again.map(({ delivery }) => delivery.attempt)).toEqual([2, 2, 2, 2, 2, 2]);
+      // The first claimant comes too late.
+      const [id = ""] = ids;
+      await webhooks().settle(tenant, id, 1, { status: 200, error: null, next: "delivered" });
+      expect(again.map(({ delivery }) => delivery.id)).toContain(id);
+      const late = await fixture.run("SELECT state, last_status FROM webhook_deliveries WHERE id = ?", id);
+      expect(late).toEqual([{ state: "pending", last_status: null }]);
+      await webhooks(1).settle(tenant, id, 2, { status: 500, error: "no", next: { delayMs: 60_000 } });
+      const [row] = await fixture.run("SELECT state, last_status FROM webhook_deliveries WHERE id = ?", id);
+      expect(row).toEqual({ state: "pending", last_status: 500 });
+    });
+
+    test("a delivery that has arrived is sent again only when asked for, under the same id", async () => {
+      const { id } = await add();
+      await fixture.rowIn(tenant, "completed");
+      const [first] = await claim();
+      const delivery = first?.delivery.id ?? "";
+      await webhooks().settle(tenant, delivery, 1, { status: 200, error: null, next: "delivered" });
+      await due();
+      expect(await claim()).toEqual([]);
+      expect(await log(id)).toMatchObject([{ state: "delivered", nextAt: null, lastStatus: 200 }]);
+      expect(await webhooks().resend(tenant, newId("webhook"), delivery)).toBeUndefined();
+      expect(await webhooks().resend(tenant, id, delivery)).toMatchObject({ state: "pending", tries: 0 });
+      const [again] = await claim(1);
+      expect(again?.delivery).toMatchObject({ id: delivery, attempt: 2, tries: 1, body: first?.delivery.body });
+    });
+
+    test("410 disables the webhook; what is pending waits until it is enabled again", async () => {
+      const { id } = await add();
+      await fixture.rowIn(tenant, "completed");
+      await fixture.rowIn(tenant, "failed");
+      const [first, second] = await claim();
+      await webhooks().settle(tenant, first?.delivery.id ?? "", 1, { status: 410, error: "gone", next: "gone" });
+      expect(await webhooks().get(tenant, id)).toMatchObject({ enabled: false, disabledReason: expect.any(String) });
+      await due();
+      expect(await claim()).toEqual([]);
+      expect(await webhooks().update(tenant, id, { enabled: true })).toMatchObject({ disabledReason: null });
+      expect(await claim(1)).toMatchObject([{ delivery: { id: second?.delivery.id } }]);
+      await webhooks().update(tenant, id, { enabled: false });
+      expect((await log(id)).map(({ nextAt }) => nextAt)).toEqual([null, null]);
+    });
+
+    test("two secrets sign while one replaces the other, then one", async () => {
+      const { id, sealed } = await add();
+      await webhooks().rotate(tenant, id, { sealed: "next", overlapMs: 60_000 });
+      await fixture.rowIn(tenant, "completed");
+      expect(await claim()).toMatchObject([{ sealed: ["next", sealed] }]);
+      await fixture.run("UPDATE webhooks SET previous_until = 1 WHERE id = ?", id);
+      await due();
+      expect(await claim()).toMatchObject([{ sealed: ["next"] }]);
+    });
+
+    test("one with many deliveries leaves room for another", async () => {
+      const busy = await add({ events: ["call.failed"] });
+      const other = await add({ events: ["call.completed"] });
+      for (let count = 0; count < 10; count += 1) await fixture.rowIn(tenant, "failed");
+      await fixture.rowIn(tenant, "completed");
+      const claimed = await webhooks().claim({ limit: 5, leaseMs: 60_000 });
+      expect(claimed.map(({ delivery }) => delivery.webhookId).sort()).toEqual([busy.id, other.id].sort());
+    });
+
+    test("changes raise the version of the configuration", async () => {
+      const version = async () => (await fixture.turn(0).tenants.get(tenant))?.configVersion;
+      const { id } = await add();
+      await webhooks().update(tenant, id, { name: "other" });
+      await webhooks().rotate(tenant, id, { sealed: "next", overlapMs: 0 });
+      await webhooks().delete(tenant, id);
+      await webhooks().delete(tenant, id);
+      expect(await version()).toBe(5);
+    });
+
+    test("the log goes with the retention of calls and with its webhook", async () => {
+      const { id } = await add();
+      await fixture.rowIn(tenant, "completed");
+      await fixture.rowIn(tenant, "completed");
+      const [first] = await claim();
+      await webhooks().settle(tenant, first?.delivery.id ?? "", 1, { status: 200, error: null, next: "delivered" });
+      await fixture.run("UPDATE webhook_deliveries SET created_at = 1");
+      await fixture.calls.expire(100);
+      expect(await log(id)).toMatchObject([{ state: "pending" }]);
+      await webhooks().delete(tenant, id);
+      expect(await fixture.run("SELECT id FROM webhook_deliveries WHERE tenant = ?", tenant)).toEqual([]);
+    });
+  });
+}
