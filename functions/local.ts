@@ -118,7 +118,9 @@ type Fetch = ReturnType<typeof createApp>["fetch"];
 /** Takes requests from the moment the port is bound, answers them once the app is there, knows which are in hand. */
 class RequestDesk {
   isDraining = false;
-  readonly #inHand = new Set<Promise<unknown>>();
+  #inHand = 0;
+  /** Called when the last of them is answered. */
+  #whenIdle: (() => void) | undefined;
   readonly #ready = Promise.withResolvers<Listener>();
   /** The newest answer on each connection. */
   readonly #answers = new WeakMap<Duplex, ServerResponse>();
@@ -168,15 +170,22 @@ class RequestDesk {
     this.#ready.reject(new Error("the server did not start"));
   }
 
-  async allDone(): Promise<void> {
-    while (this.#inHand.size > 0) await Promise.allSettled(this.#inHand);
+  allDone(): Promise<void> {
+    if (this.#inHand === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+    });
   }
 
   #hold(answer: Promise<unknown>): void {
-    this.#inHand.add(answer);
-    const done = (): void => void this.#inHand.delete(answer);
-    answer.then(done, done);
+    this.#inHand += 1;
+    answer.then(this.#done, this.#done);
   }
+
+  readonly #done = (): void => {
+    this.#inHand -= 1;
+    if (this.#inHand === 0) this.#whenIdle?.();
+  };
 }
 
 interface BrokenRequest extends NodeJS.ErrnoException {

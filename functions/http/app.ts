@@ -6,13 +6,14 @@ import type { AppContext, AppDeps, AppEnv } from "./app-env.ts";
 import type { RouteModule } from "./define-route.ts";
 import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
-import { openExchange } from "./middleware/exchange.ts";
+import { answerInExchange } from "./middleware/exchange.ts";
 import { answerPreflight } from "./middleware/preflight.ts";
 import { routes as allRoutes } from "./routes/index.ts";
+import { TableRouter } from "./table-router.ts";
 
 /** @param routes another set of routes, for tests of the app itself */
 export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteModule>> = allRoutes): Hono<AppEnv> {
-  const app = new Hono<AppEnv>();
+  const app = new Hono<AppEnv>({ router: new TableRouter() });
   const { core, adminKeyHash, defaultTenant } = deps;
   const authenticator = createAuthenticator({
     issuers: core.repos.issuers,
@@ -21,22 +22,27 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     adminKeyHash,
     ...(defaultTenant === undefined ? {} : { defaultTenant }),
   });
-  app.use(openExchange({ log: core.log, isDraining: deps.isDraining ?? (() => false), metrics: deps.metrics }));
-  app.use(answerPreflight);
-  for (const route of Object.values(routes)) {
-    app.on(route.method.toUpperCase(), toHonoPath(route.path), async (c) => {
-      c.var.exchange.route = route.path;
+  const services = { app: deps, routes, authenticator };
+  const exchange = { log: core.log, isDraining: deps.isDraining ?? (() => false), metrics: deps.metrics };
+  // Around each handler, and not as hono's middleware: every layer of that costs each request promises.
+  const answered = (respond: (c: AppContext) => Response | Promise<Response>) => (c: AppContext) =>
+    answerInExchange(c, exchange, async () => {
       try {
-        return await route.respond(c, { app: deps, routes, authenticator });
+        return await respond(c);
       } catch (thrown) {
-        // Here and not in `onError`, which does not see thrown values that are no `Error`.
         return answerError(c, thrown);
       }
     });
+  app.on("OPTIONS", "*", answered(answerPreflight));
+  for (const route of Object.values(routes)) {
+    const respond = (c: AppContext): Promise<Response> => {
+      c.var.exchange.route = route.path;
+      return route.respond(c, services);
+    };
+    app.on(route.method.toUpperCase(), toHonoPath(route.path), answered(respond));
   }
-  app.onError((thrown, c) => answerError(c, thrown));
   const allowed = allowedMethods(Object.values(routes));
-  app.notFound((c) => answerError(c, unmatched(c, allowed(c.req.path))));
+  app.notFound(answered((c) => answerError(c, unmatched(c, allowed(c.req.path)))));
   return app;
 }
 

@@ -240,10 +240,10 @@ async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodT
   if (request.stream !== undefined) {
     return { params, query, body: undefined, bytes: nothing, stream: streamBody(c, limit) };
   }
-  if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes() };
+  if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes };
   const bytes = await readBody(c, limit);
   const body = check(request.body, parseJsonBody(c, bytes), "body");
-  return { params, query, body, bytes, stream: noBytes() };
+  return { params, query, body, bytes, stream: noBytes };
 }
 
 interface BaseRequest {
@@ -256,7 +256,7 @@ interface BaseRequest {
 
 const nothing = new Uint8Array();
 
-async function* noBytes(): AsyncGenerator<Uint8Array> {}
+const noBytes: AsyncIterable<Uint8Array> = { [Symbol.asyncIterator]: async function* () {} };
 
 /** A parameter given twice is a list, which a schema for one value refuses by name. */
 function readQuery(c: AppContext): Record<string, string | string[]> {

@@ -36,11 +36,19 @@ export const eventStreamHeaders: Readonly<Record<string, string>> = {
   "x-accel-buffering": "no",
 };
 
-const alreadySentHeader = "x-hono-already-sent";
+/** Stands for an answer that the route has written itself; the Node server knows the header. */
+const alreadySent = ordinaryResponse({ "x-hono-already-sent": "true" });
 
-/** True for the stand-in that says "the route has written the answer itself". */
+function ordinaryResponse(headers: Readonly<Record<string, string>>): Response {
+  const response = new Response(null, { headers });
+  // The Node server's own light `Response` is written out without a look at its headers; asking for the
+  // body turns it into an ordinary one, which is not.
+  void response.body;
+  return response;
+}
+
 export function isAlreadySent(response: Response): boolean {
-  return response.headers.has(alreadySentHeader);
+  return response === alreadySent;
 }
 
 /**
@@ -56,22 +64,16 @@ export function answerThroughSink(
   const { exchange } = c.var;
   const { outgoing, lambda } = hostOf(c);
   const silent = c.req.raw.method === "HEAD";
-  const runOn = (transport: Transport): Promise<void> =>
-    runSink(new Sink({ transport, exchange, timing, silent }), write, exchange);
-  if (outgoing !== undefined) return runOn(nodeTransport(outgoing)).then(alreadySent);
-  if (lambda?.stream !== undefined) return runOn(lambdaTransport(lambda.stream)).then(alreadySent);
+  const runOn = async (transport: Transport): Promise<Response> => {
+    await runSink(new Sink({ transport, exchange, timing, silent }), write, exchange);
+    return alreadySent;
+  };
+  if (outgoing !== undefined) return runOn(nodeTransport(outgoing));
+  if (lambda?.stream !== undefined) return runOn(lambdaTransport(lambda.stream));
   return new Promise((resolve, reject) => {
     const nobodyLeft = (): void => resolve(new Response(null, { status: 499 }));
     runOn(webTransport(resolve, c.req.raw.signal)).then(nobodyLeft, reject);
   });
-}
-
-function alreadySent(): Response {
-  const response = new Response(null, { headers: { [alreadySentHeader]: "true" } });
-  // The Node server's own light `Response` is written out without a look at this header; asking for the
-  // body turns it into an ordinary one, which is not.
-  void response.body;
-  return response;
 }
 
 async function runSink(

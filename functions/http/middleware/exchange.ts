@@ -5,8 +5,7 @@
 import { newId } from "@toolyard/core/ids";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
-import type { MiddlewareHandler } from "hono";
-import { headerOf, hostOf, type AppContext, type AppEnv, type Exchange } from "../app-env.ts";
+import { headerOf, hostOf, type AppContext, type Exchange } from "../app-env.ts";
 import { randomHex } from "../random-hex.ts";
 import { isAlreadySent } from "../sink.ts";
 
@@ -29,20 +28,24 @@ export interface ExchangeOptions {
   readonly metrics?: Metrics | undefined;
 }
 
-export function openExchange({ log, isDraining, metrics }: ExchangeOptions): MiddlewareHandler<AppEnv> {
-  return async (c, next) => {
-    const exchange = toExchange(c, log);
-    c.set("exchange", exchange);
-    if (isDraining() && hostOf(c).incoming !== undefined) exchange.headers["connection"] = "close";
-    await next();
-    if (!isAlreadySent(c.res)) {
-      exchange.status = c.res.status;
-      const { headers } = c.res;
-      for (const [name, value] of Object.entries(exchange.headers)) if (!headers.has(name)) headers.set(name, value);
-    }
-    writeLine(c, exchange);
-    if (metrics !== undefined) measure(metrics, c.req.method, exchange);
-  };
+/** Opens the exchange, has the request answered in it, and closes it. */
+export async function answerInExchange(
+  c: AppContext,
+  { log, isDraining, metrics }: ExchangeOptions,
+  answer: () => Promise<Response>,
+): Promise<Response> {
+  const exchange = toExchange(c, log);
+  c.set("exchange", exchange);
+  if (isDraining() && hostOf(c).incoming !== undefined) exchange.headers["connection"] = "close";
+  const response = await answer();
+  if (!isAlreadySent(response)) {
+    exchange.status = response.status;
+    const { headers } = response;
+    for (const [name, value] of Object.entries(exchange.headers)) if (!headers.has(name)) headers.set(name, value);
+  }
+  writeLine(c, exchange);
+  if (metrics !== undefined) measure(metrics, c.req.method, exchange);
+  return response;
 }
 
 function measure(metrics: Metrics, method: string, { route = "unmatched", status, startedAt }: Exchange): void {

@@ -1,9 +1,7 @@
 /** Answers the question a browser asks before it sends a request with a key (CORS preflight). */
-import type { MiddlewareHandler } from "hono";
-import type { AppEnv } from "../app-env.ts";
+import type { AppContext } from "../app-env.ts";
 
-export const answerPreflight: MiddlewareHandler<AppEnv> = async (c, next) => {
-  if (c.req.method !== "OPTIONS") return next();
+export function answerPreflight(c: AppContext): Response {
   c.var.exchange.route = "preflight";
   return c.body(null, 204, {
     "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
@@ -11,7 +9,7 @@ export const answerPreflight: MiddlewareHandler<AppEnv> = async (c, next) => {
     "access-control-allow-headers": namedHeaders(c.req.header("access-control-request-headers")),
     "access-control-max-age": "7200",
   });
-};
+}
 
 function namedHeaders(asked: string | undefined): string {
   const names = (asked ?? "").split(",").map((name) => name.trim().toLowerCase());

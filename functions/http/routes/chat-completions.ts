@@ -111,7 +111,7 @@ interface Asked {
 
 async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
   const { exchange } = c.var;
-  const client = new AbortController();
+  const stop = new AbortController();
   const idempotencyKey = readIdempotencyKey(c);
   const timeLimitMs = Math.min(
     Number(headerOf(c, "x-stainless-timeout")) * 1_000 || Number.POSITIVE_INFINITY,
@@ -125,7 +125,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     body: asked.body,
     rawBody: asked.bytes,
     isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
-    signal: client.signal,
+    stop,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
   });
@@ -134,7 +134,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   exchange.headers["x-toolyard-call-id"] = opening.callId;
   if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
   return answerThroughSink(c, async (sink) => {
-    sink.onClose(() => client.abort());
+    sink.onClose(() => stop.abort());
     const { request } = opening;
     if (request.stream)
       await answerStream(sink, eventsOf(core, opening), encoders[asked.shape](c, request.includeUsage));
@@ -142,49 +142,62 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   });
 }
 
-async function* eventsOf(core: CoreDeps, opening: Opening): AsyncGenerator<ChatEvent, void, void> {
-  if (opening.kind === "run") yield* runChat(core, opening.chat);
-  else yield* eventsOfBody(opening.body);
+type Events = AsyncGenerator<readonly ChatEvent[], void, void>;
+
+function eventsOf(core: CoreDeps, opening: Opening): Events {
+  return opening.kind === "run" ? runChat(core, opening.chat) : replayed(opening.body);
+}
+
+async function* replayed(body: JsonObject): Events {
+  yield [...eventsOfBody(body)];
 }
 
 /**
  * An error before the first byte has a status of its own. The settlement follows the last byte: the
  * events are read to their end after `finish`.
  */
-async function answerStream(
-  sink: ResponseSink,
-  events: AsyncGenerator<ChatEvent, void, void>,
-  encode: StreamEncoder,
-): Promise<void> {
-  for await (const event of events) {
-    if (event.type === "error" && !sink.headSent) {
-      await events.next();
-      throw event.error;
-    }
+async function answerStream(sink: ResponseSink, events: Events, encode: StreamEncoder): Promise<void> {
+  for await (const batch of events) {
     if (sink.closed) return;
-    const bytes = encode(event);
-    if (bytes === undefined) continue;
-    if (!sink.headSent) sink.head(200, eventStreamHeaders);
-    const room = sink.write(bytes);
-    if (room !== undefined) await room;
+    for (const event of batch) {
+      if (event.type === "error" && !sink.headSent) {
+        await events.next();
+        throw event.error;
+      }
+      const bytes = encode(event);
+      if (bytes === undefined) continue;
+      if (!sink.headSent) sink.head(200, eventStreamHeaders);
+      const room = sink.write(bytes);
+      if (room !== undefined) await room;
+    }
   }
 }
 
-async function answerJson(
-  sink: ResponseSink,
-  events: AsyncGenerator<ChatEvent, void, void>,
-  requestId: string,
-): Promise<void> {
-  const collector = new ChatCollector();
-  for await (const event of events) {
+async function answerJson(sink: ResponseSink, events: Events, requestId: string): Promise<void> {
+  let collector: ChatCollector | undefined;
+  for await (const batch of events) {
     if (sink.closed) return;
-    collector.add(event);
-    if (event.type === "finish") sendJson(sink, 200, { body: collector.body(), headers: costHeader(event.micros) });
-    if (event.type === "error") {
-      const { status, headers } = toErrorReply(event.error, requestId);
-      sendJson(sink, status, { body: collector.errorBody(event, requestId), headers });
+    const last = batch.at(-1);
+    if (last?.type === "finish" && last.bytes !== undefined) {
+      sendJson(sink, 200, { bytes: last.bytes, headers: costHeader(last.micros) });
+      continue;
+    }
+    collector ??= new ChatCollector();
+    for (const event of batch) {
+      collector.add(event);
+      if (event.type === "finish") {
+        sendJson(sink, 200, { bytes: toBytes(collector.body()), headers: costHeader(event.micros) });
+      }
+      if (event.type === "error") {
+        const { status, headers } = toErrorReply(event.error, requestId);
+        sendJson(sink, status, { bytes: toBytes(collector.errorBody(event, requestId)), headers });
+      }
     }
   }
+}
+
+function toBytes(body: JsonObject): Uint8Array {
+  return Buffer.from(JSON.stringify(body));
 }
 
 /** A stream's head is sent before anybody knows; its cost is at GET /v1/calls/{x-toolyard-call-id}. */
@@ -195,10 +208,9 @@ function costHeader(micros: number | undefined): Readonly<Record<string, string>
 function sendJson(
   sink: ResponseSink,
   status: number,
-  answer: { readonly body: JsonObject; readonly headers: Readonly<Record<string, string>> },
+  { bytes, headers }: { readonly bytes: Uint8Array; readonly headers: Readonly<Record<string, string>> },
 ): void {
-  const bytes = Buffer.from(JSON.stringify(answer.body));
   // The length lets the client go on while the call is settled.
-  sink.head(status, { ...answer.headers, "content-type": "application/json", "content-length": String(bytes.length) });
+  sink.head(status, { ...headers, "content-type": "application/json", "content-length": String(bytes.length) });
   void sink.write(bytes);
 }

@@ -64,6 +64,11 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   #queued = 0;
   #lastPieceAt = 0;
   #timer: NodeJS.Timeout | undefined;
+  /**
+   * A function, and by way of a constant. Node wraps an object that listens in a function of its own, and
+   * V8 puts a function written into a field among the old objects, with all that it holds.
+   */
+  #onAbort: (() => void) | undefined;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
@@ -72,10 +77,14 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
     });
     const { signal } = options;
     if (signal?.aborted === true) {
-      this.handleEvent();
+      this.#giveUp();
       return;
     }
-    signal?.addEventListener("abort", this, { once: true });
+    if (signal !== undefined) {
+      const onAbort = (): void => this.#giveUp();
+      this.#onAbort = onAbort;
+      signal.addEventListener("abort", onAbort, { once: true });
+    }
     this.#arm(options.deadline - performance.now());
   }
 
@@ -180,8 +189,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
 
   // Ends.
 
-  /** The caller's signal. */
-  handleEvent(): void {
+  #giveUp(): void {
     if (this.#isOver) return;
     this.#chunks = [];
     this.#stop(toGivenUp(this.#options.signal?.reason));
@@ -253,6 +261,6 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   #finish(): void {
     this.#isOver = true;
     clearTimeout(this.#timer);
-    this.#options.signal?.removeEventListener("abort", this);
+    if (this.#onAbort !== undefined) this.#options.signal?.removeEventListener("abort", this.#onAbort);
   }
 }

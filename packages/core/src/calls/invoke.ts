@@ -120,9 +120,11 @@ async function proceed(
     deps.reach("async.queued");
     return { kind: "pending", reason: "async", callId: call.id };
   }
-  const lease = holdLease(deps, { tenant: context.tenant, id: call.id, attempt: 1, pollCancel: true });
+  const stopped = new AbortController();
+  const row = { tenant: context.tenant, id: call.id, attempt: 1 };
+  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: () => stopped.abort() });
   try {
-    const signal = AbortSignal.any([run.signal, lease.signal]);
+    const signal = AbortSignal.any([run.signal, stopped.signal]);
     const execution = await executeCall(deps, call, context, { attempt: 1, signal });
     return await settleCall(deps, context, { call, execution, signal: run.signal });
   } finally {

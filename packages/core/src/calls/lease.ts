@@ -1,14 +1,16 @@
 /**
  * Keeps a running row ours while we work on it: extends its lease and listens for a request to stop.
- * A process that freezes or dies stops extending, and another one takes the row over.
+ * A process that freezes or dies stops extending, and another one takes the row over. One timer serves
+ * all rows of a process: two for each chat would be a good part of what a chat costs.
  */
 import type { Spent } from "../budgets/chat-meter.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { CoreDeps, Timing } from "../deps.ts";
+
+/** Why we must not go on: the call was cancelled, or another attempt owns the row. */
+export type LeaseEnd = "cancelled" | "lost";
 
 export interface Lease {
-  /** Aborts when the call was cancelled, or when another attempt owns the row. */
-  readonly signal: AbortSignal;
-  readonly reason: () => "cancelled" | "lost" | undefined;
+  /** Lets go; `onEnd` is not called any more. */
   stop(): void;
 }
 
@@ -20,49 +22,112 @@ export interface LeaseTarget {
   readonly pollCancel: boolean;
   /** What is kept with the row at every beat, so that a process that dies leaves its bill behind. */
   readonly spent?: () => Spent | undefined;
+  readonly onEnd?: (why: LeaseEnd) => void;
 }
 
 export function holdLease(deps: CoreDeps, target: LeaseTarget): Lease {
-  const { leaseMs, heartbeatMs, cancelPollMs } = deps.timing;
-  const controller = new AbortController();
-  let reason: "cancelled" | "lost" | undefined;
-  const end = (why: "cancelled" | "lost"): void => {
-    reason ??= why;
-    controller.abort();
-    stop();
-  };
-  const beat = (): void => {
-    const spent = target.spent?.();
-    const kept = { leaseMs, ...(spent === undefined ? {} : { spent }) };
-    deps.repos.calls.heartbeat(target.tenant, target.id, target.attempt, kept).then(
-      (answer) => {
-        if (answer === "cancel") end("cancelled");
-        if (answer === "lost") end("lost");
-      },
-      (error: unknown) => {
-        // The lease outlives two missed beats; a database that stays away ends the call elsewhere.
-        deps.log.log("warn", "lease not extended", {
-          call_id: target.id,
-          error: error instanceof Error ? error.name : "unknown",
-        });
-      },
-    );
-  };
-  const poll = (): void => {
-    deps.repos.calls.isCancelRequested(target.tenant, target.id).then(
-      (cancelled) => {
-        if (cancelled) end("cancelled");
-      },
-      () => undefined,
-    );
-  };
-  const beats = setInterval(beat, heartbeatMs);
-  const polls = target.pollCancel ? setInterval(poll, cancelPollMs) : undefined;
-  beats.unref();
-  polls?.unref();
-  const stop = (): void => {
-    clearInterval(beats);
-    clearInterval(polls);
-  };
-  return { signal: controller.signal, reason: () => reason, stop };
+  let keeper = keepers.get(deps);
+  if (keeper === undefined) keepers.set(deps, (keeper = new LeaseKeeper(deps)));
+  return keeper.hold(target);
+}
+
+const keepers = new WeakMap<CoreDeps, LeaseKeeper>();
+
+class LeaseKeeper {
+  readonly #deps: CoreDeps;
+  /** No `Set`: what one forgets stays in its outgrown tables until the next full garbage collection. */
+  readonly #held: HeldLease[] = [];
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(deps: CoreDeps) {
+    this.#deps = deps;
+  }
+
+  hold(target: LeaseTarget): Lease {
+    this.#timer ??= this.#startTimer();
+    return new HeldLease(this.#held, target, this.#deps.timing);
+  }
+
+  #startTimer(): NodeJS.Timeout {
+    const { heartbeatMs, cancelPollMs } = this.#deps.timing;
+    const look = (): void => this.#look();
+    return setInterval(look, Math.min(heartbeatMs, cancelPollMs) / 2).unref();
+  }
+
+  #look(): void {
+    if (this.#held.length === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+    }
+    const now = performance.now();
+    for (const lease of this.#held) lease.look(this.#deps, now);
+  }
+}
+
+class HeldLease implements Lease {
+  readonly #all: HeldLease[];
+  /** In `#all`; -1 once let go. */
+  #place: number;
+  readonly #target: LeaseTarget;
+  #nextBeat: number;
+  #nextPoll: number;
+
+  constructor(all: HeldLease[], target: LeaseTarget, { heartbeatMs, cancelPollMs }: Timing) {
+    this.#all = all;
+    this.#place = all.push(this) - 1;
+    this.#target = target;
+    const now = performance.now();
+    this.#nextBeat = now + heartbeatMs;
+    this.#nextPoll = target.pollCancel ? now + cancelPollMs : Number.POSITIVE_INFINITY;
+  }
+
+  stop(): void {
+    const place = this.#place;
+    if (place < 0) return;
+    this.#place = -1;
+    const last = this.#all.pop();
+    if (last === undefined || last === this) return;
+    this.#all[place] = last;
+    last.#place = place;
+  }
+
+  look(deps: CoreDeps, now: number): void {
+    const { heartbeatMs, cancelPollMs } = deps.timing;
+    if (now >= this.#nextBeat) {
+      this.#nextBeat = now + heartbeatMs;
+      void this.#beat(deps);
+    }
+    if (now >= this.#nextPoll) {
+      this.#nextPoll = now + cancelPollMs;
+      void this.#poll(deps);
+    }
+  }
+
+  async #beat(deps: CoreDeps): Promise<void> {
+    const { tenant, id, attempt } = this.#target;
+    const spent = this.#target.spent?.();
+    const kept = { leaseMs: deps.timing.leaseMs, ...(spent === undefined ? {} : { spent }) };
+    try {
+      const answer = await deps.repos.calls.heartbeat(tenant, id, attempt, kept);
+      if (answer !== "ok") this.#end(answer === "cancel" ? "cancelled" : "lost");
+    } catch (error) {
+      // The lease outlives two missed beats; a database that stays away ends the call elsewhere.
+      deps.log.log("warn", "lease not extended", {
+        call_id: id,
+        error: error instanceof Error ? error.name : "unknown",
+      });
+    }
+  }
+
+  async #poll(deps: CoreDeps): Promise<void> {
+    const { tenant, id } = this.#target;
+    // A poll that fails is made up for by the next one.
+    if (await deps.repos.calls.isCancelRequested(tenant, id).catch(() => false)) this.#end("cancelled");
+  }
+
+  #end(why: LeaseEnd): void {
+    if (this.#place < 0) return;
+    this.stop();
+    this.#target.onEnd?.(why);
+  }
 }

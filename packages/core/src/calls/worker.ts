@@ -163,7 +163,9 @@ function lostEnd(call: Call): CallFinish | undefined {
 
 async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
   const { call } = claimed;
-  const lease = holdLease(deps, { tenant: call.tenant, id: call.id, attempt: call.attempt, pollCancel: true });
+  const stopped = new AbortController();
+  const row = { tenant: call.tenant, id: call.id, attempt: call.attempt };
+  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: () => stopped.abort() });
   try {
     const context = await contextOf(deps, claimed);
     const input = context.input;
@@ -183,7 +185,7 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
     }
     const { finish } = await executeCall(deps, { ...preparation.call, id: call.id }, context, {
       attempt: call.attempt,
-      signal: lease.signal,
+      signal: stopped.signal,
     });
     return finish;
   } catch (thrown) {

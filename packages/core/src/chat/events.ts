@@ -69,6 +69,8 @@ export type ChatEvent =
       readonly reasons: readonly { readonly choice: number; readonly finishReason: string }[];
       readonly toolExecution: ToolExecution | undefined;
       readonly body?: JsonObject;
+      /** The whole answer as JSON text, where it is just what the back end wrote. */
+      readonly bytes?: Uint8Array;
       /** Micro-units of the chat and of the calls that it ran; absent in a replayed answer. */
       readonly micros?: number;
     }

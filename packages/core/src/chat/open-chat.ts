@@ -43,8 +43,8 @@ export interface ChatInput {
   readonly isSdkRetry: boolean;
   /** Milliseconds after which the client gives up, or the host ends the invocation. */
   readonly timeLimitMs?: number;
-  /** Aborts when the client has left. */
-  readonly signal: AbortSignal;
+  /** Aborted when the client has left, and by the chat itself when it has to stop. */
+  readonly stop: AbortController;
 }
 
 export interface OpenedChat {
@@ -69,7 +69,7 @@ export interface OpenedChat {
   readonly delivered: readonly string[];
   readonly idempotencyKey: string | undefined;
   readonly wallClockMs: number;
-  readonly signal: AbortSignal;
+  readonly stop: AbortController;
   readonly credential: (name: string) => Promise<string>;
 }
 
@@ -124,7 +124,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
     // The admission has loaded the newer configuration.
     if (outcome.kind === "stale_config") continue;
     if (outcome.kind === "existing") {
-      const next = await meetEarlier(deps, outcome, { row, plan, signal: input.signal });
+      const next = await meetEarlier(deps, outcome, { row, plan, signal: input.stop.signal });
       if (next.kind === "replay") return { ...next, ...opened };
       plan = next.plan;
       continue;
@@ -436,7 +436,7 @@ async function openAdmitted(
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
       wallClockMs: wallClockOf(context.config, input.timeLimitMs),
-      signal: input.signal,
+      stop: input.stop,
     };
   } catch (thrown) {
     const error = toGatewayError(thrown);

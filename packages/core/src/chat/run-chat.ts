@@ -4,10 +4,10 @@
  */
 import type { CallFinish, KeptTurn } from "../ports/repos.ts";
 import type { CoreDeps } from "../deps.ts";
-import { ChatMeter, type Spent } from "../budgets/chat-meter.ts";
+import { ChatMeter, type MeteredRound, type Spent } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
-import { holdLease } from "../calls/lease.ts";
+import { holdLease, type Lease } from "../calls/lease.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -26,21 +26,12 @@ import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 
-/** Events of the chat, the last of them `finish` or `error`; then its settlement. Never throws. */
-export async function* runChat(deps: CoreDeps, chat: OpenedChat): AsyncGenerator<ChatEvent, void, void> {
-  const run = new ChatRun(deps, chat);
-  try {
-    for await (const event of run.events()) {
-      run.collector.add(event);
-      yield event;
-    }
-  } catch (thrown) {
-    const event = run.failureOf(thrown);
-    run.collector.add(event);
-    yield event;
-  } finally {
-    await run.end();
-  }
+/**
+ * Events of the chat as they come, those that come together as one: the last is `finish` or `error`; then
+ * its settlement. Never throws.
+ */
+export function runChat(deps: CoreDeps, chat: OpenedChat): AsyncGenerator<readonly ChatEvent[], void, void> {
+  return new ChatRun(deps, chat).events();
 }
 
 interface Turn {
@@ -57,23 +48,29 @@ interface OwnedCall {
   readonly index: number;
 }
 
+/** Steps besides the model's answer. */
+type Steps<Result = void> = AsyncGenerator<readonly ChatEvent[], Result, void>;
+
 class ChatRun {
-  readonly collector: ChatCollector;
   readonly #deps: CoreDeps;
   readonly #chat: OpenedChat;
   readonly #tools: ToolRun;
   readonly #guard: LoopGuard;
   readonly #meter: ChatMeter;
   readonly #stop: StopSignal;
+  /** Undefined where the answer will not be kept. */
+  readonly #collector: ChatCollector | undefined;
   readonly #messages: JsonObject[];
   readonly #toolsCalled: string[] = [];
   readonly #pending: NonNullable<ToolExecution["pending"]>[number][] = [];
   #turns = new Map<number, Turn>();
-  #responseBody: JsonObject | undefined;
+  #response: Extract<ProviderEvent, { type: "response" }> | undefined;
   #round = 0;
   #callIndex = 0;
   #ids = new Map<number, { readonly id: string; readonly owner: "client" | "gateway"; readonly index: number }>();
   #textBefore = false;
+  /** The next text is set off from that of the turns before. */
+  #separate = false;
   #keptTurn: KeptTurn | undefined;
   #settled = false;
   #ended: CallFinish["state"] | undefined;
@@ -84,7 +81,8 @@ class ChatRun {
     this.#chat = chat;
     this.#messages = [...chat.messages];
     this.#guard = new LoopGuard(chat.context.config.settings);
-    this.collector = new ChatCollector();
+    this.#collector =
+      chat.idempotencyKey !== undefined || chat.offer.gatewayTools.size > 0 ? new ChatCollector() : undefined;
     this.#meter = createMeter(deps, chat);
     this.#stop = new StopSignal(deps, chat, () => this.#meter.spent);
     const limit = chat.context.config.settings.concurrent_tool_calls;
@@ -107,43 +105,77 @@ class ChatRun {
     });
   }
 
-  async *events(): AsyncGenerator<ChatEvent, void, void> {
-    let forced = this.#chat.request.toolChoice;
-    for (;;) {
-      this.#round += 1;
-      yield* this.#modelTurn(forced);
-      const turn = this.#turns.get(0);
-      if (
-        turn === undefined ||
-        turn.calls.length === 0 ||
-        turn.finishReason === "length" ||
-        this.#chat.request.choices > 1
-      ) {
-        return yield* this.#finish();
+  async *events(): Steps {
+    try {
+      for (let forced = this.#chat.request.toolChoice; ; forced = undefined) {
+        this.#round += 1;
+        const round = this.#meter.startRound(this.#promptTokens);
+        try {
+          for await (const batch of this.#askModel(forced, round)) {
+            const events = this.#translate(batch, round);
+            if (events.length > 0) yield this.#told(events);
+          }
+        } finally {
+          round.end();
+        }
+        const turn = this.#turnWithCalls();
+        if (turn === undefined) {
+          yield this.#told(this.#finish());
+          return;
+        }
+        // A forced choice holds for the first turn only: otherwise the model could never answer.
+        if (!(yield* this.#runTurn(turn))) return;
       }
-      const owned = turn.calls.map((call, at) => this.#own(call, at));
-      const ours = owned.filter(({ owner }) => owner === "gateway");
-      const items = ours.map(({ call }) => dispatchItemOf(this.#chat.offer, call));
-      for (const { clientId, owner, index, call } of owned) {
-        yield { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
-      }
-      if (ours.length > 0) {
-        this.#guard.admitRound(turn.calls, this.#meter.usage);
-        await this.#meter.admitTools(items.map(({ target }) => target));
-      }
-      const results = yield* this.#runTools(ours, items);
-      if (ours.length < owned.length) return yield* this.#finishForClient(turn, owned, results);
-      if (this.#pending.some(({ reason }) => reason === "approval")) return yield* this.#finishForApproval();
-      this.#messages.push(turn.message, ...results);
-      // What is recorded is on its own bill; the chat's must not hold it a second time.
-      if (this.#meter.isLimited) await this.#tools.finished();
-      await this.#meter.admitTurn(this.#promptTokens);
-      // A forced choice holds for the first turn only: otherwise the model could never answer.
-      forced = undefined;
+    } catch (thrown) {
+      yield this.#told([this.#failureOf(thrown)]);
+    } finally {
+      await this.#end();
     }
   }
 
-  failureOf(thrown: unknown): ChatEvent {
+  /** Undefined where the answer is complete as it is. */
+  #turnWithCalls(): Turn | undefined {
+    const turn = this.#turns.get(0);
+    if (turn === undefined || turn.calls.length === 0 || turn.finishReason === "length") return undefined;
+    return this.#chat.request.choices > 1 ? undefined : turn;
+  }
+
+  /** Runs what is ours of the turn's calls. False: that was the answer. */
+  async *#runTurn(turn: Turn): Steps<boolean> {
+    const owned = turn.calls.map((call, at) => this.#own(call, at));
+    const ours = owned.filter(({ owner }) => owner === "gateway");
+    const items = ours.map(({ call }) => dispatchItemOf(this.#chat.offer, call));
+    yield this.#told(
+      owned.map(({ clientId, owner, index, call }) => {
+        return { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
+      }),
+    );
+    if (ours.length > 0) {
+      this.#guard.admitRound(turn.calls, this.#meter.usage);
+      await this.#meter.admitTools(items.map(({ target }) => target));
+    }
+    const results = yield* this.#runTools(ours, items);
+    if (ours.length < owned.length) {
+      yield* this.#finishForClient(turn, owned, results);
+      return false;
+    }
+    if (this.#pending.some(({ reason }) => reason === "approval")) {
+      yield this.#told(this.#finishForApproval());
+      return false;
+    }
+    this.#messages.push(turn.message, ...results);
+    // What is recorded is on its own bill; the chat's must not hold it a second time.
+    if (this.#meter.isLimited) await this.#tools.finished();
+    await this.#meter.admitTurn(this.#promptTokens);
+    return true;
+  }
+
+  #told(events: readonly ChatEvent[]): readonly ChatEvent[] {
+    if (this.#collector !== undefined) for (const event of events) this.#collector.add(event);
+    return events;
+  }
+
+  #failureOf(thrown: unknown): ChatEvent {
     const error = this.#stop.reasonAsError() ?? toGatewayError(thrown);
     if (error.code === "internal_error") {
       const { cause } = error;
@@ -161,12 +193,12 @@ class ChatRun {
   }
 
   /** Stops what runs and writes what became of it; once, however the chat ended. */
-  async end(): Promise<void> {
+  async #end(): Promise<void> {
     if (this.#ended === undefined) {
       // The consumer left in the middle: the client is gone.
       this.#ended = "cancelled";
       this.#stop.abandon();
-      this.#error = new GatewayError("request_cancelled", "The client left before the answer was complete.");
+      this.#error = clientLeft();
     }
     try {
       await this.#settle();
@@ -180,22 +212,22 @@ class ChatRun {
     }
   }
 
-  async *#modelTurn(toolChoice: JsonValue | undefined): AsyncGenerator<ChatEvent, void, void> {
-    const { request, offer } = this.#chat;
-    this.#turns = new Map();
-    this.#ids = new Map();
+  #askModel(toolChoice: JsonValue | undefined, round: MeteredRound): AsyncIterable<readonly ProviderEvent[]> {
+    const { request, offer, routes, credential } = this.#chat;
+    const { egress, clock, log, defaultProvider } = this.#deps;
+    this.#turns.clear();
+    this.#ids.clear();
+    this.#separate = this.#textBefore;
     const body: JsonObject = {
       ...request.passthrough,
       messages: this.#messages,
       ...(offer.tools === undefined ? {} : { tools: [...offer.tools] }),
       ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: toolChoice }),
     };
-    let separate = this.#textBefore;
-    const round = this.#meter.startRound(this.#promptTokens);
-    const stream = streamWithFallback(
-      { ...this.#deps, credential: (name) => this.#chat.credential(name) },
+    return streamWithFallback(
+      { egress, clock, log, credential, ...(defaultProvider === undefined ? {} : { defaultProvider }) },
       {
-        routes: this.#chat.routes,
+        routes,
         body,
         stream: request.stream,
         signal: this.#stop.signal,
@@ -203,39 +235,40 @@ class ChatRun {
         onRoute: (route) => round.answeredBy(route),
       },
     );
-    try {
-      for await (const event of stream) {
-        round.see(event);
-        if (separate && event.type === "text-delta" && event.text !== "") {
-          separate = false;
-          yield { type: "text-delta", text: "\n\n", choice: event.choice };
-        }
-        yield* this.#translate(event);
-      }
-    } finally {
-      round.end();
-    }
   }
 
   readonly #promptTokens = (): number => tokensOfPrompt(this.#messages, this.#chat.offer.tools);
 
-  *#translate(event: ProviderEvent): Generator<ChatEvent, void, void> {
+  #translate(batch: readonly ProviderEvent[], round: MeteredRound): readonly ChatEvent[] {
+    const events: ChatEvent[] = [];
+    for (const event of batch) {
+      round.see(event);
+      this.#translateOne(event, events);
+    }
+    return events;
+  }
+
+  #translateOne(event: ProviderEvent, events: ChatEvent[]): void {
     switch (event.type) {
       case "start":
         // The answer is one message, whatever number of turns it took.
-        if (this.#round === 1) yield event;
+        if (this.#round === 1) events.push(event);
         return;
       case "text-delta":
+        if (event.text !== "" && this.#separate) {
+          this.#separate = false;
+          events.push({ type: "text-delta", text: "\n\n", choice: event.choice });
+        }
         if (event.text !== "") this.#textBefore = true;
-        yield this.#ownFrame(event);
+        events.push(this.#ownFrame(event));
         return;
       case "reasoning-delta":
       case "refusal-delta":
       case "other-delta":
-        yield this.#ownFrame(event);
+        events.push(this.#ownFrame(event));
         return;
       case "tool-call-delta":
-        yield this.#ownDelta(event);
+        events.push(this.#ownDelta(event));
         return;
       case "message":
         this.#turns.set(event.choice, {
@@ -247,7 +280,7 @@ class ChatRun {
       case "usage":
         return;
       case "response":
-        this.#responseBody = event.body;
+        this.#response = event;
         return;
       default:
         event satisfies never;
@@ -301,10 +334,7 @@ class ChatRun {
     return { call, owner: minted.owner, clientId: minted.id, index: minted.index };
   }
 
-  async *#runTools(
-    ours: readonly OwnedCall[],
-    items: readonly DispatchItem[],
-  ): AsyncGenerator<ChatEvent, JsonObject[], void> {
+  async *#runTools(ours: readonly OwnedCall[], items: readonly DispatchItem[]): Steps<JsonObject[]> {
     if (ours.length === 0) return [];
     const started = await this.#tools.startRound(items);
     const messages: JsonObject[] = [];
@@ -314,7 +344,7 @@ class ChatRun {
       const outcome = await running.outcome;
       const wasCalled = outcome.kind !== "rejected";
       if (wasCalled && !this.#toolsCalled.includes(running.tool)) this.#toolsCalled.push(running.tool);
-      yield* this.#report(running, clientId, outcome);
+      yield this.#told([this.#report(running, clientId, outcome)]);
       messages.push({ role: "tool", tool_call_id: call.id, content: textForModel(outcome) });
       if (this.#chat.request.failOnToolError) refuseFailure(running.tool, outcome);
     }
@@ -323,25 +353,18 @@ class ChatRun {
     return messages;
   }
 
-  *#report(running: RoundCall, toolCallId: string, outcome: ToolOutcome): Generator<ChatEvent, void, void> {
+  #report(running: RoundCall, toolCallId: string, outcome: ToolOutcome): ChatEvent {
     const { tool } = running;
-    if (outcome.kind !== "pending") {
-      yield { type: "tool-result", toolCallId, tool, outcome };
-      return;
-    }
+    if (outcome.kind !== "pending") return { type: "tool-result", toolCallId, tool, outcome };
     const { callId, reason } = outcome;
     const url = `${this.#deps.publicUrl}/v1/calls/${callId}`;
     this.#pending.push({ call_id: callId, tool, reason, url });
-    yield reason === "approval"
+    return reason === "approval"
       ? { type: "approval-required", toolCallId, tool, callId, url }
       : { type: "tool-pending", toolCallId, tool, callId };
   }
 
-  async *#finishForClient(
-    turn: Turn,
-    owned: readonly OwnedCall[],
-    results: readonly JsonObject[],
-  ): AsyncGenerator<ChatEvent, void, void> {
+  async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
     const { late, messages, offer, context } = this.#chat;
     const before = [...late, ...this.#messages.slice(messages.length)];
     const mixed = before.length > 0 || owned.some(({ owner }) => owner === "gateway");
@@ -356,23 +379,24 @@ class ChatRun {
         readOutside: this.#tools.hasReadOutside,
       });
     }
-    yield* this.#finish();
+    const events = this.#told(this.#finish());
+    // The client's next request may reach another instance before our last byte is acknowledged.
+    if (this.#keptTurn !== undefined) await this.#settle();
+    yield events;
   }
 
   /** Approval never holds an invocation: the turn ends with text that names call and link. */
-  async *#finishForApproval(): AsyncGenerator<ChatEvent, void, void> {
+  #finishForApproval(): readonly ChatEvent[] {
     const waiting = this.#pending.filter(({ reason }) => reason === "approval");
     const lines = waiting.map(({ tool, call_id: id, url }) => `'${tool}' waits for approval (call ${id}): ${url}`);
     const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
     this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
-    this.#responseBody = undefined;
-    yield { type: "text-delta", text, choice: 0 };
-    yield* this.#finish();
+    this.#response = undefined;
+    return [{ type: "text-delta", text, choice: 0 }, ...this.#finish()];
   }
 
-  async *#finish(): AsyncGenerator<ChatEvent, void, void> {
+  #finish(): readonly ChatEvent[] {
     const { reported } = this.#meter;
-    if (reported !== undefined) yield { type: "usage", ...reported };
     this.#ended = "completed";
     const reasons = [...this.#turns]
       .sort(([a], [b]) => a - b)
@@ -382,14 +406,10 @@ class ChatRun {
       reasons,
       toolExecution: this.#toolExecution(),
       micros: this.#meter.totalMicros,
-      ...(this.#responseBody !== undefined ? { body: this.#responseBody } : {}),
+      ...(this.#response === undefined ? {} : { body: this.#response.body }),
+      ...(this.#response?.bytes === undefined || this.#round > 1 ? {} : { bytes: this.#response.bytes }),
     };
-    if (this.#keptTurn !== undefined) {
-      // The client's next request may reach another instance before our last byte is acknowledged.
-      this.collector.add(finish);
-      await this.#settle();
-    }
-    yield finish;
+    return reported === undefined ? [finish] : [{ type: "usage", ...reported }, finish];
   }
 
   #toolExecution(): ToolExecution | undefined {
@@ -411,8 +431,8 @@ class ChatRun {
     this.#deps.reach("chat.before-settle");
     const state = this.#ended ?? "failed";
     const outcome =
-      state === "completed" && this.#isWorthKeeping()
-        ? await storeChatOutcome(this.#deps, this.#chat, this.collector.body())
+      state === "completed" && this.#collector !== undefined && this.#isWorthKeeping()
+        ? await storeChatOutcome(this.#deps, this.#chat, this.#collector.body())
         : undefined;
     const error = this.#error;
     await this.#deps.repos.calls.settle(this.#chat.context.tenant, {
@@ -464,76 +484,81 @@ function createMeter(deps: CoreDeps, { callId, context, request, reserved, route
 
 /** Everything that can end a chat from outside, with its reason. */
 class StopSignal {
-  readonly #controller = new AbortController();
-  readonly #lease: ReturnType<typeof holdLease>;
+  readonly #stop: AbortController;
+  readonly #wallClockMs: number;
+  readonly #lease: Lease;
   readonly #timer: NodeJS.Timeout;
-  readonly #chat: OpenedChat;
-  readonly #onClientGone: () => void;
-  #reason: GatewayError | undefined;
-  #cancelled = false;
+  /** Undefined where it was the client who left. */
+  #reason: { readonly error: GatewayError; readonly isCancelled: boolean } | undefined;
 
   constructor(deps: CoreDeps, chat: OpenedChat, spent: () => Spent | undefined) {
-    this.#chat = chat;
-    const row = { tenant: chat.context.tenant, id: chat.callId, attempt: 1 };
-    this.#lease = holdLease(deps, { ...row, pollCancel: true, spent });
-    this.#timer = setTimeout(() => {
-      this.#end(
-        new GatewayError(
-          "wall_clock_exceeded",
-          `The request took longer than ${chat.wallClockMs} ms (setting 'wall_clock_ms', or the client's own time limit).`,
-        ),
-        false,
-      );
-    }, chat.wallClockMs);
-    this.#onClientGone = () =>
-      this.#end(new GatewayError("request_cancelled", "The client left before the answer was complete."), true);
-    if (chat.signal.aborted) this.#onClientGone();
-    else chat.signal.addEventListener("abort", this.#onClientGone, { once: true });
-    this.#lease.signal.addEventListener("abort", () => {
-      this.#end(
-        this.#lease.reason() === "lost"
-          ? new GatewayError("chat_interrupted", "Another instance has taken this chat over.")
-          : new GatewayError(
-              "request_cancelled",
-              "The request was cancelled by POST /v1/interrupt or /v1/calls/{id}/cancel.",
-            ),
-        true,
-      );
+    this.#stop = chat.stop;
+    this.#wallClockMs = chat.wallClockMs;
+    this.#lease = holdLease(deps, {
+      tenant: chat.context.tenant,
+      id: chat.callId,
+      attempt: 1,
+      pollCancel: true,
+      spent,
+      onEnd: (why) => this.#end(why === "lost" ? takenOver() : cancelled(), true),
     });
+    this.#timer = setTimeout(StopSignal.#onTimer, chat.wallClockMs, this);
   }
 
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    return this.#stop.signal;
   }
 
   get isCancelled(): boolean {
-    return this.#cancelled;
+    return this.#reason?.isCancelled ?? this.signal.aborted;
   }
 
   reasonAsError(): GatewayError | undefined {
-    return this.#reason;
+    if (!this.signal.aborted) return undefined;
+    return this.#reason?.error ?? clientLeft();
   }
 
   throwIfStopped(): void {
-    if (this.#reason !== undefined) throw this.#reason;
+    const error = this.reasonAsError();
+    if (error !== undefined) throw error;
   }
 
+  /** Nobody reads the answer any more. */
   abandon(): void {
-    this.#onClientGone();
+    this.#stop.abort();
   }
 
   end(): void {
     clearTimeout(this.#timer);
-    this.#chat.signal.removeEventListener("abort", this.#onClientGone);
     this.#lease.stop();
   }
 
-  #end(reason: GatewayError, cancelled: boolean): void {
-    if (this.#reason !== undefined) return;
-    this.#reason = reason;
-    this.#cancelled = cancelled;
-    this.#controller.abort();
+  // One function for all timers: a closure for each chat would be garbage on the hottest path.
+  static readonly #onTimer = (stop: StopSignal): void => {
+    const limit = `${stop.#wallClockMs} ms (setting 'wall_clock_ms', or the client's own time limit)`;
+    stop.#end(new GatewayError("wall_clock_exceeded", `The request took longer than ${limit}.`), false);
+  };
+
+  #end(error: GatewayError, isCancelled: boolean): void {
+    if (this.signal.aborted) return;
+    this.#reason = { error, isCancelled };
+    this.#stop.abort();
   }
+}
+
+function clientLeft(): GatewayError {
+  return new GatewayError("request_cancelled", "The client left before the answer was complete.");
+}
+
+function takenOver(): GatewayError {
+  return new GatewayError("chat_interrupted", "Another instance has taken this chat over.");
+}
+
+function cancelled(): GatewayError {
+  return new GatewayError(
+    "request_cancelled",
+    "The request was cancelled by POST /v1/interrupt or /v1/calls/{id}/cancel.",
+  );
 }
 
 function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {

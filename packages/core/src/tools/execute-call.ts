@@ -192,7 +192,9 @@ class AttemptSignal {
 
   constructor(outer: AbortSignal, timeoutMs: number) {
     this.#outer = outer;
-    this.#onAbort = () => this.#controller.abort();
+    // By way of a constant: V8 puts a function written into a field among the old objects, and all it holds.
+    const onAbort = (): void => this.#controller.abort();
+    this.#onAbort = onAbort;
     if (outer.aborted) this.#controller.abort();
     else outer.addEventListener("abort", this.#onAbort, { once: true });
     this.#timer = setTimeout(() => {

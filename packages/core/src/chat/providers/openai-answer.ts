@@ -8,6 +8,7 @@
 import { randomBytes } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Usage } from "../../calls/call.ts";
+import { isCanonicalAnswer } from "./canonical-answer.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { ProviderEvent } from "./provider.ts";
 import { ToolCallAssembly, type ToolCallDelta } from "./tool-call-assembly.ts";
@@ -46,6 +47,12 @@ const finishReasons: ReadonlyMap<string, string> = new Map([
 /** Words with which back ends say that an answer broke off through no fault of the request. */
 const givenUpWords: ReadonlySet<string> = new Set(["error", "abort", "network_error", "insufficient_system_resource"]);
 
+export interface WholeBody {
+  readonly body: JsonObject;
+  /** As received, where they are fit to be sent on. */
+  readonly bytes?: Uint8Array;
+}
+
 export class AnswerReader {
   readonly #requestedModel: string;
   readonly #choices = new Map<number, ChoiceReader>();
@@ -76,42 +83,41 @@ export class AnswerReader {
     return undefined;
   }
 
-  /** @param frame the bytes of the chunk where they are fit to be sent on */
-  chunk(chunk: JsonObject, frame?: Uint8Array): ProviderEvent[] {
-    const events: ProviderEvent[] = [];
+  /** Adds to `events`. @param frame the bytes of the chunk where they are fit to be sent on */
+  chunk(chunk: JsonObject, frame: Uint8Array | undefined, events: ProviderEvent[]): void {
     const usage = toUsage(chunk["usage"]);
     if (usage !== undefined) this.#usage = usage;
     for (const key in chunk) if (!knownFields.has(key)) this.#keepExtra(key, chunk[key]);
     const choices = chunk["choices"];
-    if (!Array.isArray(choices) || choices.length === 0) return events;
+    if (!Array.isArray(choices) || choices.length === 0) return;
     const start = this.#begin(chunk, events);
     const isWhole = choices.length === 1 && usage === undefined && continuesAs(chunk, start);
     for (const [position, choice] of choices.entries()) {
       if (isJsonObject(choice)) this.#choice(choice, position).chunk(choice, isWhole ? frame : undefined, events);
     }
-    return events;
   }
 
-  /** A body that holds the whole answer. */
-  body(body: JsonObject): ProviderEvent[] {
-    const events: ProviderEvent[] = [];
+  /** A body that holds the whole answer. Adds to `events`. */
+  body(body: JsonObject, events: ProviderEvent[]): void {
     this.#usage = toUsage(body["usage"]);
     this.#begin(body, events);
     const choices = Array.isArray(body["choices"]) ? body["choices"] : [];
     for (const [position, choice] of choices.entries()) {
       if (isJsonObject(choice)) this.#choice(choice, position).message(choice, events);
     }
-    return events;
   }
 
-  /** The end of the answer. @param body the whole body, where there was one */
-  finish(body?: JsonObject): ProviderEvent[] {
-    const events: ProviderEvent[] = [];
+  /** The end of the answer. Adds to `events`. @param whole the whole body, where there was one */
+  finish(events: ProviderEvent[], whole?: WholeBody): void {
     for (const choice of [...this.#choices.values()].sort((a, b) => a.index - b.index)) choice.finish(events);
     if (this.#usage !== undefined) events.push({ type: "usage", usage: this.#usage });
-    if (body !== undefined) events.push({ type: "response", body });
-    else if (this.#hasExtra) events.push({ type: "response", body: this.#extra });
-    return events;
+    if (whole !== undefined) {
+      const { body, bytes } = whole;
+      const isForwardable = bytes !== undefined && isCanonicalAnswer(body);
+      events.push(isForwardable ? { type: "response", body, bytes } : { type: "response", body });
+    } else if (this.#hasExtra) {
+      events.push({ type: "response", body: this.#extra });
+    }
   }
 
   #keepExtra(key: string, value: JsonValue | undefined): void {

@@ -64,9 +64,9 @@ function request(change: Partial<ProviderRequest> = {}): ProviderRequest {
   };
 }
 
-async function collect(events: AsyncIterable<ProviderEvent>): Promise<ProviderEvent[]> {
+async function collect(batches: AsyncIterable<readonly ProviderEvent[]>): Promise<ProviderEvent[]> {
   const all: ProviderEvent[] = [];
-  for await (const event of events) all.push(event);
+  for await (const batch of batches) all.push(...batch);
   return all;
 }
 
@@ -76,7 +76,7 @@ function play(round: Round, change: Partial<ProviderRequest> = {}): Promise<Prov
   return collect(provider.stream(request(change)));
 }
 
-async function failureOf(events: Promise<unknown> | AsyncIterable<ProviderEvent>): Promise<GatewayError> {
+async function failureOf(events: Promise<unknown> | AsyncIterable<readonly ProviderEvent[]>): Promise<GatewayError> {
   try {
     await (events instanceof Promise ? events : collect(events));
   } catch (thrown) {
@@ -271,7 +271,7 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
     const seen: ProviderEvent[] = [];
     const error = await failureOf(
       (async () => {
-        for await (const event of provider.stream(request())) seen.push(event);
+        for await (const batch of provider.stream(request())) seen.push(...batch);
       })(),
     );
     expect(error.code).toBe("provider_stream_incomplete");
@@ -608,8 +608,21 @@ describe(`whole answers ${verifies("CHAT-2")}`, () => {
       { type: "other-delta", delta: { custom: { a: 1 } }, choice: 0 },
       { type: "message", choice: 0, message, toolCalls: [], finishReason: "stop" },
       { type: "usage", usage: body.usage },
-      { type: "response", body },
+      { type: "response", body, bytes: expect.any(Uint8Array) },
     ]);
+    expect(only(events, "response").map(({ bytes }) => Buffer.from(bytes ?? []).toString())).toEqual([
+      JSON.stringify(body),
+    ]);
+  });
+
+  test.each([
+    ["are no UTF-8", Buffer.from(JSON.stringify(body).replace("Hello", "Hell\u00f6"), "latin1")],
+    ["begin with a byte order mark", Buffer.from(`\ufeff${JSON.stringify(body)}`)],
+  ])("are written anew where their bytes %s", async (_what, bytes) => {
+    await withAnswer({ "content-type": "application/json" }, [bytes], async (url) => {
+      const events = await collect(provider.stream(request({ stream: false, provider: record({ baseUrl: url }) })));
+      expect(only(events, "response").map((event) => event.bytes)).toEqual([undefined]);
+    });
   });
 
   test("have their calls brought into the strict form", async () => {
@@ -751,8 +764,8 @@ describe(`a client that leaves ${verifies("CHAT-2")}`, () => {
     const controller = new AbortController();
     const error = await failureOf(
       (async () => {
-        for await (const event of provider.stream(request({ signal: controller.signal }))) {
-          if (event.type === "text-delta") controller.abort();
+        for await (const batch of provider.stream(request({ signal: controller.signal }))) {
+          if (textOf(batch) !== "") controller.abort();
         }
       })(),
     );
@@ -763,7 +776,7 @@ describe(`a client that leaves ${verifies("CHAT-2")}`, () => {
 
   test("closes the connection when it stops reading events", async () => {
     stub.script(endless);
-    for await (const event of provider.stream(request())) if (event.type === "text-delta") break;
+    for await (const batch of provider.stream(request())) if (textOf(batch) !== "") break;
     await expectSoon(() => stub.aborted.length === 1);
   });
 
@@ -835,7 +848,7 @@ describe(`lists of models ${verifies("CHAT-16")}`, () => {
 /** A server that gives one fixed answer in the given writes. */
 async function withAnswer(
   headers: Readonly<Record<string, string>>,
-  writes: readonly string[],
+  writes: readonly (string | Buffer)[],
   use: (url: string) => Promise<void>,
   sockets: Set<Socket> = new Set(),
 ): Promise<void> {

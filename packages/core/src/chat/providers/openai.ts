@@ -3,10 +3,11 @@
  * Streamed and whole answers come out of one generator, and what the server really sends decides, not
  * what it was asked for or calls it.
  */
+import { isUtf8 } from "node:buffer";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressResponse } from "../../ports/egress.ts";
-import { AnswerReader } from "./openai-answer.ts";
+import { AnswerReader, type WholeBody } from "./openai-answer.ts";
 import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
 import type { ChatProvider, ModelListRequest, ProviderEvent, ProviderRecord, ProviderRequest } from "./provider.ts";
 import { SseEventTooLarge, SseScanner, type SseEvent } from "./sse-frames.ts";
@@ -39,11 +40,11 @@ export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
   };
 }
 
-async function* answer(exchange: ModelExchange): AsyncGenerator<ProviderEvent, void, void> {
+async function* answer(exchange: ModelExchange): AsyncGenerator<readonly ProviderEvent[], void, void> {
   const body = await exchange.open();
-  const scanner = new SseScanner();
   const reader = new AnswerReader(exchange.model);
   let form: "events" | "whole" | undefined;
+  let scanner: SseScanner | undefined;
   const whole: Uint8Array[] = [];
   let isDone = false;
   try {
@@ -51,33 +52,30 @@ async function* answer(exchange: ModelExchange): AsyncGenerator<ProviderEvent, v
       const read = await exchange.read(body, reader.isFinished);
       if (read === undefined) break;
       let bytes = read;
-      if (form !== "events") {
+      if (scanner === undefined) {
         exchange.countBody(read);
         whole.push(read);
         form ??= formOf(read);
         if (form !== "events") continue;
-        bytes = whole.length === 1 ? read : Buffer.concat(whole);
-        whole.length = 0;
+        bytes = joined(whole);
+        scanner = new SseScanner();
       }
-      for (const event of exchange.scan(scanner, bytes)) {
-        if (event.data === "[DONE]") {
-          isDone = true;
-          break;
-        }
-        const chunk = exchange.parseChunk(event);
-        if (chunk === undefined) continue;
-        for (const part of reader.chunk(chunk, event.isPlain ? event.frame : undefined)) {
-          exchange.hasYielded = true;
-          yield part;
-        }
+      const events: ProviderEvent[] = [];
+      try {
+        isDone = exchange.readEvents(bytes, { scanner, reader, events });
+      } catch (thrown) {
+        if (events.length > 0) yield events;
+        throw thrown;
       }
+      if (events.length > 0) yield events;
     }
-    const response = form === "whole" ? exchange.parseBody(whole) : undefined;
-    const rest = response === undefined ? [] : reader.body(response);
+    const last: ProviderEvent[] = [];
+    const response = form === "whole" ? exchange.parseBody(joined(whole)) : undefined;
+    if (response !== undefined) reader.body(response.body, last);
     exchange.requireEnd(reader, isDone);
     exchange.hasYielded = true;
-    yield* rest;
-    yield* reader.finish(response);
+    reader.finish(last, response);
+    yield last;
     if (isDone) await nextWithin(body, trailerMs).catch(() => undefined);
   } finally {
     // Not awaited: a read may be under way, and the answer is over for us.
@@ -86,6 +84,21 @@ async function* answer(exchange: ModelExchange): AsyncGenerator<ProviderEvent, v
 }
 
 type Body = AsyncIterator<Uint8Array>;
+
+interface Reading {
+  readonly scanner: SseScanner;
+  readonly reader: AnswerReader;
+  readonly events: ProviderEvent[];
+}
+
+/** Passes over a byte order mark, and over what is no UTF-8. */
+const lenientText = new TextDecoder();
+const openingBrace = 0x7b;
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const [first] = parts;
+  return parts.length === 1 && first !== undefined ? first : Buffer.concat(parts);
+}
 
 /** What one provider keeps for all its requests. */
 interface Memory {
@@ -138,7 +151,19 @@ class ModelExchange {
     }
   }
 
-  scan(scanner: SseScanner, read: Uint8Array): SseEvent[] {
+  /** Adds to `events` what these bytes complete. True where the stream says that it is over. */
+  readEvents(bytes: Uint8Array, { scanner, reader, events }: Reading): boolean {
+    for (const event of this.#scan(scanner, bytes)) {
+      if (event.data === "[DONE]") return true;
+      const chunk = this.#parseChunk(event);
+      if (chunk === undefined) continue;
+      reader.chunk(chunk, event.isPlain ? event.frame : undefined, events);
+      if (events.length > 0) this.hasYielded = true;
+    }
+    return false;
+  }
+
+  #scan(scanner: SseScanner, read: Uint8Array): SseEvent[] {
     try {
       return scanner.feed(read);
     } catch (thrown) {
@@ -149,7 +174,7 @@ class ModelExchange {
   }
 
   /** Undefined for an event that says nothing. */
-  parseChunk(event: SseEvent): JsonObject | undefined {
+  #parseChunk(event: SseEvent): JsonObject | undefined {
     if (event.data.trim() === "") return undefined;
     const parsed = parseJson(event.data);
     if (parsed === undefined && event.name !== "error") {
@@ -166,15 +191,17 @@ class ModelExchange {
       throw this.#fail("provider_failed", `answered more than ${maximumBodyBytes} bytes.`);
   }
 
-  parseBody(parts: readonly Uint8Array[]): JsonObject {
-    const text = new TextDecoder().decode(Buffer.concat(parts));
+  parseBody(bytes: Uint8Array): WholeBody {
+    const text = lenientText.decode(bytes);
     const parsed = parseJson(text);
     if (parsed === undefined && /^\s*[{[]/.test(text)) {
       throw this.#fail("provider_stream_incomplete", "broke off in the middle of its answer.");
     }
     const failure = parsed === undefined ? undefined : failureInAnswer(parsed);
     if (failure !== undefined) throw this.#error(failure);
-    if (isJsonObject(parsed) && Array.isArray(parsed["choices"])) return parsed;
+    if (isJsonObject(parsed) && Array.isArray(parsed["choices"])) {
+      return bytes[0] === openingBrace && isUtf8(bytes) ? { body: parsed, bytes } : { body: parsed };
+    }
     throw this.#fail(
       "provider_failed",
       "did not answer with a chat completion; check its base_url, which usually ends in /v1.",

@@ -101,15 +101,19 @@ export type ProviderEvent =
       readonly finishReason: string;
     }
   | { readonly type: "usage"; readonly usage: Usage }
-  /** Whole body of a non-streamed answer, or the unknown top-level fields of a stream's chunks. Last. */
-  | { readonly type: "response"; readonly body: JsonObject };
+  /**
+   * Whole body of a non-streamed answer, or the unknown top-level fields of a stream's chunks. Last.
+   * `bytes`: the body as received, to be sent on unchanged where nothing has to be rewritten.
+   */
+  | { readonly type: "response"; readonly body: JsonObject; readonly bytes?: Uint8Array };
 
 export interface ChatProvider {
   /**
-   * One model call; retries, fallback and key look-up are the caller's.
+   * One model call, in events; those that come together are given together. Retries, fallback and key
+   * look-up are the caller's.
    * @throws GatewayError `provider_*`; with `details.extra.before_first_byte` true where a retry is safe
    */
-  stream(request: ProviderRequest): AsyncGenerator<ProviderEvent, void, void>;
+  stream(request: ProviderRequest): AsyncGenerator<readonly ProviderEvent[], void, void>;
   /** The models that the back end offers, for providers with `passthroughModels`. */
   listModels?(request: ModelListRequest): Promise<readonly string[]>;
 }

@@ -188,7 +188,7 @@ async function run(
       signal,
       onRoute: (route) => taken.push(route.provider.name),
     });
-    for await (const event of stream) events.push(event);
+    for await (const batch of stream) events.push(...batch);
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) throw thrown;
     error = thrown;
@@ -387,7 +387,7 @@ describe(`falling back between back ends ${verifies("CHAT-1")}`, () => {
       stream: true,
       signal: new AbortController().signal,
     });
-    for await (const event of stream) if (event.type === "text-delta") break;
+    for await (const batch of stream) if (textOf(batch) !== "") break;
     for (let at = 0; at < 400 && stub.aborted.length === 0; at += 1)
       await new Promise((resolve) => setTimeout(resolve, 5));
     expect(stub.aborted).toHaveLength(1);

@@ -222,7 +222,7 @@ const rememberedPauses = 1_000;
  * The answer of the first back end that begins one.
  * @throws GatewayError of the last back end tried, with `details.extra.providers_tried`
  */
-export function streamWithFallback(deps: RouteDeps, request: RoutedRequest): AsyncIterable<ProviderEvent> {
+export function streamWithFallback(deps: RouteDeps, request: RoutedRequest): AsyncIterable<readonly ProviderEvent[]> {
   return { [Symbol.asyncIterator]: () => new FallbackIterator(deps, request) };
 }
 
@@ -230,26 +230,26 @@ export function streamWithFallback(deps: RouteDeps, request: RoutedRequest): Asy
  * Hands the chosen provider's own promises on: another generator around it would cost every token a
  * few turns of the queue.
  */
-class FallbackIterator implements AsyncIterator<ProviderEvent, void, void> {
+class FallbackIterator implements AsyncIterator<readonly ProviderEvent[], void, void> {
   readonly #deps: RouteDeps;
   readonly #request: RoutedRequest;
-  #events: AsyncGenerator<ProviderEvent, void, void> | undefined;
+  #events: AsyncGenerator<readonly ProviderEvent[], void, void> | undefined;
 
   constructor(deps: RouteDeps, request: RoutedRequest) {
     this.#deps = deps;
     this.#request = request;
   }
 
-  next(): Promise<IteratorResult<ProviderEvent, void>> {
+  next(): Promise<IteratorResult<readonly ProviderEvent[], void>> {
     return this.#events === undefined ? this.#open() : this.#events.next();
   }
 
-  async return(): Promise<IteratorResult<ProviderEvent, void>> {
+  async return(): Promise<IteratorResult<readonly ProviderEvent[], void>> {
     await this.#events?.return();
     return { done: true, value: undefined };
   }
 
-  async #open(): Promise<IteratorResult<ProviderEvent, void>> {
+  async #open(): Promise<IteratorResult<readonly ProviderEvent[], void>> {
     const opened = await openFirst(this.#deps, this.#request);
     this.#events = opened.events;
     return opened.first;
@@ -257,8 +257,8 @@ class FallbackIterator implements AsyncIterator<ProviderEvent, void, void> {
 }
 
 interface Opened {
-  readonly first: IteratorResult<ProviderEvent, void>;
-  readonly events: AsyncGenerator<ProviderEvent, void, void>;
+  readonly first: IteratorResult<readonly ProviderEvent[], void>;
+  readonly events: AsyncGenerator<readonly ProviderEvent[], void, void>;
 }
 
 async function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opened> {

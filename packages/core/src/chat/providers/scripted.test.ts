@@ -25,8 +25,8 @@ async function ask(body: JsonObject, signal: AbortSignal = new AbortController()
     maxAttempts: 1,
     timeoutMs: 1_000,
   };
-  for await (const event of provider.stream({ body, stream: true, signal, apiKey: undefined, provider: record }))
-    events.push(event);
+  for await (const batch of provider.stream({ body, stream: true, signal, apiKey: undefined, provider: record }))
+    events.push(...batch);
   return events;
 }
 

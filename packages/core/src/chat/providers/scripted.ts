@@ -22,26 +22,28 @@ const quoteLength = 4_000;
 const maximumObjects = 200;
 const objectLength = 16_384;
 
-async function* answer(request: ProviderRequest): AsyncGenerator<ProviderEvent, void, void> {
+async function* answer(request: ProviderRequest): AsyncGenerator<readonly ProviderEvent[], void, void> {
   const { body, signal } = request;
   const messages = Array.isArray(body["messages"]) ? body["messages"].filter(isJsonObject) : [];
   const { text, calls } = decide(messages, toolNames(body["tools"]), body["tool_choice"]);
-  yield {
-    type: "start",
-    id: `chatcmpl-${createHash("sha256").update(canonicalJson(body)).digest("hex").slice(0, 24)}`,
-    model: scriptedModel,
-    created: Math.floor(Date.now() / 1_000),
-  };
+  yield [
+    {
+      type: "start",
+      id: `chatcmpl-${createHash("sha256").update(canonicalJson(body)).digest("hex").slice(0, 24)}`,
+      model: scriptedModel,
+      created: Math.floor(Date.now() / 1_000),
+    },
+  ];
   for (const word of text.match(/\S+\s*|\s+/g) ?? []) {
     // One turn of the event loop a word, as from a socket.
     await new Promise<void>((resolve) => setImmediate(resolve));
     if (signal.aborted) throw cancelled(signal);
-    yield { type: "text-delta", text: word, choice: 0 };
+    yield [{ type: "text-delta", text: word, choice: 0 }];
   }
-  for (const [index, call] of calls.entries()) {
-    yield { type: "tool-call-delta", index, id: call.id, name: call.name, arguments: call.arguments, choice: 0 };
-  }
-  yield {
+  const end: ProviderEvent[] = calls.map((call, index) => {
+    return { type: "tool-call-delta", index, id: call.id, name: call.name, arguments: call.arguments, choice: 0 };
+  });
+  end.push({
     type: "message",
     choice: 0,
     message: {
@@ -51,11 +53,12 @@ async function* answer(request: ProviderRequest): AsyncGenerator<ProviderEvent, 
     },
     toolCalls: calls,
     finishReason: calls.length > 0 ? "tool_calls" : "stop",
-  };
+  });
   const prompt = tokens(canonicalJson([body["messages"] ?? null, body["tools"] ?? null]));
   const completion = tokens(text + calls.map((call) => call.name + call.arguments).join(""));
   const usage = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
-  yield { type: "usage", usage };
+  end.push({ type: "usage", usage });
+  yield end;
 }
 
 interface Reply {
