@@ -300,7 +300,8 @@ describe(`a large file ${verifies("CHAT-19")}`, () => {
   const size = 200 * 1_048_576;
   const mostGrowth = 64 * 1_048_576;
 
-  test("passes in and out without being held in memory", async () => {
+  // On a busy machine garbage is collected late; what holds the file would fail every time.
+  test("passes in and out without being held in memory", { retry: 2 }, async () => {
     const other = await startGatewayProcess();
     try {
       const { client, key } = await other.newTenant({ workspace_bytes: size + 1_000 });
