@@ -84,9 +84,41 @@ function flushed(destination: LogDestination): Promise<void> {
   });
 }
 
-/** A server gathers lines for a moment: a write for each would cost as much as a request. */
 function toStandardError(sync: boolean): LogDestination {
-  return pino.destination(sync ? { dest: 2, sync } : { dest: 2, sync, minLength: 4_096, periodicFlush: 100 });
+  if (sync) return pino.destination({ dest: 2, sync });
+  return gather(pino.destination({ dest: 2, sync, minLength: 1 }));
+}
+
+/** What is gathered before it is written, in characters and milliseconds. */
+const gathered = { length: 65_536, ms: 100 };
+
+/**
+ * A server gathers lines for a moment: a write for each would cost as much as a request. Not left to the
+ * destination, which lays all that it has gathered out anew for every line.
+ */
+function gather(destination: ReturnType<typeof pino.destination>): LogDestination {
+  let lines: string[] = [];
+  let length = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const pass = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (lines.length > 0) destination.write(lines.join(""));
+    lines = [];
+    length = 0;
+  };
+  return {
+    write(line) {
+      lines.push(line);
+      length += line.length;
+      if (length >= gathered.length) pass();
+      else timer ??= setTimeout(pass, gathered.ms).unref();
+    },
+    flush(done) {
+      pass();
+      destination.flush(done);
+    },
+  };
 }
 
 function named(label: string): { readonly level: string } {

@@ -54,6 +54,7 @@ export interface LambdaBinding {
   readonly stream?: LambdaStream;
 }
 
+/** Read with `c.get("exchange")`: `c.var` is made anew each time it is asked for. */
 export interface AppEnv {
   Bindings: HostBindings;
   Variables: { exchange: Exchange };

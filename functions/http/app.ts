@@ -36,7 +36,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
   app.on("OPTIONS", "*", answered(answerPreflight));
   for (const route of Object.values(routes)) {
     const respond = (c: AppContext): Promise<Response> => {
-      c.var.exchange.route = route.path;
+      c.get("exchange").route = route.path;
       return route.respond(c, services);
     };
     app.on(route.method.toUpperCase(), toHonoPath(route.path), answered(respond));
@@ -48,7 +48,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
 
 function answerError(c: AppContext, thrown: unknown): Response {
   const error = toGatewayError(thrown);
-  const { requestId, traceId, route, log } = c.var.exchange;
+  const { requestId, traceId, route, log } = c.get("exchange");
   if (error.spec.http >= 500) {
     log.log(error.code === "internal_error" ? "error" : "warn", "request failed", {
       request_id: requestId,
@@ -69,7 +69,7 @@ function unmatched(c: AppContext, methods: readonly string[]): GatewayError {
       `There is no route ${c.req.method} ${c.req.path}; GET /openapi.json lists all.`,
     );
   }
-  c.var.exchange.headers["allow"] = methods.join(", ");
+  c.get("exchange").headers["allow"] = methods.join(", ");
   return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${c.req.method}.`);
 }
 

@@ -79,29 +79,22 @@ function readIncoming(incoming: IncomingMessage, limit: number): Promise<Buffer>
     let bytes = 0;
     if (incoming.readableEnded) return resolve(Buffer.alloc(0));
     if (incoming.destroyed) return reject(clientLeft());
-    const stop = (): void => {
-      incoming.off("data", take).off("end", finish).off("error", fail).off("close", cut);
-    };
     const take = (part: Buffer): void => {
       bytes += part.length;
-      if (bytes > limit) {
-        stop();
-        incoming.pause();
-        reject(tooLarge(limit));
-      } else {
+      if (bytes <= limit) {
         parts.push(part);
+        return;
       }
+      incoming.off("data", take);
+      incoming.pause();
+      reject(tooLarge(limit));
     };
-    const finish = (): void => {
-      stop();
-      resolve(parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts));
-    };
-    const fail = (cause: unknown): void => {
-      stop();
-      reject(clientLeft(cause));
-    };
-    const cut = (): void => fail(undefined);
-    incoming.on("data", take).on("end", finish).on("error", fail).on("close", cut);
+    incoming.on("data", take);
+    incoming.on("end", () => resolve(parts.length === 1 ? (parts[0] ?? Buffer.alloc(0)) : Buffer.concat(parts)));
+    incoming.on("error", (cause) => reject(clientLeft(cause)));
+    incoming.on("close", () => {
+      if (!incoming.readableEnded) reject(clientLeft());
+    });
   });
 }
 

@@ -210,26 +210,26 @@ async function grantAccess(
   if (admission === "none") return {};
   const header = (name: string): string | undefined => headerOf(c, name);
   if (scope === "operator" && authenticator.isOperator(header)) {
-    c.var.exchange.callerId = operatorCaller.id;
+    c.get("exchange").callerId = operatorCaller.id;
     return { caller: operatorCaller, namedTenant: header("x-toolyard-tenant") ?? app.defaultTenant };
   }
   const presented = await authenticator.presentCaller(header);
-  c.var.exchange.tenant = presented.tenant;
+  c.get("exchange").tenant = presented.tenant;
   if (scope !== "operator" && admission === "own") return { presented };
   const { caller, config, result } = await admit(
     app.core,
     { ...presented, limits: { countRequest: true } },
     { scope: scope === "operator" ? null : scope },
   );
-  c.var.exchange.callerId = caller.id;
-  setRateLimitHeaders(c.var.exchange.headers, result.rate);
+  c.get("exchange").callerId = caller.id;
+  setRateLimitHeaders(c.get("exchange").headers, result.rate);
   if (scope === "operator") throw new GatewayError("permission_denied", "Only the operator's key may do this.");
   return { caller, config, tenant: presented.tenant, admitted: result, context: toCallContext(c, caller, config) };
 }
 
 /** The context of a call made by this request. */
 function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): CallContext {
-  const { requestId, traceId } = c.var.exchange;
+  const { requestId, traceId } = c.get("exchange");
   return { tenant: config.tenant, caller, config, requestId, traceId, redactor: new Redactor() };
 }
 

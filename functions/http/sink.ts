@@ -61,7 +61,7 @@ export function answerThroughSink(
   write: (sink: ResponseSink) => Promise<void>,
   timing: SinkTiming = defaultTiming,
 ): Promise<Response> {
-  const { exchange } = c.var;
+  const exchange = c.get("exchange");
   const { outgoing, lambda } = hostOf(c);
   const silent = c.req.raw.method === "HEAD";
   const runOn = async (transport: Transport): Promise<Response> => {

@@ -2,7 +2,7 @@
 import type { AppContext } from "../app-env.ts";
 
 export function answerPreflight(c: AppContext): Response {
-  c.var.exchange.route = "preflight";
+  c.get("exchange").route = "preflight";
   return c.body(null, 204, {
     "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
     // `*` does not cover Authorization, so what browsers ask for is named back where it is a header name.

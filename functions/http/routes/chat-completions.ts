@@ -51,9 +51,9 @@ const encoders: Readonly<Record<Shape, (c: AppContext, includeUsage: boolean) =>
     createChunkEncoder({
       includeUsage,
       toolEvents: headerOf(c, "x-toolyard-events") === "1",
-      requestId: c.var.exchange.requestId,
+      requestId: c.get("exchange").requestId,
     }),
-  api: (c) => createTypedEventEncoder(c.var.exchange.requestId),
+  api: (c) => createTypedEventEncoder(c.get("exchange").requestId),
 };
 
 /** A body with pictures may be large. */
@@ -110,7 +110,7 @@ interface Asked {
 }
 
 async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
-  const { exchange } = c.var;
+  const exchange = c.get("exchange");
   const stop = new AbortController();
   const idempotencyKey = readIdempotencyKey(c);
   const timeLimitMs = Math.min(

@@ -74,7 +74,7 @@ export const invoke = defineRoute({
     },
   },
   handler: async (c, { core, presented, body }) => {
-    const { exchange } = c.var;
+    const exchange = c.get("exchange");
     const idempotencyKey = readIdempotencyKey(c);
     const invoked = await invokeTool(core, {
       ...presented,

@@ -197,7 +197,7 @@ export const finishConnectLink = defineRoute({
     const { state = "", code, error, iss: issuer } = query;
     try {
       const { toolName, tenant } = await finishConnection(core, { state, code, error, issuer });
-      c.var.exchange.tenant = tenant;
+      c.get("exchange").tenant = tenant;
       return answerPage(c, 200, {
         title: "Connected",
         text: `'${toolName}' can act for you now. Go back and try again.`,
@@ -238,7 +238,7 @@ function unfinished(error: GatewayError): GatewayError {
 }
 
 function logFailure(c: AppContext, error: GatewayError): void {
-  const { log, requestId, traceId } = c.var.exchange;
+  const { log, requestId, traceId } = c.get("exchange");
   log.log("warn", "a connection could not be finished", {
     request_id: requestId,
     trace_id: traceId,

@@ -24,6 +24,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import { textForModel } from "../tools/outcome.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { makeOffer, type Offer } from "./offer.ts";
+import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest } from "./schema.ts";
 import { readChatOutcome } from "./stored-chat.ts";
@@ -69,6 +70,8 @@ export interface OpenedChat {
   readonly delivered: readonly string[];
   readonly idempotencyKey: string | undefined;
   readonly wallClockMs: number;
+  /** The request as it came. */
+  readonly original: OriginalRequest | undefined;
   readonly stop: AbortController;
   readonly credential: (name: string) => Promise<string>;
 }
@@ -436,6 +439,7 @@ async function openAdmitted(
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
       wallClockMs: wallClockOf(context.config, input.timeLimitMs),
+      original: isJsonObject(input.body) ? { bytes: input.rawBody, body: input.body } : undefined,
       stop: input.stop,
     };
   } catch (thrown) {

@@ -213,7 +213,7 @@ class ChatRun {
   }
 
   #askModel(toolChoice: JsonValue | undefined, round: MeteredRound): AsyncIterable<readonly ProviderEvent[]> {
-    const { request, offer, routes, credential } = this.#chat;
+    const { request, offer, routes, credential, original } = this.#chat;
     const { egress, clock, log, defaultProvider } = this.#deps;
     this.#turns.clear();
     this.#ids.clear();
@@ -229,6 +229,7 @@ class ChatRun {
       {
         routes,
         body,
+        ...(original === undefined || this.#round > 1 ? {} : { original }),
         stream: request.stream,
         signal: this.#stop.signal,
         toolsFor: offer.toolsFor,

@@ -7,6 +7,7 @@ import { isUtf8 } from "node:buffer";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressResponse } from "../../ports/egress.ts";
+import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
 import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
 import type { ChatProvider, ModelListRequest, ProviderEvent, ProviderRecord, ProviderRequest } from "./provider.ts";
@@ -236,7 +237,7 @@ class ModelExchange {
         method: "POST",
         url: endpoint(provider, "/chat/completions"),
         headers,
-        body: JSON.stringify(toBody(this.#request, asksUsage)),
+        body: toBytes(this.#request, asksUsage),
         signal,
         timeoutMs: provider.timeoutMs,
         sensitiveHeaders: ["authorization"],
@@ -328,6 +329,12 @@ function formOf(read: Uint8Array): "events" | "whole" | undefined {
     return byte === 0x7b || byte === 0x5b || byte === 0x3c ? "whole" : "events";
   }
   return undefined;
+}
+
+function toBytes(request: ProviderRequest, asksUsage: boolean): Uint8Array | string {
+  const { original } = request;
+  const body = toBody(request, asksUsage);
+  return (original === undefined ? undefined : forwardableBody(original, body)) ?? JSON.stringify(body);
 }
 
 function toBody(request: ProviderRequest, asksUsage: boolean): JsonObject {

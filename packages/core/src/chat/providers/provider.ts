@@ -4,6 +4,7 @@
  */
 import type { JsonObject } from "../../json.ts";
 import type { Usage } from "../../calls/call.ts";
+import type { OriginalRequest } from "./forwardable-body.ts";
 
 /** A configured back end of a tenant. */
 export interface ProviderRecord {
@@ -29,6 +30,8 @@ export interface ProviderRecord {
 export interface ProviderRequest {
   /** OpenAI request body for the back end; `model` is the back end's name. */
   readonly body: JsonObject;
+  /** The request that `body` was made of. */
+  readonly original?: OriginalRequest;
   readonly stream: boolean;
   readonly signal: AbortSignal;
   /** Resolved key, or undefined where the back end asks for none. */

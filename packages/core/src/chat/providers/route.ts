@@ -13,6 +13,7 @@ import type { Egress } from "../../ports/egress.ts";
 import type { Log } from "../../ports/log.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
+import type { OriginalRequest } from "./forwardable-body.ts";
 import { isProviderKind, providerKinds, providerOf } from "./index.ts";
 import type { ChatProvider, ProviderEvent, ProviderRecord } from "./provider.ts";
 import { scriptedModel } from "./scripted.ts";
@@ -204,6 +205,8 @@ export interface RoutedRequest {
   readonly routes: readonly Route[];
   /** `model` is set by the route taken. */
   readonly body: JsonObject;
+  /** The request that `body` was made of. */
+  readonly original?: OriginalRequest;
   readonly stream: boolean;
   readonly signal: AbortSignal;
   /** The tools of `body` for back ends that read schemas in another way. */
@@ -306,6 +309,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
     const tools = family === "openai" ? undefined : request.toolsFor?.(family);
     const events = backEndOf(deps, provider).stream({
       body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
+      ...(request.original === undefined ? {} : { original: request.original }),
       stream: request.stream,
       signal: request.signal,
       apiKey: await keyFor(deps, route),
