@@ -1,4 +1,5 @@
 /** What is measured side by side: the gateway, the bare proxy, Portkey, and the model back end itself. */
+import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -52,10 +53,11 @@ async function startBare(directory: string, backEnd: string): Promise<Proxy> {
   return { name: "bare", pid, url: `http://127.0.0.1:${port}${path}`, headers: {} };
 }
 
-/** As `npm start` starts it, with a tenant, a key of that tenant, and the back end as its provider. */
+/** As `npm start` builds and starts it, with a tenant, a key of that tenant, and the back end as its provider. */
 async function startGateway(directory: string, backEnd: string): Promise<Proxy> {
   const port = await freePort();
-  const pid = await startProcess(["functions/local.ts"], {
+  execFileSync(process.execPath, ["functions/build-server.ts"]);
+  const pid = await startProcess(["functions/dist/server/bin/server.mjs"], {
     port,
     core: cores.measured,
     output: join(directory, "gateway.log"),

@@ -7,11 +7,13 @@ import { describeAdmission } from "./calls-admission.ts";
 import { describeBudgets } from "./calls-budgets.ts";
 import type { MakeInstances } from "./calls-fixture.ts";
 import { describeCallLife } from "./calls-life.ts";
+import { describeShortWay } from "./calls-short-way.ts";
 import { describeCallUpkeep } from "./calls-upkeep.ts";
 
 export function describeCallRepo(name: string, make: MakeInstances): void {
   describe(`call record: ${name}`, () => {
     describeAdmission(make);
+    describeShortWay(make);
     describeCallLife(make);
     describeCallUpkeep(make);
     describeBudgets(make);

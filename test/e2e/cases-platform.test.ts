@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import Native from "libsql";
+import { DatabaseSync } from "node:sqlite";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, startGatewayProcess, type Gateway, type GatewayProcess } from "../support/gateway.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
@@ -158,7 +158,7 @@ describe(`waiting for somebody else ${verifies("CHAT-13")}`, () => {
 
   test("who holds the file's write lock for a moment, delays and does not fail", async () => {
     const tenant = await gateway.newTenant();
-    const holder = new Native(gateway.databaseUrl.slice("file:".length));
+    const holder = new DatabaseSync(gateway.databaseUrl.slice("file:".length));
     holder.exec("BEGIN IMMEDIATE");
     const writing = Promise.all(times(5).map((at) => tenant.client.send("post", "/v1/plugins", plugin(at))));
     await sleep(400);
@@ -169,7 +169,7 @@ describe(`waiting for somebody else ${verifies("CHAT-13")}`, () => {
 
   test("who holds it for too long, is told as an outage that passes, in our own words", async () => {
     const tenant = await gateway.newTenant();
-    const holder = new Native(gateway.databaseUrl.slice("file:".length));
+    const holder = new DatabaseSync(gateway.databaseUrl.slice("file:".length));
     holder.exec("BEGIN IMMEDIATE");
     const reply = await tenant.client.send("post", "/v1/plugins", plugin(1));
     holder.exec("ROLLBACK");

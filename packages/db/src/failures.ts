@@ -1,18 +1,42 @@
 /** What a database's refusal means for the batch, and the errors it becomes. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 
-/** Codes of SQLite that blame the machine or the file, not the statement. */
-const brokenStore = /^SQLITE_(?:FULL|IOERR|READONLY|CANTOPEN|CORRUPT|NOTADB|NOMEM|PROTOCOL|AUTH|PERM|INTERRUPT)/;
+/** Results of SQLite that blame the machine or the file, not the statement, by name and number. */
+const brokenStores = {
+  SQLITE_PERM: 3,
+  SQLITE_NOMEM: 7,
+  SQLITE_READONLY: 8,
+  SQLITE_INTERRUPT: 9,
+  SQLITE_IOERR: 10,
+  SQLITE_CORRUPT: 11,
+  SQLITE_FULL: 13,
+  SQLITE_CANTOPEN: 14,
+  SQLITE_PROTOCOL: 15,
+  SQLITE_AUTH: 23,
+  SQLITE_NOTADB: 26,
+} as const;
+const busy = { SQLITE_BUSY: 5 } as const;
 
 /** `busy`: rolled back, somebody else is writing; `store`: the database cannot work now; `statement`: our SQL or a constraint. */
 export type SqlFailure = "busy" | "store" | "statement";
 
 /** @returns undefined for an error that is not SQLite's */
 export function sqlFailureOf(error: unknown): SqlFailure | undefined {
+  const number = resultOf(error);
   const code = codeOf(error);
-  if (code === undefined || !code.startsWith("SQLITE_")) return undefined;
-  if (code.startsWith("SQLITE_BUSY")) return "busy";
-  return brokenStore.test(code) ? "store" : "statement";
+  if (number === undefined && code?.startsWith("SQLITE_") !== true) return undefined;
+  const isOneOf = (results: Readonly<Record<string, number>>): boolean =>
+    Object.entries(results).some(([name, value]) =>
+      number === undefined ? code?.startsWith(name) === true : value === number,
+    );
+  if (isOneOf(busy)) return "busy";
+  return isOneOf(brokenStores) ? "store" : "statement";
+}
+
+/** Node's own binding tells SQLite's extended result; its lower byte is the result. */
+function resultOf(error: unknown): number | undefined {
+  if (codeOf(error) !== "ERR_SQLITE_ERROR" || !(error instanceof Error) || !("errcode" in error)) return undefined;
+  return typeof error.errcode === "number" ? error.errcode & 0xff : undefined;
 }
 
 export function codeOf(error: unknown): string | undefined {

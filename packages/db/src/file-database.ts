@@ -1,13 +1,13 @@
 /**
- * A database in a file of this machine, through libSQL's native binding: one connection, statements
- * prepared once, every transaction begun and ended without giving up the event loop. Several
- * processes may share the file (write-ahead log); while another one writes, we wait asleep.
+ * A database in a file of this machine, through Node's own SQLite: one connection, statements prepared
+ * once, every transaction begun and ended without giving up the event loop. Several processes may share
+ * the file (write-ahead log); while another one writes, we wait asleep.
  */
 import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type NativeDatabase from "libsql";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
 
@@ -17,7 +17,7 @@ const preparedLimit = 500;
 const backoff = { first: 1, ceiling: 25 };
 
 interface Prepared {
-  readonly native: NativeDatabase.Statement<unknown[]>;
+  readonly native: StatementSync;
   readonly returnsRows: boolean;
   readonly writes: boolean;
 }
@@ -30,11 +30,10 @@ interface Waiting {
 
 /** @throws GatewayError `database_unavailable` naming the file */
 export async function openFileDatabase(path: string, options: { readonly budgetMs: number }): Promise<Database> {
-  // Loaded here and not above: a bundler lifts imports of native modules to the top.
-  const { default: Native } = await import("libsql");
   try {
     await mkdir(dirname(path), { recursive: true });
-    const connection = new Native(path);
+    // A busy timeout would block the event loop of the whole process.
+    const connection = new DatabaseSync(path, { timeout: 0, enableForeignKeyConstraints: false });
     const database = new FileDatabase(connection, options.budgetMs);
     await database.prepareFile();
     return database;
@@ -45,22 +44,20 @@ export async function openFileDatabase(path: string, options: { readonly budgetM
 }
 
 class FileDatabase implements Database {
-  readonly #connection: NativeDatabase.Database;
+  readonly #connection: DatabaseSync;
   readonly #budgetMs: number;
   readonly #prepared = new Map<string, Prepared>();
   readonly #waiting: Waiting[] = [];
   #draining: Promise<void> | undefined;
   #closed = false;
 
-  constructor(connection: NativeDatabase.Database, budgetMs: number) {
+  constructor(connection: DatabaseSync, budgetMs: number) {
     this.#connection = connection;
     this.#budgetMs = budgetMs;
   }
 
   async prepareFile(): Promise<void> {
     await this.#whenFree(() => {
-      // A busy timeout would block the event loop of the whole process.
-      this.#connection.exec("PRAGMA busy_timeout = 0");
       this.#connection.exec("PRAGMA journal_mode = WAL");
       // A commit survives the end of the process; power loss may take the last ones, never the file.
       this.#connection.exec("PRAGMA synchronous = NORMAL");
@@ -135,13 +132,13 @@ class FileDatabase implements Database {
   }
 
   #transact<T>(begin: "BEGIN" | "BEGIN IMMEDIATE", work: () => T): T {
-    this.#connection.exec(begin);
+    this.#prepare(begin).native.run();
     try {
       const result = work();
-      this.#connection.exec("COMMIT");
+      this.#prepare("COMMIT").native.run();
       return result;
     } catch (error) {
-      if (this.#connection.inTransaction) this.#connection.exec("ROLLBACK");
+      if (this.#connection.isTransaction) this.#connection.exec("ROLLBACK");
       throw error;
     }
   }
@@ -157,8 +154,8 @@ class FileDatabase implements Database {
     return statements.map(({ sql, args }) => {
       const { native, returnsRows, writes } = this.#prepare(sql);
       const bound = args.map(toBound);
-      if (!returnsRows) return { rows: [], changes: native.run(bound).changes };
-      const rows = (native.all(bound) as Record<string, unknown>[]).map(withBytes);
+      if (!returnsRows) return { rows: [], changes: Number(native.run(...bound).changes) };
+      const rows = native.all(...bound);
       // A statement that writes and has rows to show has one for each row that it changed.
       return { rows, changes: writes ? rows.length : 0 };
     });
@@ -167,8 +164,8 @@ class FileDatabase implements Database {
   #prepare(sql: string): Prepared {
     const known = this.#prepared.get(sql);
     if (known !== undefined) return known;
-    const native = this.#connection.prepare<unknown[]>(sql);
-    const prepared = { native, returnsRows: native.reader, writes: isWrite(sql) };
+    const native = this.#connection.prepare(sql);
+    const prepared = { native, returnsRows: native.columns().length > 0, writes: isWrite(sql) };
     if (this.#prepared.size >= preparedLimit) {
       const oldest = this.#prepared.keys().next().value;
       if (oldest !== undefined) this.#prepared.delete(oldest);
@@ -185,21 +182,12 @@ function isWrite(sql: string): boolean {
   return /\b(?:insert|replace)\s+(?:or\s+\w+\s+)?into\b|\bdelete\s+from\b|\bupdate\s+[^\s(]+\s+set\b/i.test(sql);
 }
 
-/** The binding takes every number for a float and ends the process at a boolean. */
+/** The binding takes every number for a float. */
 function toBound(value: SqlValue): SqlValue {
   if (typeof value === "number") return Number.isSafeInteger(value) ? BigInt(value) : value;
   if (value === null || typeof value === "string" || typeof value === "bigint" || value instanceof Uint8Array)
     return value;
   throw new TypeError(`A ${typeof value} cannot be bound in SQL.`);
-}
-
-/** The binding gives a blob as its bare buffer. */
-function withBytes(row: Record<string, unknown>): StatementResult["rows"][number] {
-  for (const name in row) {
-    const value = row[name];
-    if (value instanceof ArrayBuffer) row[name] = new Uint8Array(value);
-  }
-  return row;
 }
 
 function toGatewayError(error: unknown): GatewayError {

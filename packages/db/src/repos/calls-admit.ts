@@ -16,9 +16,9 @@ import { mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
-import { now, setting } from "./fragments.ts";
+import { countedBy, planShortWay } from "./calls-admit-plain.ts";
+import { now, setting, windowMs, windowStart } from "./fragments.ts";
 
-const windowMs = 60_000;
 /** Results that one request takes along; more wait for the next one. */
 const dueAtOnce = 50;
 
@@ -127,7 +127,7 @@ WITH who AS (
     ${limit("?11", "concurrent_tool_calls")} AS tool_calls,
     ${limit("?12", "session_idle_ms")} AS session_idle_ms,
     ${now} AS now,
-    ${now} - ${now} % ${windowMs} AS window_start
+    ${windowStart} AS window_start
   FROM tenants AS t
   LEFT JOIN api_keys AS k
     ON k.hash = ?2 AND k.tenant = t.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ${now})
@@ -226,6 +226,27 @@ interface Known {
 
 /** @throws GatewayError `invalid_api_key`, `not_found` for a tenant that does not exist, `database_unavailable` */
 export async function admit(database: Database, input: AdmitInput): Promise<AdmitResult> {
+  return (await admitUnhindered(database, input)) ?? decideAndAdmit(database, input);
+}
+
+/** Undefined where nothing was done. */
+async function admitUnhindered(database: Database, input: AdmitInput): Promise<AdmitResult | undefined> {
+  const way = planShortWay(input);
+  if (way === undefined) return undefined;
+  const counted = countedBy(await database.batch(way.statements, { repeatable: true }));
+  if (counted === undefined) return undefined;
+  const { caller, settings } = way.known;
+  return {
+    tenant: { id: input.tenant, status: "active", configVersion: way.configVersion },
+    settings,
+    caller,
+    outcome: { kind: "admitted", slots: input.call?.slots ?? 0 },
+    rate: rateOf(counted, settings),
+    turns: [],
+  };
+}
+
+async function decideAndAdmit(database: Database, input: AdmitInput): Promise<AdmitResult> {
   const plan = planBatch(input);
   // Without a call row nothing tells a second sending from a second request, and it would count twice.
   const repeatable = input.call !== undefined || !input.limits.countRequest;

@@ -5,6 +5,11 @@ import * as z from "zod";
 /** Epoch milliseconds of the database's clock; the same wherever it stands in one statement. */
 export const now = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
+/** Requests are counted by the minute. */
+export const windowMs = 60_000;
+
+export const windowStart = `${now} - ${now} % ${windowMs}`;
+
 const numericSettings = Object.fromEntries(
   Object.entries(tenantSettingsSchema.shape).flatMap(([name, schema]) => {
     if (!(schema instanceof z.ZodDefault)) return [];

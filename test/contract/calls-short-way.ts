@@ -1,0 +1,142 @@
+/**
+ * Whoever is known is admitted by a shorter way where nothing stands in the way; what it comes to, and what
+ * is written, must be what the whole decision would have come to.
+ */
+import type { AdmitInput, AdmitResult } from "@toolyard/core/ports/repos";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../support/verifies.ts";
+import { newChat, times, useCallFixture, withKey, type CallFixture, type MakeInstances } from "./calls-fixture.ts";
+
+type Arrange = (fixture: CallFixture) => Promise<AdmitInput>;
+
+const day = 86_400_000;
+
+/** A tenant with a key, and a plain chat. */
+const plain: Arrange = async (fixture) => {
+  const tenant = await fixture.newTenant({ requests_per_minute: 50, concurrent_requests: 2 });
+  const key = await fixture.newKey(tenant);
+  return withKey(tenant, key, { call: newChat(), attach: { withinMs: 900_000, to: "broken_off" } });
+};
+
+/** What stands in the way of a chat that would be plain without it. */
+const obstacles: Record<string, (fixture: CallFixture, input: AdmitInput) => Promise<unknown>> = {
+  nothing: () => Promise.resolve(),
+  "a suspended tenant": ({ repos }, { tenant }) => repos[0].tenants.update(tenant, { status: "suspended" }),
+  "a newer configuration": ({ run }, { tenant }) =>
+    run("UPDATE tenants SET config_version = config_version + 1 WHERE id = ?", tenant),
+  "a key that was revoked behind the version": ({ run }, { tenant }) =>
+    run("UPDATE api_keys SET revoked_at = 1 WHERE tenant = ?", tenant),
+  "a key that has expired": ({ run }, { tenant }) => run("UPDATE api_keys SET expires_at = 1 WHERE tenant = ?", tenant),
+  "a key with a limit of its own": ({ run }, { tenant }) =>
+    run("UPDATE api_keys SET requests_per_minute = 7 WHERE tenant = ?", tenant),
+  "a key that may have no chat": ({ run }, { tenant }) =>
+    run("UPDATE api_keys SET concurrent_requests = 0 WHERE tenant = ?", tenant),
+  "the tenant's requests used up": ({ run }, { tenant }) =>
+    run(
+      `INSERT OR REPLACE INTO rate_windows (tenant, scope, window_start, count)
+        VALUES (?, 'tenant', CAST(unixepoch('subsec') * 1000 AS INTEGER) / 60000 * 60000, 50)`,
+      tenant,
+    ),
+  "requests of the minute before": ({ run }, { tenant }) =>
+    run(
+      `INSERT OR REPLACE INTO rate_windows (tenant, scope, window_start, count)
+        VALUES (?, 'tenant', CAST(unixepoch('subsec') * 1000 AS INTEGER) / 60000 * 60000 - 60000, 50)`,
+      tenant,
+    ),
+  "as many chats as the tenant may have": (fixture, { tenant }) =>
+    times(2, async () => fixture.calls.admit(withKey(tenant, await fixture.newKey(tenant), { call: newChat() }))),
+  "chats whose lease has run out": async (fixture, { tenant }) => {
+    const key = await fixture.newKey(tenant);
+    await times(2, () => fixture.calls.admit(withKey(tenant, key, { call: newChat() })));
+    await fixture.run("UPDATE calls SET lease_until = 1 WHERE tenant = ?", tenant);
+  },
+  "the same request, cut off after a write": (fixture, input) => earlier(fixture, input, true),
+  "the same request, failed before anything was written": (fixture, input) => earlier(fixture, input, false),
+  "the same request, cut off long ago": async (fixture, input) => {
+    await earlier(fixture, input, true);
+    await fixture.run("UPDATE calls SET created_at = created_at - ? WHERE tenant = ?", day, input.tenant);
+  },
+};
+
+async function earlier(fixture: CallFixture, input: AdmitInput, hasWritten: boolean): Promise<void> {
+  const { tenant, principal, call } = input;
+  const chat = newChat(call === undefined ? {} : { inputHash: call.inputHash, route: call.route });
+  await fixture.calls.admit({ tenant, principal, limits: { countRequest: true }, call: chat });
+  const error = { code: "internal_error", message: "no", details: { write_started: hasWritten } } as const;
+  await fixture.calls.finish(tenant, chat.id, 1, { state: "failed", error });
+}
+
+/** Caller and settings as a process knows them that has seen the key before. */
+async function asKnown(fixture: CallFixture, input: AdmitInput): Promise<AdmitInput> {
+  const { tenant, principal } = input;
+  const seen = await fixture.calls.admit({ tenant, principal, limits: { countRequest: false } });
+  return {
+    ...input,
+    known: { caller: seen.caller, settings: seen.settings },
+    expectedConfigVersion: seen.tenant.configVersion,
+  };
+}
+
+type Comparable = Omit<AdmitResult, "caller" | "tenant"> | { readonly code: unknown };
+
+/** Without what differs from tenant to tenant, or from one moment to the next. */
+async function comparable(admitting: Promise<AdmitResult>): Promise<Comparable> {
+  try {
+    const { caller: _caller, tenant: _tenant, outcome, rate, ...rest } = await admitting;
+    const told = outcome.kind === "existing" ? { ...outcome, call: outcome.call.state } : outcome;
+    return { ...rest, outcome: told as AdmitResult["outcome"], rate: { ...rate, resetMs: 0 } };
+  } catch (error) {
+    return { code: error instanceof Error && "code" in error ? error.code : error };
+  }
+}
+
+export function describeShortWay(make: MakeInstances): void {
+  describe(`the short way of admission ${verifies("CHAT-12")}`, () => {
+    const fixture = useCallFixture(make);
+
+    for (const [name, stand] of Object.entries(obstacles)) {
+      test(`comes to what the whole decision comes to: ${name}`, async () => {
+        const outcomes = [];
+        for (const way of ["short", "whole"] as const) {
+          const input = await asKnown(fixture, await plain(fixture));
+          await stand(fixture, input);
+          // A key makes the short way impossible, and nothing else of it differs here.
+          const turnKeys = way === "whole" ? { turnKeys: ["none"] } : {};
+          const result = await comparable(fixture.calls.admit({ ...input, ...turnKeys }));
+          const row = await fixture.repos[0].calls.get(input.tenant, input.call?.id ?? "");
+          const { id: _id, tenant: _tenant, callerId, requestId: _r, traceId: _t, inputHash: _h, ...kept } = row ?? {};
+          outcomes.push({
+            result,
+            row: row && { ...withoutTimes(kept), isCallers: callerId === input.known?.caller.id },
+          });
+        }
+        expect(outcomes[0]).toEqual(outcomes[1]);
+      });
+    }
+
+    test("a batch whose reply was lost and that is sent again counts and writes once", async () => {
+      const input = await asKnown(fixture, await plain(fixture));
+      const first = await fixture.calls.admit(input);
+      const again = await fixture.calls.admit(input);
+      expect(again.outcome).toEqual(first.outcome);
+      expect(again.rate.remaining).toBe(first.rate.remaining);
+      expect((await fixture.calls.list(input.tenant, {}, { limit: 10, order: "desc" })).data).toHaveLength(1);
+    });
+
+    test("of many at once on two instances exactly as many pass as the tenant may have", async () => {
+      const input = await asKnown(fixture, await plain(fixture));
+      const results = await times(20, (index) =>
+        fixture.turn(index).calls.admit({ ...input, call: newChat({ inputHash: `hash ${index}` }) }),
+      );
+      expect(results.filter(({ outcome }) => outcome.kind === "admitted")).toHaveLength(2);
+      const refused = results.filter(({ outcome }) => outcome.kind === "concurrency_limited");
+      expect(refused).toHaveLength(18);
+    });
+  });
+}
+
+function withoutTimes(row: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [name, /At$|Until$|^deadline$/.test(name) ? value !== null : value]),
+  );
+}
