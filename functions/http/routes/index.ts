@@ -4,6 +4,7 @@
  */
 import type { RouteModule } from "../define-route.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
+import { getBlob, putBlob } from "./blobs.ts";
 import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from "./budgets.ts";
 import {
   approveCall,
@@ -88,6 +89,8 @@ export const routes = {
   getFile,
   putFile,
   deleteFile,
+  getBlob,
+  putBlob,
   createApiKey,
   listApiKeys,
   getApiKey,
