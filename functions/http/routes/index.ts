@@ -9,6 +9,7 @@ import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from
 import {
   approveCall,
   cancelCall,
+  createResultDownload,
   exportCalls,
   getCall,
   getCallResult,
@@ -36,6 +37,7 @@ import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
+import { completeUpload, createDownload, createUpload, deleteUpload } from "./uploads.ts";
 import { listUsage } from "./usage.ts";
 import {
   createWebhook,
@@ -63,6 +65,7 @@ export const routes = {
   exportCalls,
   getCall,
   getCallResult,
+  createResultDownload,
   cancelCall,
   approveCall,
   rejectCall,
@@ -89,6 +92,10 @@ export const routes = {
   getFile,
   putFile,
   deleteFile,
+  createUpload,
+  completeUpload,
+  deleteUpload,
+  createDownload,
   getBlob,
   putBlob,
   createApiKey,

@@ -63,6 +63,7 @@ export const catalog = {
   budget_exceeded: { http: 429, type: "rate_limit_error", retryable: false },
   price_missing: invalid(),
   session_expired: { http: 410, type: "invalid_request_error", retryable: false },
+  upload_incomplete: { http: 409, type: "invalid_request_error", retryable: true },
   workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
   // Idempotency and continuing
   idempotency_key_reused: invalid(422),
