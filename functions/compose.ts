@@ -10,7 +10,7 @@ import type { Reach } from "@toolyard/core/calls/kill-points";
 import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
 import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
-import type { BlobStore } from "@toolyard/core/ports/blob-store";
+import type { BlobStore, Presign } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
@@ -18,6 +18,7 @@ import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
+import { createBlobLinks } from "@toolyard/core/secrets/blob-links";
 import { Sealer } from "@toolyard/core/secrets/sealer";
 import { changeSettings } from "@toolyard/core/tenants/settings";
 import { nativePlugins } from "@toolyard/core/tools/native/index";
@@ -87,10 +88,11 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     timing: home.timing ?? defaultTiming,
     publicUrl: home.publicUrl,
   };
+  const blobLinks = createBlobLinks({ ...tokenDeps, tenants: repos.tenants });
   const adapterDeps: AdapterDeps = {
     ...tokenDeps,
     tokens: createTokenSource(tokenDeps),
-    blobs: createBlobs(environment, home),
+    blobs: createBlobs(environment, home, blobLinks.presign),
     queue,
     configs: new ConfigCache(repos.config),
     reach: home.reach ?? (() => undefined),
@@ -104,6 +106,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       core,
       adminKeyHash: hashApiKey(home.adminKey),
       version,
+      blobLinks,
       metrics: home.metrics,
       ...(home.metricsText === undefined ? {} : { metricsText: home.metricsText }),
       ...(home.defaultTenant === undefined ? {} : { defaultTenant: home.defaultTenant }),
@@ -186,8 +189,8 @@ async function openAllShards(
   return openShards(directory, open);
 }
 
-function createBlobs({ blobsUrl }: Environment, { dataDir }: Home): BlobStore {
-  return createFileBlobStore(fileURLToPath(toFileUrl(blobsUrl ?? fileIn(dataDir, "", "BLOBS_URL"))));
+function createBlobs({ blobsUrl }: Environment, { dataDir }: Home, presign: Presign): BlobStore {
+  return createFileBlobStore(fileURLToPath(toFileUrl(blobsUrl ?? fileIn(dataDir, "", "BLOBS_URL"))), presign);
 }
 
 /** `file:relative/path` is from the working directory, as in DATABASE_URL. */

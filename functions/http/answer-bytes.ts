@@ -2,7 +2,8 @@
  * Answers with stored bytes as they are, whole or by range, without holding them in memory (CHAT-19).
  * They come from tools and users, so no browser may take them for a page of ours.
  */
-import { headerOf, type AppContext } from "./app-env.ts";
+import type { PresignedRequest } from "@toolyard/core/ports/blob-store";
+import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 import { parseByteRange, type ByteRange } from "./byte-range.ts";
 import { answerThroughSink } from "./sink.ts";
 
@@ -14,7 +15,17 @@ export interface StoredBytes {
   readonly fileName: string;
   /** Opened before the head is sent, so that what is gone can still be answered as an error. */
   readonly open: (range: ByteRange | undefined) => Promise<AsyncIterable<Uint8Array>>;
+  /** Where a client is sent from a host whose answers may not be that large. */
+  readonly link?: () => Promise<PresignedRequest>;
 }
+
+/** For the declarations of routes. */
+export const tooLargeHere = {
+  description: "More than this host can answer with (a function: some MB): 'Location' is a link that needs no key",
+} as const;
+
+/** A function's whole answer has 6 MB, in which bytes are base64 and line breaks are two characters. */
+const largestWhole = 2_900_000;
 
 export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<Response> {
   const etag = stored.etag === undefined ? undefined : `"${stored.etag.replaceAll(/[^\w.:-]/g, "_")}"`;
@@ -28,6 +39,12 @@ export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<R
   };
   if (range === "unsatisfiable") {
     return c.body(null, 416, { ...headers, "content-range": `bytes */${stored.bytes}` });
+  }
+  const { lambda } = hostOf(c);
+  const length = range === undefined ? stored.bytes : range.end - range.start;
+  if (stored.link !== undefined && lambda !== undefined && lambda.stream === undefined && length > largestWhole) {
+    // The method and the range stay the same.
+    return c.redirect((await stored.link()).url, 307);
   }
   const body = c.req.raw.method === "HEAD" ? [] : await stored.open(range);
   return answerThroughSink(c, async (sink) => {

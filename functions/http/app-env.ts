@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { CoreDeps } from "@toolyard/core/deps";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
+import type { BlobLinks } from "@toolyard/core/secrets/blob-links";
 import type { Context } from "hono";
 import type { LambdaStream } from "./lambda-stream.ts";
 
@@ -14,6 +15,8 @@ export interface AppDeps {
   /** Tenant on which the operator acts where the request names none. */
   readonly defaultTenant?: string;
   readonly version: string;
+  /** Where the gateway itself serves the links of its blob store; absent: the store has an HTTP of its own. */
+  readonly blobLinks?: BlobLinks;
   readonly metrics?: Metrics;
   /** What `GET /metrics` answers; absent where metrics leave another way. */
   readonly metricsText?: () => Promise<string>;

@@ -7,8 +7,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
 import { createMemoryBlobStore } from "@toolyard/platform/memory/memory-blob-store";
-import { readAll } from "@toolyard/core/ports/blob-store";
+import { readAll, type BlobStore, type Presign } from "@toolyard/core/ports/blob-store";
 import { afterAll, describe, expect, test } from "vitest";
+import { createBlobHost, noLinks } from "../support/blob-host.ts";
 import { describeBlobStore } from "./blob-store.ts";
 
 const directories: string[] = [];
@@ -20,14 +21,24 @@ async function freshDirectory(): Promise<string> {
   return join(directory, "store");
 }
 
-describeBlobStore("memory", async () => createMemoryBlobStore());
-describeBlobStore("files", async () => createFileBlobStore(await freshDirectory()));
+const host = createBlobHost();
+const served = (make: (presign: Presign) => BlobStore): BlobStore => host.serve(make);
+
+describeBlobStore("memory", async () => served(createMemoryBlobStore), host);
+describeBlobStore(
+  "files",
+  async () => {
+    const directory = await freshDirectory();
+    return served((presign) => createFileBlobStore(directory, presign));
+  },
+  host,
+);
 
 /** Runs TypeScript in a process of its own, with `store` on this directory. */
 function scriptWithStore(directory: string, body: string): readonly string[] {
   const source = `
     import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
-    const store = createFileBlobStore(${JSON.stringify(directory)});
+    const store = createFileBlobStore(${JSON.stringify(directory)}, () => Promise.reject(new Error("no links")));
     ${body}`;
   return ["--input-type=module", "--eval", source];
 }
@@ -44,7 +55,7 @@ describe("blobs in files", () => {
     );
     const winners = runs.flatMap(({ stdout }) => JSON.parse(stdout) as string[]);
     expect(winners).toHaveLength(1);
-    const blob = await createFileBlobStore(directory).get("ten_1/result");
+    const blob = await createFileBlobStore(directory, noLinks).get("ten_1/result");
     expect(Buffer.from(await readAll(blob?.body ?? emptyBody())).toString("utf8")).toBe(winners[0]);
   });
 
@@ -66,7 +77,7 @@ describe("blobs in files", () => {
     child.kill("SIGKILL");
     await once(child, "exit");
 
-    const store = createFileBlobStore(directory);
+    const store = createFileBlobStore(directory, noLinks);
     expect(await store.list("")).toEqual([]);
     expect(await store.put("ten_1/half", Buffer.from("whole"), { ifAbsent: true })).toBe(true);
     const [left = ""] = await readdir(join(directory, "incoming"));
@@ -74,13 +85,13 @@ describe("blobs in files", () => {
 
     const longAgo = new Date(Date.now() - 48 * 60 * 60_000);
     await utimes(join(directory, "incoming", left), longAgo, longAgo);
-    await createFileBlobStore(directory).put("ten_1/next", Buffer.from("x"));
+    await createFileBlobStore(directory, noLinks).put("ten_1/next", Buffer.from("x"));
     expect(await readdir(join(directory, "incoming"))).toEqual([]);
   });
 
   test("nothing is written outside the directory, and only the owner can read it", async () => {
     const directory = await freshDirectory();
-    const store = createFileBlobStore(directory);
+    const store = createFileBlobStore(directory, noLinks);
     await store.put("../../escaped", Buffer.from("x"));
     await store.put("/escaped", Buffer.from("x"));
     expect(await readdir(join(directory, ".."))).toEqual(["store"]);
@@ -92,7 +103,7 @@ describe("blobs in files", () => {
 
   test("directories that became empty go with their last blob", async () => {
     const directory = await freshDirectory();
-    const store = createFileBlobStore(directory);
+    const store = createFileBlobStore(directory, noLinks);
     await store.put("ten_1/sessions/a/b", Buffer.from("x"));
     await store.delete("ten_1/sessions/a/b");
     expect(await readdir(join(directory, "blobs"))).toEqual([]);
@@ -121,7 +132,7 @@ describe("blobs in files", () => {
 
   test("a directory that cannot be written is a catalogued error that names what to look at", async () => {
     const notADirectory = import.meta.filename;
-    const store = createFileBlobStore(join(notADirectory, "store"));
+    const store = createFileBlobStore(join(notADirectory, "store"), noLinks);
     await expect(store.put("ten_1/a", Buffer.from("x"))).rejects.toMatchObject({
       code: "blobs_unavailable",
       message: expect.stringContaining("data directory"),

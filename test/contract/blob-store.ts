@@ -1,7 +1,8 @@
 /** What every blob store promises, whatever holds the bytes. */
 import { randomBytes } from "node:crypto";
-import { readAll, tenantKey, type BlobStore } from "@toolyard/core/ports/blob-store";
+import { readAll, tenantKey, type BlobStore, type PresignedRequest } from "@toolyard/core/ports/blob-store";
 import { describe, expect, test } from "vitest";
+import { verifies } from "../support/verifies.ts";
 
 const text = (value: string): Uint8Array => Buffer.from(value, "utf8");
 
@@ -15,8 +16,19 @@ async function* inParts(...parts: readonly string[]): AsyncGenerator<Uint8Array>
   for (const part of parts) yield text(part);
 }
 
+export interface BlobStoreHost {
+  /** Sends what a link says; the default goes over the network. */
+  readonly send?: (url: string, init: RequestInit) => Promise<Response>;
+  /** False for a stand-in of a service that does not look at signatures and conditions of links. */
+  readonly checksLinks?: boolean;
+}
+
 /** @param make a fresh, empty store */
-export function describeBlobStore(name: string, make: () => Promise<BlobStore>): void {
+export function describeBlobStore(
+  name: string,
+  make: () => Promise<BlobStore>,
+  { send = fetch, checksLinks = true }: BlobStoreHost = {},
+): void {
   describe(`blob store: ${name}`, () => {
     test("gives back the bytes and the media type that were put", async () => {
       const store = await make();
@@ -196,6 +208,132 @@ export function describeBlobStore(name: string, make: () => Promise<BlobStore>):
         }),
       );
       expect(await store.list("ten_1/shared/")).toHaveLength(15);
+    });
+
+    describe(`links ${verifies("CHAT-19")}`, () => {
+      const minute = 60_000;
+      interface Change {
+        readonly method?: string;
+        readonly body?: string;
+        readonly headers?: Readonly<Record<string, string>>;
+      }
+      const follow = (link: PresignedRequest, change: Change = {}): Promise<Response> =>
+        send(link.url, { method: link.method, ...change, headers: { ...link.headers, ...change.headers } });
+      const upload = (store: BlobStore, key: string, bytes: number): Promise<PresignedRequest> =>
+        store.presign(key, { method: "PUT", expiresInMs: minute, bytes, mediaType: "text/plain; charset=utf-8" });
+      const key = tenantKey("ten_1", "workspaces", "会话 %2F", "a.b");
+
+      test("give a blob without a key, whole or by range, as an attachment of its name", async () => {
+        const store = await make();
+        await store.put(key, text("0123456789"), { mediaType: "text/plain" });
+        const link = await store.presign(key, { method: "GET", expiresInMs: minute, fileName: "报告 (终) 'a';.txt" });
+        expect(link).toMatchObject({ method: "GET", headers: {} });
+        const whole = await follow(link);
+        expect(whole.status).toBe(200);
+        expect(await whole.text()).toBe("0123456789");
+        expect(whole.headers.get("content-type")).toBe("text/plain");
+        expect(whole.headers.get("content-disposition")).toMatch(
+          /^attachment;.*filename\*=UTF-8''%E6%8A%A5%E5%91%8A%20%28%E7%BB%88%29%20%27a%27%3B.txt$/,
+        );
+        const part = await follow(link, { headers: { range: "bytes=2-4" } });
+        expect({ status: part.status, body: await part.text() }).toEqual({ status: 206, body: "234" });
+        expect(part.headers.get("content-range")).toBe("bytes 2-4/10");
+      });
+
+      test("to nothing lead to nothing", async () => {
+        const store = await make();
+        const link = await store.presign(key, { method: "GET", expiresInMs: minute });
+        expect((await follow(link)).status).toBe(404);
+      });
+
+      test("take a blob without a key, with the type that was signed", async () => {
+        const store = await make();
+        const link = await upload(store, key, 6);
+        expect(link.method).toBe("PUT");
+        expect((await follow(link, { body: "你好" })).ok).toBe(true);
+        expect(await contentOf(store, key)).toBe("你好");
+        expect(await store.head(key)).toMatchObject({ bytes: 6, mediaType: "text/plain; charset=utf-8" });
+      });
+
+      test("take a blob of no bytes", async () => {
+        const store = await make();
+        expect((await follow(await upload(store, key, 0), { body: "" })).ok).toBe(true);
+        expect(await store.head(key)).toMatchObject({ bytes: 0 });
+      });
+
+      describe.skipIf(!checksLinks)("are refused", () => {
+        const isRefused = async (answer: Promise<Response>): Promise<boolean> => {
+          const { status } = await answer;
+          return status >= 400 && status < 500;
+        };
+
+        test("where they were changed", async () => {
+          const store = await make();
+          await store.put(key, text("mine"));
+          await store.put(tenantKey("ten_2", "a"), text("theirs"));
+          const link = await store.presign(key, { method: "GET", expiresInMs: minute });
+          const swap = (at: number): string => {
+            const other = link.url[at] === "A" ? "B" : "A";
+            return link.url.slice(0, at) + other + link.url.slice(at + 1);
+          };
+          const start = new URL(link.url).origin.length + 1;
+          // The last character of base64 may stand for bits that say nothing.
+          for (let at = link.url.length - 1; at > start; at -= Math.ceil(link.url.length / 40)) {
+            expect(await isRefused(send(swap(at), { method: "GET" }))).toBe(true);
+          }
+        });
+
+        test("for another method", async () => {
+          const store = await make();
+          await store.put(key, text("mine"));
+          const [get, put] = [
+            await store.presign(key, { method: "GET", expiresInMs: minute }),
+            await upload(store, key, 4),
+          ];
+          expect(await isRefused(follow(get, { method: "PUT", body: "over" }))).toBe(true);
+          expect(await isRefused(follow(put, { method: "GET" }))).toBe(true);
+          expect(await isRefused(follow(put, { method: "DELETE" }))).toBe(true);
+          expect(await contentOf(store, key)).toBe("mine");
+        });
+
+        test("when their time is over", async () => {
+          const store = await make();
+          await store.put(key, text("mine"));
+          const link = await store.presign(key, { method: "GET", expiresInMs: 1_000 });
+          const late = await store.presign(`${key}2`, {
+            method: "PUT",
+            expiresInMs: 1_000,
+            bytes: 1,
+            mediaType: "a/b",
+          });
+          await new Promise((done) => setTimeout(done, 2_100));
+          expect(await isRefused(follow(link))).toBe(true);
+          expect(await isRefused(follow(late, { body: "x" }))).toBe(true);
+          expect(await store.head(`${key}2`)).toBeUndefined();
+        });
+
+        test.for([
+          { body: "12345", why: "too few bytes" },
+          { body: "1234567", why: "too many bytes" },
+          { body: "123456", type: "text/html", why: "another type" },
+        ])("with $why", async ({ body, type }) => {
+          const headers = type === undefined ? {} : { "content-type": type };
+          const store = await make();
+          expect(await isRefused(follow(await upload(store, key, 6), { body, headers }))).toBe(true);
+          expect(await store.head(key)).toBeUndefined();
+        });
+
+        test("where a blob is there already, one of several at once excepted", async () => {
+          const store = await make();
+          const link = await upload(store, key, 1);
+          const answers = await Promise.all(["a", "b", "c", "d"].map((body) => follow(link, { body })));
+          expect(answers.filter(({ ok }) => ok)).toHaveLength(1);
+          const won = await contentOf(store, key);
+          expect(await isRefused(follow(link, { body: "e" }))).toBe(true);
+          expect(await isRefused(follow(await upload(store, key, 1), { body: "f" }))).toBe(true);
+          expect(await contentOf(store, key)).toBe(won);
+        });
+      });
     });
   });
 }

@@ -50,6 +50,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     config: { load: (tenant) => Promise.resolve(emptyConfig(tenant)) },
     calls: admit === undefined ? fakeRepo("calls") : { ...fakeRepo("calls"), admit },
     sessions: fakeRepo("sessions"),
+    uploads: fakeRepo("uploads"),
     budgets: fakeRepo("budgets"),
     prices: fakeRepo("prices"),
     usage: fakeRepo("usage"),

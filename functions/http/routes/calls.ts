@@ -7,7 +7,7 @@ import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
 import { decideCall } from "@toolyard/core/calls/decide";
 import { findCall } from "@toolyard/core/calls/find-call";
-import { openResult } from "@toolyard/core/calls/result-store";
+import { openResult, presignResult } from "@toolyard/core/calls/result-store";
 import { replayCall as replay } from "@toolyard/core/calls/replay";
 import { viewCall, type CallView } from "@toolyard/core/calls/view";
 import { hasScope, type Caller } from "@toolyard/core/callers/caller";
@@ -16,11 +16,12 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { CallFilter } from "@toolyard/core/ports/repos";
 import * as z from "zod";
-import { answerBytes } from "../answer-bytes.ts";
+import { answerBytes, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { answerThroughSink } from "../sink.ts";
+import { defaultExpiresInMs, downloadSchema, expiresInField, viewDownload } from "./links.ts";
 import { emptyBody, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["calls"];
@@ -232,10 +233,11 @@ export const getCallResult = defineRoute({
   responses: {
     200: { description: "The bytes, in the result's own media type", mediaType: "application/octet-stream" },
     206: { description: "The bytes of the range", mediaType: "application/octet-stream" },
+    307: tooLargeHere,
     416: { description: "Nothing of the result lies in the range" },
   },
   isolation: { kind: "object", arrange: arrangeObject },
-  async handler(c, { core, context, params }) {
+  async handler(c, { app, core, context, params }) {
     const call = await findCall(core, context, params.id);
     // Read for its checks; the range is known only with the size.
     const { bytes, mediaType } = call.outcome ?? (await openResult(core, context.tenant, call));
@@ -246,7 +248,31 @@ export const getCallResult = defineRoute({
       etag: call.id,
       fileName: call.id,
       open: async (range) => (await openResult(core, context.tenant, call, range)).body,
+      ...(app.blobLinks === undefined ? { link: () => presignResult(core, call, defaultExpiresInMs) } : {}),
     });
+  },
+});
+
+export const createResultDownload = defineRoute({
+  method: "post",
+  path: "/v1/calls/{id}/result/download",
+  summary: "Ask for a link to download a long result",
+  description:
+    "For results that are too large for an answer; of those that 'complete' is false of. The link needs no key: whoever has it can read the result until it runs out.",
+  tags,
+  scope: null,
+  request: {
+    params: idParams,
+    body: z.strictObject({ expires_in_ms: expiresInField }).default({ expires_in_ms: defaultExpiresInMs }),
+  },
+  responses: { 201: { description: "The link", schema: downloadSchema } },
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, context, params, body }) {
+    const call = await findCall(core, context, params.id);
+    const expiresAt = core.clock.now() + body.expires_in_ms;
+    const request = await presignResult(core, call, body.expires_in_ms);
+    const { bytes = 0, mediaType = "" } = call.outcome ?? {};
+    return c.json(viewDownload(request, { bytes, mediaType, expiresAt }), 201);
   },
 });
 

@@ -4,10 +4,12 @@
  */
 import type { RouteModule } from "../define-route.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
+import { getBlob, putBlob } from "./blobs.ts";
 import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from "./budgets.ts";
 import {
   approveCall,
   cancelCall,
+  createResultDownload,
   exportCalls,
   getCall,
   getCallResult,
@@ -35,6 +37,7 @@ import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
+import { completeUpload, createDownload, createUpload, deleteUpload } from "./uploads.ts";
 import { listUsage } from "./usage.ts";
 import {
   createWebhook,
@@ -62,6 +65,7 @@ export const routes = {
   exportCalls,
   getCall,
   getCallResult,
+  createResultDownload,
   cancelCall,
   approveCall,
   rejectCall,
@@ -88,6 +92,12 @@ export const routes = {
   getFile,
   putFile,
   deleteFile,
+  createUpload,
+  completeUpload,
+  deleteUpload,
+  createDownload,
+  getBlob,
+  putBlob,
   createApiKey,
   listApiKeys,
   getApiKey,

@@ -10,12 +10,14 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { Session, WorkspaceFile } from "@toolyard/core/ports/repos";
 import { toRfc3339 } from "@toolyard/core/time";
+import { presignFile } from "@toolyard/core/workspace/uploads";
 import { createWorkspace } from "@toolyard/core/workspace/workspace";
 import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
-import { answerBytes } from "../answer-bytes.ts";
+import { answerBytes, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { defaultExpiresInMs } from "./links.ts";
 import { idOf, idParams, timeSchema } from "./shared.ts";
 
 const tags = ["sessions"];
@@ -46,7 +48,7 @@ function viewSession(session: Session): z.output<typeof sessionSchema> {
   };
 }
 
-const fileSchema = z.strictObject({
+export const fileSchema = z.strictObject({
   id: z.string().meta({ description: "The path; 'after' takes it." }),
   object: z.literal("file"),
   path: z.string().meta({ description: "Relative to the workspace root." }),
@@ -55,7 +57,7 @@ const fileSchema = z.strictObject({
   updated_at: timeSchema,
 });
 
-function viewFile(file: WorkspaceFile): z.output<typeof fileSchema> {
+export function viewFile(file: WorkspaceFile): z.output<typeof fileSchema> {
   return {
     id: file.path,
     object: "file",
@@ -91,12 +93,12 @@ function live(context: CallContext, session: Session | undefined, id: string): S
   return seen;
 }
 
-async function liveSession(core: CoreDeps, context: CallContext, id: string): Promise<Session> {
+export async function liveSession(core: CoreDeps, context: CallContext, id: string): Promise<Session> {
   return live(context, await core.repos.sessions.get(context.tenant, id), id);
 }
 
 /** A file may come before the first chat of its session. */
-async function openSession(core: CoreDeps, context: CallContext, id: string): Promise<Session> {
+export async function openSession(core: CoreDeps, context: CallContext, id: string): Promise<Session> {
   const { tenant, caller, config } = context;
   const known = await core.repos.sessions.get(tenant, id);
   if (known !== undefined) live(context, known, id);
@@ -108,13 +110,13 @@ async function openSession(core: CoreDeps, context: CallContext, id: string): Pr
   return live(context, await core.repos.sessions.touch(tenant, id, caller.id, config.settings.session_idle_ms), id);
 }
 
-async function arrangeFile(owner: IsolationDriver): Promise<IsolatedRequest> {
+export async function arrangeFile(owner: IsolationDriver): Promise<IsolatedRequest> {
   const id = newId("session");
   await owner.send("put", `/v1/sessions/${id}/files/notes/secret.json`, { of: "another tenant" });
   return { params: { id, path: "notes/secret.json" } };
 }
 
-async function arrangeSession(owner: IsolationDriver): Promise<IsolatedRequest> {
+export async function arrangeSession(owner: IsolationDriver): Promise<IsolatedRequest> {
   const { params } = await arrangeFile(owner);
   return { params: { id: String(params["id"]) } };
 }
@@ -198,10 +200,11 @@ export const getFile = defineRoute({
   responses: {
     200: { description: "The bytes", mediaType: "application/octet-stream" },
     206: { description: "The bytes of the range", mediaType: "application/octet-stream" },
+    307: tooLargeHere,
     416: { description: "Nothing of the file lies in the range" },
   },
   isolation: { kind: "object", arrange: arrangeFile },
-  async handler(c, { core, context, params }) {
+  async handler(c, { app, core, context, params }) {
     const session = await liveSession(core, context, params.id);
     const workspace = createWorkspace(core);
     const place = { tenant: context.tenant, session: session.id, path: params.path };
@@ -212,6 +215,9 @@ export const getFile = defineRoute({
       etag: file.blobKey.slice(file.blobKey.lastIndexOf("/") + 1),
       fileName: file.path.slice(file.path.lastIndexOf("/") + 1),
       open: async (range) => (await readUnchanged(workspace, place, { file, range })).body,
+      ...(app.blobLinks === undefined
+        ? { link: async () => (await presignFile(core, place, defaultExpiresInMs)).request }
+        : {}),
     });
   },
 });
@@ -266,16 +272,18 @@ export const putFile = defineRoute({
 const writerScopes: readonly Scope[] = ["chat", "tools", "manage"];
 
 /** Storage is for those who work with it. */
-function requireWriter({ caller }: CallContext): void {
+export function requireWriter({ caller }: CallContext): void {
   if (writerScopes.some((scope) => hasScope(caller, scope))) return;
   throw new GatewayError("permission_denied", "Writing files needs the scope 'chat', 'tools' or 'manage'.", {
     param: "chat",
   });
 }
 
+export const mediaTypePattern = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/;
+
 function mediaTypeOf(c: AppContext): string {
   const type = headerOf(c, "content-type")?.trim() ?? "";
-  return /^[\x21-\x7e][\x20-\x7e]{0,254}$/.test(type) ? type : "application/octet-stream";
+  return mediaTypePattern.test(type) ? type : "application/octet-stream";
 }
 
 export const deleteFile = defineRoute({

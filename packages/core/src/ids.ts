@@ -20,6 +20,7 @@ export const idPrefixes = {
   budget: "bud",
   connection: "conn",
   webhook: "whk",
+  upload: "upl",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -8,7 +8,7 @@ import { mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import { readAll, tenantKey, type BlobStore } from "../ports/blob-store.ts";
+import { readAll, tenantKey, type BlobStore, type PresignedRequest } from "../ports/blob-store.ts";
 import type { ToolReply } from "../tools/adapter.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import type { CompletedOutcome } from "../tools/outcome.ts";
@@ -113,6 +113,26 @@ export async function openResult(
     bytes: bytes.byteLength,
     body: once(bytes.subarray(range?.start ?? 0, range?.end)),
   };
+}
+
+/**
+ * A link to a result that is kept as a blob, as those are that `complete: false` is shown of.
+ * @throws GatewayError as `openResult`; `invalid_request` for a result that is short
+ */
+export async function presignResult(
+  deps: Pick<AdapterDeps, "blobs">,
+  call: Call,
+  expiresInMs: number,
+): Promise<PresignedRequest> {
+  const { bytes } = await openResult(deps, call.tenant, call, { start: 0, end: 0 });
+  const blobKey = call.outcome?.blobKey;
+  if (blobKey === undefined) {
+    throw new GatewayError(
+      "invalid_request",
+      `The result of call '${call.id}' is short (${bytes} bytes) and needs no link; GET /v1/calls/${call.id}/result gives it.`,
+    );
+  }
+  return deps.blobs.presign(blobKey, { method: "GET", expiresInMs, fileName: call.id });
 }
 
 /** A long result of the caller's own whose row may not be written yet. */

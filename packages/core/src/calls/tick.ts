@@ -1,8 +1,9 @@
 /**
  * What has to happen from time to time: work that nobody holds is put back on the queue, expired
- * rows and sessions go. Runs on any number of instances at once (design "The tick").
+ * rows, sessions and uploads go. Runs on any number of instances at once (design "The tick").
  */
 import type { CoreDeps } from "../deps.ts";
+import { clearUploads } from "../workspace/uploads.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
 const sweepLimit = 200;
@@ -25,6 +26,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   }
   for (const blobKey of await deps.repos.calls.expire(sweepLimit)) await deps.blobs.delete(blobKey);
   await createWorkspace(deps).expireSessions(sweepLimit);
+  await clearUploads(deps, sweepLimit);
   await deps.repos.oauth.expire(sweepLimit);
   return { resent: items.length };
 }

@@ -46,6 +46,9 @@ export const catalog = {
   tenant_required: { http: 400, type: "invalid_request_error", retryable: false },
   tenant_suspended: { http: 403, type: "permission_error", retryable: false },
   permission_denied: { http: 403, type: "permission_error", retryable: false },
+  /** A link for one request, made for somebody without a key. */
+  link_invalid: { http: 403, type: "permission_error", retryable: false },
+  link_expired: { http: 410, type: "permission_error", retryable: false },
   // What is asked for
   not_found: missing(),
   model_not_found: { http: 404, type: "invalid_request_error", retryable: false },
@@ -60,6 +63,7 @@ export const catalog = {
   budget_exceeded: { http: 429, type: "rate_limit_error", retryable: false },
   price_missing: invalid(),
   session_expired: { http: 410, type: "invalid_request_error", retryable: false },
+  upload_incomplete: { http: 409, type: "invalid_request_error", retryable: true },
   workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
   // Idempotency and continuing
   idempotency_key_reused: invalid(422),

@@ -469,6 +469,65 @@ export interface SessionRepo {
   takeExpired(limit: number): Promise<readonly { readonly tenant: string; readonly id: string }[]>;
 }
 
+/** An upload that a client was given a link for. */
+export interface WorkspaceUpload {
+  /** `upl_…` */
+  readonly id: string;
+  readonly session: string;
+  /** Normalised, without leading slash. */
+  readonly path: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  readonly blobKey: string;
+  /** There was a file at the path when it was announced. */
+  readonly replaces: boolean;
+  readonly expiresAt: number;
+  readonly state: "open" | "file" | "over";
+}
+export type NewWorkspaceUpload = Pick<WorkspaceUpload, "id" | "path" | "bytes" | "mediaType" | "blobKey">;
+export interface UploadRepo {
+  /**
+   * Announces an upload where it fits beside the files and the other open uploads; it holds that room.
+   * @throws GatewayError `session_not_found`, `session_expired`
+   */
+  open(
+    tenant: string,
+    session: string,
+    upload: NewWorkspaceUpload,
+    expiresInMs: number,
+  ): Promise<
+    { readonly kind: "open"; readonly upload: WorkspaceUpload } | { readonly kind: "full"; readonly bytes: number }
+  >;
+  get(tenant: string, session: string, id: string): Promise<WorkspaceUpload | undefined>;
+  /**
+   * Makes an open upload the file of its path, in one statement with its end. `changed`: what is at the path is
+   * not what was there when it was announced, and `replace` is not given. Doing it again finds it done.
+   * @throws GatewayError `session_not_found`, `session_expired`
+   */
+  complete(
+    tenant: string,
+    session: string,
+    id: string,
+    options: { readonly replace: boolean },
+  ): Promise<
+    | { readonly kind: "stored"; readonly file: WorkspaceFile; readonly replaced: string | undefined }
+    | { readonly kind: "full"; readonly bytes: number }
+    | { readonly kind: "changed" }
+    | { readonly kind: "over" }
+    | { readonly kind: "missing" }
+  >;
+  /** Ends an open upload without a file. `missing` for one of another session. */
+  giveUp(tenant: string, session: string, id: string): Promise<WorkspaceUpload | undefined>;
+  /** Of all tenants: links that ran out at least `afterMs` ago; claimed, so that two instances share the work. */
+  takeExpired(options: {
+    readonly limit: number;
+    readonly afterMs: number;
+  }): Promise<readonly (WorkspaceUpload & { readonly tenant: string })[]>;
+  /** Ends it for good where it is open; the blob key where no file has it. */
+  end(tenant: string, id: string): Promise<string | undefined>;
+  delete(tenant: string, id: string): Promise<void>;
+}
+
 /** Whose a grant is, and what for: everything about the client that makes a token another one, hashed. */
 export interface OAuthGrantKey {
   /** Null: the tenant's. */
@@ -598,6 +657,7 @@ export interface Repos {
   readonly config: ConfigRepo;
   readonly calls: CallRepo;
   readonly sessions: SessionRepo;
+  readonly uploads: UploadRepo;
   readonly budgets: BudgetRepo;
   readonly prices: PriceRepo;
   readonly usage: UsageRepo;

@@ -14,6 +14,7 @@ interface TenantKeys {
   readonly encrypt: Uint8Array;
   /** As an object: made of bytes each time, it costs more than the hash. */
   readonly hmac: KeyObject;
+  readonly signing: KeyObject;
   readonly readAt: number;
 }
 
@@ -100,6 +101,12 @@ export class Sealer {
     return createHmac("sha256", keys.hmac).update(text).digest("base64url");
   }
 
+  /** Signature of a text that goes out and comes back; nothing else is ever signed with this key. */
+  async sign(tenant: string, wrappedKey: string, text: string): Promise<Buffer> {
+    const keys = await this.#keysOf(tenant, wrappedKey);
+    return createHmac("sha256", keys.signing).update(text).digest();
+  }
+
   #keysOf(tenant: string, wrappedKey: string): Promise<TenantKeys> {
     const known = this.#keys.get(wrappedKey);
     if (known !== undefined) return known;
@@ -119,6 +126,7 @@ export class Sealer {
       id: this.#vault.currentKeyId,
       encrypt: derive("seal"),
       hmac: createSecretKey(derive("hash")),
+      signing: createSecretKey(derive("sign")),
       readAt: this.#clock.now(),
     };
   }

@@ -227,7 +227,8 @@ function fileNotFound(path: string): GatewayError {
   );
 }
 
-function workspaceFull(limit: number, used: number | undefined): GatewayError {
+/** @param used bytes in use, and announced to come */
+export function workspaceFull(limit: number, used: number | undefined): GatewayError {
   const held = used === undefined ? "" : `, of which ${used} are in use`;
   return new GatewayError(
     "workspace_full",

@@ -14,6 +14,7 @@ import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createTenantRepo } from "./tenants.ts";
+import { createUploadRepo } from "./uploads.ts";
 import { createUsageRepo } from "./usage.ts";
 import { createWebhookRepo } from "./webhooks.ts";
 
@@ -33,6 +34,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     config: createConfigRepo(shards, onBrokenRow),
     calls: createCallRepo(shards),
     sessions: createSessionRepo(shards),
+    uploads: createUploadRepo(shards),
     budgets: createBudgetRepo(shards),
     prices: createPriceRepo(shards, onBrokenRow),
     usage: createUsageRepo(shards),

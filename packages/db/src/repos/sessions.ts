@@ -3,10 +3,18 @@
  * summed from the files, never kept as a number beside them, so it cannot drift; and since the sum and
  * the write are one statement, two writers on two instances cannot both take the last bytes.
  */
-import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { now, setting } from "./fragments.ts";
+import {
+  announcedBytes,
+  expiredSession,
+  isExpired,
+  noSession,
+  touchSession,
+  usedBesides,
+  usedBytes,
+} from "./session-fragments.ts";
 
 type Row = StatementResult["rows"][number];
 type NewFile = Omit<WorkspaceFile, "updatedAt">;
@@ -16,16 +24,14 @@ const claimMs = 300_000;
 
 const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
 
-/** For session `s` of tenant `t`. */
-const isExpired = `(s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")})`;
-
-const usedBytes = `(SELECT COALESCE(SUM(used.bytes), 0) FROM workspace_files AS used
-  WHERE used.tenant = s.tenant AND used.session_id = s.id)`;
-
 const sessionsOfTenant = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired} AS expired
   FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1`;
 
 const readSession = `${sessionsOfTenant} AND s.id = ?2`;
+
+const readRoom = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired} AS expired,
+    ${usedBytes} + ${announcedBytes} AS held
+  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`;
 
 export function createSessionRepo(shards: Shards): SessionRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
@@ -125,15 +131,11 @@ async function pageFiles(
   return toPage(found?.rows.map(toFile) ?? [], page);
 }
 
-const touchSession = `UPDATE sessions AS s SET last_used_at = ${now} FROM tenants AS t
-  WHERE t.id = ?1 AND s.id = ?2 AND s.tenant = ?1 AND NOT ${isExpired}`;
-
 /** `previous_blob_key` stays where the row is this very write's already: then its first reply was lost. */
 const putFileRow = `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ${now} FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant
   WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired}
-    AND ?4 + (SELECT COALESCE(SUM(others.bytes), 0) FROM workspace_files AS others
-      WHERE others.tenant = ?1 AND others.session_id = ?2 AND others.path <> ?3) <= ?7
+    AND ?4 + ${usedBesides("?3")} + ${announcedBytes} <= ?7
   ON CONFLICT (tenant, session_id, path) DO UPDATE SET
     bytes = excluded.bytes, media_type = excluded.media_type, updated_at = excluded.updated_at,
     previous_blob_key = CASE blob_key WHEN excluded.blob_key THEN previous_blob_key ELSE blob_key END,
@@ -151,7 +153,7 @@ async function putFile(
     [
       { sql: putFileRow, args: [tenant, session, path, bytes, mediaType, blobKey, limit] },
       { sql: touchSession, args: [tenant, session] },
-      { sql: readSession, args: [tenant, session] },
+      { sql: readRoom, args: [tenant, session] },
     ],
     { repeatable: true },
   );
@@ -162,19 +164,15 @@ async function putFile(
   }
   const state = found?.rows.map(toSession)[0];
   if (state === undefined) throw noSession(session);
-  if (state.expired) {
-    throw new GatewayError(
-      "session_expired",
-      `Session '${session}' was idle for too long (setting 'session_idle_ms'); start a new one.`,
-      { param: "session_id" },
-    );
-  }
-  return { kind: "full", bytes: state.bytes };
+  if (state.expired) throw expiredSession(session);
+  return { kind: "full", bytes: Number(found?.rows[0]?.["held"]) };
 }
 
 const removal = [
   "SELECT id FROM sessions WHERE tenant = ?1 AND id = ?2 AND cleared_at IS NULL",
   "DELETE FROM workspace_files WHERE tenant = ?1 AND session_id = ?2 RETURNING blob_key",
+  // Whoever begins a session of this name anew must not find what was meant for the old one.
+  `UPDATE workspace_uploads SET settled_at = ${now} WHERE tenant = ?1 AND session_id = ?2 AND settled_at IS NULL`,
   `UPDATE sessions SET cleared_at = ${now}
     WHERE tenant = ?1 AND id = ?2 AND expired_at IS NOT NULL AND cleared_at IS NULL`,
   "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2 AND expired_at IS NULL",
@@ -207,10 +205,6 @@ async function takeExpired(shards: Shards, limit: number): ReturnType<SessionRep
       ? (answer.value[0]?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), id: String(row["id"]) }))
       : [],
   );
-}
-
-function noSession(id: string): GatewayError {
-  return new GatewayError("session_not_found", `There is no session '${id}'.`, { param: "session_id" });
 }
 
 function toPage<T>(rows: readonly T[], { limit }: PageRequest): Page<T> {

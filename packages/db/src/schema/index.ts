@@ -20,3 +20,4 @@ export { usageDays } from "./usage-days.ts";
 export { webhookDeliveries } from "./webhook-deliveries.ts";
 export { webhooks } from "./webhooks.ts";
 export { workspaceFiles } from "./workspace-files.ts";
+export { workspaceUploads } from "./workspace-uploads.ts";

@@ -8,7 +8,7 @@ import { randomUUID } from "node:crypto";
 import { link, mkdir, open, readdir, rename, rm, rmdir, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { BlobInfo, BlobStore, PutOptions } from "@toolyard/core/ports/blob-store";
+import type { BlobInfo, BlobStore, Presign, PutOptions } from "@toolyard/core/ports/blob-store";
 import { z } from "zod";
 import { blobPath, keyOfPath, prefixDirectory } from "./blob-path.ts";
 
@@ -29,8 +29,11 @@ interface OpenBlob {
 // A body that nobody reads would keep its file open for good.
 const unread = new FinalizationRegistry<FileHandle>((handle) => void handle.close().catch(() => undefined));
 
-/** @param directory made where it does not exist; several processes may share it */
-export function createFileBlobStore(directory: string): BlobStore {
+/**
+ * @param directory made where it does not exist; several processes may share it
+ * @param presign makes links to whoever serves these files by HTTP
+ */
+export function createFileBlobStore(directory: string, presign: Presign): BlobStore {
   const blobs = join(directory, "blobs");
   const incoming = join(directory, "incoming");
   let prepared: Promise<void> | undefined;
@@ -82,6 +85,7 @@ export function createFileBlobStore(directory: string): BlobStore {
   return {
     put,
     head,
+    presign,
     async get(key, range) {
       const blob = await onDisk(() => openBlob(pathOf(key), key));
       if (blob === undefined) return undefined;

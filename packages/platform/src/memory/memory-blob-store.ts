@@ -1,8 +1,9 @@
 /** Blobs in memory, for tests and for what need not outlive the process. */
 import { randomUUID } from "node:crypto";
-import { readAll, type BlobInfo, type BlobStore } from "@toolyard/core/ports/blob-store";
+import { readAll, type BlobInfo, type BlobStore, type Presign } from "@toolyard/core/ports/blob-store";
 
-export function createMemoryBlobStore(): BlobStore {
+/** @param presign makes links to whoever serves these blobs by HTTP; absent: there is nobody */
+export function createMemoryBlobStore(presign: Presign = nobodyServes): BlobStore {
   const blobs = new Map<string, { readonly info: BlobInfo; readonly bytes: Uint8Array }>();
 
   return {
@@ -39,7 +40,12 @@ export function createMemoryBlobStore(): BlobStore {
         .slice(0, limit)
         .flatMap((key) => blobs.get(key)?.info ?? []);
     },
+    presign,
   };
+}
+
+function nobodyServes(): Promise<never> {
+  return Promise.reject(new Error("nobody serves these blobs by HTTP"));
 }
 
 async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {

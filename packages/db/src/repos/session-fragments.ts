@@ -1,0 +1,33 @@
+/** Parts of SQL about sessions and the room in their workspaces, for session `s` of tenant `t`. */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { now, setting } from "./fragments.ts";
+
+export const isExpired = `(s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")})`;
+
+export const usedBytes = `(SELECT COALESCE(SUM(used.bytes), 0) FROM workspace_files AS used
+  WHERE used.tenant = s.tenant AND used.session_id = s.id)`;
+
+/** What open uploads may still bring. */
+export const announcedBytes = `(SELECT COALESCE(SUM(open.bytes), 0) FROM workspace_uploads AS open
+  WHERE open.tenant = s.tenant AND open.session_id = s.id AND open.settled_at IS NULL)`;
+
+/** A file is counted without what it replaces. */
+export const usedBesides = (
+  path: string,
+): string => `(SELECT COALESCE(SUM(others.bytes), 0) FROM workspace_files AS others
+  WHERE others.tenant = s.tenant AND others.session_id = s.id AND others.path <> ${path})`;
+
+export const touchSession = `UPDATE sessions AS s SET last_used_at = ${now} FROM tenants AS t
+  WHERE t.id = ?1 AND s.id = ?2 AND s.tenant = ?1 AND NOT ${isExpired}`;
+
+export function noSession(id: string): GatewayError {
+  return new GatewayError("session_not_found", `There is no session '${id}'.`, { param: "session_id" });
+}
+
+export function expiredSession(id: string): GatewayError {
+  return new GatewayError(
+    "session_expired",
+    `Session '${id}' was idle for too long (setting 'session_idle_ms'); start a new one.`,
+    { param: "session_id" },
+  );
+}
