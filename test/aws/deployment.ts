@@ -29,7 +29,7 @@ export interface DeploymentOptions {
   /** How long a message stays hidden while a worker has it. */
   readonly visibilityMs: number;
   readonly tickEveryMs: number;
-  readonly nodeArguments?: readonly string[];
+  readonly onEnvironmentEnd?: () => void;
 }
 
 const names = ["chat", "api", "worker", "tick"] as const;
@@ -42,6 +42,8 @@ export interface Deployment {
   /** What starts functions by itself. */
   readonly triggers: readonly Trigger[];
   output(): string;
+  /** Kills every environment; from now on the REST API has no function behind it. */
+  kill(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -61,7 +63,7 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
     env: { ...options.env, TOOLYARD_PUBLIC_URL: restApi.url },
     concurrency: options.concurrency ?? 2,
     spreads: options.spreads ?? false,
-    nodeArguments: options.nodeArguments ?? [],
+    ...(options.onEnvironmentEnd === undefined ? {} : { onEnvironmentEnd: options.onEnvironmentEnd }),
   };
   const create = (name: FunctionName): LambdaFunction =>
     createLambdaFunction({ ...common, name, handler: `${name}.handler`, timeoutMs: timeoutMs[name] });
@@ -78,15 +80,17 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
     startSchedule(functions.tick, tickEveryMs),
   ];
   const all = Object.values(functions);
+  const kill = async (): Promise<void> => void (await Promise.all(all.map((one) => one.close())));
   return {
     url: restApi.url,
     functions,
     triggers,
     output: () => all.map((one) => one.output()).join("\n"),
+    kill,
     async close() {
       await restApi.close();
       const stopping = triggers.map((trigger) => trigger.stop());
-      await Promise.all(all.map((one) => one.close()));
+      await kill();
       await Promise.all(stopping);
     },
   };

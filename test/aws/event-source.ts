@@ -108,9 +108,10 @@ function startLoop(everyMs: number, act: () => Promise<void>): Trigger {
   const stopped = new AbortController();
   let isPaused = false;
   const loop = async (): Promise<void> => {
-    while (!stopped.signal.aborted) {
-      if (!isPaused) await act();
+    for (;;) {
       await sleep(everyMs, undefined, { signal: stopped.signal }).catch(() => undefined);
+      if (stopped.signal.aborted) return;
+      if (!isPaused) await act();
     }
   };
   const looping = loop();
