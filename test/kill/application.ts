@@ -6,7 +6,7 @@ import type { Client, Json, Reply } from "../support/gateway-client.ts";
 import { eventually, pause } from "./instance.ts";
 import { endStates } from "./rows.ts";
 
-const patienceMs = 20_000;
+const patienceMs = 40_000;
 
 export interface Application {
   /** Repeats until there is a final answer. `isWhole`: is the body all that was to come? */
