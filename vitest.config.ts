@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills. */
+/** unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client. */
 export default defineConfig({
   test: {
     projects: [
@@ -24,6 +24,17 @@ export default defineConfig({
           fileParallelism: false,
           testTimeout: 600_000,
           hookTimeout: 60_000,
+        },
+      },
+      {
+        test: {
+          name: "aws",
+          include: ["test/aws/**/*.test.ts"],
+          globalSetup: ["test/aws/setup.ts"],
+          fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 60_000,
+          expect: { poll: { timeout: 15_000 } },
         },
       },
     ],

@@ -2,8 +2,9 @@
 import { composeFunction } from "./compose-function.ts";
 import { createApp } from "./http/app.ts";
 import { createStreamingHandler } from "./http/lambda.ts";
+import { streamedRoutes } from "./http/routes/streamed.ts";
 
 const { app, log, flush } = await composeFunction();
 
 /** @public The runtime calls it by name. */
-export const handler = createStreamingHandler(createApp(app), log, flush);
+export const handler = createStreamingHandler(createApp(app, streamedRoutes), log, flush);

@@ -23,6 +23,7 @@ import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
 import { createApp } from "./http/app.ts";
 import { describeThrown } from "./http/describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
+import { routes } from "./http/routes/index.ts";
 import { createLog, type FlushableLog } from "./log.ts";
 import { version } from "./version.ts";
 
@@ -97,7 +98,7 @@ export async function startServer(environment: Environment, options: ServerOptio
       options.requestsOnly === true
         ? noBackground
         : startBackground(composition, { log, tickEveryMs: options.tickEveryMs ?? defaultTickEveryMs });
-    requests.open(createApp(composition.app).fetch);
+    requests.open(createApp(composition.app, routes).fetch);
     return {
       url,
       core: composition.app.core,

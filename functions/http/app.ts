@@ -8,11 +8,10 @@ import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { answerInExchange } from "./middleware/exchange.ts";
 import { answerPreflight } from "./middleware/preflight.ts";
-import { routes as allRoutes } from "./routes/index.ts";
 import { TableRouter } from "./table-router.ts";
 
-/** @param routes another set of routes, for tests of the app itself */
-export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteModule>> = allRoutes): Hono<AppEnv> {
+/** @param routes those that this host serves */
+export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteModule>>): Hono<AppEnv> {
   const app = new Hono<AppEnv>({ router: new TableRouter() });
   const { core, adminKeyHash, defaultTenant } = deps;
   const authenticator = createAuthenticator({

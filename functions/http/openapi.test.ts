@@ -230,11 +230,7 @@ describe("the documentation for people and models", () => {
 });
 
 describe("the open routes", () => {
-  const app = createApp({
-    core: createFakeCore(),
-    adminKeyHash: hashApiKey("operator"),
-    version: "1.2.3",
-  });
+  const app = createApp({ core: createFakeCore(), adminKeyHash: hashApiKey("operator"), version: "1.2.3" }, allRoutes);
 
   test.each([
     ["/openapi.json", "application/json"],

@@ -2,6 +2,7 @@
  * The OpenAPI 3.1 document, made from the declarations of the routes and the validators they use, so
  * that it cannot say anything else than what the code does (design "Public contract").
  */
+import { resolveDescription } from "@toolyard/core/described-by";
 import type { JsonObject, JsonValue } from "@toolyard/core/json";
 import { isJsonObject } from "@toolyard/core/json";
 import * as z from "zod";
@@ -201,7 +202,11 @@ class SchemaCollector {
   }
 
   convert(schema: z.ZodType, io: "input" | "output", operationId: string): JsonObject {
-    const { $schema, $defs, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any" });
+    const { $schema, $defs, ...root } = z.toJSONSchema(schema, {
+      io,
+      unrepresentable: "any",
+      override: resolveDescription,
+    });
     void $schema;
     const definitions = plain($defs ?? {});
     const names = new Map<string, string>();

@@ -12,6 +12,7 @@ import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted, type FakeCore } from "../../test/support/fake-core.ts";
 import { verifies } from "../../test/support/verifies.ts";
 import { createApp } from "./app.ts";
+import { routes } from "./routes/index.ts";
 
 interface Setup {
   readonly vault?: KeyVault;
@@ -45,7 +46,7 @@ function setup({
       credentials: { ...unscripted<CredentialRepo>("credentials"), all: () => Promise.resolve(credentials()) },
     },
   });
-  const app = createApp({ core, adminKeyHash: hashApiKey("operator"), version: "1", isDraining });
+  const app = createApp({ core, adminKeyHash: hashApiKey("operator"), version: "1", isDraining }, routes);
   return {
     core,
     async ask() {

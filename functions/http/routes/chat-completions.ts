@@ -17,6 +17,7 @@ import { runChat } from "@toolyard/core/chat/run-chat";
 import { chatRequestSchema } from "@toolyard/core/chat/schema";
 import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
 import type { CoreDeps } from "@toolyard/core/deps";
+import { describedBy } from "@toolyard/core/described-by";
 import type { JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
 import { headerOf, hostOf, type AppContext } from "../app-env.ts";
@@ -70,9 +71,7 @@ function chatRoute(path: string, shape: Shape, description: string): RouteModule
     admission: "own",
     request: {
       // Checked by the core once it is known who asks: what is wrong is told to callers only.
-      body: z
-        .unknown()
-        .meta(z.toJSONSchema(chatRequestSchema, { io: "input", unrepresentable: "any" }) as Record<string, unknown>),
+      body: z.unknown().meta(describedBy(() => chatRequestSchema)),
       maxBytes: maxBodyBytes,
       headers: {
         "idempotency-key": "The first answer is given again for 24 hours.",

@@ -8,6 +8,7 @@ import type { PluginRecord } from "@toolyard/core/blind/plugin";
 import { definitionOf, registerPlugin } from "@toolyard/core/blind/register";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
+import { describedBy } from "@toolyard/core/described-by";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { updateTenant } from "@toolyard/core/tenants/update";
@@ -65,9 +66,7 @@ function isEnabled(record: PluginRecord, { settings }: TenantConfig): boolean {
 }
 
 /** Checked by `registerPlugin`, which names fields as the definition's author knows them. */
-const definitionBody = z
-  .unknown()
-  .meta(z.toJSONSchema(pluginDefinitionSchema, { io: "input", unrepresentable: "any" }) as Record<string, unknown>);
+const definitionBody = z.unknown().meta(describedBy(() => pluginDefinitionSchema));
 
 /** `plg_{n}` → n; whatever else is an id that does not exist. */
 function toPluginId(id: string): number {

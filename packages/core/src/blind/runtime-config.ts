@@ -1,5 +1,6 @@
 /** Plugins and credentials sent with the request by a trusted caller instead of being stored (BLIND-7). */
 import * as z from "zod";
+import { describedBy } from "../described-by.ts";
 import { pluginDefinitionSchema } from "./definition.ts";
 
 export const runtimeConfigSchema = z.strictObject({
@@ -16,6 +17,6 @@ export const runtimeConfigField = z
   .unknown()
   .optional()
   .meta({
-    ...(z.toJSONSchema(runtimeConfigSchema, { io: "input", unrepresentable: "any" }) as Record<string, unknown>),
+    ...describedBy(() => runtimeConfigSchema),
     description: "Plugins and credentials for this request only, never stored; scope `runtime_config`.",
   });

@@ -61,13 +61,18 @@ export interface NativeTool {
 
 export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeToolSpec<Input>): NativeTool {
   const { name, className, title, description, effect, repeat, outputTrust } = spec;
-  const parameters = toParameters(spec.input);
+  // Made when first asked for: a function that is started for one request mostly needs none of it.
+  let parameters: JsonObject | undefined;
+  let hash: string | undefined;
   return {
     name,
     className,
     title,
     description,
-    parameters,
+    get parameters() {
+      parameters ??= toParameters(spec.input);
+      return parameters;
+    },
     effect,
     effectOf: (args) => {
       const parsed = spec.input.safeParse(args);
@@ -77,9 +82,12 @@ export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeTo
     outputTrust,
     outward: spec.outward ?? false,
     usesWorkspace: spec.usesWorkspace ?? false,
-    hash: createHash("sha256")
-      .update(canonicalJson({ name, className, title, description, parameters, effect, repeat }))
-      .digest("hex"),
+    get hash() {
+      hash ??= createHash("sha256")
+        .update(canonicalJson({ name, className, title, description, parameters: this.parameters, effect, repeat }))
+        .digest("hex");
+      return hash;
+    },
     invoke: async (args, run) => spec.invoke(readInput(spec.input, args), run),
   };
 }

@@ -1,0 +1,16 @@
+/**
+ * The routes of the `chat` function: those that answer by streaming, or that take longer than the REST API
+ * waits for a whole answer. It loads nothing of the others, which keeps its cold start short; the server
+ * form and the `api` function serve these as well.
+ */
+import type { RouteModule } from "../define-route.ts";
+import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
+import { live, ready } from "./health.ts";
+
+export const streamedRoutes = {
+  chatCompletions,
+  typedChatCompletions,
+  // By which a deployment is looked at before it gets traffic.
+  healthLive: live,
+  healthReady: ready,
+} satisfies Record<string, RouteModule>;
