@@ -8,7 +8,9 @@ import { build as bundle, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
 const out = `${directory}/dist`;
-const names = ["chat", "api", "worker", "tick"];
+const names = ["chat", "api", "worker", "tick", "plugin-box"];
+/** Where the module of a function lies, if not beside this one. */
+const modules: Readonly<Record<string, string>> = { "plugin-box": "plugin-box/handler.ts" };
 
 /** Bundled CommonJS asks for `require`, which ESM has not. */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
@@ -61,7 +63,7 @@ const noWebSocket: Plugin = {
 
 await rm(out, { recursive: true, force: true });
 const { metafile } = await bundle({
-  entryPoints: names.map((name) => `${directory}/${name}.ts`),
+  entryPoints: names.map((name) => ({ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name })),
   outdir: out,
   outExtension: { ".js": ".mjs" },
   bundle: true,
@@ -81,7 +83,7 @@ for (const name of names) {
   const file = `${out}/${name}.mjs`;
   const { size } = await stat(file);
   const zipped = gzipSync(await readFile(file)).length;
-  process.stdout.write(`${name.padEnd(8)} ${kilobytes(size)} KiB, ${kilobytes(zipped)} KiB gzipped\n`);
+  process.stdout.write(`${name.padEnd(10)} ${kilobytes(size)} KiB, ${kilobytes(zipped)} KiB gzipped\n`);
 }
 
 function kilobytes(bytes: number): string {

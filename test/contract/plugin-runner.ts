@@ -228,6 +228,40 @@ export function describePluginRunner(name: string, make: () => Promise<PluginRun
       expect((await run(node(slowly))).stdout).toBe("温度🙂");
     });
 
+    test("hands on what a plugin says first while it still works, and all of it once", async () => {
+      const parts: string[] = [];
+      const first = Promise.withResolvers<string>();
+      let ended = false;
+      const work = node(`console.log('{"status":"success","怨":1}');
+        process.stdin.once("end", () => undefined).resume();
+        setTimeout(() => console.log("background work done"), 1_000);`);
+      const running = run(work, {
+        onStdout(part) {
+          parts.push(part);
+          first.resolve(parts.join(""));
+        },
+      }).finally(() => (ended = true));
+      expect(await first.promise).toBe('{"status":"success","怨":1}\n');
+      expect(ended).toBe(false);
+      const exit = await running;
+      expect(exit).toMatchObject({ exitCode: 0, ended: "exit" });
+      expect(exit.stdout).toBe('{"status":"success","怨":1}\nbackground work done\n');
+      expect(parts.join("")).toBe(exit.stdout);
+    });
+
+    test("removes a directory that a plugin has closed to itself, and one too deep to be named", async () => {
+      const deep = `import os
+print(os.getcwd(), flush=True)
+os.makedirs("shut/inner"); open("shut/inner/file", "w").close(); os.chmod("shut/inner", 0); os.chmod("shut", 0o500)
+for _ in range(300):
+    os.mkdir("d" * 60); os.chdir("d" * 60)
+open("bottom", "w").close()`;
+      const exit = await run(["python3", "-c", deep]);
+      if (exit.ended === "spawn") return;
+      expect(exit).toMatchObject({ exitCode: 0, stderr: "" });
+      await expect(readdir(exit.stdout.trim())).rejects.toMatchObject({ code: "ENOENT" });
+    });
+
     test("reports a plugin that a signal killed without an exit code of its own", async () => {
       const exit = await run(sh("kill -SEGV $$"));
       expect(exit.ended).toBe("exit");
