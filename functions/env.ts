@@ -155,7 +155,7 @@ const boxVariables = z.object({
   TOOLYARD_BOX_IS_ALONE: z.literal("1", {
     message: "must be 1, as in the image of the plugin box, which ends every process and removes every file it can",
   }),
-  AWS_SECRET_ACCESS_KEY: z.undefined({ message: "must not be there; the image's entry point takes it away" }),
+  AWS_SECRET_ACCESS_KEY: z.never({ message: "must not be there; the image's entry point takes it away" }).optional(),
 });
 
 /** @throws EnvironmentError naming every variable that cannot be used */

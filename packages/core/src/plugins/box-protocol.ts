@@ -79,37 +79,72 @@ export function encodeBoxFrame(frame: BoxFrame): string {
 }
 
 /**
- * The end of a run from the bytes of the answer; parts of stdout are handed on as they come.
- * @throws GatewayError what the box refused with; `tool_unreachable` where the answer ends before the
- *   plugin was started, `outcome_unknown` where it ends in the middle
+ * The end of a run from the bytes of the answer; parts of stdout are handed on as they come. A caller that
+ * goes has its end at once; the box cannot be told, so there the plugin runs on to its own time limit.
+ * @throws GatewayError what the box refused with; `tool_unreachable` where the answer ends, or falls
+ *   silent, before the plugin was started, `outcome_unknown` where it does so in the middle
  */
 export async function readBoxAnswer(
   answer: AsyncIterable<Uint8Array>,
-  onStdout: (part: string) => void = () => undefined,
+  { onStdout, signal }: Pick<PluginRun, "onStdout" | "signal"> = {},
 ): Promise<PluginExit> {
+  const since = performance.now();
   const stdout: string[] = [];
   let stderr = "";
   let started = false;
-  for await (const frame of readFrames(answer)) {
-    if (frame.type === "exit") {
-      const { exitCode, ended, durationMs } = frame;
-      return { stdout: stdout.join(""), stderr, exitCode, ended, durationMs };
+  try {
+    for await (const frame of readFrames(attend(answer, signal))) {
+      if (frame.type === "exit") {
+        const { exitCode, ended, durationMs } = frame;
+        return { stdout: stdout.join(""), stderr, exitCode, ended, durationMs };
+      }
+      if (frame.type === "refused") {
+        throw new GatewayError(frame.code, frame.message, frame.param === undefined ? {} : { param: frame.param });
+      }
+      if (frame.type === "stdout") {
+        stdout.push(frame.data);
+        onStdout?.(frame.data);
+      }
+      if (frame.type === "stderr") stderr = frame.data;
+      started ||= frame.type === "started";
     }
-    if (frame.type === "refused") {
-      throw new GatewayError(frame.code, frame.message, frame.param === undefined ? {} : { param: frame.param });
-    }
-    if (frame.type === "stdout") {
-      stdout.push(frame.data);
-      onStdout(frame.data);
-    }
-    if (frame.type === "stderr") stderr = frame.data;
-    started ||= frame.type === "started";
+  } catch (thrown) {
+    throw thrown instanceof GatewayError ? thrown : lostBox(started, thrown);
   }
-  throw lostBox(started);
+  if (signal?.aborted !== true) throw lostBox(started);
+  const durationMs = Math.round(performance.now() - since);
+  return { stdout: stdout.join(""), stderr, exitCode: null, ended: "aborted", durationMs };
+}
+
+/** The bytes until they end, nobody wants them any more, or there have been none for too long. */
+async function* attend(
+  answer: AsyncIterable<Uint8Array>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Uint8Array, void> {
+  const bytes = answer[Symbol.asyncIterator]();
+  const over = Promise.withResolvers<{ readonly done: true }>();
+  const stop = (): void => over.resolve({ done: true });
+  signal?.addEventListener("abort", stop);
+  if (signal?.aborted === true) stop();
+  try {
+    for (;;) {
+      const silence = setTimeout(stop, 4 * boxSilenceMs);
+      const upcoming = bytes.next();
+      // It may fail when nobody waits for it any more.
+      upcoming.catch(() => undefined);
+      const next = await Promise.race([over.promise, upcoming]).finally(() => clearTimeout(silence));
+      if (next.done === true) return;
+      yield next.value;
+    }
+  } finally {
+    signal?.removeEventListener("abort", stop);
+    // Not waited for: what gives the bytes may be in the middle of waiting for more.
+    void Promise.resolve(bytes.return?.()).catch(() => undefined);
+  }
 }
 
 /** The box ended, or was cut off, without saying how the plugin did. */
-export function lostBox(started: boolean, cause?: unknown): GatewayError {
+function lostBox(started: boolean, cause?: unknown): GatewayError {
   return started
     ? new GatewayError("outcome_unknown", "The plugin box was lost while the plugin ran; what it did is not known.", {
         cause,
