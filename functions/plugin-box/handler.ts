@@ -17,8 +17,6 @@ const box = createPluginBox({ ...environment, log });
 if ((await stat("/proc/self/environ")).uid === process.getuid?.()) {
   log.log("warn", "plugins can look into this process: its `node` is not as the image's Dockerfile makes it");
 }
-// A runtime that ended in the middle of a call has left a plugin behind.
-await box.clean();
 
 /** @public The runtime calls it by name. */
 export const handler = streamed((event, stream, context) => box.serve(event, stream, context));

@@ -25,8 +25,6 @@ export interface PluginBoxOptions {
 }
 
 export interface PluginBox {
-  /** @throws Error where something of an earlier plugin is left */
-  clean(): Promise<void>;
   serve(event: unknown, stream: Writable, context: LambdaContext): Promise<void>;
 }
 
@@ -54,7 +52,8 @@ class EnvironmentBox implements PluginBox {
     this.#options = options;
   }
 
-  async clean(): Promise<void> {
+  /** @throws Error where something of a plugin is left */
+  async #clean(): Promise<void> {
     await endOtherProcesses();
     await emptyDirectories(writable);
     await removeSharedMemory(this.#options.path);
@@ -77,7 +76,8 @@ class EnvironmentBox implements PluginBox {
   async #run(event: unknown, send: Send, context: LambdaContext): Promise<void> {
     const run = readBoxRequest(event);
     this.#refuseStrangers(run.tenant, context.tenantId);
-    await this.clean().catch((cause: unknown) => {
+    // Also what a runtime that ended in the middle of a call has left to this one.
+    await this.#clean().catch((cause: unknown) => {
       throw new GatewayError("tool_unreachable", "The plugin box holds what an earlier plugin left.", { cause });
     });
     const timeoutMs = Math.min(run.timeoutMs, Math.trunc(context.getRemainingTimeInMillis() - cleaningMs));
@@ -121,7 +121,7 @@ class EnvironmentBox implements PluginBox {
   async #cleanInTime(context: LambdaContext): Promise<void> {
     const late = Promise.withResolvers<void>();
     const timer = setTimeout(late.resolve, Math.max(0, context.getRemainingTimeInMillis() - answeringMs));
-    const cleaned = this.clean().catch((thrown: unknown) => {
+    const cleaned = this.#clean().catch((thrown: unknown) => {
       this.#options.log.log("error", "the plugin box is not clean", { ...describeThrown(thrown) });
     });
     await Promise.race([cleaned, late.promise]);
