@@ -2,15 +2,28 @@
  * Bundles the Lambda functions into `functions/dist/`, one ESM file each (design "AWS"). What only the
  * server form needs (the native database binding) is left out, and zod's other languages with it.
  */
-import { readFile, rm, stat, writeFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build as bundle, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
-const out = `${directory}/dist`;
 const names = ["chat", "api", "worker", "tick", "plugin-box"];
 /** Where the module of a function lies, if not beside this one. */
 const modules: Readonly<Record<string, string>> = { "plugin-box": "plugin-box/handler.ts" };
+
+export interface BuildOptions {
+  /** Default: `functions/dist`. */
+  readonly out?: string;
+  /** Modules of this directory with another file in their place, for tests. */
+  readonly replace?: Readonly<Record<string, string>>;
+}
+
+export interface Bundle {
+  readonly name: string;
+  readonly bytes: number;
+  readonly gzippedBytes: number;
+}
 
 /** Bundled CommonJS asks for `require`, which ESM has not. */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
@@ -61,31 +74,54 @@ const noWebSocket: Plugin = {
   },
 };
 
-await rm(out, { recursive: true, force: true });
-const { metafile } = await bundle({
-  entryPoints: names.map((name) => ({ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name })),
-  outdir: out,
-  outExtension: { ".js": ".mjs" },
-  bundle: true,
-  platform: "node",
-  format: "esm",
-  target: "node24",
-  minify: true,
-  sourcemap: "linked",
-  banner: { js: banner },
-  plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket],
-  metafile: true,
-  logLevel: "warning",
-});
-await writeFile(`${out}/meta.json`, JSON.stringify(metafile));
+function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
+  const replaced = new Map(Object.entries(replace).map(([name, file]) => [`${directory}/${name}`, file]));
+  return {
+    name: "replace-modules",
+    setup(build) {
+      build.onResolve({ filter: /^\.\.?\// }, ({ path, resolveDir }) => {
+        const file = replaced.get(resolve(resolveDir, path));
+        return file === undefined ? undefined : { path: file };
+      });
+    },
+  };
+}
 
-for (const name of names) {
-  const file = `${out}/${name}.mjs`;
-  const { size } = await stat(file);
-  const zipped = gzipSync(await readFile(file)).length;
-  process.stdout.write(`${name.padEnd(10)} ${kilobytes(size)} KiB, ${kilobytes(zipped)} KiB gzipped\n`);
+/** Bundles every function, minified, with a source map. */
+export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
+  readonly Bundle[]
+> {
+  await rm(out, { recursive: true, force: true });
+  const { metafile } = await bundle({
+    entryPoints: names.map((name) => ({ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name })),
+    outdir: out,
+    outExtension: { ".js": ".mjs" },
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    target: "node24",
+    minify: true,
+    sourcemap: "linked",
+    banner: { js: banner },
+    plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)],
+    metafile: true,
+    logLevel: "warning",
+  });
+  await writeFile(`${out}/meta.json`, JSON.stringify(metafile));
+  return Promise.all(
+    names.map(async (name) => {
+      const code = await readFile(`${out}/${name}.mjs`);
+      return { name, bytes: code.length, gzippedBytes: gzipSync(code).length };
+    }),
+  );
 }
 
 function kilobytes(bytes: number): string {
   return (bytes / 1_024).toFixed(0).padStart(5);
+}
+
+if (import.meta.main) {
+  for (const { name, bytes, gzippedBytes } of await buildFunctions()) {
+    process.stdout.write(`${name.padEnd(10)} ${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped\n`);
+  }
 }

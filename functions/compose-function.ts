@@ -3,6 +3,7 @@ import type { Log } from "@toolyard/core/ports/log";
 import { createEmbeddedMetrics } from "@toolyard/platform/embedded-metrics";
 import { compose, requireKeys } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
+import { functionHooks } from "./function-hooks.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { createLog } from "./log.ts";
 
@@ -22,6 +23,7 @@ export async function composeFunction(): Promise<{
   const metrics = createEmbeddedMetrics((line) => void process.stdout.write(`${line}\n`));
   const { app } = await compose(environment, {
     ...requireKeys(environment),
+    ...functionHooks,
     log,
     metrics,
     publicUrl,

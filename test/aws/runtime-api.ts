@@ -41,6 +41,8 @@ export interface FunctionOptions {
   readonly perTenant?: boolean;
   /** Further arguments of `node`. */
   readonly nodeArguments?: readonly string[];
+  /** The process of an environment is gone, whatever the reason. */
+  readonly onEnvironmentEnd?: () => void;
   /** How an environment is started; default: as a process beside ours. */
   readonly launch?: (command: RuntimeCommand) => RuntimeProcess;
 }
@@ -95,6 +97,8 @@ export interface LambdaFunction {
   close(): Promise<void>;
 }
 
+const noService: FunctionError = { errorType: "ServiceException", errorMessage: "The service has ended." };
+
 export function createLambdaFunction(options: FunctionOptions): LambdaFunction {
   return new FunctionPool(options);
 }
@@ -122,7 +126,8 @@ class FunctionPool implements LambdaFunction {
       throw new Error("InvalidParameterValueException: a tenant id belongs to functions with tenant isolation");
     }
     const invocation = new Invocation(payload, tenantId);
-    this.#waiting = [...this.#waiting, invocation];
+    if (this.#isClosed) invocation.fail(noService);
+    else this.#waiting = [...this.#waiting, invocation];
     this.#assign();
     return invocation.answer;
   }
@@ -138,7 +143,7 @@ class FunctionPool implements LambdaFunction {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const { fail } of this.#waiting) fail({ errorType: "ServiceException", errorMessage: "The service ended." });
+    for (const { fail } of this.#waiting) fail(noService);
     this.#waiting = [];
     await Promise.all(this.#environments.map((environment) => environment.close()));
   }
@@ -170,6 +175,7 @@ class FunctionPool implements LambdaFunction {
       onFree: () => this.#assign(),
       onEnd: () => {
         this.#environments = this.#environments.filter((one) => one !== environment);
+        this.#options.onEnvironmentEnd?.();
         this.#assign();
       },
     });

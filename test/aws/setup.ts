@@ -1,8 +1,8 @@
 /** Before the suites of this directory: the runtime client, and the functions as they are uploaded. */
-import { execFile } from "node:child_process";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import type { TestProject } from "vitest/node";
+import { buildFunctions } from "../../functions/build.ts";
+import { killableFunctions } from "./killable-site.ts";
 import { installRuntimeClient } from "./runtime-client.ts";
 
 declare module "vitest" {
@@ -18,6 +18,9 @@ export default async function setUp(project: TestProject): Promise<void> {
   if (missing !== "") process.stdout.write(`\nSkipping everything under the runtime client: ${missing}\n\n`);
   project.provide("runtimeClientMissing", missing);
   if (missing !== "") return;
-  const root = join(import.meta.dirname, "../..");
-  await promisify(execFile)(process.execPath, ["functions/build.ts"], { cwd: root });
+  await buildFunctions();
+  await buildFunctions({
+    out: killableFunctions,
+    replace: { "function-hooks.ts": join(import.meta.dirname, "killable-hooks.ts") },
+  });
 }

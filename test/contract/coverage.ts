@@ -10,7 +10,7 @@ export const root = resolve(import.meta.dirname, "../..");
 export const tablePath = "docs/requirements.md";
 
 /** Test files beside the sources, and everything in test/ that describes behaviour. */
-const testSources = ["packages/*/src/**/*.test.ts", "functions/**/*.test.ts", "test/{contract,e2e,kill}/**/*.ts"];
+const testSources = ["packages/*/src/**/*.test.ts", "functions/**/*.test.ts", "test/{contract,e2e,kill,aws}/**/*.ts"];
 /** They speak about `verifies`, they do not cite. */
 const notCiting = new Set(
   ["coverage", "coverage-table", "requirements", "requirements.test"].map((name) => `test/contract/${name}.ts`),

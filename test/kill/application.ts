@@ -35,13 +35,14 @@ export function createApplication(first: Client, next: () => Promise<Client>): A
         const asked = client;
         const options = { headers: headers?.(attempt) ?? {}, signal: AbortSignal.timeout(patienceMs) };
         const reply = await asked.send(method, path, body, options).catch(() => undefined);
-        if (reply !== undefined && isWhole(reply) && !isPassing(reply)) return reply;
+        const isGone = reply === undefined || isGateways(reply) || !isWhole(reply);
+        if (!isGone && !isPassing(reply)) return reply;
         if (performance.now() > until) {
           throw new Error(
             `No final answer to ${method} ${path}: ${reply?.status ?? "no connection"} ${reply?.text ?? ""}`,
           );
         }
-        if (reply === undefined || !isWhole(reply)) {
+        if (isGone) {
           await pause(20);
           client = await next();
         } else await pause(Number(reply.headers.get("retry-after") ?? 0.1) * 1_000);
@@ -58,6 +59,11 @@ export function createApplication(first: Client, next: () => Promise<Client>): A
       }),
   };
   return application;
+}
+
+/** Said by what stands before an instance that is gone, and not by us. */
+function isGateways({ status, json }: Reply): boolean {
+  return (status === 502 || status === 504) && json?.error === undefined;
 }
 
 function isPassing({ json, headers }: Reply): boolean {

@@ -1,10 +1,11 @@
-/** Gateway processes of the kill suite: started, told where to stop, frozen, thawed and killed. */
+/** Instances of the kill suite: started, told where to stop, frozen, thawed and killed. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { createDriver, type GatewayDriver } from "../support/gateway-client.ts";
-import type { Notice, Order } from "../support/killable.ts";
+import type { Order } from "../support/kill-orders.ts";
+import type { Notice } from "../support/killable.ts";
 
 const startWithinMs = 30_000;
 const root = new URL("../../", import.meta.url);
@@ -12,13 +13,36 @@ const root = new URL("../../", import.meta.url);
 const compileCache = fileURLToPath(new URL("node_modules/.cache/kill", root));
 const program = fileURLToPath(new URL("../support/killable.ts", import.meta.url));
 
-export interface InstanceOptions {
+/** Whatever can die in the middle of its work; whatever it does, `close` ends it. */
+export interface Instance {
+  readonly driver: GatewayDriver;
+  readonly ended: Promise<void>;
+  readonly hasEnded: boolean;
+  /** Everything it wrote to standard output and standard error. */
+  readonly output: string;
+  /** Kill points that it passed while it was reporting, each once. */
+  readonly reached: readonly string[];
+  order(order: Order): Promise<void>;
+  kill(): void;
+  freeze(): Promise<void>;
+  /** It stands still in the middle of something. */
+  isFrozen(): Promise<boolean>;
+  thaw(): void;
+  close(): Promise<void>;
+}
+
+/** Of what an instance wrote. */
+export function pointsReached(output: string): readonly string[] {
+  return [...new Set([...output.matchAll(/^reached (\S+)$/gm)].map(([, point]) => point ?? ""))];
+}
+
+export interface ProcessOptions {
   readonly dataDir: string;
   readonly adminKey: string;
 }
 
-/** A process may be given orders and signals; whatever it does, `close` ends it. */
-export class Instance {
+/** The server form, as a process of its own. */
+export class ProcessInstance implements Instance {
   readonly driver: GatewayDriver;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
@@ -34,7 +58,7 @@ export class Instance {
     this.#output = output;
   }
 
-  static async start({ dataDir, adminKey }: InstanceOptions): Promise<Instance> {
+  static async start({ dataDir, adminKey }: ProcessOptions): Promise<ProcessInstance> {
     const child = spawn(process.execPath, [program, "--join"], {
       cwd: root,
       env: {
@@ -55,21 +79,19 @@ export class Instance {
       child.kill("SIGKILL");
       throw new Error(`A gateway did not start:\n${output()}`);
     }
-    return new Instance(child, { driver: createDriver(notice.url, adminKey), ended, output });
+    return new ProcessInstance(child, { driver: createDriver(notice.url, adminKey), ended, output });
   }
 
   get hasEnded(): boolean {
     return this.#child.exitCode !== null || this.#child.signalCode !== null;
   }
 
-  /** Everything it wrote to standard output and standard error. */
   get output(): string {
     return this.#output();
   }
 
-  /** Kill points that it passed while it was reporting, each once. */
   get reached(): readonly string[] {
-    return [...new Set([...this.output.matchAll(/^reached (\S+)$/gm)].map(([, point]) => point ?? ""))];
+    return pointsReached(this.output);
   }
 
   async order(order: Order): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * Two gateway processes on one data directory: one that will die, and one that outlives it. While the
+ * Two instances that share what is kept: one that will die, and one that outlives it. While the
  * victim works, the survivor is frozen, so that all the work is the victim's; then it takes over.
  * Lanes know nothing of each other and run side by side.
  */
@@ -12,14 +12,37 @@ import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
 import type { Client, TestTenant } from "../support/gateway-client.ts";
 import { createApplication, type Application } from "./application.ts";
-import { eventually, Instance, pause } from "./instance.ts";
+import { eventually, pause, ProcessInstance, type Instance } from "./instance.ts";
 import { orderPlugin, type Manners, type Shop } from "./shop.ts";
 
 const diesWithinMs = 15_000;
 
+/** What instances share, and how one more of them is started. */
+export interface Site {
+  /** Behind their backs. */
+  readonly database: Database;
+  startInstance(): Promise<Instance>;
+  close(): Promise<void>;
+}
+
+export type OpenSite = () => Promise<Site>;
+
+/** Processes of the server form on one data directory. */
+export async function openDirectory(): Promise<Site> {
+  const dataDir = await mkdtemp(join(tmpdir(), "toolyard-kill-"));
+  const adminKey = `admin_${randomBytes(24).toString("base64url")}`;
+  const database = await openDatabase({ url: `file:${join(dataDir, "toolyard.db")}`, budgetMs: 300 });
+  return {
+    database,
+    startInstance: () => ProcessInstance.start({ dataDir, adminKey }),
+    async close() {
+      await database.close();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
 export interface Lane {
-  readonly dataDir: string;
-  readonly adminKey: string;
   readonly survivor: Instance;
   newTenant(): Promise<TestTenant>;
   startInstance(): Promise<Instance>;
@@ -30,33 +53,36 @@ export interface Lane {
   close(): Promise<void>;
 }
 
-export async function startLane(): Promise<Lane> {
-  const dataDir = await mkdtemp(join(tmpdir(), "toolyard-kill-"));
-  const adminKey = `admin_${randomBytes(24).toString("base64url")}`;
-  const startInstance = (): Promise<Instance> => Instance.start({ dataDir, adminKey });
-  const survivor = await startInstance();
-  const database = await openDatabase({ url: `file:${join(dataDir, "toolyard.db")}`, budgetMs: 300 });
+/** Of a suite that is run on more than one kind of site. */
+export interface SuiteOptions {
+  readonly openSite?: OpenSite;
+  /** Cases side by side. */
+  readonly lanesAtOnce?: number;
+  /** A few cases only: each of the places to die, but not in each of its ways. */
+  readonly isShort?: boolean;
+}
+
+export async function startLane(openSite: OpenSite = openDirectory): Promise<Lane> {
+  const site = await openSite();
+  const survivor = await site.startInstance();
   return {
-    dataDir,
-    adminKey,
     survivor,
     newTenant: () => survivor.driver.newTenant({ concurrent_tool_calls: 100, result_bytes: 1_024 }),
-    startInstance,
+    startInstance: () => site.startInstance(),
     async freeze(instance) {
       for (;;) {
         await instance.freeze();
-        if (await isWritable(database)) return;
+        if (await isWritable(site.database)) return;
         instance.thaw();
         await pause(10);
       }
     },
     async forgetMessages() {
-      await database.batch([{ sql: "DELETE FROM queue_messages", args: [] }]);
+      await site.database.batch([{ sql: "DELETE FROM queue_messages", args: [] }]);
     },
     async close() {
       await survivor.close();
-      await database.close();
-      await rm(dataDir, { recursive: true, force: true });
+      await site.close();
     },
   };
 }
@@ -82,8 +108,8 @@ export class LanePool {
     this.#free = [...lanes];
   }
 
-  static async start(count: number): Promise<LanePool> {
-    return new LanePool(await Promise.all(Array.from({ length: count }, startLane)));
+  static async start(count: number, openSite: OpenSite = openDirectory): Promise<LanePool> {
+    return new LanePool(await Promise.all(Array.from({ length: count }, () => startLane(openSite))));
   }
 
   async use<T>(work: (lane: Lane) => Promise<T>): Promise<T> {

@@ -51,7 +51,7 @@ async function startOneProcess(): Promise<RunningHome> {
 }
 
 /** A database server, a directory for blobs, and the settings of processes that share them. */
-interface Services {
+export interface Services {
   readonly directory: string;
   readonly database: HranaServer;
   readonly adminKey: string;
@@ -60,7 +60,7 @@ interface Services {
   close(): Promise<void>;
 }
 
-async function startServices(): Promise<Services> {
+export async function startServices(): Promise<Services> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-services-"));
   const token = randomBytes(24).toString("base64url");
   const adminKey = `admin_${randomBytes(24).toString("base64url")}`;
@@ -160,7 +160,7 @@ async function startFunctions(): Promise<RunningHome> {
 }
 
 /** What a deployment does before traffic: functions never change the schema. */
-async function deploy({ env, directory }: Services): Promise<void> {
+export async function deploy({ env, directory }: Services): Promise<void> {
   const settings = readEnvironment({ ...env, PORT: "0", TOOLYARD_DATA_DIR: join(directory, "deploy") });
   const log = { log: () => undefined, flush: () => Promise.resolve() };
   await (await startServer(settings, { log })).stop();

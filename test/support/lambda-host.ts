@@ -4,12 +4,12 @@
  * become proxy events of payload version 1; streamed answers come with the runtime's prelude, which the
  * gateway takes off. Prints one line of JSON with its addresses.
  */
-import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Writable } from "node:stream";
 import type { LambdaContext, ProxyResult, StreamingHandler } from "../../functions/http/lambda.ts";
 import type { LambdaResponseHead } from "../../functions/http/lambda-stream.ts";
+import { readRequest, toProxyEvent } from "./proxy-event.ts";
 
 /** Marks a handler that the runtime calls with a response stream. */
 const streaming = Symbol.for("aws.lambda.runtime.handler.streaming");
@@ -67,45 +67,6 @@ function newContext(): LambdaContext {
   return { getRemainingTimeInMillis: () => deadline - Date.now() };
 }
 
-async function toEvent(request: IncomingMessage): Promise<object> {
-  const { pathname, searchParams } = new URL(request.url ?? "/", "https://localhost");
-  const headers = { "X-Forwarded-Proto": ["https"], "X-Amzn-Trace-Id": [`Root=1-${randomUUID()}`], ...many(request) };
-  const query = Object.fromEntries([...searchParams.keys()].map((name) => [name, searchParams.getAll(name)]));
-  const body = await read(request);
-  return {
-    resource: "/{proxy+}",
-    path: decodeURI(pathname),
-    httpMethod: request.method ?? "GET",
-    headers: last(headers),
-    multiValueHeaders: headers,
-    queryStringParameters: searchParams.size === 0 ? null : last(query),
-    multiValueQueryStringParameters: searchParams.size === 0 ? null : query,
-    pathParameters: { proxy: pathname.slice(1) },
-    stageVariables: null,
-    requestContext: { stage: "live", domainName: request.headers.host, requestId: randomUUID(), identity: {} },
-    body: body.length === 0 ? null : body.toString("base64"),
-    isBase64Encoded: body.length > 0,
-  };
-}
-
-function many({ rawHeaders }: IncomingMessage): Record<string, string[]> {
-  const headers: Record<string, string[]> = {};
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    (headers[rawHeaders[at] ?? ""] ??= []).push(rawHeaders[at + 1] ?? "");
-  }
-  return headers;
-}
-
-function last(lists: Readonly<Record<string, readonly string[]>>): Record<string, string | undefined> {
-  return Object.fromEntries(Object.entries(lists).map(([name, values]) => [name, values.at(-1)]));
-}
-
-async function read(request: IncomingMessage): Promise<Buffer> {
-  const parts: Buffer[] = [];
-  for await (const part of request) parts.push(part as Buffer);
-  return Buffer.concat(parts);
-}
-
 function answerWhole({ statusCode, multiValueHeaders, body, isBase64Encoded }: ProxyResult, to: ServerResponse): void {
   const headers = Object.entries(multiValueHeaders).flatMap(([name, values]) => values.flatMap((one) => [name, one]));
   to.writeHead(statusCode, headers).end(Buffer.from(body, isBase64Encoded ? "base64" : "utf8"));
@@ -159,7 +120,7 @@ const streamedPaths = new Set(["/v1/chat/completions", "/api/chat/completions"])
 
 const api = await serve(async (request, response) => {
   const { chat, api: whole } = await functions.promise;
-  const event = await toEvent(request);
+  const event = toProxyEvent(request, await readRequest(request));
   const path = new URL(request.url ?? "/", "https://localhost").pathname;
   if (streamedPaths.has(path)) await answerStreamed(chat, event, response);
   else answerWhole(await whole(event, newContext()), response);
@@ -168,7 +129,7 @@ const api = await serve(async (request, response) => {
 /** `POST /worker` takes an SQS event, `POST /tick` nothing. */
 const events = await serve(async (request, response) => {
   const { worker, tick } = await functions.promise;
-  const body = await read(request);
+  const body = await readRequest(request);
   const result = request.url === "/worker" ? await worker(JSON.parse(body.toString("utf8"))) : await tick();
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(result));
 });

@@ -1,0 +1,149 @@
+/**
+ * Deployments as instances of the kill suite: several of them share a database 20 ms away, blobs and
+ * queues. A deployment whose environment dies in the middle of an invocation counts as gone, so that
+ * another one has to take over all that it left.
+ */
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { openDatabase } from "@toolyard/db/client";
+import { eventually, pointsReached, type Instance } from "../kill/instance.ts";
+import type { Site } from "../kill/lane.ts";
+import { startDatabaseProxy } from "../support/database-proxy.ts";
+import { createDriver, type GatewayDriver } from "../support/gateway-client.ts";
+import { deploy, startServices } from "../support/homes.ts";
+import type { Order } from "../support/kill-orders.ts";
+import { openQueues, startDeployment, type Deployment, type Queues } from "./deployment.ts";
+import type { Environment } from "./runtime-api.ts";
+
+const cache = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
+/** Made by setup.ts: the functions with other hooks. */
+export const killableFunctions = join(cache, "killable-functions");
+
+const databaseLatencyMs = 20;
+const freezesWithinMs = 5_000;
+
+export async function openDeployments(): Promise<Site> {
+  const services = await startServices();
+  await deploy(services);
+  const proxy = await startDatabaseProxy({ target: services.database.url });
+  proxy.latencyMs = databaseLatencyMs;
+  const { DATABASE_URL: url = "", DATABASE_AUTH_TOKEN: authToken = "" } = services.env;
+  const database = await openDatabase({ url, authToken });
+  const queues = await openQueues(services.env);
+  const env = {
+    ...services.env,
+    DATABASE_URL: proxy.url,
+    TOOLYARD_EGRESS_ALLOW: "127.0.0.0/8",
+    TOOLYARD_LOG_LEVEL: "warn",
+    NODE_COMPILE_CACHE: join(cache, "killable-compile"),
+  };
+  return {
+    database,
+    startInstance: () => DeploymentInstance.start({ env, queues, adminKey: services.adminKey }),
+    async close() {
+      await database.close();
+      await queues.close();
+      await proxy.close();
+      await services.close();
+    },
+  };
+}
+
+interface StartOptions {
+  readonly env: Readonly<Record<string, string>>;
+  readonly queues: Queues;
+  readonly adminKey: string;
+}
+
+class DeploymentInstance implements Instance {
+  readonly driver: GatewayDriver;
+  readonly ended: Promise<void>;
+  readonly #deployment: Deployment;
+  readonly #directory: string;
+  readonly #setEnded: () => void;
+  #hasEnded = false;
+
+  private constructor(deployment: Deployment, adminKey: string, directory: string) {
+    this.#deployment = deployment;
+    this.#directory = directory;
+    this.driver = createDriver(deployment.url, adminKey);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.ended = promise;
+    this.#setEnded = resolve;
+  }
+
+  static async start({ env, queues, adminKey }: StartOptions): Promise<DeploymentInstance> {
+    const directory = await mkdtemp(join(tmpdir(), "toolyard-deployment-"));
+    const orders = join(directory, "orders");
+    await mkdir(orders);
+    let instance: DeploymentInstance | undefined;
+    const deployment = await startDeployment({
+      env: { ...env, KILL_ORDER_FILE: join(orders, "order.json") },
+      queues,
+      taskRoot: killableFunctions,
+      visibilityMs: 120_000,
+      tickEveryMs: 500,
+      onEnvironmentEnd: () => instance?.kill(),
+    });
+    instance = new DeploymentInstance(deployment, adminKey, directory);
+    return instance;
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  get output(): string {
+    return this.#deployment.output();
+  }
+
+  get reached(): readonly string[] {
+    return pointsReached(this.output);
+  }
+
+  async order(order: Order): Promise<void> {
+    await writeFile(join(this.#directory, "orders/order.json"), JSON.stringify(order));
+  }
+
+  kill(): void {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    for (const trigger of this.#deployment.triggers) trigger.pause();
+    // What is under way is answered by the gateway before that goes, too.
+    void this.#deployment.kill().then(this.#setEnded);
+  }
+
+  async freeze(): Promise<void> {
+    for (const trigger of this.#deployment.triggers) trigger.pause();
+    const environments = this.#environments();
+    for (const environment of environments) environment.freeze();
+    await eventually("Everything to stand still", freezesWithinMs, async () => {
+      const frozen = await Promise.all(environments.map((one) => one.hasEnded || one.isFrozen()));
+      return frozen.every(Boolean) || undefined;
+    });
+  }
+
+  async isFrozen(): Promise<boolean> {
+    const busy = this.#environments().filter(({ isBusy }) => isBusy);
+    return (await Promise.all(busy.map((environment) => environment.isFrozen()))).some(Boolean);
+  }
+
+  thaw(): void {
+    // Those without work are the service's to thaw.
+    for (const environment of this.#environments()) if (!environment.isFree) environment.thaw();
+    for (const trigger of this.#deployment.triggers) trigger.resume();
+  }
+
+  async close(): Promise<void> {
+    this.#hasEnded = true;
+    await this.#deployment.close();
+    await rm(this.#directory, { recursive: true, force: true });
+    this.#setEnded();
+  }
+
+  #environments(): readonly Environment[] {
+    return Object.values(this.#deployment.functions).flatMap(({ environments }) => environments);
+  }
+}
