@@ -7,7 +7,6 @@ import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
 import { commandLines, describePluginRunner, expectNoneRuns, uniqueSeconds } from "../contract/plugin-runner.ts";
-import { verifies } from "../support/verifies.ts";
 import { createLambdaFunction, type Environment, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
 import { createSandboxes, sandboxMissing, type Sandbox, type SandboxOptions, type Sandboxes } from "./sandbox.ts";
 
@@ -107,7 +106,7 @@ function quoted(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-describe.skipIf(missing !== undefined)(`the plugin box ${verifies("VCP-5")}`, () => {
+describe.skipIf(missing !== undefined)("the plugin box", () => {
   const sandboxes = createSandboxes();
   const shared = start(sandboxes);
   const started: LambdaFunction[] = [];
