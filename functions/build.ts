@@ -8,7 +8,9 @@ import { gzipSync } from "node:zlib";
 import { build as bundle, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
-const names = ["chat", "api", "worker", "tick"];
+const names = ["chat", "api", "worker", "tick", "plugin-box"];
+/** Where the module of a function lies, if not beside this one. */
+const modules: Readonly<Record<string, string>> = { "plugin-box": "plugin-box/handler.ts" };
 
 export interface BuildOptions {
   /** Default: `functions/dist`. */
@@ -91,7 +93,7 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
 > {
   await rm(out, { recursive: true, force: true });
   const { metafile } = await bundle({
-    entryPoints: names.map((name) => `${directory}/${name}.ts`),
+    entryPoints: names.map((name) => ({ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name })),
     outdir: out,
     outExtension: { ".js": ".mjs" },
     bundle: true,
@@ -120,6 +122,6 @@ function kilobytes(bytes: number): string {
 
 if (import.meta.main) {
   for (const { name, bytes, gzippedBytes } of await buildFunctions()) {
-    process.stdout.write(`${name.padEnd(8)} ${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped\n`);
+    process.stdout.write(`${name.padEnd(10)} ${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped\n`);
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { EnvironmentError, readEnvironment } from "./env.ts";
+import { EnvironmentError, readBoxEnvironment, readEnvironment } from "./env.ts";
 
 function problemsOf(source: Record<string, string>): readonly string[] {
   try {
@@ -99,5 +99,22 @@ describe("settings", () => {
 
   test("that cannot be used are all named at once", () => {
     expect(problemsOf({ PORT: "x", DATABASE_URL: "y", TOOLYARD_LOG_LEVEL: "z" })).toHaveLength(3);
+  });
+});
+
+describe("settings of the plugin box", () => {
+  const image = { PATH: "/usr/bin:/bin", AWS_LAMBDA_FUNCTION_MEMORY_SIZE: "2048", TOOLYARD_BOX_IS_ALONE: "1" };
+
+  test("come from Lambda and its image", () => {
+    expect(readBoxEnvironment(image)).toEqual({ path: "/usr/bin:/bin", memoryBytes: 2_147_483_648, logLevel: "info" });
+  });
+
+  test.for([
+    ["TOOLYARD_BOX_IS_ALONE", { TOOLYARD_BOX_IS_ALONE: undefined }],
+    ["TOOLYARD_BOX_IS_ALONE", { TOOLYARD_BOX_IS_ALONE: "yes" }],
+    ["AWS_SECRET_ACCESS_KEY", { AWS_SECRET_ACCESS_KEY: "of the role" }],
+    ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE", { AWS_LAMBDA_FUNCTION_MEMORY_SIZE: "512" }],
+  ] as const)("that would make it unsafe end its start: %s", ([name, wrong]) => {
+    expect(() => readBoxEnvironment({ ...image, ...wrong })).toThrow(name);
   });
 });

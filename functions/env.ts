@@ -141,6 +141,31 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
   };
 }
 
+/** The settings of the plugin box, which is given nothing else. */
+export interface BoxEnvironment {
+  readonly path: string;
+  readonly memoryBytes: number;
+  readonly logLevel: (typeof logLevels)[number];
+}
+
+const boxVariables = z.object({
+  PATH: z.string(),
+  AWS_LAMBDA_FUNCTION_MEMORY_SIZE: z.coerce.number().int().min(1_024, "the plugin box needs 1024 MB or more"),
+  TOOLYARD_LOG_LEVEL: variables.shape.TOOLYARD_LOG_LEVEL,
+  TOOLYARD_BOX_IS_ALONE: z.literal("1", {
+    message: "must be 1, as in the image of the plugin box, which ends every process and removes every file it can",
+  }),
+  AWS_SECRET_ACCESS_KEY: z.never({ message: "must not be there; the image's entry point takes it away" }).optional(),
+});
+
+/** @throws EnvironmentError naming every variable that cannot be used */
+export function readBoxEnvironment(source: Readonly<Record<string, string | undefined>> = process.env): BoxEnvironment {
+  const parsed = boxVariables.safeParse(source);
+  if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
+  const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL } = parsed.data;
+  return { path: PATH, memoryBytes: AWS_LAMBDA_FUNCTION_MEMORY_SIZE * 1024 ** 2, logLevel: TOOLYARD_LOG_LEVEL };
+}
+
 function describe(issue: z.core.$ZodIssue): string {
   const values =
     issue.code === "invalid_value" ? `must be one of ${issue.values.map(String).join(", ")}` : issue.message;

@@ -29,6 +29,8 @@ type RequestEvent = z.infer<typeof requestEventSchema>;
 
 export interface LambdaContext {
   readonly getRemainingTimeInMillis: () => number;
+  /** Whose environment this is, where the function has tenant isolation. */
+  readonly tenantId?: string | undefined;
 }
 
 export interface ProxyResult {
@@ -80,7 +82,6 @@ export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothi
   };
 }
 
-/** Marked for streaming where the runtime is there to do it; elsewhere the bare handler. */
 export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): StreamingHandler {
   const handler: StreamingHandler = async (event, stream, context) => {
     const answer = new StreamedAnswer(stream);
@@ -96,6 +97,11 @@ export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = noth
     answer.finish();
     after();
   };
+  return streamed(handler);
+}
+
+/** Marked for streaming where the runtime is there to do it; elsewhere the bare handler. */
+export function streamed(handler: StreamingHandler): StreamingHandler {
   return runtimeOf()?.streamifyResponse(handler) ?? handler;
 }
 

@@ -6,7 +6,7 @@
  * thrown away after its process ended, failed to start or ran out of time.
  * Knows nothing of events: what stands before a function (API Gateway, SQS, …) is elsewhere.
  */
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -44,6 +44,24 @@ export interface FunctionOptions {
   readonly nodeArguments?: readonly string[];
   /** The process of an environment is gone, whatever the reason. */
   readonly onEnvironmentEnd?: () => void;
+  /** How an environment is started; default: as a process beside ours. */
+  readonly launch?: (command: RuntimeCommand) => RuntimeProcess;
+}
+
+export interface RuntimeCommand {
+  readonly node: string;
+  /** The last one is the runtime client. */
+  readonly arguments: readonly string[];
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface RuntimeProcess {
+  readonly child: ChildProcessByStdio<null, Readable, Readable>;
+  /** Of the runtime, as we see it. */
+  readonly pid: number;
+  /** Reaches every process of the environment. */
+  signal(name: NodeJS.Signals): void;
 }
 
 /** As the service reports it to whoever invoked the function. */
@@ -227,7 +245,7 @@ export class Environment {
   readonly #server: Server;
   readonly #setReady: () => void;
   readonly #setEnded: () => void;
-  #child: ChildProcess | undefined;
+  #process: RuntimeProcess | undefined;
   #current: Invocation | undefined;
   /** Where the runtime waits for the next invocation. */
   #next: ServerResponse | undefined;
@@ -253,7 +271,7 @@ export class Environment {
   }
 
   get pid(): number {
-    return this.#child?.pid ?? 0;
+    return this.#process?.pid ?? 0;
   }
 
   get isFree(): boolean {
@@ -276,11 +294,11 @@ export class Environment {
 
   /** Stops it wherever it is; its time limit goes on running. */
   freeze(): void {
-    this.#child?.kill("SIGSTOP");
+    this.#process?.signal("SIGSTOP");
   }
 
   thaw(): void {
-    this.#child?.kill("SIGCONT");
+    this.#process?.signal("SIGCONT");
   }
 
   async isFrozen(): Promise<boolean> {
@@ -290,7 +308,7 @@ export class Environment {
   }
 
   kill(): void {
-    this.#child?.kill("SIGKILL");
+    this.#process?.signal("SIGKILL");
   }
 
   async close(): Promise<void> {
@@ -307,33 +325,31 @@ export class Environment {
       this.#endWith({ errorType: "Sandbox.Timedout", errorMessage });
     }, initWithinMs);
     const heapMb = Math.trunc(memoryMb * 0.9);
-    const child = spawn(
-      process.execPath,
-      ["--expose-gc", `--max-old-space-size=${heapMb}`, ...nodeArguments, runtimeClient],
-      {
-        cwd: taskRoot,
-        env: {
-          PATH: process.env["PATH"] ?? "",
-          LANG: "en_US.UTF-8",
-          TZ: ":UTC",
-          LAMBDA_TASK_ROOT: taskRoot,
-          _HANDLER: handler,
-          AWS_REGION: "eu-central-1",
-          AWS_DEFAULT_REGION: "eu-central-1",
-          AWS_EXECUTION_ENV: "AWS_Lambda_nodejs24.x",
-          AWS_LAMBDA_FUNCTION_NAME: name,
-          AWS_LAMBDA_FUNCTION_VERSION: "$LATEST",
-          AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memoryMb),
-          AWS_LAMBDA_INITIALIZATION_TYPE: "on-demand",
-          AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
-          AWS_LAMBDA_LOG_STREAM_NAME: `2026/01/01/[$LATEST]${this.#hooks.number}`,
-          AWS_LAMBDA_RUNTIME_API: `127.0.0.1:${port}`,
-          ...env,
-        },
-        stdio: ["ignore", "pipe", "pipe"],
+    const launched = (this.#options.launch ?? launchBesideUs)({
+      node: process.execPath,
+      arguments: ["--expose-gc", `--max-old-space-size=${heapMb}`, ...nodeArguments, runtimeClient],
+      cwd: taskRoot,
+      env: {
+        PATH: process.env["PATH"] ?? "",
+        LANG: "en_US.UTF-8",
+        TZ: ":UTC",
+        LAMBDA_TASK_ROOT: taskRoot,
+        _HANDLER: handler,
+        AWS_REGION: "eu-central-1",
+        AWS_DEFAULT_REGION: "eu-central-1",
+        AWS_EXECUTION_ENV: "AWS_Lambda_nodejs24.x",
+        AWS_LAMBDA_FUNCTION_NAME: name,
+        AWS_LAMBDA_FUNCTION_VERSION: "$LATEST",
+        AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memoryMb),
+        AWS_LAMBDA_INITIALIZATION_TYPE: "on-demand",
+        AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
+        AWS_LAMBDA_LOG_STREAM_NAME: `2026/01/01/[$LATEST]${this.#hooks.number}`,
+        AWS_LAMBDA_RUNTIME_API: `127.0.0.1:${port}`,
+        ...env,
       },
-    );
-    this.#child = child;
+    });
+    const { child } = launched;
+    this.#process = launched;
     for (const stream of [child.stdout, child.stderr]) {
       stream.on("data", (part: Buffer) => this.#hooks.onOutput(part.toString("utf8")));
     }
@@ -452,6 +468,11 @@ export class Environment {
     const detail = request.trailers["lambda-runtime-function-error-body"] ?? "";
     invocation.endStream(type === undefined ? undefined : toFunctionError(Buffer.from(detail, "base64")));
   }
+}
+
+function launchBesideUs({ node, arguments: parameters, cwd, env }: RuntimeCommand): RuntimeProcess {
+  const child = spawn(node, parameters, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  return { child, pid: child.pid ?? 0, signal: (name) => child.kill(name) };
 }
 
 function untilWritable(body: PassThrough): Promise<void> {

@@ -30,10 +30,23 @@ export async function commandLines(): Promise<string> {
 }
 
 export async function expectNoneRuns(mark: string): Promise<void> {
-  await expect.poll(commandLines, { timeout: 5000, message: `a process of "${mark}" is left` }).not.toContain(mark);
+  const runs = async (): Promise<boolean> => (await commandLines()).includes(mark);
+  await expect.poll(runs, { timeout: 5000, message: `a process of "${mark}" is left` }).toBe(false);
 }
 
-export function describePluginRunner(name: string, make: () => Promise<PluginRunner>): void {
+export interface PluginRunnerTraits {
+  /**
+   * Whether a plugin ends when its caller goes. Where the caller cannot be seen to go, it has its answer at
+   * once all the same, and the plugin ends at its own time limit.
+   */
+  readonly endsAbandoned?: boolean;
+}
+
+export function describePluginRunner(
+  name: string,
+  make: () => Promise<PluginRunner>,
+  { endsAbandoned = true }: PluginRunnerTraits = {},
+): void {
   const run = async (command: PluginRun["command"], more: Partial<PluginRun> = {}): Promise<PluginExit> => {
     const runner = await make();
     return runner.run({
@@ -184,7 +197,8 @@ export function describePluginRunner(name: string, make: () => Promise<PluginRun
     test("ends a plugin whose caller is gone, and does not start one for a caller gone before", async () => {
       const nap = `sleep ${uniqueSeconds()}`;
       const controller = new AbortController();
-      const running = run(sh(`${nap} & echo started; wait`), { signal: controller.signal });
+      const slow = sh(`${nap} & echo started; wait`);
+      const running = run(slow, { signal: controller.signal, ...(endsAbandoned ? {} : { timeoutMs: 2_000 }) });
       setTimeout(() => controller.abort(), 200);
       expect(await running).toMatchObject({ exitCode: null, ended: "aborted" });
       await expectNoneRuns(nap);
@@ -226,6 +240,40 @@ export function describePluginRunner(name: string, make: () => Promise<PluginRun
       const slowly = `const bytes = Buffer.from("温度🙂");
         (async () => { for (const byte of bytes) { process.stdout.write(Buffer.of(byte)); await new Promise((done) => setTimeout(done, 3)); } })()`;
       expect((await run(node(slowly))).stdout).toBe("温度🙂");
+    });
+
+    test("hands on what a plugin says first while it still works, and all of it once", async () => {
+      const parts: string[] = [];
+      const first = Promise.withResolvers<string>();
+      let ended = false;
+      const work = node(`console.log('{"status":"success","怨":1}');
+        process.stdin.once("end", () => undefined).resume();
+        setTimeout(() => console.log("background work done"), 1_000);`);
+      const running = run(work, {
+        onStdout(part) {
+          parts.push(part);
+          first.resolve(parts.join(""));
+        },
+      }).finally(() => (ended = true));
+      expect(await first.promise).toBe('{"status":"success","怨":1}\n');
+      expect(ended).toBe(false);
+      const exit = await running;
+      expect(exit).toMatchObject({ exitCode: 0, ended: "exit" });
+      expect(exit.stdout).toBe('{"status":"success","怨":1}\nbackground work done\n');
+      expect(parts.join("")).toBe(exit.stdout);
+    });
+
+    test("removes a directory that a plugin has closed to itself, and one too deep to be named", async () => {
+      const deep = `import os
+print(os.getcwd(), flush=True)
+os.makedirs("shut/inner"); open("shut/inner/file", "w").close(); os.chmod("shut/inner", 0); os.chmod("shut", 0o500)
+for _ in range(300):
+    os.mkdir("d" * 60); os.chdir("d" * 60)
+open("bottom", "w").close()`;
+      const exit = await run(["python3", "-c", deep]);
+      if (exit.ended === "spawn") return;
+      expect(exit).toMatchObject({ exitCode: 0, stderr: "" });
+      await expect(readdir(exit.stdout.trim())).rejects.toMatchObject({ code: "ENOENT" });
     });
 
     test("reports a plugin that a signal killed without an exit code of its own", async () => {

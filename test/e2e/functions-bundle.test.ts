@@ -80,12 +80,15 @@ describe("the bundles", () => {
     expect((await readdir(dist)).filter((name) => name.endsWith(".mjs")).sort()).toEqual([
       "api.mjs",
       "chat.mjs",
+      "plugin-box.mjs",
       "tick.mjs",
       "worker.mjs",
     ]);
     expect(built).toMatch(/^chat +\d+ KiB, +\d+ KiB gzipped$/m);
     // Large enough to hold the product, far below what a careless import adds.
     expect((await stat(join(dist, "chat.mjs"))).size).toBeLessThan(1_600_000);
+    // Runs before each first plugin of a tenant, and has no use for the product.
+    expect((await stat(join(dist, "plugin-box.mjs"))).size).toBeLessThan(250_000);
   });
 
   test("hold no native module and nothing of this machine's paths", async () => {

@@ -13,6 +13,11 @@ export interface PluginRun {
   readonly signal?: AbortSignal;
   /** Files laid into the fresh directory before the start. */
   readonly files?: readonly { readonly path: string; readonly body: Uint8Array }[];
+  /**
+   * Called with each part of stdout as soon as it is there, no character cut in two: an asynchronous
+   * plugin answers first and works on. All parts together are `PluginExit.stdout`.
+   */
+  readonly onStdout?: (part: string) => void;
 }
 
 export interface PluginExit {

@@ -1,7 +1,6 @@
 /**
  * What a plugin process wrote, kept within a bound: the beginning of stdout (the answer), the end of
- * stderr (where crashes say why). Bytes become text only once, so that no character is cut in two by
- * the size of a read.
+ * stderr (where crashes say why). No character is cut in two by the size of a read.
  */
 
 export interface BoundedOutput {
@@ -9,21 +8,36 @@ export interface BoundedOutput {
   readonly text: () => string;
 }
 
-/** Keeps the first `limit` bytes; `onFull` is called when more come. */
-export function keepHead(limit: number, onFull: () => void): BoundedOutput {
-  const parts: Buffer[] = [];
+/**
+ * Keeps the first `limit` bytes; `onFull` is called when more come. `onText` gets the text as it comes,
+ * all of it together being what `text` gives in the end.
+ */
+export function keepHead(limit: number, onFull: () => void, onText?: (text: string) => void): BoundedOutput {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  const texts: string[] = [];
   let room = limit;
   let full = false;
+  let finished = false;
+  const keep = (text: string): void => {
+    if (text === "") return;
+    texts.push(text);
+    onText?.(text);
+  };
   return {
     add(part) {
       if (full) return;
-      parts.push(part.subarray(0, room));
+      // In stream mode the decoder holds back a character whose rest is still to come.
+      keep(decoder.decode(part.subarray(0, room), { stream: true }));
       full = part.byteLength > room;
       room -= Math.min(room, part.byteLength);
       if (full) onFull();
     },
-    // In stream mode the decoder leaves out a character whose rest was cut off.
-    text: () => new TextDecoder("utf-8", { ignoreBOM: true }).decode(Buffer.concat(parts), { stream: full }),
+    text() {
+      // A character whose rest was cut off by the limit is left out.
+      if (!full && !finished) keep(decoder.decode());
+      finished = true;
+      return texts.join("");
+    },
   };
 }
 

@@ -5,7 +5,7 @@
  * plugin does, the call ends in time and leaves no process and no file behind.
  */
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, realpath, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
 import { Writable } from "node:stream";
@@ -15,6 +15,7 @@ import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/p
 import { endEscapedProcesses } from "./escaped-processes.ts";
 import { keepHead, keepTail } from "./plugin-output.ts";
 import { findProgram, wallOptions, type PluginWall } from "./plugin-wall.ts";
+import { removeTree } from "./remove-tree.ts";
 
 export interface ProcessPluginRunnerOptions {
   /** PATH of plugins, on which their programs are found. */
@@ -23,8 +24,12 @@ export interface ProcessPluginRunnerOptions {
   readonly memoryBytes?: number;
   /** Absent: plugins run with the rights of our user. */
   readonly wall?: PluginWall;
+  /** Cap on processes and threads of the whole user; only where no one else is that user. */
+  readonly maxProcesses?: number;
   /** Where fresh directories are made; default: the system's. */
   readonly temporaryDirectory?: string;
+  /** Ends what left the plugin's process group. Default: what carries the plugin's directory as its HOME. */
+  readonly endEscaped?: (directory: string) => Promise<void>;
   readonly log?: Log;
 }
 
@@ -35,8 +40,11 @@ const maxFileBlocks = 2 * 1024 * 1024;
 const drainMs = 500;
 
 // The shell sets limits on itself and becomes the plugin. A limit the system does not know is left out.
-const limitAndRun =
-  'for limit in "-c 0" "-t $1" "-d $2" "-f $3"; do ulimit $limit 2>/dev/null || :; done; shift 3; exec "$@"';
+// Where memory runs out, the plugin is to go before we are.
+const limitAndRun = `
+  until [ "$1" = -- ]; do ulimit $1 2>/dev/null || :; shift; done
+  { echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null || :
+  shift; exec "$@"`;
 
 export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): PluginRunner {
   return {
@@ -48,7 +56,7 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
         const exit = await runIn(directory, run, options);
         return { ...exit, durationMs: Math.round(performance.now() - started) };
       } finally {
-        await cleanUp(directory, options.log);
+        await cleanUp(directory, options);
       }
     },
   };
@@ -69,7 +77,9 @@ async function runIn(directory: string, run: PluginRun, options: ProcessPluginRu
   const endWithUs = await findProgram("setpriv", options.path, directory);
   if (run.signal?.aborted === true) return notStarted("aborted", "");
   try {
-    return await watch(start({ directory, program, endWithUs, run, options }), run, directory);
+    return await watch(start({ directory, program, endWithUs, run, options }), run, () =>
+      endEscaped(directory, options),
+    );
   } catch (cause) {
     // Thrown before anything ran: too long a command, for example.
     return notStarted("spawn", `The program "${name}" could not be started: ${reasonOf(cause)}`);
@@ -79,7 +89,7 @@ async function runIn(directory: string, run: PluginRun, options: ProcessPluginRu
 function start(to: {
   readonly directory: string;
   readonly program: string;
-  /** `setpriv`, where there is one: has the system end the plugin should we be killed. */
+  /** `setpriv`, where there is one: the system ends the plugin should we be killed, and gives it no rights by setuid. */
   readonly endWithUs: string | undefined;
   readonly run: PluginRun;
   readonly options: ProcessPluginRunnerOptions;
@@ -88,14 +98,9 @@ function start(to: {
   const { wall } = options;
   const ours = { PATH: options.path, HOME: directory, TMPDIR: directory, LANG: "C.UTF-8" };
   const environment = { ...run.environment, ...ours };
-  const limits = [
-    Math.ceil((run.timeoutMs / 1000) * availableParallelism()) + 1,
-    Math.ceil((options.memoryBytes ?? 2 * 1024 ** 3) / 1024),
-    maxFileBlocks,
-  ];
   const words = [
-    to.endWithUs === undefined ? [] : [to.endWithUs, "--pdeathsig", "KILL", "--"],
-    ["/bin/sh", "-c", limitAndRun, "plugin", ...limits.map(String)],
+    to.endWithUs === undefined ? [] : [to.endWithUs, "--no-new-privs", "--pdeathsig", "KILL", "--"],
+    ["/bin/sh", "-c", limitAndRun, "plugin", ...limitsOf(run, options), "--"],
     wall === undefined ? [] : [wall.program, "--args", "3", "--"],
     [program, ...run.command.slice(1)],
   ].flat();
@@ -117,8 +122,17 @@ function start(to: {
   return child;
 }
 
+/** What `ulimit` is to be told. */
+function limitsOf(run: PluginRun, options: ProcessPluginRunnerOptions): readonly string[] {
+  const { memoryBytes = 2 * 1024 ** 3, maxProcesses } = options;
+  const cpuSeconds = Math.ceil((run.timeoutMs / 1000) * availableParallelism()) + 1;
+  const limits = ["-c 0", `-t ${cpuSeconds}`, `-d ${Math.ceil(memoryBytes / 1024)}`, `-f ${maxFileBlocks}`];
+  // Shells disagree on the letter; the wrong one is refused.
+  return maxProcesses === undefined ? limits : [...limits, `-u ${maxProcesses}`, `-p ${maxProcesses}`];
+}
+
 /** Feeds the process, collects what it says and ends it when its time, its output or its caller ends. */
-function watch(child: ChildProcess, run: PluginRun, directory: string): Promise<Exit> {
+function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promise<void>): Promise<Exit> {
   return new Promise((resolve) => {
     let ended: PluginExit["ended"] = "exit";
     let failure: string | undefined;
@@ -128,10 +142,11 @@ function watch(child: ChildProcess, run: PluginRun, directory: string): Promise<
       if (ended === "exit" && child.exitCode === null && child.signalCode === null) ended = why;
       killGroup(child);
     };
-    const stdout = keepHead(run.maxOutputBytes, () => {
+    const full = (): void => {
       end("output");
       child.stdout?.destroy();
-    });
+    };
+    const stdout = keepHead(run.maxOutputBytes, full, run.onStdout);
     const stderr = keepTail(maxStderrBytes);
     child.stdout?.on("data", stdout.add);
     child.stderr?.on("data", stderr.add);
@@ -148,7 +163,7 @@ function watch(child: ChildProcess, run: PluginRun, directory: string): Promise<
     child.on("exit", () => {
       // Its children die with it. One that left the group may still hold the pipes open.
       killGroup(child);
-      drain = setTimeout(() => void endEscapedProcesses(directory).finally(closePipes), drainMs);
+      drain = setTimeout(() => void endEscapedOnes().then(closePipes, closePipes), drainMs);
     });
     child.on("error", (cause) => {
       ended = "spawn";
@@ -222,12 +237,19 @@ async function layFiles(directory: string, files: NonNullable<PluginRun["files"]
   }
 }
 
-async function cleanUp(directory: string, log: Log | undefined): Promise<void> {
+function endEscaped(directory: string, options: ProcessPluginRunnerOptions): Promise<void> {
+  return (options.endEscaped ?? endEscapedProcesses)(directory);
+}
+
+async function cleanUp(directory: string, options: ProcessPluginRunnerOptions): Promise<void> {
   try {
-    await endEscapedProcesses(directory);
-    await rm(directory, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
+    await endEscaped(directory, options);
+    await removeTree(directory);
   } catch (cause) {
     // The call has its answer; a left-over directory is the operator's to see.
-    log?.log("warn", "The directory of a plugin call could not be removed.", { directory, reason: reasonOf(cause) });
+    options.log?.log("warn", "The directory of a plugin call could not be removed.", {
+      directory,
+      reason: reasonOf(cause),
+    });
   }
 }

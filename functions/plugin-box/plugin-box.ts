@@ -1,0 +1,130 @@
+/**
+ * One plugin after the other in an environment that belongs to one tenant: clean, run, relay what the
+ * plugin says as it says it, end everything that is not ours, clean again, and only then answer, since
+ * the environment may be frozen with the answer. The processes themselves are the local adapter's
+ * (platform/local); being alone on its machine is what the box adds.
+ */
+import type { Writable } from "node:stream";
+import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { boxSilenceMs, encodeBoxFrame, readBoxRequest, type BoxFrame } from "@toolyard/core/plugins/box-protocol";
+import type { Log } from "@toolyard/core/ports/log";
+import type { PluginExit, PluginRun } from "@toolyard/core/ports/plugin-runner";
+import { emptyDirectories } from "@toolyard/platform/local/empty-directories";
+import { endOtherProcesses } from "@toolyard/platform/local/other-processes";
+import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
+import { removeSharedMemory } from "@toolyard/platform/local/shared-memory";
+import { describeThrown } from "../http/describe-thrown.ts";
+import type { LambdaContext } from "../http/lambda.ts";
+
+export interface PluginBoxOptions {
+  /** PATH of plugins. */
+  readonly path: string;
+  /** What the function has; a part of it is ours. */
+  readonly memoryBytes: number;
+  readonly log: Log;
+}
+
+export interface PluginBox {
+  serve(event: unknown, stream: Writable, context: LambdaContext): Promise<void>;
+}
+
+type Send = (frame: BoxFrame) => void;
+
+/** Where a plugin can write: the rest of a function's file system is read only. */
+const writable = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
+/** What stays free for ending and cleaning up before the system's own time limit, and of that for the answer. */
+const cleaningMs = 5_000;
+const answeringMs = 1_000;
+const ownMemoryBytes = 256 * 1024 ** 2;
+/** Lambda allows 1024 processes and threads; the rest is enough for us to end those of a plugin. */
+const maxProcesses = 512;
+
+export function createPluginBox(options: PluginBoxOptions): PluginBox {
+  return new EnvironmentBox(options);
+}
+
+class EnvironmentBox implements PluginBox {
+  readonly #options: PluginBoxOptions;
+  /** The tenant of the first call; the environment has no other. */
+  #owner: string | undefined;
+
+  constructor(options: PluginBoxOptions) {
+    this.#options = options;
+  }
+
+  /** @throws Error where something of a plugin is left */
+  async #clean(): Promise<void> {
+    await endOtherProcesses();
+    await emptyDirectories(writable);
+    await removeSharedMemory(this.#options.path);
+  }
+
+  async serve(event: unknown, stream: Writable, context: LambdaContext): Promise<void> {
+    // Whoever reads may be gone: the plugin is not, and an error that escapes ends the environment.
+    stream.on("error", () => undefined);
+    const send: Send = (frame) => void stream.write(encodeBoxFrame(frame));
+    try {
+      await this.#run(event, send, context);
+    } catch (thrown) {
+      const { code, message, details } = toGatewayError(thrown);
+      this.#options.log.log("warn", "a plugin was not run", { ...describeThrown(thrown), code });
+      send({ type: "refused", code, message, ...(details.param !== undefined && { param: details.param }) });
+    }
+    stream.end();
+  }
+
+  async #run(event: unknown, send: Send, context: LambdaContext): Promise<void> {
+    const run = readBoxRequest(event);
+    this.#refuseStrangers(run.tenant, context.tenantId);
+    // Also what a runtime that ended in the middle of a call has left to this one.
+    await this.#clean().catch((cause: unknown) => {
+      throw new GatewayError("tool_unreachable", "The plugin box holds what an earlier plugin left.", { cause });
+    });
+    const timeoutMs = Math.min(run.timeoutMs, Math.trunc(context.getRemainingTimeInMillis() - cleaningMs));
+    if (timeoutMs <= 0) throw new GatewayError("tool_timeout", "The plugin box has no time left to run a plugin.");
+    const exit = await this.#relay({ ...run, timeoutMs }, send);
+    await this.#cleanInTime(context);
+    send({ type: "stderr", data: exit.stderr });
+    send({ type: "exit", exitCode: exit.exitCode, ended: exit.ended, durationMs: exit.durationMs });
+  }
+
+  #refuseStrangers(tenant: string, environmentTenant: string | undefined): void {
+    if (environmentTenant === undefined) {
+      const message = "The plugin box must be a function with tenant isolation, invoked with TenantId.";
+      throw new GatewayError("permission_denied", message);
+    }
+    this.#owner ??= environmentTenant;
+    if (tenant === environmentTenant && tenant === this.#owner) return;
+    throw new GatewayError("permission_denied", "The plugin box was asked to run a plugin of another tenant.");
+  }
+
+  async #relay(run: PluginRun, send: Send): Promise<PluginExit> {
+    const { path, memoryBytes, log } = this.#options;
+    const runner = createProcessPluginRunner({
+      path,
+      memoryBytes: memoryBytes - ownMemoryBytes,
+      maxProcesses,
+      temporaryDirectory: "/tmp",
+      endEscaped: endOtherProcesses,
+      log,
+    });
+    send({ type: "started" });
+    const alive = setInterval(() => send({ type: "alive" }), boxSilenceMs);
+    try {
+      return await runner.run({ ...run, onStdout: (data) => send({ type: "stdout", data }) });
+    } finally {
+      clearInterval(alive);
+    }
+  }
+
+  /** The plugin has ended, and so its answer stands; what cannot be removed in time keeps the next one out. */
+  async #cleanInTime(context: LambdaContext): Promise<void> {
+    const late = Promise.withResolvers<void>();
+    const timer = setTimeout(late.resolve, Math.max(0, context.getRemainingTimeInMillis() - answeringMs));
+    const cleaned = this.#clean().catch((thrown: unknown) => {
+      this.#options.log.log("error", "the plugin box is not clean", { ...describeThrown(thrown) });
+    });
+    await Promise.race([cleaned, late.promise]);
+    clearTimeout(timer);
+  }
+}
