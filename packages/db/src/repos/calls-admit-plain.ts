@@ -10,7 +10,7 @@
 import type { AdmitInput, NewCall } from "@toolyard/core/ports/repos";
 import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { Statement, StatementResult } from "../database.ts";
-import { mattersToRepetition } from "../schema/calls.ts";
+import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { insertCallWhere, newRowArgs } from "./calls-rows.ts";
 import { now, windowMs, windowStart } from "./fragments.ts";
 
@@ -25,8 +25,12 @@ const insertUnhindered = insertCallWhere(`
   AND NOT EXISTS (
     SELECT 1 FROM rate_windows WHERE tenant = ?1 AND scope = 'tenant' AND window_start = ${windowStart} AND count >= ?39)
   AND NOT (?40 IS NOT NULL AND EXISTS (
-    SELECT 1 FROM calls WHERE tenant = ?1 AND caller_id = ?18 AND input_hash = ?22 AND created_at > ${now} - ?40
-      AND ${mattersToRepetition}))
+    SELECT 1 FROM (
+      SELECT state, error FROM calls
+      WHERE tenant = ?1 AND caller_id = ?18 AND input_hash = ?22 AND route = ?20 AND created_at > ${now} - ?40
+        AND ${mattersToRepetition}
+      ORDER BY created_at DESC LIMIT 1)
+    WHERE ${brokeAfterWrite}))
   AND (SELECT COUNT(*) FROM calls
     WHERE tenant = ?1 AND state = 'running' AND lease_until > ${now} AND kind = 'chat') < ?38`);
 

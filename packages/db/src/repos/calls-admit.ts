@@ -12,7 +12,7 @@ import { newId } from "@toolyard/core/ids";
 import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/repos";
 import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
-import { mattersToRepetition } from "../schema/calls.ts";
+import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
@@ -51,8 +51,7 @@ const existing = `CASE
       SELECT id, state, error, created_at FROM calls
       WHERE ${sameContent} AND created_at > who.now - ?15 AND ${mattersToRepetition}
       ORDER BY created_at DESC LIMIT 1) AS found
-    WHERE state IN ('failed', 'cancelled')
-      AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted') AND ${isNewest})
+    WHERE ${brokeAfterWrite} AND ${isNewest})
   WHEN ?15 IS NOT NULL THEN (
     SELECT id FROM (
       SELECT id, created_at FROM calls

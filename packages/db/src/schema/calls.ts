@@ -51,6 +51,10 @@ const stateIs = (state: CallState) => sql.raw(`state = '${state}'`);
 export const mattersToRepetition = `idempotency_key IS NULL AND parent_id IS NULL AND state <> 'running'
   AND (state <> 'completed' OR outcome_media_type IS NOT NULL)`;
 
+/** Of these, what a repetition that does not call itself one belongs to: it broke, and may have written something. */
+export const brokeAfterWrite = `state IN ('failed', 'cancelled')
+  AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted')`;
+
 export const calls = sqliteTable(
   "calls",
   {
