@@ -99,7 +99,8 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
   };
-  const core: CoreDeps = { ...adapterDeps, adapters: createAdapters(adapterDeps) };
+  const schemes = createAdapters(adapterDeps);
+  const core: CoreDeps = { ...adapterDeps, adapters: schemes.adapters };
   return Object.assign(composition, {
     queue,
     app: {
@@ -114,6 +115,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       ...(environment.securityContact === undefined ? {} : { securityContact: environment.securityContact }),
     },
     async close() {
+      await schemes.close();
       await egress.close();
       await shards.close();
     },

@@ -18,6 +18,12 @@ const fillers: Readonly<Record<string, (client: Client, name: string) => Promise
   "/v1/calls": (client, name) => client.send("post", "/v1/tools/invoke", { name: name.slice(0, 40), arguments: {} }),
   "/v1/plugins": (client, name) => client.post("/v1/plugins", definition(name)),
   "/v1/tools": (client, name) => client.post("/v1/plugins", definition(name)),
+  "/v1/tool-services": (client, name) =>
+    client.post("/v1/tool-services", {
+      scheme: "api",
+      service_id: name,
+      config: { base_url: "https://api.example.com" },
+    }),
   "/v1/credentials": (client, name) => client.expect("put", `/v1/credentials/${name}`, { value: "secret-value" }),
   "/v1/oauth/connections": (client, name) => addConnection(client, name),
   "/v1/sessions": (client, name) => client.expect("put", `/v1/sessions/${name}/files/a.json`, {}),

@@ -56,6 +56,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     usage: fakeRepo("usage"),
     oauth: fakeRepo("oauth"),
     webhooks: fakeRepo("webhooks"),
+    services: fakeRepo("services"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -86,6 +87,7 @@ export function emptyConfig(tenant: string): TenantConfig {
     version: 1,
     settings,
     plugins: [],
+    services: [],
     providers: [],
     credentials: [],
     budgets: [],

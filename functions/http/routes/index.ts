@@ -35,6 +35,19 @@ import { createProvider, deleteProvider, getProvider, listProviders, updateProvi
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
+import {
+  createToolService,
+  deleteToolService,
+  disableToolService,
+  enableToolService,
+  getToolService,
+  listToolServiceReferences,
+  listToolServices,
+  listToolServiceSchemes,
+  listToolServiceTools,
+  testToolService,
+  updateToolService,
+} from "./tool-services.ts";
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
 import { completeUpload, createDownload, createUpload, deleteUpload } from "./uploads.ts";
@@ -77,6 +90,18 @@ export const routes = {
   replacePlugin,
   updatePlugin,
   deletePlugin,
+  createToolService,
+  listToolServices,
+  // Before `getToolService`, whose path fits it as well.
+  listToolServiceSchemes,
+  getToolService,
+  updateToolService,
+  deleteToolService,
+  enableToolService,
+  disableToolService,
+  listToolServiceReferences,
+  testToolService,
+  listToolServiceTools,
   putCredential,
   listCredentials,
   deleteCredential,

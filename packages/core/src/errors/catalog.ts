@@ -37,6 +37,8 @@ export const catalog = {
   payload_too_large: invalid(413),
   request_timeout: { http: 408, type: "invalid_request_error", retryable: true },
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
+  /** Somebody else has changed the object since it was read. */
+  version_conflict: invalid(412),
   confirmation_required: { http: 409, type: "invalid_request_error", retryable: false },
   // Who asks
   invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
@@ -55,6 +57,8 @@ export const catalog = {
   tool_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   session_not_found: missing(),
   file_not_found: missing(),
+  /** Flows, agents, keys or calls still use it; a confirmed force deletes. */
+  service_referenced: { http: 409, type: "invalid_request_error", retryable: false },
   service_disabled: { http: 403, type: "invalid_request_error", retryable: false },
   // Limits
   rate_limited: { http: 429, type: "rate_limit_error", retryable: true },

@@ -14,8 +14,10 @@ import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
+import type { Discovered, NewToolService, ToolService, ToolServiceChange } from "../services/service.ts";
 import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
+import type { ToolScheme } from "../tools/uri.ts";
 import type {
   ClaimedDelivery,
   DeliveryResult,
@@ -183,6 +185,32 @@ export interface ProviderRepo {
   get(tenant: string, id: string): Promise<ProviderRecord | undefined>;
   list(tenant: string, page: PageRequest): Promise<Page<ProviderRecord>>;
   delete(tenant: string, id: string): Promise<boolean>;
+}
+
+/** Tool services; every change raises the config version. */
+export interface ToolServiceRepo {
+  /** @throws GatewayError `conflict` (param `service_id`) for an id taken within the scheme, or too many services */
+  create(tenant: string, service: NewToolService): Promise<ToolService>;
+  /**
+   * Raises the service's version. Undefined: no such service.
+   * @throws GatewayError `version_conflict` where it has another version than expected
+   */
+  update(
+    tenant: string,
+    id: string,
+    change: ToolServiceChange,
+    expectedVersion?: number,
+  ): Promise<ToolService | undefined>;
+  get(tenant: string, id: string): Promise<ToolService | undefined>;
+  list(tenant: string, page: PageRequest & { readonly scheme?: ToolScheme }): Promise<Page<ToolService>>;
+  delete(tenant: string, id: string): Promise<boolean>;
+  /** Calls of its tools that have not ended, at most 100. @param uri `api://crm` */
+  callsUnderWay(
+    tenant: string,
+    uri: string,
+  ): Promise<readonly { readonly id: string; readonly tool: string; readonly state: string }[]>;
+  /** Keeps what the back end of this version said of its tools; the service's version stays. */
+  saveDiscovered(tenant: string, id: string, version: number, discovered: Discovered): Promise<void>;
 }
 
 export interface ConfigRepo {
@@ -663,6 +691,7 @@ export interface Repos {
   readonly usage: UsageRepo;
   readonly oauth: OAuthRepo;
   readonly webhooks: WebhookRepo;
+  readonly services: ToolServiceRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -91,11 +91,15 @@ export function rejectedBy(error: GatewayError): RejectedOutcome {
 function requireUse(context: CallContext, tool: Tool, target: string): void {
   if (mayUseTool(context.caller, tool)) return;
   if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
-    throw new GatewayError("service_disabled", `Tool '${tool.name}' is disabled; an administrator can enable it.`, {
-      toolName: tool.name,
-    });
+    throw new GatewayError("service_disabled", disabledMessage(tool), { toolName: tool.name });
   }
   throw notFound(target);
+}
+
+function disabledMessage({ kind, name, service }: Tool): string {
+  return kind === "SERVICE"
+    ? `The tool service '${service}' is disabled; an administrator can enable it with POST /v1/tool-services/{id}/enable.`
+    : `Tool '${name}' is disabled; an administrator can enable it.`;
 }
 
 function notFound(target: string): GatewayError {

@@ -14,6 +14,7 @@ import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createTenantRepo } from "./tenants.ts";
+import { createToolServiceRepo } from "./tool-services.ts";
 import { createUploadRepo } from "./uploads.ts";
 import { createUsageRepo } from "./usage.ts";
 import { createWebhookRepo } from "./webhooks.ts";
@@ -40,6 +41,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     usage: createUsageRepo(shards),
     oauth: createOAuthRepo(shards),
     webhooks: createWebhookRepo(shards),
+    services: createToolServiceRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -16,6 +16,7 @@ export { shards } from "./shards.ts";
 export { sysAiPlugin } from "./sys-ai-plugin.ts";
 export { sysUserCredential } from "./sys-user-credential.ts";
 export { tenants } from "./tenants.ts";
+export { toolServices } from "./tool-services.ts";
 export { usageDays } from "./usage-days.ts";
 export { webhookDeliveries } from "./webhook-deliveries.ts";
 export { webhooks } from "./webhooks.ts";
