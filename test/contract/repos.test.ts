@@ -530,6 +530,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           version: 7,
           settings: expect.objectContaining({ rounds: 4, concurrent_tool_calls: 16 }),
           plugins: [on, off],
+          services: [],
           providers: [backEnd],
           credentials: [credential],
           budgets: [{ ...budget, id: budgetId, createdAt }],

@@ -2,6 +2,7 @@
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
+import type { NewToolService } from "@toolyard/core/services/service";
 import type { NewWebhook } from "@toolyard/core/webhooks/webhook";
 import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
@@ -45,6 +46,16 @@ const issuer = (audience: string) =>
     defaultRole: "member",
     defaultScopes: [],
   }) as const;
+
+const service = (): NewToolService => ({
+  id: newId("toolService"),
+  scheme: "api",
+  serviceId: "crm",
+  displayName: null,
+  description: null,
+  config: {},
+  enabled: true,
+});
 
 const grant = { id: newId("connection"), kind: "client_credentials", userId: null, identity: "i", tool: "t" } as const;
 const token = {
@@ -125,6 +136,13 @@ describe("each function of the configuration's repositories", () => {
     "webhooks.resend": () => repos.webhooks.resend(tenant, "whk_none", "evt_none"),
     "webhooks.claim": () => repos.webhooks.claim({ limit: 10, leaseMs: 1_000 }),
     "webhooks.settle": () => repos.webhooks.settle(tenant, "evt_none", 1, { status: 410, error: null, next: "gone" }),
+    "services.create": () => repos.services.create(tenant, service()),
+    "services.get": () => repos.services.get(tenant, "svc_none"),
+    "services.list": () => repos.services.list(tenant, page),
+    "services.update": () => repos.services.update(tenant, "svc_none", { enabled: false }),
+    "services.delete": () => repos.services.delete(tenant, "svc_none"),
+    "services.callsUnderWay": () => repos.services.callsUnderWay(tenant, "api://crm"),
+    "services.saveDiscovered": () => repos.services.saveDiscovered(tenant, "svc_none", 1, { tools: [], at: 1 }),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

@@ -81,6 +81,7 @@ export const invoke = defineRoute({
       requestId: exchange.requestId,
       traceId: exchange.traceId,
       target: body.uri ?? body.name ?? "",
+      isUri: body.uri !== undefined,
       arguments: body.arguments,
       async: body.async,
       signal: c.req.raw.signal,

@@ -30,6 +30,7 @@ export interface InvokeRequest {
   readonly traceId: string;
   /** Tool URI or name. */
   readonly target: string;
+  readonly isUri?: boolean;
   readonly arguments: JsonObject;
   readonly async: boolean;
   readonly sessionId?: string;
@@ -78,7 +79,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
 
 async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {
   const { target, arguments: args } = request;
-  const prepared = prepareCall(deps.adapters, context, { target, arguments: args }, { hasReadOutside: false });
+  const prepared = prepareCall(deps.adapters, context, { target, arguments: args, isUri: request.isUri === true }, { hasReadOutside: false });
   if (prepared.kind === "refused") return prepared;
   const { id, tool } = prepared.call;
   try {

@@ -69,7 +69,7 @@ const storeIt =
   'store it with PUT /v1/credentials/{name} and refer to it as {"credential": "{name}"} where the configuration takes a secret';
 
 /** Headers, query parameters and the like that everybody takes for secrets by their names. */
-function isSecretName(name: string): boolean {
+export function isSecretName(name: string): boolean {
   const words = name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   return (
     /(?:^|-)(?:authorization|cookie|password|passwd|secret|token|credential|credentials|signature)(?:-|$)/.test(

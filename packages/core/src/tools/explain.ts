@@ -32,6 +32,7 @@ export interface Explanation {
 export interface ExplainRequest {
   /** Tool name or URI. */
   readonly target: string;
+  readonly isUri?: boolean;
   readonly arguments: JsonObject;
 }
 

@@ -12,7 +12,7 @@ import { createNativeAdapter } from "./native.ts";
 import { createPluginAdapter } from "./plugin.ts";
 
 /** Schemes whose back ends are tool services. */
-const serviceSchemes = {
+export const serviceSchemes = {
   api: apiScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
