@@ -5,7 +5,7 @@
 import { isErrorCode } from "@toolyard/core/errors/catalog";
 import { serviceSchemes } from "@toolyard/core/tools/schemes/index";
 import { isToolScheme, type ToolScheme } from "@toolyard/core/tools/uri";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, type TestContext } from "vitest";
 import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Mood, SchemeBackEnd, SchemeFixture } from "../support/schemes/fixture.ts";
@@ -62,16 +62,16 @@ describe.each(cases)(`%s:// ${verifies("URI-1", "URI-4", "CFG-1", "CFG-2", "CFG-
     return error;
   }
 
-  function inMood(mood: Mood, name: string, run: () => Promise<void>): void {
+  /** What `run` finds while the back end is in a mood; skipped with the reason where its kind has none such. */
+  async function inMood<Found>(mood: Mood, { skip }: TestContext, run: () => Promise<Found>): Promise<Found> {
     const reason = fixture.cannot[mood];
-    test.skipIf(reason !== undefined)(reason === undefined ? name : `${name} (${reason})`, async () => {
-      backEnd.behave(mood);
-      try {
-        await run();
-      } finally {
-        backEnd.behave("well");
-      }
-    });
+    skip(reason !== undefined, reason);
+    backEnd.behave(mood);
+    try {
+      return await run();
+    } finally {
+      backEnd.behave("well");
+    }
   }
 
   test("carries out a call", async () => {
@@ -130,38 +130,39 @@ describe.each(cases)(`%s:// ${verifies("URI-1", "URI-4", "CFG-1", "CFG-2", "CFG-
     expect((await invoke(uri, fixture.arguments, there)).status).toBe(200);
   });
 
-  inMood("silent", "ends a call at its time limit", async () => {
-    const expected =
-      fixture.effect === "read" ? { status: 504, code: "tool_timeout" } : { status: 502, code: "outcome_unknown" };
-    expect(await failed(invoke(`${uri}?timeout=150`))).toMatchObject(expected);
+  test("ends a call at its time limit", async (context) => {
+    const error = await inMood("silent", context, () => failed(invoke(`${uri}?timeout=150`)));
+    const timedOut = { status: 504, code: "tool_timeout" };
+    expect(error).toMatchObject(fixture.effect === "read" ? timedOut : { status: 502, code: "outcome_unknown" });
   });
 
-  inMood("silent", "ends a call that is cancelled", async () => {
-    const before = backEnd.calls();
-    const { json } = await tenant.client.send("post", "/v1/tools/invoke", {
-      uri,
-      arguments: fixture.arguments,
-      async: true,
+  test("ends a call that is cancelled", async (context) => {
+    const ended = await inMood("silent", context, async () => {
+      const before = backEnd.calls();
+      const body = { uri, arguments: fixture.arguments, async: true };
+      const { json } = await tenant.client.send("post", "/v1/tools/invoke", body);
+      await until(() => backEnd.calls() > before);
+      await tenant.client.send("post", `/v1/calls/${json.id}/cancel`);
+      const call = (): Promise<Json> => tenant.client.get(`/v1/calls/${json.id}`);
+      await until(async () => (await call()).finished_at !== null);
+      return call();
     });
-    await until(() => backEnd.calls() > before);
-    await tenant.client.send("post", `/v1/calls/${json.id}/cancel`);
-    const states = ["cancelled", "unknown"];
-    await until(async () => states.includes((await tenant.client.get(`/v1/calls/${json.id}`)).state));
-    const ended = await tenant.client.get(`/v1/calls/${json.id}`);
     expect(ended.state).toBe(fixture.effect === "read" ? "cancelled" : "unknown");
   });
 
-  inMood("broken", "repeats what was cut off only where that is safe", async () => {
-    const before = backEnd.calls();
-    const { status, json } = await invoke(`${uri}?max-attempts=2`);
-    const outcome = { status, code: json.error?.code, sends: backEnd.calls() - before };
+  test("repeats what was cut off only where that is safe", async (context) => {
+    const outcome = await inMood("broken", context, async () => {
+      const before = backEnd.calls();
+      const { status, json } = await invoke(`${uri}?max-attempts=2`);
+      return { status, code: json.error?.code, sends: backEnd.calls() - before };
+    });
     const repeated = { status: 200, code: undefined, sends: 2 };
     const left = { status: 502, code: "outcome_unknown", sends: 1 };
     expect(outcome).toEqual(fixture.effect === "read" ? repeated : left);
   });
 
-  inMood("huge", "keeps a result of ten megabytes behind a handle", async () => {
-    const { json, status } = await invoke(uri);
+  test("keeps a result of ten megabytes behind a handle", async (context) => {
+    const { json, status } = await inMood("huge", context, () => invoke(uri));
     expect(status).toBe(200);
     expect(json.handle.bytes).toBeGreaterThanOrEqual(10_000_000);
     expect(json.content.length).toBeLessThan(100_000);

@@ -127,10 +127,10 @@ function answer(c: AppContext, { callId, tool, outcome }: Invoked, publicUrl: st
       );
     case "failed":
     case "rejected": {
-      const { param, extra } = toErrorDetails(outcome.details);
+      const { extra, ...details } = toErrorDetails(outcome.details);
       throw new GatewayError(outcome.code, outcome.message, {
         toolName: tool,
-        ...(param === undefined ? {} : { param }),
+        ...details,
         extra: { ...extra, call_id: callId },
       });
     }

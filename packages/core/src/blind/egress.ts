@@ -5,12 +5,13 @@
  * never used. Tool calls and the token streams of models both pass here, so requests go straight to
  * the dispatcher of the transport.
  */
+import { createHash } from "node:crypto";
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
+import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
@@ -60,6 +61,7 @@ interface Hop {
   readonly method: string;
   readonly headers: EgressRequest["headers"];
   readonly body: Uint8Array | string | undefined;
+  readonly tls: EgressTls | undefined;
 }
 
 /** @throws GatewayError `invalid_request` naming a CIDR that cannot be read */
@@ -72,7 +74,7 @@ class UndiciEgress implements Egress {
   readonly #resolve: (host: string) => Promise<readonly ResolvedAddress[]>;
   readonly #connect: buildConnector.connector;
   readonly #options: EgressOptions;
-  /** By origin, least recently used first. */
+  /** By origin, and by what TLS is to be where a request says so; least recently used first. */
   readonly #pools = new Map<string, Pool>();
   #isClosed = false;
 
@@ -95,6 +97,7 @@ class UndiciEgress implements Egress {
       method: request.method,
       headers: request.headers,
       body: request.body,
+      tls: request.tls,
     };
     let mayHaveHappened = false;
     for (let followed = 0; ; followed += 1) {
@@ -142,7 +145,7 @@ class UndiciEgress implements Egress {
   }
 
   #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
-    const pool = this.#poolOf(hop.url.origin);
+    const pool = this.#poolOf(hop.url.origin, hop.tls);
     const exchange = new Exchange({
       peer: request.peer ?? hop.url.host,
       deadline,
@@ -164,17 +167,19 @@ class UndiciEgress implements Egress {
     return exchange;
   }
 
-  #poolOf(origin: string): Pool {
-    const known = this.#pools.get(origin);
+  #poolOf(origin: string, tls: EgressTls | undefined): Pool {
+    const key = tls === undefined ? origin : `${origin} ${digestOf(tls)}`;
+    const known = this.#pools.get(key);
     if (known !== undefined) {
       // Moved to the end, so that the first is the least recently used.
-      this.#pools.delete(origin);
-      this.#pools.set(origin, known);
+      this.#pools.delete(key);
+      this.#pools.set(key, known);
       return known;
     }
     if (this.#isClosed) throw withDelivery(new GatewayError("shutting_down", "This process is stopping."), "not_sent");
+    const connect = tls === undefined ? this.#connect : createConnector(this.#options, tls);
     const pool = new Pool(origin, {
-      connect: (target, callback) => this.#open(target, callback),
+      connect: (target, callback) => this.#open(target, callback, connect),
       connections: this.#options.connections ?? 2_048,
       pipelining: 1,
       keepAliveTimeout: this.#options.keepAliveMs ?? 4_000,
@@ -184,7 +189,7 @@ class UndiciEgress implements Egress {
       bodyTimeout: 0,
       allowH2: false,
     });
-    this.#pools.set(origin, pool);
+    this.#pools.set(key, pool);
     if (this.#pools.size > (this.#options.origins ?? 1_000)) this.#dropOldest();
     return pool;
   }
@@ -198,9 +203,9 @@ class UndiciEgress implements Egress {
     }
   }
 
-  #open(target: buildConnector.Options, callback: buildConnector.Callback): void {
+  #open(target: buildConnector.Options, callback: buildConnector.Callback, connect: buildConnector.connector): void {
     this.#checkedAddresses(target).then(
-      (addresses) => this.#dial(target, addresses, callback),
+      (addresses) => this.#dial({ target, addresses, connect }, callback),
       (error: unknown) => callback(error instanceof Error ? error : new Error("resolving failed"), null),
     );
   }
@@ -220,12 +225,12 @@ class UndiciEgress implements Egress {
     return [...new Set(addresses)].slice(0, mostAttempts);
   }
 
-  #dial(target: buildConnector.Options, addresses: readonly string[], callback: buildConnector.Callback): void {
+  #dial({ target, addresses, connect }: Dialling, callback: buildConnector.Callback): void {
     const [address = "", ...others] = addresses;
     // `host` stays the name: the certificate is asked and checked for it.
-    this.#connect({ ...target, hostname: address }, (...[error, socket]: Parameters<buildConnector.Callback>) => {
+    connect({ ...target, hostname: address }, (...[error, socket]: Parameters<buildConnector.Callback>) => {
       if (error !== null) {
-        if (others.length > 0) this.#dial(target, others, callback);
+        if (others.length > 0) this.#dial({ target, addresses: others, connect }, callback);
         else callback(error, null);
         return;
       }
@@ -258,6 +263,8 @@ class UndiciEgress implements Egress {
       url,
       method: becomesGet ? "GET" : hop.method,
       body: becomesGet ? undefined : hop.body,
+      // Our certificate is for whom the request names.
+      tls: url.origin === hop.url.origin ? hop.tls : undefined,
       headers: hop.headers.filter(([name]) => {
         const lower = name.toLowerCase();
         return !dropped.has(lower) && !(becomesGet && lower.startsWith("content-"));
@@ -266,13 +273,38 @@ class UndiciEgress implements Egress {
   }
 }
 
-function createConnector({ connectTimeoutMs, trustedCa }: EgressOptions): buildConnector.connector {
+interface Dialling {
+  readonly target: buildConnector.Options;
+  readonly addresses: readonly string[];
+  readonly connect: buildConnector.connector;
+}
+
+const digests = new WeakMap<EgressTls, string>();
+
+/** Tells connections apart without keeping a key as text. */
+function digestOf(tls: EgressTls): string {
+  const known = digests.get(tls);
+  if (known !== undefined) return known;
+  const digest = createHash("sha256")
+    .update(JSON.stringify([tls.ca, tls.cert, tls.key]))
+    .digest("base64url");
+  digests.set(tls, digest);
+  return digest;
+}
+
+function createConnector(
+  { connectTimeoutMs, trustedCa = [] }: EgressOptions,
+  tls: EgressTls = {},
+): buildConnector.connector {
+  const authorities = [...trustedCa, ...(tls.ca ?? [])];
   return buildConnector({
     // HTTP/2 would let the transport repeat a request after a GOAWAY; over HTTP/1.1 it never does.
     allowH2: false,
     timeout: connectTimeoutMs ?? 10_000,
     rejectUnauthorized: true,
-    ...(trustedCa === undefined ? {} : { ca: [...getCACertificates("default"), ...trustedCa] }),
+    ...(authorities.length === 0 ? {} : { ca: [...getCACertificates("default"), ...authorities] }),
+    ...(tls.cert === undefined ? {} : { cert: tls.cert }),
+    ...(tls.key === undefined ? {} : { key: tls.key }),
   });
 }
 

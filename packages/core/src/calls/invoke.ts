@@ -79,7 +79,12 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
 
 async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {
   const { target, arguments: args } = request;
-  const prepared = prepareCall(deps.adapters, context, { target, arguments: args, isUri: request.isUri === true }, { hasReadOutside: false });
+  const prepared = prepareCall(
+    deps.adapters,
+    context,
+    { target, arguments: args, isUri: request.isUri === true },
+    { hasReadOutside: false },
+  );
   if (prepared.kind === "refused") return prepared;
   const { id, tool } = prepared.call;
   try {

@@ -85,6 +85,8 @@ export const catalog = {
   tool_failed: tool(502),
   tool_timeout: tool(504),
   tool_unreachable: tool(502, true),
+  /** Its service has failed too often; `retry_after_ms` says when it is tried again. */
+  circuit_open: { http: 503, type: "tool_execution_error", retryable: true },
   tool_output_too_large: tool(502),
   egress_denied: { http: 403, type: "permission_error", retryable: false },
   outcome_unknown: tool(502),

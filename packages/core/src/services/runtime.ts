@@ -15,8 +15,10 @@ import {
   type ToolCall,
   type ToolReply,
 } from "../tools/adapter.ts";
+import { attemptTimedOut } from "../tools/execute-call.ts";
 import type { Tool } from "../tools/tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri, type UriOptions } from "../tools/uri.ts";
+import { Breakers } from "./breaker.ts";
 import { credentialsIn } from "./config-fields.ts";
 import type { OpenService, ProbeReport, SchemeBehaviour, SchemeDeps, ServiceScheme, ServiceTool } from "./scheme.ts";
 import type { ToolService } from "./service.ts";
@@ -71,6 +73,7 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
   readonly services: ServiceRuntime = this;
   readonly #behaviour: SchemeBehaviour<unknown>;
   readonly #deps: SchemeDeps;
+  readonly #breakers: Breakers;
   readonly #opened = new WeakMap<ToolService, Opened>();
   readonly #indexes = new WeakMap<TenantConfig, Index>();
 
@@ -80,6 +83,7 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     this.#behaviour = scheme.create(deps);
     this.discovers = this.#behaviour.discover !== undefined;
     this.#deps = deps;
+    this.#breakers = new Breakers(deps.clock);
   }
 
   resolve(uri: ToolUri, { config }: CallContext): Tool | undefined {
@@ -106,7 +110,17 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
 
   async invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply> {
     const { opened, made } = this.#required(call, context);
-    return this.#behaviour.invoke({ ...opened, tool: made.described, call }, context);
+    const send = (): Promise<ToolReply> => this.#behaviour.invoke({ ...opened, tool: made.described, call }, context);
+    const options = this.#behaviour.breaker?.(opened);
+    if (options === undefined) return send();
+    const { record } = opened;
+    const guarded = {
+      key: `${context.tenant} ${record.id} ${record.version}`,
+      options,
+      name: made.tool.service,
+      hasTimedOut: () => context.signal.reason === attemptTimedOut,
+    };
+    return this.#breakers.guard(guarded, send);
   }
 
   async explain(
@@ -237,12 +251,11 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
 type ToolOwner = Omit<Opened, "byId" | "listed">;
 
 function makeTool(owner: ToolOwner, described: ServiceTool): MadeTool {
-  const made: MadeTool = { described, tool: toTool(owner, described), byMethod: new Map() };
-  const others = [...(described.byMethod ?? [])].map(([method, variant]): [string, MadeTool] => [
+  const variants = [...(described.byMethod ?? [])].map(([method, variant]): [string, MadeTool] => [
     method,
-    variant === described ? made : makeTool(owner, variant),
+    makeTool(owner, variant),
   ]);
-  return { ...made, byMethod: new Map(others) };
+  return { described, tool: toTool(owner, described), byMethod: new Map(variants) };
 }
 
 function toTool(service: ToolOwner, described: ServiceTool): Tool {

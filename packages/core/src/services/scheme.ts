@@ -15,6 +15,7 @@ import type { OAuthClient } from "../oauth/client.ts";
 import type { InvocationContext, ToolCall, ToolReply } from "../tools/adapter.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
 import type { ToolScheme, UriOptions } from "../tools/uri.ts";
+import type { BreakerOptions } from "./breaker.ts";
 import type { HeldConnections } from "./held-connections.ts";
 import type { ToolService } from "./service.ts";
 
@@ -82,6 +83,8 @@ export interface SchemeBehaviour<Config> {
   discover?(service: OpenService<Config>, context: InvocationContext): Promise<readonly ServiceTool[]>;
   /** @throws GatewayError with the fate of the call known to `deliveryOf` */
   invoke(call: ServiceCall<Config>, context: InvocationContext): Promise<ToolReply>;
+  /** Spares a back end that fails, where its configuration asks for it. */
+  breaker?(service: OpenService<Config>): BreakerOptions | undefined;
   /** Reaches the back end without a side effect. @throws GatewayError that says what is wrong */
   probe(service: OpenService<Config>, context: InvocationContext): Promise<ProbeReport>;
   /** The request of a call, for schemes over HTTP. */

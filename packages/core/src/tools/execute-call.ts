@@ -182,6 +182,9 @@ function toFailedOutcome(error: CallError): FailedOutcome {
   };
 }
 
+/** Reason of an attempt's signal where the time limit ended it. */
+export const attemptTimedOut = Symbol("the attempt's time limit");
+
 /** One attempt's end: its own time limit or the call's cancellation, whichever comes first. */
 class AttemptSignal {
   readonly #controller = new AbortController();
@@ -199,7 +202,7 @@ class AttemptSignal {
     else outer.addEventListener("abort", this.#onAbort, { once: true });
     this.#timer = setTimeout(() => {
       this.timedOut = true;
-      this.#controller.abort();
+      this.#controller.abort(attemptTimedOut);
     }, timeoutMs);
   }
 

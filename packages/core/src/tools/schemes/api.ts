@@ -19,11 +19,13 @@ import { recordFromDefinition, registerPlugin } from "../../blind/register.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
+import { breakerField } from "../../services/breaker.ts";
 import { credentialsIn, headersField, httpUrlField, queryField } from "../../services/config-fields.ts";
 import { authFields, readAuth, toHttpAuth, withLiterals } from "../../services/http-auth.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { defineScheme, type OpenService, type ServiceTool } from "../../services/scheme.ts";
 import type { ToolService } from "../../services/service.ts";
+import { openTls, tlsField } from "../../services/tls.ts";
 import { serviceToolName } from "../../services/tool-name.ts";
 import type { InvocationContext } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
@@ -73,6 +75,8 @@ const apiConfigSchema = z
     ...authFields,
     headers: headersField().optional(),
     query: queryField().optional(),
+    tls: tlsField.optional(),
+    breaker: breakerField.optional(),
     timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt, where the tool says nothing." }),
     max_attempts: executionFields.shape.max_attempts.meta({
       description: "Sends in all, where the tool says nothing.",
@@ -99,6 +103,7 @@ export const apiScheme = defineScheme({
       egress: deps.egress,
       tokens: deps.tokens,
       replies: deps.replies,
+      tls: (context) => openTls(service.config.tls, deps.credentials, context),
       credentials: withLiterals(deps.credentials, toHttpAuth(service.config).literals),
     });
     return {
@@ -116,6 +121,7 @@ export const apiScheme = defineScheme({
         explainBlind(requests.of(call, call.tool.id, method), args, withConfigured(call, context)),
       userClient: (call, context) =>
         userClientOf(blind(call).credentials, requests.of(call, call.tool.id, undefined), context),
+      breaker: ({ config }) => config.breaker,
       probe: (service, context) => probe(service, blind(service), context),
     };
   },
@@ -126,11 +132,9 @@ function methodsOf({ method }: Operation): readonly Execution["method"][] {
 }
 
 function describe(service: Service, id: string, operation: Operation): ServiceTool {
-  const byMethod = new Map<string, ServiceTool>();
-  for (const method of methodsOf(operation))
-    byMethod.set(method, { ...describeFor(service, id, operation, method), byMethod });
-  const [first] = byMethod.values();
-  return first ?? describeFor(service, id, operation, "GET");
+  const methods = methodsOf(operation);
+  const byMethod = new Map(methods.map((method) => [method, describeFor(service, id, operation, method)]));
+  return { ...describeFor(service, id, operation, methods[0] ?? "GET"), byMethod };
 }
 
 function describeFor({ config }: Service, id: string, operation: Operation, method: Execution["method"]): ServiceTool {
@@ -156,7 +160,8 @@ function actsForUser(config: ApiConfig): boolean {
 
 function secretsOf(config: ApiConfig): readonly string[] {
   const { authConfig, literals } = toHttpAuth(config);
-  return (authConfig?.mapping ?? []).map(({ source }) => source).filter((name) => !literals.has(name));
+  const mapped = (authConfig?.mapping ?? []).map(({ source }) => source);
+  return [...new Set([...mapped.filter((name) => !literals.has(name)), ...credentialsIn(config.tls)])];
 }
 
 /** Whatever the endpoint names is needed. */
