@@ -440,3 +440,76 @@ describe(`calls of services are calls like all others ${verifies("CHAT-7", "CHAT
     expect(JSON.stringify(data)).not.toContain("sentinel-token");
   });
 });
+
+describe(`an OpenAPI document ${verifies("API-1", "BLIND-1")}`, () => {
+  const document = (change: Json = {}, more: Json = {}): Json => ({
+    openapi: "3.1.0",
+    info: { title: "Shop", version: "1" },
+    servers: [{ url: "https://elsewhere.example.com/v9" }],
+    paths: {
+      "/orders/{orderId}": {
+        get: {
+          operationId: "getOrder",
+          summary: "One order",
+          parameters: [{ name: "orderId", in: "path", required: true, schema: { type: "string" } }],
+          ...change,
+        },
+      },
+      "/orders": {
+        post: {
+          operationId: "createOrder",
+          requestBody: {
+            required: true,
+            content: { "application/json": { schema: { type: "object", properties: { sku: { type: "string" } } } } },
+          },
+        },
+      },
+      "/other": { servers: [{ url: "https://thief.example.com" }], get: { operationId: "other" } },
+      ...more,
+    },
+  });
+  const actions = ({ tools }: Json): Json =>
+    Object.fromEntries(tools.map((tool: Json) => [tool.operation, [tool.action, tool.tool]]));
+
+  test("becomes tools at the service's own address, with its own credentials", async () => {
+    const { id } = await addService("shop", {}, { auth_type: "bearer", auth_config: { token: "shop-token" } });
+    const path = `/v1/tool-services/${id}/import`;
+    const dry = await tenant.client.post(path, { openapi: document(), dry_run: true });
+    expect(dry).toMatchObject({ dry_run: true, service: { version: 1 }, document: { title: "Shop" } });
+    const done = await tenant.client.post(path, { openapi: document() });
+    expect(actions(done)).toEqual({
+      "GET /orders/{orderId}": ["added", "getOrder"],
+      "POST /orders": ["added", "createOrder"],
+      "GET /other": ["skipped", null],
+    });
+    const got = await sent("api://shop/getOrder", { orderId: "O/1" });
+    expect([got.method, got.target, got.headers["authorization"]]).toEqual([
+      "GET",
+      "/api/orders/O%2F1",
+      "Bearer shop-token",
+    ]);
+    const made = await sent("api://shop/createOrder", { sku: "a" });
+    expect([made.method, made.body.toString()]).toEqual(["POST", '{"sku":"a"}']);
+  });
+
+  test("imported again changes what it changed, and keeps what was decided here", async () => {
+    const { id } = await addService("shop", { own: operation() });
+    const path = `/v1/tool-services/${id}/import`;
+    await tenant.client.post(path, { openapi: document() });
+    await tenant.client.expect("patch", `/v1/tool-services/${id}`, {
+      config: { tools: { getOrder: { timeout_ms: 123 } } },
+    });
+    const same = await tenant.client.post(path, { openapi: document() });
+    expect(actions(same)).toMatchObject({ "GET /orders/{orderId}": ["unchanged", "getOrder"] });
+    expect(same.service.version).toBe(3);
+    const changed = await tenant.client.post(path, {
+      openapi: document({ operationId: "orderById", summary: "An order" }),
+    });
+    expect(actions(changed)).toMatchObject({ "GET /orders/{orderId}": ["changed", "getOrder"] });
+    expect(changed.service.config.tools).toMatchObject({ own: {}, getOrder: { title: "An order", timeout_ms: 123 } });
+    const gone = { ...document(), paths: {} };
+    expect(actions(await tenant.client.post(path, { openapi: gone })).getOrder).toBeUndefined();
+    const removed = await tenant.client.post(path, { openapi: gone, remove_missing: true });
+    expect(Object.keys(removed.service.config.tools)).toEqual(["own"]);
+  });
+});

@@ -3,6 +3,8 @@
  * CFG-1 to CFG-4). The routes are the same for every scheme; what a scheme's configuration holds is said
  * by GET /v1/tool-services/schemes.
  */
+import { importIntoService } from "@toolyard/core/import/into-service";
+import { importRequestSchema } from "@toolyard/core/import/request";
 import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
@@ -391,3 +393,71 @@ export const listToolServiceTools = defineRoute({
     });
   },
 });
+
+const { openapi, url, include, exclude, document_id, remove_missing, allow_external_refs, dry_run } =
+  importRequestSchema.shape;
+
+const importBody = z
+  .strictObject({ openapi, url, include, exclude, document_id, remove_missing, allow_external_refs, dry_run })
+  .refine((body) => body.openapi !== undefined || body.url !== undefined, {
+    error: "needs 'openapi' or 'url'",
+    path: ["openapi"],
+  });
+
+const importSchema = z.strictObject({
+  object: z.literal("tool_service_import"),
+  dry_run: z.boolean(),
+  service: serviceSchema,
+  document: z.strictObject({ id: z.string(), title: z.string().nullable(), version: z.string().nullable() }),
+  tools: z.array(
+    z.strictObject({
+      operation: z.string().meta({ example: "GET /users/{id}" }),
+      action: z
+        .enum(["added", "changed", "unchanged", "removed", "missing", "skipped"])
+        .meta({ description: "'missing': its operation is gone, and it was kept." }),
+      tool: z.string().nullable(),
+      uri: z.string().nullable(),
+      changed_fields: z.array(z.string()),
+      warnings: z.array(z.string()).meta({ description: "What was cut, left out or guessed." }),
+      reason: z.string().nullable().meta({ description: "Why it was skipped." }),
+    }),
+  ),
+  warnings: z.array(z.string()),
+});
+
+/** A document of 32 MiB and what JSON adds where it is sent as text. */
+const largestImport = 50_331_648;
+
+export const importToolService = defineRoute({
+  method: "post",
+  path: "/v1/tool-services/{id}/import",
+  summary: "Make tools of an OpenAPI document's operations",
+  description:
+    "For services of the scheme 'api'. Address and credentials stay the service's own; operations elsewhere are skipped. Importing a document again changes what has changed in it.",
+  tags,
+  scope: "manage",
+  request: { params: idParams, body: importBody, maxBytes: largestImport },
+  responses: { 200: { description: "What was done, or would be", schema: importSchema } },
+  isolation: {
+    kind: "object",
+    arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { openapi: smallDocument, dry_run: false } }),
+  },
+  async handler(c, { core, context, params, body }) {
+    const result = await importIntoService(core, context, { id: params.id, ...body });
+    const { service, document, tools, warnings } = result;
+    return c.json({
+      object: "tool_service_import",
+      dry_run: body.dry_run,
+      service: viewService(service),
+      document,
+      tools,
+      warnings,
+    });
+  },
+});
+
+const smallDocument = {
+  openapi: "3.1.0",
+  info: { title: "CRM", version: "1" },
+  paths: { "/customers": { get: { operationId: "stolen" } } },
+};

@@ -84,6 +84,8 @@ export interface ServicePatch {
   readonly enabled?: boolean;
   /** Merged into what there is as RFC 7396 says: null removes, lists are replaced. */
   readonly config?: JsonObject;
+  /** `config` is the whole instead. */
+  readonly replacesConfig?: boolean;
 }
 
 /** Changes that are made at the same time are tried again on what the other left. */
@@ -102,7 +104,10 @@ export async function updateService(
   for (let attempt = 1; ; attempt += 1) {
     const record = await requireService(deps, context.tenant, id);
     try {
-      return await changeOnce(deps, context, { record, patch, expectedVersion });
+      const updated = await changeOnce(deps, context, { record, patch, expectedVersion });
+      // Here at once; elsewhere with the next call, or when they have been idle.
+      deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+      return updated;
     } catch (error) {
       const isRace = error instanceof GatewayError && error.code === "version_conflict";
       if (!isRace || expectedVersion !== undefined || attempt === mostTries) throw error;
@@ -121,12 +126,16 @@ async function changeOnce(
   context: CallContext,
   { record, patch, expectedVersion = record.version }: OneChange,
 ): Promise<ToolService> {
-  const { config: configPatch, ...plain } = patch;
+  const { config: configPatch, replacesConfig = false, ...plain } = patch;
   const runtime = runtimeOf(deps.adapters, record.scheme);
   const { tenant } = context;
   if (configPatch === undefined)
     return found(await deps.repos.services.update(tenant, record.id, plain, expectedVersion), record.id);
-  const { config, secrets } = readConfig(runtime, record.id, mergePatch(record.config, configPatch));
+  const { config, secrets } = readConfig(
+    runtime,
+    record.id,
+    replacesConfig ? configPatch : mergePatch(record.config, configPatch),
+  );
   checkRecord(deps, context, { runtime, record: { ...record, config } });
   const change: ToolServiceChange = { ...plain, config };
   const updated = await withSecrets(deps, context, secrets, async () =>
