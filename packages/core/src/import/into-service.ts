@@ -73,7 +73,7 @@ export async function importIntoService(
     allowedOrigins: new Set(),
     pace: new Pace(),
   });
-  const planned = plan(source, { service: before, request });
+  const planned = plan(source, { service: before, base: baseOf(baseUrl), request });
   const hasChanges = planned.tools.some(({ action }) => ["added", "changed", "removed"].includes(action));
   const service =
     request.dry_run || !hasChanges
@@ -100,16 +100,16 @@ interface Plan {
 
 interface Planning {
   readonly service: ToolService;
+  readonly base: string;
   readonly request: ServiceImportRequest;
 }
 
-function plan(source: ReadSource, { service, request }: Planning): Plan {
+function plan(source: ReadSource, { service, base, request }: Planning): Plan {
   const { document, candidates, skipped, present } = source;
   const existing = isJsonObject(service.config["tools"]) ? service.config["tools"] : {};
   const known = knownTools(existing, document.id);
   const taken = new Set(Object.keys(existing));
   const names = assignNames(candidates, { known, isTaken: (name) => taken.has(name) });
-  const base = baseOf(String(service.config["base_url"]));
   const config = new Map(Object.entries(existing));
   const tools: ServiceImportedTool[] = [];
   const view = (id: string | null): Pick<ServiceImportedTool, "tool" | "uri"> => ({

@@ -32,6 +32,27 @@ const referenceSchema = z.strictObject({ credential: credentialNameSchema });
 /** JSON Schema keyword by which pickers know a secret's field. */
 export const secretKeyword = "x-secret";
 
+/** JSON Schema keyword for what a field holds by the value of another, which `x-depends-on` names. */
+export const variantsKeyword = "x-variants";
+
+/** Schemas by value; converted when a picker asks, since at start it would cost every function. */
+export class SchemaVariants {
+  readonly #schemas: Readonly<Record<string, z.ZodType>>;
+
+  constructor(schemas: Readonly<Record<string, z.ZodType>>) {
+    this.#schemas = schemas;
+  }
+
+  convert(): Record<string, object> {
+    return Object.fromEntries(
+      Object.entries(this.#schemas).map(([value, schema]) => [
+        value,
+        z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }),
+      ]),
+    );
+  }
+}
+
 /** A field that holds a secret: a reference, or a literal that becomes one. */
 export function secretField(description: string): z.ZodType<SecretReference, SecretReference | string> {
   const literal = z

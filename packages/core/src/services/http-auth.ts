@@ -9,7 +9,7 @@ import { mappingProblems } from "../blind/auth-mapping.ts";
 import { authConfigSchema, type AuthConfig, type AuthMapping } from "../blind/definition.ts";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import { isWebAddress } from "../oauth/client.ts";
-import { secretField, type SecretReference } from "./config-fields.ts";
+import { SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
 import { problemOf } from "./invalid-config.ts";
 
 const text = (description: string) => z.string().min(1).max(2_048).meta({ description });
@@ -66,12 +66,7 @@ export const authFields = {
     .meta({
       description: 'Depends on `auth_type`. A secret is {"credential": "NAME"}, or a literal that becomes one.',
       "x-depends-on": "auth_type",
-      "x-variants": Object.fromEntries(
-        Object.entries(authConfigs).map(([type, schema]) => [
-          type,
-          z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }),
-        ]),
-      ),
+      [variantsKeyword]: new SchemaVariants(authConfigs),
     }),
 };
 

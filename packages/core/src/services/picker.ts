@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { dispatcherOptions, type UriOption } from "../tools/uri.ts";
-import { secretKeyword } from "./config-fields.ts";
+import { SchemaVariants, secretKeyword, variantsKeyword } from "./config-fields.ts";
 import type { ServiceRuntime } from "./runtime.ts";
 
 export interface FormField {
@@ -49,7 +49,7 @@ export function toPicked(runtime: ServiceRuntime): PickedScheme {
   const known = picked.get(runtime);
   if (known !== undefined) return known;
   const { scheme, title, description, icon, config, options } = runtime.scheme;
-  const schema = toPlain(z.toJSONSchema(config, { io: "input", unrepresentable: "any" }));
+  const schema = toPlain(z.toJSONSchema(config, { io: "input", unrepresentable: "any", override: convertVariants }));
   const made: PickedScheme = {
     scheme,
     title,
@@ -62,6 +62,11 @@ export function toPicked(runtime: ServiceRuntime): PickedScheme {
   };
   picked.set(runtime, made);
   return made;
+}
+
+function convertVariants({ jsonSchema }: { readonly jsonSchema: Record<string, unknown> }): void {
+  const variants = jsonSchema[variantsKeyword];
+  if (variants instanceof SchemaVariants) jsonSchema[variantsKeyword] = variants.convert();
 }
 
 function toPlain(schema: unknown): JsonObject {
@@ -86,7 +91,7 @@ function fieldsOf(schema: JsonObject): readonly FormField[] {
   const needed = new Set(Array.isArray(required) ? required : []);
   return Object.entries(properties).map(([name, field]) => {
     const described = isJsonObject(field) ? field : {};
-    const variants = described["x-variants"];
+    const variants = described[variantsKeyword];
     const hasDefault = described["default"] !== undefined;
     return {
       name,
