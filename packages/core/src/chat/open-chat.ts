@@ -469,7 +469,8 @@ function lateResults(due: readonly Call[]): JsonObject[] {
   return [{ role: "assistant", content: null, tool_calls: calls }, ...results];
 }
 
-function insertBeforeLastUser(messages: readonly JsonObject[], late: readonly JsonObject[]): JsonObject[] {
+function insertBeforeLastUser(messages: readonly JsonObject[], late: readonly JsonObject[]): readonly JsonObject[] {
+  if (late.length === 0) return messages;
   const lastUser = messages.findLastIndex((message) => message["role"] === "user");
   const at = lastUser < 0 ? messages.length : lastUser;
   return [...messages.slice(0, at), ...late, ...messages.slice(at)];

@@ -235,7 +235,7 @@ class ModelExchange {
     try {
       return await this.#egress.request({
         method: "POST",
-        url: endpoint(provider, "/chat/completions"),
+        url: chatEndpoint(provider),
         headers,
         body: toBytes(this.#request, asksUsage),
         signal,
@@ -346,6 +346,14 @@ function toBody(request: ProviderRequest, asksUsage: boolean): JsonObject {
 
 function refusesStreamOptions({ status, raw }: UpstreamFailure): boolean {
   return (status === 400 || status === 422) && /stream_options|include_usage/.test(raw);
+}
+
+const chatEndpoints = new WeakMap<ProviderRecord, string>();
+
+function chatEndpoint(provider: ProviderRecord): string {
+  let url = chatEndpoints.get(provider);
+  if (url === undefined) chatEndpoints.set(provider, (url = endpoint(provider, "/chat/completions")));
+  return url;
 }
 
 function endpoint({ baseUrl, name }: ProviderRecord, path: string): string {

@@ -199,7 +199,7 @@ async function run(
 const textOf = (events: readonly ProviderEvent[]): string =>
   events.map((event) => (event.type === "text-delta" ? event.text : "")).join("");
 
-function routesTo(...records: readonly ProviderRecord[]): Route[] {
+function routesTo(...records: readonly ProviderRecord[]): readonly Route[] {
   return resolveRoute(config(records.map((one) => ({ ...one, passthroughModels: true }))), "m");
 }
 

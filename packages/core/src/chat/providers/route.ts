@@ -41,6 +41,10 @@ export interface ModelEntry {
   readonly ownedBy: string;
 }
 
+/** Callers name models as they like. */
+const mostKnownModels = 200;
+const known = new WeakMap<TenantConfig, Map<string | undefined, readonly Route[]>>();
+
 /**
  * The back ends able to serve a model, in the order in which they are tried.
  * @param model undefined: `settings.default_model`, or the first model in the tenant's order
@@ -50,7 +54,21 @@ export function resolveRoute(
   config: TenantConfig,
   model: string | undefined,
   defaultProvider?: DefaultProvider,
-): Route[] {
+): readonly Route[] {
+  // The operator's provider is not the tenant's to remember.
+  if (config.providers.length === 0) return findRoutes(config, model, defaultProvider);
+  let routes = known.get(config);
+  if (routes === undefined) known.set(config, (routes = new Map<string | undefined, readonly Route[]>()));
+  const found = routes.get(model) ?? findRoutes(config, model, defaultProvider);
+  if (routes.size < mostKnownModels) routes.set(model, found);
+  return found;
+}
+
+function findRoutes(
+  config: TenantConfig,
+  model: string | undefined,
+  defaultProvider: DefaultProvider | undefined,
+): readonly Route[] {
   const owner = ownerOf(config, defaultProvider);
   const providers = providersOf(config, defaultProvider);
   const wanted = model ?? config.settings.default_model ?? firstModel(providers);
