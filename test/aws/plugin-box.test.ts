@@ -197,7 +197,7 @@ describe.skipIf(missing !== undefined)("the plugin box", () => {
       const nap = `sleep ${uniqueSeconds()}`;
       const { runner } = await own();
       const running = runner.run(
-        runOf(["sh", "-c", `${escapes[language](nap).map(quoted).join(" ")}; sleep 1000`], { timeoutMs: 3_000 }),
+        runOf(["sh", "-c", `${escapes[language](nap).map(quoted).join(" ")}; sleep 1000`], { timeoutMs: 1_500 }),
       );
       await expect.poll(commandLines).toMatch(new RegExp(`^(/.*/)?${nap}`, "m"));
       await running;
