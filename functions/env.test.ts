@@ -19,7 +19,7 @@ describe("settings", () => {
       databaseUrl: undefined,
       databaseAuthToken: undefined,
       blobsUrl: undefined,
-      queueUrl: undefined,
+      queues: undefined,
       adminKey: undefined,
       masterKey: undefined,
       previousMasterKeys: [],
@@ -28,9 +28,13 @@ describe("settings", () => {
       defaultModel: undefined,
       egressAllow: undefined,
       pluginDir: "plugins",
+      pluginBoxFunction: undefined,
+      pushUrl: undefined,
       logLevel: "info",
       publicUrl: undefined,
       securityContact: undefined,
+      awsEndpoints: [],
+      s3Endpoint: undefined,
       lambda: undefined,
     });
   });
@@ -72,7 +76,16 @@ describe("settings", () => {
     ["PORT", "80.5"],
     ["DATABASE_URL", "postgres://localhost/x"],
     ["BLOBS_URL", "ftp://x"],
-    ["QUEUE_URL", "https://sqs.example.com/1/q"],
+    ["BLOBS_URL", "s3:///prefix"],
+    ["BLOBS_URL", "s3://Not A Bucket/x"],
+    ["BLOBS_URL", "s3://bucket/x?style=path"],
+    ["QUEUE_URL", "arn:aws:sqs:eu-west-1:1:short"],
+    ["QUEUE_LONG_URL", "long"],
+    ["TOOLYARD_MASTER_KEY", "kms: alias/x"],
+    ["TOOLYARD_MASTER_KEY", "kms:alias/with space"],
+    ["TOOLYARD_PREVIOUS_MASTER_KEYS", "kms:arn:aws:s3:::bucket"],
+    ["PUSH_URL", "wss://abc.execute-api.eu-west-1.amazonaws.com/live"],
+    ["PLUGIN_BOX_FUNCTION", "not one word"],
     ["TOOLYARD_ADMIN_KEY", "short"],
     ["TOOLYARD_ADMIN_KEY", "with spaces in the middle of it"],
     ["OPENAI_BASE_URL", "api.openai.com/v1"],
@@ -95,6 +108,15 @@ describe("settings", () => {
   test("take the operator's caps of tenants' settings as JSON", () => {
     const environment = readEnvironment({ TOOLYARD_SETTINGS_CAPS: '{"rounds": 5, "requests_per_minute": 60}' });
     expect(environment.settingsCaps).toEqual({ rounds: 5, requests_per_minute: 60 });
+  });
+
+  test("name two queues of SQS, or none", () => {
+    const [short, long] = ["https://sqs.eu-west-1.amazonaws.com/1/short", "https://sqs.eu-west-1.amazonaws.com/1/long"];
+    expect(readEnvironment({ QUEUE_URL: short, QUEUE_LONG_URL: long }).queues).toEqual({ short, long });
+    expect(readEnvironment({ QUEUE_URL: "database" }).queues).toBeUndefined();
+    expect(problemsOf({ QUEUE_URL: short })).toEqual(["QUEUE_LONG_URL: must be set with QUEUE_URL"]);
+    expect(problemsOf({ QUEUE_LONG_URL: long })).toEqual([expect.stringMatching(/^QUEUE_URL: must be/)]);
+    expect(problemsOf({ QUEUE_URL: short, QUEUE_LONG_URL: short })).toEqual([expect.stringMatching(/another queue/)]);
   });
 
   test("that cannot be used are all named at once", () => {

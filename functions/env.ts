@@ -16,8 +16,10 @@ export interface Environment {
   readonly databaseUrl: string | undefined;
   readonly databaseAuthToken: string | undefined;
   readonly blobsUrl: string | undefined;
-  readonly queueUrl: string | undefined;
+  /** `database`, or the two queues of SQS. */
+  readonly queues: { readonly short: string; readonly long: string } | undefined;
   readonly adminKey: string | undefined;
+  /** 32 bytes as text, or `kms:` and a key's id, alias or ARN. */
   readonly masterKey: string | undefined;
   readonly previousMasterKeys: readonly string[];
   readonly openaiBaseUrl: string | undefined;
@@ -28,9 +30,17 @@ export interface Environment {
   /** Upper bounds for tenants' settings. */
   readonly settingsCaps: SettingsCaps | undefined;
   readonly pluginDir: string;
+  /** Name or ARN of the plugin box; undefined: plugins are processes of this machine. */
+  readonly pluginBoxFunction: string | undefined;
+  /** `@connections` of the WebSocket API; undefined: server processes hold the connections. */
+  readonly pushUrl: string | undefined;
   readonly logLevel: (typeof logLevels)[number];
   readonly publicUrl: string | undefined;
   readonly securityContact: string | undefined;
+  /** Where services of AWS are said to be instead of at their own addresses; the SDK reads the same variables. */
+  readonly awsEndpoints: readonly string[];
+  /** Where S3 is, if not at AWS. */
+  readonly s3Endpoint: string | undefined;
   /** Set where this runs as a Lambda function. */
   readonly lambda: { readonly runtimeApi: string | undefined } | undefined;
 }
@@ -90,13 +100,25 @@ const variables = z.object({
   TOOLYARD_DATA_DIR: text.transform((value) => value ?? ".toolyard"),
   DATABASE_URL: url(["file:", "libsql:", "https:", "http:"]),
   DATABASE_AUTH_TOKEN: text,
-  BLOBS_URL: url(["file:"]),
-  QUEUE_URL: text.refine((value) => value === undefined || value === "database", {
-    message: "must be 'database' or left out",
+  BLOBS_URL: text.refine((value) => value === undefined || value.startsWith("file:") || isBucketUrl(value), {
+    message: "must be file:/path or s3://bucket/prefix, the prefix being optional",
+  }),
+  QUEUE_URL: text.refine((value) => value === undefined || value === "database" || isHttpUrl(value), {
+    message: "must be 'database' or the https URL of an SQS queue",
+  }),
+  QUEUE_LONG_URL: httpUrl,
+  PUSH_URL: httpUrl,
+  PLUGIN_BOX_FUNCTION: text.refine((value) => value === undefined || /^[\w:-]{1,170}$/.test(value), {
+    message: "must be the name or the ARN of a function",
   }),
   TOOLYARD_ADMIN_KEY: secret,
-  TOOLYARD_MASTER_KEY: text,
-  TOOLYARD_PREVIOUS_MASTER_KEYS: list,
+  TOOLYARD_MASTER_KEY: text.refine((value) => value?.startsWith("kms:") !== true || isKmsKey(value), {
+    message: "must be kms: followed by a key's id, alias/name or ARN, or 32 bytes",
+  }),
+  TOOLYARD_PREVIOUS_MASTER_KEYS: list.refine(
+    (values) => values?.every((value) => !value.startsWith("kms:") || isKmsKey(value)) !== false,
+    { message: "must hold keys of 32 bytes, or kms: followed by a key's id, alias/name or ARN" },
+  ),
   OPENAI_BASE_URL: httpUrl,
   OPENAI_API_KEY: text.refine((value) => value === undefined || /^[\x21-\x7e]+$/.test(value), {
     message: "must be one word of visible ASCII characters",
@@ -108,6 +130,11 @@ const variables = z.object({
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
   TOOLYARD_PUBLIC_URL: httpUrl,
   TOOLYARD_SECURITY_CONTACT: url(["mailto:", "https:", "tel:"]),
+  AWS_ENDPOINT_URL: text,
+  AWS_ENDPOINT_URL_KMS: text,
+  AWS_ENDPOINT_URL_LAMBDA: text,
+  AWS_ENDPOINT_URL_S3: text,
+  AWS_ENDPOINT_URL_SQS: text,
   AWS_LAMBDA_FUNCTION_NAME: text,
   AWS_LAMBDA_RUNTIME_API: text,
 });
@@ -124,7 +151,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     databaseUrl: data.DATABASE_URL,
     databaseAuthToken: data.DATABASE_AUTH_TOKEN,
     blobsUrl: data.BLOBS_URL,
-    queueUrl: data.QUEUE_URL,
+    queues: toQueues(data.QUEUE_URL, data.QUEUE_LONG_URL),
     adminKey: data.TOOLYARD_ADMIN_KEY,
     masterKey: data.TOOLYARD_MASTER_KEY,
     previousMasterKeys: data.TOOLYARD_PREVIOUS_MASTER_KEYS ?? [],
@@ -134,9 +161,19 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     egressAllow: data.TOOLYARD_EGRESS_ALLOW,
     settingsCaps: data.TOOLYARD_SETTINGS_CAPS,
     pluginDir: data.TOOLYARD_PLUGIN_DIR,
+    pluginBoxFunction: data.PLUGIN_BOX_FUNCTION,
+    pushUrl: data.PUSH_URL,
     logLevel: data.TOOLYARD_LOG_LEVEL,
     publicUrl: data.TOOLYARD_PUBLIC_URL,
     securityContact: data.TOOLYARD_SECURITY_CONTACT,
+    awsEndpoints: [
+      data.AWS_ENDPOINT_URL,
+      data.AWS_ENDPOINT_URL_KMS,
+      data.AWS_ENDPOINT_URL_LAMBDA,
+      data.AWS_ENDPOINT_URL_S3,
+      data.AWS_ENDPOINT_URL_SQS,
+    ].filter((endpoint) => endpoint !== undefined),
+    s3Endpoint: data.AWS_ENDPOINT_URL_S3 ?? data.AWS_ENDPOINT_URL,
     lambda: data.AWS_LAMBDA_FUNCTION_NAME === undefined ? undefined : { runtimeApi: data.AWS_LAMBDA_RUNTIME_API },
   };
 }
@@ -164,6 +201,25 @@ export function readBoxEnvironment(source: Readonly<Record<string, string | unde
   if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
   const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL } = parsed.data;
   return { path: PATH, memoryBytes: AWS_LAMBDA_FUNCTION_MEMORY_SIZE * 1024 ** 2, logLevel: TOOLYARD_LOG_LEVEL };
+}
+
+/** Short work must never wait behind long work, so there are two queues or none. */
+function toQueues(short: string | undefined, long: string | undefined): Environment["queues"] {
+  const isDatabase = short === undefined || short === "database";
+  if (isDatabase && long === undefined) return undefined;
+  if (isDatabase)
+    throw new EnvironmentError(["QUEUE_URL: must be the URL of an SQS queue where QUEUE_LONG_URL is set"]);
+  if (long === undefined) throw new EnvironmentError(["QUEUE_LONG_URL: must be set with QUEUE_URL"]);
+  if (long === short) throw new EnvironmentError(["QUEUE_LONG_URL: must be another queue than QUEUE_URL"]);
+  return { short, long };
+}
+
+function isKmsKey(value: string): boolean {
+  return /^kms:(arn:[\w-]+:kms:[\w-]+:\d+:)?(key\/|alias\/)?[\w/-]+$/.test(value);
+}
+
+function isBucketUrl(value: string): boolean {
+  return /^s3:\/\/[a-z0-9][a-z0-9._-]{1,62}(\/[\w!.*'()/-]*)?(\?path_style=(true|false))?$/.test(value);
 }
 
 function describe(issue: z.core.$ZodIssue): string {
