@@ -1,28 +1,32 @@
 /** Processes killed while they write calls into archives: each call ends up in one, once. */
-import { join } from "node:path";
 import { upkeepKillPoints } from "@toolyard/core/calls/kill-points";
-import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import { eventually } from "./instance.ts";
-import { startLane, type Lane } from "./lane.ts";
+import { openDirectory, startLane, type Lane, type Site } from "./lane.ts";
 
 const endsWithinMs = 20_000;
 const many = 20;
 const day = 86_400_000;
 
+let site: Site;
 let lane: Lane;
 beforeAll(async () => {
-  lane = await startLane();
+  site = await openDirectory();
+  lane = await startLane(() => Promise.resolve(site));
 });
 afterAll(() => lane.close());
 
+/** While others write, the database may be busy for longer than this handle waits. */
 async function ageCalls(tenant: string): Promise<void> {
-  const database = await openDatabase({ url: `file:${join(lane.dataDir, "toolyard.db")}` });
-  const sql = "UPDATE calls SET created_at = created_at - ?2 WHERE tenant = ?1";
-  await database.batch([{ sql, args: [tenant, 40 * day] }]);
-  await database.close();
+  const sql = "UPDATE calls SET created_at = created_at - ?2 WHERE tenant = ?1 AND archive_id IS NULL";
+  const age = (): Promise<true | undefined> =>
+    site.database.batch([{ sql, args: [tenant, 40 * day] }]).then(
+      () => true,
+      () => undefined,
+    );
+  await eventually("Old age", endsWithinMs, age);
 }
 
 async function archivedIds(client: Client): Promise<readonly string[]> {
