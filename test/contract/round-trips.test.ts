@@ -46,6 +46,7 @@ const issuer = (audience: string) =>
     defaultScopes: [],
   }) as const;
 
+const upload = { id: "upl_none", path: "a", bytes: 1, mediaType: "text/plain", blobKey: "b" } as const;
 const grant = { id: newId("connection"), kind: "client_credentials", userId: null, identity: "i", tool: "t" } as const;
 const token = {
   generation: 1,
@@ -125,6 +126,20 @@ describe("each function of the configuration's repositories", () => {
     "webhooks.resend": () => repos.webhooks.resend(tenant, "whk_none", "evt_none"),
     "webhooks.claim": () => repos.webhooks.claim({ limit: 10, leaseMs: 1_000 }),
     "webhooks.settle": () => repos.webhooks.settle(tenant, "evt_none", 1, { status: 410, error: null, next: "gone" }),
+    "archives.claim": () => repos.archives.claim({ limit: 10, bytes: 1_000, leaseMs: 1_000 }),
+    "archives.finish": () => repos.archives.finish(tenant, "arc_none", { bytes: 1, calls: 1 }),
+    "archives.discard": () => repos.archives.discard(tenant, "arc_none"),
+    "archives.get": () => repos.archives.get(tenant, "arc_none"),
+    "archives.list": () => repos.archives.list(tenant, page),
+    "archives.takeExpired": () => repos.archives.takeExpired(10),
+    "uploads.open": () =>
+      expect(repos.uploads.open(tenant, "none", upload, 1_000)).rejects.toMatchObject({ code: "session_not_found" }),
+    "uploads.get": () => repos.uploads.get(tenant, "none", "upl_none"),
+    "uploads.complete": () => repos.uploads.complete(tenant, "none", "upl_none", { replace: false }),
+    "uploads.giveUp": () => repos.uploads.giveUp(tenant, "none", "upl_none"),
+    "uploads.takeExpired": () => repos.uploads.takeExpired({ limit: 10, afterMs: 0 }),
+    "uploads.end": () => repos.uploads.end(tenant, "upl_none"),
+    "uploads.delete": () => repos.uploads.delete(tenant, "upl_none"),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };
@@ -251,6 +266,7 @@ function provider(name: string): NewProvider {
     credential: null,
     models: {},
     passthroughModels: true,
+    schemaFamily: null,
     priority: 1,
     enabled: true,
     maxAttempts: 2,

@@ -21,6 +21,7 @@ export const idPrefixes = {
   connection: "conn",
   webhook: "whk",
   upload: "upl",
+  archive: "arc",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -14,7 +14,7 @@ import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
-import { EgressRefusal, toEgressDenied } from "./egress-errors.ts";
+import { EgressRefusal, toEgressDenied, toTooManyRedirects } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
 
 export interface ResolvedAddress {
@@ -120,17 +120,18 @@ class UndiciEgress implements Egress {
   }
 
   /** Everything about a URL that can be checked without resolving its name. */
-  #parse(text: string, peer?: string): URL {
+  #parse(text: string, name?: string): URL {
     const url = URL.parse(text);
-    if (url === null) throw toEgressDenied(peer ?? "the URL", "invalid_url");
+    if (url === null) throw toEgressDenied({ host: "the URL", name }, "invalid_url");
     if (url.protocol !== "http:" && url.protocol !== "https:")
-      throw toEgressDenied(peer ?? url.protocol, "scheme_forbidden");
-    if (url.username !== "" || url.password !== "") throw toEgressDenied(peer ?? url.hostname, "userinfo_forbidden");
+      throw toEgressDenied({ host: url.protocol, name }, "scheme_forbidden");
+    if (url.username !== "" || url.password !== "")
+      throw toEgressDenied({ host: url.hostname, name }, "userinfo_forbidden");
     // One trailing dot means the same host; without it, name checks, certificates and pools agree.
     if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
     if (this.#pools.has(url.origin)) return url;
     const reason = this.#refuseHost(url);
-    if (reason !== undefined) throw toEgressDenied(peer ?? url.host, reason);
+    if (reason !== undefined) throw toEgressDenied({ host: url.host, name }, reason);
     return url;
   }
 
@@ -144,7 +145,7 @@ class UndiciEgress implements Egress {
   #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
     const pool = this.#poolOf(hop.url.origin);
     const exchange = new Exchange({
-      peer: request.peer ?? hop.url.host,
+      peer: { host: hop.url.host, name: request.peer },
       deadline,
       timeoutMs: request.timeoutMs,
       idleTimeoutMs: request.idleTimeoutMs,
@@ -244,13 +245,15 @@ class UndiciEgress implements Egress {
 
   /** The request that a redirect asks for, checked like a new one. */
   #follow(hop: Hop, head: ExchangeHead, options: { readonly request: EgressRequest; readonly isLast: boolean }): Hop {
-    const { peer } = options.request;
-    if (options.isLast) throw tooManyRedirects(peer ?? hop.url.host);
+    const { peer: name } = options.request;
+    const peer = { host: hop.url.host, name };
+    if (options.isLast) throw toTooManyRedirects(peer);
     const location = head.headers["location"];
     const target = typeof location === "string" ? URL.parse(location, hop.url.href) : null;
-    if (target === null) throw toEgressDenied("the location of a redirect", "invalid_url");
-    const url = this.#parse(target.href, peer);
-    if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(peer ?? url.host, "downgrade");
+    if (target === null) throw toEgressDenied(peer, "redirect_invalid");
+    const url = this.#parse(target.href, name);
+    if (hop.url.protocol === "https:" && url.protocol === "http:")
+      throw toEgressDenied({ host: url.host, name }, "downgrade");
     const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");
     const sensitive = [...alwaysSensitive, ...(options.request.sensitiveHeaders ?? [])];
     const dropped = new Set(url.origin === hop.url.origin ? [] : sensitive);
@@ -290,10 +293,6 @@ function isRedirect({ status, headers }: ExchangeHead): boolean {
     (status === 301 || status === 302 || status === 303 || status === 307 || status === 308) &&
     headers["location"] !== undefined
   );
-}
-
-function tooManyRedirects(peer: string): GatewayError {
-  return withDelivery(new GatewayError("tool_failed", `'${peer}' redirected more often than is followed.`), "answered");
 }
 
 /** Name, value, name, value …: what the transport takes without copying again. */

@@ -3,9 +3,9 @@
  * read at the consumer's pace. This is the path of every streamed token, so a piece of the body is
  * handed on as it came, without copies, web streams or timers of its own.
  */
-import { GatewayError } from "../errors/gateway-error.ts";
+import type { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery, type Delivery } from "../tools/adapter.ts";
-import { toGivenUp, toUnreachable } from "./egress-errors.ts";
+import { toGivenUp, toSlowAnswer, toUnreachable, type Peer } from "./egress-errors.ts";
 
 /** Bytes kept for a slow consumer before the socket is paused, and the mark at which it goes on. */
 const pauseAbove = 65_536;
@@ -32,8 +32,8 @@ export interface ExchangeHead {
 }
 
 export interface ExchangeOptions {
-  /** The other side, for messages. */
-  readonly peer: string;
+  /** For messages. */
+  readonly peer: Peer;
   /** `performance.now()` at which everything must have arrived. */
   readonly deadline: number;
   readonly timeoutMs: number;
@@ -204,7 +204,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
     const hasHead = this.#settle === undefined;
     if (now >= deadline) {
       const missing = hasHead ? "finish its answer" : "answer";
-      this.#stop(new GatewayError("tool_timeout", `'${peer}' did not ${missing} within ${timeoutMs} ms.`));
+      this.#stop(toSlowAnswer(peer, `did not ${missing} within ${timeoutMs} ms`));
       return;
     }
     let wait = deadline - now;
@@ -212,12 +212,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
       // While we hold the socket back the silence is ours.
       const silence = this.#isPaused ? 0 : now - this.#lastPieceAt;
       if (silence >= idleTimeoutMs) {
-        this.#stop(
-          new GatewayError(
-            "tool_timeout",
-            `'${peer}' sent nothing for ${idleTimeoutMs} ms in the middle of its answer.`,
-          ),
-        );
+        this.#stop(toSlowAnswer(peer, `sent nothing for ${idleTimeoutMs} ms in the middle of its answer`));
         return;
       }
       wait = Math.min(wait, idleTimeoutMs - silence);

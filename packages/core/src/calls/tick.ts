@@ -1,8 +1,9 @@
 /**
- * What has to happen from time to time: work that nobody holds is put back on the queue, expired
- * rows, sessions and uploads go. Runs on any number of instances at once (design "The tick").
+ * What has to happen from time to time: work that nobody holds is put back on the queue, old
+ * calls are archived, expired rows, sessions and uploads go. Runs on any number of instances at once (design "The tick").
  */
 import type { CoreDeps } from "../deps.ts";
+import { archiveCalls, expireArchives } from "./archive.ts";
 import { clearUploads } from "../workspace/uploads.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
@@ -24,7 +25,9 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
     );
     deps.log.log("warn", "sent calls again that nobody held", { count: items.length });
   }
-  for (const blobKey of await deps.repos.calls.expire(sweepLimit)) await deps.blobs.delete(blobKey);
+  await deps.repos.calls.expire(sweepLimit);
+  await archiveCalls(deps);
+  await expireArchives(deps, sweepLimit);
   await createWorkspace(deps).expireSessions(sweepLimit);
   await clearUploads(deps, sweepLimit);
   await deps.repos.oauth.expire(sweepLimit);

@@ -17,7 +17,7 @@ export interface EgressRequest {
   readonly maxRedirects?: number;
   /** Lower-case header names dropped when a redirect leaves the origin. */
   readonly sensitiveHeaders?: readonly string[];
-  /** What errors call the other side, for callers who must not learn its address; absent: its host. */
+  /** Whose host errors speak of ("the host of 'weather'"), for callers who must not learn it; absent: they name the host. */
   readonly peer?: string;
   /** Called once, when the request's bytes are handed to a connected socket. */
   readonly onSent?: () => void;

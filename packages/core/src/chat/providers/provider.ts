@@ -4,6 +4,7 @@
  */
 import type { JsonObject } from "../../json.ts";
 import type { Usage } from "../../calls/call.ts";
+import type { SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
 
 /** A configured back end of a tenant. */
@@ -19,6 +20,8 @@ export interface ProviderRecord {
   readonly models: Readonly<Record<string, string>>;
   /** Serve models that are not listed in `models`, under their own name. */
   readonly passthroughModels: boolean;
+  /** What its models read of schemas; null: as their names say. */
+  readonly schemaFamily: SchemaFamily | null;
   /** The lowest is asked first; of equal ones the oldest. */
   readonly priority: number;
   readonly enabled: boolean;

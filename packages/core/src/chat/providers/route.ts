@@ -154,6 +154,7 @@ function providersOf(config: TenantConfig, defaultProvider: DefaultProvider | un
 const ready = {
   credential: null,
   passthroughModels: true,
+  schemaFamily: null,
   priority: 0,
   enabled: true,
   maxAttempts: 3,
@@ -323,7 +324,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
   const { provider, model } = route;
   try {
     if (request.signal.aborted) return givenUp(request.signal);
-    const family = schemaFamilyOf(model);
+    const family = provider.schemaFamily ?? schemaFamilyOf(model);
     const tools = family === "openai" ? undefined : request.toolsFor?.(family);
     const events = backEndOf(deps, provider).stream({
       body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
