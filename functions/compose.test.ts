@@ -42,6 +42,7 @@ async function composed(env: Record<string, string> = {}, home: Partial<Home> = 
     dataDir: directory,
     egressAllow: ["127.0.0.0/8"],
     migrates: true,
+    sendsTraces: false,
     ...home,
   });
   closing.push(() => composition.close());
@@ -111,7 +112,7 @@ describe("a gateway put together from settings", () => {
     expect(other.app.core.defaultProvider).toEqual({ baseUrl: "http://127.0.0.1:11434/v1" });
   });
 
-  test("lets tools reach what the home allows, what the setting says instead, and never its own database", async () => {
+  test("lets tools reach what the home allows, what the setting says instead, and never our own services", async () => {
     const server = await startHranaServer({ file: join(directory, "server.db") });
     closing.push(() => server.close());
     const opened = await openDatabase({ url: server.url });
@@ -120,8 +121,12 @@ describe("a gateway put together from settings", () => {
     const stub = await startHttpStub();
     closing.push(() => stub.close());
 
-    const open = await composed({ DATABASE_URL: server.url });
+    const collector = await startHttpStub();
+    closing.push(() => collector.close());
+
+    const open = await composed({ DATABASE_URL: server.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url });
     expect(await codeOf(ask(open, stub.url))).toBe("no error");
+    expect(await codeOf(ask(open, collector.url))).toBe("egress_denied");
     expect(await codeOf(ask(open, server.url))).toBe("egress_denied");
     expect(await codeOf(ask(open, server.url.replace("127.0.0.1", "localhost")))).toBe("egress_denied");
 

@@ -2,6 +2,7 @@
  * From settings to a running gateway: adapters are chosen one by one, the database is brought to this
  * release's schema, and the core is put together (design "One core, many homes").
  */
+import { randomUUID } from "node:crypto";
 import { createEgress } from "@toolyard/core/blind/egress";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
 import type { Reach } from "@toolyard/core/calls/kill-points";
@@ -25,6 +26,7 @@ import { openDatabase } from "@toolyard/db/client";
 import { checkSchema, migrate } from "@toolyard/db/migrate";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
+import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
 import { createSystemClock } from "@toolyard/platform/system-clock";
 import { createBlobs, createPluginBox, createPush, createQueue, createVault, fileIn } from "./adapters.ts";
 import { EnvironmentError, type Environment } from "./env.ts";
@@ -50,6 +52,8 @@ export interface Home {
   readonly isDraining?: () => boolean;
   readonly reach?: Reach;
   readonly timing?: Timing;
+  /** Send spans in batches from time to time; else only when told to. */
+  readonly sendsTraces: boolean;
 }
 
 export interface Composition {
@@ -61,8 +65,15 @@ export interface Composition {
   readonly pluginBox?: PluginRunner;
   /** Called when a message has been sent, so that workers of this process look at once. */
   onSent: (() => void) | undefined;
+  /** Before a process may be frozen. Takes no longer than `flushTracesMs`. */
+  flushTraces(): Promise<void>;
   close(): Promise<void>;
 }
+
+/** A request to a function waits no longer than this for the collector. */
+const flushTracesMs = 1_000;
+/** A process that is told to stop waits this long for it. */
+const lastTracesMs = 3_000;
 
 /** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
 export async function compose(environment: Environment, home: Home): Promise<Composition> {
@@ -78,6 +89,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = openDoor(environment, home);
   const [push, pluginBox] = await Promise.all([createPush(environment), createPluginBox(environment)]);
+  const exported = await openTraces(environment, home);
   const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
   const queue = announceSending(await createQueue(environment, shards), () => composition.onSent?.());
   const tokenDeps = {
@@ -86,6 +98,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     egress,
     clock,
     log,
+    traces: exported?.traces,
     timing: home.timing ?? defaultTiming,
     publicUrl: home.publicUrl,
   };
@@ -116,7 +129,9 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       ...(home.isDraining === undefined ? {} : { isDraining: home.isDraining }),
       ...(environment.securityContact === undefined ? {} : { securityContact: environment.securityContact }),
     },
+    flushTraces: async () => exported?.traces.flush(flushTracesMs),
     async close() {
+      await exported?.close();
       await egress.close();
       await shards.close();
     },
@@ -162,6 +177,49 @@ function openDoor(environment: Environment, { egressAllow }: Home): Egress {
   }
 }
 
+interface Exported {
+  readonly traces: ExportedTraces;
+  close(): Promise<void>;
+}
+
+/**
+ * The collector is the operator's and often a neighbour, so that its door has none of the tools' rules,
+ * and tools cannot reach it through theirs. Nothing of it is loaded where nothing is traced.
+ */
+async function openTraces({ traces: settings }: Environment, home: Home): Promise<Exported | undefined> {
+  if (settings === undefined) return undefined;
+  const { createOtlpTraces } = await import("@toolyard/platform/otlp/otlp-traces");
+  const { serviceName, resourceAttributes, timeoutMs, ...options } = settings;
+  const egress = createEgress({ allowCidrs: ["0.0.0.0/0", "::/0"] });
+  const traces = createOtlpTraces(
+    {
+      ...options,
+      timeoutMs: home.sendsTraces ? timeoutMs : Math.min(timeoutMs, flushTracesMs),
+      resource: {
+        attributes: {
+          "service.name": serviceName,
+          "service.version": version,
+          "service.instance.id": randomUUID(),
+          "telemetry.sdk.name": "toolyard",
+          "telemetry.sdk.language": "nodejs",
+          "telemetry.sdk.version": version,
+          ...resourceAttributes,
+        },
+        scope: { name: "toolyard", version },
+      },
+      everyMs: home.sendsTraces ? settings.everyMs : undefined,
+    },
+    { egress, log: home.log },
+  );
+  return {
+    traces,
+    async close() {
+      await traces.close(lastTracesMs);
+      await egress.close();
+    },
+  };
+}
+
 async function openAllShards(
   environment: Environment,
   { dataDir, migrates }: Pick<Home, "dataDir" | "migrates">,
@@ -181,10 +239,12 @@ async function openAllShards(
   return openShards(directory, open);
 }
 
-/** What tools must never talk to, whatever else is open to them: our own database, queues and stores, the runtime of the function. */
-function ownEndpoints({ databaseUrl, queues, pushUrl, awsEndpoints, lambda }: Environment): readonly string[] {
+/** What tools must never talk to, whatever else is open to them: our own database, queues, stores and collector, the runtime of the function. */
+function ownEndpoints({ databaseUrl, queues, pushUrl, awsEndpoints, traces, lambda }: Environment): readonly string[] {
   const runtimeApi = lambda?.runtimeApi;
-  const urls = [databaseUrl, queues?.short, queues?.long, pushUrl, ...awsEndpoints].filter((url) => url !== undefined);
+  const urls = [databaseUrl, queues?.short, queues?.long, pushUrl, traces?.url, ...awsEndpoints].filter(
+    (url) => url !== undefined,
+  );
   return [...urls.flatMap(endpointsOf), ...(runtimeApi === undefined ? [] : [runtimeApi])];
 }
 

@@ -35,6 +35,7 @@ describe("settings", () => {
       securityContact: undefined,
       awsEndpoints: [],
       s3Endpoint: undefined,
+      traces: undefined,
       lambda: undefined,
     });
   });
@@ -138,5 +139,79 @@ describe("settings of the plugin box", () => {
     ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE", { AWS_LAMBDA_FUNCTION_MEMORY_SIZE: "512" }],
   ] as const)("that would make it unsafe end its start: %s", ([name, wrong]) => {
     expect(() => readBoxEnvironment({ ...image, ...wrong })).toThrow(name);
+  });
+});
+
+describe("settings of traces", () => {
+  const collector = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318" };
+
+  test("are off until a collector is named, whatever else is set for a whole fleet", () => {
+    const fleet = { OTEL_SERVICE_NAME: "tools", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_TRACES_SAMPLER: "xray" };
+    expect(readEnvironment(fleet).traces).toBeUndefined();
+    expect(readEnvironment({ ...collector, OTEL_TRACES_EXPORTER: "none" }).traces).toBeUndefined();
+    expect(readEnvironment({ ...collector, OTEL_SDK_DISABLED: "TRUE" }).traces).toBeUndefined();
+    expect(readEnvironment({ OTEL_EXPORTER_OTLP_ENDPOINT: "" }).traces).toBeUndefined();
+  });
+
+  test("have the standard's defaults", () => {
+    expect(readEnvironment(collector).traces).toEqual({
+      url: "http://127.0.0.1:4318/v1/traces",
+      protocol: "http/protobuf",
+      headers: {},
+      gzip: false,
+      timeoutMs: 10_000,
+      everyMs: 5_000,
+      sampler: { name: "parentbased_always_on", ratio: 1 },
+      serviceName: "toolyard",
+      resourceAttributes: {},
+    });
+  });
+
+  test("take a base address with a path, and that for traces as it is; what is for traces alone comes first", () => {
+    const base = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://otlp.example.com/base/?region=eu" };
+    expect(readEnvironment(base).traces?.url).toBe("https://otlp.example.com/base/v1/traces?region=eu");
+    expect(
+      readEnvironment({
+        ...base,
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "https://traces.example.com/ingest",
+        OTEL_EXPORTER_OTLP_HEADERS: "authorization=all",
+        OTEL_EXPORTER_OTLP_TRACES_HEADERS: "authorization=Bearer%20a%3Db, x-team = one",
+        OTEL_EXPORTER_OTLP_PROTOCOL: "http/protobuf",
+        OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json",
+        OTEL_EXPORTER_OTLP_COMPRESSION: "gzip",
+        OTEL_EXPORTER_OTLP_TIMEOUT: "2000",
+        OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: "3000",
+        OTEL_RESOURCE_ATTRIBUTES: "service.name=other,deployment.environment.name=prod%2Ceu",
+        OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
+        OTEL_TRACES_SAMPLER_ARG: "0.1",
+        AWS_LAMBDA_FUNCTION_NAME: "chat",
+      }).traces,
+    ).toMatchObject({
+      url: "https://traces.example.com/ingest",
+      headers: { authorization: "Bearer a=b", "x-team": "one" },
+      protocol: "http/json",
+      gzip: true,
+      timeoutMs: 3_000,
+      serviceName: "other",
+      resourceAttributes: { "deployment.environment.name": "prod,eu", "faas.name": "chat" },
+      sampler: { name: "parentbased_traceidratio", ratio: 0.1 },
+    });
+  });
+
+  test.each([
+    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", /must be one of http\/protobuf, http\/json/],
+    ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318", /must be an http/],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "authorization", /must be like key=value/],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a=%0d%0ab", /visible ASCII/],
+    ["OTEL_TRACES_SAMPLER", "jaeger_remote", /must be one of always_on/],
+    ["OTEL_TRACES_SAMPLER_ARG", "2", /from 0 to 1/],
+    ["OTEL_EXPORTER_OTLP_TIMEOUT", "10s", /milliseconds/],
+    ["OTEL_TRACES_EXPORTER", "zipkin", /must be one of otlp, none/],
+  ])("that cannot be used are named: %s=%s", (name, value, problem) => {
+    const problems = problemsOf({ ...collector, [name]: value });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${name}: `));
+    expect(problems[0]).toMatch(problem);
+    expect(problems[0]).not.toContain(value);
   });
 });

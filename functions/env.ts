@@ -4,6 +4,7 @@
  */
 import { parseJson } from "@toolyard/core/json";
 import { settingsCapsSchema, type SettingsCaps } from "@toolyard/core/tenants/settings";
+import { protocols, samplerNames, type OtlpProtocol, type SamplerOptions } from "@toolyard/platform/otlp/settings";
 import * as z from "zod";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
@@ -41,8 +42,24 @@ export interface Environment {
   readonly awsEndpoints: readonly string[];
   /** Where S3 is, if not at AWS. */
   readonly s3Endpoint: string | undefined;
+  /** Undefined: nothing is traced. */
+  readonly traces: TracesSettings | undefined;
   /** Set where this runs as a Lambda function. */
   readonly lambda: { readonly runtimeApi: string | undefined } | undefined;
+}
+
+/** Where traces go, as OpenTelemetry's own variables say. */
+export interface TracesSettings {
+  readonly url: string;
+  readonly protocol: OtlpProtocol;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly gzip: boolean;
+  readonly timeoutMs: number;
+  /** Milliseconds that spans may wait for others, where a process lives on after its requests. */
+  readonly everyMs: number;
+  readonly sampler: SamplerOptions;
+  readonly serviceName: string;
+  readonly resourceAttributes: Readonly<Record<string, string>>;
 }
 
 /** Ends the start: says which settings cannot be used, never what they hold. */
@@ -89,6 +106,109 @@ const caps = text.transform((value, context): SettingsCaps | undefined => {
   );
   return z.NEVER;
 });
+
+/** Known to OpenTelemetry in this form: `key=value,key2=value2`, percent-encoded. */
+const pairs = text.transform((value, context): Readonly<Record<string, string>> | undefined => {
+  if (value === undefined) return undefined;
+  const entries = value.split(",").flatMap((part) => (part.trim() === "" ? [] : [readPair(part)]));
+  if (entries.every((entry) => entry !== undefined)) return Object.fromEntries(entries);
+  context.addIssue("must be like key=value,key2=value2, with values percent-encoded where they hold commas or blanks");
+  return z.NEVER;
+});
+
+function readPair(part: string): readonly [string, string] | undefined {
+  const at = part.indexOf("=");
+  const name = part.slice(0, Math.max(at, 0)).trim();
+  if (!/^[\w.!#$%&'*+^`|~-]+$/.test(name)) return undefined;
+  try {
+    return [name, decodeURIComponent(part.slice(at + 1).trim())];
+  } catch {
+    return undefined;
+  }
+}
+
+const headerPairs = pairs.refine(
+  (value) => Object.values(value ?? {}).every((header) => /^[\t\u0020-\u007e]*$/.test(header)),
+  { message: "must hold values of visible ASCII characters" },
+);
+
+const milliseconds = text
+  .refine((value) => value === undefined || /^[1-9]\d{0,8}$/.test(value), {
+    message: "must be a number of milliseconds above 0",
+  })
+  .transform((value) => (value === undefined ? undefined : Number(value)));
+
+const ratio = text
+  .refine((value) => value === undefined || (value.trim() !== "" && Number(value) >= 0 && Number(value) <= 1), {
+    message: "must be a number from 0 to 1",
+  })
+  .transform((value) => Number(value ?? 1));
+
+function oneOf<const Names extends readonly string[]>(names: Names): z.ZodType<Names[number] | undefined> {
+  return z.preprocess((value) => (value === "" ? undefined : value), z.enum(names).optional());
+}
+
+/** Where an endpoint may have a query, as some vendors' have. */
+const otlpUrl = text.refine(
+  (value) => value === undefined || (/^https?:\/\//.test(value) && URL.parse(value)?.username === ""),
+  { message: "must be an http:// or https:// URL without user name" },
+);
+
+/** OpenTelemetry's own variables: those for traces beat those for all signals. */
+const openTelemetry = z.object({
+  OTEL_SDK_DISABLED: text,
+  OTEL_TRACES_EXPORTER: oneOf(["otlp", "none"]),
+  OTEL_EXPORTER_OTLP_ENDPOINT: otlpUrl,
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: otlpUrl,
+  OTEL_EXPORTER_OTLP_PROTOCOL: oneOf(protocols),
+  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: oneOf(protocols),
+  OTEL_EXPORTER_OTLP_HEADERS: headerPairs,
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: headerPairs,
+  OTEL_EXPORTER_OTLP_COMPRESSION: oneOf(["gzip", "none"]),
+  OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: oneOf(["gzip", "none"]),
+  OTEL_EXPORTER_OTLP_TIMEOUT: milliseconds,
+  OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: milliseconds,
+  OTEL_BSP_SCHEDULE_DELAY: milliseconds,
+  OTEL_SERVICE_NAME: text,
+  OTEL_RESOURCE_ATTRIBUTES: pairs,
+  OTEL_TRACES_SAMPLER: oneOf(samplerNames),
+  OTEL_TRACES_SAMPLER_ARG: ratio,
+  AWS_LAMBDA_FUNCTION_NAME: text,
+});
+
+/** What tracing is set to, where it is on: looked at only then, since these variables are often set for a whole fleet. */
+function readTraces(source: Readonly<Record<string, string | undefined>>): TracesSettings | undefined {
+  const isOn =
+    source["OTEL_SDK_DISABLED"]?.toLowerCase() !== "true" &&
+    source["OTEL_TRACES_EXPORTER"] !== "none" &&
+    [source["OTEL_EXPORTER_OTLP_ENDPOINT"], source["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]].some(Boolean);
+  if (!isOn) return undefined;
+  const parsed = openTelemetry.safeParse(source);
+  if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
+  const { data } = parsed;
+  const { "service.name": named, ...resourceAttributes } = data.OTEL_RESOURCE_ATTRIBUTES ?? {};
+  return {
+    url: data.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? tracesUnder(data.OTEL_EXPORTER_OTLP_ENDPOINT ?? ""),
+    protocol: data.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL ?? data.OTEL_EXPORTER_OTLP_PROTOCOL ?? "http/protobuf",
+    headers: data.OTEL_EXPORTER_OTLP_TRACES_HEADERS ?? data.OTEL_EXPORTER_OTLP_HEADERS ?? {},
+    gzip: (data.OTEL_EXPORTER_OTLP_TRACES_COMPRESSION ?? data.OTEL_EXPORTER_OTLP_COMPRESSION) === "gzip",
+    timeoutMs: data.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT ?? data.OTEL_EXPORTER_OTLP_TIMEOUT ?? 10_000,
+    everyMs: data.OTEL_BSP_SCHEDULE_DELAY ?? 5_000,
+    sampler: { name: data.OTEL_TRACES_SAMPLER ?? "parentbased_always_on", ratio: data.OTEL_TRACES_SAMPLER_ARG },
+    serviceName: data.OTEL_SERVICE_NAME ?? named ?? "toolyard",
+    resourceAttributes: {
+      ...(data.AWS_LAMBDA_FUNCTION_NAME === undefined ? {} : { "faas.name": data.AWS_LAMBDA_FUNCTION_NAME }),
+      ...resourceAttributes,
+    },
+  };
+}
+
+/** The address for all signals is a base, to which each adds its own path. */
+function tracesUnder(base: string): string {
+  const url = new URL(base);
+  url.pathname = `${url.pathname.replace(/\/+$/, "")}/v1/traces`;
+  return url.href;
+}
 
 const variables = z.object({
   PORT: text
@@ -174,6 +294,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
       data.AWS_ENDPOINT_URL_SQS,
     ].filter((endpoint) => endpoint !== undefined),
     s3Endpoint: data.AWS_ENDPOINT_URL_S3 ?? data.AWS_ENDPOINT_URL,
+    traces: readTraces(source),
     lambda: data.AWS_LAMBDA_FUNCTION_NAME === undefined ? undefined : { runtimeApi: data.AWS_LAMBDA_RUNTIME_API },
   };
 }

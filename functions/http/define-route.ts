@@ -231,8 +231,8 @@ async function grantAccess(
 
 /** The context of a call made by this request. */
 function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): CallContext {
-  const { requestId, traceId } = c.get("exchange");
-  return { tenant: config.tenant, caller, config, requestId, traceId, redactor: new Redactor() };
+  const { requestId, traceId, span } = c.get("exchange");
+  return { tenant: config.tenant, caller, config, requestId, traceId, span, redactor: new Redactor() };
 }
 
 async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>): Promise<BaseRequest> {

@@ -9,6 +9,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { startOf } from "../../functions/build.ts";
 import { startHranaServer, type HranaServer } from "../support/hrana-server.ts";
+import { startOtlpReceiver, type OtlpReceiver } from "../support/otlp-receiver.ts";
+import { verifies } from "../support/verifies.ts";
 
 const root = join(import.meta.dirname, "../..");
 const dist = join(root, "functions/dist");
@@ -177,7 +179,7 @@ describe("a function", () => {
     });
     const streamed = await inFunction(`${runtime}
       const { handler } = await import("./chat.mjs");
-      console.log(JSON.stringify([await send(handler, ${chat}), await send(handler, ${event("HEAD", "/health")}), await send(handler, ${event("GET", "/health/ready")})]));
+      console.log(JSON.stringify([await send(handler, ${chat}), await send(handler, ${event("HEAD", "/health/live")}), await send(handler, ${event("GET", "/health/ready")})]));
       process.exit(0);
     `);
     expect(streamed).toMatchObject([
@@ -206,5 +208,41 @@ describe("a function", () => {
     `;
     // The log of the failed message is the only line on standard error.
     expect(await inFunction(source)).toEqual([{ batchItemFailures: [{ itemIdentifier: "m1" }] }, { resent: 0 }]);
+  });
+});
+
+describe(`a function that is traced ${verifies("CHAT-15")}`, () => {
+  let receiver: OtlpReceiver;
+  beforeAll(async () => {
+    receiver = await startOtlpReceiver();
+  });
+  afterAll(() => receiver.close());
+
+  const list = event("GET", "/v1/tenants");
+  /** The process ends at the very moment at which the runtime would freeze it. */
+  const invoked = `
+    const { handler } = await import("./api.mjs");
+    const answer = await handler(${list}, ${context});
+    process.stdout.write(JSON.stringify(answer.statusCode) + "\\n", () => process.exit(0));
+  `;
+
+  test("has sent its spans when the invocation ends, answered whole or streamed", async () => {
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url, AWS_LAMBDA_FUNCTION_NAME: "traced-api" };
+    expect(await inFunction(invoked, env)).toBe(200);
+    expect(receiver.spans).toMatchObject([{ name: "GET /v1/tenants", resource: { "faas.name": "traced-api" } }]);
+    const streamed = `${runtime}
+      const { handler } = await import("./chat.mjs");
+      const { status } = await send(handler, ${event("POST", "/v1/chat/completions", { body: "{}" })});
+      await new Promise(setImmediate);
+      process.stdout.write(JSON.stringify(status) + "\\n", () => process.exit(0));
+    `;
+    expect(await inFunction(streamed, env)).toBeGreaterThanOrEqual(400);
+    expect(receiver.spans.map(({ name }) => name)).toContain("POST /v1/chat/completions");
+  });
+
+  test.each(["down", "silent"])("answers although its collector is %s", async (how) => {
+    if (how === "silent") receiver.http.answer = () => new Promise(() => undefined);
+    const url = how === "down" ? "http://127.0.0.1:9" : receiver.url;
+    expect(await inFunction(invoked, { OTEL_EXPORTER_OTLP_ENDPOINT: url })).toBe(200);
   });
 });

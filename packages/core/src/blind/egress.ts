@@ -11,6 +11,7 @@ import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
+import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
@@ -98,7 +99,7 @@ class UndiciEgress implements Egress {
     };
     let mayHaveHappened = false;
     for (let followed = 0; ; followed += 1) {
-      const exchange = this.#send(hop, request, deadline);
+      const exchange = this.#send(hop, request, { deadline, followed });
       try {
         const head = await exchange.head;
         if (redirects === 0 || !isRedirect(head)) return toResponse(hop, head, exchange);
@@ -142,8 +143,13 @@ class UndiciEgress implements Egress {
     return this.#policy.refusePort(port) ?? (host === "" || host.endsWith(".") ? "invalid_url" : named);
   }
 
-  #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
+  #send(
+    hop: Hop,
+    request: EgressRequest,
+    { deadline, followed }: { readonly deadline: number; readonly followed: number },
+  ): Exchange {
     const pool = this.#poolOf(hop.url.origin);
+    const span = request.span?.child(hop.method, "client", toAttributes(hop, followed));
     const exchange = new Exchange({
       peer: { host: hop.url.host, name: request.peer },
       deadline,
@@ -151,13 +157,14 @@ class UndiciEgress implements Egress {
       idleTimeoutMs: request.idleTimeoutMs,
       signal: request.signal,
       onSent: request.onSent,
+      span,
     });
     if (exchange.isOver) return exchange;
     pool.dispatch(
       {
         path: hop.url.pathname + hop.url.search,
         method: hop.method,
-        headers: toFlatHeaders(hop.headers),
+        headers: toFlatHeaders(hop.headers, span?.traceparent),
         body: hop.body ?? null,
       },
       exchange,
@@ -295,13 +302,28 @@ function isRedirect({ status, headers }: ExchangeHead): boolean {
   );
 }
 
-/** Name, value, name, value …: what the transport takes without copying again. */
-function toFlatHeaders(pairs: EgressRequest["headers"]): string[] {
+/**
+ * Name, value, name, value …: what the transport takes without copying again. A trace goes to those only
+ * whom its caller tells of one.
+ */
+function toFlatHeaders(pairs: EgressRequest["headers"], traceparent: string | undefined): string[] {
   const flat: string[] = [];
   for (const [name, value] of pairs) {
-    if (!isDoorsOwn(name)) flat.push(name, value);
+    if (isDoorsOwn(name)) continue;
+    flat.push(name, traceparent !== undefined && name === "traceparent" ? traceparent : value);
   }
   return flat;
+}
+
+/** Path and query stay out: both may hold what somebody said, and credentials. */
+function toAttributes({ url, method }: Hop, followed: number): Attributes {
+  return {
+    "http.request.method": method,
+    "url.scheme": url.protocol.slice(0, -1),
+    "server.address": withoutBrackets(url.hostname),
+    "server.port": portOf(url),
+    "http.request.resend_count": followed === 0 ? undefined : followed,
+  };
 }
 
 /** `host` follows from the checked URL and `content-length` from the body; a caller's would split the two. */

@@ -4,6 +4,7 @@
  * handed on as it came, without copies, web streams or timers of its own.
  */
 import type { GatewayError } from "../errors/gateway-error.ts";
+import type { Span } from "../ports/traces.ts";
 import { withDelivery, type Delivery } from "../tools/adapter.ts";
 import { toGivenUp, toSlowAnswer, toUnreachable, type Peer } from "./egress-errors.ts";
 
@@ -40,6 +41,8 @@ export interface ExchangeOptions {
   readonly idleTimeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onSent?: (() => void) | undefined;
+  /** Of this request; ends with it. */
+  readonly span?: Span | undefined;
 }
 
 interface Waiting {
@@ -107,7 +110,8 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
 
   onResponseStart(_controller: ExchangeController, status: number, headers: ReplyHeaders): void {
     if (status < 200) return;
-    const { idleTimeoutMs, deadline } = this.#options;
+    const { idleTimeoutMs, deadline, span } = this.#options;
+    if (span !== undefined) tellStatus(span, status);
     if (idleTimeoutMs !== undefined) {
       this.#lastPieceAt = performance.now();
       if (this.#lastPieceAt + idleTimeoutMs < deadline) this.#arm(idleTimeoutMs);
@@ -236,6 +240,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   }
 
   #fail(error: GatewayError): void {
+    this.#options.span?.fail(error.code);
     this.#finish();
     this.#failure = error;
     this.#settle?.reject(error);
@@ -254,8 +259,14 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   }
 
   #finish(): void {
+    this.#options.span?.end();
     this.#isOver = true;
     clearTimeout(this.#timer);
     if (this.#onAbort !== undefined) this.#options.signal?.removeEventListener("abort", this.#onAbort);
   }
+}
+
+function tellStatus(span: Span, status: number): void {
+  span.set({ "http.response.status_code": status });
+  if (status >= 400) span.fail(String(status));
 }

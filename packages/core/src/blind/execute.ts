@@ -102,6 +102,7 @@ async function send(
       location === "header" ? [name.toLowerCase()] : [],
     ),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
+    span: context.span,
   });
 }
 

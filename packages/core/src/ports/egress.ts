@@ -2,6 +2,8 @@
  * The one door for outgoing HTTP. Every address is checked where it is connected to, and again at
  * every redirect (design "Blind, and closed by default"). Implementation: blind/egress.ts.
  */
+import type { Span } from "./traces.ts";
+
 export interface EgressRequest {
   readonly method: string;
   readonly url: string;
@@ -21,6 +23,8 @@ export interface EgressRequest {
   readonly peer?: string;
   /** Called once, when the request's bytes are handed to a connected socket. */
   readonly onSent?: () => void;
+  /** Each request sent becomes a span under it, which a `traceparent` among the headers then names. */
+  readonly span?: Span | undefined;
 }
 
 export interface EgressResponse {
