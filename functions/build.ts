@@ -1,16 +1,16 @@
 /**
- * Bundles the Lambda functions into `functions/dist/`, one ESM file each (design "AWS"). What only the
- * server form needs (the native database binding) is left out, and zod's other languages with it.
+ * Bundles the Lambda functions into `functions/dist/`: an ESM file each, and `chunks/` that they share or
+ * load at the first use, such as the clients of AWS (design "AWS"). What only the server form needs (the
+ * native database binding) is left out, and zod's other languages with it.
  */
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { build as bundle, type Plugin } from "esbuild";
+import { build as bundle, type BuildOptions as BundlerOptions, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
-const names = ["chat", "api", "worker", "tick", "plugin-box"];
-/** Where the module of a function lies, if not beside this one. */
-const modules: Readonly<Record<string, string>> = { "plugin-box": "plugin-box/handler.ts" };
+const names = ["chat", "api", "worker", "tick"];
+const box = "plugin-box";
 
 export interface BuildOptions {
   /** Default: `functions/dist`. */
@@ -21,6 +21,7 @@ export interface BuildOptions {
 
 export interface Bundle {
   readonly name: string;
+  /** Of all files that are read at the start. */
   readonly bytes: number;
   readonly gzippedBytes: number;
 }
@@ -87,15 +88,14 @@ function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
   };
 }
 
-/** Bundles every function, minified, with a source map. */
+/** Bundles every function, minified, with a source map; the last line is of what is loaded later. */
 export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
   readonly Bundle[]
 > {
-  await rm(out, { recursive: true, force: true });
-  const { metafile } = await bundle({
-    entryPoints: names.map((name) => ({ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name })),
+  const common = {
     outdir: out,
     outExtension: { ".js": ".mjs" },
+    chunkNames: "chunks/[name]-[hash]",
     bundle: true,
     platform: "node",
     format: "esm",
@@ -106,14 +106,50 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)],
     metafile: true,
     logLevel: "warning",
+  } as const satisfies BundlerOptions;
+  await rm(out, { recursive: true, force: true });
+  const functions = await bundle({
+    ...common,
+    entryPoints: names.map((name) => ({ in: `${directory}/${name}.ts`, out: name })),
+    splitting: true,
   });
-  await writeFile(`${out}/meta.json`, JSON.stringify(metafile));
-  return Promise.all(
-    names.map(async (name) => {
-      const code = await readFile(`${out}/${name}.mjs`);
-      return { name, bytes: code.length, gzippedBytes: gzipSync(code).length };
-    }),
-  );
+  // Alone in its image, so it is one file.
+  const alone = await bundle({ ...common, entryPoints: [{ in: `${directory}/plugin-box/handler.ts`, out: box }] });
+  const outputs = { ...functions.metafile.outputs, ...alone.metafile.outputs };
+  const inputs = { ...functions.metafile.inputs, ...alone.metafile.inputs };
+  await writeFile(`${out}/meta.json`, JSON.stringify({ inputs, outputs }));
+
+  const files = Object.keys(outputs).filter((file) => file.endsWith(".mjs"));
+  const starts = [...names, box].map((name) => {
+    const entry = files.find((file) => resolve(file) === resolve(out, `${name}.mjs`));
+    return { name, start: startOf(outputs, entry ?? "") };
+  });
+  const later = files.filter((file) => !starts.some(({ start }) => start.has(file)));
+  const measured = starts.map(({ name, start }) => measure(name, [...start]));
+  return Promise.all([...measured, measure("later", later)]);
+}
+
+/** What is read before a function can serve: its file, and what that imports at once. */
+export function startOf(outputs: Outputs, file: string, found = new Set<string>()): ReadonlySet<string> {
+  found.add(file);
+  for (const { path, kind } of outputs[file]?.imports ?? []) {
+    if (kind === "import-statement" && path in outputs && !found.has(path)) startOf(outputs, path, found);
+  }
+  return found;
+}
+
+/** The part of esbuild's report that says which file imports which. */
+export type Outputs = Readonly<
+  Record<string, { readonly imports: readonly { readonly path: string; readonly kind: string }[] }>
+>;
+
+async function measure(name: string, files: readonly string[]): Promise<Bundle> {
+  const contents = await Promise.all(files.map((file) => readFile(file)));
+  return {
+    name,
+    bytes: contents.reduce((sum, code) => sum + code.length, 0),
+    gzippedBytes: contents.reduce((sum, code) => sum + gzipSync(code).length, 0),
+  };
 }
 
 function kilobytes(bytes: number): string {

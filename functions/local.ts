@@ -88,6 +88,7 @@ export async function startServer(environment: Environment, options: ServerOptio
       dataDir: dataDir.path,
       egressAllow: loopback,
       migrates: true,
+      sendsTraces: true,
       defaultTenant: defaultTenant.id,
       isDraining: () => requests.isDraining,
       ...(options.reach === undefined ? {} : { reach: options.reach }),
@@ -123,6 +124,7 @@ class RequestDesk {
   /** Called when the last of them is answered. */
   #whenIdle: (() => void) | undefined;
   readonly #ready = Promise.withResolvers<Listener>();
+  #listener: Listener | undefined;
   /** The newest answer on each connection. */
   readonly #answers = new WeakMap<Duplex, ServerResponse>();
 
@@ -133,6 +135,10 @@ class RequestDesk {
 
   readonly listener: (incoming: IncomingMessage, outgoing: ServerResponse) => void = (incoming, outgoing) => {
     this.#answers.set(incoming.socket, outgoing);
+    if (this.#listener !== undefined) {
+      void this.#listener(incoming, outgoing);
+      return;
+    }
     this.#ready.promise.then(
       (listener) => listener(incoming, outgoing),
       () => outgoing.destroy(),
@@ -145,7 +151,8 @@ class RequestDesk {
       if (answer instanceof Promise) this.#hold(answer);
       return answer;
     };
-    this.#ready.resolve(getRequestListener(counted, { errorHandler: answerUnreadable }));
+    this.#listener = getRequestListener(counted, { errorHandler: answerUnreadable });
+    this.#ready.resolve(this.#listener);
   }
 
   /** What is no HTTP never becomes a request; whoever sent it is told in the one error shape. */

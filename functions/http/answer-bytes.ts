@@ -2,6 +2,7 @@
  * Answers with stored bytes as they are, whole or by range, without holding them in memory (CHAT-19).
  * They come from tools and users, so no browser may take them for a page of ours.
  */
+import { toAttachment } from "@toolyard/core/attachment";
 import type { PresignedRequest } from "@toolyard/core/ports/blob-store";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 import { parseByteRange, type ByteRange } from "./byte-range.ts";
@@ -32,7 +33,7 @@ export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<R
   const range = parseByteRange(wantedRange(c, etag), stored.bytes);
   const headers: Record<string, string> = {
     "content-type": headerValue(stored.mediaType) ?? "application/octet-stream",
-    "content-disposition": `attachment; filename*=UTF-8''${encodeFileName(stored.fileName)}`,
+    "content-disposition": toAttachment(stored.fileName),
     "content-security-policy": "sandbox; default-src 'none'",
     "accept-ranges": "bytes",
     ...(etag === undefined ? {} : { etag }),
@@ -72,12 +73,4 @@ function lengthHeaders(range: ByteRange | undefined, size: number): Record<strin
 
 function headerValue(text: string): string | undefined {
   return /^[\x20-\x7e]{1,256}$/.test(text) ? text : undefined;
-}
-
-/** RFC 8187. */
-function encodeFileName(name: string): string {
-  return encodeURIComponent(name.toWellFormed()).replaceAll(
-    /['()*]/g,
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
 }

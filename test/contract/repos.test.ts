@@ -686,6 +686,7 @@ function provider(name: string, priority: number): NewProvider {
     credential: "MODEL_KEY",
     models: { small: "vendor/small-1" },
     passthroughModels: true,
+    schemaFamily: null,
     priority,
     enabled: true,
     maxAttempts: 2,

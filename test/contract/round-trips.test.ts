@@ -57,6 +57,7 @@ const service = (): NewToolService => ({
   enabled: true,
 });
 
+const upload = { id: "upl_none", path: "a", bytes: 1, mediaType: "text/plain", blobKey: "b" } as const;
 const grant = { id: newId("connection"), kind: "client_credentials", userId: null, identity: "i", tool: "t" } as const;
 const token = {
   generation: 1,
@@ -143,6 +144,20 @@ describe("each function of the configuration's repositories", () => {
     "services.delete": () => repos.services.delete(tenant, "svc_none"),
     "services.callsUnderWay": () => repos.services.callsUnderWay(tenant, "api://crm"),
     "services.saveDiscovered": () => repos.services.saveDiscovered(tenant, "svc_none", 1, { tools: [], at: 1 }),
+    "archives.claim": () => repos.archives.claim({ limit: 10, bytes: 1_000, leaseMs: 1_000 }),
+    "archives.finish": () => repos.archives.finish(tenant, "arc_none", { bytes: 1, calls: 1 }),
+    "archives.discard": () => repos.archives.discard(tenant, "arc_none"),
+    "archives.get": () => repos.archives.get(tenant, "arc_none"),
+    "archives.list": () => repos.archives.list(tenant, page),
+    "archives.takeExpired": () => repos.archives.takeExpired(10),
+    "uploads.open": () =>
+      expect(repos.uploads.open(tenant, "none", upload, 1_000)).rejects.toMatchObject({ code: "session_not_found" }),
+    "uploads.get": () => repos.uploads.get(tenant, "none", "upl_none"),
+    "uploads.complete": () => repos.uploads.complete(tenant, "none", "upl_none", { replace: false }),
+    "uploads.giveUp": () => repos.uploads.giveUp(tenant, "none", "upl_none"),
+    "uploads.takeExpired": () => repos.uploads.takeExpired({ limit: 10, afterMs: 0 }),
+    "uploads.end": () => repos.uploads.end(tenant, "upl_none"),
+    "uploads.delete": () => repos.uploads.delete(tenant, "upl_none"),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };
@@ -269,6 +284,7 @@ function provider(name: string): NewProvider {
     credential: null,
     models: {},
     passthroughModels: true,
+    schemaFamily: null,
     priority: 1,
     enabled: true,
     maxAttempts: 2,

@@ -49,6 +49,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     providers: fakeRepo("providers"),
     config: { load: (tenant) => Promise.resolve(emptyConfig(tenant)) },
     calls: admit === undefined ? fakeRepo("calls") : { ...fakeRepo("calls"), admit },
+    archives: fakeRepo("archives"),
     sessions: fakeRepo("sessions"),
     uploads: fakeRepo("uploads"),
     budgets: fakeRepo("budgets"),

@@ -6,6 +6,7 @@ import type { RouteModule } from "../define-route.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
 import { getBlob, putBlob } from "./blobs.ts";
 import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from "./budgets.ts";
+import { getCallArchive, listCallArchives } from "./call-archives.ts";
 import {
   approveCall,
   cancelCall,
@@ -84,6 +85,8 @@ export const routes = {
   approveCall,
   rejectCall,
   replayCall,
+  listCallArchives,
+  getCallArchive,
   createPlugin,
   importPlugins,
   listPlugins,

@@ -80,6 +80,7 @@ export const invoke = defineRoute({
       ...presented,
       requestId: exchange.requestId,
       traceId: exchange.traceId,
+      span: exchange.span,
       target: body.uri ?? body.name ?? "",
       isUri: body.uri !== undefined,
       arguments: body.arguments,

@@ -22,6 +22,7 @@ export const idPrefixes = {
   webhook: "whk",
   upload: "upl",
   toolService: "svc",
+  archive: "arc",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

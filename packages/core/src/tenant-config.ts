@@ -43,7 +43,10 @@ export const tenantSettingsSchema = z.strictObject({
   native_tools: z
     .array(z.string())
     .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),
+  /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
+  /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */
+  calls_archive_days: z.int().min(0).max(36_500).default(365),
 });
 export type TenantSettings = z.infer<typeof tenantSettingsSchema>;
 

@@ -12,10 +12,11 @@ import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
+import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
-import { EgressRefusal, toEgressDenied } from "./egress-errors.ts";
+import { EgressRefusal, toEgressDenied, toTooManyRedirects } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
 
 export interface ResolvedAddress {
@@ -101,7 +102,7 @@ class UndiciEgress implements Egress {
     };
     let mayHaveHappened = false;
     for (let followed = 0; ; followed += 1) {
-      const exchange = this.#send(hop, request, deadline);
+      const exchange = this.#send(hop, request, { deadline, followed });
       try {
         const head = await exchange.head;
         if (redirects === 0 || !isRedirect(head)) return toResponse(hop, head, exchange);
@@ -123,17 +124,18 @@ class UndiciEgress implements Egress {
   }
 
   /** Everything about a URL that can be checked without resolving its name. */
-  #parse(text: string, peer?: string): URL {
+  #parse(text: string, name?: string): URL {
     const url = URL.parse(text);
-    if (url === null) throw toEgressDenied(peer ?? "the URL", "invalid_url");
+    if (url === null) throw toEgressDenied({ host: "the URL", name }, "invalid_url");
     if (url.protocol !== "http:" && url.protocol !== "https:")
-      throw toEgressDenied(peer ?? url.protocol, "scheme_forbidden");
-    if (url.username !== "" || url.password !== "") throw toEgressDenied(peer ?? url.hostname, "userinfo_forbidden");
+      throw toEgressDenied({ host: url.protocol, name }, "scheme_forbidden");
+    if (url.username !== "" || url.password !== "")
+      throw toEgressDenied({ host: url.hostname, name }, "userinfo_forbidden");
     // One trailing dot means the same host; without it, name checks, certificates and pools agree.
     if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
     if (this.#pools.has(url.origin)) return url;
     const reason = this.#refuseHost(url);
-    if (reason !== undefined) throw toEgressDenied(peer ?? url.host, reason);
+    if (reason !== undefined) throw toEgressDenied({ host: url.host, name }, reason);
     return url;
   }
 
@@ -144,22 +146,28 @@ class UndiciEgress implements Egress {
     return this.#policy.refusePort(port) ?? (host === "" || host.endsWith(".") ? "invalid_url" : named);
   }
 
-  #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
+  #send(
+    hop: Hop,
+    request: EgressRequest,
+    { deadline, followed }: { readonly deadline: number; readonly followed: number },
+  ): Exchange {
     const pool = this.#poolOf(hop.url.origin, hop.tls);
+    const span = request.span?.child(hop.method, "client", toAttributes(hop, followed));
     const exchange = new Exchange({
-      peer: request.peer ?? hop.url.host,
+      peer: { host: hop.url.host, name: request.peer },
       deadline,
       timeoutMs: request.timeoutMs,
       idleTimeoutMs: request.idleTimeoutMs,
       signal: request.signal,
       onSent: request.onSent,
+      span,
     });
     if (exchange.isOver) return exchange;
     pool.dispatch(
       {
         path: hop.url.pathname + hop.url.search,
         method: hop.method,
-        headers: toFlatHeaders(hop.headers),
+        headers: toFlatHeaders(hop.headers, span?.traceparent),
         body: hop.body ?? null,
       },
       exchange,
@@ -249,13 +257,15 @@ class UndiciEgress implements Egress {
 
   /** The request that a redirect asks for, checked like a new one. */
   #follow(hop: Hop, head: ExchangeHead, options: { readonly request: EgressRequest; readonly isLast: boolean }): Hop {
-    const { peer } = options.request;
-    if (options.isLast) throw tooManyRedirects(peer ?? hop.url.host);
+    const { peer: name } = options.request;
+    const peer = { host: hop.url.host, name };
+    if (options.isLast) throw toTooManyRedirects(peer);
     const location = head.headers["location"];
     const target = typeof location === "string" ? URL.parse(location, hop.url.href) : null;
-    if (target === null) throw toEgressDenied("the location of a redirect", "invalid_url");
-    const url = this.#parse(target.href, peer);
-    if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(peer ?? url.host, "downgrade");
+    if (target === null) throw toEgressDenied(peer, "redirect_invalid");
+    const url = this.#parse(target.href, name);
+    if (hop.url.protocol === "https:" && url.protocol === "http:")
+      throw toEgressDenied({ host: url.host, name }, "downgrade");
     const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");
     const sensitive = [...alwaysSensitive, ...(options.request.sensitiveHeaders ?? [])];
     const dropped = new Set(url.origin === hop.url.origin ? [] : sensitive);
@@ -324,17 +334,28 @@ function isRedirect({ status, headers }: ExchangeHead): boolean {
   );
 }
 
-function tooManyRedirects(peer: string): GatewayError {
-  return withDelivery(new GatewayError("tool_failed", `'${peer}' redirected more often than is followed.`), "answered");
-}
-
-/** Name, value, name, value …: what the transport takes without copying again. */
-function toFlatHeaders(pairs: EgressRequest["headers"]): string[] {
+/**
+ * Name, value, name, value …: what the transport takes without copying again. A trace goes to those only
+ * whom its caller tells of one.
+ */
+function toFlatHeaders(pairs: EgressRequest["headers"], traceparent: string | undefined): string[] {
   const flat: string[] = [];
   for (const [name, value] of pairs) {
-    if (!isDoorsOwn(name)) flat.push(name, value);
+    if (isDoorsOwn(name)) continue;
+    flat.push(name, traceparent !== undefined && name === "traceparent" ? traceparent : value);
   }
   return flat;
+}
+
+/** Path and query stay out: both may hold what somebody said, and credentials. */
+function toAttributes({ url, method }: Hop, followed: number): Attributes {
+  return {
+    "http.request.method": method,
+    "url.scheme": url.protocol.slice(0, -1),
+    "server.address": withoutBrackets(url.hostname),
+    "server.port": portOf(url),
+    "http.request.resend_count": followed === 0 ? undefined : followed,
+  };
 }
 
 /** `host` follows from the checked URL and `content-length` from the body; a caller's would split the two. */

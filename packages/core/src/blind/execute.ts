@@ -107,6 +107,7 @@ async function send(
     ),
     ...(tls === undefined ? {} : { tls }),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
+    span: context.span,
   });
 }
 

@@ -43,14 +43,14 @@ export const operatorCaller: Caller = { kind: "operator", id: "operator", role: 
 export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
   const verifyToken = createTokenVerifier(deps);
   const adminHash = Buffer.from(deps.adminKeyHash, "hex");
-  const isOperatorKey = (credential: string): boolean => {
-    const hash = Buffer.from(hashApiKey(credential), "hex");
+  const isOperatorHash = (hex: string): boolean => {
+    const hash = Buffer.from(hex, "hex");
     return hash.length === adminHash.length && timingSafeEqual(hash, adminHash);
   };
   return {
     isOperator(header) {
       const credential = readCredential(header);
-      return credential !== undefined && isOperatorKey(credential);
+      return credential !== undefined && isOperatorHash(hashApiKey(credential));
     },
     async presentCaller(header) {
       const credential = readCredential(header);
@@ -61,10 +61,11 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       }
       const named = header(tenantHeader);
       const tenant = tenantOfApiKey(credential);
-      if (isOperatorKey(credential)) return presentOperator(named ?? deps.defaultTenant);
+      const hash = hashApiKey(credential);
+      if (isOperatorHash(hash)) return presentOperator(named ?? deps.defaultTenant);
       if (tenant !== undefined) {
         if (named !== undefined && named !== tenant) throw otherTenant();
-        return { tenant, principal: { kind: "key", hash: hashApiKey(credential) } };
+        return { tenant, principal: { kind: "key", hash } };
       }
       if (looksLikeToken(credential)) {
         const verified = await verifyToken(credential, named);

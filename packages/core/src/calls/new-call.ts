@@ -44,6 +44,7 @@ export async function newToolCall(
     uri: fullUri(call),
     caller: context.caller,
     ...(context.sessionId === undefined ? {} : { sessionId: context.sessionId }),
+    ...(context.span === undefined ? {} : { traceparent: context.span.traceparent }),
   };
   const [inputHash, input] = await Promise.all([
     deps.sealer.hash(tenant, config.wrappedKey, text),

@@ -72,6 +72,7 @@ export async function restoreTurns(
   context: CallContext,
   given: { readonly messages: readonly JsonObject[]; readonly turns: readonly KeptTurn[] },
 ): Promise<RestoredConversation> {
+  if (!given.messages.some(hasCalls)) return { messages: [...given.messages], hasReadOutside: false };
   const turns = new Map<string, TurnContent>();
   for (const turn of given.turns) {
     const text = await deps.sealer.open(
@@ -96,6 +97,10 @@ export async function restoreTurns(
     return [...turn.before, turn.message, ...inCallOrder(turn.message, results)];
   });
   return { messages, hasReadOutside: [...turns.values()].some(({ readOutside }) => readOutside) };
+}
+
+function hasCalls(message: JsonObject): boolean {
+  return message["tool_calls"] !== undefined;
 }
 
 interface Exchange {

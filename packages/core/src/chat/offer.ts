@@ -28,7 +28,23 @@ export interface Offer {
   readonly mayMix: boolean;
 }
 
+/** Of requests that bring nothing of their own to it, by the caller's tools. */
+const plainOffers = new WeakMap<readonly Tool[], Map<string, Offer>>();
+
 export function makeOffer(adapters: Adapters, context: CallContext, request: ChatRequest): Offer {
+  if (request.tools.length > 0 || request.toolChoice !== undefined || context.runtimeConfig !== undefined) {
+    return newOffer(adapters, context, request);
+  }
+  const tools = listTools(adapters, context);
+  let offers = plainOffers.get(tools);
+  if (offers === undefined) plainOffers.set(tools, (offers = new Map<string, Offer>()));
+  const kind = `${request.sessionId !== undefined} ${request.manual} ${request.choices > 1}`;
+  let offer = offers.get(kind);
+  if (offer === undefined) offers.set(kind, (offer = newOffer(adapters, context, request)));
+  return offer;
+}
+
+function newOffer(adapters: Adapters, context: CallContext, request: ChatRequest): Offer {
   const gatewayTools = gatewayToolsFor(adapters, context, request);
   const clientTools = request.tools.filter((tool) => !gatewayTools.has(nameOf(tool) ?? ""));
   const isSearched = mustSearch(gatewayTools, context, request);

@@ -151,7 +151,9 @@ function withoutEmptyCalls(message: JsonObject): JsonObject {
 const owned = new Set<string>(["model", "messages", "tools", "tool_choice", "stream", ...extensions]);
 
 function passthroughOf(given: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(given).filter(([key]) => !owned.has(key)));
+  const passed: JsonObject = {};
+  for (const [key, value] of Object.entries(given)) if (!owned.has(key)) passed[key] = value;
+  return passed;
 }
 
 function checkToolNames(tools: readonly JsonObject[]): ReadonlySet<string> {
@@ -194,7 +196,8 @@ function checkConversation(messages: readonly JsonObject[]): void {
       return;
     }
     refuseUnanswered(open);
-    open = new Map(callIds(message).map((id, call) => [id, at * 1_000 + call]));
+    const ids = callIds(message);
+    if (ids.length > 0) open = new Map(ids.map((id, call) => [id, at * 1_000 + call]));
   });
   refuseUnanswered(open);
 }
@@ -212,7 +215,8 @@ function refuseUnanswered(open: ReadonlyMap<string, number>): void {
 
 /** Ids of the calls in an assistant message. */
 export function callIds(message: JsonObject): string[] {
-  const calls = message["role"] === "assistant" && Array.isArray(message["tool_calls"]) ? message["tool_calls"] : [];
+  const calls = message["tool_calls"];
+  if (!Array.isArray(calls) || message["role"] !== "assistant") return [];
   return calls.flatMap((call) => (isJsonObject(call) && typeof call["id"] === "string" ? [call["id"]] : []));
 }
 

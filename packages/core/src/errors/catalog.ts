@@ -113,6 +113,10 @@ export const catalog = {
   // Ourselves
   blobs_unavailable: { http: 503, type: "api_error", retryable: true },
   database_unavailable: { http: 503, type: "api_error", retryable: true },
+  queue_unavailable: { http: 503, type: "api_error", retryable: true },
+  /** The service that holds the master key does not answer, or does not let us use it; what is sealed is not lost. */
+  master_key_unavailable: { http: 503, type: "api_error", retryable: true },
+  push_unavailable: { http: 503, type: "api_error", retryable: true },
   shutting_down: { http: 503, type: "api_error", retryable: true },
   internal_error: { http: 500, type: "api_error", retryable: false },
 } as const satisfies Record<string, ErrorSpec>;

@@ -1,7 +1,8 @@
 /** All tools of a caller, over all schemes: what is listed is what can run. */
-import { hasScope, mayUseTool } from "../callers/caller.ts";
+import { hasScope, mayUseTool, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import type { TenantConfig } from "../tenant-config.ts";
 import type { ToolAdapter } from "./adapter.ts";
 import type { Tool } from "./tool.ts";
 import { parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
@@ -14,8 +15,34 @@ export interface FoundTool {
   readonly uri: ToolUri;
 }
 
-/** Tools that the caller may use, ordered by name: equal configurations give equal prompts. */
+type ByCaller = WeakMap<Caller, readonly Tool[]>;
+const listed = new WeakMap<Adapters, WeakMap<TenantConfig, ByCaller>>();
+
+/**
+ * Tools that the caller may use, ordered by name: equal configurations give equal prompts. The same list for
+ * the same configuration and caller, so that what is made of it can be kept beside it.
+ */
 export function listTools(adapters: Adapters, context: CallContext): readonly Tool[] {
+  // Tools that a request brings along are that request's.
+  if (context.runtimeConfig !== undefined) return collectTools(adapters, context);
+  const lists = listsOf(adapters, context.config);
+  let tools = lists.get(context.caller);
+  if (tools === undefined) {
+    tools = collectTools(adapters, context);
+    lists.set(context.caller, tools);
+  }
+  return tools;
+}
+
+function listsOf(adapters: Adapters, config: TenantConfig): ByCaller {
+  let ofConfigs = listed.get(adapters);
+  if (ofConfigs === undefined) listed.set(adapters, (ofConfigs = new WeakMap()));
+  let lists = ofConfigs.get(config);
+  if (lists === undefined) ofConfigs.set(config, (lists = new WeakMap()));
+  return lists;
+}
+
+function collectTools(adapters: Adapters, context: CallContext): readonly Tool[] {
   const tools = new Map<string, Tool>();
   for (const adapter of Object.values(adapters)) {
     for (const tool of adapter.list(context)) {

@@ -17,6 +17,7 @@ import { deliveryOf, type Delivery } from "./adapter.ts";
 import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
+import { endToolSpan, inToolSpan } from "./tool-trace.ts";
 
 export interface Execution {
   readonly outcome: ToolOutcome;
@@ -30,7 +31,18 @@ export interface ExecutionOptions {
 }
 
 /** Never throws: whatever goes wrong is the call's outcome. */
-export async function executeCall(
+export function executeCall(
+  deps: CoreDeps,
+  call: PreparedCall,
+  context: CallContext,
+  options: ExecutionOptions,
+): Promise<Execution> {
+  const traced = inToolSpan(context, call);
+  const execution = carryOut(deps, call, traced, options);
+  return traced === context ? execution : execution.then((ended) => endToolSpan(traced, ended));
+}
+
+async function carryOut(
   deps: CoreDeps,
   call: PreparedCall,
   context: CallContext,

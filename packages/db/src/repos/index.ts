@@ -2,6 +2,7 @@
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
+import { createArchiveRepo } from "./archives.ts";
 import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
@@ -34,6 +35,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     providers: createProviderRepo(shards, onBrokenRow),
     config: createConfigRepo(shards, onBrokenRow),
     calls: createCallRepo(shards),
+    archives: createArchiveRepo(shards),
     sessions: createSessionRepo(shards),
     uploads: createUploadRepo(shards),
     budgets: createBudgetRepo(shards),

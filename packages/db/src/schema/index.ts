@@ -2,6 +2,7 @@
 export { apiKeys } from "./api-keys.ts";
 export { budgetWindows } from "./budget-windows.ts";
 export { budgets } from "./budgets.ts";
+export { callArchives } from "./call-archives.ts";
 export { calls } from "./calls.ts";
 export { jwtIssuers } from "./jwt-issuers.ts";
 export { keptTurns } from "./kept-turns.ts";

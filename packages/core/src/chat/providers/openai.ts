@@ -226,7 +226,7 @@ class ModelExchange {
   }
 
   async #send(asksUsage: boolean): Promise<EgressResponse> {
-    const { provider, apiKey, stream, signal } = this.#request;
+    const { provider, apiKey, stream, signal, span } = this.#request;
     const headers: [string, string][] = [
       ["content-type", "application/json"],
       ["accept", stream ? "text/event-stream, application/json" : "application/json"],
@@ -235,12 +235,13 @@ class ModelExchange {
     try {
       return await this.#egress.request({
         method: "POST",
-        url: endpoint(provider, "/chat/completions"),
+        url: chatEndpoint(provider),
         headers,
         body: toBytes(this.#request, asksUsage),
         signal,
         timeoutMs: provider.timeoutMs,
         sensitiveHeaders: ["authorization"],
+        span,
       });
     } catch (thrown) {
       throw this.#toUnsent(thrown);
@@ -348,6 +349,14 @@ function refusesStreamOptions({ status, raw }: UpstreamFailure): boolean {
   return (status === 400 || status === 422) && /stream_options|include_usage/.test(raw);
 }
 
+const chatEndpoints = new WeakMap<ProviderRecord, string>();
+
+function chatEndpoint(provider: ProviderRecord): string {
+  let url = chatEndpoints.get(provider);
+  if (url === undefined) chatEndpoints.set(provider, (url = endpoint(provider, "/chat/completions")));
+  return url;
+}
+
 function endpoint({ baseUrl, name }: ProviderRecord, path: string): string {
   if (!URL.canParse(baseUrl)) {
     throw new GatewayError("provider_failed", `Provider '${name}' has a base_url that is not a URL: '${baseUrl}'.`);
@@ -381,12 +390,16 @@ async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8A
   }
 }
 
-async function listModels(egress: Egress, { provider, apiKey, signal }: ModelListRequest): Promise<readonly string[]> {
+async function listModels(
+  egress: Egress,
+  { provider, apiKey, signal, span }: ModelListRequest,
+): Promise<readonly string[]> {
   const headers: [string, string][] = [["accept", "application/json"]];
   if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
   const timeoutMs = Math.min(provider.timeoutMs, listTimeoutMs);
   const url = endpoint(provider, "/models");
-  const { status, headers: received, body } = await egress.request({ method: "GET", url, headers, signal, timeoutMs });
+  const request = { method: "GET", url, headers, signal, timeoutMs, span };
+  const { status, headers: received, body } = await egress.request(request);
   const text = await readText(body, maximumListBytes);
   if (status < 200 || status >= 300) {
     const failure = readFailure(status, received, text);

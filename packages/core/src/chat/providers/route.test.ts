@@ -21,6 +21,7 @@ function record(name: string, change: Partial<ProviderRecord> = {}): ProviderRec
     credential: null,
     models: {},
     passthroughModels: false,
+    schemaFamily: null,
     priority: 1,
     enabled: true,
     maxAttempts: 1,
@@ -199,7 +200,7 @@ async function run(
 const textOf = (events: readonly ProviderEvent[]): string =>
   events.map((event) => (event.type === "text-delta" ? event.text : "")).join("");
 
-function routesTo(...records: readonly ProviderRecord[]): Route[] {
+function routesTo(...records: readonly ProviderRecord[]): readonly Route[] {
   return resolveRoute(config(records.map((one) => ({ ...one, passthroughModels: true }))), "m");
 }
 

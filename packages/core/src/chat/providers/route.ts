@@ -11,6 +11,7 @@ import type { JsonObject } from "../../json.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Egress } from "../../ports/egress.ts";
 import type { Log } from "../../ports/log.ts";
+import type { Span } from "../../ports/traces.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
@@ -41,6 +42,10 @@ export interface ModelEntry {
   readonly ownedBy: string;
 }
 
+/** Callers name models as they like. */
+const mostKnownModels = 200;
+const known = new WeakMap<TenantConfig, Map<string | undefined, readonly Route[]>>();
+
 /**
  * The back ends able to serve a model, in the order in which they are tried.
  * @param model undefined: `settings.default_model`, or the first model in the tenant's order
@@ -50,7 +55,21 @@ export function resolveRoute(
   config: TenantConfig,
   model: string | undefined,
   defaultProvider?: DefaultProvider,
-): Route[] {
+): readonly Route[] {
+  // The operator's provider is not the tenant's to remember.
+  if (config.providers.length === 0) return findRoutes(config, model, defaultProvider);
+  let routes = known.get(config);
+  if (routes === undefined) known.set(config, (routes = new Map<string | undefined, readonly Route[]>()));
+  const found = routes.get(model) ?? findRoutes(config, model, defaultProvider);
+  if (routes.size < mostKnownModels) routes.set(model, found);
+  return found;
+}
+
+function findRoutes(
+  config: TenantConfig,
+  model: string | undefined,
+  defaultProvider: DefaultProvider | undefined,
+): readonly Route[] {
   const owner = ownerOf(config, defaultProvider);
   const providers = providersOf(config, defaultProvider);
   const wanted = model ?? config.settings.default_model ?? firstModel(providers);
@@ -113,7 +132,7 @@ async function askForModels(
   try {
     const backEnd = backEndOf(deps, provider);
     if (backEnd.listModels === undefined) return [];
-    return await backEnd.listModels({ provider, apiKey: await keyFor(deps, route), signal });
+    return await backEnd.listModels({ provider, apiKey: await keyFor(deps, route), signal, span: deps.span });
   } catch (thrown) {
     deps.log.log("warn", "provider lists no models", { provider: provider.name, error: toGatewayError(thrown).code });
     return [];
@@ -136,6 +155,7 @@ function providersOf(config: TenantConfig, defaultProvider: DefaultProvider | un
 const ready = {
   credential: null,
   passthroughModels: true,
+  schemaFamily: null,
   priority: 0,
   enabled: true,
   maxAttempts: 3,
@@ -199,6 +219,8 @@ export interface RouteDeps {
   readonly defaultProvider?: DefaultProvider;
   /** The value of a tenant's credential; called at the moment of use. */
   readonly credential: (name: string) => Promise<string>;
+  /** Requests to back ends are told of under it. */
+  readonly span?: Span | undefined;
 }
 
 export interface RoutedRequest {
@@ -305,7 +327,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
   const { provider, model } = route;
   try {
     if (request.signal.aborted) return givenUp(request.signal);
-    const family = schemaFamilyOf(model);
+    const family = provider.schemaFamily ?? schemaFamilyOf(model);
     const tools = family === "openai" ? undefined : request.toolsFor?.(family);
     const events = backEndOf(deps, provider).stream({
       body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
@@ -314,6 +336,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
       signal: request.signal,
       apiKey: await keyFor(deps, route),
       provider,
+      span: deps.span,
     });
     return { first: await events.next(), events };
   } catch (thrown) {
