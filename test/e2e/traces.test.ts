@@ -322,6 +322,23 @@ describe(`traces ${verifies("CHAT-15", "CHAT-13")}`, () => {
     }
   });
 
+  test("what the gateway fetches for a request hangs under it, too", async () => {
+    const other = await gateway.newTenant();
+    await other.addProvider(llm.url, { passthrough_models: true });
+    const info = { title: "t", version: "1" };
+    backEnd.answer = () => ({ body: JSON.stringify({ openapi: "3.1.0", info, paths: {} }) });
+    const [models, document] = [newTrace(), newTrace()];
+    await other.client.with(models.header).get("/v1/models");
+    const body = { url: `${backEnd.url}/openapi.json`, dry_run: true };
+    await other.client.with(document.header).send("post", "/v1/plugins/import", body);
+    expect(treeOf(await arrived(models, ["GET /v1/models"]))).toEqual({
+      "server GET /v1/models": { "client GET": {} },
+    });
+    expect(treeOf(await arrived(document, ["POST /v1/plugins/import"]))).toEqual({
+      "server POST /v1/plugins/import": { "client GET": {} },
+    });
+  });
+
   test("probes of health and metrics leave no spans", async () => {
     await gateway.operator.send("get", "/health/ready");
     await gateway.operator.send("get", "/metrics");
