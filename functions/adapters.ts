@@ -16,6 +16,11 @@ import { createLocalKeyVault, parseMasterKey } from "@toolyard/platform/local/lo
 import { createRotatingKeyVault } from "@toolyard/platform/rotating-key-vault";
 import { EnvironmentError, type Environment } from "./env.ts";
 
+/** Blobs that nobody else serves by HTTP, so that their links lead to ourselves. */
+export function servesOwnBlobs({ blobsUrl }: Environment): boolean {
+  return blobsUrl === undefined || blobsUrl.startsWith("file:");
+}
+
 /**
  * @param presign makes links to ourselves, for blobs that nobody else serves
  * @throws EnvironmentError

@@ -158,6 +158,9 @@ describe("a gateway put together from settings", () => {
     });
     await composition.app.core.blobs.put("ten_a/x", Buffer.from("1"));
     expect([...s3.objects.keys()]).toEqual(["some/prefix/ten_a/x"]);
+    // Links lead to the bucket, and where an answer would be too large, clients are sent there.
+    const link = await composition.app.core.blobs.presign("ten_a/x", { method: "GET", expiresInMs: 60_000 });
+    expect([new URL(link.url).origin, composition.app.blobLinks]).toEqual([s3.url, undefined]);
     await composition.queue.send("long", [{ tenant: "ten_a", callId: "call_1" }]);
     expect(sqs.bodies("long")).toHaveLength(1);
     expect(await composition.push?.send("aGVsbG8=", "frame")).toBe("gone");
@@ -166,7 +169,8 @@ describe("a gateway put together from settings", () => {
     for (const url of [s3.url, sqs.url, lambda.url, connections.url]) {
       expect(await codeOf(ask(composition, url))).toBe("egress_denied");
     }
-    expect((await composed()).push).toBeUndefined();
+    const local = await composed();
+    expect([local.push, local.app.blobLinks]).toEqual([undefined, expect.objectContaining({})]);
   });
 
   test(`moves from a master key of its own to KMS and back, and reads everything on the way ${verifies("BLIND-5")}`, async () => {

@@ -28,7 +28,15 @@ import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
 import { createSystemClock } from "@toolyard/platform/system-clock";
-import { createBlobs, createPluginBox, createPush, createQueue, createVault, fileIn } from "./adapters.ts";
+import {
+  createBlobs,
+  createPluginBox,
+  createPush,
+  createQueue,
+  createVault,
+  fileIn,
+  servesOwnBlobs,
+} from "./adapters.ts";
 import { EnvironmentError, type Environment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
@@ -123,7 +131,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       core,
       adminKeyHash: hashApiKey(home.adminKey),
       version,
-      blobLinks,
+      ...(servesOwnBlobs(environment) ? { blobLinks } : {}),
       metrics: home.metrics,
       ...(home.metricsText === undefined ? {} : { metricsText: home.metricsText }),
       ...(home.defaultTenant === undefined ? {} : { defaultTenant: home.defaultTenant }),
