@@ -246,7 +246,8 @@ export function describeBlobStore(
       test("to nothing lead to nothing", async () => {
         const store = await make();
         const link = await store.presign(key, { method: "GET", expiresInMs: minute });
-        expect((await follow(link)).status).toBe(404);
+        // Object stores say 403 where who signed may not list what there is.
+        expect([403, 404]).toContain((await follow(link)).status);
       });
 
       test("take a blob without a key, with the type that was signed", async () => {
