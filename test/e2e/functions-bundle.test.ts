@@ -91,7 +91,7 @@ const metaSchema = z.object({
 });
 
 describe("the bundles", () => {
-  const names = ["api", "chat", "tick", "worker"];
+  const names = ["api", "chat", "migration", "tick", "worker"];
 
   test("are there, and their sizes are said", async () => {
     expect((await readdir(dist)).filter((name) => name.endsWith(".mjs")).sort()).toEqual(
