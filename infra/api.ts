@@ -1,7 +1,6 @@
 /**
- * HTTP: `chat` serves the routes that stream, for up to 15 minutes, `api` all others within a minute. They have
- * the same code, which answers by streaming: whole answers could not take longer than 29 s in an account
- * whose quota nobody has raised, nor be larger than 6 MB.
+ * HTTP: `chat` serves the routes that stream, for up to 15 minutes, `api` all others within a minute. Both
+ * answer by streaming, because only streamed answers may take longer than 29 s without a raised quota.
  */
 import { gateway } from "./environment.ts";
 import { createFunction } from "./function.ts";
@@ -28,7 +27,7 @@ export const chat = createFunction("Chat", {
 });
 
 export const api = createFunction("Api", {
-  bundle: "chat",
+  bundle: "api",
   description: "Every route that answers within a minute",
   seconds: seconds.api,
   memoryMb: 1024,

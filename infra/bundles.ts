@@ -6,7 +6,7 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
-const names = ["chat", "migration", "tick", "worker", "ws"] as const;
+const names = ["api", "chat", "migration", "tick", "worker", "ws"] as const;
 export type BundleName = (typeof names)[number];
 
 const { root } = $cli.paths;

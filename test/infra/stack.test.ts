@@ -11,6 +11,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { requireKeys } from "../../functions/compose.ts";
 import { readEnvironment } from "../../functions/env.ts";
 import { routes } from "../../functions/http/routes/index.ts";
+import { streamedRoutes } from "../../functions/http/routes/streamed.ts";
 import { readZip } from "./read-zip.ts";
 import {
   arnOf,
@@ -52,7 +53,7 @@ const zippedFunctions = [...gatewayFunctions, "Migrate"];
 /** Which bundle each is made of. */
 const bundles: Readonly<Record<string, string>> = {
   Chat: "chat",
-  Api: "chat",
+  Api: "api",
   Ws: "ws",
   WorkerShort: "worker",
   WorkerLong: "worker",
@@ -505,6 +506,9 @@ describe("the REST API", () => {
       const streams = Object.values(responses).some(
         (response) => response.content !== undefined && "text/event-stream" in response.content,
       );
+      // A function can only be given what it serves.
+      const served = streams ? Object.keys(streamedRoutes) : Object.keys(routes);
+      expect(served).toContain(name);
       const concrete = path.replaceAll(/\{[^}]+\}/g, "some-thing");
       expect([name, find(concrete)]).toEqual([name, streams ? "Chat" : "Api"]);
     }
