@@ -1,5 +1,5 @@
 /**
- * The gateway on AWS (design "AWS"): one file a concern in `infra/`. `npm run deploy -- --stage …`
+ * The gateway on AWS (design "AWS"): one file a concern in `infra/`. `npx sst deploy --stage …`
  * deploys it, `npm run test:infra` synthesises it without an account. docs/deploy.md tells the rest.
  */
 /** @public */

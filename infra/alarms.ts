@@ -70,6 +70,7 @@ function createAlarms(): void {
   const create = (name: string, spec: AlarmSpec, more: Partial<aws.cloudwatch.MetricAlarmArgs> = {}): void => {
     const isPercentile = spec.statistic.startsWith("p");
     new aws.cloudwatch.MetricAlarm(`${name}Alarm`, {
+      name: `${$app.name}-${$app.stage}-${name}`,
       alarmDescription: spec.description,
       namespace: spec.namespace,
       metricName: spec.name,

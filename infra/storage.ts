@@ -8,7 +8,14 @@ const oldVersionsDays = 30;
 
 export const blobs = new sst.aws.Bucket("Blobs", {
   versioning: isPermanent,
-  cors: false,
+  // A link to an object is the permission for it, and browsers use links as well.
+  cors: {
+    allowOrigins: ["*"],
+    allowMethods: ["GET", "HEAD", "PUT"],
+    allowHeaders: ["content-type", "if-none-match", "range"],
+    exposeHeaders: ["etag", "content-length", "content-range"],
+    maxAge: "1 hour",
+  },
   enforceHttps: true,
   transform: { bucket: { forceDestroy: !isPermanent } },
 });
