@@ -13,7 +13,7 @@ import { sendCalls } from "./queue.ts";
 import { longPaths, toPathTable } from "./routes.ts";
 import { useBlobs } from "./storage.ts";
 
-const may = [...useBlobs, wrapTenantKeys, sendCalls, pushFrames, runPlugins];
+const may = [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames, runPlugins];
 
 export const chat = createFunction("Chat", {
   bundle: "chat",

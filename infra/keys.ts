@@ -1,6 +1,6 @@
 /** Keys in KMS. Losing the master key means losing every stored credential, so a permanent stage never deletes it. */
 import type { Permission } from "./permission.ts";
-import { isPermanent } from "./settings.ts";
+import { isPermanent, previousMasterKeys } from "./settings.ts";
 
 const options = { protect: isPermanent, retainOnDelete: isPermanent };
 
@@ -15,7 +15,11 @@ export const masterKey: aws.kms.Key = createKey("MasterKey", "Toolyard: wraps th
 /** Encrypts blobs and the environment of the functions. */
 export const storageKey: aws.kms.Key = createKey("StorageKey", "Toolyard: blobs and settings at rest");
 
-export const wrapTenantKeys: Permission = {
-  actions: ["kms:Encrypt", "kms:Decrypt"],
-  resources: [masterKey.arn],
-};
+/** Only in the name of a tenant: what was wrapped for one does not open for another. */
+const forTenant = [{ test: "Null", variable: "kms:EncryptionContext:tenant", values: ["false"] }];
+
+export const wrapTenantKeys: readonly Permission[] = [
+  { actions: ["kms:Encrypt", "kms:Decrypt"], resources: [masterKey.arn], conditions: forTenant },
+  // While rows are wrapped anew, earlier keys open what they have wrapped.
+  ...previousMasterKeys.map((arn) => ({ actions: ["kms:Decrypt"], resources: [arn], conditions: forTenant })),
+];

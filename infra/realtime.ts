@@ -14,7 +14,7 @@ export const ws = createFunction("Ws", {
   seconds: seconds.realtime,
   memoryMb: 512,
   variables: gateway,
-  may: [...useBlobs, wrapTenantKeys, sendCalls, pushFrames],
+  may: [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames],
   after: [migrated],
 });
 

@@ -57,3 +57,8 @@ export const passedOn: Readonly<Record<string, string>> = Object.fromEntries(
     return value === undefined ? [] : [[name, value] as const];
   }),
 );
+
+/** ARNs of earlier master keys in KMS, which the setting names as `kms:<ARN>`. */
+export const previousMasterKeys: readonly string[] = (passedOn["TOOLYARD_PREVIOUS_MASTER_KEYS"] ?? "")
+  .split(/[\s,]+/)
+  .flatMap((key) => (key.startsWith("kms:arn:") ? [key.slice("kms:".length)] : []));

@@ -14,7 +14,7 @@ export const tick = createFunction("Tick", {
   seconds: seconds.tick,
   memoryMb: 512,
   variables: gateway,
-  may: [...useBlobs, wrapTenantKeys, sendCalls, pushFrames],
+  may: [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames],
   after: [migrated],
 });
 

@@ -24,7 +24,7 @@ function createWorker(name: string, spec: WorkerSpec): sst.aws.Function {
     seconds: spec.seconds,
     memoryMb: 1024,
     variables: gateway,
-    may: [...useBlobs, wrapTenantKeys, sendCalls, pushFrames, runPlugins, receiveFrom(spec.pair)],
+    may: [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames, runPlugins, receiveFrom(spec.pair)],
     after: [migrated],
   });
   spec.pair.queue.subscribe(worker.arn, {

@@ -282,6 +282,14 @@ describe("permissions", () => {
     }
   });
 
+  test("open what an earlier master key has wrapped, as long as it is named", async () => {
+    const earlier = "arn:aws:kms:eu-central-1:123456789012:key/earlier";
+    const stack = await synthesize("dev", { ...completeSettings, TOOLYARD_PREVIOUS_MASTER_KEYS: `kms:${earlier}` });
+    const found = stack.allowed("Api").filter(({ resources }) => resources.includes(earlier));
+    expect(found.map(({ actions }) => actions)).toEqual([["kms:Decrypt"]]);
+    expect(variablesOf("Api", stack)["TOOLYARD_PREVIOUS_MASTER_KEYS"]).toBe(`kms:${earlier}`);
+  });
+
   const resourcesFor = (name: string, action: string): readonly string[] =>
     production
       .allowed(name)
@@ -310,6 +318,10 @@ describe("permissions", () => {
         .flatMap(({ actions }) => actions)
         .sort();
     expect(of(master)).toEqual(["kms:Decrypt", "kms:Encrypt"]);
+    const [masterUse] = production.allowed("Chat").filter(({ resources }) => resources.includes(master));
+    expect(masterUse?.conditions).toEqual([
+      { test: "Null", variable: "kms:EncryptionContext:tenant", values: ["false"] },
+    ]);
     expect(of(storage)).toEqual(["kms:Decrypt", "kms:GenerateDataKey"]);
   });
 });
