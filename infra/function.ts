@@ -25,7 +25,7 @@ export function createFunction(name: string, spec: FunctionSpec): sst.aws.Functi
   return new sst.aws.Function(name, {
     description: spec.description,
     bundle: bundlePath(spec.bundle),
-    handler: "index.handler",
+    handler: `${spec.bundle}.handler`,
     runtime: "nodejs24.x",
     architecture: "arm64",
     timeout: `${spec.seconds} seconds`,

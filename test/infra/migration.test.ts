@@ -18,7 +18,8 @@ beforeAll(async () => {
   zip = await mkdtemp(join(tmpdir(), "toolyard-migration-"));
   server = await startHranaServer({ file: join(zip, "server.db") });
   await run(process.execPath, ["functions/build.ts"], { cwd: root });
-  await copyFile(join(root, "functions/dist/migration.mjs"), join(zip, "index.mjs"));
+  await copyFile(join(root, "functions/dist/migration.mjs"), join(zip, "migration.mjs"));
+  await cp(join(root, "functions/dist/chunks"), join(zip, "chunks"), { recursive: true });
   await cp(join(root, "packages/db/migrations"), join(zip, "migrations"), { recursive: true });
   return async () => {
     await server.close();
@@ -27,7 +28,7 @@ beforeAll(async () => {
 }, 60_000);
 
 async function invoke(url: string): Promise<string> {
-  const source = `const { handler } = await import("./index.mjs"); console.log(JSON.stringify(await handler())); process.exit(0);`;
+  const source = `const { handler } = await import("./migration.mjs"); console.log(JSON.stringify(await handler())); process.exit(0);`;
   const env = { AWS_LAMBDA_FUNCTION_NAME: "migrate", DATABASE_URL: url, DATABASE_AUTH_TOKEN: "token" };
   return (await run(process.execPath, ["--input-type=module", "--eval", source], { cwd: zip, env })).stdout.trim();
 }

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { glob, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, posix } from "node:path";
 import { catalog, isErrorCode } from "@toolyard/core/errors/catalog";
 import { beforeAll, describe, expect, test } from "vitest";
 import { requireKeys } from "../../functions/compose.ts";
@@ -76,18 +76,29 @@ describe("functions", () => {
       runtime: "nodejs24.x",
       architectures: ["arm64"],
       packageType: "Zip",
-      handler: "index.handler",
+      handler: `${bundles[name] ?? ""}.handler`,
     });
   });
 
-  test.each(zippedFunctions)("%s is uploaded as the bundle that the tests run, without anything else", async (name) => {
-    const bundle = bundles[name] ?? "";
-    const files = readZip(await readFile(join(root, ".sst/artifacts", name, "code.zip")));
-    const tested = await readFile(join(root, `functions/dist/${bundle}.mjs`));
-    expect(digest(files.get("index.mjs") ?? Buffer.alloc(0))).toBe(digest(tested));
-    const isStep = (path: string): boolean => name === "Migrate" && /^migrations\/\d{4}_\w+\.sql$/.test(path);
-    expect([...files.keys()].filter((path) => !isStep(path))).toEqual(["index.mjs"]);
-  });
+  test.each(zippedFunctions)(
+    "%s is uploaded as the bundle that the tests run, whole and without anything else",
+    async (name) => {
+      const files = readZip(await readFile(join(root, ".sst/artifacts", name, "code.zip")));
+      const isStep = (path: string): boolean => name === "Migrate" && /^migrations\/\d{4}_\w+\.sql$/.test(path);
+      const code = [...files].filter(([path]) => !isStep(path));
+      expect(files.has(`${bundles[name] ?? ""}.mjs`)).toBe(true);
+      expect(code.map(([path]) => path).filter((path) => !/^(chunks\/)?[\w.-]+\.mjs$/.test(path))).toEqual([]);
+      for (const [path, bytes] of code) {
+        expect(digest(bytes), path).toBe(digest(await readFile(join(root, "functions/dist", path))));
+        const source = bytes.toString("utf8");
+        const imported = [...source.matchAll(/(?:from|import)\s*\(?"(\.\.?\/[^"]+\.mjs)"/g)].map(([, to]) => to ?? "");
+        expect(
+          imported.filter((to) => !files.has(posix.join(posix.dirname(path), to))),
+          path,
+        ).toEqual([]);
+      }
+    },
+  );
 
   test("are built alike each time, so a deploy changes only what has changed", () => {
     for (const name of zippedFunctions) {
