@@ -129,7 +129,10 @@ describe("the image", () => {
     expect(await isHealthy(container)).toBe(true);
     const smoke = await run(process.execPath, [
       join(root, "test/smoke/smoke.ts"),
-      ...["--url", container.url, "--key", adminKey],
+      "--url",
+      container.url,
+      "--key",
+      adminKey,
     ]);
     expect(smoke.stdout).toContain("smoke: all 10 checks passed");
     container.child.kill("SIGTERM");
