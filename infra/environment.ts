@@ -3,7 +3,7 @@ import { publicUrl, pushUrl, realtimeUrl } from "./gateways.ts";
 import { masterKey } from "./keys.ts";
 import { pluginBox } from "./plugin-box.ts";
 import { long, short } from "./queue.ts";
-import { adminKey, databaseAuthToken, openaiApiKey } from "./secrets.ts";
+import { adminKey, databaseAuthToken, openaiApiKey, otlpHeaders } from "./secrets.ts";
 import { databaseUrl, passedOn } from "./settings.ts";
 import { blobs } from "./storage.ts";
 
@@ -27,4 +27,5 @@ export const gateway: Variables = {
   TOOLYARD_ADMIN_KEY: adminKey.value,
   TOOLYARD_MASTER_KEY: $interpolate`kms:${masterKey.arn}`,
   OPENAI_API_KEY: openaiApiKey.value,
+  OTEL_EXPORTER_OTLP_HEADERS: otlpHeaders.value,
 };

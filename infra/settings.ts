@@ -52,6 +52,12 @@ export const passedOn: Readonly<Record<string, string>> = Object.fromEntries(
     "TOOLYARD_SECURITY_CONTACT",
     "TOOLYARD_LOG_LEVEL",
     "TOOLYARD_PREVIOUS_MASTER_KEYS",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_SERVICE_NAME",
+    "OTEL_RESOURCE_ATTRIBUTES",
+    "OTEL_TRACES_SAMPLER",
+    "OTEL_TRACES_SAMPLER_ARG",
   ].flatMap((name) => {
     const value = read(name);
     return value === undefined ? [] : [[name, value] as const];

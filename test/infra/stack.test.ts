@@ -57,6 +57,8 @@ const everySetting = {
   TOOLYARD_DEFAULT_MODEL: "m",
   TOOLYARD_SETTINGS_CAPS: '{"rounds":5}',
   SST_SECRET_OpenaiApiKey: "sk-1",
+  OTEL_EXPORTER_OTLP_ENDPOINT: "https://traces.example.com",
+  SST_SECRET_OtlpHeaders: "x-key=1",
   TOOLYARD_PREVIOUS_MASTER_KEYS: `kms:${earlierKey}`,
   TOOLYARD_DOMAIN: "tools.example.com",
   TOOLYARD_CERTIFICATE_ARN: certificate,
@@ -192,6 +194,7 @@ describe("settings", () => {
         defaultModel: "m",
         settingsCaps: { rounds: 5 },
         previousMasterKeys: [`kms:${earlierKey}`],
+        traces: expect.objectContaining({ url: expect.stringContaining("https://traces.example.com") }),
       });
     }
   });
