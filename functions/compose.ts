@@ -150,10 +150,18 @@ export async function compose(environment: Environment, home: Home): Promise<Com
 
 /**
  * Brings every database to this release's schema, before functions of this release get traffic; those of
- * the release before keep serving meanwhile.
+ * the release before keep serving meanwhile. `steps`: where
+ * a bundle has its copy of the SQL files.
  */
-export async function migrateDatabases(environment: Environment, dataDir: string): Promise<void> {
-  const shards = await openAllShards(environment, { dataDir, migrates: true });
+export async function migrateDatabases(
+  environment: Environment,
+  { dataDir, steps }: { readonly dataDir?: string; readonly steps?: URL },
+): Promise<void> {
+  const shards = await openAllShards(environment, {
+    dataDir,
+    migrates: true,
+    ...(steps === undefined ? {} : { steps }),
+  });
   try {
     await createRepos(shards).plugins.mirrorNative(nativePlugins());
   } finally {
@@ -230,15 +238,20 @@ async function openTraces({ traces: settings }: Environment, home: Home): Promis
   };
 }
 
+interface ShardOpening extends Pick<Home, "migrates"> {
+  readonly dataDir?: string | undefined;
+  readonly steps?: URL;
+}
+
 async function openAllShards(
   environment: Environment,
-  { dataDir, migrates }: Pick<Home, "dataDir" | "migrates">,
+  { dataDir, migrates, steps }: ShardOpening,
 ): Promise<OpenShards> {
   const { databaseAuthToken: authToken } = environment;
   const open = async (url: string): ReturnType<typeof openDatabase> => {
     const database = await openDatabase({ url, ...(authToken === undefined ? {} : { authToken }) });
     try {
-      await (migrates ? migrate(database) : checkSchema(database));
+      await (migrates ? migrate(database, steps === undefined ? {} : { directory: steps }) : checkSchema(database));
     } catch (error) {
       await database.close();
       throw error;

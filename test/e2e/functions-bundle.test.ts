@@ -91,7 +91,7 @@ const metaSchema = z.object({
 });
 
 describe("the bundles", () => {
-  const names = ["api", "chat", "tick", "worker"];
+  const names = ["api", "chat", "migration", "tick", "worker"];
 
   test("are there, and their sizes are said", async () => {
     expect((await readdir(dist)).filter((name) => name.endsWith(".mjs")).sort()).toEqual(
@@ -157,11 +157,11 @@ describe("a function", () => {
     await expect(lacking).rejects.toThrow(/TOOLYARD_ADMIN_KEY: must be set[^]*TOOLYARD_MASTER_KEY: must be set/);
   });
 
-  test("answers whole, and streams a chat that calls a tool", async () => {
-    const tenants = `
+  test("answers, and streams a chat that calls a tool", async () => {
+    const tenants = `${runtime}
       const { handler } = await import("./api.mjs");
-      const answer = await handler(${event("POST", "/v1/tenants", { body: '{"name":"bundled"}' })}, ${context});
-      console.log(JSON.stringify({ ...JSON.parse(answer.body), code: answer.statusCode }));
+      const answer = await send(handler, ${event("POST", "/v1/tenants", { body: '{"name":"bundled"}' })});
+      console.log(JSON.stringify({ ...JSON.parse(answer.body), code: answer.status }));
       process.exit(0);
     `;
     const tenant = await inFunction(tenants);
