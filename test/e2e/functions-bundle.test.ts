@@ -220,20 +220,19 @@ describe(`a function that is traced ${verifies("CHAT-15")}`, () => {
 
   const list = event("GET", "/v1/tenants");
   /** The process ends at the very moment at which the runtime would freeze it. */
-  const invoked = `
+  const invoked = `${runtime}
     const { handler } = await import("./api.mjs");
-    const answer = await handler(${list}, ${context});
-    process.stdout.write(JSON.stringify(answer.statusCode) + "\\n", () => process.exit(0));
+    const { status } = await send(handler, ${list});
+    process.stdout.write(JSON.stringify(status) + "\\n", () => process.exit(0));
   `;
 
-  test("has sent its spans when the invocation ends, answered whole or streamed", async () => {
+  test("has sent its spans when the invocation ends", async () => {
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url, AWS_LAMBDA_FUNCTION_NAME: "traced-api" };
     expect(await inFunction(invoked, env)).toBe(200);
     expect(receiver.spans).toMatchObject([{ name: "GET /v1/tenants", resource: { "faas.name": "traced-api" } }]);
     const streamed = `${runtime}
       const { handler } = await import("./chat.mjs");
       const { status } = await send(handler, ${event("POST", "/v1/chat/completions", { body: "{}" })});
-      await new Promise(setImmediate);
       process.stdout.write(JSON.stringify(status) + "\\n", () => process.exit(0));
     `;
     expect(await inFunction(streamed, env)).toBeGreaterThanOrEqual(400);
