@@ -91,7 +91,7 @@ const metaSchema = z.object({
 });
 
 describe("the bundles", () => {
-  const names = ["api", "chat", "migration", "tick", "worker"];
+  const names = ["api", "chat", "migration", "tick", "worker", "ws"];
 
   test("are there, and their sizes are said", async () => {
     expect((await readdir(dist)).filter((name) => name.endsWith(".mjs")).sort()).toEqual(
@@ -155,6 +155,21 @@ describe("a function", () => {
   test("says which settings it lacks", async () => {
     const lacking = inFunction(`await import("./api.mjs");`, { TOOLYARD_ADMIN_KEY: "", TOOLYARD_MASTER_KEY: "" });
     await expect(lacking).rejects.toThrow(/TOOLYARD_ADMIN_KEY: must be set[^]*TOOLYARD_MASTER_KEY: must be set/);
+  });
+
+  test("of the WebSocket API needs to know where it pushes, and refuses whom it does not know", async () => {
+    await expect(inFunction(`await import("./ws.mjs");`)).rejects.toThrow(/PUSH_URL: must be set/);
+    const connecting = { requestContext: { eventType: "CONNECT", connectionId: "aGVsbG8=" }, headers: {} };
+    const source = `
+      const { handler } = await import("./ws.mjs");
+      console.log(JSON.stringify(await handler(${JSON.stringify(connecting)})));
+      process.exit(0);
+    `;
+    const url = "https://abc.execute-api.eu-west-1.amazonaws.com/live";
+    expect(await inFunction(source, { PUSH_URL: url })).toMatchObject({
+      statusCode: 401,
+      body: expect.stringContaining("invalid_api_key"),
+    });
   });
 
   test("answers, and streams a chat that calls a tool", async () => {
