@@ -93,7 +93,7 @@ export async function startServer(environment: Environment, options: ServerOptio
   try {
     const url = await listen(server, environment);
     const keys = await findKeys(environment, dataDir);
-    const metrics = await createPrometheusMetrics();
+    const metrics = createPrometheusMetrics();
     const composition = await compose(environment, {
       ...keys,
       log,

@@ -84,6 +84,7 @@ const metaSchema = z.object({
     z.string(),
     z.object({
       bytes: z.number(),
+      entryPoint: z.string().optional(),
       imports: z.array(z.object({ path: z.string(), kind: z.string() })),
       inputs: z.record(z.string(), z.unknown()),
     }),
@@ -115,6 +116,15 @@ describe("the bundles", () => {
       expect(start.filter(isOfAws)).toEqual([]);
     }
     expect(Object.keys(outputs).some(isOfAws)).toBe(true);
+  });
+
+  test("read nothing later whose exports lose their names", async () => {
+    // A package of CommonJS in a chunk of its own has nothing but a default export, other than in its sources.
+    const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));
+    const later = Object.values(outputs).flatMap(({ entryPoint }) => entryPoint ?? []);
+    expect(later.length).toBeGreaterThan(names.length);
+    const isModule = (file: string): boolean => !file.includes("node_modules/") || /\.mjs$|\/dist-es\//.test(file);
+    expect(later.filter((file) => !isModule(file))).toEqual([]);
   });
 
   test("hold no native module and nothing of this machine's paths", async () => {
