@@ -104,7 +104,9 @@ describe("the image", () => {
   test("holds the bundle and its migrations, no sources, no packages and nothing else of this machine", async () => {
     const { files } = stageOf("final");
     expect((await readdir(files.workdir)).sort()).toEqual(["bin", "migrations"]);
-    expect((await readdir(join(files.workdir, "bin"))).sort()).toEqual(["server.mjs", "server.mjs.map"]);
+    const code = await readdir(join(files.workdir, "bin"));
+    expect(code).toContain("server.mjs");
+    expect(code.filter((name) => !/\.mjs(\.map)?$/.test(name))).toEqual([]);
     expect(await readdir(join(files.root, "data"))).toEqual([]);
     expect(await readFile(join(files.workdir, "bin/server.mjs"), "utf8")).not.toContain(out);
   });

@@ -14,7 +14,7 @@ import { Pace } from "./pace.ts";
  */
 export async function readYaml(text: string, whole: number = importLimits.yamlWhole): Promise<JsonValue> {
   // Most processes never read YAML.
-  const yaml = await import("yaml");
+  const yaml = await import("./yaml-library.ts");
   const reader = new YamlReader(yaml, whole);
   if (text.length <= whole) return toJson(reader.readPiece(text));
   try {
@@ -29,15 +29,17 @@ export async function readYaml(text: string, whole: number = importLimits.yamlWh
   }
 }
 
+type YamlLibrary = typeof import("./yaml-library.ts");
+
 class YamlReader {
-  readonly #yaml: typeof Yaml;
+  readonly #yaml: YamlLibrary;
   readonly #whole: number;
   readonly #pieceLength: number;
   readonly #pace = new Pace();
   /** Values behind the anchors of earlier pieces. */
   readonly #anchors = new Map<string, unknown>();
 
-  constructor(yaml: typeof Yaml, whole: number) {
+  constructor(yaml: YamlLibrary, whole: number) {
     this.#yaml = yaml;
     this.#whole = whole;
     this.#pieceLength = Math.ceil(whole / 8);

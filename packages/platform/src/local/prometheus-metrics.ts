@@ -27,7 +27,8 @@ interface Series {
 }
 
 export async function createPrometheusMetrics(): Promise<PrometheusMetrics> {
-  const prometheus = await import("prom-client");
+  // Bundles give a CommonJS library that is imported later under `default` alone.
+  const { default: prometheus } = await import("prom-client");
   const registry = new prometheus.Registry();
   const counters = new Map<MetricName, Counter>();
   const histograms = new Map<MetricName, Histogram>();
