@@ -1,11 +1,11 @@
 /**
- * Bundles the Lambda functions into `functions/dist/`, one ESM file each (design "AWS"). What only the
+ * Bundles the Lambda functions into `functions/dist/` as ESM (design "AWS"). What only the
  * server form needs (the native database binding) is left out, and zod's other languages with it.
  */
-import { readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { build as bundle, type Plugin } from "esbuild";
+import { build as bundle, type Metafile, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
 const names = ["chat", "api", "worker", "tick", "plugin-box"];
@@ -21,9 +21,15 @@ export interface BuildOptions {
 
 export interface Bundle {
   readonly name: string;
+  /** What is loaded as the function starts. */
   readonly bytes: number;
   readonly gzippedBytes: number;
+  /** What is loaded when it is first needed. */
+  readonly lazyBytes: number;
 }
+
+/** Of what a function loads as it starts; an import that does not belong there is larger than what is left. */
+const largestBundle = 1_600_000;
 
 /** Bundled CommonJS asks for `require`, which ESM has not. */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
@@ -50,7 +56,8 @@ const noFileDatabase: Plugin = {
 
 /**
  * Of the HTTP client only the dispatcher is used: its `fetch`, caches and WebSockets stay out, and so do
- * parsers that this runtime never picks (without SIMD, and one to be asked for by a variable).
+ * HTTP/2, which we never ask for (Node's module for it costs 9 ms of a start), and parsers that this
+ * runtime never picks (without SIMD, and one to be asked for by a variable).
  */
 const onlyDispatcher: Plugin = {
   name: "only-dispatcher",
@@ -60,6 +67,9 @@ const onlyDispatcher: Plugin = {
     }));
     build.onLoad({ filter: /node_modules\/undici\/lib\/(milo\/\S+|llhttp\/llhttp-wasm)\.js$/ }, () => ({
       contents: `throw new Error("this HTTP parser is not part of the bundle");`,
+    }));
+    build.onLoad({ filter: /node_modules\/undici\/lib\/dispatcher\/client-h2\.js$/ }, () => ({
+      contents: `module.exports = () => { throw new Error("HTTP/2 is not part of the bundle"); };`,
     }));
   },
 };
@@ -87,33 +97,76 @@ function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
   };
 }
 
-/** Bundles every function, minified, with a source map. */
+/**
+ * Bundles every function, minified, with a source map: one file, and pieces beside it for what is imported
+ * when it is first needed.
+ * @throws Error where a function has become too large
+ */
 export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
   readonly Bundle[]
 > {
   await rm(out, { recursive: true, force: true });
+  const plugins = [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)];
+  return Promise.all(names.map((name) => buildFunction(name, out, plugins)));
+}
+
+async function buildFunction(name: string, out: string, plugins: Plugin[]): Promise<Bundle> {
   const { metafile } = await bundle({
-    entryPoints: names.map((name) => ({ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name })),
+    entryPoints: [{ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name }],
     outdir: out,
     outExtension: { ".js": ".mjs" },
     bundle: true,
+    splitting: true,
+    chunkNames: `${name}/[name]-[hash]`,
     platform: "node",
     format: "esm",
     target: "node24",
     minify: true,
     sourcemap: "linked",
     banner: { js: banner },
-    plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)],
+    plugins,
     metafile: true,
     logLevel: "warning",
   });
-  await writeFile(`${out}/meta.json`, JSON.stringify(metafile));
-  return Promise.all(
-    names.map(async (name) => {
-      const code = await readFile(`${out}/${name}.mjs`);
-      return { name, bytes: code.length, gzippedBytes: gzipSync(code).length };
+  const { outputs } = metafile;
+  const pieces = Object.keys(outputs).filter((file) => file.endsWith(".mjs"));
+  const entry = pieces.find((file) => resolve(file) === resolve(out, `${name}.mjs`)) ?? "";
+  const started = reachable(outputs, entry);
+  const sizes = await Promise.all(
+    [...started].map(async (file) => {
+      const code = await readFile(file);
+      return { bytes: code.length, gzippedBytes: gzipSync(code).length };
     }),
   );
+  const bytes = sum(sizes.map((size) => size.bytes));
+  if (bytes > largestBundle) {
+    throw new Error(
+      `'${name}' loads ${bytes} bytes as it starts, more than ${largestBundle}; import lazily what it can.`,
+    );
+  }
+  return {
+    name,
+    bytes,
+    gzippedBytes: sum(sizes.map((size) => size.gzippedBytes)),
+    lazyBytes: sum(pieces.filter((file) => !started.has(file)).map((file) => outputs[file]?.bytes ?? 0)),
+  };
+}
+
+/** A piece and all that it imports at once. */
+function reachable(outputs: Metafile["outputs"], entry: string): ReadonlySet<string> {
+  const found = new Set([entry]);
+  // A set is walked over what is added on the way as well.
+  for (const file of found) {
+    const imports = outputs[file]?.imports ?? [];
+    for (const { path, kind, external } of imports) {
+      if (kind === "import-statement" && external !== true) found.add(path);
+    }
+  }
+  return found;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 function kilobytes(bytes: number): string {
@@ -121,7 +174,8 @@ function kilobytes(bytes: number): string {
 }
 
 if (import.meta.main) {
-  for (const { name, bytes, gzippedBytes } of await buildFunctions()) {
-    process.stdout.write(`${name.padEnd(10)} ${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped\n`);
+  for (const { name, bytes, gzippedBytes, lazyBytes } of await buildFunctions()) {
+    const sizes = `${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped`;
+    process.stdout.write(`${name.padEnd(10)} ${sizes}; ${kilobytes(lazyBytes)} KiB more when needed\n`);
   }
 }

@@ -76,7 +76,7 @@ export class RemoteServer {
   }
 
   #open(): Pool {
-    return new Pool(this.#options.url.origin, { connections: this.#options.connections });
+    return new Pool(this.#options.url.origin, { connections: this.#options.connections, allowH2: false });
   }
 
   #restedPool(): Pool {
