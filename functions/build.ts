@@ -117,7 +117,8 @@ async function buildFunction(name: string, out: string, plugins: Plugin[]): Prom
     outExtension: { ".js": ".mjs" },
     bundle: true,
     splitting: true,
-    chunkNames: `${name}/[name]-[hash]`,
+    // Not in a directory of the function's name: the runtime would take that for the function.
+    chunkNames: `pieces/${name}-[name]-[hash]`,
     platform: "node",
     format: "esm",
     target: "node24",

@@ -18,6 +18,8 @@ export interface DeploymentOptions {
   /** Settings of every function. */
   readonly env: Readonly<Record<string, string>>;
   readonly queues: Queues;
+  /** Where users reach it; default: at its REST API. */
+  readonly publicUrl?: string;
   /** Directory with the bundles; default: those of this release. */
   readonly taskRoot?: string;
   /** Environments of one function at once. Default 2. */
@@ -60,7 +62,7 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
   const restApi = await startRestApi();
   const common: Omit<FunctionOptions, "name" | "handler" | "timeoutMs"> = {
     taskRoot: options.taskRoot ?? builtFunctions,
-    env: { ...options.env, TOOLYARD_PUBLIC_URL: restApi.url },
+    env: { ...options.env, TOOLYARD_PUBLIC_URL: options.publicUrl ?? restApi.url },
     concurrency: options.concurrency ?? 2,
     spreads: options.spreads ?? false,
     ...(options.onEnvironmentEnd === undefined ? {} : { onEnvironmentEnd: options.onEnvironmentEnd }),
