@@ -40,8 +40,7 @@ interface Contestant {
   readonly answer: string;
 }
 
-async function measure({ bundle, event, env, answer }: Contestant): Promise<Start> {
-  const runner = join(import.meta.dirname, "support/cold-runner.mjs");
+async function measure(runner: string, { bundle, event, env, answer }: Contestant): Promise<Start> {
   const { stdout } = await run(process.execPath, [runner, bundle, event], { env: { ...env } });
   const last = stdout.trimEnd().split("\n").at(-1) ?? "";
   const { initMs, firstMs, status, body } = JSON.parse(last) as Start & { status: number; body: string };
@@ -62,17 +61,23 @@ function chatEvent(key: string): string {
   });
 }
 
-async function prepareBaseline(directory: string): Promise<Contestant> {
-  const bundle = join(directory, "baseline.mjs");
+/** A file of bench/support as plain JavaScript, so that no process spends anything on types. */
+async function toJavaScript(name: string, directory: string): Promise<string> {
+  const outfile = join(directory, `${name}.mjs`);
   await build({
-    entryPoints: [join(import.meta.dirname, "support/cold-baseline.ts")],
-    outfile: bundle,
+    entryPoints: [join(import.meta.dirname, `support/${name}.ts`)],
+    outfile,
     bundle: true,
     platform: "node",
     format: "esm",
     target: "node24",
     minify: true,
   });
+  return outfile;
+}
+
+async function prepareBaseline(directory: string): Promise<Contestant> {
+  const bundle = await toJavaScript("cold-baseline", directory);
   const secret = new TextEncoder().encode("the key of a benchmark, 32 bytes");
   const token = await new SignJWT({ sub: "somebody" }).setProtectedHeader({ alg: "HS256" }).sign(secret);
   const event = join(directory, "baseline-event.json");
@@ -82,7 +87,7 @@ async function prepareBaseline(directory: string): Promise<Contestant> {
 
 const directory = await mkdtemp(join(tmpdir(), "toolyard-cold-"));
 const bundles = await buildFunctions({ out: join(directory, "functions") });
-const baseline = await prepareBaseline(directory);
+const [runner, baseline] = await Promise.all([toJavaScript("cold-runner", directory), prepareBaseline(directory)]);
 const [services, llm, backEnd] = await Promise.all([startServices(), startLlmStub(), startHttpStub()]);
 const proxy = await startDatabaseProxy({ target: services.database.url });
 try {
@@ -114,7 +119,7 @@ try {
   };
   const starts: { baseline: Start; chat: Start }[] = [];
   for (let count = 0; count < rounds; count += 1) {
-    starts.push({ baseline: await measure(baseline), chat: await measure(chat) });
+    starts.push({ baseline: await measure(runner, baseline), chat: await measure(runner, chat) });
   }
   const figure = (who: "baseline" | "chat", what: (start: Start) => number): number =>
     median(starts.map((start) => what(start[who])));

@@ -9,7 +9,7 @@ import type { SqlValue, Statement, StatementResult } from "./database.ts";
 export const pipelinePath = "/v2/pipeline";
 
 /** What the server says went wrong with a statement or with the transaction around it. */
-export class HranaError extends Error {
+class HranaError extends Error {
   override readonly name = "HranaError";
   readonly code: string | undefined;
 
