@@ -118,6 +118,8 @@ class DeploymentInstance implements Instance {
   async freeze(): Promise<void> {
     for (const trigger of this.#deployment.triggers) trigger.pause();
     const environments = this.#environments();
+    // Nobody freezes a function that is still loading: it would find its time for that used up.
+    await Promise.all(environments.map(({ ready }) => ready));
     for (const environment of environments) environment.freeze();
     await eventually("Everything to stand still", freezesWithinMs, async () => {
       const frozen = await Promise.all(environments.map(async (one) => one.hasEnded || (await one.isFrozen())));
