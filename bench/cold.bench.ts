@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
 import { SignJWT } from "jose";
-import { buildFunctions } from "../functions/build.ts";
+import { buildFunctions, loadedLater } from "../functions/build.ts";
 import { startDatabaseProxy } from "../test/support/database-proxy.ts";
 import { startGateway } from "../test/support/gateway.ts";
 import { createDriver } from "../test/support/gateway-client.ts";
@@ -23,7 +23,7 @@ import { median } from "./support/statistics.ts";
 
 const rounds = 9;
 const mostTimesBaseline = 3.5;
-const largestBundle = 1.6;
+const largestStart = 1.6;
 const databaseLatencyMs = 20;
 const run = promisify(execFile);
 
@@ -133,12 +133,14 @@ try {
       value: figure("chat", total) / figure("baseline", total),
       floor: { at: "most", value: mostTimesBaseline, unit: "×" },
     },
-    ...bundles.map(({ name, bytes, gzippedBytes, lazyBytes }): Finding => ({
-      what: `size of '${name}'`,
-      figures: `${round(gzippedBytes / 1e6)} MB gzipped, ${round(lazyBytes / 1e6)} MB more when needed`,
-      value: bytes / 1e6,
-      floor: { at: "most", value: largestBundle, unit: "MB" },
-    })),
+    ...bundles
+      .filter(({ name }) => name !== loadedLater)
+      .map(({ name, bytes, gzippedBytes }): Finding => ({
+        what: `what '${name}' loads at its start`,
+        figures: `${round(gzippedBytes / 1e6)} MB gzipped`,
+        value: bytes / 1e6,
+        floor: { at: "most", value: largestStart, unit: "MB" },
+      })),
   ];
   printTable(findings);
   process.exitCode = findings.every(isReached) ? 0 : 1;

@@ -1,16 +1,16 @@
 /**
- * Bundles the Lambda functions into `functions/dist/` as ESM (design "AWS"). What only the
- * server form needs (the native database binding) is left out, and zod's other languages with it.
+ * Bundles the Lambda functions into `functions/dist/`: an ESM file each, and `chunks/` that they share or
+ * load at the first use, such as the clients of AWS (design "AWS"). What only the server form needs (the
+ * native database binding) is left out, and zod's other languages with it.
  */
-import { readFile, rm } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { build as bundle, type Metafile, type Plugin } from "esbuild";
+import { build as bundle, type BuildOptions as BundlerOptions, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
-const names = ["chat", "api", "worker", "tick", "plugin-box"];
-/** Where the module of a function lies, if not beside this one. */
-const modules: Readonly<Record<string, string>> = { "plugin-box": "plugin-box/handler.ts" };
+const names = ["chat", "api", "worker", "tick"];
+const box = "plugin-box";
 
 export interface BuildOptions {
   /** Default: `functions/dist`. */
@@ -19,17 +19,17 @@ export interface BuildOptions {
   readonly replace?: Readonly<Record<string, string>>;
 }
 
+/** Bytes that a function may load at its start; a careless import is larger than what is left. */
+const largestStart = 1_600_000;
+/** Stands for a function where the sizes are told. */
+export const loadedLater = "later";
+
 export interface Bundle {
   readonly name: string;
-  /** What is loaded as the function starts. */
+  /** Of all files that are read at the start. */
   readonly bytes: number;
   readonly gzippedBytes: number;
-  /** What is loaded when it is first needed. */
-  readonly lazyBytes: number;
 }
-
-/** Of what a function loads as it starts; an import that does not belong there is larger than what is left. */
-const largestBundle = 1_600_000;
 
 /** Bundled CommonJS asks for `require`, which ESM has not. */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
@@ -98,76 +98,77 @@ function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
 }
 
 /**
- * Bundles every function, minified, with a source map: one file, and pieces beside it for what is imported
- * when it is first needed.
+ * Bundles every function, minified, with a source map; the last line is of what is loaded later.
  * @throws Error where a function has become too large
  */
 export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
   readonly Bundle[]
 > {
-  await rm(out, { recursive: true, force: true });
-  const plugins = [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)];
-  return Promise.all(names.map((name) => buildFunction(name, out, plugins)));
-}
-
-async function buildFunction(name: string, out: string, plugins: Plugin[]): Promise<Bundle> {
-  const { metafile } = await bundle({
-    entryPoints: [{ in: `${directory}/${modules[name] ?? `${name}.ts`}`, out: name }],
+  const common = {
     outdir: out,
     outExtension: { ".js": ".mjs" },
+    chunkNames: "chunks/[name]-[hash]",
     bundle: true,
-    splitting: true,
-    // Not in a directory of the function's name: the runtime would take that for the function.
-    chunkNames: `pieces/${name}-[name]-[hash]`,
     platform: "node",
     format: "esm",
     target: "node24",
     minify: true,
     sourcemap: "linked",
     banner: { js: banner },
-    plugins,
+    plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)],
     metafile: true,
     logLevel: "warning",
+  } as const satisfies BundlerOptions;
+  await rm(out, { recursive: true, force: true });
+  const functions = await bundle({
+    ...common,
+    entryPoints: names.map((name) => ({ in: `${directory}/${name}.ts`, out: name })),
+    splitting: true,
   });
-  const { outputs } = metafile;
-  const pieces = Object.keys(outputs).filter((file) => file.endsWith(".mjs"));
-  const entry = pieces.find((file) => resolve(file) === resolve(out, `${name}.mjs`)) ?? "";
-  const started = reachable(outputs, entry);
-  const sizes = await Promise.all(
-    [...started].map(async (file) => {
-      const code = await readFile(file);
-      return { bytes: code.length, gzippedBytes: gzipSync(code).length };
-    }),
-  );
-  const bytes = sum(sizes.map((size) => size.bytes));
-  if (bytes > largestBundle) {
-    throw new Error(
-      `'${name}' loads ${bytes} bytes as it starts, more than ${largestBundle}; import lazily what it can.`,
-    );
+  // Alone in its image, so it is one file.
+  const alone = await bundle({ ...common, entryPoints: [{ in: `${directory}/plugin-box/handler.ts`, out: box }] });
+  const outputs = { ...functions.metafile.outputs, ...alone.metafile.outputs };
+  const inputs = { ...functions.metafile.inputs, ...alone.metafile.inputs };
+  await writeFile(`${out}/meta.json`, JSON.stringify({ inputs, outputs }));
+
+  const files = Object.keys(outputs).filter((file) => file.endsWith(".mjs"));
+  const starts = [...names, box].map((name) => {
+    const entry = files.find((file) => resolve(file) === resolve(out, `${name}.mjs`));
+    return { name, start: startOf(outputs, entry ?? "") };
+  });
+  const later = files.filter((file) => !starts.some(({ start }) => start.has(file)));
+  const measured = await Promise.all(starts.map(({ name, start }) => measure(name, [...start])));
+  for (const { name, bytes } of measured) {
+    if (bytes > largestStart) {
+      throw new Error(
+        `'${name}' loads ${bytes} bytes at its start, more than ${largestStart}; import lazily what it can.`,
+      );
+    }
   }
-  return {
-    name,
-    bytes,
-    gzippedBytes: sum(sizes.map((size) => size.gzippedBytes)),
-    lazyBytes: sum(pieces.filter((file) => !started.has(file)).map((file) => outputs[file]?.bytes ?? 0)),
-  };
+  return [...measured, await measure(loadedLater, later)];
 }
 
-/** A piece and all that it imports at once. */
-function reachable(outputs: Metafile["outputs"], entry: string): ReadonlySet<string> {
-  const found = new Set([entry]);
-  // A set is walked over what is added on the way as well.
-  for (const file of found) {
-    const imports = outputs[file]?.imports ?? [];
-    for (const { path, kind, external } of imports) {
-      if (kind === "import-statement" && external !== true) found.add(path);
-    }
+/** What is read before a function can serve: its file, and what that imports at once. */
+export function startOf(outputs: Outputs, file: string, found = new Set<string>()): ReadonlySet<string> {
+  found.add(file);
+  for (const { path, kind } of outputs[file]?.imports ?? []) {
+    if (kind === "import-statement" && path in outputs && !found.has(path)) startOf(outputs, path, found);
   }
   return found;
 }
 
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
+/** The part of esbuild's report that says which file imports which. */
+export type Outputs = Readonly<
+  Record<string, { readonly imports: readonly { readonly path: string; readonly kind: string }[] }>
+>;
+
+async function measure(name: string, files: readonly string[]): Promise<Bundle> {
+  const contents = await Promise.all(files.map((file) => readFile(file)));
+  return {
+    name,
+    bytes: contents.reduce((sum, code) => sum + code.length, 0),
+    gzippedBytes: contents.reduce((sum, code) => sum + gzipSync(code).length, 0),
+  };
 }
 
 function kilobytes(bytes: number): string {
@@ -175,8 +176,7 @@ function kilobytes(bytes: number): string {
 }
 
 if (import.meta.main) {
-  for (const { name, bytes, gzippedBytes, lazyBytes } of await buildFunctions()) {
-    const sizes = `${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped`;
-    process.stdout.write(`${name.padEnd(10)} ${sizes}; ${kilobytes(lazyBytes)} KiB more when needed\n`);
+  for (const { name, bytes, gzippedBytes } of await buildFunctions()) {
+    process.stdout.write(`${name.padEnd(10)} ${kilobytes(bytes)} KiB, ${kilobytes(gzippedBytes)} KiB gzipped\n`);
   }
 }

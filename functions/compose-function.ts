@@ -12,7 +12,7 @@ export async function composeFunction(): Promise<{
   readonly app: AppDeps;
   readonly log: Log;
   /** Before the function may be frozen. */
-  readonly flush: () => void;
+  readonly flush: () => Promise<void>;
 }> {
   const environment = readEnvironment();
   // Frozen between invocations: a line that waits in memory might never be written.
@@ -21,7 +21,7 @@ export async function composeFunction(): Promise<{
   if (publicUrl === undefined)
     throw new EnvironmentError(["TOOLYARD_PUBLIC_URL: must be set where the address is not ours"]);
   const metrics = createEmbeddedMetrics((line) => void process.stdout.write(`${line}\n`));
-  const { app } = await compose(environment, {
+  const composition = await compose(environment, {
     ...requireKeys(environment),
     ...functionHooks,
     log,
@@ -30,6 +30,14 @@ export async function composeFunction(): Promise<{
     dataDir: undefined,
     egressAllow: [],
     migrates: false,
+    sendsTraces: false,
   });
-  return { app, log, flush: () => metrics.flush() };
+  return {
+    app: composition.app,
+    log,
+    flush() {
+      metrics.flush();
+      return composition.flushTraces();
+    },
+  };
 }

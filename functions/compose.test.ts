@@ -4,7 +4,16 @@ import { join } from "node:path";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { openDatabase } from "@toolyard/db/client";
 import { migrate } from "@toolyard/db/migrate";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Sealer } from "@toolyard/core/secrets/sealer";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { encodeBoxFrame } from "@toolyard/core/plugins/box-protocol";
+import { newSigner } from "../test/support/aws/aws-server.ts";
+import { startConnectionsServer } from "../test/support/aws/connections-server.ts";
+import { startKmsServer } from "../test/support/aws/kms-server.ts";
+import { startLambdaServer } from "../test/support/aws/lambda-server.ts";
+import { startS3Server } from "../test/support/aws/s3-server.ts";
+import type { Signer } from "../test/support/aws/sigv4.ts";
+import { startSqsServer } from "../test/support/aws/sqs-server.ts";
 import { startHranaServer } from "../test/support/hrana-server.ts";
 import { startHttpStub } from "../test/support/http-stub.ts";
 import { verifies } from "../test/support/verifies.ts";
@@ -19,6 +28,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
+  vi.unstubAllEnvs();
   await rm(directory, { recursive: true, force: true });
 });
 
@@ -32,6 +42,7 @@ async function composed(env: Record<string, string> = {}, home: Partial<Home> = 
     dataDir: directory,
     egressAllow: ["127.0.0.0/8"],
     migrates: true,
+    sendsTraces: false,
     ...home,
   });
   closing.push(() => composition.close());
@@ -43,6 +54,13 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
     () => "no error",
     (error: unknown) => (error instanceof GatewayError ? error.code : String(error)),
   );
+}
+
+/** The SDK reads these by itself. */
+function stubAws(signer: Signer, endpoints: Readonly<Record<string, string>>): void {
+  const { accessKeyId, secretAccessKey } = signer;
+  const all = { AWS_REGION: "eu-west-1", AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey };
+  for (const [name, value] of Object.entries({ ...all, ...endpoints })) vi.stubEnv(name, value);
 }
 
 const ask = (composition: Composition, url: string): Promise<unknown> =>
@@ -94,7 +112,7 @@ describe("a gateway put together from settings", () => {
     expect(other.app.core.defaultProvider).toEqual({ baseUrl: "http://127.0.0.1:11434/v1" });
   });
 
-  test("lets tools reach what the home allows, what the setting says instead, and never its own database", async () => {
+  test("lets tools reach what the home allows, what the setting says instead, and never our own services", async () => {
     const server = await startHranaServer({ file: join(directory, "server.db") });
     closing.push(() => server.close());
     const opened = await openDatabase({ url: server.url });
@@ -103,13 +121,80 @@ describe("a gateway put together from settings", () => {
     const stub = await startHttpStub();
     closing.push(() => stub.close());
 
-    const open = await composed({ DATABASE_URL: server.url });
+    const collector = await startHttpStub();
+    closing.push(() => collector.close());
+
+    const open = await composed({ DATABASE_URL: server.url, OTEL_EXPORTER_OTLP_ENDPOINT: collector.url });
     expect(await codeOf(ask(open, stub.url))).toBe("no error");
+    expect(await codeOf(ask(open, collector.url))).toBe("egress_denied");
     expect(await codeOf(ask(open, server.url))).toBe("egress_denied");
     expect(await codeOf(ask(open, server.url.replace("127.0.0.1", "localhost")))).toBe("egress_denied");
 
     const closed = await composed({ DATABASE_URL: server.url, TOOLYARD_EGRESS_ALLOW: "" });
     expect(await codeOf(ask(closed, stub.url))).toBe("egress_denied");
+  });
+
+  test("uses services of AWS one by one as the settings name them, and keeps tools away from them", async () => {
+    const signer = newSigner();
+    const [s3, sqs] = [await startS3Server("bucket", signer), await startSqsServer(signer)];
+    const connections = await startConnectionsServer(signer);
+    const lambda = await startLambdaServer(
+      "box",
+      async function* () {
+        yield encodeBoxFrame({ type: "exit", exitCode: 7, ended: "exit", durationMs: 1 });
+      },
+      signer,
+    );
+    for (const server of [s3, sqs, connections, lambda]) closing.push(() => server.close());
+    const endpoints = { AWS_ENDPOINT_URL_S3: s3.url, AWS_ENDPOINT_URL_LAMBDA: lambda.url };
+    stubAws(signer, endpoints);
+    const composition = await composed({
+      ...endpoints,
+      BLOBS_URL: "s3://bucket/some/prefix/",
+      QUEUE_URL: sqs.urls.short,
+      QUEUE_LONG_URL: sqs.urls.long,
+      PUSH_URL: connections.stageUrl,
+      PLUGIN_BOX_FUNCTION: "box",
+    });
+    await composition.app.core.blobs.put("ten_a/x", Buffer.from("1"));
+    expect([...s3.objects.keys()]).toEqual(["some/prefix/ten_a/x"]);
+    // Links lead to the bucket, and where an answer would be too large, clients are sent there.
+    const link = await composition.app.core.blobs.presign("ten_a/x", { method: "GET", expiresInMs: 60_000 });
+    expect([new URL(link.url).origin, composition.app.blobLinks]).toEqual([s3.url, undefined]);
+    await composition.queue.send("long", [{ tenant: "ten_a", callId: "call_1" }]);
+    expect(sqs.bodies("long")).toHaveLength(1);
+    expect(await composition.push?.send("aGVsbG8=", "frame")).toBe("gone");
+    const run = { tenant: "ten_a", environment: {}, stdin: "", timeoutMs: 1_000, maxOutputBytes: 1_000 };
+    expect(await composition.pluginBox?.run({ ...run, command: ["true"] })).toMatchObject({ exitCode: 7 });
+    for (const url of [s3.url, sqs.url, lambda.url, connections.url]) {
+      expect(await codeOf(ask(composition, url))).toBe("egress_denied");
+    }
+    const local = await composed();
+    expect([local.push, local.app.blobLinks]).toEqual([undefined, expect.objectContaining({})]);
+  });
+
+  test(`moves from a master key of its own to KMS and back, and reads everything on the way ${verifies("BLIND-5")}`, async () => {
+    const kms = await startKmsServer();
+    closing.push(() => kms.close());
+    stubAws(kms.credentials, { AWS_ENDPOINT_URL_KMS: kms.url });
+    kms.addKey("alias/toolyard");
+    const [local, cloud] = ["ab".repeat(32), "kms:alias/toolyard"];
+    const withKeys = async (masterKey: string, ...previous: readonly string[]): Promise<Sealer> =>
+      (await composed({ TOOLYARD_PREVIOUS_MASTER_KEYS: previous.join(" ") }, { masterKey })).app.core.sealer;
+
+    const before = await withKeys(local);
+    const first = await before.newTenantKey("ten_1");
+    const sealed = await before.seal("ten_1", first, ["x"], "a value");
+    const moved = await withKeys(cloud, local);
+    expect(await moved.open("ten_1", first, ["x"], sealed)).toBe("a value");
+    const second = await moved.rewrapTenantKey("ten_1", first);
+    expect(await (await withKeys(cloud)).open("ten_1", second, ["x"], sealed)).toBe("a value");
+    expect(await codeOf((await withKeys(cloud)).open("ten_1", first, ["x"], sealed))).toBe("credential_unreadable");
+    const back = await withKeys(local, cloud);
+    expect(await back.open("ten_1", second, ["x"], sealed)).toBe("a value");
+    expect(
+      await (await withKeys(local)).open("ten_1", await back.rewrapTenantKey("ten_1", second), ["x"], sealed),
+    ).toBe("a value");
   });
 
   test("tells who listens when a message has been sent", async () => {

@@ -2,20 +2,19 @@
  * From settings to a running gateway: adapters are chosen one by one, the database is brought to this
  * release's schema, and the core is put together (design "One core, many homes").
  */
-import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { randomUUID } from "node:crypto";
 import { createEgress } from "@toolyard/core/blind/egress";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
 import type { Reach } from "@toolyard/core/calls/kill-points";
 import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
 import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
-import type { BlobStore, Presign } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
-import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { Log } from "@toolyard/core/ports/log";
+import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
+import type { Push } from "@toolyard/core/ports/push";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
 import { createBlobLinks } from "@toolyard/core/secrets/blob-links";
@@ -25,12 +24,19 @@ import { nativePlugins } from "@toolyard/core/tools/native/index";
 import { createAdapters } from "@toolyard/core/tools/schemes/index";
 import { openDatabase } from "@toolyard/db/client";
 import { checkSchema, migrate } from "@toolyard/db/migrate";
-import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
-import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
-import { createLocalKeyVault, parseMasterKey } from "@toolyard/platform/local/local-key-vault";
+import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
 import { createSystemClock } from "@toolyard/platform/system-clock";
+import {
+  createBlobs,
+  createPluginBox,
+  createPush,
+  createQueue,
+  createVault,
+  fileIn,
+  servesOwnBlobs,
+} from "./adapters.ts";
 import { EnvironmentError, type Environment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
@@ -54,21 +60,34 @@ export interface Home {
   readonly isDraining?: () => boolean;
   readonly reach?: Reach;
   readonly timing?: Timing;
+  /** Send spans in batches from time to time; else only when told to. */
+  readonly sendsTraces: boolean;
 }
 
 export interface Composition {
   readonly app: AppDeps;
   readonly queue: PolledTaskQueue;
+  /** To connections that are not held by server processes. */
+  readonly push?: Push;
+  /** Where plugins do not run on this machine. */
+  readonly pluginBox?: PluginRunner;
   /** Called when a message has been sent, so that workers of this process look at once. */
   onSent: (() => void) | undefined;
+  /** Before a process may be frozen. Takes no longer than `flushTracesMs`. */
+  flushTraces(): Promise<void>;
   close(): Promise<void>;
 }
+
+/** A request to a function waits no longer than this for the collector. */
+const flushTracesMs = 1_000;
+/** A process that is told to stop waits this long for it. */
+const lastTracesMs = 3_000;
 
 /** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
 export async function compose(environment: Environment, home: Home): Promise<Composition> {
   const { log } = home;
   const clock = createSystemClock();
-  const vault = createVault(environment, home);
+  const vault = await createVault(environment, home.masterKey);
   const shards = await openAllShards(environment, home);
   const stored = createRepos(shards, {
     onBrokenRow: ({ table, tenant, id, reason }) =>
@@ -77,14 +96,17 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   const repos: Repos = { ...stored, calls: measureCalls(stored.calls, home.metrics, clock) };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = openDoor(environment, home);
+  const [push, pluginBox] = await Promise.all([createPush(environment), createPluginBox(environment)]);
+  const exported = await openTraces(environment, home);
   const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
-  const queue = announceSending(createDatabaseTaskQueue(shards), () => composition.onSent?.());
+  const queue = announceSending(await createQueue(environment, shards), () => composition.onSent?.());
   const tokenDeps = {
     repos,
     sealer: new Sealer(vault, clock),
     egress,
     clock,
     log,
+    traces: exported?.traces,
     timing: home.timing ?? defaultTiming,
     publicUrl: home.publicUrl,
   };
@@ -92,28 +114,34 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   const adapterDeps: AdapterDeps = {
     ...tokenDeps,
     tokens: createTokenSource(tokenDeps),
-    blobs: createBlobs(environment, home, blobLinks.presign),
+    blobs: await createBlobs(environment, home.dataDir, blobLinks.presign),
     queue,
     configs: new ConfigCache(repos.config),
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
   };
-  const core: CoreDeps = { ...adapterDeps, adapters: createAdapters(adapterDeps) };
+  const schemes = createAdapters(adapterDeps);
+  const core: CoreDeps = { ...adapterDeps, adapters: schemes.adapters };
   return Object.assign(composition, {
     queue,
+    ...(push === undefined ? {} : { push }),
+    ...(pluginBox === undefined ? {} : { pluginBox }),
     app: {
       core,
       adminKeyHash: hashApiKey(home.adminKey),
       version,
-      blobLinks,
+      ...(servesOwnBlobs(environment) ? { blobLinks } : {}),
       metrics: home.metrics,
       ...(home.metricsText === undefined ? {} : { metricsText: home.metricsText }),
       ...(home.defaultTenant === undefined ? {} : { defaultTenant: home.defaultTenant }),
       ...(home.isDraining === undefined ? {} : { isDraining: home.isDraining }),
       ...(environment.securityContact === undefined ? {} : { securityContact: environment.securityContact }),
     },
+    flushTraces: async () => exported?.traces.flush(flushTracesMs),
     async close() {
+      await schemes.close();
+      await exported?.close();
       await egress.close();
       await shards.close();
     },
@@ -148,17 +176,6 @@ export async function ensureTenant(
   }
 }
 
-function createVault(environment: Environment, { masterKey }: Home): KeyVault {
-  try {
-    return createLocalKeyVault({
-      masterKey: parseMasterKey(masterKey, "TOOLYARD_MASTER_KEY"),
-      previousKeys: environment.previousMasterKeys.map((key) => parseMasterKey(key, "TOOLYARD_PREVIOUS_MASTER_KEYS")),
-    });
-  } catch (cause) {
-    throw new EnvironmentError([cause instanceof Error ? cause.message : "TOOLYARD_MASTER_KEY cannot be used"]);
-  }
-}
-
 function openDoor(environment: Environment, { egressAllow }: Home): Egress {
   try {
     return createEgress({
@@ -168,6 +185,49 @@ function openDoor(environment: Environment, { egressAllow }: Home): Egress {
   } catch (cause) {
     throw new EnvironmentError([`TOOLYARD_EGRESS_ALLOW: ${cause instanceof Error ? cause.message : "cannot be used"}`]);
   }
+}
+
+interface Exported {
+  readonly traces: ExportedTraces;
+  close(): Promise<void>;
+}
+
+/**
+ * The collector is the operator's and often a neighbour, so that its door has none of the tools' rules,
+ * and tools cannot reach it through theirs. Nothing of it is loaded where nothing is traced.
+ */
+async function openTraces({ traces: settings }: Environment, home: Home): Promise<Exported | undefined> {
+  if (settings === undefined) return undefined;
+  const { createOtlpTraces } = await import("@toolyard/platform/otlp/otlp-traces");
+  const { serviceName, resourceAttributes, timeoutMs, ...options } = settings;
+  const egress = createEgress({ allowCidrs: ["0.0.0.0/0", "::/0"] });
+  const traces = createOtlpTraces(
+    {
+      ...options,
+      timeoutMs: home.sendsTraces ? timeoutMs : Math.min(timeoutMs, flushTracesMs),
+      resource: {
+        attributes: {
+          "service.name": serviceName,
+          "service.version": version,
+          "service.instance.id": randomUUID(),
+          "telemetry.sdk.name": "toolyard",
+          "telemetry.sdk.language": "nodejs",
+          "telemetry.sdk.version": version,
+          ...resourceAttributes,
+        },
+        scope: { name: "toolyard", version },
+      },
+      everyMs: home.sendsTraces ? settings.everyMs : undefined,
+    },
+    { egress, log: home.log },
+  );
+  return {
+    traces,
+    async close() {
+      await traces.close(lastTracesMs);
+      await egress.close();
+    },
+  };
 }
 
 async function openAllShards(
@@ -189,32 +249,17 @@ async function openAllShards(
   return openShards(directory, open);
 }
 
-function createBlobs({ blobsUrl }: Environment, { dataDir }: Home, presign: Presign): BlobStore {
-  return createFileBlobStore(fileURLToPath(toFileUrl(blobsUrl ?? fileIn(dataDir, "", "BLOBS_URL"))), presign);
-}
-
-/** `file:relative/path` is from the working directory, as in DATABASE_URL. */
-function toFileUrl(url: string): URL {
-  const rest = url.slice("file:".length);
-  return rest.startsWith("/") ? new URL(url) : pathToFileURL(decodeURIComponent(rest));
-}
-
-function fileIn(dataDir: string | undefined, name: string, variable: string): string {
-  if (dataDir === undefined) throw new EnvironmentError([`${variable}: must be set where there is no data directory`]);
-  return pathToFileURL(join(dataDir, name)).href;
-}
-
-/** What tools must never talk to, whatever else is open to them: our own database, the runtime of the function. */
-function ownEndpoints({ databaseUrl, lambda }: Environment): readonly string[] {
+/** What tools must never talk to, whatever else is open to them: our own database, queues, stores and collector, the runtime of the function. */
+function ownEndpoints({ databaseUrl, queues, pushUrl, awsEndpoints, traces, lambda }: Environment): readonly string[] {
   const runtimeApi = lambda?.runtimeApi;
-  return [
-    ...(databaseUrl === undefined ? [] : endpointsOf(databaseUrl)),
-    ...(runtimeApi === undefined ? [] : [runtimeApi]),
-  ];
+  const urls = [databaseUrl, queues?.short, queues?.long, pushUrl, traces?.url, ...awsEndpoints].filter(
+    (url) => url !== undefined,
+  );
+  return [...urls.flatMap(endpointsOf), ...(runtimeApi === undefined ? [] : [runtimeApi])];
 }
 
-function endpointsOf(databaseUrl: string): readonly string[] {
-  const [, scheme, host, port] = /^(https?|libsql):\/\/(\[[^\]]+\]|[^:/?#]+)(?::(\d+))?/.exec(databaseUrl) ?? [];
+function endpointsOf(url: string): readonly string[] {
+  const [, scheme, host, port] = /^(https?|libsql):\/\/(\[[^\]]+\]|[^:/?#]+)(?::(\d+))?/.exec(url) ?? [];
   if (scheme === undefined || host === undefined) return [];
   const at = port ?? (scheme === "http" ? "80" : "443");
   if (host === "localhost") return [`127.0.0.1:${at}`, `[::1]:${at}`];

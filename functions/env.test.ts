@@ -19,7 +19,7 @@ describe("settings", () => {
       databaseUrl: undefined,
       databaseAuthToken: undefined,
       blobsUrl: undefined,
-      queueUrl: undefined,
+      queues: undefined,
       adminKey: undefined,
       masterKey: undefined,
       previousMasterKeys: [],
@@ -28,9 +28,14 @@ describe("settings", () => {
       defaultModel: undefined,
       egressAllow: undefined,
       pluginDir: "plugins",
+      pluginBoxFunction: undefined,
+      pushUrl: undefined,
       logLevel: "info",
       publicUrl: undefined,
       securityContact: undefined,
+      awsEndpoints: [],
+      s3Endpoint: undefined,
+      traces: undefined,
       lambda: undefined,
     });
   });
@@ -72,7 +77,16 @@ describe("settings", () => {
     ["PORT", "80.5"],
     ["DATABASE_URL", "postgres://localhost/x"],
     ["BLOBS_URL", "ftp://x"],
-    ["QUEUE_URL", "https://sqs.example.com/1/q"],
+    ["BLOBS_URL", "s3:///prefix"],
+    ["BLOBS_URL", "s3://Not A Bucket/x"],
+    ["BLOBS_URL", "s3://bucket/x?style=path"],
+    ["QUEUE_URL", "arn:aws:sqs:eu-west-1:1:short"],
+    ["QUEUE_LONG_URL", "long"],
+    ["TOOLYARD_MASTER_KEY", "kms: alias/x"],
+    ["TOOLYARD_MASTER_KEY", "kms:alias/with space"],
+    ["TOOLYARD_PREVIOUS_MASTER_KEYS", "kms:arn:aws:s3:::bucket"],
+    ["PUSH_URL", "wss://abc.execute-api.eu-west-1.amazonaws.com/live"],
+    ["PLUGIN_BOX_FUNCTION", "not one word"],
     ["TOOLYARD_ADMIN_KEY", "short"],
     ["TOOLYARD_ADMIN_KEY", "with spaces in the middle of it"],
     ["OPENAI_BASE_URL", "api.openai.com/v1"],
@@ -97,6 +111,15 @@ describe("settings", () => {
     expect(environment.settingsCaps).toEqual({ rounds: 5, requests_per_minute: 60 });
   });
 
+  test("name two queues of SQS, or none", () => {
+    const [short, long] = ["https://sqs.eu-west-1.amazonaws.com/1/short", "https://sqs.eu-west-1.amazonaws.com/1/long"];
+    expect(readEnvironment({ QUEUE_URL: short, QUEUE_LONG_URL: long }).queues).toEqual({ short, long });
+    expect(readEnvironment({ QUEUE_URL: "database" }).queues).toBeUndefined();
+    expect(problemsOf({ QUEUE_URL: short })).toEqual(["QUEUE_LONG_URL: must be set with QUEUE_URL"]);
+    expect(problemsOf({ QUEUE_LONG_URL: long })).toEqual([expect.stringMatching(/^QUEUE_URL: must be/)]);
+    expect(problemsOf({ QUEUE_URL: short, QUEUE_LONG_URL: short })).toEqual([expect.stringMatching(/another queue/)]);
+  });
+
   test("that cannot be used are all named at once", () => {
     expect(problemsOf({ PORT: "x", DATABASE_URL: "y", TOOLYARD_LOG_LEVEL: "z" })).toHaveLength(3);
   });
@@ -116,5 +139,79 @@ describe("settings of the plugin box", () => {
     ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE", { AWS_LAMBDA_FUNCTION_MEMORY_SIZE: "512" }],
   ] as const)("that would make it unsafe end its start: %s", ([name, wrong]) => {
     expect(() => readBoxEnvironment({ ...image, ...wrong })).toThrow(name);
+  });
+});
+
+describe("settings of traces", () => {
+  const collector = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318" };
+
+  test("are off until a collector is named, whatever else is set for a whole fleet", () => {
+    const fleet = { OTEL_SERVICE_NAME: "tools", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_TRACES_SAMPLER: "xray" };
+    expect(readEnvironment(fleet).traces).toBeUndefined();
+    expect(readEnvironment({ ...collector, OTEL_TRACES_EXPORTER: "none" }).traces).toBeUndefined();
+    expect(readEnvironment({ ...collector, OTEL_SDK_DISABLED: "TRUE" }).traces).toBeUndefined();
+    expect(readEnvironment({ OTEL_EXPORTER_OTLP_ENDPOINT: "" }).traces).toBeUndefined();
+  });
+
+  test("have the standard's defaults", () => {
+    expect(readEnvironment(collector).traces).toEqual({
+      url: "http://127.0.0.1:4318/v1/traces",
+      protocol: "http/protobuf",
+      headers: {},
+      gzip: false,
+      timeoutMs: 10_000,
+      everyMs: 5_000,
+      sampler: { name: "parentbased_always_on", ratio: 1 },
+      serviceName: "toolyard",
+      resourceAttributes: {},
+    });
+  });
+
+  test("take a base address with a path, and that for traces as it is; what is for traces alone comes first", () => {
+    const base = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://otlp.example.com/base/?region=eu" };
+    expect(readEnvironment(base).traces?.url).toBe("https://otlp.example.com/base/v1/traces?region=eu");
+    expect(
+      readEnvironment({
+        ...base,
+        OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "https://traces.example.com/ingest",
+        OTEL_EXPORTER_OTLP_HEADERS: "authorization=all",
+        OTEL_EXPORTER_OTLP_TRACES_HEADERS: "authorization=Bearer%20a%3Db, x-team = one",
+        OTEL_EXPORTER_OTLP_PROTOCOL: "http/protobuf",
+        OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json",
+        OTEL_EXPORTER_OTLP_COMPRESSION: "gzip",
+        OTEL_EXPORTER_OTLP_TIMEOUT: "2000",
+        OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: "3000",
+        OTEL_RESOURCE_ATTRIBUTES: "service.name=other,deployment.environment.name=prod%2Ceu",
+        OTEL_TRACES_SAMPLER: "parentbased_traceidratio",
+        OTEL_TRACES_SAMPLER_ARG: "0.1",
+        AWS_LAMBDA_FUNCTION_NAME: "chat",
+      }).traces,
+    ).toMatchObject({
+      url: "https://traces.example.com/ingest",
+      headers: { authorization: "Bearer a=b", "x-team": "one" },
+      protocol: "http/json",
+      gzip: true,
+      timeoutMs: 3_000,
+      serviceName: "other",
+      resourceAttributes: { "deployment.environment.name": "prod,eu", "faas.name": "chat" },
+      sampler: { name: "parentbased_traceidratio", ratio: 0.1 },
+    });
+  });
+
+  test.each([
+    ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", /must be one of http\/protobuf, http\/json/],
+    ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318", /must be an http/],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "authorization", /must be like key=value/],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a=%0d%0ab", /visible ASCII/],
+    ["OTEL_TRACES_SAMPLER", "jaeger_remote", /must be one of always_on/],
+    ["OTEL_TRACES_SAMPLER_ARG", "2", /from 0 to 1/],
+    ["OTEL_EXPORTER_OTLP_TIMEOUT", "10s", /milliseconds/],
+    ["OTEL_TRACES_EXPORTER", "zipkin", /must be one of otlp, none/],
+  ])("that cannot be used are named: %s=%s", (name, value, problem) => {
+    const problems = problemsOf({ ...collector, [name]: value });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toMatch(new RegExp(`^${name}: `));
+    expect(problems[0]).toMatch(problem);
+    expect(problems[0]).not.toContain(value);
   });
 });

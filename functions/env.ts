@@ -4,6 +4,7 @@
  */
 import { parseJson } from "@toolyard/core/json";
 import { settingsCapsSchema, type SettingsCaps } from "@toolyard/core/tenants/settings";
+import { protocols, samplerNames, type OtlpProtocol, type SamplerOptions } from "@toolyard/platform/otlp/settings";
 import * as z from "zod";
 
 const logLevels = ["debug", "info", "warn", "error"] as const;
@@ -16,8 +17,10 @@ export interface Environment {
   readonly databaseUrl: string | undefined;
   readonly databaseAuthToken: string | undefined;
   readonly blobsUrl: string | undefined;
-  readonly queueUrl: string | undefined;
+  /** `database`, or the two queues of SQS. */
+  readonly queues: { readonly short: string; readonly long: string } | undefined;
   readonly adminKey: string | undefined;
+  /** 32 bytes as text, or `kms:` and a key's id, alias or ARN. */
   readonly masterKey: string | undefined;
   readonly previousMasterKeys: readonly string[];
   readonly openaiBaseUrl: string | undefined;
@@ -28,11 +31,35 @@ export interface Environment {
   /** Upper bounds for tenants' settings. */
   readonly settingsCaps: SettingsCaps | undefined;
   readonly pluginDir: string;
+  /** Name or ARN of the plugin box; undefined: plugins are processes of this machine. */
+  readonly pluginBoxFunction: string | undefined;
+  /** `@connections` of the WebSocket API; undefined: server processes hold the connections. */
+  readonly pushUrl: string | undefined;
   readonly logLevel: (typeof logLevels)[number];
   readonly publicUrl: string | undefined;
   readonly securityContact: string | undefined;
+  /** Where services of AWS are said to be instead of at their own addresses; the SDK reads the same variables. */
+  readonly awsEndpoints: readonly string[];
+  /** Where S3 is, if not at AWS. */
+  readonly s3Endpoint: string | undefined;
+  /** Undefined: nothing is traced. */
+  readonly traces: TracesSettings | undefined;
   /** Set where this runs as a Lambda function. */
   readonly lambda: { readonly runtimeApi: string | undefined } | undefined;
+}
+
+/** Where traces go, as OpenTelemetry's own variables say. */
+export interface TracesSettings {
+  readonly url: string;
+  readonly protocol: OtlpProtocol;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly gzip: boolean;
+  readonly timeoutMs: number;
+  /** Milliseconds that spans may wait for others, where a process lives on after its requests. */
+  readonly everyMs: number;
+  readonly sampler: SamplerOptions;
+  readonly serviceName: string;
+  readonly resourceAttributes: Readonly<Record<string, string>>;
 }
 
 /** Ends the start: says which settings cannot be used, never what they hold. */
@@ -80,6 +107,109 @@ const caps = text.transform((value, context): SettingsCaps | undefined => {
   return z.NEVER;
 });
 
+/** Known to OpenTelemetry in this form: `key=value,key2=value2`, percent-encoded. */
+const pairs = text.transform((value, context): Readonly<Record<string, string>> | undefined => {
+  if (value === undefined) return undefined;
+  const entries = value.split(",").flatMap((part) => (part.trim() === "" ? [] : [readPair(part)]));
+  if (entries.every((entry) => entry !== undefined)) return Object.fromEntries(entries);
+  context.addIssue("must be like key=value,key2=value2, with values percent-encoded where they hold commas or blanks");
+  return z.NEVER;
+});
+
+function readPair(part: string): readonly [string, string] | undefined {
+  const at = part.indexOf("=");
+  const name = part.slice(0, Math.max(at, 0)).trim();
+  if (!/^[\w.!#$%&'*+^`|~-]+$/.test(name)) return undefined;
+  try {
+    return [name, decodeURIComponent(part.slice(at + 1).trim())];
+  } catch {
+    return undefined;
+  }
+}
+
+const headerPairs = pairs.refine(
+  (value) => Object.values(value ?? {}).every((header) => /^[\t\u0020-\u007e]*$/.test(header)),
+  { message: "must hold values of visible ASCII characters" },
+);
+
+const milliseconds = text
+  .refine((value) => value === undefined || /^[1-9]\d{0,8}$/.test(value), {
+    message: "must be a number of milliseconds above 0",
+  })
+  .transform((value) => (value === undefined ? undefined : Number(value)));
+
+const ratio = text
+  .refine((value) => value === undefined || (value.trim() !== "" && Number(value) >= 0 && Number(value) <= 1), {
+    message: "must be a number from 0 to 1",
+  })
+  .transform((value) => Number(value ?? 1));
+
+function oneOf<const Names extends readonly string[]>(names: Names): z.ZodType<Names[number] | undefined> {
+  return z.preprocess((value) => (value === "" ? undefined : value), z.enum(names).optional());
+}
+
+/** Where an endpoint may have a query, as some vendors' have. */
+const otlpUrl = text.refine(
+  (value) => value === undefined || (/^https?:\/\//.test(value) && URL.parse(value)?.username === ""),
+  { message: "must be an http:// or https:// URL without user name" },
+);
+
+/** OpenTelemetry's own variables: those for traces beat those for all signals. */
+const openTelemetry = z.object({
+  OTEL_SDK_DISABLED: text,
+  OTEL_TRACES_EXPORTER: oneOf(["otlp", "none"]),
+  OTEL_EXPORTER_OTLP_ENDPOINT: otlpUrl,
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: otlpUrl,
+  OTEL_EXPORTER_OTLP_PROTOCOL: oneOf(protocols),
+  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: oneOf(protocols),
+  OTEL_EXPORTER_OTLP_HEADERS: headerPairs,
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: headerPairs,
+  OTEL_EXPORTER_OTLP_COMPRESSION: oneOf(["gzip", "none"]),
+  OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: oneOf(["gzip", "none"]),
+  OTEL_EXPORTER_OTLP_TIMEOUT: milliseconds,
+  OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: milliseconds,
+  OTEL_BSP_SCHEDULE_DELAY: milliseconds,
+  OTEL_SERVICE_NAME: text,
+  OTEL_RESOURCE_ATTRIBUTES: pairs,
+  OTEL_TRACES_SAMPLER: oneOf(samplerNames),
+  OTEL_TRACES_SAMPLER_ARG: ratio,
+  AWS_LAMBDA_FUNCTION_NAME: text,
+});
+
+/** What tracing is set to, where it is on: looked at only then, since these variables are often set for a whole fleet. */
+function readTraces(source: Readonly<Record<string, string | undefined>>): TracesSettings | undefined {
+  const isOn =
+    source["OTEL_SDK_DISABLED"]?.toLowerCase() !== "true" &&
+    source["OTEL_TRACES_EXPORTER"] !== "none" &&
+    [source["OTEL_EXPORTER_OTLP_ENDPOINT"], source["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]].some(Boolean);
+  if (!isOn) return undefined;
+  const parsed = openTelemetry.safeParse(source);
+  if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
+  const { data } = parsed;
+  const { "service.name": named, ...resourceAttributes } = data.OTEL_RESOURCE_ATTRIBUTES ?? {};
+  return {
+    url: data.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? tracesUnder(data.OTEL_EXPORTER_OTLP_ENDPOINT ?? ""),
+    protocol: data.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL ?? data.OTEL_EXPORTER_OTLP_PROTOCOL ?? "http/protobuf",
+    headers: data.OTEL_EXPORTER_OTLP_TRACES_HEADERS ?? data.OTEL_EXPORTER_OTLP_HEADERS ?? {},
+    gzip: (data.OTEL_EXPORTER_OTLP_TRACES_COMPRESSION ?? data.OTEL_EXPORTER_OTLP_COMPRESSION) === "gzip",
+    timeoutMs: data.OTEL_EXPORTER_OTLP_TRACES_TIMEOUT ?? data.OTEL_EXPORTER_OTLP_TIMEOUT ?? 10_000,
+    everyMs: data.OTEL_BSP_SCHEDULE_DELAY ?? 5_000,
+    sampler: { name: data.OTEL_TRACES_SAMPLER ?? "parentbased_always_on", ratio: data.OTEL_TRACES_SAMPLER_ARG },
+    serviceName: data.OTEL_SERVICE_NAME ?? named ?? "toolyard",
+    resourceAttributes: {
+      ...(data.AWS_LAMBDA_FUNCTION_NAME === undefined ? {} : { "faas.name": data.AWS_LAMBDA_FUNCTION_NAME }),
+      ...resourceAttributes,
+    },
+  };
+}
+
+/** The address for all signals is a base, to which each adds its own path. */
+function tracesUnder(base: string): string {
+  const url = new URL(base);
+  url.pathname = `${url.pathname.replace(/\/+$/, "")}/v1/traces`;
+  return url.href;
+}
+
 const variables = z.object({
   PORT: text
     .refine((value) => value === undefined || (/^\d{1,5}$/.test(value) && Number(value) <= 65_535), {
@@ -90,13 +220,25 @@ const variables = z.object({
   TOOLYARD_DATA_DIR: text.transform((value) => value ?? ".toolyard"),
   DATABASE_URL: url(["file:", "libsql:", "https:", "http:"]),
   DATABASE_AUTH_TOKEN: text,
-  BLOBS_URL: url(["file:"]),
-  QUEUE_URL: text.refine((value) => value === undefined || value === "database", {
-    message: "must be 'database' or left out",
+  BLOBS_URL: text.refine((value) => value === undefined || value.startsWith("file:") || isBucketUrl(value), {
+    message: "must be file:/path or s3://bucket/prefix, the prefix being optional",
+  }),
+  QUEUE_URL: text.refine((value) => value === undefined || value === "database" || isHttpUrl(value), {
+    message: "must be 'database' or the https URL of an SQS queue",
+  }),
+  QUEUE_LONG_URL: httpUrl,
+  PUSH_URL: httpUrl,
+  PLUGIN_BOX_FUNCTION: text.refine((value) => value === undefined || /^[\w:-]{1,170}$/.test(value), {
+    message: "must be the name or the ARN of a function",
   }),
   TOOLYARD_ADMIN_KEY: secret,
-  TOOLYARD_MASTER_KEY: text,
-  TOOLYARD_PREVIOUS_MASTER_KEYS: list,
+  TOOLYARD_MASTER_KEY: text.refine((value) => value?.startsWith("kms:") !== true || isKmsKey(value), {
+    message: "must be kms: followed by a key's id, alias/name or ARN, or 32 bytes",
+  }),
+  TOOLYARD_PREVIOUS_MASTER_KEYS: list.refine(
+    (values) => values?.every((value) => !value.startsWith("kms:") || isKmsKey(value)) !== false,
+    { message: "must hold keys of 32 bytes, or kms: followed by a key's id, alias/name or ARN" },
+  ),
   OPENAI_BASE_URL: httpUrl,
   OPENAI_API_KEY: text.refine((value) => value === undefined || /^[\x21-\x7e]+$/.test(value), {
     message: "must be one word of visible ASCII characters",
@@ -108,6 +250,11 @@ const variables = z.object({
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
   TOOLYARD_PUBLIC_URL: httpUrl,
   TOOLYARD_SECURITY_CONTACT: url(["mailto:", "https:", "tel:"]),
+  AWS_ENDPOINT_URL: text,
+  AWS_ENDPOINT_URL_KMS: text,
+  AWS_ENDPOINT_URL_LAMBDA: text,
+  AWS_ENDPOINT_URL_S3: text,
+  AWS_ENDPOINT_URL_SQS: text,
   AWS_LAMBDA_FUNCTION_NAME: text,
   AWS_LAMBDA_RUNTIME_API: text,
 });
@@ -124,7 +271,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     databaseUrl: data.DATABASE_URL,
     databaseAuthToken: data.DATABASE_AUTH_TOKEN,
     blobsUrl: data.BLOBS_URL,
-    queueUrl: data.QUEUE_URL,
+    queues: toQueues(data.QUEUE_URL, data.QUEUE_LONG_URL),
     adminKey: data.TOOLYARD_ADMIN_KEY,
     masterKey: data.TOOLYARD_MASTER_KEY,
     previousMasterKeys: data.TOOLYARD_PREVIOUS_MASTER_KEYS ?? [],
@@ -134,9 +281,20 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     egressAllow: data.TOOLYARD_EGRESS_ALLOW,
     settingsCaps: data.TOOLYARD_SETTINGS_CAPS,
     pluginDir: data.TOOLYARD_PLUGIN_DIR,
+    pluginBoxFunction: data.PLUGIN_BOX_FUNCTION,
+    pushUrl: data.PUSH_URL,
     logLevel: data.TOOLYARD_LOG_LEVEL,
     publicUrl: data.TOOLYARD_PUBLIC_URL,
     securityContact: data.TOOLYARD_SECURITY_CONTACT,
+    awsEndpoints: [
+      data.AWS_ENDPOINT_URL,
+      data.AWS_ENDPOINT_URL_KMS,
+      data.AWS_ENDPOINT_URL_LAMBDA,
+      data.AWS_ENDPOINT_URL_S3,
+      data.AWS_ENDPOINT_URL_SQS,
+    ].filter((endpoint) => endpoint !== undefined),
+    s3Endpoint: data.AWS_ENDPOINT_URL_S3 ?? data.AWS_ENDPOINT_URL,
+    traces: readTraces(source),
     lambda: data.AWS_LAMBDA_FUNCTION_NAME === undefined ? undefined : { runtimeApi: data.AWS_LAMBDA_RUNTIME_API },
   };
 }
@@ -164,6 +322,25 @@ export function readBoxEnvironment(source: Readonly<Record<string, string | unde
   if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
   const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL } = parsed.data;
   return { path: PATH, memoryBytes: AWS_LAMBDA_FUNCTION_MEMORY_SIZE * 1024 ** 2, logLevel: TOOLYARD_LOG_LEVEL };
+}
+
+/** Short work must never wait behind long work, so there are two queues or none. */
+function toQueues(short: string | undefined, long: string | undefined): Environment["queues"] {
+  const isDatabase = short === undefined || short === "database";
+  if (isDatabase && long === undefined) return undefined;
+  if (isDatabase)
+    throw new EnvironmentError(["QUEUE_URL: must be the URL of an SQS queue where QUEUE_LONG_URL is set"]);
+  if (long === undefined) throw new EnvironmentError(["QUEUE_LONG_URL: must be set with QUEUE_URL"]);
+  if (long === short) throw new EnvironmentError(["QUEUE_LONG_URL: must be another queue than QUEUE_URL"]);
+  return { short, long };
+}
+
+function isKmsKey(value: string): boolean {
+  return /^kms:(arn:[\w-]+:kms:[\w-]+:\d+:)?(key\/|alias\/)?[\w/-]+$/.test(value);
+}
+
+function isBucketUrl(value: string): boolean {
+  return /^s3:\/\/[a-z0-9][a-z0-9._-]{1,62}(\/[\w!.*'()/-]*)?(\?path_style=(true|false))?$/.test(value);
 }
 
 function describe(issue: z.core.$ZodIssue): string {

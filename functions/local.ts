@@ -88,6 +88,7 @@ export async function startServer(environment: Environment, options: ServerOptio
       dataDir: dataDir.path,
       egressAllow: loopback,
       migrates: true,
+      sendsTraces: true,
       defaultTenant: defaultTenant.id,
       isDraining: () => requests.isDraining,
       ...(options.reach === undefined ? {} : { reach: options.reach }),

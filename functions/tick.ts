@@ -3,10 +3,14 @@ import { tick } from "@toolyard/core/calls/tick";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { composeFunction } from "./compose-function.ts";
 
-const { app } = await composeFunction();
+const { app, flush } = await composeFunction();
 
 /** @public The runtime calls it by name. */
 export const handler = async (): Promise<{ readonly resent: number }> => {
-  const [ticked] = await Promise.all([tick(app.core), deliverWebhooks(app.core)]);
-  return ticked;
+  try {
+    const [ticked] = await Promise.all([tick(app.core), deliverWebhooks(app.core)]);
+    return ticked;
+  } finally {
+    await flush();
+  }
 };

@@ -9,7 +9,9 @@ import { createBufferedHandler, type ProxyResult } from "./lambda.ts";
 
 const size = 10_000_000;
 
-function setup(link: string | undefined): (headers: Record<string, string>) => Promise<ProxyResult> {
+type Send = (headers: Record<string, string>, method?: string) => Promise<ProxyResult>;
+
+function setup(link: string | undefined): Send {
   const bytes = defineRoute({
     method: "get",
     path: "/bytes",
@@ -30,8 +32,8 @@ function setup(link: string | undefined): (headers: Record<string, string>) => P
   const core = createFakeCore();
   const app = createApp({ core, adminKeyHash: hashApiKey("nobody"), version: "0" }, { bytes });
   const handler = createBufferedHandler(app, core.log);
-  return (headers) =>
-    handler({ httpMethod: "GET", path: "/bytes", headers }, { getRemainingTimeInMillis: () => 10_000 });
+  return (headers, httpMethod = "GET") =>
+    handler({ httpMethod, path: "/bytes", headers }, { getRemainingTimeInMillis: () => 10_000 });
 }
 
 async function* partsOf(bytes: number): AsyncGenerator<Uint8Array> {
@@ -55,6 +57,11 @@ describe(`bytes that are too many for a function's answer ${verifies("CHAT-19")}
   test("are answered where they fit", async () => {
     const { statusCode, body } = await setup("https://bucket.example.com/a")({ range: "bytes=0-2899999" });
     expect([statusCode, Buffer.from(body, "base64").byteLength]).toEqual([206, 2_900_000]);
+  });
+
+  test("have a head of their own, since the link is for their body", async () => {
+    const { statusCode, multiValueHeaders } = await setup("https://bucket.example.com/a")({}, "HEAD");
+    expect([statusCode, multiValueHeaders["content-length"]]).toEqual([200, [String(size)]]);
   });
 
   test("are an error that says so where there is no link", async () => {

@@ -2,6 +2,7 @@
  * Answers with stored bytes as they are, whole or by range, without holding them in memory (CHAT-19).
  * They come from tools and users, so no browser may take them for a page of ours.
  */
+import { toAttachment } from "@toolyard/core/attachment";
 import type { PresignedRequest } from "@toolyard/core/ports/blob-store";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 import { parseByteRange, type ByteRange } from "./byte-range.ts";
@@ -32,7 +33,7 @@ export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<R
   const range = parseByteRange(wantedRange(c, etag), stored.bytes);
   const headers: Record<string, string> = {
     "content-type": headerValue(stored.mediaType) ?? "application/octet-stream",
-    "content-disposition": `attachment; filename*=UTF-8''${encodeFileName(stored.fileName)}`,
+    "content-disposition": toAttachment(stored.fileName),
     "content-security-policy": "sandbox; default-src 'none'",
     "accept-ranges": "bytes",
     ...(etag === undefined ? {} : { etag }),
@@ -40,15 +41,19 @@ export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<R
   if (range === "unsatisfiable") {
     return c.body(null, 416, { ...headers, "content-range": `bytes */${stored.bytes}` });
   }
+  const status = range === undefined ? 200 : 206;
+  const whole = { ...headers, ...lengthHeaders(range, stored.bytes) };
+  // Small enough for every host, and no answer that a sink could take away from the router.
+  if (c.req.raw.method === "HEAD") return c.body(null, status, whole);
   const { lambda } = hostOf(c);
   const length = range === undefined ? stored.bytes : range.end - range.start;
   if (stored.link !== undefined && lambda !== undefined && lambda.stream === undefined && length > largestWhole) {
     // The method and the range stay the same.
     return c.redirect((await stored.link()).url, 307);
   }
-  const body = c.req.raw.method === "HEAD" ? [] : await stored.open(range);
+  const body = await stored.open(range);
   return answerThroughSink(c, async (sink) => {
-    sink.head(range === undefined ? 200 : 206, { ...headers, ...lengthHeaders(range, stored.bytes) });
+    sink.head(status, whole);
     for await (const part of body) {
       if (sink.closed) return;
       await sink.write(part);
@@ -72,12 +77,4 @@ function lengthHeaders(range: ByteRange | undefined, size: number): Record<strin
 
 function headerValue(text: string): string | undefined {
   return /^[\x20-\x7e]{1,256}$/.test(text) ? text : undefined;
-}
-
-/** RFC 8187. */
-function encodeFileName(name: string): string {
-  return encodeURIComponent(name.toWellFormed()).replaceAll(
-    /['()*]/g,
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
-  );
 }

@@ -4,6 +4,7 @@ import type { CoreDeps } from "@toolyard/core/deps";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
 import type { BlobLinks } from "@toolyard/core/secrets/blob-links";
+import type { Span } from "@toolyard/core/ports/traces";
 import type { Context } from "hono";
 import type { LambdaStream } from "./lambda-stream.ts";
 
@@ -31,6 +32,8 @@ export interface Exchange {
   readonly requestId: string;
   /** 32 hex digits, from `traceparent` or minted. */
   readonly traceId: string;
+  /** Undefined: nothing is traced. */
+  readonly span: Span | undefined;
   /** `performance.now()` at the start. */
   readonly startedAt: number;
   /** Headers of the answer, whoever writes it; lower-case names. Routes add to it. */

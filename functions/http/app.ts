@@ -18,11 +18,17 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     issuers: core.repos.issuers,
     egress: core.egress,
     clock: core.clock,
+    traces: core.traces,
     adminKeyHash,
     ...(defaultTenant === undefined ? {} : { defaultTenant }),
   });
   const services = { app: deps, routes, authenticator };
-  const exchange = { log: core.log, isDraining: deps.isDraining ?? (() => false), metrics: deps.metrics };
+  const exchange = {
+    log: core.log,
+    isDraining: deps.isDraining ?? (() => false),
+    metrics: deps.metrics,
+    traces: core.traces,
+  };
   // Around each handler, and not as hono's middleware: every layer of that costs each request promises.
   const answered = (respond: (c: AppContext) => Response | Promise<Response>) => (c: AppContext) =>
     answerInExchange(c, exchange, async () => {
@@ -47,7 +53,9 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
 
 function answerError(c: AppContext, thrown: unknown): Response {
   const error = toGatewayError(thrown);
-  const { requestId, traceId, route, log } = c.get("exchange");
+  const { requestId, traceId, span, route, log } = c.get("exchange");
+  // A caller's mistake is told, but is no failure of the server.
+  span?.set({ "error.type": error.code });
   if (error.spec.http >= 500) {
     log.log(error.code === "internal_error" ? "error" : "warn", "request failed", {
       request_id: requestId,

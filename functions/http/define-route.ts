@@ -51,6 +51,8 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
 export interface IsolationDriver {
   /** Sends JSON as a caller with every scope; throws where the answer is not 2xx. */
   send(method: Method, path: string, body?: unknown): Promise<Record<string, unknown>>;
+  /** The owner's calls that have ended are so many days older, and what is due to them is done. */
+  passDays(days: number): Promise<void>;
 }
 
 /** How the tenant-isolation suite drives a route: the owner arranges, then a stranger sends the request. */
@@ -229,8 +231,8 @@ async function grantAccess(
 
 /** The context of a call made by this request. */
 function toCallContext(c: AppContext, caller: Caller, config: TenantConfig): CallContext {
-  const { requestId, traceId } = c.get("exchange");
-  return { tenant: config.tenant, caller, config, requestId, traceId, redactor: new Redactor() };
+  const { requestId, traceId, span } = c.get("exchange");
+  return { tenant: config.tenant, caller, config, requestId, traceId, span, redactor: new Redactor() };
 }
 
 async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>): Promise<BaseRequest> {

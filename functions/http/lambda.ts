@@ -65,8 +65,8 @@ const hopByHop = new Set([
 const noBytes = new Uint8Array();
 const methodsWithoutBody = new Set(["GET", "HEAD"]);
 
-/** What a function does before it may be frozen: metrics in memory would be lost. */
-export type AfterInvocation = () => void;
+/** What a function does before it may be frozen: metrics and spans in memory would be lost. Never throws. */
+export type AfterInvocation = () => void | Promise<void>;
 const nothingAfter: AfterInvocation = () => undefined;
 
 export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): BufferedHandler {
@@ -80,7 +80,7 @@ export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothi
       log.log("error", "an invocation failed", { ...describeThrown(thrown) });
       return await toProxyResult(internalError());
     } finally {
-      after();
+      await after();
     }
   };
 }
@@ -98,7 +98,7 @@ export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = noth
       if (!answer.opened) await answer.send(internalError());
     }
     answer.finish();
-    after();
+    await after();
   };
   return streamed(handler);
 }
@@ -277,7 +277,7 @@ export function createQueueHandler(
         }
       }),
     );
-    after();
+    await after();
     return { batchItemFailures: failures.flat() };
   };
 }

@@ -4,6 +4,7 @@ import type { Clock } from "@toolyard/core/ports/clock";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
 import type { CredentialRepo, Tenant, TenantRepo } from "@toolyard/core/ports/repos";
 import type { StoredCredential } from "@toolyard/core/secrets/credential";
+import type { TaskQueue } from "@toolyard/core/ports/task-queue";
 import { Sealer } from "@toolyard/core/secrets/sealer";
 import { createLocalKeyVault } from "@toolyard/platform/local/local-key-vault";
 import { createFakeClock } from "@toolyard/platform/memory/fake-clock";
@@ -19,6 +20,7 @@ interface Setup {
   readonly blobs?: BlobStore;
   readonly clock?: Clock;
   readonly ping?: () => Promise<void>;
+  readonly queuePing?: () => Promise<void>;
   readonly isDraining?: () => boolean;
   readonly tenant?: Tenant;
   readonly credentials?: () => StoredCredential[];
@@ -31,6 +33,7 @@ function setup({
   blobs = createMemoryBlobStore(),
   clock = createFakeClock(),
   ping = () => Promise.resolve(),
+  queuePing = () => Promise.resolve(),
   isDraining = () => false,
   tenant,
   credentials = () => [],
@@ -39,7 +42,12 @@ function setup({
   readonly ask: () => Promise<{ readonly status: number; readonly body: unknown }>;
 } {
   const core = createFakeCore({
-    core: { blobs, clock, sealer: new Sealer(vault, clock) },
+    core: {
+      blobs,
+      clock,
+      queue: { ...unscripted<TaskQueue>("queue"), ping: queuePing },
+      sealer: new Sealer(vault, clock),
+    },
     repos: {
       ping,
       tenants: { ...unscripted<TenantRepo>("tenants"), get: () => Promise.resolve(tenant) },
@@ -62,7 +70,7 @@ const failing = (name: string): object => ({
 });
 
 describe("readiness", () => {
-  test("is green where database, blobs and master key answer", async () => {
+  test("is green where database, blobs, queue and master key answer", async () => {
     expect(await setup({}).ask()).toEqual({
       status: 200,
       body: {
@@ -70,6 +78,7 @@ describe("readiness", () => {
         checks: [
           { name: "database", ok: true },
           { name: "blobs", ok: true },
+          { name: "queue", ok: true },
           { name: "master_key", ok: true },
           { name: "credentials", ok: true },
         ],
@@ -85,8 +94,19 @@ describe("readiness", () => {
     expect(core.lines.find(({ message }) => message === "not ready")?.fields).toMatchObject({ check: "database" });
   });
 
-  test("turns red when the blob store is away", async () => {
-    const blobs = { ...createMemoryBlobStore(), head: () => Promise.reject(new Error("away")) };
+  test("turns red when the blob store or the queue is away, and names the setting", async () => {
+    const blobs = { ...createMemoryBlobStore(), list: () => Promise.reject(new Error("away")) };
+    const withoutBlobs = await setup({ blobs }).ask();
+    expect(withoutBlobs).toEqual(failing("blobs"));
+    expect(JSON.stringify(withoutBlobs)).toContain("BLOBS_URL");
+    const withoutQueue = await setup({ queuePing: () => Promise.reject(new Error("away")) }).ask();
+    expect(withoutQueue).toEqual(failing("queue"));
+    expect(JSON.stringify(withoutQueue)).toContain("QUEUE_URL");
+  });
+
+  test("turns red when the blob store overwrites what it was told to keep", async () => {
+    const kept = createMemoryBlobStore();
+    const blobs: BlobStore = { ...kept, put: (name, body) => kept.put(name, body) };
     expect(await setup({ blobs }).ask()).toEqual(failing("blobs"));
   });
 

@@ -3,8 +3,9 @@
  * still opens what it sealed (design "Tenants, callers, secrets": a canary per active key). Credentials
  * that cannot be opened are shown, but keep nobody else from being served.
  */
-import { tenantKey, readAll } from "@toolyard/core/ports/blob-store";
+import { tenantKey, readAll, type BlobStore } from "@toolyard/core/ports/blob-store";
 import type { CoreDeps } from "@toolyard/core/deps";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { parseJson } from "@toolyard/core/json";
 import { countUnreadableCredentials } from "@toolyard/core/secrets/unreadable-credentials";
 import * as z from "zod";
@@ -40,7 +41,8 @@ export function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
 async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[]> {
   const checks = [
     check(core, "database", () => core.repos.ping()),
-    check(core, "blobs", async () => void (await core.blobs.head(tenantKey(canaryOwner, core.sealer.keyId)))),
+    check(core, "blobs", () => checkBlobs(core)),
+    check(core, "queue", () => core.queue.ping()),
     check(core, "master_key", () => openCanaries(core)),
     checkCredentials(core),
   ];
@@ -49,6 +51,14 @@ async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[
     ? [...done, { name: "draining", ok: false, detail: "The process has been told to stop." }]
     : done;
 }
+
+/** What an operator looks at first. */
+const settings: Readonly<Record<string, string>> = {
+  database: "DATABASE_URL",
+  blobs: "BLOBS_URL",
+  queue: "QUEUE_URL and QUEUE_LONG_URL",
+  master_key: "TOOLYARD_MASTER_KEY",
+};
 
 async function check(core: CoreDeps, name: string, run: () => Promise<void>): Promise<Check> {
   let timer: NodeJS.Timeout | undefined;
@@ -60,7 +70,7 @@ async function check(core: CoreDeps, name: string, run: () => Promise<void>): Pr
     return { name, ok: true };
   } catch (thrown) {
     core.log.log("error", "not ready", { check: name, ...describeThrown(thrown) });
-    return { name, ok: false, detail: "See the log line 'not ready'." };
+    return { name, ok: false, detail: `Check ${settings[name] ?? name}; see the log line 'not ready'.` };
   } finally {
     clearTimeout(timer);
   }
@@ -76,6 +86,27 @@ async function checkCredentials(core: CoreDeps): Promise<Check> {
   core.log.log("error", "stored credentials cannot be opened", { count: counted });
   const detail = `${counted} stored ${counted === 1 ? "credential" : "credentials"} cannot be opened; calls that need one fail with 'credential_unreadable', which names it.`;
   return { name, ok: false, detail, isPartial: true };
+}
+
+const provenStores = new WeakSet<BlobStore>();
+
+/**
+ * The blob store answers and, asked once by each process, keeps what was written first: results are
+ * written by whoever comes first, and stores that only speak like S3 may not know that condition.
+ */
+async function checkBlobs({ blobs }: CoreDeps): Promise<void> {
+  // Listed, because a bucket that is not there has no blob of any name either.
+  await blobs.list(`${tenantKey(canaryOwner)}/`, { limit: 1 });
+  if (provenStores.has(blobs)) return;
+  const once = tenantKey("_written_once");
+  await blobs.put(once, Buffer.from("first"), { ifAbsent: true });
+  if (await blobs.put(once, Buffer.from("second"), { ifAbsent: true })) {
+    throw new GatewayError(
+      "blobs_unavailable",
+      "The store at BLOBS_URL overwrites where it was told not to (If-None-Match).",
+    );
+  }
+  provenStores.add(blobs);
 }
 
 /** The first process to use a master key leaves a canary for it; every later one must be able to open it. */

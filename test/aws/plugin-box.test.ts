@@ -5,8 +5,11 @@
 import { join } from "node:path";
 import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
-import { afterAll, afterEach, describe, expect, inject, test } from "vitest";
+import { createLambdaPluginRunner } from "@toolyard/platform/aws/lambda-plugin-runner";
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { commandLines, describePluginRunner, expectNoneRuns, uniqueSeconds } from "../contract/plugin-runner.ts";
+import type { AwsServer } from "../support/aws/aws-server.ts";
+import { startLambdaServer, type Invocation } from "../support/aws/lambda-server.ts";
 import { createLambdaFunction, type Environment, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
 import { createSandboxes, sandboxMissing, type Sandbox, type SandboxOptions, type Sandboxes } from "./sandbox.ts";
 
@@ -41,14 +44,18 @@ function start(
 function runnerOf(box: LambdaFunction, invokeOptions?: { readonly tenantId?: string }): PluginRunner {
   return {
     async run(run) {
-      if (run.signal?.aborted === true) {
-        return { stdout: "", stderr: "", exitCode: null, ended: "aborted", durationMs: 0 };
-      }
       const answer = await box.invoke(JSON.parse(toBoxRequest(run)), invokeOptions ?? { tenantId: run.tenant });
       if (answer.kind !== "streamed") throw new Error(`not streamed: ${JSON.stringify(answer)}`);
       return readBoxAnswer(answer.body, run);
     },
   };
+}
+
+/** What the service passes on of a function's streamed answer. */
+async function* passOn(box: LambdaFunction, { payload, tenantId }: Invocation): AsyncGenerator<string> {
+  const answer = await box.invoke(payload, { tenantId });
+  if (answer.kind !== "streamed") throw new Error(`not streamed: ${JSON.stringify(answer)}`);
+  for await (const part of answer.body.setEncoding("utf8")) yield part as string;
 }
 
 function runOf(command: PluginRun["command"], more: Partial<PluginRun> = {}): PluginRun {
@@ -109,9 +116,14 @@ function quoted(word: string): string {
 describe.skipIf(missing !== undefined)("the plugin box", () => {
   const sandboxes = createSandboxes();
   const shared = start(sandboxes);
+  let lambda: AwsServer;
+  beforeAll(async () => {
+    lambda = await startLambdaServer("plugin-box", (invocation) => passOn(shared, invocation));
+  });
   const started: LambdaFunction[] = [];
   afterEach(async () => void (await Promise.all(started.splice(0).map((box) => box.close()))));
   afterAll(async () => {
+    await lambda.close();
     await shared.close();
     sandboxes.close();
   });
@@ -140,7 +152,16 @@ describe.skipIf(missing !== undefined)("the plugin box", () => {
     return { box, runner, environment, sandbox: sandboxes.of(environment) };
   }
 
-  describePluginRunner("the plugin box", async () => runnerOf(shared), { endsAbandoned: false });
+  /** As the gateway reaches it: by the client of Lambda. */
+  const client = (): PluginRunner => createLambdaPluginRunner({ functionName: "plugin-box", client: lambda.client });
+
+  describePluginRunner("the plugin box, by the client of Lambda", async () => client(), { endsAbandoned: false });
+
+  test("is lost to the client with a plugin that kills the runtime, and there again for the next", async () => {
+    const lost = client().run(runOf(["sh", "-c", "echo half; kill -KILL $PPID; sleep 1000"]));
+    await expect(lost).rejects.toMatchObject({ code: "outcome_unknown" });
+    expect(await client().run(runOf(["echo", "next"]))).toMatchObject({ stdout: "next\n" });
+  });
 
   describe.for(["sh", "python3", "node"] as const)("with a plugin that escapes by %s", (language) => {
     test.for(["exit", "output", "timeout"] as const)(
@@ -176,7 +197,7 @@ describe.skipIf(missing !== undefined)("the plugin box", () => {
       const nap = `sleep ${uniqueSeconds()}`;
       const { runner } = await own();
       const running = runner.run(
-        runOf(["sh", "-c", `${escapes[language](nap).map(quoted).join(" ")}; sleep 1000`], { timeoutMs: 3_000 }),
+        runOf(["sh", "-c", `${escapes[language](nap).map(quoted).join(" ")}; sleep 1000`], { timeoutMs: 1_500 }),
       );
       await expect.poll(commandLines).toMatch(new RegExp(`^(/.*/)?${nap}`, "m"));
       await running;

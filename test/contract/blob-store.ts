@@ -166,7 +166,10 @@ export function describeBlobStore(
       expect(await keys("ten_1/", { after: "ten_1/a-b", limit: 2 })).toEqual(mine.slice(2, 4));
       expect(await keys("ten_1/", { after: "ten_1/a0" })).toEqual(["ten_1/b", "ten_1/中"]);
       expect(await keys("ten_3/")).toEqual([]);
-      expect(await store.list("ten_1/b")).toEqual([await store.head("ten_1/b")]);
+      const head = await store.head("ten_1/b");
+      expect(await store.list("ten_1/b")).toMatchObject([
+        { key: "ten_1/b", bytes: head?.bytes, modifiedAt: head?.modifiedAt },
+      ]);
     });
 
     test("keeps keys apart that look alike to a file system", async () => {
@@ -243,7 +246,8 @@ export function describeBlobStore(
       test("to nothing lead to nothing", async () => {
         const store = await make();
         const link = await store.presign(key, { method: "GET", expiresInMs: minute });
-        expect((await follow(link)).status).toBe(404);
+        // Object stores say 403 where who signed may not list what there is.
+        expect([403, 404]).toContain((await follow(link)).status);
       });
 
       test("take a blob without a key, with the type that was signed", async () => {

@@ -4,6 +4,7 @@
  */
 import { describe } from "vitest";
 import { describeAdmission } from "./calls-admission.ts";
+import { describeCallArchives } from "./calls-archives.ts";
 import { describeBudgets } from "./calls-budgets.ts";
 import type { MakeInstances } from "./calls-fixture.ts";
 import { describeCallLife } from "./calls-life.ts";
@@ -16,6 +17,7 @@ export function describeCallRepo(name: string, make: MakeInstances): void {
     describeShortWay(make);
     describeCallLife(make);
     describeCallUpkeep(make);
+    describeCallArchives(make);
     describeBudgets(make);
   });
 }

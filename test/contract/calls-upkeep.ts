@@ -167,37 +167,6 @@ function describeExpiry(fixture: CallFixture): void {
       expect(await fixture.row(tenant, running)).toMatchObject({ input: "sealed-input" });
     });
 
-    test("calls go after their tenant's days, never one that has not ended, and their results' blobs are named", async () => {
-      const [tenant, patient] = [
-        await fixture.newTenant({ calls_retention_days: 2 }),
-        await fixture.newTenant({ calls_retention_days: 40 }),
-      ];
-      const outcome = { text: "head", mediaType: "text/plain", bytes: 9, blobKey: `${tenant}/results/1` };
-      const old = await fixture.rowIn(tenant, "completed", { end: { state: "completed", outcome } });
-      const young = await fixture.rowIn(tenant, "completed");
-      const open = await fixture.rowIn(tenant, "input_required");
-      const kept = await fixture.rowIn(patient, "completed");
-      for (const id of [old, open]) await age(2 * day, tenant, id);
-      await age(30 * day, patient, kept);
-      const blobKeys = await fixture.calls.expire(1_000);
-      expect(blobKeys).toContain(outcome.blobKey);
-      expect(await fixture.calls.get(tenant, old)).toBeUndefined();
-      for (const id of [young, open]) expect(await fixture.row(tenant, id)).toMatchObject({ id });
-      expect(await fixture.row(patient, kept)).toMatchObject({ id: kept });
-    });
-
-    test("no more goes at once than the limit says", async () => {
-      const tenant = await fixture.newTenant({ calls_retention_days: 1 });
-      await times(3, () => fixture.rowIn(tenant, "completed"));
-      await fixture.run("UPDATE calls SET created_at = created_at - ? WHERE tenant = ?", 2 * day, tenant);
-      const left = async (): Promise<number> =>
-        (await fixture.calls.list(tenant, {}, { limit: 10, order: "asc" })).data.length;
-      await fixture.calls.expire(2);
-      expect(await left()).toBe(1);
-      await fixture.calls.expire(2);
-      expect(await left()).toBe(0);
-    });
-
     test("kept turns, old rate windows and the ids of cleared sessions go", async () => {
       const tenant = await fixture.newTenant();
       const key = await fixture.newKey(tenant);

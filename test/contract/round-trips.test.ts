@@ -2,6 +2,7 @@
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
+import type { NewToolService } from "@toolyard/core/services/service";
 import type { NewWebhook } from "@toolyard/core/webhooks/webhook";
 import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
@@ -46,6 +47,17 @@ const issuer = (audience: string) =>
     defaultScopes: [],
   }) as const;
 
+const service = (): NewToolService => ({
+  id: newId("toolService"),
+  scheme: "api",
+  serviceId: "crm",
+  displayName: null,
+  description: null,
+  config: {},
+  enabled: true,
+});
+
+const upload = { id: "upl_none", path: "a", bytes: 1, mediaType: "text/plain", blobKey: "b" } as const;
 const grant = { id: newId("connection"), kind: "client_credentials", userId: null, identity: "i", tool: "t" } as const;
 const token = {
   generation: 1,
@@ -125,6 +137,27 @@ describe("each function of the configuration's repositories", () => {
     "webhooks.resend": () => repos.webhooks.resend(tenant, "whk_none", "evt_none"),
     "webhooks.claim": () => repos.webhooks.claim({ limit: 10, leaseMs: 1_000 }),
     "webhooks.settle": () => repos.webhooks.settle(tenant, "evt_none", 1, { status: 410, error: null, next: "gone" }),
+    "services.create": () => repos.services.create(tenant, service()),
+    "services.get": () => repos.services.get(tenant, "svc_none"),
+    "services.list": () => repos.services.list(tenant, page),
+    "services.update": () => repos.services.update(tenant, "svc_none", { enabled: false }),
+    "services.delete": () => repos.services.delete(tenant, "svc_none"),
+    "services.callsUnderWay": () => repos.services.callsUnderWay(tenant, "api://crm"),
+    "services.saveDiscovered": () => repos.services.saveDiscovered(tenant, "svc_none", 1, { tools: [], at: 1 }),
+    "archives.claim": () => repos.archives.claim({ limit: 10, bytes: 1_000, leaseMs: 1_000 }),
+    "archives.finish": () => repos.archives.finish(tenant, "arc_none", { bytes: 1, calls: 1 }),
+    "archives.discard": () => repos.archives.discard(tenant, "arc_none"),
+    "archives.get": () => repos.archives.get(tenant, "arc_none"),
+    "archives.list": () => repos.archives.list(tenant, page),
+    "archives.takeExpired": () => repos.archives.takeExpired(10),
+    "uploads.open": () =>
+      expect(repos.uploads.open(tenant, "none", upload, 1_000)).rejects.toMatchObject({ code: "session_not_found" }),
+    "uploads.get": () => repos.uploads.get(tenant, "none", "upl_none"),
+    "uploads.complete": () => repos.uploads.complete(tenant, "none", "upl_none", { replace: false }),
+    "uploads.giveUp": () => repos.uploads.giveUp(tenant, "none", "upl_none"),
+    "uploads.takeExpired": () => repos.uploads.takeExpired({ limit: 10, afterMs: 0 }),
+    "uploads.end": () => repos.uploads.end(tenant, "upl_none"),
+    "uploads.delete": () => repos.uploads.delete(tenant, "upl_none"),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };
@@ -251,6 +284,7 @@ function provider(name: string): NewProvider {
     credential: null,
     models: {},
     passthroughModels: true,
+    schemaFamily: null,
     priority: 1,
     enabled: true,
     maxAttempts: 2,

@@ -9,15 +9,26 @@ import type { RouteModule } from "../../functions/http/define-route.ts";
 import { routes } from "../../functions/http/routes/index.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { ageCalls } from "../support/old-calls.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
 
 /** How to add one more item to each list, as its owner or as the operator. */
-const fillers: Readonly<Record<string, (client: Client, name: string) => Promise<unknown>>> = {
+const fillers: Readonly<Record<string, (client: Client, name: string, tenant: string) => Promise<unknown>>> = {
   "/v1/calls": (client, name) => client.send("post", "/v1/tools/invoke", { name: name.slice(0, 40), arguments: {} }),
+  "/v1/call-archives": async (client, name, tenant) => {
+    await client.send("post", "/v1/tools/invoke", { name: name.slice(0, 40), arguments: {} });
+    await ageCalls(gateway, tenant, 40);
+  },
   "/v1/plugins": (client, name) => client.post("/v1/plugins", definition(name)),
   "/v1/tools": (client, name) => client.post("/v1/plugins", definition(name)),
+  "/v1/tool-services": (client, name) =>
+    client.post("/v1/tool-services", {
+      scheme: "api",
+      service_id: name,
+      config: { base_url: "https://api.example.com" },
+    }),
   "/v1/credentials": (client, name) => client.expect("put", `/v1/credentials/${name}`, { value: "secret-value" }),
   "/v1/oauth/connections": (client, name) => addConnection(client, name),
   "/v1/sessions": (client, name) => client.expect("put", `/v1/sessions/${name}/files/a.json`, {}),
@@ -126,7 +137,7 @@ async function listOf(route: RouteModule, tenant: TestTenant): Promise<List> {
     client,
     schema: schemaOf(route),
     async add() {
-      await fill?.(client, newId("request"));
+      await fill?.(client, newId("request"), tenant.id);
     },
   };
 }

@@ -10,6 +10,7 @@ import type { IsolatedRequest, IsolationDriver, RouteModule } from "../../functi
 import { routes } from "../../functions/http/routes/index.ts";
 import { allScopes, type Client, type Reply, type TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { ageCalls } from "../support/old-calls.ts";
 import { verifies } from "../support/verifies.ts";
 
 const all: readonly (readonly [string, RouteModule])[] = Object.entries(routes);
@@ -36,7 +37,10 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 
 function driverOf(tenant: TestTenant): IsolationDriver {
-  return { send: async (method, path, body) => (await tenant.client.expect(method, path, body)) ?? {} };
+  return {
+    send: async (method, path, body) => (await tenant.client.expect(method, path, body)) ?? {},
+    passDays: (days) => ageCalls(gateway, tenant.id, days),
+  };
 }
 
 function pathOf(route: RouteModule, { params, query }: IsolatedRequest): string {

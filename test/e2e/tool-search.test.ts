@@ -247,4 +247,46 @@ describe(`schemas for other families of models ${verifies("CHAT-4")}`, () => {
       ],
     });
   });
+
+  test("follow the provider where it names a family, whatever its models are called, from the next request on", async () => {
+    const tenant = await gateway.newTenant();
+    const provider = await tenant.addProvider(llm.url, {
+      models: { assistant: "deployment-7", google: "gemini-stub" },
+      schema_family: "gemini",
+    });
+    const parameters = {
+      type: "object",
+      properties: { level: { type: "integer", exclusiveMinimum: 3 } },
+      anyOf: [{ required: ["level"] }],
+    };
+    await tenant.addPlugin({ ...readingTool(backEnd, "measure"), parameters });
+    const toldTo = async (model: string): Promise<Json> => {
+      llm.script(text("done"));
+      await chat(tenant.client, { model });
+      return request(-1).tools[0].function.parameters;
+    };
+    const geminis = { type: "object", properties: { level: { type: "integer" } } };
+    expect(await toldTo("assistant")).toEqual(geminis);
+    const choose = (schema_family: string | null): Promise<Json> =>
+      tenant.client.expect("patch", `/v1/providers/${provider}`, { schema_family });
+    expect(await choose("openai")).toMatchObject({ schema_family: "openai" });
+    expect(await toldTo("google")).toEqual(parameters);
+    await choose("anthropic-compatible");
+    expect(await toldTo("assistant")).toEqual({ type: "object", properties: parameters.properties });
+    await choose("plain");
+    expect(await toldTo("google")).toEqual(geminis);
+    await choose(null);
+    expect([await toldTo("assistant"), await toldTo("google")]).toEqual([parameters, geminis]);
+  });
+
+  test("are refused where there is no such family, naming those that there are", async () => {
+    const tenant = await gateway.newTenant();
+    const id = await tenant.addProvider(llm.url);
+    expect(await tenant.client.get(`/v1/providers/${id}`)).toMatchObject({ schema_family: null });
+    const reply = await tenant.client.send("patch", `/v1/providers/${id}`, { schema_family: "claude" });
+    expect([reply.status, reply.json.error.param]).toEqual([400, "schema_family"]);
+    for (const family of ["openai", "gemini", "anthropic-compatible", "plain"]) {
+      expect(reply.json.error.message).toContain(family);
+    }
+  });
 });

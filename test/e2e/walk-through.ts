@@ -753,6 +753,7 @@ function walkThrough(startHome: () => Promise<RunningHome>): void {
     await expect.poll(async () => (await tenant.client.get("/v1/calls?state=running")).data.length).toBe(0);
     for (const isRunning of [true, false]) {
       if (!isRunning) await home.stop();
+      await home.unload?.();
       // Keys that the process made for itself are in files of their own.
       const files = (await filesBelow(...home.directories)).filter(({ where }) => !where.endsWith(".key"));
       const log: Written = { where: "the log", bytes: Buffer.from(home.output()) };

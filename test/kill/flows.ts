@@ -2,7 +2,7 @@
  * The ways in which an order reaches the shop, each as an application goes about it, and the table of
  * the kill points that each of them passes.
  */
-import type { KillPoint } from "@toolyard/core/calls/kill-points";
+import type { killPoints } from "@toolyard/core/calls/kill-points";
 import type { Json, Reply } from "../support/gateway-client.ts";
 import type { Application } from "./application.ts";
 import { toolName } from "./shop.ts";
@@ -126,7 +126,7 @@ const everyQueued = (fate: Fate) =>
   }) as const;
 const everySent = (fate: Fate) => ({ ...everyChat(fate), "direct call": fate, ...everyQueued(fate) }) as const;
 
-/** Every kill point with the flows that pass it; that it is the whole truth is a test of its own. */
+/** Every kill point of a call with the flows that pass it; that it is the whole truth is a test of its own. */
 export const passes = {
   "chat.admitted": { ...everyChat("done"), "approved call of a chat": "done" },
   "chat.round-recorded": { ...everyChat("unknown"), "approved call of a chat": "done" },
@@ -146,7 +146,7 @@ export const passes = {
   "worker.claimed": everyQueued("unknown"),
   "worker.finished": everyQueued("done"),
   "approval.decided": { "approved call": "done", "approved call of a chat": "done" },
-} as const satisfies Record<KillPoint, Partial<Record<FlowName, Fate>>>;
+} as const satisfies Record<(typeof killPoints)[number], Partial<Record<FlowName, Fate>>>;
 
 /** Moments that are no points of our code: the other side has the request and has not answered. */
 export const outsidePasses = {

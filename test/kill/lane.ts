@@ -28,7 +28,7 @@ export interface Site {
 export type OpenSite = () => Promise<Site>;
 
 /** Processes of the server form on one data directory. */
-async function openDirectory(): Promise<Site> {
+export async function openDirectory(): Promise<Site> {
   const dataDir = await mkdtemp(join(tmpdir(), "toolyard-kill-"));
   const adminKey = `admin_${randomBytes(24).toString("base64url")}`;
   const database = await openDatabase({ url: `file:${join(dataDir, "toolyard.db")}`, budgetMs: 300 });

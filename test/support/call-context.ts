@@ -25,6 +25,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       version: 1,
       settings: tenantSettingsSchema.parse(settings),
       plugins: [],
+      services: [],
       providers: [],
       credentials: [],
       budgets: [],

@@ -49,6 +49,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     providers: fakeRepo("providers"),
     config: { load: (tenant) => Promise.resolve(emptyConfig(tenant)) },
     calls: admit === undefined ? fakeRepo("calls") : { ...fakeRepo("calls"), admit },
+    archives: fakeRepo("archives"),
     sessions: fakeRepo("sessions"),
     uploads: fakeRepo("uploads"),
     budgets: fakeRepo("budgets"),
@@ -56,6 +57,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     usage: fakeRepo("usage"),
     oauth: fakeRepo("oauth"),
     webhooks: fakeRepo("webhooks"),
+    services: fakeRepo("services"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -86,6 +88,7 @@ export function emptyConfig(tenant: string): TenantConfig {
     version: 1,
     settings,
     plugins: [],
+    services: [],
     providers: [],
     credentials: [],
     budgets: [],

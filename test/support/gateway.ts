@@ -30,7 +30,7 @@ export interface GatewayOptions {
   /** Milliseconds between two ticks of its own. */
   readonly tickEveryMs?: number;
   /** Of another gateway, to be a second instance beside it. */
-  readonly sharedWith?: Gateway;
+  readonly sharedWith?: Pick<Gateway, "dataDir" | "adminKey">;
 }
 
 /** A gateway in this process. */

@@ -1,16 +1,21 @@
 /**
  * The homes of a gateway, each as a user would have it: one process with nothing but a directory; two
- * containers behind a balancer, with a database server and blobs between them; Lambda functions.
+ * containers behind a balancer, with a database server and blobs between them, or with services of AWS;
+ * Lambda functions.
  */
 import { spawn } from "node:child_process";
 import { randomBytes, randomUUID } from "node:crypto";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import * as z from "zod";
 import { readEnvironment } from "../../functions/env.ts";
 import { startServer } from "../../functions/local.ts";
+import { newSigner } from "./aws/aws-server.ts";
+import { startKmsServer } from "./aws/kms-server.ts";
+import { startS3Server } from "./aws/s3-server.ts";
+import { startSqsServer } from "./aws/sqs-server.ts";
 import { startBalancer } from "./balancer.ts";
 import { createDriver, type GatewayDriver } from "./gateway-client.ts";
 import { startGatewayProcess } from "./gateway.ts";
@@ -25,6 +30,8 @@ export interface RunningHome extends GatewayDriver {
   output(): string;
   /** Brings a queued call to a worker, where nobody polls for it. @throws Error where the batch's outcome is wrong */
   deliver(tenant: string, callId: string): Promise<void>;
+  /** Lays what is kept elsewhere into its directories, to be looked through. */
+  unload?(): Promise<void>;
   /** Ends the processes; what is kept stays. */
   stop(): Promise<void>;
   /** Ends and removes everything. */
@@ -33,7 +40,8 @@ export interface RunningHome extends GatewayDriver {
 
 export const homes = {
   "one process on a directory": startOneProcess,
-  "two processes on a database server": startTwoProcesses,
+  "two processes on a database server": async () => startTwoProcesses(await startServices()),
+  "two containers on S3, SQS and KMS": async () => startTwoProcesses(await startServicesOfAws()),
   "Lambda functions": startFunctions,
 } as const satisfies Record<string, () => Promise<RunningHome>>;
 
@@ -57,6 +65,7 @@ export interface Services {
   readonly adminKey: string;
   readonly secrets: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  unload(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -80,6 +89,7 @@ export async function startServices(): Promise<Services> {
       TOOLYARD_ADMIN_KEY: adminKey,
       TOOLYARD_MASTER_KEY: masterKey,
     },
+    unload: () => Promise.resolve(),
     async close() {
       await database.close();
       await rm(directory, { recursive: true, force: true });
@@ -87,8 +97,52 @@ export async function startServices(): Promise<Services> {
   };
 }
 
-async function startTwoProcesses(): Promise<RunningHome> {
-  const [services, balancer] = await Promise.all([startServices(), startBalancer()]);
+/** The same with a bucket, queues and a key of AWS, 20 ms away. */
+async function startServicesOfAws(): Promise<Services> {
+  const services = await startServices();
+  const signer = newSigner();
+  const [s3, sqs, kms] = await Promise.all([
+    startS3Server("toolyard", signer),
+    startSqsServer(signer),
+    startKmsServer(signer),
+  ]);
+  const servers = [s3, sqs, kms];
+  for (const server of servers) server.latencyMs = 20;
+  return {
+    ...services,
+    secrets: [...services.secrets, signer.secretAccessKey],
+    env: {
+      ...services.env,
+      BLOBS_URL: `s3://${s3.bucket}/gateway`,
+      QUEUE_URL: sqs.urls.short,
+      QUEUE_LONG_URL: sqs.urls.long,
+      TOOLYARD_MASTER_KEY: `kms:${kms.addKey().arn}`,
+      AWS_ACCESS_KEY_ID: signer.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: signer.secretAccessKey,
+      AWS_REGION: s3.region,
+      AWS_ENDPOINT_URL_S3: s3.url,
+      AWS_ENDPOINT_URL_KMS: kms.url,
+      AWS_EC2_METADATA_DISABLED: "true",
+    },
+    async unload() {
+      const bodies = [...s3.objects.values()].map(({ body }) => body);
+      const messages = ["short", "long", "short-dead", "long-dead"].flatMap((queue) => sqs.bodies(queue));
+      if (bodies.length === 0) throw new Error("nothing was put into the bucket");
+      if (!sqs.requests.some(({ headers }) => headers["x-amz-target"] === "AmazonSQS.DeleteMessageBatch")) {
+        throw new Error("no message was worked off");
+      }
+      const all = [...bodies, Buffer.from(messages.join("\n"))];
+      await Promise.all(all.map((body, at) => writeFile(join(services.directory, `unloaded-${at}`), body)));
+    },
+    async close() {
+      await Promise.all(servers.map((server) => server.close()));
+      await services.close();
+    },
+  };
+}
+
+async function startTwoProcesses(services: Services): Promise<RunningHome> {
+  const balancer = await startBalancer();
   const env = { ...services.env, TOOLYARD_PUBLIC_URL: balancer.url };
   // Both at once: they also meet at the migration.
   const processes = await Promise.all([startGatewayProcess({ env }), startGatewayProcess({ env })]);
@@ -99,6 +153,7 @@ async function startTwoProcesses(): Promise<RunningHome> {
     ownSecrets: services.secrets,
     output: () => processes.map(({ output }) => output()).join("\n"),
     deliver: () => Promise.resolve(),
+    unload: () => services.unload(),
     async stop() {
       await Promise.all(processes.map((one) => one.stop()));
       const [first = 0, second = 0] = processes.map(({ url }) => balancer.counts.get(url));

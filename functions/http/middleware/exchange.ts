@@ -5,8 +5,10 @@
 import { newId } from "@toolyard/core/ids";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
+import type { Span, TraceParent, Traces } from "@toolyard/core/ports/traces";
+import { randomHex } from "@toolyard/core/random-hex";
+import { formatTraceparent, parseTraceparent, UnsampledSpan } from "@toolyard/core/traces/trace-context";
 import { headerOf, hostOf, type AppContext, type Exchange } from "../app-env.ts";
-import { randomHex } from "../random-hex.ts";
 import { isAlreadySent } from "../sink.ts";
 
 /** Nothing in an answer is for a shared cache or another origin's eyes; callers are told apart by their key. */
@@ -26,15 +28,16 @@ export interface ExchangeOptions {
   readonly log: Log;
   readonly isDraining: () => boolean;
   readonly metrics?: Metrics | undefined;
+  readonly traces?: Traces | undefined;
 }
 
 /** Opens the exchange, has the request answered in it, and closes it. */
 export async function answerInExchange(
   c: AppContext,
-  { log, isDraining, metrics }: ExchangeOptions,
+  { log, isDraining, metrics, traces }: ExchangeOptions,
   answer: () => Promise<Response>,
 ): Promise<Response> {
-  const exchange = toExchange(c, log);
+  const exchange = toExchange(c, log, traces);
   c.set("exchange", exchange);
   if (isDraining() && hostOf(c).incoming !== undefined) exchange.headers["connection"] = "close";
   const response = await answer();
@@ -45,7 +48,28 @@ export async function answerInExchange(
   }
   writeLine(c, exchange);
   if (metrics !== undefined) measure(metrics, c.req.method, exchange);
+  if (exchange.span !== undefined) endSpan(exchange.span, c.req.method, exchange);
   return response;
+}
+
+/** Asked every few seconds by balancers and collectors; a span for each would bury the rest. */
+const untold: ReadonlySet<string> = new Set(["/health", "/health/live", "/health/ready", "/metrics"]);
+
+/** The path stays out, as in the access log: the route's pattern stands for it. */
+function endSpan(span: Span, method: string, exchange: Exchange): void {
+  const { route, status = 0 } = exchange;
+  if (route !== undefined && untold.has(route)) return;
+  if (route !== undefined) span.rename(`${method} ${route}`);
+  span.set({
+    "http.route": route,
+    "http.response.status_code": status,
+    "toolyard.request_id": exchange.requestId,
+    "toolyard.tenant": exchange.tenant,
+    "toolyard.caller": exchange.callerId,
+    "toolyard.call.id": exchange.headers["x-toolyard-call-id"],
+  });
+  if (status >= 500) span.fail(String(status));
+  span.end();
 }
 
 function measure(metrics: Metrics, method: string, { route = "unmatched", status, startedAt }: Exchange): void {
@@ -53,27 +77,32 @@ function measure(metrics: Metrics, method: string, { route = "unmatched", status
   metrics.observe("toolyard_http_request_duration_seconds", { route }, (performance.now() - startedAt) / 1_000);
 }
 
-function toExchange(c: AppContext, log: Log): Exchange {
+function toExchange(c: AppContext, log: Log, traces: Traces | undefined): Exchange {
   const wanted = headerOf(c, "x-request-id");
   const requestId = wanted !== undefined && /^[\w.:-]{1,128}$/.test(wanted) ? wanted : newId("request");
-  const { traceId, flags } = readTrace(headerOf(c, "traceparent"));
-  const traceparent = `00-${traceId}-${randomHex(8)}-${flags}`;
+  const parent = parseTraceparent(headerOf(c, "traceparent"));
+  const span = beginSpan(c, traces, parent);
+  const traceId = span?.traceId ?? parent?.traceId ?? randomHex(16);
+  const traceparent = span?.traceparent ?? formatTraceparent(traceId, randomHex(8), true);
   return {
     requestId,
     traceId,
+    span,
     startedAt: performance.now(),
     log,
     headers: { ...answerHeaders, "x-request-id": requestId, traceparent },
   };
 }
 
-/** W3C trace context: a header that does not follow it counts as absent. */
-function readTrace(traceparent: string | undefined): { readonly traceId: string; readonly flags: string } {
-  const [, version, traceId, spanId, flags] =
-    /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:$|-)/.exec(traceparent ?? "") ?? [];
-  const known = traceId !== undefined && flags !== undefined && spanId !== undefined && version !== "ff";
-  if (known && /[^0]/.test(traceId) && /[^0]/.test(spanId)) return { traceId, flags };
-  return { traceId: randomHex(16), flags: "01" };
+/** That a caller does not want its trace recorded is passed on, whether or not we record any. */
+function beginSpan(c: AppContext, traces: Traces | undefined, parent: TraceParent | undefined): Span | undefined {
+  if (traces === undefined) return parent?.sampled === false ? new UnsampledSpan(parent.traceId) : undefined;
+  const { method, url } = c.req;
+  return traces.begin(method, {
+    kind: "server",
+    parent,
+    attributes: { "http.request.method": method, "url.scheme": url.slice(0, url.indexOf(":")) },
+  });
 }
 
 /** The route's pattern stands for the path, which may hold the token of a callback. */

@@ -14,10 +14,21 @@ import { found, idOf, idParams, nameField, notFound, timeSchema } from "./shared
 const tags = ["api keys"];
 
 const toolPatternsSchema = z
-  .array(z.string().regex(/^[a-zA-Z0-9_*-]{1,64}$/, "must be a tool name, in which '*' stands for any characters"))
+  .array(
+    z
+      .string()
+      .max(512)
+      .regex(
+        /^(?:[a-zA-Z0-9_*-]{1,64}|[a-z]{1,16}:\/\/[^\s?#]+)$/,
+        "must be a tool name or a tool URI without options, in which '*' stands for any characters",
+      ),
+  )
   .max(256)
   .nullable()
-  .meta({ description: "Tools that the key may list and run; null: all enabled tools.", example: ["crm_*"] });
+  .meta({
+    description: "Tools that the key may list and run; null: all enabled tools.",
+    example: ["crm_*", "api://crm/*"],
+  });
 
 const scopesSchema = z.array(scopeSchema).max(scopeSchema.options.length);
 

@@ -61,9 +61,8 @@ export const putBlob = defineRoute({
     "Takes exactly the bytes and the type that the link was made for, once. Then say that they are there: POST /v1/sessions/{id}/uploads/{upload_id}/complete.",
   request: {
     params,
-    stream: { mediaTypes: ["*/*"], description: "As many bytes as were announced." },
+    stream: { mediaTypes: ["*/*"], description: "As many bytes as were announced, of the type that was." },
     maxBytes: largestUploadBytes,
-    headers: { "content-type": "As announced." },
   },
   responses: { 201: { description: "All bytes are stored" } },
   async handler(c, { app, core, params: { token }, stream }) {

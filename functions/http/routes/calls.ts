@@ -86,6 +86,11 @@ const callSchema = z.strictObject({
   duration_ms: z.int().nullable(),
 });
 
+/** A line of an archive. */
+export const archivedCallSchema = callSchema.extend({
+  result: callSchema.shape.result.unwrap().omit({ url: true }).nullable(),
+});
+
 const callReply = { 200: { description: "The call as it is now", schema: callSchema } };
 
 async function showCalls(core: CoreDeps, tenant: string, calls: readonly Call[]): Promise<readonly CallView[]> {

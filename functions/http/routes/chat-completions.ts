@@ -120,6 +120,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     ...asked.presented,
     requestId: exchange.requestId,
     traceId: exchange.traceId,
+    span: exchange.span,
     route: c.req.path,
     body: asked.body,
     rawBody: asked.bytes,

@@ -6,6 +6,7 @@ import type { RouteModule } from "../define-route.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
 import { getBlob, putBlob } from "./blobs.ts";
 import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from "./budgets.ts";
+import { getCallArchive, listCallArchives } from "./call-archives.ts";
 import {
   approveCall,
   cancelCall,
@@ -35,6 +36,20 @@ import { createProvider, deleteProvider, getProvider, listProviders, updateProvi
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
+import {
+  createToolService,
+  deleteToolService,
+  disableToolService,
+  enableToolService,
+  getToolService,
+  importToolService,
+  listToolServiceReferences,
+  listToolServices,
+  listToolServiceSchemes,
+  listToolServiceTools,
+  testToolService,
+  updateToolService,
+} from "./tool-services.ts";
 import { explainTool } from "./tools-explain.ts";
 import { listTools } from "./tools-list.ts";
 import { completeUpload, createDownload, createUpload, deleteUpload } from "./uploads.ts";
@@ -70,6 +85,8 @@ export const routes = {
   approveCall,
   rejectCall,
   replayCall,
+  listCallArchives,
+  getCallArchive,
   createPlugin,
   importPlugins,
   listPlugins,
@@ -77,6 +94,19 @@ export const routes = {
   replacePlugin,
   updatePlugin,
   deletePlugin,
+  createToolService,
+  listToolServices,
+  // Before `getToolService`, whose path fits it as well.
+  listToolServiceSchemes,
+  getToolService,
+  updateToolService,
+  deleteToolService,
+  enableToolService,
+  disableToolService,
+  listToolServiceReferences,
+  testToolService,
+  listToolServiceTools,
+  importToolService,
   putCredential,
   listCredentials,
   deleteCredential,

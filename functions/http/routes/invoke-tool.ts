@@ -80,7 +80,9 @@ export const invoke = defineRoute({
       ...presented,
       requestId: exchange.requestId,
       traceId: exchange.traceId,
+      span: exchange.span,
       target: body.uri ?? body.name ?? "",
+      isUri: body.uri !== undefined,
       arguments: body.arguments,
       async: body.async,
       signal: c.req.raw.signal,
@@ -126,10 +128,10 @@ function answer(c: AppContext, { callId, tool, outcome }: Invoked, publicUrl: st
       );
     case "failed":
     case "rejected": {
-      const { param, extra } = toErrorDetails(outcome.details);
+      const { extra, ...details } = toErrorDetails(outcome.details);
       throw new GatewayError(outcome.code, outcome.message, {
         toolName: tool,
-        ...(param === undefined ? {} : { param }),
+        ...details,
         extra: { ...extra, call_id: callId },
       });
     }

@@ -31,6 +31,7 @@ function offeredModels(core: CoreDeps, context: CallContext): Promise<readonly M
     egress: core.egress,
     clock: core.clock,
     log: core.log,
+    span: context.span,
     ...(core.defaultProvider === undefined ? {} : { defaultProvider: core.defaultProvider }),
     credential: async (name: string): Promise<string> => {
       const value = (await resolver.resolve(context, [name])).get(name);

@@ -13,6 +13,7 @@ import { isGiven } from "@toolyard/core/oauth/grant";
 import type { OAuthGrant } from "@toolyard/core/ports/repos";
 import { toRfc3339 } from "@toolyard/core/time";
 import { findTool } from "@toolyard/core/tools/catalog";
+import { egressUnder } from "@toolyard/core/traces/egress-under";
 import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
 import { connectPageHeaders, renderConnectPage, type ConnectPage } from "../connect-page.ts";
@@ -155,7 +156,8 @@ export const deleteConnection = defineRoute({
     if (grant === undefined || grant.kind !== "authorization_code") throw notFound("connection", params.id);
     // That others have one is theirs to know.
     if (grant.userId !== caller.userId && !hasScope(caller, "manage")) throw notFound("connection", params.id);
-    if (!(await endConnection(core, context, params.id))) throw notFound("connection", params.id);
+    if (!(await endConnection({ ...core, egress: egressUnder(core.egress, context.span) }, context, params.id)))
+      throw notFound("connection", params.id);
     return c.body(null, 204);
   },
 });
@@ -194,9 +196,10 @@ export const finishConnectLink = defineRoute({
   },
   responses: { 200: { description: "A page that says what was connected", mediaType: "text/html" } },
   async handler(c, { core, query }) {
+    const egress = egressUnder(core.egress, c.get("exchange").span);
     const { state = "", code, error, iss: issuer } = query;
     try {
-      const { toolName, tenant } = await finishConnection(core, { state, code, error, issuer });
+      const { toolName, tenant } = await finishConnection({ ...core, egress }, { state, code, error, issuer });
       c.get("exchange").tenant = tenant;
       return answerPage(c, 200, {
         title: "Connected",

@@ -7,6 +7,7 @@ import { pluginDefinitionSchema } from "@toolyard/core/blind/definition";
 import { importPlugins as runImport } from "@toolyard/core/import/import";
 import { importRequestSchema } from "@toolyard/core/import/request";
 import type { ImportAction, ImportedOperation, ImportResult } from "@toolyard/core/import/result";
+import { egressUnder } from "@toolyard/core/traces/egress-under";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 
@@ -150,5 +151,8 @@ export const importPlugins = defineRoute({
     kind: "nothing-owned",
     reason: "Makes plugins of the caller's own tenant, and finds what an earlier import made among those only.",
   },
-  handler: async (c, { core, context, body }) => c.json(viewResult(await runImport(core, context, body))),
+  handler: async (c, { core, context, body }) => {
+    const egress = egressUnder(core.egress, context.span);
+    return c.json(viewResult(await runImport({ ...core, egress }, context, body)));
+  },
 });

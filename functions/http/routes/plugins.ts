@@ -81,9 +81,12 @@ async function findPlugin(core: CoreDeps, tenant: string, id: string): Promise<P
 
 /** Models call tools by their bare names, so no name may mean two. */
 function requireFreeName({ adapters }: CoreDeps, context: CallContext, name: string): void {
-  const native = adapters.native?.resolve({ scheme: "native", service: name, tool: "", options: {} }, context);
-  if (native !== undefined) {
-    throw new GatewayError("conflict", `'${name}' is the name of a native tool; take another name.`, { param: "name" });
+  const { plugin: _plugin, ...others } = adapters;
+  for (const adapter of Object.values(others)) {
+    const taken = adapter.find?.(name, context);
+    if (taken === undefined) continue;
+    const kind = taken.kind === "NATIVE" ? "a native tool" : `the tool '${taken.uri}'`;
+    throw new GatewayError("conflict", `'${name}' is the name of ${kind}; take another name.`, { param: "name" });
   }
 }
 

@@ -2,6 +2,7 @@
 import type { ProviderRecord } from "@toolyard/core/chat/providers/provider";
 import { providerKinds } from "@toolyard/core/chat/providers/index";
 import { newId } from "@toolyard/core/ids";
+import { schemaFamilies } from "@toolyard/core/tools/schema-projection";
 import type { NewProvider } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
@@ -27,6 +28,10 @@ const fields = {
     .record(modelName, modelName)
     .meta({ description: "Model names as callers write them, and as the back end knows them." }),
   passthrough_models: z.boolean().meta({ description: "Serve models that are not listed, under their own names." }),
+  schema_family: z.enum(schemaFamilies).nullable().meta({
+    description:
+      "Which schemas of tools its models read: 'openai' all of JSON Schema, 'anthropic-compatible' no alternatives at the top, 'gemini' Gemini's subset, 'plain' types and descriptions. null: by the model's name.",
+  }),
   priority: z.int().min(0).max(10_000).meta({ description: "Lower ones are asked first." }),
   enabled: z.boolean(),
   max_attempts: z.int().min(1).max(10).meta({ description: "Sends in all, before the first byte only." }),
@@ -38,6 +43,7 @@ const newProviderSchema = z.strictObject({
   credential: fields.credential.default(null),
   models: fields.models.default({}),
   passthrough_models: fields.passthrough_models.default(false),
+  schema_family: fields.schema_family.default(null),
   priority: fields.priority.default(100),
   enabled: fields.enabled.default(true),
   max_attempts: fields.max_attempts.default(2),
@@ -63,6 +69,7 @@ function toFields(provider: NewProvider): Omit<z.output<typeof providerSchema>, 
     credential: provider.credential,
     models: { ...provider.models },
     passthrough_models: provider.passthroughModels,
+    schema_family: provider.schemaFamily,
     priority: provider.priority,
     enabled: provider.enabled,
     max_attempts: provider.maxAttempts,
@@ -78,6 +85,7 @@ function toProvider(body: Omit<z.output<typeof providerSchema>, "id" | "object">
     credential: body.credential,
     models: body.models,
     passthroughModels: body.passthrough_models,
+    schemaFamily: body.schema_family,
     priority: body.priority,
     enabled: body.enabled,
     maxAttempts: body.max_attempts,

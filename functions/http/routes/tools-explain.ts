@@ -74,7 +74,11 @@ export const explainTool = defineRoute({
       ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),
       ...inlineConfig(context, body.runtime_config, { egress: core.egress }),
     };
-    const explanation = await explainCall(core, explained, { target, arguments: body.arguments });
+    const explanation = await explainCall(core, explained, {
+      target,
+      isUri: body.uri !== undefined,
+      arguments: body.arguments,
+    });
     return c.json({ object: "explanation", ...explanation });
   },
 });

@@ -24,7 +24,7 @@ export const listedToolSchema = z.strictObject({
   name: z.string(),
   title: z.string().nullable(),
   description: z.string(),
-  kind: z.enum(["HTTP", "NATIVE", "MCP", "VCP"]),
+  kind: z.enum(["HTTP", "NATIVE", "MCP", "VCP", "SERVICE"]),
   parameters: parametersSchema,
   effect: z.enum(["read", "write"]),
   needs_approval: z.boolean(),

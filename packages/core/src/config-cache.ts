@@ -5,6 +5,7 @@
 import { GatewayError } from "./errors/gateway-error.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { Caller } from "./callers/caller.ts";
+import type { ToolService } from "./services/service.ts";
 import type { ConfigRepo } from "./ports/repos.ts";
 import type { TenantConfig } from "./tenant-config.ts";
 
@@ -60,7 +61,7 @@ export class ConfigCache {
   #load(tenant: string): Promise<TenantConfig> {
     const loading = this.#repo.load(tenant).then((loaded) => {
       if (loaded === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
-      const config = keepKnownPlugins(loaded, this.#snapshots.get(tenant));
+      const config = keepKnown(loaded, this.#snapshots.get(tenant));
       this.#snapshots.delete(tenant);
       this.#snapshots.set(tenant, config);
       if (this.#snapshots.size > capacity) {
@@ -79,17 +80,30 @@ export class ConfigCache {
 }
 
 /**
- * Plugins that are as they were stay the same objects: what was compiled from them, tools and plans and
- * validators, is found by the object, and a tenant may have a thousand of them.
+ * Plugins and services that are as they were stay the same objects: what was compiled from them, tools and
+ * plans and validators, is found by the object, and a tenant may have a thousand of them.
  */
-function keepKnownPlugins(loaded: TenantConfig, before: TenantConfig | undefined): TenantConfig {
+function keepKnown(loaded: TenantConfig, before: TenantConfig | undefined): TenantConfig {
   if (before === undefined) return loaded;
-  const known = new Map(before.plugins.map((record) => [record.pluginId, record]));
-  return { ...loaded, plugins: loaded.plugins.map((record) => sameRecord(record, known.get(record.pluginId))) };
+  const plugins = new Map(before.plugins.map((record) => [record.pluginId, record]));
+  const services = new Map(before.services.map((record) => [record.id, record]));
+  return {
+    ...loaded,
+    plugins: loaded.plugins.map((record) => sameRecord(record, plugins.get(record.pluginId))),
+    services: loaded.services.map((record) => sameService(record, services.get(record.id))),
+  };
 }
 
 function sameRecord(record: PluginRecord, known: PluginRecord | undefined): PluginRecord {
   const isSame =
     known?.hash === record.hash && known.updatedAt === record.updatedAt && known.enabled === record.enabled;
+  return isSame ? known : record;
+}
+
+function sameService(record: ToolService, known: ToolService | undefined): ToolService {
+  const isSame =
+    known?.version === record.version &&
+    known.updatedAt === record.updatedAt &&
+    known.discovered?.at === record.discovered?.at;
   return isSame ? known : record;
 }

@@ -3,6 +3,7 @@ import type { Caller } from "./callers/caller.ts";
 import type { TenantConfig } from "./tenant-config.ts";
 import type { Redactor } from "./secrets/redactor.ts";
 import type { RuntimeConfig } from "./blind/runtime-config.ts";
+import type { Span } from "./ports/traces.ts";
 
 export interface CallContext {
   readonly tenant: string;
@@ -12,6 +13,8 @@ export interface CallContext {
   readonly requestId: string;
   /** 32 hex digits, from `traceparent` or minted. */
   readonly traceId: string;
+  /** What happens under this context is told of under it; undefined: nothing is traced. */
+  readonly span?: Span | undefined;
   readonly sessionId?: string;
   /** Knows the secret values of this call and replaces them wherever they appear. */
   readonly redactor: Redactor;

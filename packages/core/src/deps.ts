@@ -6,6 +6,7 @@ import type { Egress } from "./ports/egress.ts";
 import type { Log } from "./ports/log.ts";
 import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
+import type { Traces } from "./ports/traces.ts";
 import type { Sealer } from "./secrets/sealer.ts";
 import type { SettingsCaps } from "./tenants/settings.ts";
 import type { ConfigCache } from "./config-cache.ts";
@@ -44,6 +45,8 @@ export interface AdapterDeps {
   readonly configs: ConfigCache;
   readonly reach: (point: KillPoint) => void;
   readonly timing: Timing;
+  /** Absent: nothing is traced. */
+  readonly traces?: Traces | undefined;
   /** Base of links in answers, for example `http://127.0.0.1:8787`; no trailing slash. */
   readonly publicUrl: string;
   /** The operator's upper bounds for tenants' settings. */

@@ -21,6 +21,8 @@ export const idPrefixes = {
   connection: "conn",
   webhook: "whk",
   upload: "upl",
+  toolService: "svc",
+  archive: "arc",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -8,6 +8,7 @@ import type { PriceTables } from "./budgets/price.ts";
 import type { StoredCredential } from "./secrets/credential.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
+import type { ToolService } from "./services/service.ts";
 
 /** Limits and policies a tenant may set, up to the operator's caps. Milliseconds and bytes. */
 export const tenantSettingsSchema = z.strictObject({
@@ -42,7 +43,10 @@ export const tenantSettingsSchema = z.strictObject({
   native_tools: z
     .array(z.string())
     .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),
+  /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
+  /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */
+  calls_archive_days: z.int().min(0).max(36_500).default(365),
 });
 export type TenantSettings = z.infer<typeof tenantSettingsSchema>;
 
@@ -51,6 +55,8 @@ export interface TenantConfig {
   readonly version: number;
   readonly settings: TenantSettings;
   readonly plugins: readonly PluginRecord[];
+  /** Enabled and disabled alike. */
+  readonly services: readonly ToolService[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */

@@ -16,6 +16,9 @@ export const migrations: readonly MigrationStep[] = [
   { version: 4, name: "0003_webhooks", oldestCode: 1 },
   { version: 5, name: "0004_webhook_events", oldestCode: 1 },
   { version: 6, name: "0005_workspace_uploads", oldestCode: 1 },
+  { version: 7, name: "0006_call_archives", oldestCode: 1 },
+  { version: 8, name: "0007_provider_schema_family", oldestCode: 1 },
+  { version: 9, name: "0008_tool_services", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

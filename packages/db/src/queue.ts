@@ -57,6 +57,7 @@ export function createDatabaseTaskQueue(
 ): PolledTaskQueue {
   const database = shards.directory;
   return {
+    waits: false,
     /** @throws RangeError for a delay above 15 minutes */
     send: async (queue, messages, { delayMs = 0 } = {}) => {
       if (delayMs > longestDelayMs) {
@@ -67,6 +68,9 @@ export function createDatabaseTaskQueue(
       await database.batch([{ sql: sendMessages, args: [queue, JSON.stringify(named), Math.max(0, delayMs)] }], {
         repeatable: true,
       });
+    },
+    ping: async () => {
+      await database.batch([{ sql: "SELECT 1 FROM queue_messages LIMIT 1", args: [] }], { readonly: true });
     },
     receive: async (queue, { limit, visibilityMs }) => {
       const args = [queue, limit, randomUUID(), visibilityMs, maxReceives];

@@ -12,7 +12,7 @@ import { withDelivery } from "../tools/adapter.ts";
 import { credentialNameSchema } from "./definition.ts";
 
 /** The part of a call's context that decides about credentials. */
-export type CredentialContext = Pick<CallContext, "tenant" | "caller" | "config" | "runtimeConfig">;
+export type CredentialContext = Pick<CallContext, "tenant" | "caller" | "config" | "runtimeConfig" | "span">;
 
 /** Where a value comes from, without the value. */
 export interface CredentialOrigin {

@@ -73,49 +73,49 @@ function readUrlAlias(input: unknown): unknown {
   return { ...others, base_url: url };
 }
 
-export const executionSchema = z.preprocess(
-  readUrlAlias,
-  z.strictObject({
-    method: httpMethodSchema,
-    /** With `{name}` where a path parameter stands. */
-    base_url: text(2_048),
-    content_type: z
-      .string()
-      .max(128)
-      .refine((type) => bodyFormatOf(type) !== undefined, {
-        error:
-          "must be a media type without parameters, for example application/json, application/x-www-form-urlencoded or multipart/form-data",
-      })
-      .default("application/json"),
-    param_placement: z.enum(["query", "body", "path"]),
-    /** Placement of single parameters where it differs from `param_placement`. */
-    param_overrides: z.record(z.string(), placementSchema).optional(),
-    /** What the back end calls single parameters, where it is not the name of the argument. */
-    param_names: z.record(z.string(), text(256)).optional(),
-    /** Style of single parameters that are arrays or objects. */
-    param_styles: z.record(z.string(), parameterStyleSchema).optional(),
-    /** The argument that is the whole body, for bodies that are no object. */
-    body_param: text(128).optional(),
-    /** Media types of single parts of a multipart body that are no files. */
-    part_types: z.record(z.string(), mediaTypeSchema).optional(),
-    /** Root element of an XML body; default `request`. */
-    xml_root: z
-      .string()
-      .regex(/^[A-Za-z_][A-Za-z0-9._-]{0,127}$/, "must be an XML element name")
-      .optional(),
-    /** Fixed headers, for example a vendor's API version. Never secrets: those belong to `auth_config`. */
-    headers: z.record(z.string(), z.string()).optional(),
-    /** Name of the header in which the back end honours an idempotency key; makes writes safe to repeat. */
-    idempotency_header: z
-      .string()
-      .regex(/^[A-Za-z0-9-]{1,64}$/)
-      .optional(),
-    /** `read`: no side effect although the method is not GET, or the reverse. Default by method. */
-    effect: z.enum(["read", "write"]).optional(),
-    timeout_ms: z.int().min(1).max(840_000).optional(),
-    max_attempts: z.int().min(1).max(10).optional(),
-  }),
-);
+/** Fields of `execution`; operations of an `api://` service have the same but for the address. */
+export const executionFields = z.strictObject({
+  method: httpMethodSchema,
+  /** With `{name}` where a path parameter stands. */
+  base_url: text(2_048),
+  content_type: z
+    .string()
+    .max(128)
+    .refine((type) => bodyFormatOf(type) !== undefined, {
+      error:
+        "must be a media type without parameters, for example application/json, application/x-www-form-urlencoded or multipart/form-data",
+    })
+    .default("application/json"),
+  param_placement: z.enum(["query", "body", "path"]),
+  /** Placement of single parameters where it differs from `param_placement`. */
+  param_overrides: z.record(z.string(), placementSchema).optional(),
+  /** What the back end calls single parameters, where it is not the name of the argument. */
+  param_names: z.record(z.string(), text(256)).optional(),
+  /** Style of single parameters that are arrays or objects. */
+  param_styles: z.record(z.string(), parameterStyleSchema).optional(),
+  /** The argument that is the whole body, for bodies that are no object. */
+  body_param: text(128).optional(),
+  /** Media types of single parts of a multipart body that are no files. */
+  part_types: z.record(z.string(), mediaTypeSchema).optional(),
+  /** Root element of an XML body; default `request`. */
+  xml_root: z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9._-]{0,127}$/, "must be an XML element name")
+    .optional(),
+  /** Fixed headers, for example a vendor's API version. Never secrets: those belong to `auth_config`. */
+  headers: z.record(z.string(), z.string()).optional(),
+  /** Name of the header in which the back end honours an idempotency key; makes writes safe to repeat. */
+  idempotency_header: z
+    .string()
+    .regex(/^[A-Za-z0-9-]{1,64}$/)
+    .optional(),
+  /** `read`: no side effect although the method is not GET, or the reverse. Default by method. */
+  effect: z.enum(["read", "write"]).optional(),
+  timeout_ms: z.int().min(1).max(840_000).optional(),
+  max_attempts: z.int().min(1).max(10).optional(),
+});
+
+export const executionSchema = z.preprocess(readUrlAlias, executionFields);
 export type Execution = z.infer<typeof executionSchema>;
 
 const authTypes = ["api_key", "bearer", "basic", "oauth2"] as const;

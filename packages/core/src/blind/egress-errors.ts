@@ -1,10 +1,18 @@
 /**
  * Why a request did not come through, in words for callers and models. Only host names (for a blind
- * tool not even these, but the tool's name) and error codes are told: paths and queries may hold
+ * tool not even these: "the host of" the tool) and error codes are told: paths and queries may hold
  * arguments or keys, addresses are the operator's affair.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../tools/adapter.ts";
+
+/** The other side of a request. */
+export interface Peer {
+  /** What its URL names, for whoever may learn it. */
+  readonly host: string;
+  /** For whoever must not learn the host (BLIND-6): the tool, or what else is reached there. */
+  readonly name?: string | undefined;
+}
 
 /** Thrown where a connection is refused by policy; becomes `egress_denied` for the request that wanted it. */
 export class EgressRefusal extends Error {
@@ -21,6 +29,7 @@ export class EgressRefusal extends Error {
 
 const reasonTexts: Readonly<Record<string, string>> = {
   invalid_url: "it is not a valid URL",
+  redirect_invalid: "it redirects to what is not a valid URL",
   scheme_forbidden: "only http and https are allowed",
   userinfo_forbidden: "user name and password may not stand in a URL; use auth_config",
   port_forbidden: "this port is not allowed",
@@ -31,22 +40,27 @@ const reasonTexts: Readonly<Record<string, string>> = {
   downgrade: "a redirect may not lead from https to http",
 };
 
-/** @param what the URL, host or tool at fault, without path and query */
-export function toEgressDenied(what: string, reason: string): GatewayError {
+/** Reasons that lie in how the URL is written, whatever host it names. */
+const aboutUrls: ReadonlySet<string> = new Set(["invalid_url", "scheme_forbidden", "userinfo_forbidden"]);
+
+/** A tool has no address, its host has: the name alone would read as if the tool were one. */
+function subjectOf({ host, name }: Peer, part: "host" | "URL" = "host"): string {
+  return name === undefined ? `'${host.slice(0, 200)}'` : `The ${part} of '${name.slice(0, 200)}'`;
+}
+
+export function toEgressDenied(peer: Peer, reason: string): GatewayError {
+  const subject = subjectOf(peer, aboutUrls.has(reason) ? "URL" : "host");
   const text =
     reasonTexts[reason] ??
     `it is or resolves to a ${reason.replaceAll("_", " ")} address; an operator can open such ranges with TOOLYARD_EGRESS_ALLOW`;
   return withDelivery(
-    new GatewayError("egress_denied", `'${what.slice(0, 200)}' may not be reached: ${text}.`, { extra: { reason } }),
+    new GatewayError("egress_denied", `${subject} may not be reached: ${text}.`, { extra: { reason } }),
     "not_sent",
   );
 }
 
 /** What the transport failed with, as the error for the one who asked. */
-export function toUnreachable(
-  error: Error,
-  options: { readonly peer: string; readonly isSent: boolean },
-): GatewayError {
+export function toUnreachable(error: Error, options: { readonly peer: Peer; readonly isSent: boolean }): GatewayError {
   const { peer, isSent } = options;
   if (error instanceof EgressRefusal) return toEgressDenied(peer, error.reason);
   const code = codeOf(error);
@@ -60,13 +74,13 @@ export function toUnreachable(
   }
   const text = isSent ? afterSending(code) : beforeSending(code);
   return withDelivery(
-    new GatewayError("tool_unreachable", `'${peer}' ${text}.`, { cause: error }),
+    new GatewayError("tool_unreachable", `${subjectOf(peer)} ${text}.`, { cause: error }),
     isSent ? "uncertain" : "not_sent",
   );
 }
 
 function beforeSending(code: string): string {
-  if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `does not resolve (${code})`;
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `cannot be resolved (${code})`;
   if (code === "ECONNREFUSED") return "refused the connection";
   if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "could not be connected to in time";
   if (/CERT|TLS|SSL|ISSUER|SIGNATURE/.test(code)) return `has no certificate that is trusted for this name (${code})`;
@@ -91,4 +105,14 @@ export function toGivenUp(reason: unknown): GatewayError {
     return new GatewayError("tool_timeout", "The time for this call was over before the back end answered.");
   }
   return new GatewayError("call_cancelled", "The call was cancelled before the back end answered.");
+}
+
+/** The time of a request was over, or its answer stopped coming. */
+export function toSlowAnswer({ host, name = host }: Peer, missing: string): GatewayError {
+  return new GatewayError("tool_timeout", `'${name}' ${missing}.`);
+}
+
+export function toTooManyRedirects({ host, name = host }: Peer): GatewayError {
+  const message = `'${name}' redirected more often than is followed.`;
+  return withDelivery(new GatewayError("tool_failed", message), "answered");
 }

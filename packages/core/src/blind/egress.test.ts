@@ -355,7 +355,7 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     });
     const error = await failureOf(egress.request(get("https://nobody.example/secret?key=sentinel")));
     expect(error.code).toBe("tool_unreachable");
-    expect(error.message).toBe("'nobody.example' does not resolve (ENOTFOUND).");
+    expect(error.message).toBe("'nobody.example' cannot be resolved (ENOTFOUND).");
     expect(deliveryOf(error)).toBe("not_sent");
   });
 
@@ -369,7 +369,41 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     );
     await closers.pop()?.();
     messages.push((await failureOf(egress.request(get(raw.url, { peer: "weather" })))).message);
-    expect(messages.filter((message) => !message.startsWith("'weather' ") || /\d\.\d/.test(message))).toEqual([]);
+    expect(messages.toSorted()).toEqual([
+      "The URL of 'weather' may not be reached: it is not a valid URL.",
+      "The URL of 'weather' may not be reached: only http and https are allowed.",
+      "The URL of 'weather' may not be reached: user name and password may not stand in a URL; use auth_config.",
+      expect.stringMatching(/^The host of 'weather' may not be reached: it is or resolves to a private address;/),
+      expect.stringMatching(/^The host of 'weather' may not be reached: it is or resolves to a private address;/),
+      "The host of 'weather' refused the connection.",
+    ]);
+  });
+
+  test.each([
+    ["ENOTFOUND", "The host of 'weather' cannot be resolved (ENOTFOUND)."],
+    ["EAI_AGAIN", "The host of 'weather' cannot be resolved (EAI_AGAIN)."],
+    ["ENETUNREACH", "The host of 'weather' could not be connected to (ENETUNREACH)."],
+    ["ETIMEDOUT", "The host of 'weather' could not be connected to in time."],
+  ])(`%s on the way to a tool is the host's, whose name is not told ${verifies("BLIND-6")}`, async (code, message) => {
+    const egress = openEgress({
+      resolve: (host) => Promise.reject(Object.assign(new Error(`getaddrinfo ${host}`), { code })),
+    });
+    const error = await failureOf(egress.request(get("https://crm.secret.example/x", { peer: "weather" })));
+    expect([error.message, deliveryOf(error)]).toEqual([message, "not_sent"]);
+  });
+
+  test("a connection that ends before the answer is the host's too; silence and redirects are the tool's", async () => {
+    const fail = async (bytes: string, change: Partial<EgressRequest> = {}): Promise<string> => {
+      const raw = await startRaw((socket) => void (bytes === "" ? socket.write("") : socket.end(bytes)));
+      return (await failureOf(openEgress().request(get(raw.url, { peer: "weather", ...change })))).message;
+    };
+    expect(await fail("HTTP/1.1 200")).toMatch(/^The host of 'weather' (closed the connection|answered with)/);
+    expect(await fail("no HTTP at all\r\n\r\n")).toMatch(/^The host of 'weather' answered with something/);
+    expect(await fail("", { timeoutMs: 50 })).toBe("'weather' did not answer within 50 ms.");
+    const redirect = "HTTP/1.1 302 Found\r\nlocation: http://[x/\r\ncontent-length: 0\r\n\r\n";
+    expect(await fail(redirect, { maxRedirects: 1 })).toBe(
+      "The host of 'weather' may not be reached: it redirects to what is not a valid URL.",
+    );
   });
 
   test("the next address of a name is tried where the first cannot be connected to", async () => {

@@ -5,16 +5,18 @@
  * never used. Tool calls and the token streams of models both pass here, so requests go straight to
  * the dispatcher of the transport.
  */
+import { createHash } from "node:crypto";
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
+import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
+import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
-import { EgressRefusal, toEgressDenied } from "./egress-errors.ts";
+import { EgressRefusal, toEgressDenied, toTooManyRedirects } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
 
 export interface ResolvedAddress {
@@ -60,6 +62,7 @@ interface Hop {
   readonly method: string;
   readonly headers: EgressRequest["headers"];
   readonly body: Uint8Array | string | undefined;
+  readonly tls: EgressTls | undefined;
 }
 
 /** @throws GatewayError `invalid_request` naming a CIDR that cannot be read */
@@ -72,7 +75,7 @@ class UndiciEgress implements Egress {
   readonly #resolve: (host: string) => Promise<readonly ResolvedAddress[]>;
   readonly #connect: buildConnector.connector;
   readonly #options: EgressOptions;
-  /** By origin, least recently used first. */
+  /** By origin, and by what TLS is to be where a request says so; least recently used first. */
   readonly #pools = new Map<string, Pool>();
   #isClosed = false;
 
@@ -95,10 +98,11 @@ class UndiciEgress implements Egress {
       method: request.method,
       headers: request.headers,
       body: request.body,
+      tls: request.tls,
     };
     let mayHaveHappened = false;
     for (let followed = 0; ; followed += 1) {
-      const exchange = this.#send(hop, request, deadline);
+      const exchange = this.#send(hop, request, { deadline, followed });
       try {
         const head = await exchange.head;
         if (redirects === 0 || !isRedirect(head)) return toResponse(hop, head, exchange);
@@ -120,17 +124,18 @@ class UndiciEgress implements Egress {
   }
 
   /** Everything about a URL that can be checked without resolving its name. */
-  #parse(text: string, peer?: string): URL {
+  #parse(text: string, name?: string): URL {
     const url = URL.parse(text);
-    if (url === null) throw toEgressDenied(peer ?? "the URL", "invalid_url");
+    if (url === null) throw toEgressDenied({ host: "the URL", name }, "invalid_url");
     if (url.protocol !== "http:" && url.protocol !== "https:")
-      throw toEgressDenied(peer ?? url.protocol, "scheme_forbidden");
-    if (url.username !== "" || url.password !== "") throw toEgressDenied(peer ?? url.hostname, "userinfo_forbidden");
+      throw toEgressDenied({ host: url.protocol, name }, "scheme_forbidden");
+    if (url.username !== "" || url.password !== "")
+      throw toEgressDenied({ host: url.hostname, name }, "userinfo_forbidden");
     // One trailing dot means the same host; without it, name checks, certificates and pools agree.
     if (url.hostname.endsWith(".")) url.hostname = url.hostname.slice(0, -1);
     if (this.#pools.has(url.origin)) return url;
     const reason = this.#refuseHost(url);
-    if (reason !== undefined) throw toEgressDenied(peer ?? url.host, reason);
+    if (reason !== undefined) throw toEgressDenied({ host: url.host, name }, reason);
     return url;
   }
 
@@ -141,22 +146,28 @@ class UndiciEgress implements Egress {
     return this.#policy.refusePort(port) ?? (host === "" || host.endsWith(".") ? "invalid_url" : named);
   }
 
-  #send(hop: Hop, request: EgressRequest, deadline: number): Exchange {
-    const pool = this.#poolOf(hop.url.origin);
+  #send(
+    hop: Hop,
+    request: EgressRequest,
+    { deadline, followed }: { readonly deadline: number; readonly followed: number },
+  ): Exchange {
+    const pool = this.#poolOf(hop.url.origin, hop.tls);
+    const span = request.span?.child(hop.method, "client", toAttributes(hop, followed));
     const exchange = new Exchange({
-      peer: request.peer ?? hop.url.host,
+      peer: { host: hop.url.host, name: request.peer },
       deadline,
       timeoutMs: request.timeoutMs,
       idleTimeoutMs: request.idleTimeoutMs,
       signal: request.signal,
       onSent: request.onSent,
+      span,
     });
     if (exchange.isOver) return exchange;
     pool.dispatch(
       {
         path: hop.url.pathname + hop.url.search,
         method: hop.method,
-        headers: toFlatHeaders(hop.headers),
+        headers: toFlatHeaders(hop.headers, span?.traceparent),
         body: hop.body ?? null,
       },
       exchange,
@@ -164,17 +175,19 @@ class UndiciEgress implements Egress {
     return exchange;
   }
 
-  #poolOf(origin: string): Pool {
-    const known = this.#pools.get(origin);
+  #poolOf(origin: string, tls: EgressTls | undefined): Pool {
+    const key = tls === undefined ? origin : `${origin} ${digestOf(tls)}`;
+    const known = this.#pools.get(key);
     if (known !== undefined) {
       // Moved to the end, so that the first is the least recently used.
-      this.#pools.delete(origin);
-      this.#pools.set(origin, known);
+      this.#pools.delete(key);
+      this.#pools.set(key, known);
       return known;
     }
     if (this.#isClosed) throw withDelivery(new GatewayError("shutting_down", "This process is stopping."), "not_sent");
+    const connect = tls === undefined ? this.#connect : createConnector(this.#options, tls);
     const pool = new Pool(origin, {
-      connect: (target, callback) => this.#open(target, callback),
+      connect: (target, callback) => this.#open(target, callback, connect),
       connections: this.#options.connections ?? 2_048,
       pipelining: 1,
       keepAliveTimeout: this.#options.keepAliveMs ?? 4_000,
@@ -184,7 +197,7 @@ class UndiciEgress implements Egress {
       bodyTimeout: 0,
       allowH2: false,
     });
-    this.#pools.set(origin, pool);
+    this.#pools.set(key, pool);
     if (this.#pools.size > (this.#options.origins ?? 1_000)) this.#dropOldest();
     return pool;
   }
@@ -198,9 +211,9 @@ class UndiciEgress implements Egress {
     }
   }
 
-  #open(target: buildConnector.Options, callback: buildConnector.Callback): void {
+  #open(target: buildConnector.Options, callback: buildConnector.Callback, connect: buildConnector.connector): void {
     this.#checkedAddresses(target).then(
-      (addresses) => this.#dial(target, addresses, callback),
+      (addresses) => this.#dial({ target, addresses, connect }, callback),
       (error: unknown) => callback(error instanceof Error ? error : new Error("resolving failed"), null),
     );
   }
@@ -220,12 +233,12 @@ class UndiciEgress implements Egress {
     return [...new Set(addresses)].slice(0, mostAttempts);
   }
 
-  #dial(target: buildConnector.Options, addresses: readonly string[], callback: buildConnector.Callback): void {
+  #dial({ target, addresses, connect }: Dialling, callback: buildConnector.Callback): void {
     const [address = "", ...others] = addresses;
     // `host` stays the name: the certificate is asked and checked for it.
-    this.#connect({ ...target, hostname: address }, (...[error, socket]: Parameters<buildConnector.Callback>) => {
+    connect({ ...target, hostname: address }, (...[error, socket]: Parameters<buildConnector.Callback>) => {
       if (error !== null) {
-        if (others.length > 0) this.#dial(target, others, callback);
+        if (others.length > 0) this.#dial({ target, addresses: others, connect }, callback);
         else callback(error, null);
         return;
       }
@@ -244,13 +257,15 @@ class UndiciEgress implements Egress {
 
   /** The request that a redirect asks for, checked like a new one. */
   #follow(hop: Hop, head: ExchangeHead, options: { readonly request: EgressRequest; readonly isLast: boolean }): Hop {
-    const { peer } = options.request;
-    if (options.isLast) throw tooManyRedirects(peer ?? hop.url.host);
+    const { peer: name } = options.request;
+    const peer = { host: hop.url.host, name };
+    if (options.isLast) throw toTooManyRedirects(peer);
     const location = head.headers["location"];
     const target = typeof location === "string" ? URL.parse(location, hop.url.href) : null;
-    if (target === null) throw toEgressDenied("the location of a redirect", "invalid_url");
-    const url = this.#parse(target.href, peer);
-    if (hop.url.protocol === "https:" && url.protocol === "http:") throw toEgressDenied(peer ?? url.host, "downgrade");
+    if (target === null) throw toEgressDenied(peer, "redirect_invalid");
+    const url = this.#parse(target.href, name);
+    if (hop.url.protocol === "https:" && url.protocol === "http:")
+      throw toEgressDenied({ host: url.host, name }, "downgrade");
     const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");
     const sensitive = [...alwaysSensitive, ...(options.request.sensitiveHeaders ?? [])];
     const dropped = new Set(url.origin === hop.url.origin ? [] : sensitive);
@@ -258,6 +273,8 @@ class UndiciEgress implements Egress {
       url,
       method: becomesGet ? "GET" : hop.method,
       body: becomesGet ? undefined : hop.body,
+      // Our certificate is for whom the request names.
+      tls: url.origin === hop.url.origin ? hop.tls : undefined,
       headers: hop.headers.filter(([name]) => {
         const lower = name.toLowerCase();
         return !dropped.has(lower) && !(becomesGet && lower.startsWith("content-"));
@@ -266,13 +283,38 @@ class UndiciEgress implements Egress {
   }
 }
 
-function createConnector({ connectTimeoutMs, trustedCa }: EgressOptions): buildConnector.connector {
+interface Dialling {
+  readonly target: buildConnector.Options;
+  readonly addresses: readonly string[];
+  readonly connect: buildConnector.connector;
+}
+
+const digests = new WeakMap<EgressTls, string>();
+
+/** Tells connections apart without keeping a key as text. */
+function digestOf(tls: EgressTls): string {
+  const known = digests.get(tls);
+  if (known !== undefined) return known;
+  const digest = createHash("sha256")
+    .update(JSON.stringify([tls.ca, tls.cert, tls.key]))
+    .digest("base64url");
+  digests.set(tls, digest);
+  return digest;
+}
+
+function createConnector(
+  { connectTimeoutMs, trustedCa = [] }: EgressOptions,
+  tls: EgressTls = {},
+): buildConnector.connector {
+  const authorities = [...trustedCa, ...(tls.ca ?? [])];
   return buildConnector({
     // HTTP/2 would let the transport repeat a request after a GOAWAY; over HTTP/1.1 it never does.
     allowH2: false,
     timeout: connectTimeoutMs ?? 10_000,
     rejectUnauthorized: true,
-    ...(trustedCa === undefined ? {} : { ca: [...getCACertificates("default"), ...trustedCa] }),
+    ...(authorities.length === 0 ? {} : { ca: [...getCACertificates("default"), ...authorities] }),
+    ...(tls.cert === undefined ? {} : { cert: tls.cert }),
+    ...(tls.key === undefined ? {} : { key: tls.key }),
   });
 }
 
@@ -292,17 +334,28 @@ function isRedirect({ status, headers }: ExchangeHead): boolean {
   );
 }
 
-function tooManyRedirects(peer: string): GatewayError {
-  return withDelivery(new GatewayError("tool_failed", `'${peer}' redirected more often than is followed.`), "answered");
-}
-
-/** Name, value, name, value …: what the transport takes without copying again. */
-function toFlatHeaders(pairs: EgressRequest["headers"]): string[] {
+/**
+ * Name, value, name, value …: what the transport takes without copying again. A trace goes to those only
+ * whom its caller tells of one.
+ */
+function toFlatHeaders(pairs: EgressRequest["headers"], traceparent: string | undefined): string[] {
   const flat: string[] = [];
   for (const [name, value] of pairs) {
-    if (!isDoorsOwn(name)) flat.push(name, value);
+    if (isDoorsOwn(name)) continue;
+    flat.push(name, traceparent !== undefined && name === "traceparent" ? traceparent : value);
   }
   return flat;
+}
+
+/** Path and query stay out: both may hold what somebody said, and credentials. */
+function toAttributes({ url, method }: Hop, followed: number): Attributes {
+  return {
+    "http.request.method": method,
+    "url.scheme": url.protocol.slice(0, -1),
+    "server.address": withoutBrackets(url.hostname),
+    "server.port": portOf(url),
+    "http.request.resend_count": followed === 0 ? undefined : followed,
+  };
 }
 
 /** `host` follows from the checked URL and `content-length` from the body; a caller's would split the two. */

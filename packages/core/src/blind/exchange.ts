@@ -3,9 +3,10 @@
  * read at the consumer's pace. This is the path of every streamed token, so a piece of the body is
  * handed on as it came, without copies, web streams or timers of its own.
  */
-import { GatewayError } from "../errors/gateway-error.ts";
+import type { GatewayError } from "../errors/gateway-error.ts";
+import type { Span } from "../ports/traces.ts";
 import { withDelivery, type Delivery } from "../tools/adapter.ts";
-import { toGivenUp, toUnreachable } from "./egress-errors.ts";
+import { toGivenUp, toSlowAnswer, toUnreachable, type Peer } from "./egress-errors.ts";
 
 /** Bytes kept for a slow consumer before the socket is paused, and the mark at which it goes on. */
 const pauseAbove = 65_536;
@@ -32,14 +33,16 @@ export interface ExchangeHead {
 }
 
 export interface ExchangeOptions {
-  /** The other side, for messages. */
-  readonly peer: string;
+  /** For messages. */
+  readonly peer: Peer;
   /** `performance.now()` at which everything must have arrived. */
   readonly deadline: number;
   readonly timeoutMs: number;
   readonly idleTimeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   readonly onSent?: (() => void) | undefined;
+  /** Of this request; ends with it. */
+  readonly span?: Span | undefined;
 }
 
 interface Waiting {
@@ -107,7 +110,8 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
 
   onResponseStart(_controller: ExchangeController, status: number, headers: ReplyHeaders): void {
     if (status < 200) return;
-    const { idleTimeoutMs, deadline } = this.#options;
+    const { idleTimeoutMs, deadline, span } = this.#options;
+    if (span !== undefined) tellStatus(span, status);
     if (idleTimeoutMs !== undefined) {
       this.#lastPieceAt = performance.now();
       if (this.#lastPieceAt + idleTimeoutMs < deadline) this.#arm(idleTimeoutMs);
@@ -204,7 +208,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
     const hasHead = this.#settle === undefined;
     if (now >= deadline) {
       const missing = hasHead ? "finish its answer" : "answer";
-      this.#stop(new GatewayError("tool_timeout", `'${peer}' did not ${missing} within ${timeoutMs} ms.`));
+      this.#stop(toSlowAnswer(peer, `did not ${missing} within ${timeoutMs} ms`));
       return;
     }
     let wait = deadline - now;
@@ -212,12 +216,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
       // While we hold the socket back the silence is ours.
       const silence = this.#isPaused ? 0 : now - this.#lastPieceAt;
       if (silence >= idleTimeoutMs) {
-        this.#stop(
-          new GatewayError(
-            "tool_timeout",
-            `'${peer}' sent nothing for ${idleTimeoutMs} ms in the middle of its answer.`,
-          ),
-        );
+        this.#stop(toSlowAnswer(peer, `sent nothing for ${idleTimeoutMs} ms in the middle of its answer`));
         return;
       }
       wait = Math.min(wait, idleTimeoutMs - silence);
@@ -241,6 +240,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   }
 
   #fail(error: GatewayError): void {
+    this.#options.span?.fail(error.code);
     this.#finish();
     this.#failure = error;
     this.#settle?.reject(error);
@@ -259,8 +259,14 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   }
 
   #finish(): void {
+    this.#options.span?.end();
     this.#isOver = true;
     clearTimeout(this.#timer);
     if (this.#onAbort !== undefined) this.#options.signal?.removeEventListener("abort", this.#onAbort);
   }
+}
+
+function tellStatus(span: Span, status: number): void {
+  span.set({ "http.response.status_code": status });
+  if (status >= 400) span.fail(String(status));
 }

@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { OAuthClient } from "../oauth/client.ts";
 import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
-import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
+import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
 import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
 import { placeSecrets, userClientFrom } from "./auth-mapping.ts";
 import { acceptedEncodings } from "./content-encoding.ts";
@@ -22,6 +22,8 @@ export interface BlindDeps {
   readonly egress: Egress;
   readonly credentials: CredentialResolver;
   readonly tokens: Pick<TokenSource, "accessToken">;
+  /** How the back end is to be trusted, and to know us, where its service says so. */
+  readonly tls?: (context: InvocationContext) => Promise<EgressTls | undefined>;
   /** Absent: every reply is asked for in full. */
   readonly replies?: ReplyCache;
 }
@@ -40,7 +42,8 @@ export async function executeBlind(
   call: ToolCall,
   context: InvocationContext,
 ): Promise<ToolReply> {
-  const work: BlindWork = { deps, record, call, context };
+  const tls = await deps.tls?.(context);
+  const work: BlindWork = { deps, record, call, context, tls };
   const earlier = earlierReply(deps.replies, call, context);
   const response = await sendWithToken(work, earlier?.found?.conditions ?? []);
   if (response.status === 304 && earlier?.found !== undefined) {
@@ -61,6 +64,7 @@ interface BlindWork {
   readonly record: PluginRecord;
   readonly call: ToolCall;
   readonly context: InvocationContext;
+  readonly tls: EgressTls | undefined;
 }
 
 type Headers = EgressRequest["headers"];
@@ -84,7 +88,7 @@ function isFrom(response: EgressResponse, url: string): boolean {
 }
 
 async function send(
-  { deps, record, call, context }: BlindWork,
+  { deps, record, call, context, tls }: BlindWork,
   request: BuiltRequest,
   conditions: Headers,
 ): Promise<EgressResponse> {
@@ -101,7 +105,9 @@ async function send(
     sensitiveHeaders: request.secretSlots.flatMap(({ location, name }) =>
       location === "header" ? [name.toLowerCase()] : [],
     ),
+    ...(tls === undefined ? {} : { tls }),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
+    span: context.span,
   });
 }
 

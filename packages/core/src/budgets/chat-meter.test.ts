@@ -15,6 +15,7 @@ const provider: ProviderRecord = {
   credential: null,
   models: {},
   passthroughModels: true,
+  schemaFamily: null,
   priority: 0,
   enabled: true,
   maxAttempts: 1,

@@ -27,7 +27,14 @@ function configOf(budgets: readonly Budget[], own: readonly Price[] = prices): T
 
 function routeTo(model: string, requestedModel = model): Route {
   const provider = { id: "p", name: "p", kind: "openai", baseUrl: "", credential: null, models: {} } as const;
-  const rest = { passthroughModels: true, priority: 0, enabled: true, maxAttempts: 1, timeoutMs: 1 } as const;
+  const rest = {
+    passthroughModels: true,
+    schemaFamily: null,
+    priority: 0,
+    enabled: true,
+    maxAttempts: 1,
+    timeoutMs: 1,
+  } as const;
   return { provider: { ...provider, ...rest }, model, requestedModel, owner: "tenant" };
 }
 

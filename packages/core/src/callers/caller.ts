@@ -28,7 +28,7 @@ export interface Caller {
   readonly id: string;
   readonly role: Role;
   readonly scopes: readonly Scope[];
-  /** Tool-name patterns (`*` matches any run of characters) bound to the key; null: all enabled tools. */
+  /** Patterns of tool names or URIs (`*` matches any run of characters) bound to the key; null: all enabled tools. */
   readonly tools: readonly string[] | null;
   /** End user for user-level credentials; from the JWT subject or, for keys, the key's own user. */
   readonly userId?: string;
@@ -43,6 +43,8 @@ export function hasScope(caller: Caller, scope: Scope): boolean {
 /** Facts about a tool that the decision needs. */
 export interface GuardedTool {
   readonly name: string;
+  /** Patterns with `://` are about it. */
+  readonly uri?: string;
   readonly enabled: boolean;
   /** Roles that may use it; empty: every role. */
   readonly roles: readonly Role[];
@@ -52,7 +54,12 @@ export interface GuardedTool {
 export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
   if (!tool.enabled) return false;
   if (tool.roles.length > 0 && !tool.roles.includes(caller.role) && caller.role !== "operator") return false;
-  return caller.tools === null || caller.tools.some((pattern) => matchesPattern(pattern, tool.name));
+  return caller.tools === null || caller.tools.some((pattern) => namesTool(pattern, tool));
+}
+
+function namesTool(pattern: string, { name, uri }: GuardedTool): boolean {
+  if (!pattern.includes("://")) return matchesPattern(pattern, name);
+  return uri !== undefined && matchesPattern(pattern, uri);
 }
 
 /** `*` stands for any run of characters. */

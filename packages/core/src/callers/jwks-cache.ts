@@ -8,6 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Egress } from "../ports/egress.ts";
+import type { Traces } from "../ports/traces.ts";
 
 /** Fetched anew after this long, so that keys which the issuer withdrew stop working. */
 const freshMs = 10 * 60_000;
@@ -34,14 +35,22 @@ interface Entry {
   readonly unknownKids: Map<string, number>;
 }
 
+export interface KeyDeps {
+  readonly egress: Egress;
+  readonly clock: Clock;
+  readonly traces?: Traces | undefined;
+}
+
 export class JwksCache {
   readonly #egress: Egress;
   readonly #clock: Clock;
+  readonly #traces: Traces | undefined;
   readonly #entries = new Map<string, Entry>();
 
-  constructor(egress: Egress, clock: Clock) {
+  constructor({ egress, clock, traces }: KeyDeps) {
     this.#egress = egress;
     this.#clock = clock;
+    this.#traces = traces;
   }
 
   /** @throws GatewayError `issuer_unavailable`; jose's errors where no key fits */
@@ -105,19 +114,23 @@ export class JwksCache {
     return entry.loading;
   }
 
+  /** In a trace of its own: all who wait for the keys share them. */
   async #fetch(url: string): Promise<KeySet> {
+    const span = this.#traces?.begin("fetch signing keys", { kind: "internal" });
     try {
       const response = await this.#egress.request({
         method: "GET",
         url,
         headers: [["accept", "application/json"]],
         timeoutMs: fetchTimeoutMs,
+        span,
       });
       const text = await readText(response.body);
       if (response.status !== 200) throw new Error(`status ${response.status}`);
       const document = documentSchema.parse(parseJson(text));
       return { resolve: createLocalJWKSet(toPublicKeys(document)), fetchedAt: this.#clock.now() };
     } catch (cause) {
+      span?.fail("issuer_unavailable");
       throw new GatewayError(
         "issuer_unavailable",
         "The keys of the token's issuer cannot be fetched from its 'jwks_url'.",
@@ -125,6 +138,8 @@ export class JwksCache {
           cause,
         },
       );
+    } finally {
+      span?.end();
     }
   }
 }

@@ -7,6 +7,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { IssuerRepo, TrustedIssuer } from "../ports/repos.ts";
+import type { Traces } from "../ports/traces.ts";
 import { scopeSchema, type Caller, type Role, type Scope } from "./caller.ts";
 import { JwksCache } from "./jwks-cache.ts";
 
@@ -14,6 +15,7 @@ export interface TokenDeps {
   readonly issuers: IssuerRepo;
   readonly egress: Egress;
   readonly clock: Clock;
+  readonly traces?: Traces | undefined;
 }
 
 export interface VerifiedToken {
@@ -54,7 +56,7 @@ export function looksLikeToken(credential: string): boolean {
  * several tenants trust the issuer, `issuer_unavailable` where its keys cannot be fetched.
  */
 export function createTokenVerifier(deps: TokenDeps): TokenVerifier {
-  const keys = new JwksCache(deps.egress, deps.clock);
+  const keys = new JwksCache(deps);
   const trust = new TrustCache(deps);
   return async (token, tenant) => {
     const { issuer, audiences } = readAddress(token);

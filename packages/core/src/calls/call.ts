@@ -124,6 +124,8 @@ export interface SealedInput {
   readonly arguments: { readonly [key: string]: JsonValue };
   readonly uri: string;
   readonly sessionId?: string;
+  /** W3C trace context of what asked for the call. */
+  readonly traceparent?: string;
   /** As admitted; a key is read again before the call runs, since it may have been revoked. */
   readonly caller: Caller;
 }

@@ -4,6 +4,7 @@ import { createFakeCore, emptyConfig, unscripted } from "../../../../test/suppor
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { CallContext } from "../context.ts";
 import type { CallRepo } from "../ports/repos.ts";
+import type { TaskQueue } from "../ports/task-queue.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { Call } from "./call.ts";
 import { decideCall, type Decision } from "./decide.ts";
@@ -29,7 +30,10 @@ function decide(row: Call | undefined, decision: Decision["decision"]): Decided 
     repos: { calls: { ...unscripted<CallRepo>("calls"), ...calls } },
     core: {
       reach: (point) => void happened.push(point),
-      queue: { send: (queue, [message]) => Promise.resolve(void happened.push(`${queue}:${message?.callId}`)) },
+      queue: {
+        ...unscripted<TaskQueue>("queue"),
+        send: (queue, [message]) => Promise.resolve(void happened.push(`${queue}:${message?.callId}`)),
+      },
     },
   });
   return { happened, call: decideCall(core, context, { callId: "call_1", decision }) };

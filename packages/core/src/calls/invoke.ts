@@ -10,11 +10,13 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
+import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { executeCall, type Execution } from "../tools/execute-call.ts";
 import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, rejectedBy, type Preparation, type PreparedCall } from "../tools/prepare.ts";
+import { tellNotRun } from "../tools/tool-trace.ts";
 import { admit, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
 import type { Call } from "./call.ts";
@@ -28,8 +30,11 @@ export interface InvokeRequest {
   readonly principal: Principal;
   readonly requestId: string;
   readonly traceId: string;
+  /** Of the request. */
+  readonly span?: Span | undefined;
   /** Tool URI or name. */
   readonly target: string;
+  readonly isUri?: boolean;
   readonly arguments: JsonObject;
   readonly async: boolean;
   readonly sessionId?: string;
@@ -69,6 +74,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     if (result.outcome.kind === "existing")
       return { ...replayOf(row, result.outcome.call), callerId: caller.id, rate: result.rate };
     deps.reach("invoke.recorded");
+    if (preparation.kind !== "ready") tellNotRun(context, preparation);
     if (preparation.kind === "refused") throw refusal(preparation);
     const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, signal: request.signal });
     return { callId: row.id, callerId: caller.id, tool: row.tool, outcome, replayed: false, rate: result.rate };
@@ -78,7 +84,12 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
 
 async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {
   const { target, arguments: args } = request;
-  const prepared = prepareCall(deps.adapters, context, { target, arguments: args }, { hasReadOutside: false });
+  const prepared = prepareCall(
+    deps.adapters,
+    context,
+    { target, arguments: args, isUri: request.isUri === true },
+    { hasReadOutside: false },
+  );
   if (prepared.kind === "refused") return prepared;
   const { id, tool } = prepared.call;
   try {
@@ -237,6 +248,7 @@ function contextOf(
     ...known,
     requestId: request.requestId,
     traceId: request.traceId,
+    span: request.span,
     redactor: new Redactor(),
     ...(request.sessionId === undefined ? {} : { sessionId: request.sessionId }),
     ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),

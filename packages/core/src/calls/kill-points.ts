@@ -21,7 +21,11 @@ export const killPoints = [
   "worker.finished",
   "approval.decided",
 ] as const;
-export type KillPoint = (typeof killPoints)[number];
+
+/** The same in the work of the tick, which no call passes. */
+export const upkeepKillPoints = ["archive.claimed", "archive.written", "archive.finished"] as const;
+
+export type KillPoint = (typeof killPoints)[number] | (typeof upkeepKillPoints)[number];
 
 /** Called at each point. */
 export type Reach = (point: KillPoint) => void;

@@ -9,7 +9,7 @@ import { canonicalJson, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
 import type { Preparation, PreparedCall } from "../tools/prepare.ts";
-import { formatToolUri } from "../tools/uri.ts";
+import { formatToolUri, formatUriOptions } from "../tools/uri.ts";
 import type { Call, CallError, CallerLink, SealedInput } from "./call.ts";
 
 /** Bytes of arguments shown to people in the audit. */
@@ -44,6 +44,7 @@ export async function newToolCall(
     uri: fullUri(call),
     caller: context.caller,
     ...(context.sessionId === undefined ? {} : { sessionId: context.sessionId }),
+    ...(context.span === undefined ? {} : { traceparent: context.span.traceparent }),
   };
   const [inputHash, input] = await Promise.all([
     deps.sealer.hash(tenant, config.wrappedKey, text),
@@ -160,8 +161,10 @@ function viewOf(context: CallContext, given: string | JsonObject): string {
   return text.length <= viewBytes ? text : `${text.slice(0, viewBytes)}…`;
 }
 
-function fullUri(call: PreparedCall): string {
-  return `${formatToolUri(call.uri.scheme, call.uri.service, call.uri.tool)}?timeout=${call.timeoutMs}&max-attempts=${call.maxAttempts}`;
+/** With the limits that it was taken on with; `async` has been obeyed. */
+function fullUri({ uri, timeoutMs, maxAttempts }: PreparedCall): string {
+  const { async: _async, ...options } = uri.options;
+  return `${formatToolUri(uri.scheme, uri.service, uri.tool)}?${formatUriOptions({ ...options, timeoutMs, maxAttempts })}`;
 }
 
 /** Authenticated with the sealed input of a call, so that it opens in its own row only. */

@@ -5,6 +5,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CallRepo, NewCall, RecordResult } from "../ports/repos.ts";
+import type { TaskQueue } from "../ports/task-queue.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { Sealer } from "../secrets/sealer.ts";
 import type { ToolAdapter } from "../tools/adapter.ts";
@@ -58,7 +59,10 @@ function createWorld(wrappedKey: string): World {
         core: {
           sealer,
           adapters: { plugin: adapter() },
-          queue: { send: (...message) => Promise.resolve(void sent.push(message)) },
+          queue: {
+            ...unscripted<TaskQueue>("queue"),
+            send: (...message) => Promise.resolve(void sent.push(message)),
+          },
         },
       });
       return replayCall(core, contextOf(caller), { callId: row.id, confirm });

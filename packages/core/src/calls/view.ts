@@ -66,6 +66,10 @@ export interface CallResultView {
   readonly url: string;
 }
 
+export interface ArchivedCallView extends Omit<CallView, "result"> {
+  readonly result: Omit<CallResultView, "url"> | null;
+}
+
 export interface CallApprovalView {
   readonly decision: "approved" | "rejected";
   readonly by: string;
@@ -105,6 +109,21 @@ export function viewCall(call: Call, costBelow: number): CallView {
     finished_at: call.finishedAt === null ? null : toRfc3339(call.finishedAt),
     duration_ms: call.startedAt === null || call.finishedAt === null ? null : call.finishedAt - call.startedAt,
   };
+}
+
+/** As a line of an archive: with all that its row held of the result, since there is nothing else any more. */
+export function viewArchivedCall(call: Call, costBelow: number): ArchivedCallView {
+  const { outcome } = call;
+  const result =
+    outcome === null
+      ? null
+      : {
+          preview: outcome.text,
+          complete: outcome.blobKey === undefined,
+          media_type: outcome.mediaType,
+          bytes: outcome.bytes,
+        };
+  return { ...viewCall(call, costBelow), result };
 }
 
 function viewCost({ cost }: Call, below: number): CallCostView | null {

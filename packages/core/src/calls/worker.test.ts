@@ -4,12 +4,16 @@ import { createFakeCore, unscripted } from "../../../../test/support/fake-core.t
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish, CallRepo, TenantRepo } from "../ports/repos.ts";
+import type { TaskQueue } from "../ports/task-queue.ts";
 import type { Call } from "./call.ts";
 import { enqueue, handleMessage } from "./worker.ts";
 
 describe(`a call on record ${verifies("API-5")}`, () => {
   test("is left to the tick where its message cannot be sent", async () => {
-    const queue = { send: () => Promise.reject(new GatewayError("database_unavailable", "away")) };
+    const queue = {
+      ...unscripted<TaskQueue>("queue"),
+      send: () => Promise.reject(new GatewayError("database_unavailable", "away")),
+    };
     const core = createFakeCore({ core: { queue } });
     await enqueue(core, { tenant: "ten_1", callId: "call_1", expectedMs: 0 });
     expect(core.lines.map(({ fields }) => fields)).toEqual([

@@ -10,9 +10,11 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import type { QueueMessage, QueueName } from "../ports/task-queue.ts";
+import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
+import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { holdLease } from "./lease.ts";
 import { errorForRecord, inputAad, usedInlineConfig } from "./new-call.ts";
@@ -163,12 +165,65 @@ function lostEnd(call: Call): CallFinish | undefined {
 
 async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
   const { call } = claimed;
+  const startedAt = performance.now();
   const stopped = new AbortController();
   const row = { tenant: call.tenant, id: call.id, attempt: call.attempt };
   const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: () => stopped.abort() });
   try {
     const context = await contextOf(deps, claimed);
-    const input = context.input;
+    const span = beginSpan(deps, call, { traceparent: context.input.traceparent, startedAt });
+    const finish = await runIn(deps, claimed, { ...context, span }, stopped.signal);
+    endSpan(span, finish);
+    return finish;
+  } catch (thrown) {
+    const error = toGatewayError(thrown);
+    if (error.code === "database_unavailable") throw error;
+    return ended("failed", error.code, error.message);
+  } finally {
+    lease.stop();
+  }
+}
+
+/** The call's part of the trace that it came from, which may have been begun in another process. */
+function beginSpan(
+  { traces }: CoreDeps,
+  call: Call,
+  { traceparent, startedAt }: { readonly traceparent: string | undefined; readonly startedAt: number },
+): Span | undefined {
+  const parent = parseTraceparent(traceparent);
+  if (traces === undefined) return parent?.sampled === false ? new UnsampledSpan(parent.traceId) : undefined;
+  return traces.begin("process call", {
+    kind: "consumer",
+    parent: parent ?? { traceId: call.traceId, spanId: undefined, sampled: undefined },
+    startedMsAgo: performance.now() - startedAt,
+    attributes: {
+      "messaging.operation.name": "process",
+      "messaging.operation.type": "process",
+      "messaging.system": "toolyard",
+      "toolyard.tenant": call.tenant,
+      "toolyard.call.id": call.id,
+      "toolyard.call.attempt": call.attempt,
+    },
+  });
+}
+
+function endSpan(span: Span | undefined, { state, error }: CallFinish): void {
+  if (span === undefined) return;
+  span.set({ "toolyard.call.state": state });
+  if (error !== undefined) span.fail(error.code);
+  span.end();
+}
+
+type WorkContext = CallContext & { readonly input: SealedInput };
+
+async function runIn(
+  deps: CoreDeps,
+  { call }: Claimed,
+  context: WorkContext,
+  signal: AbortSignal,
+): Promise<CallFinish> {
+  try {
+    const { input } = context;
     const preparation = prepareCall(
       deps.adapters,
       context,
@@ -185,22 +240,17 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
     }
     const { finish } = await executeCall(deps, { ...preparation.call, id: call.id }, context, {
       attempt: call.attempt,
-      signal: stopped.signal,
+      signal,
     });
     return finish;
   } catch (thrown) {
     const error = toGatewayError(thrown);
     if (error.code === "database_unavailable") throw error;
     return ended("failed", error.code, error.message);
-  } finally {
-    lease.stop();
   }
 }
 
-async function contextOf(
-  deps: CoreDeps,
-  { call, config, inline }: Claimed,
-): Promise<CallContext & { readonly input: SealedInput }> {
+async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Promise<WorkContext> {
   if (inline === undefined && usedInlineConfig(call)) {
     throw new GatewayError(
       "runtime_config_required",

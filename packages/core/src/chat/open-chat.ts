@@ -19,6 +19,7 @@ import { newId } from "../ids.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
+import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { textForModel } from "../tools/outcome.ts";
@@ -34,6 +35,8 @@ export interface ChatInput {
   readonly principal: Principal;
   readonly requestId: string;
   readonly traceId: string;
+  /** Of the request. */
+  readonly span?: Span | undefined;
   /** Path of the route: a repetition is one on the same route. */
   readonly route: string;
   /** Parsed JSON, and the bytes it was parsed from. */
@@ -184,6 +187,7 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     config,
     requestId: input.requestId,
     traceId: input.traceId,
+    span: input.span,
     redactor: new Redactor(),
     ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };

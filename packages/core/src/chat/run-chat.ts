@@ -3,6 +3,7 @@
  * refuse the request has happened in open-chat.ts; from here on an error is an event.
  */
 import type { CallFinish, KeptTurn } from "../ports/repos.ts";
+import type { Span } from "../ports/traces.ts";
 import type { CoreDeps } from "../deps.ts";
 import { ChatMeter, type MeteredRound, type Spent } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
@@ -16,6 +17,7 @@ import type { JsonObject, JsonValue } from "../json.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import { ToolRun, type RoundCall } from "../tools/tool-run.ts";
 import { textForModel, toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
+import { ChatTrace } from "./chat-trace.ts";
 import { ChatCollector } from "./collect.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
@@ -57,6 +59,7 @@ class ChatRun {
   readonly #tools: ToolRun;
   readonly #guard: LoopGuard;
   readonly #meter: ChatMeter;
+  readonly #trace: ChatTrace | undefined;
   readonly #stop: StopSignal;
   /** Undefined where the answer will not be kept. */
   readonly #collector: ChatCollector | undefined;
@@ -84,6 +87,7 @@ class ChatRun {
     this.#collector =
       chat.idempotencyKey !== undefined || chat.offer.gatewayTools.size > 0 ? new ChatCollector() : undefined;
     this.#meter = createMeter(deps, chat);
+    this.#trace = ChatTrace.of(chat);
     this.#stop = new StopSignal(deps, chat, () => this.#meter.spent);
     const limit = chat.context.config.settings.concurrent_tool_calls;
     const slots = new SlotPool(
@@ -91,7 +95,8 @@ class ChatRun {
       { limit, take: (wanted) => deps.repos.calls.takeSlots(chat.context.tenant, chat.callId, wanted, limit) },
       deps.clock,
     );
-    this.#tools = new ToolRun(deps, deps.adapters, chat.context, {
+    const context = this.#trace === undefined ? chat.context : { ...chat.context, span: this.#trace.span };
+    this.#tools = new ToolRun(deps, deps.adapters, context, {
       chatId: chat.callId,
       route: chat.route,
       parentId: chat.callId,
@@ -109,12 +114,17 @@ class ChatRun {
     try {
       for (let forced = this.#chat.request.toolChoice; ; forced = undefined) {
         this.#round += 1;
-        const round = this.#meter.startRound(this.#promptTokens);
+        const metered = this.#meter.startRound(this.#promptTokens);
+        const traced = this.#trace?.startRound(metered);
+        const round = traced ?? metered;
         try {
-          for await (const batch of this.#askModel(forced, round)) {
+          for await (const batch of this.#askModel(forced, round, traced?.span)) {
             const events = this.#translate(batch, round);
             if (events.length > 0) yield this.#told(events);
           }
+        } catch (thrown) {
+          traced?.fail(this.#stop.reasonAsError() ?? thrown);
+          throw thrown;
         } finally {
           round.end();
         }
@@ -209,10 +219,15 @@ class ChatRun {
       });
     } finally {
       this.#stop.end();
+      this.#trace?.end({ state: this.#ended, code: this.#error?.code, usage: this.#meter.reported?.usage });
     }
   }
 
-  #askModel(toolChoice: JsonValue | undefined, round: MeteredRound): AsyncIterable<readonly ProviderEvent[]> {
+  #askModel(
+    toolChoice: JsonValue | undefined,
+    round: MeteredRound,
+    span: Span | undefined,
+  ): AsyncIterable<readonly ProviderEvent[]> {
     const { request, offer, routes, credential, original } = this.#chat;
     const { egress, clock, log, defaultProvider } = this.#deps;
     this.#turns.clear();
@@ -225,7 +240,7 @@ class ChatRun {
       ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: toolChoice }),
     };
     return streamWithFallback(
-      { egress, clock, log, credential, ...(defaultProvider === undefined ? {} : { defaultProvider }) },
+      { egress, clock, log, credential, span, ...(defaultProvider === undefined ? {} : { defaultProvider }) },
       {
         routes,
         body,

@@ -37,6 +37,8 @@ export const catalog = {
   payload_too_large: invalid(413),
   request_timeout: { http: 408, type: "invalid_request_error", retryable: true },
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
+  /** Somebody else has changed the object since it was read. */
+  version_conflict: invalid(412),
   confirmation_required: { http: 409, type: "invalid_request_error", retryable: false },
   // Who asks
   invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
@@ -55,6 +57,8 @@ export const catalog = {
   tool_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   session_not_found: missing(),
   file_not_found: missing(),
+  /** Flows, agents, keys or calls still use it; a confirmed force deletes. */
+  service_referenced: { http: 409, type: "invalid_request_error", retryable: false },
   service_disabled: { http: 403, type: "invalid_request_error", retryable: false },
   // Limits
   rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
@@ -81,6 +85,8 @@ export const catalog = {
   tool_failed: tool(502),
   tool_timeout: tool(504),
   tool_unreachable: tool(502, true),
+  /** Its service has failed too often; `retry_after_ms` says when it is tried again. */
+  circuit_open: { http: 503, type: "tool_execution_error", retryable: true },
   tool_output_too_large: tool(502),
   egress_denied: { http: 403, type: "permission_error", retryable: false },
   outcome_unknown: tool(502),
@@ -107,6 +113,10 @@ export const catalog = {
   // Ourselves
   blobs_unavailable: { http: 503, type: "api_error", retryable: true },
   database_unavailable: { http: 503, type: "api_error", retryable: true },
+  queue_unavailable: { http: 503, type: "api_error", retryable: true },
+  /** The service that holds the master key does not answer, or does not let us use it; what is sealed is not lost. */
+  master_key_unavailable: { http: 503, type: "api_error", retryable: true },
+  push_unavailable: { http: 503, type: "api_error", retryable: true },
   shutting_down: { http: 503, type: "api_error", retryable: true },
   internal_error: { http: 500, type: "api_error", retryable: false },
 } as const satisfies Record<string, ErrorSpec>;

@@ -101,7 +101,10 @@ function originsOf(addresses: readonly string[]): ReadonlySet<string> {
   );
 }
 
-async function readDocument(deps: ImportDeps, request: ImportRequest): Promise<ApiDocument> {
+export type DocumentRequest = Pick<ImportRequest, "openapi" | "url" | "allow_external_refs">;
+
+/** @throws GatewayError `invalid_request`, `egress_denied`, `tool_unreachable` for a document that cannot be had */
+export async function readDocument(deps: Pick<ImportDeps, "egress">, request: DocumentRequest): Promise<ApiDocument> {
   const { openapi, url: given } = request;
   const address = given === undefined ? undefined : requireAddress(given);
   const fetched =

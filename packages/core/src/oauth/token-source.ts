@@ -13,6 +13,7 @@ import type { NewOAuthGrant, OAuthGrant } from "../ports/repos.ts";
 import type { OAuthClient } from "./client.ts";
 import { missingGrant, noUser, type ConnectTarget } from "./connect-link.ts";
 import { isGiven, openToken, ownerOf, sealReply, usableMs, type GrantOwner, type TokenRecord } from "./grant.ts";
+import { egressUnder } from "../traces/egress-under.ts";
 import { oauthErrorOf, requestToken, type TokenReply as Reply } from "./token-endpoint.ts";
 import { toTooSlow } from "./token-errors.ts";
 import { TokenMemory } from "./token-memory.ts";
@@ -154,7 +155,7 @@ class SharedTokens implements TokenSource {
     if (!want.owner.isInline) return new Flight(this.#deps, want).run();
     const { egress, clock } = this.#deps;
     const started = clock.now();
-    const reply = await requestToken(egress, want.client, {
+    const reply = await requestToken(egressUnder(egress, want.context.span), want.client, {
       form: { grant_type: "client_credentials" },
       clientAuth: undefined,
     });
@@ -251,8 +252,8 @@ class Flight {
 
   /** Undefined: the user's access has ended here, and was given anew meanwhile. */
   async #request(grant: OAuthGrant, before: TokenRecord | undefined): Promise<Reply | undefined> {
-    const { client } = this.#want;
-    const { egress } = this.#deps;
+    const { client, context } = this.#want;
+    const egress = egressUnder(this.#deps.egress, context.span);
     const clientAuth = before?.client_auth;
     const refreshToken = before?.refresh_token;
     const isUsers = grant.kind === "authorization_code";

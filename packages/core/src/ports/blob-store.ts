@@ -2,13 +2,16 @@
  * Bytes by key. Keys are made by `tenantKey` only, so that one tenant's prefix never meets another's.
  * Contract: test/contract/blob-store.ts.
  */
-export interface BlobInfo {
+export interface BlobEntry {
   readonly key: string;
   readonly bytes: number;
+  readonly modifiedAt: number;
+}
+
+export interface BlobInfo extends BlobEntry {
   readonly mediaType: string;
   /** Changes with every write. */
   readonly etag: string;
-  readonly modifiedAt: number;
 }
 
 export interface PutOptions {
@@ -55,7 +58,7 @@ export interface BlobStore {
   head(key: string): Promise<BlobInfo | undefined>;
   delete(key: string): Promise<void>;
   /** Keys in order; `after` continues a listing. */
-  list(prefix: string, options?: { readonly after?: string; readonly limit?: number }): Promise<readonly BlobInfo[]>;
+  list(prefix: string, options?: { readonly after?: string; readonly limit?: number }): Promise<readonly BlobEntry[]>;
   /**
    * A URL for one request at this blob. A GET answers ranges and comes as an attachment in the blob's media
    * type; that nothing is there shows when it is followed. A PUT is refused when it differs from what was

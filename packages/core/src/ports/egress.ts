@@ -2,6 +2,17 @@
  * The one door for outgoing HTTP. Every address is checked where it is connected to, and again at
  * every redirect (design "Blind, and closed by default"). Implementation: blind/egress.ts.
  */
+import type { Span } from "./traces.ts";
+
+/** How one back end is trusted, and how it knows us; connections are shared by requests that say the same. */
+export interface EgressTls {
+  /** PEM certificates of authorities trusted besides the system's. */
+  readonly ca?: readonly string[];
+  /** PEM of our own certificate and its key. */
+  readonly cert?: string;
+  readonly key?: string;
+}
+
 export interface EgressRequest {
   readonly method: string;
   readonly url: string;
@@ -17,10 +28,14 @@ export interface EgressRequest {
   readonly maxRedirects?: number;
   /** Lower-case header names dropped when a redirect leaves the origin. */
   readonly sensitiveHeaders?: readonly string[];
-  /** What errors call the other side, for callers who must not learn its address; absent: its host. */
+  /** Whose host errors speak of ("the host of 'weather'"), for callers who must not learn it; absent: they name the host. */
   readonly peer?: string;
+  /** Of the first origin only; absent: the system's authorities and no certificate of our own. */
+  readonly tls?: EgressTls;
   /** Called once, when the request's bytes are handed to a connected socket. */
   readonly onSent?: () => void;
+  /** Each request sent becomes a span under it, which a `traceparent` among the headers then names. */
+  readonly span?: Span | undefined;
 }
 
 export interface EgressResponse {

@@ -14,8 +14,10 @@ import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
+import type { Discovered, NewToolService, ToolService, ToolServiceChange } from "../services/service.ts";
 import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
+import type { ToolScheme } from "../tools/uri.ts";
 import type {
   ClaimedDelivery,
   DeliveryResult,
@@ -183,6 +185,32 @@ export interface ProviderRepo {
   get(tenant: string, id: string): Promise<ProviderRecord | undefined>;
   list(tenant: string, page: PageRequest): Promise<Page<ProviderRecord>>;
   delete(tenant: string, id: string): Promise<boolean>;
+}
+
+/** Tool services; every change raises the config version. */
+export interface ToolServiceRepo {
+  /** @throws GatewayError `conflict` (param `service_id`) for an id taken within the scheme, or too many services */
+  create(tenant: string, service: NewToolService): Promise<ToolService>;
+  /**
+   * Raises the service's version. Undefined: no such service.
+   * @throws GatewayError `version_conflict` where it has another version than expected
+   */
+  update(
+    tenant: string,
+    id: string,
+    change: ToolServiceChange,
+    expectedVersion?: number,
+  ): Promise<ToolService | undefined>;
+  get(tenant: string, id: string): Promise<ToolService | undefined>;
+  list(tenant: string, page: PageRequest & { readonly scheme?: ToolScheme }): Promise<Page<ToolService>>;
+  delete(tenant: string, id: string): Promise<boolean>;
+  /** Calls of its tools that have not ended, at most 100. @param uri `api://crm` */
+  callsUnderWay(
+    tenant: string,
+    uri: string,
+  ): Promise<readonly { readonly id: string; readonly tool: string; readonly state: string }[]>;
+  /** Keeps what the back end of this version said of its tools; the service's version stays. */
+  saveDiscovered(tenant: string, id: string, version: number, discovered: Discovered): Promise<void>;
 }
 
 export interface ConfigRepo {
@@ -420,10 +448,62 @@ export interface CallRepo {
     readonly offerAgainMs?: number;
   }): Promise<readonly SweepItem[]>;
   /**
-   * Keys older than 24 h, kept turns, sealed inputs and rows past retention; at most `limit` of each.
-   * Returns blob keys of results whose rows are gone, for deletion.
+   * Keys older than 24 h, kept turns, sealed inputs and other rows past their time; at most `limit` of each.
+   * Calls themselves go through `ArchiveRepo`.
    */
-  expire(limit: number): Promise<readonly string[]>;
+  expire(limit: number): Promise<void>;
+}
+
+/** Calls of one tenant and one UTC day that are no longer rows. */
+export interface CallArchive {
+  /** `arc_…` */
+  readonly id: string;
+  /** Start of the day on which the calls were made. */
+  readonly day: number;
+  readonly calls: number;
+  readonly bytes: number;
+  readonly writtenAt: number;
+}
+export interface ClaimedArchive {
+  readonly tenant: string;
+  readonly id: string;
+  readonly day: number;
+  /** False: the tenant keeps no archive of this day. */
+  readonly kept: boolean;
+  /** All that belong to it, in the order of their creation; the same ones however often it is claimed. */
+  readonly calls: readonly ArchivedCall[];
+}
+export interface ArchivedCall {
+  readonly id: string;
+  /** Undefined where the row cannot be read. */
+  readonly call: Call | undefined;
+  /** Of its result. */
+  readonly blobKey: string | undefined;
+}
+/**
+ * Calls past `calls_retention_days` that have ended. Each is given to one archive for good before that is
+ * written, and goes with all others of it once it is; so an archive may be written twice, a call may not.
+ */
+export interface ArchiveRepo {
+  /**
+   * From each shard one archive that nobody holds: one that somebody began and did not end, else a new one of
+   * at most `limit` calls and about `bytes` bytes. Empty: nothing is due.
+   */
+  claim(options: {
+    readonly limit: number;
+    readonly bytes: number;
+    readonly leaseMs: number;
+  }): Promise<readonly ClaimedArchive[]>;
+  /** It is durably written: its calls go. `false`: the archive is gone, as its tenant is. */
+  finish(tenant: string, id: string, written: { readonly bytes: number; readonly calls: number }): Promise<boolean>;
+  /** Its calls go, and so does it. */
+  discard(tenant: string, id: string): Promise<void>;
+  get(tenant: string, id: string): Promise<CallArchive | undefined>;
+  list(tenant: string, page: PageRequest): Promise<Page<CallArchive>>;
+  /** Of all tenants: archives past `calls_archive_days`; claimed, so that two instances share the work. */
+  takeExpired(
+    limit: number,
+  ): Promise<readonly { readonly tenant: string; readonly id: string; readonly day: number }[]>;
 }
 
 export interface Session {
@@ -656,6 +736,7 @@ export interface Repos {
   readonly providers: ProviderRepo;
   readonly config: ConfigRepo;
   readonly calls: CallRepo;
+  readonly archives: ArchiveRepo;
   readonly sessions: SessionRepo;
   readonly uploads: UploadRepo;
   readonly budgets: BudgetRepo;
@@ -663,6 +744,7 @@ export interface Repos {
   readonly usage: UsageRepo;
   readonly oauth: OAuthRepo;
   readonly webhooks: WebhookRepo;
+  readonly services: ToolServiceRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -13,10 +13,14 @@ export type QueueName = "short" | "long";
 export interface TaskQueue {
   /** `delayMs` up to 15 minutes; longer waits are rows with `run_at` that the tick sends. */
   send(queue: QueueName, messages: readonly QueueMessage[], options?: { readonly delayMs?: number }): Promise<void>;
+  /** Rejects where messages cannot be sent now. */
+  ping(): Promise<void>;
 }
 
-/** Local and database queues are polled; on AWS the event source mapping does it. */
+/** Polled by the server form; for functions on AWS the event source mapping does it. */
 export interface PolledTaskQueue extends TaskQueue {
+  /** `receive` itself waits a few seconds for a first message; else a poller has to pause where there is none. */
+  readonly waits: boolean;
   /** Hides up to `limit` messages for `visibilityMs`. A message seen more than `maxReceives` times goes to the dead-letter list. */
   receive(
     queue: QueueName,

@@ -8,7 +8,9 @@ import type { JsonObject } from "../json.ts";
 import type { CallContext } from "../context.ts";
 import type { OAuthClient } from "../oauth/client.ts";
 import type { Tool } from "./tool.ts";
-import type { ToolUri } from "./uri.ts";
+import type { ToolUri, UriOptions } from "./uri.ts";
+import type { ExplainedRequest } from "../blind/explain.ts";
+import type { ServiceRuntime } from "../services/runtime.ts";
 
 export interface ToolCall {
   /** Also the idempotency key that goes to back ends which honour one. */
@@ -74,6 +76,16 @@ export interface ToolAdapter {
   /** All tools of this scheme, for listing. */
   list(context: CallContext): readonly Tool[];
   invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply>;
+  /** The tool of this name, which models and callers may use instead of the URI. No I/O. */
+  find?(name: string, context: CallContext): Tool | undefined;
+  /** Options that its URIs take; absent: all of the specification. */
+  readonly options?: UriOptions;
+  /** Why there is nothing at this address, for those who manage the tenant. */
+  whyMissing?(uri: ToolUri, context: CallContext): string | undefined;
+  /** The request that a call would send, for tools that send one of their own. */
+  explain?(call: Omit<ToolCall, "id" | "attempt">, context: CallContext): Promise<ExplainedRequest | null>;
+  /** Of schemes whose back ends are configured as tool services. */
+  readonly services?: ServiceRuntime;
   /** The OAuth client through which the tool acts for its user, for tools that need the user's own access. */
   userClient?(tool: Tool, context: CallContext): Promise<OAuthClient | undefined>;
 }

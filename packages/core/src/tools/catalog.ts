@@ -1,11 +1,11 @@
 /** All tools of a caller, over all schemes: what is listed is what can run. */
-import { mayUseTool, type Caller } from "../callers/caller.ts";
+import { hasScope, mayUseTool, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { ToolAdapter } from "./adapter.ts";
 import type { Tool } from "./tool.ts";
-import { formatToolUri, parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
+import { parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
 
 export type Adapters = { readonly [S in ToolScheme]?: ToolAdapter };
 
@@ -54,29 +54,28 @@ function collectTools(adapters: Adapters, context: CallContext): readonly Tool[]
 
 /** @throws GatewayError `tool_not_found`, `invalid_uri` */
 export function findTool(adapters: Adapters, context: CallContext, target: string): FoundTool {
-  if (target.includes("://")) {
-    const uri = parseToolUri(target);
-    const adapter = adapters[uri.scheme];
-    const tool = adapter?.resolve(uri, context);
-    if (adapter === undefined || tool === undefined) throw notFound(target);
-    return { adapter, tool, uri };
-  }
-  for (const [scheme, adapter] of Object.entries(adapters)) {
-    const uri = parseNameAs(scheme as ToolScheme, target);
-    const tool = uri === undefined ? undefined : adapter.resolve(uri, context);
-    if (uri !== undefined && tool !== undefined) return { adapter, tool, uri };
-  }
-  throw notFound(target);
+  return target.includes("://") ? findByUri(adapters, context, target) : findByName(adapters, context, target);
 }
 
-/** Plugins and native tools are called by their bare names. */
-function parseNameAs(scheme: ToolScheme, name: string): ToolUri | undefined {
-  if (scheme !== "plugin" && scheme !== "native") return undefined;
-  return /^[a-zA-Z0-9_-]{1,64}$/.test(name) ? parseToolUri(formatToolUri(scheme, name)) : undefined;
+function findByUri(adapters: Adapters, context: CallContext, target: string): FoundTool {
+  const uri = parseToolUri(target, (scheme) => adapters[scheme]?.options);
+  const adapter = adapters[uri.scheme];
+  const tool = adapter?.resolve(uri, context);
+  if (adapter !== undefined && tool !== undefined) return { adapter, tool, uri };
+  // Others learn nothing of what there is and is not theirs to use.
+  throw notFound(target, hasScope(context.caller, "manage") ? adapter?.whyMissing?.(uri, context) : undefined);
 }
 
-function notFound(target: string): GatewayError {
-  return new GatewayError("tool_not_found", `Tool '${target.slice(0, 200)}' not found`, {
-    toolName: target.slice(0, 200),
-  });
+function findByName(adapters: Adapters, context: CallContext, name: string): FoundTool {
+  for (const adapter of Object.values(adapters)) {
+    const tool = adapter.find?.(name, context);
+    if (tool !== undefined) return { adapter, tool, uri: parseToolUri(tool.uri) };
+  }
+  throw notFound(name);
+}
+
+function notFound(target: string, reason?: string): GatewayError {
+  const name = target.slice(0, 200);
+  const why = reason === undefined ? "" : `: ${reason}`;
+  return new GatewayError("tool_not_found", `Tool '${name}' not found${why}`, { toolName: name });
 }

@@ -17,6 +17,7 @@ import { deliveryOf, type Delivery } from "./adapter.ts";
 import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
+import { endToolSpan, inToolSpan } from "./tool-trace.ts";
 
 export interface Execution {
   readonly outcome: ToolOutcome;
@@ -30,7 +31,18 @@ export interface ExecutionOptions {
 }
 
 /** Never throws: whatever goes wrong is the call's outcome. */
-export async function executeCall(
+export function executeCall(
+  deps: CoreDeps,
+  call: PreparedCall,
+  context: CallContext,
+  options: ExecutionOptions,
+): Promise<Execution> {
+  const traced = inToolSpan(context, call);
+  const execution = carryOut(deps, call, traced, options);
+  return traced === context ? execution : execution.then((ended) => endToolSpan(traced, ended));
+}
+
+async function carryOut(
   deps: CoreDeps,
   call: PreparedCall,
   context: CallContext,
@@ -182,6 +194,9 @@ function toFailedOutcome(error: CallError): FailedOutcome {
   };
 }
 
+/** Reason of an attempt's signal where the time limit ended it. */
+export const attemptTimedOut = Symbol("the attempt's time limit");
+
 /** One attempt's end: its own time limit or the call's cancellation, whichever comes first. */
 class AttemptSignal {
   readonly #controller = new AbortController();
@@ -199,7 +214,7 @@ class AttemptSignal {
     else outer.addEventListener("abort", this.#onAbort, { once: true });
     this.#timer = setTimeout(() => {
       this.timedOut = true;
-      this.#controller.abort();
+      this.#controller.abort(attemptTimedOut);
     }, timeoutMs);
   }
 

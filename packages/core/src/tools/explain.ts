@@ -4,17 +4,17 @@
  * does (BLIND-6).
  */
 import { missingCredentials } from "../blind/credential-resolver.ts";
-import { explainBlind, type ExplainedRequest } from "../blind/explain.ts";
+import type { ExplainedRequest } from "../blind/explain.ts";
 import { hasScope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { compileArguments } from "./arguments.ts";
+import { findTool } from "./catalog.ts";
 import { toListedTool, type ListedTool } from "./describe.ts";
 import { toErrorDetails } from "./outcome.ts";
 import { prepareCall } from "./prepare.ts";
-import { findRecord } from "./schemes/plugin.ts";
 import type { Tool } from "./tool.ts";
 
 export interface Explanation {
@@ -32,18 +32,20 @@ export interface Explanation {
 export interface ExplainRequest {
   /** Tool name or URI. */
   readonly target: string;
+  readonly isUri?: boolean;
   readonly arguments: JsonObject;
 }
 
 /** @throws GatewayError as the call itself would before it is sent, except for missing credentials, which are shown */
 export async function explainCall(deps: CoreDeps, context: CallContext, item: ExplainRequest): Promise<Explanation> {
-  const plan = planCall(deps, context, item);
-  const record = plan.tool.kind === "HTTP" ? findRecord(plan.tool.name, context) : undefined;
-  const shown = record !== undefined && hasScope(context.caller, "manage");
+  const { tool, ...plan } = planCall(deps, context, item);
+  const { adapter, uri } = findTool(deps.adapters, context, item.target);
+  const isShown = hasScope(context.caller, "manage");
+  const request = isShown ? await adapter.explain?.({ tool, uri, arguments: plan.arguments }, context) : null;
   return {
     ...plan,
-    tool: toListedTool(plan.tool, missingCredentials(context, plan.tool.requiredCredentials)),
-    request: shown ? await explainBlind(record, plan.arguments, context) : null,
+    tool: toListedTool(tool, missingCredentials(context, tool.requiredCredentials)),
+    request: request ?? null,
   };
 }
 

@@ -45,15 +45,27 @@ export interface RejectedOutcome {
 type OutcomeDetails = NonNullable<FailedOutcome["details"]>;
 
 /** What an error says besides code and message, as outcome and record keep it. */
-export function toOutcomeDetails({ details: { param, extra } }: GatewayError): OutcomeDetails | undefined {
-  return param === undefined ? extra : { ...extra, param };
+export function toOutcomeDetails({ details }: GatewayError): OutcomeDetails | undefined {
+  const { param, extra, retryAfterMs } = details;
+  if (param === undefined && retryAfterMs === undefined) return extra;
+  return {
+    ...extra,
+    ...(param === undefined ? {} : { param }),
+    ...(retryAfterMs === undefined ? {} : { retry_after_ms: Math.ceil(retryAfterMs) }),
+  };
 }
 
 /** The same as parts of an error again. */
-export function toErrorDetails(details: OutcomeDetails | undefined): Pick<ErrorDetails, "param" | "extra"> {
+export function toErrorDetails(
+  details: OutcomeDetails | undefined,
+): Pick<ErrorDetails, "param" | "extra" | "retryAfterMs"> {
   if (details === undefined) return {};
-  const { param, ...extra } = details;
-  return { extra, ...(typeof param === "string" ? { param } : {}) };
+  const { param, retry_after_ms: retryAfterMs, ...extra } = details;
+  return {
+    extra,
+    ...(typeof param === "string" ? { param } : {}),
+    ...(typeof retryAfterMs === "number" ? { retryAfterMs } : {}),
+  };
 }
 
 export type ToolOutcome = CompletedOutcome | PendingOutcome | FailedOutcome | RejectedOutcome;

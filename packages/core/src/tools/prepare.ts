@@ -13,11 +13,13 @@ import type { ToolAdapter } from "./adapter.ts";
 import { compileArguments, parseToolArguments } from "./arguments.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
 import type { Effect, Repeat, Tool } from "./tool.ts";
-import type { ToolUri } from "./uri.ts";
+import { parseToolUri, type ToolUri } from "./uri.ts";
 
 export interface DispatchItem {
   /** Tool name or tool URI. */
   readonly target: string;
+  /** The target is said to be a URI: a text that is none is no name either (URI-2). */
+  readonly isUri?: boolean;
   /** JSON text as a model wrote it, or an object. */
   readonly arguments: string | JsonObject;
   /** False where a model names what it was not told of: the caller's request does not have it. */
@@ -68,6 +70,7 @@ export function prepareCall(
   let tool: Tool | undefined;
   try {
     if (item.isOffered === false) throw notFound(item.target);
+    if (item.isUri === true && !item.target.includes("://")) parseToolUri(item.target);
     const found = item.found ?? findTool(adapters, context, item.target);
     tool = found.tool;
     if (item.found === undefined) requireUse(context, tool, item.target);
@@ -91,11 +94,15 @@ export function rejectedBy(error: GatewayError): RejectedOutcome {
 function requireUse(context: CallContext, tool: Tool, target: string): void {
   if (mayUseTool(context.caller, tool)) return;
   if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
-    throw new GatewayError("service_disabled", `Tool '${tool.name}' is disabled; an administrator can enable it.`, {
-      toolName: tool.name,
-    });
+    throw new GatewayError("service_disabled", disabledMessage(tool), { toolName: tool.name });
   }
   throw notFound(target);
+}
+
+function disabledMessage({ kind, name, service }: Tool): string {
+  return kind === "SERVICE"
+    ? `The tool service '${service}' is disabled; an administrator can enable it with POST /v1/tool-services/{id}/enable.`
+    : `Tool '${name}' is disabled; an administrator can enable it.`;
 }
 
 function notFound(target: string): GatewayError {

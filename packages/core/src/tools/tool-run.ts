@@ -19,6 +19,7 @@ import type { Adapters } from "./catalog.ts";
 import { executeCall, type Execution } from "./execute-call.ts";
 import { textForModel, type ToolOutcome } from "./outcome.ts";
 import { prepareCall, type DispatchItem, type Preparation, type PreparedCall } from "./prepare.ts";
+import { tellNotRun } from "./tool-trace.ts";
 
 export interface ToolRunOptions extends CallPlace {
   readonly chatId: string;
@@ -140,6 +141,7 @@ export class ToolRun {
 
   #start(preparation: Preparation, given: DispatchItem["arguments"], existing: ReadonlyMap<string, Call>): RoundCall {
     if (preparation.kind === "refused") {
+      tellNotRun(this.#context, preparation);
       this.#defer(
         Promise.resolve(refusedCall(this.#context, this.#options, preparation, given)),
         this.#deps.clock.now(),
@@ -153,6 +155,7 @@ export class ToolRun {
     const { call } = preparation;
     const earlier = existing.get(call.id);
     if (earlier !== undefined) return { callId: earlier.id, tool: call.tool.name, outcome: this.#adopt(earlier) };
+    if (preparation.kind === "needs_approval") tellNotRun(this.#context, preparation);
     const outcome =
       preparation.kind === "needs_approval"
         ? this.#awaitApproval(call)

@@ -20,7 +20,7 @@ export interface Tool {
   readonly description: string;
   /** JSON Schema of the arguments, an object schema. */
   readonly parameters: JsonObject;
-  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP";
+  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE";
   readonly enabled: boolean;
   readonly roles: readonly Role[];
   readonly effect: Effect;

@@ -22,6 +22,10 @@ const schemeShapes = {
 
 export type ToolScheme = keyof typeof schemeShapes;
 
+export function isToolScheme(text: string): text is ToolScheme {
+  return Object.hasOwn(schemeShapes, text);
+}
+
 export interface ToolUriOptions {
   /** Milliseconds for one attempt. */
   readonly timeoutMs?: number;
@@ -32,7 +36,71 @@ export interface ToolUriOptions {
   readonly version?: string;
   /** Milliseconds before a message may be consumed (mq). */
   readonly delayMs?: number;
+  /** Options of a scheme's own, by their names. */
+  readonly own?: Readonly<Record<string, string | number | boolean>>;
 }
+
+/** What an option may be; schemes declare theirs with it (`ServiceScheme.options`). */
+export type UriOption =
+  | {
+      readonly type: "integer";
+      readonly description: string;
+      readonly min: number;
+      readonly max?: number;
+      readonly unit: string;
+    }
+  | { readonly type: "boolean"; readonly description: string }
+  /** One of `values`, upper case or lower case. */
+  | { readonly type: "choice"; readonly description: string; readonly values: readonly string[] }
+  /** `holds` says in words what `pattern` takes. */
+  | { readonly type: "text"; readonly description: string; readonly pattern: RegExp; readonly holds: string };
+
+export type UriOptions = Readonly<Record<string, UriOption>>;
+
+/** Options of the specification; what a scheme does not declare it does not take. */
+export const uriOptions = {
+  timeout: { type: "integer", min: 1, unit: "milliseconds", description: "Milliseconds for one attempt." },
+  "max-attempts": {
+    type: "integer",
+    min: 1,
+    unit: "sends in all",
+    description: "Sends in all, the first included; repeated only where that is safe.",
+  },
+  delay: {
+    type: "integer",
+    min: 0,
+    unit: "milliseconds",
+    description: "Milliseconds before a message may be consumed.",
+  },
+  method: {
+    type: "choice",
+    values: ["GET", "POST", "PUT", "DELETE", "PATCH"],
+    description: "HTTP method, one that the tool allows.",
+  },
+  async: { type: "boolean", description: "Answer with the call's id at once." },
+  version: {
+    type: "text",
+    pattern: /^[A-Za-z0-9._-]{1,64}$/,
+    holds: "letters, digits, '.', '_' and '-'",
+    description: "Version of what is called; absent: the newest published one.",
+  },
+} as const satisfies UriOptions;
+
+/** Options that every kind of tool can take, because the dispatcher itself carries them out. */
+export const dispatcherOptions = {
+  timeout: uriOptions.timeout,
+  "max-attempts": uriOptions["max-attempts"],
+  async: uriOptions.async,
+} as const satisfies UriOptions;
+
+const fields: Readonly<Record<string, Exclude<keyof ToolUriOptions, "own">>> = {
+  timeout: "timeoutMs",
+  "max-attempts": "maxAttempts",
+  delay: "delayMs",
+  method: "method",
+  async: "async",
+  version: "version",
+};
 
 export interface ToolUri {
   readonly scheme: ToolScheme;
@@ -46,45 +114,36 @@ function bad(message: string, param = "uri"): GatewayError {
   return new GatewayError("invalid_uri", message, { param });
 }
 
-const optionParsers = {
-  timeout: (text: string) => ({ timeoutMs: wholeNumber("timeout", text, 1, "milliseconds") }),
-  "max-attempts": (text: string) => ({ maxAttempts: wholeNumber("max-attempts", text, 1, "sends in all") }),
-  delay: (text: string) => ({ delayMs: wholeNumber("delay", text, 0, "milliseconds") }),
-  method: (text: string) => ({ method: httpMethod(text) }),
-  async: (text: string) => ({ async: flag(text) }),
-  version: (text: string) => ({ version: versionText(text) }),
-} as const satisfies Record<string, (text: string) => ToolUriOptions>;
+/** @throws GatewayError `invalid_uri` naming the option */
+function readOption(name: string, option: UriOption, text: string): string | number | boolean {
+  switch (option.type) {
+    case "integer":
+      return wholeNumber(name, option, text);
+    case "boolean":
+      if (text !== "true" && text !== "false")
+        throw bad(`Option '${name}' must be true or false; got '${shorten(text)}'.`, name);
+      return text === "true";
+    case "choice": {
+      const value = option.values.find((each) => each.toLowerCase() === text.toLowerCase());
+      if (value === undefined)
+        throw bad(`Option '${name}' must be ${option.values.join(", ")}; got '${shorten(text)}'.`, name);
+      return value;
+    }
+    case "text":
+      if (!option.pattern.test(text))
+        throw bad(`Option '${name}' may hold ${option.holds}; got '${shorten(text)}'.`, name);
+      return text;
+    default:
+      return option satisfies never;
+  }
+}
 
-function wholeNumber(option: string, text: string, least: number, unit: string): number {
+function wholeNumber(name: string, option: UriOption & { readonly type: "integer" }, text: string): number {
   const value = /^\d{1,12}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(value >= least)) {
-    throw bad(
-      `Option '${option}' must be a whole number of ${unit}, at least ${least}; got '${shorten(text)}'.`,
-      option,
-    );
-  }
-  return value;
-}
-
-function httpMethod(text: string): string {
-  const method = text.toUpperCase();
-  if (!["GET", "POST", "PUT", "DELETE", "PATCH"].includes(method)) {
-    throw bad(`Option 'method' must be GET, POST, PUT, DELETE or PATCH; got '${shorten(text)}'.`, "method");
-  }
-  return method;
-}
-
-function flag(text: string): boolean {
-  if (text !== "true" && text !== "false")
-    throw bad(`Option 'async' must be true or false; got '${shorten(text)}'.`, "async");
-  return text === "true";
-}
-
-function versionText(text: string): string {
-  if (!/^[A-Za-z0-9._-]{1,64}$/.test(text)) {
-    throw bad(`Option 'version' may hold letters, digits, '.', '_' and '-'; got '${shorten(text)}'.`, "version");
-  }
-  return text;
+  const { min, max = Number.POSITIVE_INFINITY, unit } = option;
+  if (value >= min && value <= max) return value;
+  const bounds = option.max === undefined ? `at least ${min}` : `from ${min} to ${option.max}`;
+  throw bad(`Option '${name}' must be a whole number of ${unit}, ${bounds}; got '${shorten(text)}'.`, name);
 }
 
 function shorten(text: string): string {
@@ -104,10 +163,11 @@ function decode(part: string, what: string, param = "uri"): string {
 }
 
 /**
+ * @param optionsOf what a scheme takes; absent, or undefined for a scheme: all options of the specification
  * @throws GatewayError `invalid_uri` naming the option or part at fault; `tool_not_found` for an unknown scheme
  * @example parseToolUri("api://crm/customer_list?timeout=5000")
  */
-export function parseToolUri(text: string): ToolUri {
+export function parseToolUri(text: string, optionsOf?: (scheme: ToolScheme) => UriOptions | undefined): ToolUri {
   if (text.length > 2_048) throw bad("A tool URI may have 2,048 characters at most.");
   // Not `new URL`: platforms disagree about hosts of unknown schemes (case, non-ASCII, empty).
   const match = /^([A-Za-z][A-Za-z0-9+.-]*):\/\/([^/?#]*)(\/[^?#]*)?(\?[^#]*)?(#.*)?$/su.exec(text);
@@ -115,7 +175,7 @@ export function parseToolUri(text: string): ToolUri {
   const [, schemeText = "", serviceText = "", pathText = "", queryText = "", fragment] = match;
   if (fragment !== undefined) throw bad("A tool URI has no '#' part; write '%23' for a literal one.");
   const scheme = schemeText.toLowerCase();
-  if (!Object.hasOwn(schemeShapes, scheme)) {
+  if (!isToolScheme(scheme)) {
     throw new GatewayError(
       "tool_not_found",
       `Unknown tool type '${scheme}'; known: ${Object.keys(schemeShapes).join(", ")}.`,
@@ -124,34 +184,51 @@ export function parseToolUri(text: string): ToolUri {
       },
     );
   }
-  const known = scheme as ToolScheme;
+  if (/[:@]/.test(serviceText)) {
+    throw bad("A tool URI has no user name, password or port; write '%3A' and '%40' for literal characters of an id.");
+  }
   const service = decode(serviceText, "service id");
   if (service === "") throw bad("The service id is missing between '//' and the next '/'.");
   const tool = decode(pathText.replace(/^\//, ""), "tool id");
-  const shape = schemeShapes[known];
+  const shape = schemeShapes[scheme];
   if (shape === "required" && tool === "")
-    throw bad(`'${known}://' needs a tool id after the service id: ${known}://${shorten(service)}/tool-id.`);
+    throw bad(`'${scheme}://' needs a tool id after the service id: ${scheme}://${shorten(service)}/tool-id.`);
   if (shape === "refused" && pathText !== "")
-    throw bad(`'${known}://' takes no tool id; write ${known}://${shorten(service)}.`);
-  return { scheme: known, service, tool, options: parseOptions(queryText.slice(1)) };
+    throw bad(`'${scheme}://' takes no tool id; write ${scheme}://${shorten(service)}.`);
+  return { scheme, service, tool, options: parseOptions(queryText.slice(1), optionsOf?.(scheme) ?? uriOptions) };
 }
 
-function parseOptions(query: string): ToolUriOptions {
+function parseOptions(query: string, known: UriOptions): ToolUriOptions {
   if (query === "") return {};
   const seen = new Set<string>();
-  const options: { -readonly [K in keyof ToolUriOptions]: ToolUriOptions[K] } = {};
+  const options: Record<string, string | number | boolean> = {};
+  const own: Record<string, string | number | boolean> = {};
   for (const pair of query.split("&")) {
     const at = pair.indexOf("=");
     const name = decode(at < 0 ? pair : pair.slice(0, at), "option name", "options");
     const value = decode(at < 0 ? "" : pair.slice(at + 1), `value of option '${shorten(name)}'`, name);
-    if (!Object.hasOwn(optionParsers, name)) {
-      throw bad(`Unknown option '${shorten(name)}'; known: ${Object.keys(optionParsers).join(", ")}.`, name);
+    const option = Object.hasOwn(known, name) ? known[name] : undefined;
+    if (option === undefined) {
+      throw bad(`Unknown option '${shorten(name)}'; known: ${Object.keys(known).join(", ")}.`, name);
     }
     if (seen.has(name)) throw bad(`Option '${name}' is given twice.`, name);
     seen.add(name);
-    Object.assign(options, optionParsers[name as keyof typeof optionParsers](value));
+    const field = Object.hasOwn(fields, name) ? fields[name] : undefined;
+    if (field === undefined) own[name] = readOption(name, option, value);
+    else options[field] = readOption(name, option, value);
   }
-  return options;
+  return Object.keys(own).length === 0 ? options : { ...options, own };
+}
+
+/** Options as they stand after the '?'; empty where there are none. */
+export function formatUriOptions(options: ToolUriOptions): string {
+  const named = Object.entries(fields).flatMap(([name, field]) => {
+    const value = options[field];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return [...named, ...Object.entries(options.own ?? {})]
+    .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(String(value))}`)
+    .join("&");
 }
 
 /** The address without options, percent-encoded: equal tools give equal text. */

@@ -5,6 +5,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
+import type { Span } from "../ports/traces.ts";
 import { openWebhookSecret, signMessage } from "./secret.ts";
 import type { ClaimedDelivery, DeliveryResult } from "./webhook.ts";
 
@@ -22,7 +23,7 @@ const hour = 60 * minute;
 const waits = [5 * second, 5 * minute, 30 * minute, 2 * hour, 5 * hour, 10 * hour, 14 * hour, 20 * hour, 24 * hour];
 const longestWaitMs = 24 * hour;
 
-type DeliverDeps = Pick<CoreDeps, "repos" | "sealer" | "egress" | "clock" | "log">;
+type DeliverDeps = Pick<CoreDeps, "repos" | "sealer" | "egress" | "clock" | "log" | "traces">;
 
 /** @returns how many attempts were made */
 export async function deliverWebhooks(deps: DeliverDeps): Promise<number> {
@@ -41,13 +42,27 @@ export async function deliverWebhooks(deps: DeliverDeps): Promise<number> {
 
 async function deliver(deps: DeliverDeps, claimed: ClaimedDelivery): Promise<void> {
   const { delivery } = claimed;
-  const result = await attempt(deps, claimed);
+  const span = deps.traces?.begin("deliver webhook", {
+    kind: "internal",
+    attributes: {
+      "toolyard.tenant": delivery.tenant,
+      "toolyard.webhook.id": delivery.webhookId,
+      "toolyard.webhook.event": delivery.type,
+      "toolyard.webhook.delivery": delivery.id,
+      "toolyard.webhook.try": delivery.tries,
+      "toolyard.call.id": delivery.callId ?? undefined,
+    },
+  });
+  const result = await attempt(deps, claimed, span);
+  if (result.next !== "delivered") span?.fail(result.status === null ? "not_delivered" : String(result.status));
+  span?.end();
   await deps.repos.webhooks.settle(delivery.tenant, delivery.id, delivery.attempt, result);
 }
 
 async function attempt(
   deps: DeliverDeps,
   { delivery, url, sealed, wrappedKey }: ClaimedDelivery,
+  span: Span | undefined,
 ): Promise<DeliveryResult> {
   const { id, tenant, webhookId, body, tries } = delivery;
   try {
@@ -66,6 +81,7 @@ async function attempt(
       ],
       body,
       timeoutMs,
+      span,
     });
     const { status, headers } = response;
     // Nothing of the answer's body matters; leaving the loop closes the connection.

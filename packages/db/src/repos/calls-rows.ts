@@ -248,6 +248,7 @@ export function toCall(row: StatementResult["rows"][number]): Call {
     sentAt: _sentAt,
     writeToken: _writeToken,
     takenOver: _takenOver,
+    archiveId: _archiveId,
     reservedTokens,
     reservedMicros,
     ...call

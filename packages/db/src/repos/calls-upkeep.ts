@@ -3,7 +3,7 @@ import type { CallRepo, SweepItem } from "@toolyard/core/ports/repos";
 import type { Shards, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
-import { ended, keyLifetimeMs } from "./calls-rows.ts";
+import { keyLifetimeMs } from "./calls-rows.ts";
 import { now, setting } from "./fragments.ts";
 
 const dayMs = 86_400_000;
@@ -44,12 +44,6 @@ const among = (table: string, where: string): string => `rowid IN (SELECT rowid 
 const forget = (table: string, where: string): string => `DELETE FROM ${table} WHERE ${among(table, where)}`;
 
 const expiry: readonly string[] = [
-  `DELETE FROM calls WHERE rowid IN (
-    SELECT old.rowid FROM tenants AS t CROSS JOIN calls AS old
-    WHERE old.tenant = t.id AND old.state IN ${ended}
-      AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days")}
-    LIMIT ?1)
-  RETURNING outcome_blob_key`,
   `UPDATE calls SET idempotency_key = NULL
     WHERE ${among("calls", `idempotency_key IS NOT NULL AND created_at <= ${now} - ${keyLifetimeMs}`)}`,
   `UPDATE calls SET input = NULL
@@ -69,12 +63,11 @@ const expiry: readonly string[] = [
   forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
 ];
 
-export async function expire(shards: Shards, limit: number): Promise<readonly string[]> {
-  const rows = await fromEveryShard(
+export async function expire(shards: Shards, limit: number): Promise<void> {
+  await fromEveryShard(
     shards,
     expiry.map((sql) => ({ sql, args: [limit] })),
   );
-  return rows.flatMap((row) => (typeof row["outcome_blob_key"] === "string" ? [row["outcome_blob_key"]] : []));
 }
 
 /** Rows that the first statement returns, from all shards that answer. */

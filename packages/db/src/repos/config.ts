@@ -17,19 +17,21 @@ import { pluginReader } from "./plugins.ts";
 import { operator, readPrices, selectPrices } from "./prices.ts";
 import { providerReader } from "./providers.ts";
 import { readAll, type OnBrokenRow } from "./rows.ts";
+import { selectToolServices, toolServiceReader } from "./tool-services.ts";
 
 export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): ConfigRepo {
   const plugins = pluginReader(onBrokenRow);
   const backEnds = providerReader(onBrokenRow);
   const credentials = storedCredentialReader(onBrokenRow);
   const limits = budgetReader(onBrokenRow);
+  const services = toolServiceReader(onBrokenRow);
   return {
     load: async (tenant) => {
       const database = shards.databaseFor(tenant);
       // A tenant on a shard of its own costs a second trip, to the directory.
       const elsewhere =
         database === shards.directory ? undefined : shards.directory.batch([selectPrices()], { readonly: true });
-      const [[owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows], operatorRows] =
+      const [[owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows, serviceRows], operatorRows] =
         await Promise.all([
           database.batch(
             [
@@ -51,6 +53,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
               selectCredentials(tenant),
               statement(build.select().from(budgets).where(eq(budgets.tenant, tenant)).orderBy(asc(budgets.id))),
               selectPrices(tenant),
+              selectToolServices(tenant),
             ],
             { readonly: true },
           ),
@@ -65,6 +68,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
           onBrokenRow({ table: "tenants", tenant, id: key, reason: "is not a value that this setting takes" }),
         ),
         plugins: readAll(plugins, pluginRows),
+        services: readAll(services, serviceRows),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),

@@ -2,6 +2,7 @@
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
+import { createArchiveRepo } from "./archives.ts";
 import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
@@ -14,6 +15,7 @@ import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createTenantRepo } from "./tenants.ts";
+import { createToolServiceRepo } from "./tool-services.ts";
 import { createUploadRepo } from "./uploads.ts";
 import { createUsageRepo } from "./usage.ts";
 import { createWebhookRepo } from "./webhooks.ts";
@@ -33,6 +35,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     providers: createProviderRepo(shards, onBrokenRow),
     config: createConfigRepo(shards, onBrokenRow),
     calls: createCallRepo(shards),
+    archives: createArchiveRepo(shards),
     sessions: createSessionRepo(shards),
     uploads: createUploadRepo(shards),
     budgets: createBudgetRepo(shards),
@@ -40,6 +43,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     usage: createUsageRepo(shards),
     oauth: createOAuthRepo(shards),
     webhooks: createWebhookRepo(shards),
+    services: createToolServiceRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -110,6 +110,8 @@ export const calls = sqliteTable(
     writeToken: text("write_token"),
     /** The claim in force took the row from a claimant whose lease had run out. */
     takenOver: flag("taken_over").notNull().default(false),
+    /** The archive into which it is being written, past its retention. */
+    archiveId: text("archive_id"),
   },
   (table) => [
     primaryKey({ columns: [table.tenant, table.id] }),
@@ -151,6 +153,9 @@ export const calls = sqliteTable(
     index("calls_keyed")
       .on(table.createdAt)
       .where(sql`idempotency_key is not null`),
+    index("calls_archived")
+      .on(table.tenant, table.archiveId)
+      .where(sql`archive_id is not null`),
     index("calls_sealed")
       .on(table.finishedAt)
       .where(sql`input is not null and finished_at is not null`),

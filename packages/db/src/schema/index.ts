@@ -2,6 +2,7 @@
 export { apiKeys } from "./api-keys.ts";
 export { budgetWindows } from "./budget-windows.ts";
 export { budgets } from "./budgets.ts";
+export { callArchives } from "./call-archives.ts";
 export { calls } from "./calls.ts";
 export { jwtIssuers } from "./jwt-issuers.ts";
 export { keptTurns } from "./kept-turns.ts";
@@ -16,6 +17,7 @@ export { shards } from "./shards.ts";
 export { sysAiPlugin } from "./sys-ai-plugin.ts";
 export { sysUserCredential } from "./sys-user-credential.ts";
 export { tenants } from "./tenants.ts";
+export { toolServices } from "./tool-services.ts";
 export { usageDays } from "./usage-days.ts";
 export { webhookDeliveries } from "./webhook-deliveries.ts";
 export { webhooks } from "./webhooks.ts";

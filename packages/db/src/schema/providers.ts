@@ -1,5 +1,6 @@
 /** Model back ends of a tenant. */
 import { integer, sqliteTable, text, uniqueIndex, index } from "drizzle-orm/sqlite-core";
+import { schemaFamilies } from "@toolyard/core/tools/schema-projection";
 import * as z from "zod";
 import { flag, json, nowMs, tenantColumn, time } from "../columns.ts";
 
@@ -15,6 +16,8 @@ export const providers = sqliteTable(
     credential: text("credential"),
     models: json("models", z.record(z.string(), z.string())).notNull(),
     passthroughModels: flag("passthrough_models").notNull(),
+    /** Null: as the names of its models say. */
+    schemaFamily: text("schema_family", { enum: schemaFamilies }),
     priority: integer("priority").notNull(),
     enabled: flag("enabled").notNull(),
     maxAttempts: integer("max_attempts").notNull(),

@@ -20,6 +20,8 @@ function createListQueue(
     entries,
     polls: 0,
     broken: false,
+    waits: false,
+    ping: () => Promise.resolve(),
     async send(queue, messages, { delayMs = 0 } = {}) {
       for (const message of messages) {
         entries.push({ ...message, queue, visibleAt: clock.now() + delayMs, receives: 0, receipt: "" });

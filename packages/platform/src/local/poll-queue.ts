@@ -98,7 +98,8 @@ function startWorker(name: QueueName, hands: number, { queue, handle, clock, log
         inHand.add(working);
       }
       if (messages.length > 0) napMs = shortestNapMs;
-      else if (!stopped) await sleep();
+      // A queue that waits has done so, unless it could not be read.
+      else if (!stopped && (failing || !queue.waits)) await sleep();
     }
     await Promise.all(inHand);
   }

@@ -12,6 +12,7 @@ const provider: ProviderRecord = {
   credential: "ACME_KEY",
   models: {},
   passthroughModels: true,
+  schemaFamily: null,
   priority: 1,
   enabled: true,
   maxAttempts: 2,

@@ -45,6 +45,7 @@ function record(change: Partial<ProviderRecord> = {}): ProviderRecord {
     credential: "ACME_KEY",
     models: {},
     passthroughModels: true,
+    schemaFamily: null,
     priority: 1,
     enabled: true,
     maxAttempts: 1,

@@ -226,7 +226,7 @@ class ModelExchange {
   }
 
   async #send(asksUsage: boolean): Promise<EgressResponse> {
-    const { provider, apiKey, stream, signal } = this.#request;
+    const { provider, apiKey, stream, signal, span } = this.#request;
     const headers: [string, string][] = [
       ["content-type", "application/json"],
       ["accept", stream ? "text/event-stream, application/json" : "application/json"],
@@ -241,6 +241,7 @@ class ModelExchange {
         signal,
         timeoutMs: provider.timeoutMs,
         sensitiveHeaders: ["authorization"],
+        span,
       });
     } catch (thrown) {
       throw this.#toUnsent(thrown);
@@ -389,12 +390,16 @@ async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8A
   }
 }
 
-async function listModels(egress: Egress, { provider, apiKey, signal }: ModelListRequest): Promise<readonly string[]> {
+async function listModels(
+  egress: Egress,
+  { provider, apiKey, signal, span }: ModelListRequest,
+): Promise<readonly string[]> {
   const headers: [string, string][] = [["accept", "application/json"]];
   if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
   const timeoutMs = Math.min(provider.timeoutMs, listTimeoutMs);
   const url = endpoint(provider, "/models");
-  const { status, headers: received, body } = await egress.request({ method: "GET", url, headers, signal, timeoutMs });
+  const request = { method: "GET", url, headers, signal, timeoutMs, span };
+  const { status, headers: received, body } = await egress.request(request);
   const text = await readText(body, maximumListBytes);
   if (status < 200 || status >= 300) {
     const failure = readFailure(status, received, text);

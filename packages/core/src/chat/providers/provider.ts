@@ -4,6 +4,8 @@
  */
 import type { JsonObject } from "../../json.ts";
 import type { Usage } from "../../calls/call.ts";
+import type { Span } from "../../ports/traces.ts";
+import type { SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
 
 /** A configured back end of a tenant. */
@@ -19,6 +21,8 @@ export interface ProviderRecord {
   readonly models: Readonly<Record<string, string>>;
   /** Serve models that are not listed in `models`, under their own name. */
   readonly passthroughModels: boolean;
+  /** What its models read of schemas; null: as their names say. */
+  readonly schemaFamily: SchemaFamily | null;
   /** The lowest is asked first; of equal ones the oldest. */
   readonly priority: number;
   readonly enabled: boolean;
@@ -37,9 +41,11 @@ export interface ProviderRequest {
   /** Resolved key, or undefined where the back end asks for none. */
   readonly apiKey: string | undefined;
   readonly provider: ProviderRecord;
+  /** Requests to the back end are told of under it. */
+  readonly span?: Span | undefined;
 }
 
-export type ModelListRequest = Pick<ProviderRequest, "provider" | "apiKey" | "signal">;
+export type ModelListRequest = Pick<ProviderRequest, "provider" | "apiKey" | "signal" | "span">;
 
 /** An assistant message as the back end wrote it; unknown fields are kept for the next turn. */
 export type UpstreamMessage = JsonObject;

@@ -21,6 +21,7 @@ function record(name: string, change: Partial<ProviderRecord> = {}): ProviderRec
     credential: null,
     models: {},
     passthroughModels: false,
+    schemaFamily: null,
     priority: 1,
     enabled: true,
     maxAttempts: 1,

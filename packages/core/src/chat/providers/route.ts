@@ -11,6 +11,7 @@ import type { JsonObject } from "../../json.ts";
 import type { Clock } from "../../ports/clock.ts";
 import type { Egress } from "../../ports/egress.ts";
 import type { Log } from "../../ports/log.ts";
+import type { Span } from "../../ports/traces.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
@@ -131,7 +132,7 @@ async function askForModels(
   try {
     const backEnd = backEndOf(deps, provider);
     if (backEnd.listModels === undefined) return [];
-    return await backEnd.listModels({ provider, apiKey: await keyFor(deps, route), signal });
+    return await backEnd.listModels({ provider, apiKey: await keyFor(deps, route), signal, span: deps.span });
   } catch (thrown) {
     deps.log.log("warn", "provider lists no models", { provider: provider.name, error: toGatewayError(thrown).code });
     return [];
@@ -154,6 +155,7 @@ function providersOf(config: TenantConfig, defaultProvider: DefaultProvider | un
 const ready = {
   credential: null,
   passthroughModels: true,
+  schemaFamily: null,
   priority: 0,
   enabled: true,
   maxAttempts: 3,
@@ -217,6 +219,8 @@ export interface RouteDeps {
   readonly defaultProvider?: DefaultProvider;
   /** The value of a tenant's credential; called at the moment of use. */
   readonly credential: (name: string) => Promise<string>;
+  /** Requests to back ends are told of under it. */
+  readonly span?: Span | undefined;
 }
 
 export interface RoutedRequest {
@@ -323,7 +327,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
   const { provider, model } = route;
   try {
     if (request.signal.aborted) return givenUp(request.signal);
-    const family = schemaFamilyOf(model);
+    const family = provider.schemaFamily ?? schemaFamilyOf(model);
     const tools = family === "openai" ? undefined : request.toolsFor?.(family);
     const events = backEndOf(deps, provider).stream({
       body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
@@ -332,6 +336,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
       signal: request.signal,
       apiKey: await keyFor(deps, route),
       provider,
+      span: deps.span,
     });
     return { first: await events.next(), events };
   } catch (thrown) {

@@ -20,6 +20,7 @@ async function ask(body: JsonObject, signal: AbortSignal = new AbortController()
     credential: null,
     models: {},
     passthroughModels: true,
+    schemaFamily: null,
     priority: 0,
     enabled: true,
     maxAttempts: 1,

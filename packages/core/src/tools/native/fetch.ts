@@ -55,6 +55,7 @@ async function send(asked: Input, run: NativeRun): Promise<ToolReply> {
     // Any of them may carry a secret of the conversation.
     sensitiveHeaders: given.map(([name]) => name.toLowerCase()),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
+    span: context.span,
   });
   return decodeReply(response, {
     maxBytes: settings.result_max_bytes,

@@ -2,18 +2,44 @@
 import { createCredentialResolver } from "../../blind/credential-resolver.ts";
 import { ReplyCache } from "../../blind/reply-cache.ts";
 import type { AdapterDeps } from "../../deps.ts";
+import { HeldConnections } from "../../services/held-connections.ts";
+import { createServiceAdapter } from "../../services/runtime.ts";
+import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
 import type { Adapters } from "../catalog.ts";
+import type { ToolScheme } from "../uri.ts";
+import { apiScheme } from "./api.ts";
 import { createNativeAdapter } from "./native.ts";
 import { createPluginAdapter } from "./plugin.ts";
 
-export function createAdapters(deps: AdapterDeps): Adapters {
+/** Schemes whose back ends are tool services. */
+export const serviceSchemes = {
+  api: apiScheme,
+} as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
+
+export interface OpenAdapters {
+  readonly adapters: Adapters;
+  /** Ends what adapters hold. */
+  close(): Promise<void>;
+}
+
+export function createAdapters(deps: AdapterDeps): OpenAdapters {
+  const connections = new HeldConnections(deps.log);
+  const schemeDeps: SchemeDeps = {
+    ...deps,
+    credentials: createCredentialResolver(deps),
+    replies: new ReplyCache(),
+    connections,
+  };
+  const services = Object.entries(serviceSchemes).map(([name, scheme]) => [
+    name,
+    createServiceAdapter(scheme, schemeDeps),
+  ]);
   return {
-    plugin: createPluginAdapter({
-      egress: deps.egress,
-      credentials: createCredentialResolver(deps),
-      tokens: deps.tokens,
-      replies: new ReplyCache(),
-    }),
-    native: createNativeAdapter(deps),
-  } satisfies Adapters;
+    adapters: {
+      plugin: createPluginAdapter(schemeDeps),
+      native: createNativeAdapter(deps),
+      ...(Object.fromEntries(services) as Adapters),
+    },
+    close: () => connections.close(),
+  };
 }

@@ -13,6 +13,7 @@ export function createNativeAdapter(deps: NativeDeps): ToolAdapter {
   return {
     resolve: (uri, context) =>
       uri.scheme === "native" && isEnabled(uri.service, context) ? described.get(uri.service) : undefined,
+    find: (name, context) => (isEnabled(name, context) ? described.get(name) : undefined),
     list: (context) => [...described.values()].filter((tool) => isEnabled(tool.name, context)),
     async invoke(call, context) {
       const tool = nativeTool(call.uri.service);

@@ -2,7 +2,9 @@
  * `plugin://name`: HTTP plugins of the tenant, and those that a trusted caller sends with the request,
  * which take precedence (BLIND-7). Tools are made once for each row of the snapshot.
  */
+import { effectOf, repeatOf } from "../../blind/effect.ts";
 import { executeBlind, userClientOf, type BlindDeps } from "../../blind/execute.ts";
+import { explainBlind } from "../../blind/explain.ts";
 import { planOf } from "../../blind/plan-cache.ts";
 import type { PluginRecord } from "../../blind/plugin.ts";
 import { recordFromDefinition } from "../../blind/register.ts";
@@ -12,7 +14,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import type { ToolAdapter } from "../adapter.ts";
 import { withDelivery } from "../adapter.ts";
-import type { Repeat, Tool } from "../tool.ts";
+import type { Tool } from "../tool.ts";
 import { formatToolUri } from "../uri.ts";
 
 type ByName = ReadonlyMap<string, PluginRecord>;
@@ -25,6 +27,10 @@ export function createPluginAdapter(deps: BlindDeps): ToolAdapter {
   return {
     resolve(uri, context) {
       const record = findRecord(uri.service, context);
+      return record === undefined ? undefined : toolOf(record);
+    },
+    find(name, context) {
+      const record = findRecord(name, context);
       return record === undefined ? undefined : toolOf(record);
     },
     list(context) {
@@ -42,6 +48,10 @@ export function createPluginAdapter(deps: BlindDeps): ToolAdapter {
       }
       return executeBlind(deps, record, call, context);
     },
+    async explain(call, context) {
+      const record = findRecord(call.uri.service, context);
+      return record === undefined ? null : explainBlind(record, call.arguments, context);
+    },
     async userClient(tool, context) {
       const record = findRecord(tool.name, context);
       return record === undefined ? undefined : userClientOf(deps.credentials, record, context);
@@ -49,8 +59,8 @@ export function createPluginAdapter(deps: BlindDeps): ToolAdapter {
   };
 }
 
-/** The row behind a plugin's name for this call, for `explain` and the like. */
-export function findRecord(name: string, context: CallContext): PluginRecord | undefined {
+/** The row behind a plugin's name for this call. */
+function findRecord(name: string, context: CallContext): PluginRecord | undefined {
   return inlinePlugins(context).get(name) ?? storedPlugins(context.config).get(name);
 }
 
@@ -106,7 +116,7 @@ function toTool(record: PluginRecord): Tool {
     kind: "HTTP",
     enabled: record.enabled,
     roles: record.roles,
-    effect: execution.effect ?? (execution.method === "GET" ? "read" : "write"),
+    effect: effectOf(execution),
     repeat: repeatOf(execution),
     sensitive: record.sensitive,
     service: plan.template.origin,
@@ -117,9 +127,4 @@ function toTool(record: PluginRecord): Tool {
     outputTrust: "outside",
     hash: record.hash,
   };
-}
-
-function repeatOf(execution: { readonly idempotency_header?: string | undefined; readonly method: string }): Repeat {
-  if (execution.idempotency_header !== undefined) return "key";
-  return execution.method === "PUT" || execution.method === "DELETE" ? "natural" : "never";
 }

@@ -1,0 +1,119 @@
+/**
+ * Adapters, chosen one by one from the settings (design "One core, many homes"). Those of AWS are loaded
+ * where a setting asks for them, and the SDK behind each at its first use.
+ */
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import type { BlobStore, Presign } from "@toolyard/core/ports/blob-store";
+import type { KeyVault } from "@toolyard/core/ports/key-vault";
+import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
+import type { Push } from "@toolyard/core/ports/push";
+import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
+import type { Shards } from "@toolyard/db/database";
+import { createDatabaseTaskQueue } from "@toolyard/db/queue";
+import { createFileBlobStore } from "@toolyard/platform/local/file-blob-store";
+import { createLocalKeyVault, parseMasterKey } from "@toolyard/platform/local/local-key-vault";
+import { createRotatingKeyVault } from "@toolyard/platform/rotating-key-vault";
+import { EnvironmentError, type Environment } from "./env.ts";
+
+/** Blobs that nobody else serves by HTTP, so that their links lead to ourselves. */
+export function servesOwnBlobs({ blobsUrl }: Environment): boolean {
+  return blobsUrl === undefined || blobsUrl.startsWith("file:");
+}
+
+/**
+ * @param presign makes links to ourselves, for blobs that nobody else serves
+ * @throws EnvironmentError
+ */
+export async function createBlobs(
+  environment: Environment,
+  dataDir: string | undefined,
+  presign: Presign,
+): Promise<BlobStore> {
+  const blobsUrl = environment.blobsUrl ?? fileIn(dataDir, "", "BLOBS_URL");
+  if (blobsUrl.startsWith("file:")) return createFileBlobStore(fileURLToPath(toFileUrl(blobsUrl)), presign);
+  const { createS3BlobStore } = await import("@toolyard/platform/aws/s3-blob-store");
+  const [, bucket = "", prefix = "", style] = /^s3:\/\/([^/?]+)\/?([^?]*)(?:\?path_style=(.+))?$/.exec(blobsUrl) ?? [];
+  return createS3BlobStore({
+    bucket,
+    prefix: prefix.replace(/\/+$/, ""),
+    pathStyle: style === undefined ? isOwnStore(environment.s3Endpoint) : style === "true",
+  });
+}
+
+export async function createQueue({ queues }: Environment, shards: Shards): Promise<PolledTaskQueue> {
+  if (queues === undefined) return createDatabaseTaskQueue(shards);
+  const { createSqsTaskQueue } = await import("@toolyard/platform/aws/sqs-task-queue");
+  return createSqsTaskQueue({ urls: queues });
+}
+
+/** Undefined: server processes hold the connections. */
+export async function createPush({ pushUrl }: Environment): Promise<Push | undefined> {
+  if (pushUrl === undefined) return undefined;
+  const { createConnectionsPush } = await import("@toolyard/platform/aws/connections-push");
+  return createConnectionsPush({ url: pushUrl });
+}
+
+/** Undefined: plugins are processes of this machine. */
+export async function createPluginBox({ pluginBoxFunction }: Environment): Promise<PluginRunner | undefined> {
+  if (pluginBoxFunction === undefined) return undefined;
+  const { createLambdaPluginRunner } = await import("@toolyard/platform/aws/lambda-plugin-runner");
+  return createLambdaPluginRunner({ functionName: pluginBoxFunction });
+}
+
+const kms = "kms:";
+
+/**
+ * The master key of today, and earlier ones of either kind for what they wrapped.
+ * @throws EnvironmentError
+ */
+export async function createVault(environment: Environment, masterKey: string): Promise<KeyVault> {
+  const named = [masterKey, ...environment.previousMasterKeys];
+  const [keyId, ...previousKeyIds] = named.flatMap((key) => (key.startsWith(kms) ? [key.slice(kms.length)] : []));
+  const [localKey, ...previousKeys] = named.filter((key) => !key.startsWith(kms)).map((key) => readKey(key, masterKey));
+  const local = localKey === undefined ? undefined : createLocalKeyVault({ masterKey: localKey, previousKeys });
+  if (keyId === undefined) return local ?? noMasterKey();
+  const { createKmsKeyVault, isWrappedByKms } = await import("@toolyard/platform/aws/kms-key-vault");
+  const cloud = createKmsKeyVault({ keyId, previousKeyIds });
+  if (local === undefined) return cloud;
+  if (!masterKey.startsWith(kms)) {
+    return createRotatingKeyVault({
+      current: local,
+      previous: cloud,
+      isCurrents: (wrapped) => !isWrappedByKms(wrapped),
+    });
+  }
+  return createRotatingKeyVault({ current: cloud, previous: local, isCurrents: isWrappedByKms });
+}
+
+function noMasterKey(): never {
+  throw new EnvironmentError(["TOOLYARD_MASTER_KEY: must be set"]);
+}
+
+function readKey(text: string, masterKey: string): Uint8Array {
+  const setting = text === masterKey ? "TOOLYARD_MASTER_KEY" : "TOOLYARD_PREVIOUS_MASTER_KEYS";
+  try {
+    return parseMasterKey(text, setting);
+  } catch (cause) {
+    throw new EnvironmentError([cause instanceof Error ? cause.message : `${setting} cannot be used`]);
+  }
+}
+
+/** A store of one's own has no name for each bucket, unless somebody made them: an address, or one word. */
+function isOwnStore(endpoint: string | undefined): boolean {
+  if (endpoint === undefined || !URL.canParse(endpoint)) return false;
+  const { hostname } = new URL(endpoint);
+  return !hostname.includes(".") || /^[\d.]+$|^\[/.test(hostname);
+}
+
+/** `file:relative/path` is from the working directory, as in DATABASE_URL. */
+function toFileUrl(url: string): URL {
+  const rest = url.slice("file:".length);
+  return rest.startsWith("/") ? new URL(url) : pathToFileURL(decodeURIComponent(rest));
+}
+
+/** @throws EnvironmentError where there is no data directory */
+export function fileIn(dataDir: string | undefined, name: string, variable: string): string {
+  if (dataDir === undefined) throw new EnvironmentError([`${variable}: must be set where there is no data directory`]);
+  return pathToFileURL(join(dataDir, name)).href;
+}

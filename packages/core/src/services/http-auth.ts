@@ -1,0 +1,143 @@
+/**
+ * How services over HTTP prove who is calling (API-3): the fields of the specification, `auth_type` and
+ * `auth_config`, or a mapping of credentials as plugins have it. Shared by all schemes over HTTP; what it
+ * becomes is the mapping that blind definitions are executed with.
+ */
+import * as z from "zod";
+import { isHeaderName, isTransportHeader } from "../blind/header-rules.ts";
+import { mappingProblems } from "../blind/auth-mapping.ts";
+import { authConfigSchema, type AuthConfig, type AuthMapping } from "../blind/definition.ts";
+import type { CredentialResolver } from "../blind/credential-resolver.ts";
+import { isWebAddress } from "../oauth/client.ts";
+import { SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
+import { problemOf } from "./invalid-config.ts";
+
+const text = (description: string) => z.string().min(1).max(2_048).meta({ description });
+const webAddress = (description: string) =>
+  text(description).refine(isWebAddress, "must be an http or https URL without user name, password and fragment");
+
+/** By `auth_type`: what `auth_config` holds. */
+const authConfigs = {
+  none: z.strictObject({}).default({}),
+  apikey: z
+    .strictObject({
+      header: z
+        .string()
+        .refine(
+          (name) => isHeaderName(name) && !isTransportHeader(name),
+          "must be the name of a header that may be set",
+        )
+        .optional()
+        .meta({ description: "Header that carries the key.", example: "X-API-Key" }),
+      query: z.string().min(1).max(128).optional().meta({ description: "Query parameter that carries it, instead." }),
+      value: secretField("The key."),
+    })
+    .refine(({ header, query }) => (header === undefined) !== (query === undefined), {
+      error: "needs either 'header' or 'query'",
+      path: ["header"],
+    }),
+  bearer: z.strictObject({ token: secretField("Sent as `Authorization: Bearer …`.") }),
+  basic: z.strictObject({ username: text("User name."), password: secretField("Password.") }),
+  oauth2: z.strictObject({
+    client_id: text("Client id."),
+    client_secret: secretField("Client secret."),
+    token_url: webAddress("Where access tokens come from."),
+    scope: text("Scopes, separated by spaces.").optional(),
+    audience: text("Sent with token requests where the server asks for it.").optional(),
+    resource: text("RFC 8707: absolute URI of the back end.").optional(),
+    client_auth: z.enum(["basic", "post"]).optional().meta({ description: "How the client proves itself." }),
+  }),
+  /** Any number of credentials in headers and query, or a user's own access, as plugins have it. */
+  mapping: authConfigSchema.superRefine((config, check) => {
+    for (const { path, message } of mappingProblems(config)) {
+      check.addIssue({ code: "custom", message, path: path.split(".") });
+    }
+  }),
+} as const;
+
+const authTypes = Object.keys(authConfigs) as readonly (keyof typeof authConfigs)[];
+export type AuthType = keyof typeof authConfigs;
+
+export const authFields = {
+  auth_type: z.enum(authTypes).default("none").meta({ description: "How calls prove who is calling." }),
+  auth_config: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .meta({
+      description: 'Depends on `auth_type`. A secret is {"credential": "NAME"}, or a literal that becomes one.',
+      "x-depends-on": "auth_type",
+      [variantsKeyword]: new SchemaVariants(authConfigs),
+    }),
+};
+
+export interface AuthFields {
+  readonly auth_type: AuthType;
+  readonly auth_config?: Record<string, unknown> | undefined;
+}
+
+/** Parses `auth_config` by `auth_type`; to be the `transform` of a configuration with `authFields`. */
+export function readAuth<Config extends AuthFields>(config: Config, check: z.RefinementCtx): Config {
+  const parsed = authConfigs[config.auth_type].safeParse(config.auth_config);
+  if (parsed.success) return { ...config, auth_config: parsed.data };
+  const { path, problem } = problemOf(parsed.error);
+  check.addIssue({ code: "custom", message: problem, path: ["auth_config", ...path] });
+  return z.NEVER;
+}
+
+export interface HttpAuth {
+  readonly authConfig: AuthConfig | undefined;
+  /** Values of the mapping that stand in the configuration itself, by the name that stands for them. */
+  readonly literals: ReadonlyMap<string, string>;
+}
+
+type Parts = Readonly<Record<string, string | SecretReference | undefined>>;
+
+/** @param fields as `readAuth` left them */
+export function toHttpAuth({ auth_type: type, auth_config: config }: AuthFields): HttpAuth {
+  if (type === "none") return { authConfig: undefined, literals: new Map() };
+  if (type === "mapping") return { authConfig: authConfigSchema.parse(config), literals: new Map() };
+  const parts = config as Parts;
+  const literals = new Map<string, string>();
+  const map = (target: string, part: string, location: AuthMapping["location"] = "header"): AuthMapping[] => {
+    const value = parts[part];
+    if (value === undefined) return [];
+    if (typeof value !== "string") return [{ source: value.credential, target, location }];
+    const source = `auth_config.${part}`;
+    literals.set(source, value);
+    return [{ source, target, location }];
+  };
+  return { authConfig: { type: blindTypes[type], ...mappings[type](parts, map) }, literals };
+}
+
+const blindTypes = { apikey: "api_key", bearer: "bearer", basic: "basic", oauth2: "oauth2" } as const;
+
+type Mapper = (target: string, part: string, location?: AuthMapping["location"]) => AuthMapping[];
+
+const mappings: Readonly<Record<keyof typeof blindTypes, (parts: Parts, map: Mapper) => Omit<AuthConfig, "type">>> = {
+  apikey: ({ header, query }, map) => ({
+    mapping:
+      typeof header === "string"
+        ? map(header, "value")
+        : map(typeof query === "string" ? query : "key", "value", "query"),
+  }),
+  bearer: (_parts, map) => ({ mapping: map("Authorization", "token") }),
+  basic: (_parts, map) => ({ mapping: [...map("username", "username"), ...map("password", "password")] }),
+  oauth2: ({ audience, resource, client_auth: clientAuth }, map) => ({
+    mapping: ["client_id", "client_secret", "token_url", "scope"].flatMap((part) => map(part, part)),
+    ...(typeof audience === "string" ? { audience } : {}),
+    ...(typeof resource === "string" ? { resource } : {}),
+    ...(clientAuth === "basic" || clientAuth === "post" ? { client_auth: clientAuth } : {}),
+  }),
+};
+
+/** Gives values that stand in the configuration, and asks for the others. */
+export function withLiterals(credentials: CredentialResolver, literals: HttpAuth["literals"]): CredentialResolver {
+  if (literals.size === 0) return credentials;
+  return {
+    async resolve(context, names) {
+      const stored = names.filter((name) => !literals.has(name));
+      const values = stored.length === 0 ? new Map<string, string>() : await credentials.resolve(context, stored);
+      return new Map([...values, ...[...literals].filter(([name]) => names.includes(name))]);
+    },
+  };
+}

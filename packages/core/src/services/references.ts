@@ -1,0 +1,111 @@
+/**
+ * Who would miss a tool service (CFG-4). Each kind of referrer is one entry of `referrers`: whoever stores
+ * tool URIs (flows, agents, schedules) adds one, and deletion and the route about references follow.
+ */
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import type { Page, PageRequest } from "../ports/repos.ts";
+import { formatToolUri } from "../tools/uri.ts";
+import type { ToolService } from "./service.ts";
+import { serviceToolName } from "./tool-name.ts";
+
+export type Reference = {
+  /** `api_key`, `call`, `tool_price`, … */
+  readonly kind: string;
+  readonly id: string;
+  readonly name: string | null;
+  /** Where in it: `tools`, `state`. */
+  readonly field: string;
+  /** What stands there. */
+  readonly value: string;
+};
+
+/** What a referrer looks for. */
+export interface ServiceAddress {
+  readonly record: ToolService;
+  /** `api://crm`; URIs of its tools go on with `/`. */
+  readonly uri: string;
+  /** How names of its tools begin, with which patterns may name them. */
+  readonly namePrefix: string;
+  readonly toolNames: ReadonlySet<string>;
+}
+
+export type Referrer = (
+  deps: Pick<CoreDeps, "repos">,
+  context: CallContext,
+  address: ServiceAddress,
+) => Promise<readonly Reference[]>;
+
+/** One line for each kind of referrer. */
+const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices];
+
+export async function findReferences(
+  deps: Pick<CoreDeps, "repos" | "adapters">,
+  context: CallContext,
+  record: ToolService,
+): Promise<readonly Reference[]> {
+  const tools = deps.adapters[record.scheme]?.services?.toolsOf(record) ?? [];
+  const address: ServiceAddress = {
+    record,
+    uri: formatToolUri(record.scheme, record.serviceId),
+    namePrefix: `${serviceToolName(record.scheme, record.serviceId, "")}__`,
+    toolNames: new Set(tools.map(({ name }) => name)),
+  };
+  const found = await Promise.all(referrers.map((referrer) => referrer(deps, context, address)));
+  return found.flat();
+}
+
+/** Does a pattern, or a URI, name this service or a tool of it, rather than whatever there is? */
+function namesService(text: string, { uri, namePrefix, toolNames }: ServiceAddress): boolean {
+  if (text.includes("://")) return text === uri || text.startsWith(`${uri}/`) || text.startsWith(`${uri}?`);
+  return toolNames.has(text) || text.startsWith(namePrefix);
+}
+
+async function apiKeys(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const keys = await all((page) => repos.apiKeys.list(tenant, page));
+  return keys
+    .filter(({ revokedAt }) => revokedAt === null)
+    .flatMap(({ id, name, tools }) =>
+      (tools ?? [])
+        .filter((pattern) => namesService(pattern, address))
+        .map((pattern) => ({ kind: "api_key", id, name, field: "tools", value: pattern })),
+    );
+}
+
+/** Calls that wait for their turn, their end or a person. */
+async function callsUnderWay(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant }: CallContext,
+  { uri }: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const calls = await repos.services.callsUnderWay(tenant, uri);
+  return calls.map(({ id, tool, state }) => ({ kind: "call", id, name: tool, field: "state", value: state }));
+}
+
+function toolPrices(
+  _deps: Pick<CoreDeps, "repos">,
+  { config }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const named = config.prices.own.filter(({ kind, pattern }) => kind === "tool" && namesService(pattern, address));
+  return Promise.resolve(
+    named.map(({ pattern }) => ({ kind: "tool_price", id: pattern, name: null, field: "pattern", value: pattern })),
+  );
+}
+
+/** Everything behind a paged list. */
+async function all<Item extends { readonly id: string }>(
+  list: (page: PageRequest) => Promise<Page<Item>>,
+): Promise<readonly Item[]> {
+  const items: Item[] = [];
+  for (;;) {
+    const last = items.at(-1)?.id;
+    const page = await list({ limit: 100, order: "asc", ...(last === undefined ? {} : { after: last }) });
+    items.push(...page.data);
+    if (!page.hasMore || page.data.length === 0) return items;
+  }
+}

@@ -1,0 +1,279 @@
+/**
+ * Creates, changes and deletes tool services (CFG-1, CFG-3, CFG-4). A configuration is checked as a whole;
+ * literals of secrets become credentials under new names, so that what calls under way were opened with
+ * stays what it was until the row points elsewhere.
+ */
+import { sealCredential } from "../blind/credential-resolver.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { newId } from "../ids.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import type { Adapters } from "../tools/catalog.ts";
+import { isToolScheme } from "../tools/uri.ts";
+import { credentialsIn, liftSecrets, type LiftedSecret } from "./config-fields.ts";
+import { toInvalidConfig } from "./invalid-config.ts";
+import { findReferences, type Reference } from "./references.ts";
+import type { ServiceRuntime } from "./runtime.ts";
+import type { ToolService, ToolServiceChange } from "./service.ts";
+
+export type ServiceDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer">;
+
+/** Schemes whose back ends are configured as services. */
+export function serviceRuntimes(adapters: Adapters): readonly ServiceRuntime[] {
+  return Object.values(adapters).flatMap(({ services }) => (services === undefined ? [] : [services]));
+}
+
+/** @throws GatewayError `invalid_request` naming the schemes that there are */
+export function runtimeOf(adapters: Adapters, scheme: string): ServiceRuntime {
+  const runtime = isToolScheme(scheme) ? adapters[scheme]?.services : undefined;
+  if (runtime !== undefined) return runtime;
+  const known = serviceRuntimes(adapters).map(({ scheme: { scheme: name } }) => name);
+  throw new GatewayError("invalid_request", `'scheme' must be one of ${known.join(", ")}.`, { param: "scheme" });
+}
+
+export interface NewServiceRequest {
+  readonly scheme: string;
+  readonly serviceId: string;
+  readonly displayName: string | null;
+  readonly description: string | null;
+  readonly enabled: boolean;
+  readonly config: JsonObject;
+}
+
+/**
+ * @throws GatewayError `invalid_definition` whose `param` is the field, `egress_denied`, `conflict` for an
+ * id or a tool's name that is taken
+ */
+export async function createService(
+  deps: ServiceDeps,
+  context: CallContext,
+  request: NewServiceRequest,
+): Promise<ToolService> {
+  const runtime = runtimeOf(deps.adapters, request.scheme);
+  const { scheme } = runtime.scheme;
+  const id = newId("toolService");
+  const { config, secrets } = readConfig(runtime, id, request.config);
+  const record: ToolService = { ...request, ...firstState, id, scheme, config };
+  checkRecord(deps, context, { runtime, record });
+  if (context.config.services.some((other) => other.scheme === scheme && other.serviceId === request.serviceId)) {
+    throw new GatewayError(
+      "conflict",
+      `There is an ${scheme} service '${request.serviceId}' already; take another 'service_id', or change that one.`,
+      { param: "service_id" },
+    );
+  }
+  return withSecrets(deps, context, secrets, () =>
+    deps.repos.services.create(context.tenant, {
+      id,
+      scheme,
+      serviceId: request.serviceId,
+      displayName: request.displayName,
+      description: request.description,
+      enabled: request.enabled,
+      config,
+    }),
+  );
+}
+
+const firstState = { version: 1, discovered: null, createdAt: 0, updatedAt: 0 } as const;
+
+export interface ServicePatch {
+  readonly displayName?: string | null;
+  readonly description?: string | null;
+  readonly enabled?: boolean;
+  /** Merged into what there is as RFC 7396 says: null removes, lists are replaced. */
+  readonly config?: JsonObject;
+  /** `config` is the whole instead. */
+  readonly replacesConfig?: boolean;
+}
+
+/** Changes that are made at the same time are tried again on what the other left. */
+const mostTries = 4;
+
+/** @throws GatewayError as `createService`; `not_found`; `version_conflict` where a version was expected */
+export async function updateService(
+  deps: ServiceDeps,
+  context: CallContext,
+  {
+    id,
+    patch,
+    expectedVersion,
+  }: { readonly id: string; readonly patch: ServicePatch; readonly expectedVersion?: number },
+): Promise<ToolService> {
+  for (let attempt = 1; ; attempt += 1) {
+    const record = await requireService(deps, context.tenant, id);
+    try {
+      const updated = await changeOnce(deps, context, { record, patch, expectedVersion });
+      // Here at once; elsewhere with the next call, or when they have been idle.
+      deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+      return updated;
+    } catch (error) {
+      const isRace = error instanceof GatewayError && error.code === "version_conflict";
+      if (!isRace || expectedVersion !== undefined || attempt === mostTries) throw error;
+    }
+  }
+}
+
+interface OneChange {
+  readonly record: ToolService;
+  readonly patch: ServicePatch;
+  readonly expectedVersion: number | undefined;
+}
+
+async function changeOnce(
+  deps: ServiceDeps,
+  context: CallContext,
+  { record, patch, expectedVersion = record.version }: OneChange,
+): Promise<ToolService> {
+  const { config: configPatch, replacesConfig = false, ...plain } = patch;
+  const runtime = runtimeOf(deps.adapters, record.scheme);
+  const { tenant } = context;
+  if (configPatch === undefined)
+    return found(await deps.repos.services.update(tenant, record.id, plain, expectedVersion), record.id);
+  const { config, secrets } = readConfig(
+    runtime,
+    record.id,
+    replacesConfig ? configPatch : mergePatch(record.config, configPatch),
+  );
+  checkRecord(deps, context, { runtime, record: { ...record, config } });
+  const change: ToolServiceChange = { ...plain, config };
+  const updated = await withSecrets(deps, context, secrets, async () =>
+    found(await deps.repos.services.update(tenant, record.id, change, expectedVersion), record.id),
+  );
+  const kept = new Set(credentialsIn(config));
+  await forgetSecrets(
+    deps,
+    context,
+    ownSecrets(record).filter((name) => !kept.has(name)),
+  );
+  return updated;
+}
+
+export interface Deletion {
+  readonly id: string;
+  /** Although it is referenced. */
+  readonly force: boolean;
+}
+
+/** @throws GatewayError `not_found`; `service_referenced` with the referrers */
+export async function deleteService(deps: ServiceDeps, context: CallContext, { id, force }: Deletion): Promise<void> {
+  const record = await requireService(deps, context.tenant, id);
+  if (!force) {
+    const references = await findReferences(deps, context, record);
+    if (references.length > 0) throw referenced(record, references);
+  }
+  if (!(await deps.repos.services.delete(context.tenant, id))) throw noSuchService(id);
+  await forgetSecrets(deps, context, ownSecrets(record));
+  deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+}
+
+const mostNamed = 5;
+
+function referenced({ scheme, serviceId }: ToolService, references: readonly Reference[]): GatewayError {
+  const named = references.slice(0, mostNamed).map(({ kind, id, name }) => `${kind} '${name ?? id}'`);
+  const more = references.length > mostNamed ? ` and ${references.length - mostNamed} more` : "";
+  return new GatewayError(
+    "service_referenced",
+    `'${scheme}://${serviceId}' is used by ${named.join(", ")}${more}; change those first, or repeat the request with ?force=true.`,
+    { param: "force", extra: { references: references.map((reference) => ({ ...reference })) } },
+  );
+}
+
+/** @throws GatewayError `not_found` */
+export async function requireService(
+  { repos }: Pick<CoreDeps, "repos">,
+  tenant: string,
+  id: string,
+): Promise<ToolService> {
+  return found(await repos.services.get(tenant, id), id);
+}
+
+function found(record: ToolService | undefined, id: string): ToolService {
+  if (record === undefined) throw noSuchService(id);
+  return record;
+}
+
+function noSuchService(id: string): GatewayError {
+  return new GatewayError("not_found", `There is no tool service '${id}'.`, { param: "id" });
+}
+
+function readConfig(runtime: ServiceRuntime, id: string, input: JsonObject): ReturnType<typeof liftSecrets> {
+  const parsed = runtime.scheme.config.safeParse(input);
+  if (!parsed.success) throw toInvalidConfig(parsed.error);
+  const suffix = newId("request").slice(-6);
+  return liftSecrets(
+    parsed.data,
+    (path) => `${id}.${path.replaceAll(/[^\p{L}\p{N}_.:-]/gu, "_").slice(0, 80)}.${suffix}`,
+  );
+}
+
+/** Models call tools by their bare names, so no name may mean two. */
+function checkRecord(
+  { adapters }: ServiceDeps,
+  context: CallContext,
+  { runtime, record }: { readonly runtime: ServiceRuntime; readonly record: ToolService },
+): void {
+  runtime.check(record);
+  const others = [adapters.plugin, adapters.native];
+  const taken = runtime
+    .toolsOf(record)
+    .find(({ name }) => others.some((adapter) => adapter?.find?.(name, context) !== undefined));
+  if (taken === undefined) return;
+  throw new GatewayError(
+    "conflict",
+    `The tool '${taken.uri}' would be called '${taken.name}', which is the name of another tool; take another 'service_id'.`,
+    { param: "service_id" },
+  );
+}
+
+// Secrets
+
+async function withSecrets<T>(
+  deps: ServiceDeps,
+  context: CallContext,
+  secrets: readonly LiftedSecret[],
+  write: () => Promise<T>,
+): Promise<T> {
+  for (const { value } of secrets) context.redactor.add(value);
+  try {
+    for (const { credential, value } of secrets) {
+      await sealCredential(
+        { sealer: deps.sealer, credentials: deps.repos.credentials },
+        { tenant: context.tenant, wrappedKey: context.config.wrappedKey, name: credential, value, userId: null },
+      );
+    }
+    return await write();
+  } catch (error) {
+    await forgetSecrets(
+      deps,
+      context,
+      secrets.map(({ credential }) => credential),
+    ).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Credentials that were made of literals of this service. */
+function ownSecrets({ id, config }: ToolService): readonly string[] {
+  return credentialsIn(config).filter((name) => name.startsWith(`${id}.`));
+}
+
+async function forgetSecrets({ repos }: ServiceDeps, { tenant }: CallContext, names: readonly string[]): Promise<void> {
+  await Promise.all(names.map((name) => repos.credentials.delete(tenant, name, null)));
+}
+
+function mergePatch(target: JsonValue, patch: JsonObject): JsonObject {
+  const merged = new Map<string, JsonValue>(Object.entries(isJsonObject(target) ? target : {}));
+  for (const [key, value] of Object.entries(patch)) {
+    const before = merged.get(key) ?? null;
+    if (value === null) merged.delete(key);
+    else merged.set(key, isJsonObject(value) && !isReference(value) ? mergePatch(before, value) : value);
+  }
+  return Object.fromEntries(merged);
+}
+
+/** A reference replaces what was there, a literal's reference included. */
+function isReference(value: JsonObject): boolean {
+  return typeof value["credential"] === "string" && Object.keys(value).length === 1;
+}

@@ -1,0 +1,290 @@
+/**
+ * A scheme at work: makes the adapter that the dispatcher knows out of what the scheme declares. Here,
+ * once for all schemes: the service of the tenant's snapshot, its configuration read, its tools made once
+ * for each state of the service, names, options, disabled services, credentials that tools need.
+ */
+import { createHash } from "node:crypto";
+import type { CallContext } from "../context.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { canonicalJson } from "../json.ts";
+import type { TenantConfig } from "../tenant-config.ts";
+import {
+  withDelivery,
+  type InvocationContext,
+  type ToolAdapter,
+  type ToolCall,
+  type ToolReply,
+} from "../tools/adapter.ts";
+import { attemptTimedOut } from "../tools/execute-call.ts";
+import type { Tool } from "../tools/tool.ts";
+import { dispatcherOptions, formatToolUri, type ToolUri, type UriOptions } from "../tools/uri.ts";
+import { Breakers } from "./breaker.ts";
+import { credentialsIn } from "./config-fields.ts";
+import type { OpenService, ProbeReport, SchemeBehaviour, SchemeDeps, ServiceScheme, ServiceTool } from "./scheme.ts";
+import type { ToolService } from "./service.ts";
+import { serviceToolName } from "./tool-name.ts";
+import { toInvalidConfig } from "./invalid-config.ts";
+
+/** What routes do with services, whatever the scheme. */
+export interface ServiceRuntime {
+  readonly scheme: ServiceScheme;
+  /** Asks back ends for tools, rather than knowing them from the configuration. */
+  readonly discovers: boolean;
+  /** @throws GatewayError `invalid_definition`, `egress_denied` whose `param` is the field's path below `config` */
+  check(record: ToolService): void;
+  /** Tools of a service, disabled or not, by id. @throws GatewayError `invalid_definition` */
+  toolsOf(record: ToolService): readonly Tool[];
+  /** Undefined for schemes whose tools are all configured. */
+  discover(record: ToolService, context: InvocationContext): Promise<readonly ServiceTool[]> | undefined;
+  probe(record: ToolService, context: InvocationContext): Promise<ProbeReport>;
+  /** Ends what is held for a service that is gone or disabled. */
+  retire(tenant: string, record: Pick<ToolService, "id">): void;
+}
+
+interface MadeTool {
+  readonly described: ServiceTool;
+  readonly tool: Tool;
+  /** By the option `method`. */
+  readonly byMethod: ReadonlyMap<string, MadeTool>;
+}
+
+/** A service with everything that was made of it; lives as long as the object in the snapshot. */
+interface Opened extends OpenService<unknown> {
+  readonly byId: Map<string, MadeTool>;
+  readonly listed: readonly Tool[];
+  readonly hash: string;
+  readonly credentials: readonly string[];
+}
+
+interface Index {
+  readonly services: ReadonlyMap<string, ToolService>;
+  readonly tools: readonly Tool[];
+  readonly byName: ReadonlyMap<string, Tool>;
+}
+
+export function createServiceAdapter(scheme: ServiceScheme, deps: SchemeDeps): ToolAdapter {
+  return new ServiceAdapter(scheme, deps);
+}
+
+class ServiceAdapter implements ToolAdapter, ServiceRuntime {
+  readonly scheme: ServiceScheme;
+  readonly options: UriOptions;
+  readonly discovers: boolean;
+  readonly services: ServiceRuntime = this;
+  readonly #behaviour: SchemeBehaviour<unknown>;
+  readonly #deps: SchemeDeps;
+  readonly #breakers: Breakers;
+  readonly #opened = new WeakMap<ToolService, Opened>();
+  readonly #indexes = new WeakMap<TenantConfig, Index>();
+
+  constructor(scheme: ServiceScheme, deps: SchemeDeps) {
+    this.scheme = scheme;
+    this.options = { ...dispatcherOptions, ...scheme.options };
+    this.#behaviour = scheme.create(deps);
+    this.discovers = this.#behaviour.discover !== undefined;
+    this.#deps = deps;
+    this.#breakers = new Breakers(deps.clock);
+  }
+
+  resolve(uri: ToolUri, { config }: CallContext): Tool | undefined {
+    const record = this.#index(config).services.get(uri.service);
+    return record === undefined ? undefined : this.#toolAt(this.#open(record), uri)?.tool;
+  }
+
+  find(name: string, { config }: CallContext): Tool | undefined {
+    return this.#index(config).byName.get(name);
+  }
+
+  list({ config }: CallContext): readonly Tool[] {
+    return this.#index(config).tools;
+  }
+
+  whyMissing(uri: ToolUri, { config }: CallContext): string {
+    const { scheme } = this.scheme;
+    const record = this.#index(config).services.get(uri.service);
+    if (record === undefined) {
+      return `there is no ${scheme} service '${uri.service}'; create it with POST /v1/tool-services.`;
+    }
+    return `the ${scheme} service '${uri.service}' has no tool '${uri.tool}'; GET /v1/tool-services/${record.id}/tools lists those it has.`;
+  }
+
+  async invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply> {
+    const { opened, made } = this.#required(call, context);
+    const send = (): Promise<ToolReply> => this.#behaviour.invoke({ ...opened, tool: made.described, call }, context);
+    const options = this.#behaviour.breaker?.(opened);
+    if (options === undefined) return send();
+    const { record } = opened;
+    const guarded = {
+      key: `${context.tenant} ${record.id} ${record.version}`,
+      options,
+      name: made.tool.service,
+      hasTimedOut: () => context.signal.reason === attemptTimedOut,
+    };
+    return this.#breakers.guard(guarded, send);
+  }
+
+  async explain(
+    call: Pick<ToolCall, "uri" | "arguments">,
+    context: CallContext,
+  ): ReturnType<NonNullable<ToolAdapter["explain"]>> {
+    const { opened, made } = this.#required(call, context);
+    const input = { arguments: call.arguments, method: call.uri.options.method, context };
+    return (await this.#behaviour.explain?.({ ...opened, tool: made.described }, input)) ?? null;
+  }
+
+  async userClient(tool: Tool, context: CallContext): ReturnType<NonNullable<ToolAdapter["userClient"]>> {
+    const { services } = this.#index(context.config);
+    for (const record of services.values()) {
+      const opened = this.#open(record);
+      for (const made of opened.byId.values()) {
+        if (made.tool.uri === tool.uri)
+          return this.#behaviour.userClient?.({ ...opened, tool: made.described }, context);
+      }
+    }
+    return undefined;
+  }
+
+  check(record: ToolService): void {
+    const opened = this.#read(record);
+    this.#behaviour.check?.(opened);
+    this.toolsOf(record);
+  }
+
+  toolsOf(record: ToolService): readonly Tool[] {
+    return this.#open(record).listed;
+  }
+
+  discover(record: ToolService, context: InvocationContext): Promise<readonly ServiceTool[]> | undefined {
+    return this.#behaviour.discover?.(this.#open(record), context);
+  }
+
+  probe(record: ToolService, context: InvocationContext): Promise<ProbeReport> {
+    return this.#behaviour.probe(this.#open(record), context);
+  }
+
+  retire(tenant: string, record: Pick<ToolService, "id">): void {
+    this.#deps.connections.retire(tenant, record);
+  }
+
+  /** The snapshot that the call came with decides, whatever has been changed since. */
+  #required(
+    { uri }: Pick<ToolCall, "uri">,
+    { config }: CallContext,
+  ): { readonly opened: Opened; readonly made: MadeTool } {
+    const record = this.#index(config).services.get(uri.service);
+    const opened = record === undefined ? undefined : this.#open(record);
+    const made = opened === undefined ? undefined : this.#toolAt(opened, uri);
+    if (opened !== undefined && made !== undefined) return { opened, made };
+    const name = formatToolUri(uri.scheme, uri.service, uri.tool).slice(0, 200);
+    throw withDelivery(new GatewayError("tool_not_found", `Tool '${name}' not found`, { toolName: name }), "not_sent");
+  }
+
+  #index(config: TenantConfig): Index {
+    const known = this.#indexes.get(config);
+    if (known !== undefined) return known;
+    const own = config.services.filter(({ scheme }) => scheme === this.scheme.scheme);
+    const tools = own.flatMap((record) => this.#usableTools(record));
+    const index: Index = {
+      services: new Map(own.map((record) => [record.serviceId, record])),
+      tools: tools.filter(({ enabled }) => enabled),
+      byName: new Map(tools.map((tool) => [tool.name, tool])),
+    };
+    this.#indexes.set(config, index);
+    return index;
+  }
+
+  /** A row that another release wrote and this one cannot read fails its own calls, not everybody's list. */
+  #usableTools(record: ToolService): readonly Tool[] {
+    try {
+      return this.toolsOf(record);
+    } catch (error) {
+      if (error instanceof GatewayError) return [];
+      throw error;
+    }
+  }
+
+  #open(record: ToolService): Opened {
+    const known = this.#opened.get(record);
+    if (known !== undefined) return known;
+    const service = this.#read(record);
+    const base = {
+      ...service,
+      hash: hashOf([record.scheme, record.serviceId, record.config]),
+      credentials: credentialsIn(record.config),
+    };
+    const byId = new Map<string, MadeTool>();
+    for (const described of this.#behaviour.tools(service)) {
+      byId.set(described.id, makeTool(base, described));
+    }
+    const opened: Opened = { ...base, byId, listed: [...byId.values()].map(({ tool }) => tool) };
+    this.#opened.set(record, opened);
+    return opened;
+  }
+
+  #read(record: ToolService): OpenService<unknown> {
+    const parsed = this.scheme.config.safeParse(record.config);
+    if (!parsed.success) throw toInvalidConfig(parsed.error);
+    return { record, config: parsed.data };
+  }
+
+  /** @throws GatewayError `invalid_uri` for a method that the tool does not allow */
+  #toolAt(opened: Opened, uri: ToolUri): MadeTool | undefined {
+    const made = opened.byId.get(uri.tool) ?? this.#makeOpen(opened, uri.tool);
+    const { method } = uri.options;
+    if (made === undefined || method === undefined) return made;
+    const variant = made.byMethod.get(method);
+    if (variant !== undefined) return variant;
+    const allowed = [...made.byMethod.keys()].join(", ");
+    throw new GatewayError(
+      "invalid_uri",
+      `Option 'method' of '${made.tool.uri}' may be ${allowed === "" ? "left out only" : allowed}; got '${method}'.`,
+      { param: "method", toolName: made.tool.name },
+    );
+  }
+
+  #makeOpen(opened: Opened, id: string): MadeTool | undefined {
+    const described = this.#behaviour.findTool?.(opened, id);
+    return described === undefined ? undefined : makeTool(opened, described);
+  }
+}
+
+type ToolOwner = Omit<Opened, "byId" | "listed">;
+
+function makeTool(owner: ToolOwner, described: ServiceTool): MadeTool {
+  const variants = [...(described.byMethod ?? [])].map(([method, variant]): [string, MadeTool] => [
+    method,
+    makeTool(owner, variant),
+  ]);
+  return { described, tool: toTool(owner, described), byMethod: new Map(variants) };
+}
+
+function toTool(service: ToolOwner, described: ServiceTool): Tool {
+  const { record } = service;
+  const { id, title, description, parameters, effect, effectOf, timeoutMs, maxAttempts } = described;
+  return {
+    uri: formatToolUri(record.scheme, record.serviceId, id),
+    name: serviceToolName(record.scheme, record.serviceId, id),
+    ...(title === undefined ? {} : { title }),
+    description,
+    parameters,
+    kind: "SERVICE",
+    enabled: record.enabled,
+    roles: described.roles ?? [],
+    effect,
+    ...(effectOf === undefined ? {} : { effectOf }),
+    repeat: described.repeat ?? "never",
+    sensitive: described.sensitive ?? false,
+    service: formatToolUri(record.scheme, record.serviceId),
+    ...(described.outward === undefined ? {} : { outward: described.outward }),
+    requiredCredentials: described.requiredCredentials ?? service.credentials,
+    ...(described.actsForUser === true ? { actsForUser: true } : {}),
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(maxAttempts === undefined ? {} : { maxAttempts }),
+    outputTrust: described.outputTrust ?? "outside",
+    hash: hashOf([service.hash, { ...described, byMethod: null, effectOf: null }]),
+  };
+}
+
+function hashOf(value: unknown): string {
+  return createHash("sha256").update(canonicalJson(value), "utf8").digest("hex");
+}

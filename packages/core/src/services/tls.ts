@@ -1,0 +1,82 @@
+/**
+ * TLS of a service: authorities to trust besides the system's, and a certificate of the caller's own
+ * (mTLS). The key is a secret like any other; line breaks of one that came through the credentials' route
+ * are written as `\n`.
+ */
+import { X509Certificate } from "node:crypto";
+import * as z from "zod";
+import type { CredentialResolver } from "../blind/credential-resolver.ts";
+import type { CallContext } from "../context.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { EgressTls } from "../ports/egress.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import { secretField } from "./config-fields.ts";
+
+const certificates = (description: string): z.ZodString =>
+  z
+    .string()
+    .max(65_536)
+    .refine(isCertificates, "must be certificates in PEM form (-----BEGIN CERTIFICATE-----)")
+    .meta({ description });
+
+function isCertificates(text: string): boolean {
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  try {
+    for (const block of blocks) new X509Certificate(block);
+  } catch {
+    return false;
+  }
+  return blocks.length > 0;
+}
+
+export const tlsField = z
+  .strictObject({
+    ca: certificates("Authorities to trust besides the system's, in PEM form.").optional(),
+    cert: certificates("The caller's own certificate, in PEM form.").optional(),
+    key: secretField("Its private key, in PEM form.").optional(),
+  })
+  .refine(({ cert, key }) => (cert === undefined) === (key === undefined), {
+    error: "needs 'cert' and 'key' together",
+    path: ["cert"],
+  })
+  .meta({ description: "TLS beyond what the system trusts." });
+
+/** Made once for each configuration and key. */
+const opened = new WeakMap<object, { readonly key: string | undefined; readonly tls: EgressTls }>();
+
+/** @throws GatewayError `credential_missing`, `credential_unreadable` naming the key's credential; `not_sent` */
+export async function openTls(
+  tls: z.output<typeof tlsField> | undefined,
+  credentials: CredentialResolver,
+  context: CallContext,
+): Promise<EgressTls | undefined> {
+  if (tls === undefined) return undefined;
+  const key = tls.key === undefined ? undefined : await keyOf(tls.key.credential, credentials, context);
+  const known = opened.get(tls);
+  if (known?.key === key && known !== undefined) return known.tls;
+  const made: EgressTls = {
+    ...(tls.ca === undefined ? {} : { ca: [tls.ca] }),
+    ...(tls.cert === undefined ? {} : { cert: tls.cert }),
+    ...(key === undefined ? {} : { key }),
+  };
+  opened.set(tls, { key, tls: made });
+  return made;
+}
+
+async function keyOf(name: string, credentials: CredentialResolver, context: CallContext): Promise<string> {
+  const value = (await credentials.resolve(context, [name])).get(name);
+  if (value === undefined || value === "") {
+    throw withDelivery(
+      new GatewayError(
+        "credential_missing",
+        `Credential '${name}' is not set; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
+        { param: name },
+      ),
+      "not_sent",
+    );
+  }
+  context.redactor.add(value);
+  const pem = value.replaceAll("\\n", "\n");
+  context.redactor.add(pem);
+  return pem;
+}

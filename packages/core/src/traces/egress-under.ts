@@ -1,0 +1,12 @@
+/** The door for work whose requests belong under one span. */
+import type { Egress } from "../ports/egress.ts";
+import type { Span } from "../ports/traces.ts";
+
+export function egressUnder(egress: Egress, span: Span | undefined): Egress {
+  if (span === undefined) return egress;
+  return {
+    request: (request) => egress.request({ ...request, span }),
+    checkUrl: (url) => egress.checkUrl(url),
+    close: () => egress.close(),
+  };
+}

@@ -1,0 +1,51 @@
+/**
+ * Pushes to connections that API Gateway's WebSocket API holds, by `@connections`. The address is the one
+ * of the stage itself (`https://{api}.execute-api.{region}.amazonaws.com/{stage}`): a custom domain serves
+ * clients and refuses this, so it is a setting and never taken from an event.
+ */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Push } from "@toolyard/core/ports/push";
+import { readAwsError, reasonOf, unavailable } from "./aws-error.ts";
+import { clientSettings, lazily, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
+
+export interface ConnectionsPushOptions {
+  readonly url: string;
+  readonly client?: Omit<AwsClientOptions, "endpoint">;
+}
+
+/** API Gateway cuts it into frames of 32 KB by itself. */
+const largestFrame = 128 * 1024;
+
+/**
+ * A frame may arrive twice where an answer was lost.
+ * @throws GatewayError `payload_too_large`, `push_unavailable`
+ */
+export function createConnectionsPush({ url, client: given = {} }: ConnectionsPushOptions): Push {
+  const load = lazily(async () => {
+    const sdk = await import("./sdk/connections.ts");
+    const settings = clientSettings({ ...regionOfUrl(url), ...given, endpoint: url });
+    return { ...sdk, client: new sdk.ApiGatewayManagementApiClient(settings) };
+  });
+  return {
+    async send(connectionId, frame) {
+      const Data = Buffer.from(frame, "utf8");
+      if (Data.byteLength > largestFrame) {
+        throw new GatewayError(
+          "payload_too_large",
+          `A frame of ${Data.byteLength} bytes cannot be pushed; API Gateway takes ${largestFrame}. Send what is larger as a blob, and its name here.`,
+        );
+      }
+      try {
+        const { client, PostToConnectionCommand } = await load();
+        await client.send(new PostToConnectionCommand({ ConnectionId: connectionId, Data }));
+        return "sent";
+      } catch (cause) {
+        const { name, status } = readAwsError(cause);
+        // The second: no connection has an id like this.
+        if (status === 410 || name === "BadRequestException") return "gone";
+        const message = `API Gateway did not push a frame (${reasonOf(cause)}); see the log, and check PUSH_URL, which must be the stage's own address, and whether the process may use it (execute-api:ManageConnections).`;
+        throw unavailable("push_unavailable", message, cause);
+      }
+    },
+  };
+}

@@ -1,0 +1,8 @@
+/** One line for each scheme with services. */
+import type { ToolScheme } from "@toolyard/core/tools/uri";
+import { apiFixture } from "./api.ts";
+import type { SchemeFixture } from "./fixture.ts";
+
+export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
+  api: apiFixture,
+};
