@@ -19,6 +19,11 @@ export interface BuildOptions {
   readonly replace?: Readonly<Record<string, string>>;
 }
 
+/** Bytes that a function may load at its start; a careless import is larger than what is left. */
+const largestStart = 1_600_000;
+/** Stands for a function where the sizes are told. */
+export const loadedLater = "later";
+
 export interface Bundle {
   readonly name: string;
   /** Of all files that are read at the start. */
@@ -51,7 +56,8 @@ const noFileDatabase: Plugin = {
 
 /**
  * Of the HTTP client only the dispatcher is used: its `fetch`, caches and WebSockets stay out, and so do
- * parsers that this runtime never picks (without SIMD, and one to be asked for by a variable).
+ * HTTP/2, which we never ask for (Node's module for it costs 9 ms of a start), and parsers that this
+ * runtime never picks (without SIMD, and one to be asked for by a variable).
  */
 const onlyDispatcher: Plugin = {
   name: "only-dispatcher",
@@ -61,6 +67,9 @@ const onlyDispatcher: Plugin = {
     }));
     build.onLoad({ filter: /node_modules\/undici\/lib\/(milo\/\S+|llhttp\/llhttp-wasm)\.js$/ }, () => ({
       contents: `throw new Error("this HTTP parser is not part of the bundle");`,
+    }));
+    build.onLoad({ filter: /node_modules\/undici\/lib\/dispatcher\/client-h2\.js$/ }, () => ({
+      contents: `module.exports = () => { throw new Error("HTTP/2 is not part of the bundle"); };`,
     }));
   },
 };
@@ -88,7 +97,10 @@ function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
   };
 }
 
-/** Bundles every function, minified, with a source map; the last line is of what is loaded later. */
+/**
+ * Bundles every function, minified, with a source map; the last line is of what is loaded later.
+ * @throws Error where a function has become too large
+ */
 export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
   readonly Bundle[]
 > {
@@ -125,8 +137,15 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     return { name, start: startOf(outputs, entry ?? "") };
   });
   const later = files.filter((file) => !starts.some(({ start }) => start.has(file)));
-  const measured = starts.map(({ name, start }) => measure(name, [...start]));
-  return Promise.all([...measured, measure("later", later)]);
+  const measured = await Promise.all(starts.map(({ name, start }) => measure(name, [...start])));
+  for (const { name, bytes } of measured) {
+    if (bytes > largestStart) {
+      throw new Error(
+        `'${name}' loads ${bytes} bytes at its start, more than ${largestStart}; import lazily what it can.`,
+      );
+    }
+  }
+  return [...measured, await measure(loadedLater, later)];
 }
 
 /** What is read before a function can serve: its file, and what that imports at once. */

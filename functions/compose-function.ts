@@ -5,8 +5,8 @@ import { createEmbeddedMetrics } from "@toolyard/platform/embedded-metrics";
 import { compose, requireKeys } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
 import { functionHooks } from "./function-hooks.ts";
+import { createFunctionLog } from "./function-log.ts";
 import type { AppDeps } from "./http/app-env.ts";
-import { createLog } from "./log.ts";
 import { tellClients, type Telling } from "./realtime/after-invocation.ts";
 
 /** @throws EnvironmentError naming the settings that a function must be given */
@@ -19,8 +19,7 @@ export async function composeFunction(telling: Telling): Promise<{
   readonly finish: () => Promise<void>;
 }> {
   const environment = readEnvironment();
-  // Frozen between invocations: a line that waits in memory might never be written.
-  const log = createLog({ level: environment.logLevel, sync: true });
+  const log = createFunctionLog(environment.logLevel);
   const { publicUrl } = environment;
   if (publicUrl === undefined)
     throw new EnvironmentError(["TOOLYARD_PUBLIC_URL: must be set where the address is not ours"]);

@@ -1,44 +1,7 @@
-/**
- * Log lines as JSON. Only fields named here are written, so that a field with something private in it
- * cannot slip in by being passed along; which ones were left out is said by name.
- */
-import type { Log, LogFields, LogLevel } from "@toolyard/core/ports/log";
+/** The log of the server form: lines of JSON, gathered for a moment. */
+import type { Log, LogLevel } from "@toolyard/core/ports/log";
 import { pino, type DestinationStream } from "pino";
-
-const allowed = new Set([
-  "at",
-  "attempt",
-  "call",
-  "call_id",
-  "caller",
-  "check",
-  "code",
-  "count",
-  "duration_ms",
-  "error",
-  "host",
-  "key_id",
-  "message_id",
-  "method",
-  "model",
-  "plugin",
-  "port",
-  "provider",
-  "queue",
-  "reason",
-  "receives",
-  "request_id",
-  "route",
-  "row",
-  "session",
-  "signal",
-  "status",
-  "table",
-  "tenant",
-  "tool",
-  "trace_id",
-]);
-const longestValue = 2_000;
+import { choose } from "./log-fields.ts";
 
 export interface FlushableLog extends Log {
   /** Writes what is still in memory; before the process ends, which it does not hold up. */
@@ -52,13 +15,11 @@ const flushWithinMs = 1_000;
 
 export interface LogOptions {
   readonly level: LogLevel;
-  /** Write each line before going on: for functions, which are frozen between invocations. */
-  readonly sync?: boolean;
   /** Default: standard error, so that standard output stays for people. */
   readonly destination?: LogDestination;
 }
 
-export function createLog({ level, sync = false, destination = toStandardError(sync) }: LogOptions): FlushableLog {
+export function createLog({ level, destination = toStandardError() }: LogOptions): FlushableLog {
   const logger = pino(
     { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: named } },
     destination,
@@ -84,9 +45,8 @@ function flushed(destination: LogDestination): Promise<void> {
   });
 }
 
-function toStandardError(sync: boolean): LogDestination {
-  if (sync) return pino.destination({ dest: 2, sync });
-  return gather(pino.destination({ dest: 2, sync, minLength: 1 }));
+function toStandardError(): LogDestination {
+  return gather(pino.destination({ dest: 2, sync: false, minLength: 1 }));
 }
 
 /** What is gathered before it is written, in characters and milliseconds. */
@@ -123,15 +83,4 @@ function gather(destination: ReturnType<typeof pino.destination>): LogDestinatio
 
 function named(label: string): { readonly level: string } {
   return { level: label };
-}
-
-function choose(fields: LogFields): Record<string, unknown> {
-  const chosen: Record<string, unknown> = {};
-  const left: string[] = [];
-  for (const [name, value] of Object.entries(fields)) {
-    if (value === undefined) continue;
-    if (!allowed.has(name)) left.push(name);
-    else chosen[name] = typeof value === "string" ? value.slice(0, longestValue) : value;
-  }
-  return left.length === 0 ? chosen : { ...chosen, fields_left_out: left };
 }

@@ -1,13 +1,13 @@
 /**
  * `npm test`: every vitest project in turn, with the time of each, and a last line that says what
- * passed. `npm test -- unit e2e` runs only those. TOOLYARD_KILL=long makes the kill suite thorough.
+ * passed. `npm test -- unit e2e` runs only those. TOOLYARD_KILL=long makes the kill suites thorough.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runStage, type StageResult } from "./stages.ts";
 
-const projects = ["unit", "contract", "e2e", "kill"] as const;
+const projects = ["unit", "contract", "e2e", "kill", "aws"] as const;
 
 interface Counts {
   readonly passed: number;

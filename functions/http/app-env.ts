@@ -58,6 +58,8 @@ export interface HostBindings {
 export interface LambdaBinding {
   /** Milliseconds until the invocation is cut. */
   readonly remainingMs: () => number;
+  /** Of the request, which is there as a whole. */
+  readonly body: Uint8Array;
   /** Present where the function answers by streaming. */
   readonly stream?: LambdaStream;
 }

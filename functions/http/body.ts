@@ -6,8 +6,12 @@ import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 /** @throws GatewayError `payload_too_large` naming the limit */
 export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
-  const { incoming } = hostOf(c);
+  const { incoming, lambda } = hostOf(c);
   if (incoming !== undefined) return readIncoming(incoming, limit);
+  if (lambda !== undefined) {
+    if (lambda.body.length > limit) throw tooLarge(limit);
+    return Buffer.from(lambda.body.buffer, lambda.body.byteOffset, lambda.body.length);
+  }
   const parts: Uint8Array[] = [];
   for await (const part of limited(c.req.raw.body ?? [], limit)) parts.push(part);
   return Buffer.concat(parts);
@@ -17,7 +21,9 @@ export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
 export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Array> {
   if (Number(headerOf(c, "content-length") ?? 0) > limit) throw tooLarge(limit);
   // Not destroyed when the reader stops early: the error must still reach the client.
-  return limited(hostOf(c).incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
+  const { incoming, lambda } = hostOf(c);
+  if (lambda !== undefined) return limited([lambda.body], limit);
+  return limited(incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
 }
 
 /**

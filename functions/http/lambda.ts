@@ -10,6 +10,7 @@ import type { Hono } from "hono";
 import * as z from "zod";
 import type { AppEnv } from "./app-env.ts";
 import { describeThrown } from "./describe-thrown.ts";
+import { PlainHeaders, toLightRequest } from "./lambda-request.ts";
 import type { LambdaResponseHead, LambdaStream } from "./lambda-stream.ts";
 import { isAlreadySent } from "./sink.ts";
 
@@ -61,6 +62,7 @@ const hopByHop = new Set([
   "transfer-encoding",
   "upgrade",
 ]);
+const noBytes = new Uint8Array();
 const methodsWithoutBody = new Set(["GET", "HEAD"]);
 
 /** What a function does before it may be frozen: metrics and spans in memory would be lost. Never throws. */
@@ -70,8 +72,9 @@ export const nothingAfter: AfterInvocation = () => undefined;
 export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): BufferedHandler {
   return async (event, context) => {
     try {
-      const request = toRequest(requestEventSchema.parse(event));
-      const response = await app.fetch(request, { lambda: { remainingMs: () => context.getRemainingTimeInMillis() } });
+      const { request, body } = toRequest(requestEventSchema.parse(event));
+      const remainingMs = (): number => context.getRemainingTimeInMillis();
+      const response = await app.fetch(request, { lambda: { remainingMs, body } });
       return await toProxyResult(response);
     } catch (thrown) {
       log.log("error", "an invocation failed", { ...describeThrown(thrown) });
@@ -86,9 +89,9 @@ export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = noth
   const handler: StreamingHandler = async (event, stream, context) => {
     const answer = new StreamedAnswer(stream);
     try {
-      const request = toRequest(requestEventSchema.parse(event));
+      const { request, body } = toRequest(requestEventSchema.parse(event));
       const remainingMs = (): number => context.getRemainingTimeInMillis();
-      const response = await app.fetch(request, { lambda: { remainingMs, stream: answer } });
+      const response = await app.fetch(request, { lambda: { remainingMs, body, stream: answer } });
       if (!isAlreadySent(response)) await answer.send(response);
     } catch (thrown) {
       log.log("error", "an invocation failed", { ...describeThrown(thrown) });
@@ -172,7 +175,7 @@ function internalError(): Response {
   return Response.json(body, { status: 500, headers: { "cache-control": "private, no-store" } });
 }
 
-function toRequest(event: RequestEvent): Request {
+function toRequest(event: RequestEvent): { readonly request: Request; readonly body: Uint8Array } {
   const headers = toHeaders(event);
   const host = headers.get("host") ?? event.requestContext?.domainName ?? "localhost";
   const protocol = headers.get("x-forwarded-proto")?.split(",", 1)[0]?.trim() === "http" ? "http" : "https";
@@ -182,7 +185,7 @@ function toRequest(event: RequestEvent): Request {
   url.search = toQuery(event);
   const method = event.httpMethod.toUpperCase();
   const body = methodsWithoutBody.has(method) ? null : toBody(event);
-  return new Request(url, { method, headers, body });
+  return { request: toLightRequest({ method, url: url.href, headers, body }), body: body ?? noBytes };
 }
 
 function toBody({ body, isBase64Encoded }: RequestEvent): Uint8Array<ArrayBuffer> | null {
@@ -191,14 +194,14 @@ function toBody({ body, isBase64Encoded }: RequestEvent): Uint8Array<ArrayBuffer
 }
 
 /** Each header with all its values; API Gateway gives both forms, a test console may give one. */
-function toHeaders({ headers, multiValueHeaders }: RequestEvent): Headers {
-  const result = new Headers();
+function toHeaders({ headers, multiValueHeaders }: RequestEvent): PlainHeaders {
+  const result = new PlainHeaders();
   const entries = Object.entries(multiValueHeaders ?? {}).flatMap(([name, values]) =>
     (values ?? []).map((value) => [name, value] as const),
   );
   for (const [name, value] of entries) if (!hopByHop.has(name.toLowerCase())) result.append(name, value);
   for (const [name, value] of Object.entries(headers ?? {})) {
-    if (typeof value === "string" && !hopByHop.has(name.toLowerCase()) && !result.has(name)) result.set(name, value);
+    if (typeof value === "string" && !hopByHop.has(name.toLowerCase()) && !result.has(name)) result.append(name, value);
   }
   return result;
 }

@@ -36,19 +36,26 @@ export const eventStreamHeaders: Readonly<Record<string, string>> = {
   "x-accel-buffering": "no",
 };
 
-/** Stands for an answer that the route has written itself; the Node server knows the header. */
-const alreadySent = ordinaryResponse({ "x-hono-already-sent": "true" });
+/**
+ * Stands for an answer that the route has written itself. Nobody looks into it, and a function that streams
+ * must not make a `Response`: its first use costs as much of a cold start as that of `Request`.
+ */
+const writtenToHost = {} as Response;
+let writtenToNode: Response | undefined;
 
-function ordinaryResponse(headers: Readonly<Record<string, string>>): Response {
-  const response = new Response(null, { headers });
-  // The Node server's own light `Response` is written out without a look at its headers; asking for the
-  // body turns it into an ordinary one, which is not.
-  void response.body;
-  return response;
+/** The same for the Node server, which knows the header. */
+function alreadySentOnNode(): Response {
+  if (writtenToNode === undefined) {
+    writtenToNode = new Response(null, { headers: { "x-hono-already-sent": "true" } });
+    // The Node server's own light `Response` is written out without a look at its headers; asking for the
+    // body turns it into an ordinary one, which is not.
+    void writtenToNode.body;
+  }
+  return writtenToNode;
 }
 
 export function isAlreadySent(response: Response): boolean {
-  return response === alreadySent;
+  return response === writtenToHost || response === writtenToNode;
 }
 
 /**
@@ -64,15 +71,15 @@ export function answerThroughSink(
   const exchange = c.get("exchange");
   const { outgoing, lambda } = hostOf(c);
   const silent = c.req.raw.method === "HEAD";
-  const runOn = async (transport: Transport): Promise<Response> => {
+  const runOn = async (transport: Transport, sent: () => Response): Promise<Response> => {
     await runSink(new Sink({ transport, exchange, timing, silent }), write, exchange);
-    return alreadySent;
+    return sent();
   };
-  if (outgoing !== undefined) return runOn(nodeTransport(outgoing));
-  if (lambda?.stream !== undefined) return runOn(lambdaTransport(lambda.stream));
+  if (outgoing !== undefined) return runOn(nodeTransport(outgoing), alreadySentOnNode);
+  if (lambda?.stream !== undefined) return runOn(lambdaTransport(lambda.stream), () => writtenToHost);
   return new Promise((resolve, reject) => {
     const nobodyLeft = (): void => resolve(new Response(null, { status: 499 }));
-    runOn(webTransport(resolve, c.req.raw.signal)).then(nobodyLeft, reject);
+    runOn(webTransport(resolve, c.req.raw.signal), () => writtenToHost).then(nobodyLeft, reject);
   });
 }
 

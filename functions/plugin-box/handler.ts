@@ -5,12 +5,12 @@
  */
 import { stat } from "node:fs/promises";
 import { readBoxEnvironment } from "../env.ts";
+import { createFunctionLog } from "../function-log.ts";
 import { streamed } from "../http/lambda.ts";
-import { createLog } from "../log.ts";
 import { createPluginBox } from "./plugin-box.ts";
 
 const environment = readBoxEnvironment();
-const log = createLog({ level: environment.logLevel, sync: true });
+const log = createFunctionLog(environment.logLevel);
 const box = createPluginBox({ ...environment, log });
 
 // The files of a process below /proc belong to root where other processes of its user may not look in.

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { openDatabase } from "@toolyard/db/client";
 import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { openShards } from "@toolyard/db/shards";
-import type { QueueName } from "@toolyard/core/ports/task-queue";
+import type { PolledTaskQueue, QueueName } from "@toolyard/core/ports/task-queue";
 import { startEventSource, startSchedule, type MessageSource, type Trigger } from "./event-source.ts";
 import { startRestApi } from "./rest-api.ts";
 import { createLambdaFunction, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
@@ -18,6 +18,8 @@ export interface DeploymentOptions {
   /** Settings of every function. */
   readonly env: Readonly<Record<string, string>>;
   readonly queues: Queues;
+  /** Where users reach it; default: at its REST API. */
+  readonly publicUrl?: string;
   /** Directory with the bundles; default: those of this release. */
   readonly taskRoot?: string;
   /** Environments of one function at once. Default 2. */
@@ -60,7 +62,7 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
   const restApi = await startRestApi();
   const common: Omit<FunctionOptions, "name" | "handler" | "timeoutMs"> = {
     taskRoot: options.taskRoot ?? builtFunctions,
-    env: { ...options.env, TOOLYARD_PUBLIC_URL: restApi.url },
+    env: { ...options.env, TOOLYARD_PUBLIC_URL: options.publicUrl ?? restApi.url },
     concurrency: options.concurrency ?? 2,
     spreads: options.spreads ?? false,
     ...(options.onEnvironmentEnd === undefined ? {} : { onEnvironmentEnd: options.onEnvironmentEnd }),
@@ -109,7 +111,11 @@ export async function openQueues({
   const open = (at: string): ReturnType<typeof openDatabase> =>
     openDatabase({ url: at, ...(authToken === undefined ? {} : { authToken }) });
   const shards = await openShards(await open(url ?? ""), open);
-  const queue = createDatabaseTaskQueue(shards);
+  return consume(createDatabaseTaskQueue(shards), () => shards.close());
+}
+
+/** @param close of what the queue stands on */
+export function consume(queue: PolledTaskQueue, close: () => Promise<void>): Queues {
   const sourceOf = (name: QueueName): MessageSource => ({
     async receive(limit, visibilityMs) {
       const messages = await queue.receive(name, { limit, visibilityMs });
@@ -122,5 +128,5 @@ export async function openQueues({
     },
     delete: (receipts) => queue.delete(name, receipts),
   });
-  return { sources: { short: sourceOf("short"), long: sourceOf("long") }, close: () => shards.close() };
+  return { sources: { short: sourceOf("short"), long: sourceOf("long") }, close };
 }

@@ -25,6 +25,7 @@ function take(): void {
   renameSync(file, `${file}.taken`);
 }
 
+/** @public Stands in the place of a module of the product. */
 export const functionHooks: Pick<Home, "reach" | "timing"> = {
   timing: killableTiming,
   reach(point) {

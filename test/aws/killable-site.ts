@@ -78,17 +78,17 @@ class DeploymentInstance implements Instance {
     const directory = await mkdtemp(join(tmpdir(), "toolyard-deployment-"));
     const orders = join(directory, "orders");
     await mkdir(orders);
-    let instance: DeploymentInstance | undefined;
+    const started: { instance?: DeploymentInstance } = {};
     const deployment = await startDeployment({
       env: { ...env, KILL_ORDER_FILE: join(orders, "order.json") },
       queues,
       taskRoot: killableFunctions,
       visibilityMs: 120_000,
       tickEveryMs: 500,
-      onEnvironmentEnd: () => instance?.kill(),
+      onEnvironmentEnd: () => started.instance?.kill(),
     });
-    instance = new DeploymentInstance(deployment, adminKey, directory);
-    return instance;
+    started.instance = new DeploymentInstance(deployment, adminKey, directory);
+    return started.instance;
   }
 
   get hasEnded(): boolean {
@@ -118,9 +118,11 @@ class DeploymentInstance implements Instance {
   async freeze(): Promise<void> {
     for (const trigger of this.#deployment.triggers) trigger.pause();
     const environments = this.#environments();
+    // Nobody freezes a function that is still loading: it would find its time for that used up.
+    await Promise.all(environments.map(({ ready }) => ready));
     for (const environment of environments) environment.freeze();
     await eventually("Everything to stand still", freezesWithinMs, async () => {
-      const frozen = await Promise.all(environments.map((one) => one.hasEnded || one.isFrozen()));
+      const frozen = await Promise.all(environments.map(async (one) => one.hasEnded || (await one.isFrozen())));
       return frozen.every(Boolean) || undefined;
     });
   }

@@ -87,6 +87,8 @@ const plants: readonly Plant[] = [
   plant(`${core}/fetch.ts`, `export const answer = fetch("http://127.0.0.1");\n`, "no-restricted-globals"),
   plant("functions/global-fetch.ts", "export const send = globalThis.fetch;\n", "no-restricted-properties"),
   importing("packages/core/src/chat/undici.ts", "undici", imports),
+  importing("packages/db/src/repos/undici.ts", "undici", imports),
+  importing("packages/db/src/remote-server.ts", "undici"),
   plant("functions/http-client.ts", `export { request } from "node:http";\n`, imports),
   plant("functions/http-server.ts", `export { createServer } from "node:http";\n`),
   plant("packages/core/src/blind/egress.ts", `export * from "undici";\nexport const send = fetch;\n`),

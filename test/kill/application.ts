@@ -35,7 +35,8 @@ export function createApplication(first: Client, next: () => Promise<Client>): A
         const asked = client;
         const options = { headers: headers?.(attempt) ?? {}, signal: AbortSignal.timeout(patienceMs) };
         const reply = await asked.send(method, path, body, options).catch(() => undefined);
-        const isGone = reply === undefined || isGateways(reply) || !isWhole(reply);
+        // What a gateway says in the place of an instance that is gone is no answer of ours, and thrown as such.
+        const isGone = reply === undefined || !isWhole(reply);
         if (!isGone && !isPassing(reply)) return reply;
         if (performance.now() > until) {
           throw new Error(
@@ -59,11 +60,6 @@ export function createApplication(first: Client, next: () => Promise<Client>): A
       }),
   };
   return application;
-}
-
-/** Said by what stands before an instance that is gone, and not by us. */
-function isGateways({ status, json }: Reply): boolean {
-  return (status === 502 || status === 504) && json?.error === undefined;
 }
 
 function isPassing({ json, headers }: Reply): boolean {

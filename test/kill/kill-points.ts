@@ -84,7 +84,8 @@ export function describeKillPoints({ openSite, lanesAtOnce = 5, isShort = false 
       expect(unreached).toEqual([]);
     });
 
-    test.concurrent.each(flowNames)("says where a %s passes", async (name) => {
+    const walked = isShort ? [] : flowNames;
+    test.concurrent.each(walked)("says where a %s passes", async (name) => {
       const expected = killPoints.filter((point) => Object.hasOwn(passes[point], name));
       const reached = await lanes.use(async (lane) => {
         const order = newId("request");

@@ -16,6 +16,7 @@ export function resolveDescription({ jsonSchema }: { readonly jsonSchema: Record
   const describe = jsonSchema[key];
   if (typeof describe !== "function") return;
   delete jsonSchema[key];
-  const described: unknown = describe();
+  // Nobody else writes under this key.
+  const described = (describe as () => unknown)();
   Object.assign(jsonSchema, { ...(typeof described === "object" ? described : {}), ...jsonSchema });
 }

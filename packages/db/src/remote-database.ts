@@ -3,14 +3,14 @@
  * that cannot do its work twice; else its caller learns that the database is unavailable.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { createClient, type Client, type InValue, type ResultSet } from "@libsql/client/http";
 import type { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
+import type { BatchOptions, Database, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
-import { remoteFetch, RemoteLoss, RemoteRefusal } from "./remote-fetch.ts";
+import { decodeBatch, encodeBatch, pipelinePath } from "./hrana.ts";
+import { RemoteLoss, RemoteRefusal, RemoteServer } from "./remote-server.ts";
 
 /** Trips under way at once; more wait here instead of at the server. */
-const concurrency = 128;
+const connections = 128;
 const backoff = { first: 20, ceiling: 500 };
 
 interface RemoteOptions {
@@ -21,39 +21,55 @@ interface RemoteOptions {
 
 /**
  * No trip is made: a server that is away now is found out by the first batch.
- * @throws LibsqlError for a URL that is none
+ * @throws Error for a URL that is none of a server
  */
 export function openRemoteDatabase({ url, authToken, budgetMs }: RemoteOptions): Database {
-  const client = createClient({
-    url,
-    ...(authToken === undefined ? {} : { authToken }),
-    intMode: "number",
-    concurrency,
-    fetch: (request: Request) => remoteFetch(request, budgetMs),
-  });
-  return new RemoteDatabase(client, budgetMs);
+  const address = readAddress(url);
+  const server = new RemoteServer({ url: address.url, authToken: authToken ?? address.authToken, connections });
+  return new RemoteDatabase(server, budgetMs);
+}
+
+/** `libsql:` means TLS, unless `?tls=0` says otherwise, which then needs a port; the others mean what they say. */
+function readAddress(text: string): { readonly url: URL; readonly authToken: string | undefined } {
+  const isLibsql = /^libsql:/i.test(text);
+  const url = new URL(text.replace(/^libsql:/i, "https:"));
+  const { searchParams } = url;
+  const unknown = [...searchParams.keys()].filter((name) => name !== "authToken" && name !== "tls");
+  if (unknown.length > 0) throw new Error("the URL has an unknown option");
+  if (url.hash !== "" || url.username !== "") throw new Error("the URL has a fragment or a user");
+  // Throws for a path that is not encoded as it should be.
+  decodeURIComponent(url.pathname);
+  const tls = searchParams.get("tls") ?? (url.protocol === "https:" ? "1" : "0");
+  const isPlain = isLibsql && tls === "0" && url.port !== "";
+  if (!isPlain && tls !== (url.protocol === "https:" ? "1" : "0")) throw new Error("the URL's option tls does not fit");
+  return {
+    url: isPlain ? new URL(url.href.replace(/^https:/, "http:")) : url,
+    authToken: searchParams.get("authToken") ?? undefined,
+  };
 }
 
 class RemoteDatabase implements Database {
-  readonly #client: Client;
+  readonly #server: RemoteServer;
   readonly #budgetMs: number;
 
-  constructor(client: Client, budgetMs: number) {
-    this.#client = client;
+  constructor(server: RemoteServer, budgetMs: number) {
+    this.#server = server;
     this.#budgetMs = budgetMs;
   }
 
   async batch(statements: readonly Statement[], options: BatchOptions = {}): Promise<readonly StatementResult[]> {
-    if (this.#client.closed) throw unavailable("is closed");
-    const repeatable = options.readonly === true || options.repeatable === true;
+    const isRepeatable = options.readonly === true || options.repeatable === true;
+    const body = encodeBatch(statements, { readonly: options.readonly === true });
     const deadline = performance.now() + this.#budgetMs;
     for (let attempt = 0; ; attempt += 1) {
+      if (this.#server.isClosed) throw unavailable("is closed");
       try {
         // On a busy machine the pause may have lasted beyond the deadline.
-        return await this.#trip(statements, options, Math.max(1, deadline - performance.now()));
+        const answer = await this.#server.post(pipelinePath, body, Math.max(1, deadline - performance.now()));
+        return decodeBatch(answer, statements.length);
       } catch (error) {
         const failure = failureOf(error);
-        if (failure.kind === "final" || (failure.kind === "uncertain" && !repeatable)) throw failure.error;
+        if (failure.kind === "final" || (failure.kind === "uncertain" && !isRepeatable)) throw failure.error;
         const wait = failure.retryAfterMs ?? backoffMs(attempt, backoff);
         if (performance.now() + wait >= deadline) throw failure.error;
         await sleep(wait);
@@ -62,52 +78,8 @@ class RemoteDatabase implements Database {
   }
 
   async close(): Promise<void> {
-    this.#client.close();
+    await this.#server.close();
   }
-
-  async #trip(
-    statements: readonly Statement[],
-    options: BatchOptions,
-    timeoutMs: number,
-  ): Promise<readonly StatementResult[]> {
-    const batch = statements.map(({ sql, args }) => ({ sql, args: args.map(toBound) }));
-    const results = await within(timeoutMs, this.#client.batch(batch, options.readonly === true ? "read" : "write"));
-    return results.map(toResult);
-  }
-}
-
-async function within<T>(timeoutMs: number, work: Promise<T>): Promise<T> {
-  const done = new AbortController();
-  const timeout = sleep(timeoutMs, undefined, { signal: done.signal }).then(() => {
-    throw new RemoteLoss(true, new Error(`No answer within ${Math.round(timeoutMs)} ms.`));
-  });
-  try {
-    return await Promise.race([work, timeout]);
-  } finally {
-    done.abort();
-    timeout.catch(() => undefined);
-    // The trip may still fail after we have gone.
-    work.catch(() => undefined);
-  }
-}
-
-/** The client takes every number for a float. */
-function toBound(value: SqlValue): InValue {
-  return typeof value === "number" && Number.isSafeInteger(value) ? BigInt(value) : value;
-}
-
-function toResult({ columns, rows, rowsAffected }: ResultSet): StatementResult {
-  return {
-    rows: rows.map((row) =>
-      Object.fromEntries(
-        columns.map((column, index) => {
-          const value = row[index];
-          return [column, value instanceof ArrayBuffer ? new Uint8Array(value) : value];
-        }),
-      ),
-    ),
-    changes: rowsAffected,
-  };
 }
 
 /** `refused`: nothing was done; `uncertain`: it may have been; `final`: it would fail again. */
