@@ -1,6 +1,6 @@
 /**
  * The code of the functions: the bundles that `npm run build` makes and the tests run, not a second set
- * made by SST with other settings (docs/decisions/0017). Built anew with every deploy, so none can be stale.
+ * made by SST with other settings (docs/decisions/0024). Built anew with every deploy, so none can be stale.
  */
 import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
