@@ -140,7 +140,7 @@ export async function startTwoReleasesHome(): Promise<RunningHome> {
   const publicUrl = balancer.url;
   const deployments = [await ground.start({ publicUrl, taskRoot: directory }), await ground.start({ publicUrl })];
   balancer.targets = deployments.map(({ url }) => url);
-  return toHome(ground, {
+  const home = toHome(ground, {
     url: publicUrl,
     deployments,
     async close() {
@@ -148,4 +148,6 @@ export async function startTwoReleasesHome(): Promise<RunningHome> {
       await rm(directory, { recursive: true, force: true });
     },
   });
+  // What this release has added to answers, those of the one before do not have.
+  return { ...home, ...createDriver(publicUrl, ground.services.adminKey, false) };
 }
