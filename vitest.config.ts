@@ -37,6 +37,8 @@ export default defineConfig({
           expect: { poll: { timeout: 15_000 } },
         },
       },
+      { test: { name: "container", include: ["test/container/**/*.test.ts"], testTimeout: 60_000 } },
+      { test: { name: "infra", include: ["test/infra/**/*.test.ts"], fileParallelism: false, testTimeout: 60_000 } },
     ],
   },
 });

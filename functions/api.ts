@@ -1,10 +1,13 @@
-/** Lambda: every route that answers at once, behind API Gateway's REST API. */
+/**
+ * Lambda: every route that answers within a minute. By streaming as well: whole answers could take no longer
+ * than 29 s in an account whose quota nobody has raised, nor be larger than 6 MB.
+ */
 import { composeFunction } from "./compose-function.ts";
 import { createApp } from "./http/app.ts";
-import { createBufferedHandler } from "./http/lambda.ts";
+import { createStreamingHandler } from "./http/lambda.ts";
 import { routes } from "./http/routes/index.ts";
 
-const { app, log, flush } = await composeFunction();
+const { app, log, finish } = await composeFunction("handed-on");
 
 /** @public The runtime calls it by name. */
-export const handler = createBufferedHandler(createApp(app, routes), log, flush);
+export const handler = createStreamingHandler(createApp(app, routes), log, finish);

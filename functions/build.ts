@@ -9,7 +9,7 @@ import { gzipSync } from "node:zlib";
 import { build as bundle, type BuildOptions as BundlerOptions, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
-const names = ["chat", "api", "worker", "tick"];
+const names = ["chat", "api", "ws", "worker", "tick", "migration"];
 const box = "plugin-box";
 
 export interface BuildOptions {

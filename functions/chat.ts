@@ -4,7 +4,7 @@ import { createApp } from "./http/app.ts";
 import { createStreamingHandler } from "./http/lambda.ts";
 import { streamedRoutes } from "./http/routes/streamed.ts";
 
-const { app, log, flush } = await composeFunction();
+const { app, log, finish } = await composeFunction("own");
 
 /** @public The runtime calls it by name. */
-export const handler = createStreamingHandler(createApp(app, streamedRoutes), log, flush);
+export const handler = createStreamingHandler(createApp(app, streamedRoutes), log, finish);

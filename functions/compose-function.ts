@@ -1,18 +1,22 @@
 /** The gateway as a Lambda function has it: nothing is made or migrated, nothing private is reachable. */
 import type { Log } from "@toolyard/core/ports/log";
+import type { Push } from "@toolyard/core/ports/push";
 import { createEmbeddedMetrics } from "@toolyard/platform/embedded-metrics";
 import { compose, requireKeys } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
 import { functionHooks } from "./function-hooks.ts";
 import { createFunctionLog } from "./function-log.ts";
 import type { AppDeps } from "./http/app-env.ts";
+import { tellClients, type Telling } from "./realtime/after-invocation.ts";
 
 /** @throws EnvironmentError naming the settings that a function must be given */
-export async function composeFunction(): Promise<{
+export async function composeFunction(telling: Telling): Promise<{
   readonly app: AppDeps;
   readonly log: Log;
+  /** To connected clients; absent: server processes hold the connections. */
+  readonly push?: Push;
   /** Before the function may be frozen. */
-  readonly flush: () => Promise<void>;
+  readonly finish: () => Promise<void>;
 }> {
   const environment = readEnvironment();
   const log = createFunctionLog(environment.logLevel);
@@ -31,12 +35,15 @@ export async function composeFunction(): Promise<{
     migrates: false,
     sendsTraces: false,
   });
+  const { app, push } = composition;
   return {
-    app: composition.app,
+    app,
     log,
-    flush() {
+    ...(push === undefined ? {} : { push }),
+    async finish() {
       metrics.flush();
-      return composition.flushTraces();
+      await tellClients(composition, telling);
+      await composition.flushTraces();
     },
   };
 }

@@ -14,8 +14,11 @@ import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
-import type { Push } from "@toolyard/core/ports/push";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
+import type { Push } from "@toolyard/core/ports/push";
+import { CallLogs } from "@toolyard/core/realtime/call-logs";
+import { Listening, watchCalls } from "@toolyard/core/realtime/listening";
+import { publish } from "@toolyard/core/realtime/publish";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
 import { createBlobLinks } from "@toolyard/core/secrets/blob-links";
 import { Sealer } from "@toolyard/core/secrets/sealer";
@@ -57,6 +60,8 @@ export interface Home {
   /** Bring the database to this release's schema; else it must be there already. */
   readonly migrates: boolean;
   readonly defaultTenant?: string;
+  /** Instead of the one that PUSH_URL names. */
+  readonly push?: Push;
   readonly isDraining?: () => boolean;
   readonly reach?: Reach;
   readonly timing?: Timing;
@@ -75,6 +80,7 @@ export interface Composition {
   onSent: (() => void) | undefined;
   /** Before a process may be frozen. Takes no longer than `flushTracesMs`. */
   flushTraces(): Promise<void>;
+  readonly realtime: Realtime;
   close(): Promise<void>;
 }
 
@@ -83,9 +89,18 @@ const flushTracesMs = 1_000;
 /** A process that is told to stop waits this long for it. */
 const lastTracesMs = 3_000;
 
+/** What a home has to do with connected clients. */
+export interface Realtime {
+  readonly listening: Listening;
+  /** To be flushed when `onLogLine` was called, or before a function may be frozen. */
+  readonly callLogs: CallLogs;
+  onLogLine: (() => void) | undefined;
+}
+
 /** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
 export async function compose(environment: Environment, home: Home): Promise<Composition> {
-  const { log } = home;
+  const realtime = openRealtime(home.log, () => repos);
+  const log = realtime.callLogs;
   const clock = createSystemClock();
   const vault = await createVault(environment, home.masterKey);
   const shards = await openAllShards(environment, home);
@@ -93,10 +108,11 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     onBrokenRow: ({ table, tenant, id, reason }) =>
       log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
   });
-  const repos: Repos = { ...stored, calls: measureCalls(stored.calls, home.metrics, clock) };
+  const measured = measureCalls(stored.calls, home.metrics, clock);
+  const repos: Repos = { ...stored, calls: watchCalls(measured, realtime.listening) };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = openDoor(environment, home);
-  const [push, pluginBox] = await Promise.all([createPush(environment), createPluginBox(environment)]);
+  const [push, pluginBox] = await Promise.all([home.push ?? createPush(environment), createPluginBox(environment)]);
   const exported = await openTraces(environment, home);
   const composition: { onSent: (() => void) | undefined } = { onSent: undefined };
   const queue = announceSending(await createQueue(environment, shards), () => composition.onSent?.());
@@ -125,6 +141,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   const core: CoreDeps = { ...adapterDeps, adapters: schemes.adapters };
   return Object.assign(composition, {
     queue,
+    realtime,
     ...(push === undefined ? {} : { push }),
     ...(pluginBox === undefined ? {} : { pluginBox }),
     app: {
@@ -133,6 +150,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       version,
       ...(servesOwnBlobs(environment) ? { blobLinks } : {}),
       metrics: home.metrics,
+      ...(environment.wsUrl === undefined ? {} : { wsUrl: environment.wsUrl }),
       ...(home.metricsText === undefined ? {} : { metricsText: home.metricsText }),
       ...(home.defaultTenant === undefined ? {} : { defaultTenant: home.defaultTenant }),
       ...(home.isDraining === undefined ? {} : { isDraining: home.isDraining }),
@@ -150,10 +168,18 @@ export async function compose(environment: Environment, home: Home): Promise<Com
 
 /**
  * Brings every database to this release's schema, before functions of this release get traffic; those of
- * the release before keep serving meanwhile.
+ * the release before keep serving meanwhile. `steps`: where
+ * a bundle has its copy of the SQL files.
  */
-export async function migrateDatabases(environment: Environment, dataDir: string): Promise<void> {
-  const shards = await openAllShards(environment, { dataDir, migrates: true });
+export async function migrateDatabases(
+  environment: Environment,
+  { dataDir, steps }: { readonly dataDir?: string; readonly steps?: URL },
+): Promise<void> {
+  const shards = await openAllShards(environment, {
+    dataDir,
+    migrates: true,
+    ...(steps === undefined ? {} : { steps }),
+  });
   try {
     await createRepos(shards).plugins.mirrorNative(nativePlugins());
   } finally {
@@ -174,6 +200,19 @@ export async function ensureTenant(
   } catch (error) {
     if ((await tenants.get(tenant.id)) === undefined) throw error;
   }
+}
+
+/** @param repos as soon as they are there */
+function openRealtime(log: Log, repos: () => Repos): Realtime {
+  const listening = new Listening();
+  const realtime: { onLogLine: (() => void) | undefined } = { onLogLine: undefined };
+  const callLogs = new CallLogs({
+    log,
+    listening,
+    write: (tenant, lines) => publish({ repos: repos() }, tenant, lines),
+    onLine: () => realtime.onLogLine?.(),
+  });
+  return Object.assign(realtime, { listening, callLogs });
 }
 
 function openDoor(environment: Environment, { egressAllow }: Home): Egress {
@@ -230,15 +269,20 @@ async function openTraces({ traces: settings }: Environment, home: Home): Promis
   };
 }
 
+interface ShardOpening extends Pick<Home, "migrates"> {
+  readonly dataDir?: string | undefined;
+  readonly steps?: URL;
+}
+
 async function openAllShards(
   environment: Environment,
-  { dataDir, migrates }: Pick<Home, "dataDir" | "migrates">,
+  { dataDir, migrates, steps }: ShardOpening,
 ): Promise<OpenShards> {
   const { databaseAuthToken: authToken } = environment;
   const open = async (url: string): ReturnType<typeof openDatabase> => {
     const database = await openDatabase({ url, ...(authToken === undefined ? {} : { authToken }) });
     try {
-      await (migrates ? migrate(database) : checkSchema(database));
+      await (migrates ? migrate(database, steps === undefined ? {} : { directory: steps }) : checkSchema(database));
     } catch (error) {
       await database.close();
       throw error;

@@ -98,6 +98,7 @@ describe("settings", () => {
     ["TOOLYARD_SETTINGS_CAPS", '{"rounds": "many"}'],
     ["TOOLYARD_SETTINGS_CAPS", '{"default_model": 5}'],
     ["TOOLYARD_PUBLIC_URL", "https://host.example/?x=1"],
+    ["TOOLYARD_WS_URL", "https://host.example/ws"],
     ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
   ])("%s=%j is refused by name, without its value", (name, value) => {
     const problems = problemsOf({ [name]: value });

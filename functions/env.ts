@@ -37,6 +37,8 @@ export interface Environment {
   readonly pushUrl: string | undefined;
   readonly logLevel: (typeof logLevels)[number];
   readonly publicUrl: string | undefined;
+  /** Where clients connect; undefined: at the public address. */
+  readonly wsUrl: string | undefined;
   readonly securityContact: string | undefined;
   /** Where services of AWS are said to be instead of at their own addresses; the SDK reads the same variables. */
   readonly awsEndpoints: readonly string[];
@@ -249,6 +251,7 @@ const variables = z.object({
   TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
   TOOLYARD_PUBLIC_URL: httpUrl,
+  TOOLYARD_WS_URL: url(["ws:", "wss:"]),
   TOOLYARD_SECURITY_CONTACT: url(["mailto:", "https:", "tel:"]),
   AWS_ENDPOINT_URL: text,
   AWS_ENDPOINT_URL_KMS: text,
@@ -285,6 +288,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     pushUrl: data.PUSH_URL,
     logLevel: data.TOOLYARD_LOG_LEVEL,
     publicUrl: data.TOOLYARD_PUBLIC_URL,
+    wsUrl: data.TOOLYARD_WS_URL,
     securityContact: data.TOOLYARD_SECURITY_CONTACT,
     awsEndpoints: [
       data.AWS_ENDPOINT_URL,

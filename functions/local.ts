@@ -14,6 +14,7 @@ import type { Reach } from "@toolyard/core/calls/kill-points";
 import type { CoreDeps, Timing } from "@toolyard/core/deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
+import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { DataDirInUseError, openDataDir, type DataDir } from "@toolyard/platform/local/data-dir";
 import { createPrometheusMetrics } from "@toolyard/platform/local/prometheus-metrics";
@@ -25,12 +26,15 @@ import { describeThrown } from "./http/describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
 import { routes } from "./http/routes/index.ts";
 import { createLog, type FlushableLog } from "./log.ts";
+import { createSocketServer, wantsSocket, type SocketServer, type SocketTiming } from "./realtime/socket-server.ts";
 import { version } from "./version.ts";
 
 /** What tools may reach besides public addresses when an operator says nothing: services on the same machine. */
 const loopback = ["127.0.0.0/8", "::1/128"];
 const defaultTenant = { id: "ten_default", name: "default" };
 const defaultTickEveryMs = 5_000;
+/** Between two looks for what is to be told to connections that no process holds. */
+const pushEveryMs = 1_000;
 /** Request line and headers together. */
 const maxHeaderBytes = 32_768;
 /** Requests and messages in hand have this long to end once the process is told to stop. */
@@ -46,6 +50,7 @@ export interface ServerOptions {
   readonly log?: FlushableLog;
   readonly reach?: Reach;
   readonly timing?: Timing;
+  readonly socketTiming?: SocketTiming;
   /** Milliseconds between two ticks. */
   readonly tickEveryMs?: number;
   /** Answer requests only: queue and tick are another process's. */
@@ -72,13 +77,23 @@ export async function startServer(environment: Environment, options: ServerOptio
   const log = options.log ?? createLog({ level: environment.logLevel });
   const dataDir = await findDataDir(environment, options);
   const requests = new RequestDesk();
-  const server = createServer({ keepAliveTimeout: 65_000, maxHeaderSize: maxHeaderBytes }, requests.listener);
+  const sockets = Promise.withResolvers<SocketServer>();
+  const server = createServer(
+    { keepAliveTimeout: 65_000, maxHeaderSize: maxHeaderBytes, shouldUpgradeCallback: wantsSocket },
+    requests.listener,
+  );
+  server.on("upgrade", (request, socket: Duplex, head: Buffer) => {
+    sockets.promise.then(
+      ({ upgrade }) => upgrade(request, socket, head),
+      () => socket.destroy(),
+    );
+  });
   server.on("clientError", (thrown, socket) => requests.refuseBroken(thrown, socket));
   watchSockets(server);
   try {
     const url = await listen(server, environment);
     const keys = await findKeys(environment, dataDir);
-    const metrics = await createPrometheusMetrics();
+    const metrics = createPrometheusMetrics();
     const composition = await compose(environment, {
       ...keys,
       log,
@@ -100,14 +115,18 @@ export async function startServer(environment: Environment, options: ServerOptio
         ? noBackground
         : startBackground(composition, { log, tickEveryMs: options.tickEveryMs ?? defaultTickEveryMs });
     requests.open(createApp(composition.app, routes).fetch);
+    const realtime = startRealtime(composition, options.socketTiming);
+    sockets.resolve(realtime);
     return {
       url,
       core: composition.app.core,
       banner: renderBanner(environment, { url, adminKey: keys.adminKey, dataDir: dataDir.path }),
-      stop: () => stopServer({ server, requests, background, composition, dataDir, log }),
+      stop: () => stopServer({ server, requests, realtime, background, composition, dataDir, log }),
     };
   } catch (error) {
     requests.refuse();
+    sockets.promise.catch(() => undefined);
+    sockets.reject(error);
     await closeServer(server);
     await dataDir.release();
     throw error;
@@ -275,7 +294,10 @@ function startBackground(
   composition: Composition,
   { log, tickEveryMs }: { readonly log: FlushableLog; readonly tickEveryMs: number },
 ): Background {
-  const { core } = composition.app;
+  const {
+    app: { core },
+    push,
+  } = composition;
   const workers: QueueWorkers = startQueueWorkers({
     queue: composition.queue,
     handle: (message) => handleMessage(core, message),
@@ -284,7 +306,7 @@ function startBackground(
   });
   composition.onSent = () => workers.wake();
   const stopping = new AbortController();
-  const repeat = async (what: string, work: () => Promise<unknown>): Promise<void> => {
+  const repeat = async (what: string, work: () => Promise<unknown>, everyMs = tickEveryMs): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
         await work();
@@ -294,11 +316,12 @@ function startBackground(
           ...describeThrown(thrown),
         });
       }
-      await core.clock.sleep(tickEveryMs, stopping.signal).catch(() => undefined);
+      await core.clock.sleep(everyMs, stopping.signal).catch(() => undefined);
     }
   };
   // Beside the tick, since receivers may take their time.
   const repeating = [repeat("tick", () => tick(core)), repeat("webhook delivery", () => deliverWebhooks(core))];
+  if (push !== undefined) repeating.push(repeat("event push", () => deliverEvents(core, push), pushEveryMs));
   return {
     async stop() {
       stopping.abort();
@@ -307,19 +330,36 @@ function startBackground(
   };
 }
 
+/** Lines are gathered for so long before they are written for those who listen. */
+const logLinesMs = 100;
+
+/** The connections of this process. They hear at once of what it does itself. */
+function startRealtime({ app, realtime }: Composition, timing: SocketTiming | undefined): SocketServer {
+  const sockets = createSocketServer(app, timing);
+  const flush = async (): Promise<void> => {
+    await realtime.callLogs.flush();
+    sockets.wake();
+  };
+  realtime.listening.onChange = sockets.wake;
+  realtime.onLogLine = () => void setTimeout(() => void flush(), logLinesMs).unref();
+  return sockets;
+}
+
 interface Running {
   readonly server: Server;
   readonly requests: RequestDesk;
+  readonly realtime: SocketServer;
   readonly background: Background;
   readonly composition: Composition;
   readonly dataDir: DataDir;
   readonly log: FlushableLog;
 }
 
-async function stopServer({ server, requests, background, composition, dataDir, log }: Running): Promise<void> {
+async function stopServer(running: Running): Promise<void> {
+  const { server, requests, realtime, background, composition, dataDir, log } = running;
   requests.isDraining = true;
   const closed = closeServer(server);
-  const working = Promise.all([requests.allDone(), background.stop()]);
+  const working = Promise.all([requests.allDone(), realtime.stop(), background.stop()]);
   if (!(await endsWithin(Promise.all([closed, working]), graceMs))) {
     log.log("warn", "cutting off what is still in hand; leases and records keep it safe");
     server.closeAllConnections();

@@ -1,11 +1,11 @@
-/** `npm run migrate`: the deploy step that runs before new functions get traffic. A server does it by itself. */
+/** `npm run migrate`: by hand, what a server does when it starts and a deploy of functions does by itself. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { migrateDatabases } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
 
 try {
   const environment = readEnvironment();
-  await migrateDatabases(environment, environment.dataDir);
+  await migrateDatabases(environment, { dataDir: environment.dataDir });
   process.stdout.write("The database has this release's schema.\n");
 } catch (error) {
   const isExplained = error instanceof EnvironmentError || error instanceof GatewayError;

@@ -3,7 +3,7 @@ import { tick } from "@toolyard/core/calls/tick";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import { composeFunction } from "./compose-function.ts";
 
-const { app, flush } = await composeFunction();
+const { app, finish } = await composeFunction("all");
 
 /** @public The runtime calls it by name. */
 export const handler = async (): Promise<{ readonly resent: number }> => {
@@ -11,6 +11,6 @@ export const handler = async (): Promise<{ readonly resent: number }> => {
     const [ticked] = await Promise.all([tick(app.core), deliverWebhooks(app.core)]);
     return ticked;
   } finally {
-    await flush();
+    await finish();
   }
 };

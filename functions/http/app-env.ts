@@ -21,6 +21,8 @@ export interface AppDeps {
   readonly metrics?: Metrics;
   /** What `GET /metrics` answers; absent where metrics leave another way. */
   readonly metricsText?: () => Promise<string>;
+  /** `wss://…`: where clients connect; absent: at the public address. */
+  readonly wsUrl?: string;
   /** `mailto:` or `https:` address for security.txt. */
   readonly securityContact?: string;
   /** True once the process has been told to stop; readiness turns red and connections are closed. */

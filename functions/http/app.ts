@@ -1,8 +1,8 @@
 /** The HTTP face of the gateway: one app for the server form, Lambda and tests. */
-import { createAuthenticator } from "@toolyard/core/callers/authenticate";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { Hono } from "hono";
 import type { AppContext, AppDeps, AppEnv } from "./app-env.ts";
+import { authenticatorOf } from "./authenticator.ts";
 import type { RouteModule } from "./define-route.ts";
 import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
@@ -13,15 +13,8 @@ import { TableRouter } from "./table-router.ts";
 /** @param routes those that this host serves */
 export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteModule>>): Hono<AppEnv> {
   const app = new Hono<AppEnv>({ router: new TableRouter() });
-  const { core, adminKeyHash, defaultTenant } = deps;
-  const authenticator = createAuthenticator({
-    issuers: core.repos.issuers,
-    egress: core.egress,
-    clock: core.clock,
-    traces: core.traces,
-    adminKeyHash,
-    ...(defaultTenant === undefined ? {} : { defaultTenant }),
-  });
+  const { core } = deps;
+  const authenticator = authenticatorOf(deps);
   const services = { app: deps, routes, authenticator };
   const exchange = {
     log: core.log,

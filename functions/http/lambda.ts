@@ -67,7 +67,7 @@ const methodsWithoutBody = new Set(["GET", "HEAD"]);
 
 /** What a function does before it may be frozen: metrics and spans in memory would be lost. Never throws. */
 export type AfterInvocation = () => void | Promise<void>;
-const nothingAfter: AfterInvocation = () => undefined;
+export const nothingAfter: AfterInvocation = () => undefined;
 
 export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): BufferedHandler {
   return async (event, context) => {
@@ -109,8 +109,13 @@ export function streamed(handler: StreamingHandler): StreamingHandler {
 }
 
 function runtimeOf(): LambdaRuntime | undefined {
-  // Given by the managed runtime; there is no module to import its type from.
-  return (globalThis as { readonly awslambda?: LambdaRuntime }).awslambda;
+  // Given by the managed runtime; there is no module to import its type from. Clients of AWS put an object
+  // of that name there as well, for their own ends and wherever they run.
+  const { awslambda: given } = globalThis as { readonly awslambda?: Partial<LambdaRuntime> };
+  const { streamifyResponse, HttpResponseStream } = given ?? {};
+  return streamifyResponse === undefined || HttpResponseStream === undefined
+    ? undefined
+    : { streamifyResponse, HttpResponseStream };
 }
 
 /** The response stream of one invocation. An error on it ends the execution environment, so none may escape. */

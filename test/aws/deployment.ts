@@ -56,7 +56,7 @@ const timeoutMs: Readonly<Record<FunctionName, number>> = {
   tick: 60_000,
 };
 /** Routes of the `chat` function. */
-const streamedPaths: readonly string[] = ["/v1/chat/completions", "/api/chat/completions"];
+const longPaths: readonly string[] = ["/v1/chat/completions", "/api/chat/completions"];
 
 export async function startDeployment(options: DeploymentOptions): Promise<Deployment> {
   const restApi = await startRestApi();
@@ -70,10 +70,10 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
   const create = (name: FunctionName): LambdaFunction =>
     createLambdaFunction({ ...common, name, handler: `${name}.handler`, timeoutMs: timeoutMs[name] });
   const functions = { chat: create("chat"), api: create("api"), worker: create("worker"), tick: create("tick") };
-  restApi.integrate = (_method, path) =>
-    streamedPaths.includes(path)
-      ? { function: functions.chat, responseTransferMode: "STREAM" }
-      : { function: functions.api, responseTransferMode: "BUFFERED" };
+  restApi.integrate = (_method, path) => ({
+    function: longPaths.includes(path) ? functions.chat : functions.api,
+    responseTransferMode: "STREAM",
+  });
   const { visibilityMs, tickEveryMs, duplicates = false } = options;
   const triggers = [
     ...Object.values(options.queues.sources).map((source) =>

@@ -101,7 +101,7 @@ export async function startFunctionsHome(): Promise<RunningHome> {
     AWS_SECRET_ACCESS_KEY: signer.secretAccessKey,
     AWS_REGION: s3.region,
   };
-  await migrateDatabases(readEnvironment(services.env), services.directory);
+  await migrateDatabases(readEnvironment(services.env), { dataDir: services.directory });
   const deployment = await startDeployment({
     env,
     queues: consume(queue, () => Promise.resolve()),

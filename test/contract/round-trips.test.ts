@@ -68,6 +68,17 @@ const token = {
   raiseConfig: true,
 } as const;
 
+const caller = { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null } as const;
+const opening = { id: "sock_none", holder: "process", clientType: null, lifetimeMs: 1_000 } as const;
+const event = {
+  type: "note",
+  audience: { kind: "tenant" },
+  data: "{}",
+  callId: null,
+  callerId: null,
+  sessionId: null,
+} as const;
+
 describe("each function of the configuration's repositories", () => {
   const functions: Readonly<Record<string, () => Promise<unknown>>> = {
     "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
@@ -158,6 +169,21 @@ describe("each function of the configuration's repositories", () => {
     "uploads.takeExpired": () => repos.uploads.takeExpired({ limit: 10, afterMs: 0 }),
     "uploads.end": () => repos.uploads.end(tenant, "upl_none"),
     "uploads.delete": () => repos.uploads.delete(tenant, "upl_none"),
+    "connections.issueTicket": () =>
+      repos.connections.issueTicket(tenant, { hash: "h", caller, until: null, lifetimeMs: 1_000 }),
+    "connections.connect": () => repos.connections.connect(tenant, { ...opening, caller, until: null }),
+    "connections.connectWithTicket": () => repos.connections.connectWithTicket(tenant, "none", opening),
+    "connections.find": () => repos.connections.find("sock_none"),
+    "connections.subscribe": () => repos.connections.subscribe(tenant, "sock_none", "s", { topic: "calls" }),
+    "connections.unsubscribe": () => repos.connections.unsubscribe(tenant, "sock_none", "s"),
+    "connections.touch": () => repos.connections.touch(tenant, "sock_none", 1_000),
+    "connections.remove": () => repos.connections.remove(tenant, "sock_none"),
+    "connections.renew": () => repos.connections.renew("process", 1_000),
+    "connections.removeHeldBy": () => repos.connections.removeHeldBy("process"),
+    "connections.publish": () => repos.connections.publish(tenant, [event, event]),
+    "connections.heldEvents": () => repos.connections.heldEvents("process", new Map([[tenant, 0]]), 10),
+    "connections.claim": () => repos.connections.claim({ limit: 10, leaseMs: 1_000 }),
+    "connections.settle": () => repos.connections.settle(tenant, [{ seq: 1, attempt: 1 }]),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

@@ -58,6 +58,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     oauth: fakeRepo("oauth"),
     webhooks: fakeRepo("webhooks"),
     services: fakeRepo("services"),
+    connections: fakeRepo("connections"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

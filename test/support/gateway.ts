@@ -12,6 +12,7 @@ import { defaultTiming, type CoreDeps, type Timing } from "@toolyard/core/deps";
 import type { LogFields, LogLevel } from "@toolyard/core/ports/log";
 import { readEnvironment } from "../../functions/env.ts";
 import { startServer } from "../../functions/local.ts";
+import { defaultSocketTiming, type SocketTiming } from "../../functions/realtime/socket-server.ts";
 import { createDriver, type GatewayDriver } from "./gateway-client.ts";
 
 export interface LogLine {
@@ -24,13 +25,15 @@ export interface GatewayOptions {
   /** Settings, as in the environment of the process; that of the test itself is not read. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timing?: Partial<Timing>;
+  /** Of its WebSockets. */
+  readonly socketTiming?: Partial<SocketTiming>;
   readonly reach?: CoreDeps["reach"];
   /** Without workers and tick. */
   readonly requestsOnly?: boolean;
   /** Milliseconds between two ticks of its own. */
   readonly tickEveryMs?: number;
   /** Of another gateway, to be a second instance beside it. */
-  readonly sharedWith?: Pick<Gateway, "dataDir" | "adminKey">;
+  readonly sharedWith?: GatewayHome;
 }
 
 /** A gateway in this process. */
@@ -51,6 +54,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
   const server = await startServer(readEnvironment(environmentOf({ dataDir, adminKey }, options.env)), {
     join: shared !== undefined,
     timing: { ...defaultTiming, ...options.timing },
+    socketTiming: { ...defaultSocketTiming, ...options.socketTiming },
     log: {
       log: (level, message, fields = {}) => void logged.push({ level, message, fields }),
       flush: () => Promise.resolve(),
@@ -93,7 +97,7 @@ function environmentOf(home: GatewayHome, more: Readonly<Record<string, string>>
 export interface ProcessOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Of another process, to run beside it on its data directory. */
-  readonly sharedWith?: GatewayProcess;
+  readonly sharedWith?: GatewayHome;
   /** Further arguments of `functions/local.ts`. */
   readonly args?: readonly string[];
 }

@@ -7,7 +7,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Writable } from "node:stream";
-import type { LambdaContext, ProxyResult, StreamingHandler } from "../../functions/http/lambda.ts";
+import type { LambdaContext, StreamingHandler } from "../../functions/http/lambda.ts";
 import type { LambdaResponseHead } from "../../functions/http/lambda-stream.ts";
 import { readRequest, toProxyEvent } from "./proxy-event.ts";
 
@@ -67,11 +67,6 @@ function newContext(): LambdaContext {
   return { getRemainingTimeInMillis: () => deadline - Date.now() };
 }
 
-function answerWhole({ statusCode, multiValueHeaders, body, isBase64Encoded }: ProxyResult, to: ServerResponse): void {
-  const headers = Object.entries(multiValueHeaders).flatMap(([name, values]) => values.flatMap((one) => [name, one]));
-  to.writeHead(statusCode, headers).end(Buffer.from(body, isBase64Encoded ? "base64" : "utf8"));
-}
-
 /** Takes the prelude off and passes the rest on as it comes. */
 async function answerStreamed(handler: StreamingHandler, event: object, to: ServerResponse): Promise<void> {
   let prelude: Buffer | undefined = Buffer.alloc(0);
@@ -111,19 +106,18 @@ function serve(handle: (request: IncomingMessage, response: ServerResponse) => P
 const functions = Promise.withResolvers<Functions>();
 interface Functions {
   readonly chat: StreamingHandler;
-  readonly api: (event: unknown, context: LambdaContext) => Promise<ProxyResult>;
+  readonly api: StreamingHandler;
   readonly worker: (event: unknown) => Promise<unknown>;
   readonly tick: () => Promise<unknown>;
 }
 
-const streamedPaths = new Set(["/v1/chat/completions", "/api/chat/completions"]);
+const longPaths = new Set(["/v1/chat/completions", "/api/chat/completions"]);
 
 const api = await serve(async (request, response) => {
-  const { chat, api: whole } = await functions.promise;
+  const { chat, api: others } = await functions.promise;
   const event = toProxyEvent(request, await readRequest(request));
   const path = new URL(request.url ?? "/", "https://localhost").pathname;
-  if (streamedPaths.has(path)) await answerStreamed(chat, event, response);
-  else answerWhole(await whole(event, newContext()), response);
+  await answerStreamed(longPaths.has(path) ? chat : others, event, response);
 });
 
 /** `POST /worker` takes an SQS event, `POST /tick` nothing. */
@@ -135,12 +129,14 @@ const events = await serve(async (request, response) => {
 });
 
 process.env["TOOLYARD_PUBLIC_URL"] = api;
-const [chat, whole, worker, tick] = await Promise.all([
+const [chat, others, worker, tick] = await Promise.all([
   import("../../functions/chat.ts"),
   import("../../functions/api.ts"),
   import("../../functions/worker.ts"),
   import("../../functions/tick.ts"),
 ]);
-if (!(streaming in chat.handler)) throw new Error("chat is not marked as a streaming handler");
-functions.resolve({ chat: chat.handler, api: whole.handler, worker: worker.handler, tick: tick.handler });
+for (const { handler } of [chat, others]) {
+  if (!(streaming in handler)) throw new Error("chat or api is not marked as a streaming handler");
+}
+functions.resolve({ chat: chat.handler, api: others.handler, worker: worker.handler, tick: tick.handler });
 process.stdout.write(`${JSON.stringify({ api, events })}\n`);

@@ -33,6 +33,7 @@ import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, upda
 import { importPlugins } from "./plugins-import.ts";
 import { getOperatorPrices, getPrices, putOperatorPrices, putPrices } from "./prices.ts";
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
+import { createTicket, webSocket } from "./realtime.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
@@ -159,6 +160,8 @@ export const routes = {
   testWebhook,
   listWebhookDeliveries,
   resendWebhookDelivery,
+  createRealtimeTicket: createTicket,
+  webSocket,
   getSettings,
   updateSettings,
   createTenant,

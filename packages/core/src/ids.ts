@@ -23,6 +23,7 @@ export const idPrefixes = {
   upload: "upl",
   toolService: "svc",
   archive: "arc",
+  socket: "sock",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -19,6 +19,8 @@ export const migrations: readonly MigrationStep[] = [
   { version: 7, name: "0006_call_archives", oldestCode: 1 },
   { version: 8, name: "0007_provider_schema_family", oldestCode: 1 },
   { version: 9, name: "0008_tool_services", oldestCode: 1 },
+  { version: 10, name: "0009_connections", oldestCode: 1 },
+  { version: 11, name: "0010_connection_events", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

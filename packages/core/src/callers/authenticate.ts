@@ -23,6 +23,8 @@ export type HeaderReader = (name: string) => string | undefined;
 export interface Presented {
   readonly tenant: string;
   readonly principal: Principal;
+  /** When the credentials run out, where they say it themselves; epoch milliseconds. */
+  readonly until?: number;
 }
 
 export interface Authenticator {
@@ -68,8 +70,8 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
         return { tenant, principal: { kind: "key", hash } };
       }
       if (looksLikeToken(credential)) {
-        const verified = await verifyToken(credential, named);
-        return { tenant: verified.tenant, principal: { kind: "known", caller: verified.caller } };
+        const { tenant: trusting, caller, until } = await verifyToken(credential, named);
+        return { tenant: trusting, principal: { kind: "known", caller }, ...(until === undefined ? {} : { until }) };
       }
       throw new GatewayError(
         "invalid_api_key",

@@ -1,4 +1,4 @@
-import { exportJWK, generateKeyPair, SignJWT, UnsecuredJWT, type CryptoKey, type JWK } from "jose";
+import { type CryptoKey, decodeJwt, exportJWK, generateKeyPair, type JWK, SignJWT, UnsecuredJWT } from "jose";
 import { afterEach, describe, expect, test } from "vitest";
 import { startHttpStub, type HttpStub } from "../../../../test/support/http-stub.ts";
 import { createEgress } from "../blind/egress.ts";
@@ -119,8 +119,10 @@ describe("tokens of trusted issuers", () => {
   test.each(["ES256", "ES384", "RS256", "PS256", "EdDSA"])("a good %s token gives tenant and caller", async (alg) => {
     const by = await signer("k1", alg);
     const at = await world(by);
-    const { tenant, caller } = await at.verify(await at.token(by), undefined);
+    const token = await at.token(by);
+    const { tenant, caller, until } = await at.verify(token, undefined);
     expect(tenant).toBe("ten_a");
+    expect(until).toBe((decodeJwt(token).exp ?? 0) * 1_000);
     expect(caller).toEqual({
       kind: "user",
       id: `user:${issuer}:anna`,

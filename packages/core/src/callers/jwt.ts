@@ -21,6 +21,8 @@ export interface TokenDeps {
 export interface VerifiedToken {
   readonly tenant: string;
   readonly caller: Caller;
+  /** When it runs out, in epoch milliseconds. */
+  readonly until: number | undefined;
 }
 
 /** @param tenant what `x-toolyard-tenant` names, if anything */
@@ -62,7 +64,8 @@ export function createTokenVerifier(deps: TokenDeps): TokenVerifier {
     const { issuer, audiences } = readAddress(token);
     const trusted = chooseIssuer(await trust.find(issuer, audiences), tenant);
     const payload = await verify(token, trusted, { keys, now: deps.clock.now() });
-    return { tenant: trusted.tenant, caller: toCaller(payload, trusted) };
+    const until = payload.exp === undefined ? undefined : payload.exp * 1_000;
+    return { tenant: trusted.tenant, caller: toCaller(payload, trusted), until };
   };
 }
 

@@ -35,6 +35,8 @@ export const catalog = {
   method_not_allowed: invalid(405),
   unsupported_media_type: invalid(415),
   payload_too_large: invalid(413),
+  /** A WebSocket's address was asked for something else. */
+  upgrade_required: invalid(426),
   request_timeout: { http: 408, type: "invalid_request_error", retryable: true },
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
   /** Somebody else has changed the object since it was read. */
@@ -42,6 +44,7 @@ export const catalog = {
   confirmation_required: { http: 409, type: "invalid_request_error", retryable: false },
   // Who asks
   invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
+  invalid_ticket: { http: 401, type: "authentication_error", retryable: false },
   invalid_token: { http: 401, type: "authentication_error", retryable: false },
   /** A token cannot be checked because its issuer's keys cannot be fetched. */
   issuer_unavailable: { http: 503, type: "api_error", retryable: true },

@@ -2,7 +2,6 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import { importLimits } from "./limits.ts";
-import { readYaml } from "./read-yaml.ts";
 import { cutText } from "./text.ts";
 
 /** @throws GatewayError `invalid_request` with `param`, saying where the text stops making sense */
@@ -25,6 +24,8 @@ async function readYamlText(text: string, param: string): Promise<JsonValue> {
     throw invalid(param, `is YAML of more than ${importLimits.yamlBytes} bytes; convert it to JSON first`);
   }
   try {
+    // Most processes never read YAML.
+    const { readYaml } = await import("./read-yaml.ts");
     return await readYaml(text);
   } catch (error) {
     throw invalid(param, `cannot be read as YAML (${reasonOf(error)})`);

@@ -3,7 +3,7 @@
  * piece by piece, by the indentation of its mappings, with turns for other requests in between. Tags run no
  * code, and aliases cannot multiply without an end.
  */
-import type * as Yaml from "yaml";
+import * as yaml from "yaml";
 import type { JsonValue } from "../json.ts";
 import { importLimits } from "./limits.ts";
 import { Pace } from "./pace.ts";
@@ -13,9 +13,7 @@ import { Pace } from "./pace.ts";
  * @throws Error saying what is wrong with the text
  */
 export async function readYaml(text: string, whole: number = importLimits.yamlWhole): Promise<JsonValue> {
-  // Most processes never read YAML.
-  const yaml = await import("yaml");
-  const reader = new YamlReader(yaml, whole);
+  const reader = new YamlReader(whole);
   if (text.length <= whole) return toJson(reader.readPiece(text));
   try {
     return toJson(await reader.readPieces(text));
@@ -30,15 +28,13 @@ export async function readYaml(text: string, whole: number = importLimits.yamlWh
 }
 
 class YamlReader {
-  readonly #yaml: typeof Yaml;
   readonly #whole: number;
   readonly #pieceLength: number;
   readonly #pace = new Pace();
   /** Values behind the anchors of earlier pieces. */
   readonly #anchors = new Map<string, unknown>();
 
-  constructor(yaml: typeof Yaml, whole: number) {
-    this.#yaml = yaml;
+  constructor(whole: number) {
     this.#whole = whole;
     this.#pieceLength = Math.ceil(whole / 8);
   }
@@ -50,7 +46,7 @@ class YamlReader {
   }
 
   readPiece(text: string): unknown {
-    const { parseDocument, visit, isNode } = this.#yaml;
+    const { parseDocument, visit, isNode } = yaml;
     const document = parseDocument(text, { schema: "core", merge: true, logLevel: "error" });
     const [fault] = document.errors;
     if (fault !== undefined) throw fault;
@@ -66,9 +62,9 @@ class YamlReader {
   }
 
   /** What an earlier piece holds stands in for an alias that this piece cannot resolve. */
-  #replace(alias: Yaml.Alias, document: Yaml.Document): Yaml.Scalar | undefined {
+  #replace(alias: yaml.Alias, document: yaml.Document): yaml.Scalar | undefined {
     if (!this.#anchors.has(alias.source) || alias.resolve(document) !== undefined) return undefined;
-    return new this.#yaml.Scalar(this.#anchors.get(alias.source));
+    return new yaml.Scalar(this.#anchors.get(alias.source));
   }
 
   async #readMapping(lines: readonly string[]): Promise<unknown> {

@@ -26,7 +26,9 @@ import type {
   WebhookChange,
   WebhookDelivery,
 } from "../webhooks/webhook.ts";
+import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
+import type { ConnectionRepo } from "./connections.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -313,6 +315,8 @@ export interface AdmitResult {
     | { readonly kind: "over_budget"; readonly refusal: BudgetRefusal };
   readonly rate: { readonly limit: number; readonly remaining: number; readonly resetMs: number };
   readonly turns: readonly KeptTurn[];
+  /** Who listens to the tenant's calls; absent: nobody does. */
+  readonly listeners?: Listeners;
   /** `foreign`: the session is another tenant's, or another caller's who does not manage; nothing was recorded. */
   readonly session?: { readonly state: "new" | "live" | "expired" | "foreign"; readonly due: readonly Call[] };
 }
@@ -401,7 +405,7 @@ export interface CallRepo {
     id: string,
     options: { readonly leaseMs: number; readonly concurrency: number },
   ): Promise<
-    | { readonly call: Call; readonly wasRunning: boolean }
+    | { readonly call: Call; readonly wasRunning: boolean; readonly listeners?: Listeners }
     | { readonly refusal: BudgetRefusal; readonly attempt: number }
     | "gone"
     | "busy"
@@ -745,6 +749,7 @@ export interface Repos {
   readonly oauth: OAuthRepo;
   readonly webhooks: WebhookRepo;
   readonly services: ToolServiceRepo;
+  readonly connections: ConnectionRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

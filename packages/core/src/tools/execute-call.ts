@@ -52,7 +52,9 @@ async function carryOut(
   // What one send left open no later failure closes, only a result does.
   let isOpen = false;
   for (let send = 1; ; send += 1) {
+    const since = performance.now();
     const tried = await trySend(deps, call, context, options);
+    logSend(deps, context, { call, send, tried, since });
     if (tried.kind === "done") return charged(deps, context, { call, execution: tried.execution });
     const { error, delivery } = tried;
     reached ||= delivery !== "not_sent";
@@ -77,6 +79,34 @@ function charged(
   if (outcome.kind === "completed" && outcome.reused === "cache") return execution;
   const price = toolPrice(config.prices, call.tool.name, deps.clock.now());
   return price === undefined ? execution : { outcome, finish: { ...finish, cost: toolCost(price.per_call) } };
+}
+
+interface Send {
+  readonly call: PreparedCall;
+  readonly send: number;
+  readonly tried: Tried;
+  /** `performance.now()` before it. */
+  readonly since: number;
+}
+
+/** For whoever follows the call; texts of back ends are redacted. */
+function logSend({ log }: CoreDeps, context: CallContext, { call, send, tried, since }: Send): void {
+  const { tenant, caller, sessionId, redactor } = context;
+  const fields = {
+    tenant,
+    call_id: call.id,
+    caller: caller.id,
+    session: sessionId,
+    tool: call.tool.name,
+    attempt: send,
+    duration_ms: Math.round(performance.now() - since),
+  };
+  if (tried.kind === "done") {
+    log.log("debug", "the tool has answered", fields);
+    return;
+  }
+  const { code, message } = tried.error;
+  log.log("debug", "a try of the tool failed", { ...fields, code, reason: redactor.redact(message) });
 }
 
 type Tried =
@@ -113,6 +143,8 @@ async function trySend(
     const error = toGatewayError(thrown);
     if (error.code === "internal_error") {
       deps.log.log("error", "tool call failed unexpectedly", {
+        tenant: context.tenant,
+        caller: context.caller.id,
         call_id: call.id,
         tool: call.tool.name,
         error: context.redactor.redact(String(error.cause instanceof Error ? error.cause.stack : error.cause)),

@@ -17,7 +17,7 @@ import { parseSettings } from "../settings.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
 import { countedBy, planShortWay } from "./calls-admit-plain.ts";
-import { now, setting, windowMs, windowStart } from "./fragments.ts";
+import { hearing, now, setting, toListeners, windowMs, windowStart } from "./fragments.ts";
 
 /** Results that one request takes along; more wait for the next one. */
 const dueAtOnce = 50;
@@ -173,7 +173,7 @@ const touchSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, c
 
 /** The decision, with the row of a key that has a limit of its own. */
 const readDecision = `
-SELECT decided.verdict, decided.existing, decided.over_budget, decided.count, own.count AS key_count,
+SELECT decided.verdict, ${hearing}, decided.existing, decided.over_budget, decided.count, own.count AS key_count,
   decided.window_start + ${windowMs} - ${now} AS reset_ms,
   CASE decided.verdict WHEN 'repeated' THEN (SELECT slots FROM calls WHERE tenant = ?1 AND id = ?2) ELSE decided.slots END AS slots,
   CASE decided.verdict WHEN 'stale_config' THEN (SELECT config_version FROM tenants WHERE id = ?1) END AS config_version,
@@ -242,6 +242,7 @@ async function admitUnhindered(database: Database, input: AdmitInput): Promise<A
     outcome: { kind: "admitted", slots: input.call?.slots ?? 0 },
     rate: rateOf(counted, settings),
     turns: [],
+    ...toListeners(counted),
   };
 }
 
@@ -268,6 +269,7 @@ async function decideAndAdmit(database: Database, input: AdmitInput): Promise<Ad
     outcome: await outcomeOf(database, input, decision),
     rate: rateOf(decision, known.settings),
     turns: rowsAt(plan.turns).map(toKeptTurn),
+    ...toListeners(decision),
     ...(sessionState === undefined
       ? {}
       : { session: { state: sessionState, due: sessionState === "foreign" ? [] : rowsAt(plan.due).map(toCall) } }),

@@ -9,6 +9,8 @@ import { now, setting } from "./fragments.ts";
 const dayMs = 86_400_000;
 /** More than a year, so that a month can be held against that of the year before. */
 const usageKeptDays = 400;
+/** Longer than any attempt to tell of them goes on. */
+const eventsKeptMs = 300_000;
 const defaultOfferAgainMs = 60_000;
 
 /** Taking and marking are one statement, so two sweeps never return the same row. */
@@ -59,6 +61,10 @@ const expiry: readonly string[] = [
   // Ids of sessions that expired answer 410 for a month, and then are free.
   forget("sessions", `cleared_at IS NOT NULL AND cleared_at <= ${now} - ${30 * dayMs}`),
   forget("replies", `created_at <= ${now} - 3600000`),
+  forget("connections", `expires_at <= ${now}`),
+  forget("connection_tickets", `expires_at <= ${now}`),
+  // Told by then, or left to what clients read when they come back.
+  forget("connection_events", `created_at <= ${now} - ${eventsKeptMs}`),
   forget("usage_days", `day <= ${now} - ${usageKeptDays * dayMs}`),
   forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
 ];

@@ -1,4 +1,5 @@
 /** Parts of hand-written SQL. Nothing here comes from outside: what does is bound, never spelled out. */
+import type { Listeners } from "@toolyard/core/realtime/connection";
 import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
 import * as z from "zod";
 
@@ -29,4 +30,14 @@ export function setting(name: NumericSetting): string {
   const value = `json_extract(t.settings, '$.${name}')`;
   const { least, most } = numericSettings[name] ?? {};
   return `CASE WHEN ${value} BETWEEN ${least} AND ${most} THEN ${value} ELSE ${defaults[name]} END`;
+}
+
+/** What connections of tenant ?1 listen to, as a number of two bits; null: nobody listens. */
+export const hearing =
+  "(SELECT MAX(hears & 1) + MAX(hears & 2) FROM connections WHERE tenant = ?1 AND hears > 0) AS hearing";
+
+/** Reads `hearing`. */
+export function toListeners(row: Readonly<Record<string, unknown>>): { readonly listeners?: Listeners } {
+  const bits = Number(row["hearing"] ?? 0);
+  return bits === 0 ? {} : { listeners: { calls: (bits & 1) > 0, logs: (bits & 2) > 0 } };
 }

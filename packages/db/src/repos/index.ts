@@ -6,6 +6,7 @@ import { createArchiveRepo } from "./archives.ts";
 import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
+import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createIssuerRepo } from "./issuers.ts";
 import { createOAuthRepo } from "./oauth.ts";
@@ -44,6 +45,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     oauth: createOAuthRepo(shards),
     webhooks: createWebhookRepo(shards),
     services: createToolServiceRepo(shards, onBrokenRow),
+    connections: createConnectionRepo(shards),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -100,6 +100,29 @@ describe("queue workers", () => {
     for (const done of inHand.values()) done();
   });
 
+  test("ask a queue that waits by itself again at once, and one that cannot be read after a pause", async () => {
+    const clock = createFakeClock();
+    const answers: PromiseWithResolvers<readonly []>[] = [];
+    const queue: PolledTaskQueue = {
+      ...createListQueue(clock),
+      waits: true,
+      receive(name) {
+        if (name === "long") return new Promise(() => undefined);
+        const answer = Promise.withResolvers<readonly []>();
+        answers.push(answer);
+        return answer.promise;
+      },
+    };
+    startQueueWorkers({ queue, handle: async () => undefined, clock, log: { log: () => undefined } });
+    answers[0]?.resolve([]);
+    await expect.poll(() => answers.length).toBe(2);
+    answers[1]?.reject(new Error("away"));
+    await expect.poll(() => clock.sleeping).toBe(1);
+    expect(answers).toHaveLength(2);
+    await clock.advance(50);
+    await expect.poll(() => answers.length).toBe(3);
+  });
+
   test("leave a message whose handler failed to come again, and log its call and its code", async () => {
     let attempts = 0;
     const { clock, queue, logged } = start(async () => {

@@ -5,7 +5,7 @@
  */
 import { metricCatalog, type Labels, type MetricName } from "@toolyard/core/metrics/catalog";
 import type { Metrics } from "@toolyard/core/ports/metrics";
-import type { Counter, Histogram } from "prom-client";
+import { Counter, Histogram, Registry } from "prom-client";
 
 export interface PrometheusMetrics extends Metrics {
   /** In the text format, version 0.0.4. */
@@ -26,17 +26,16 @@ interface Series {
   readonly seconds: number[];
 }
 
-export async function createPrometheusMetrics(): Promise<PrometheusMetrics> {
-  const prometheus = await import("prom-client");
-  const registry = new prometheus.Registry();
+export function createPrometheusMetrics(): PrometheusMetrics {
+  const registry = new Registry();
   const counters = new Map<MetricName, Counter>();
   const histograms = new Map<MetricName, Histogram>();
   for (const [name, { type, help, labels }] of Object.entries(metricCatalog)) {
     const options = { name, help, labelNames: [...labels], registers: [registry] };
     // The keys of the catalogue are its names.
     const key = name as MetricName;
-    if (type === "counter") counters.set(key, new prometheus.Counter(options));
-    else histograms.set(key, new prometheus.Histogram({ ...options, buckets }));
+    if (type === "counter") counters.set(key, new Counter(options));
+    else histograms.set(key, new Histogram({ ...options, buckets }));
   }
   const all = new Map<string, Series>();
   const seriesOf = (name: MetricName, labels: Labels): Series => {

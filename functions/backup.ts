@@ -1,0 +1,47 @@
+/**
+ * `npm run backup -- dump <file>` writes the database of DATABASE_URL down, `-- restore <file>` makes an
+ * empty one from it. Blobs and keys are kept apart (docs/deploy.md, "Back up and restore").
+ */
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { openDatabase } from "@toolyard/db/client";
+import { dumpDatabase, restoreDatabase } from "@toolyard/db/dump";
+import { EnvironmentError, readEnvironment } from "./env.ts";
+
+const usage =
+  "Usage: npm run backup -- dump|restore <file>\n  Reads DATABASE_URL and DATABASE_AUTH_TOKEN, or the data directory.\n";
+/** A dump of everything takes longer than a request may. */
+const budgetMs = 300_000;
+
+async function main([what, path]: readonly string[]): Promise<void> {
+  if ((what !== "dump" && what !== "restore") || path === undefined) {
+    process.stderr.write(usage);
+    process.exitCode = 2;
+    return;
+  }
+  const { databaseUrl, databaseAuthToken: authToken, dataDir } = readEnvironment();
+  const url = databaseUrl ?? pathToFileURL(join(dataDir, "toolyard.db")).href;
+  const database = await openDatabase({ url, budgetMs, ...(authToken === undefined ? {} : { authToken }) });
+  try {
+    if (what === "dump") {
+      // Holds every tenant's rows, though no secret that is not sealed.
+      await writeFile(path, await dumpDatabase(database), { mode: 0o600, flag: "wx" });
+      process.stdout.write(`The database is in ${path}.\n`);
+    } else {
+      const count = await restoreDatabase(database, await readFile(path, "utf8"));
+      process.stdout.write(`${count} statements of ${path} were carried out.\n`);
+    }
+  } finally {
+    await database.close();
+  }
+}
+
+try {
+  await main(process.argv.slice(2));
+} catch (error) {
+  const isExplained = error instanceof EnvironmentError || error instanceof GatewayError;
+  process.stderr.write(`${isExplained || error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,102 @@
+/**
+ * `/ws` behind API Gateway's WebSocket API: one function for `$connect`, `$disconnect` and messages. It
+ * holds nothing: who a connection is stands in its row, and answers leave through the push (design "AWS").
+ */
+import { toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { newId } from "@toolyard/core/ids";
+import type { Push } from "@toolyard/core/ports/push";
+import { connectClient } from "@toolyard/core/realtime/connect";
+import { answerMessage, connectionGone, silentLifetimeMs, toErrorFrame } from "@toolyard/core/realtime/messages";
+import * as z from "zod";
+import type { AppDeps } from "../http/app-env.ts";
+import { authenticatorOf } from "../http/authenticator.ts";
+import { describeThrown } from "../http/describe-thrown.ts";
+import { toErrorReply } from "../http/errors.ts";
+import { nothingAfter } from "../http/lambda.ts";
+import { readHandshake, subprotocol } from "./handshake.ts";
+
+/** The part of API Gateway's event that is used. */
+const eventSchema = z.looseObject({
+  requestContext: z.looseObject({
+    eventType: z.enum(["CONNECT", "DISCONNECT", "MESSAGE"]),
+    connectionId: z.string(),
+  }),
+  headers: z.record(z.string(), z.string().nullish()).nullish(),
+  queryStringParameters: z.record(z.string(), z.string().nullish()).nullish(),
+  body: z.string().nullish(),
+  isBase64Encoded: z.boolean().nullish(),
+});
+type SocketEvent = z.infer<typeof eventSchema>;
+
+export interface SocketResult {
+  readonly statusCode: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+export function createSocketHandler(
+  app: AppDeps,
+  push: Push,
+  after = nothingAfter,
+): (event: unknown) => Promise<SocketResult> {
+  const { core } = app;
+  const authenticator = authenticatorOf(app);
+
+  const connect = async (event: SocketEvent): Promise<SocketResult> => {
+    const handshake = readHandshake(headerReader(event), (name) => event.queryStringParameters?.[name] ?? undefined);
+    const { connectionId: id } = event.requestContext;
+    await connectClient(core, authenticator, { ...handshake, id, holder: null, lifetimeMs: silentLifetimeMs });
+    return {
+      statusCode: 200,
+      ...(handshake.offersProtocol ? { headers: { "Sec-WebSocket-Protocol": subprotocol } } : {}),
+    };
+  };
+
+  const disconnect = async ({ requestContext }: SocketEvent): Promise<SocketResult> => {
+    const connection = await core.repos.connections.find(requestContext.connectionId);
+    // What is not found runs out by itself.
+    if (connection !== undefined) await core.repos.connections.remove(connection.tenant, connection.id);
+    return { statusCode: 200 };
+  };
+
+  const receive = async ({ requestContext, body, isBase64Encoded }: SocketEvent): Promise<SocketResult> => {
+    const { connectionId: id } = requestContext;
+    const connection = await core.repos.connections.find(id);
+    if (connection === undefined) {
+      await push.send(id, toErrorFrame(connectionGone()));
+      return { statusCode: 410 };
+    }
+    const text = isBase64Encoded === true ? Buffer.from(body ?? "", "base64").toString("utf8") : (body ?? "");
+    const [frame] = await Promise.all([
+      answerMessage(core, connection, text),
+      core.repos.connections.touch(connection.tenant, id, silentLifetimeMs),
+    ]);
+    if ((await push.send(id, frame)) === "gone") await core.repos.connections.remove(connection.tenant, id);
+    return { statusCode: 200 };
+  };
+
+  const handle = { CONNECT: connect, DISCONNECT: disconnect, MESSAGE: receive } as const;
+  return async (given) => {
+    try {
+      const event = eventSchema.parse(given);
+      return await handle[event.requestContext.eventType](event);
+    } catch (thrown) {
+      const error = toGatewayError(thrown);
+      const { spec, code } = error;
+      core.log.log(spec.http >= 500 ? "error" : "info", "a WebSocket event was refused", {
+        status: spec.http,
+        code,
+        ...(spec.http >= 500 ? describeThrown(thrown) : {}),
+      });
+      const { status, headers, body } = toErrorReply(error, newId("request"));
+      return { statusCode: status, headers, body };
+    } finally {
+      await after();
+    }
+  };
+}
+
+function headerReader({ headers }: SocketEvent): (name: string) => string | undefined {
+  const byName = new Map(Object.entries(headers ?? {}).map(([name, value]) => [name.toLowerCase(), value]));
+  return (name) => byName.get(name) ?? undefined;
+}

@@ -1,0 +1,231 @@
+/**
+ * `/ws` of the server form, on the port of everything else: handshakes, pings, messages one after the
+ * other, and an end for every socket. What is said on a connection is the hub's business.
+ */
+import { STATUS_CODES, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { newId } from "@toolyard/core/ids";
+import type { ConnectionAt } from "@toolyard/core/ports/connections";
+import { connectClient } from "@toolyard/core/realtime/connect";
+import type { Connection } from "@toolyard/core/realtime/connection";
+import { defaultHubTiming, Hub, type Ending, type HubTiming } from "@toolyard/core/realtime/hub";
+import { WebSocketServer, type WebSocket } from "ws";
+import type { AppDeps } from "../http/app-env.ts";
+import { authenticatorOf } from "../http/authenticator.ts";
+import { describeThrown } from "../http/describe-thrown.ts";
+import { toErrorReply } from "../http/errors.ts";
+import { readHandshake, socketPath, subprotocol, type Handshake } from "./handshake.ts";
+import { closeCodes, closeSocket, createSocketPush } from "./socket-push.ts";
+
+/** As API Gateway has it. */
+const longestMessage = 131_072;
+/** Messages of one client that wait for the one before. */
+const mostWaiting = 128;
+/** Sockets have this long to close when the process ends. */
+const goodbyeMs = 1_000;
+
+/** Milliseconds. */
+export interface SocketTiming extends HubTiming {
+  /** Between two pings; a client that has not answered by the next one is gone. */
+  readonly pingMs: number;
+}
+
+export const defaultSocketTiming: SocketTiming = { ...defaultHubTiming, pingMs: 30_000 };
+
+const endings: Readonly<Record<Ending, readonly [code: number, reason: string]>> = {
+  expired: [closeCodes.goingAway, "the connection was open as long as it may; connect again"],
+  not_allowed: [closeCodes.policyViolation, "the key, the tenant or the connection counts no more"],
+};
+
+export interface SocketServer {
+  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+  /** Something happened in this process that connections may want to hear of. */
+  readonly wake: () => void;
+  /** Closes every connection. */
+  stop(): Promise<void>;
+}
+
+/** Is this a request for a WebSocket of ours? Others are answered as requests, whatever they want to become. */
+export function wantsSocket({ headers, url = "" }: IncomingMessage): boolean {
+  return headers.upgrade?.toLowerCase() === "websocket" && url.split("?", 1)[0] === socketPath;
+}
+
+interface OpenSocket {
+  readonly socket: WebSocket;
+  /** It has answered since it was asked last. */
+  answers: boolean;
+  waiting: number;
+  /** Resolves when every message so far has been answered. */
+  answered: Promise<void>;
+}
+
+export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultSocketTiming): SocketServer {
+  const { core, isDraining = () => false } = app;
+  const authenticator = authenticatorOf(app);
+  const push = createSocketPush();
+  const holder = newId("worker");
+  const open = new Map<string, OpenSocket>();
+  let isStopping = false;
+  const hub = new Hub({
+    deps: core,
+    push,
+    ready: () => push.caughtUp(),
+    holder,
+    timing,
+    close: (id, why) => {
+      const held = open.get(id);
+      if (held !== undefined) closeSocket(held.socket, ...endings[why]);
+    },
+  });
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: longestMessage,
+    perMessageDeflate: false,
+    clientTracking: false,
+    handleProtocols: (offered) => (offered.has(subprotocol) ? subprotocol : false),
+  });
+
+  const connect = async (handshake: Handshake): Promise<ConnectionAt> => {
+    if (isDraining()) throw shuttingDown();
+    const id = newId("socket");
+    const at = await connectClient(core, authenticator, { ...handshake, id, holder, lifetimeMs: timing.lifetimeMs });
+    if (!isStopping) return at;
+    forget(at.connection);
+    throw shuttingDown();
+  };
+
+  const forget = (connection: Connection): void => {
+    hub.remove(connection).catch((thrown: unknown) => {
+      core.log.log("warn", "a connection's row was not removed and will run out", {
+        tenant: connection.tenant,
+        ...describeThrown(thrown),
+      });
+    });
+  };
+
+  const accept = (at: ConnectionAt, socket: WebSocket): void => {
+    const { connection } = at;
+    const held: OpenSocket = { socket, answers: true, waiting: 0, answered: Promise.resolve() };
+    const close = push.open(connection.id, socket);
+    open.set(connection.id, held);
+    hub.add(at);
+    // A broken frame ends the socket, which is all there is to do about it.
+    socket.on("error", () => undefined);
+    socket.on("pong", () => (held.answers = true));
+    socket.on("message", (data, isBinary) => {
+      held.answers = true;
+      if (isBinary) closeSocket(socket, closeCodes.unsupportedData, "messages are JSON text");
+      else if (held.waiting >= mostWaiting)
+        closeSocket(socket, closeCodes.policyViolation, "too many messages at once");
+      else receive(connection, held, textOf(data));
+    });
+    socket.once("close", () => {
+      close();
+      open.delete(connection.id);
+      // Else the hub forgets all of them at once.
+      if (!isStopping) forget(connection);
+    });
+  };
+
+  /** Messages are answered in their order. */
+  const receive = (connection: Connection, held: OpenSocket, text: string): void => {
+    held.waiting += 1;
+    held.answered = held.answered.then(async () => {
+      const frame = await hub.answer(connection, text);
+      held.waiting -= 1;
+      await push.send(connection.id, frame);
+    });
+  };
+
+  const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
+    const leave = (): void => void socket.destroy();
+    socket.on("error", leave);
+    const requestId = newId("request");
+    try {
+      const at = await connect(handshakeOf(request));
+      let isOpen = false;
+      socket.off("error", leave);
+      server.handleUpgrade(request, socket, head, (accepted) => {
+        isOpen = true;
+        accept(at, accepted);
+      });
+      // The handshake was none, or the client has left meanwhile.
+      if (!isOpen) forget(at.connection);
+      const { tenant, caller } = at.connection;
+      core.log.log("info", "a client has connected", { request_id: requestId, tenant, caller: caller.id });
+    } catch (thrown) {
+      const error = toGatewayError(thrown);
+      core.log.log(error.spec.http >= 500 ? "warn" : "info", "a connection was refused", {
+        request_id: requestId,
+        status: error.spec.http,
+        code: error.code,
+      });
+      refuse(socket, error, requestId);
+    }
+  };
+
+  const pinging = setInterval(() => {
+    for (const held of open.values()) {
+      if (!held.answers) held.socket.terminate();
+      held.answers = false;
+      held.socket.ping();
+    }
+  }, timing.pingMs).unref();
+
+  return {
+    upgrade: (request, socket, head) => void upgrade(request, socket, head),
+    wake: () => hub.wake(),
+    async stop() {
+      isStopping = true;
+      clearInterval(pinging);
+      const sockets = [...open.values()].map(({ socket }) => socket);
+      await Promise.all(sockets.map((socket) => sayGoodbye(socket)));
+      await hub.stop();
+    },
+  };
+}
+
+function shuttingDown(): GatewayError {
+  return new GatewayError("shutting_down", "This process is shutting down; connect again.");
+}
+
+function handshakeOf({ headers, url = "" }: IncomingMessage): Handshake {
+  const query = new URLSearchParams(url.slice(socketPath.length));
+  const header = (name: string): string | undefined => {
+    const value = headers[name];
+    return Array.isArray(value) ? value[0] : value;
+  };
+  return readHandshake(header, (name) => query.get(name) ?? undefined);
+}
+
+function textOf(data: WebSocket.RawData): string {
+  return Array.isArray(data) ? Buffer.concat(data).toString("utf8") : Buffer.from(data as Buffer).toString("utf8");
+}
+
+/** Answers in HTTP, as any request that is refused. */
+function refuse(socket: Duplex, error: GatewayError, requestId: string): void {
+  const { status, headers, body } = toErrorReply(error, requestId);
+  const lines = Object.entries({
+    ...headers,
+    "x-request-id": requestId,
+    connection: "close",
+    "content-length": Buffer.byteLength(body),
+  });
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
+    ...lines.map(([name, value]) => `${name}: ${value}`),
+  ];
+  socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+}
+
+function sayGoodbye(socket: WebSocket): Promise<void> {
+  return new Promise((closed) => {
+    const timer = setTimeout(() => socket.terminate(), goodbyeMs);
+    socket.once("close", () => {
+      clearTimeout(timer);
+      closed();
+    });
+    socket.close(closeCodes.goingAway, "the server stops; connect again");
+  });
+}

@@ -1,0 +1,46 @@
+/**
+ * For whom an event is. A caller hears of the calls that it may read, by the rule of `GET /v1/calls`
+ * (calls/view.ts), whatever it has subscribed to.
+ */
+import { hasScope, type Caller } from "../callers/caller.ts";
+import type { Connection, RealtimeEvent, Subscription } from "./connection.ts";
+
+/** Names of the subscriptions that an event fits; `undefined`: it is not for this connection. */
+export function namesFor(connection: Connection, event: RealtimeEvent): readonly string[] | undefined {
+  if (connection.tenant !== event.tenant) return undefined;
+  const { audience } = event;
+  switch (audience.kind) {
+    case "calls":
+    case "logs":
+      return namesOfFitting(connection, event);
+    case "tenant":
+      return [];
+    case "connection":
+      return audience.value === connection.id ? [] : undefined;
+    case "user":
+      return audience.value === connection.caller.userId ? [] : undefined;
+    case "client_type":
+      return audience.value === connection.clientType ? [] : undefined;
+    case "session": {
+      const isOf = Object.values(connection.subscriptions).some(({ session_id: id }) => id === audience.value);
+      return isOf && maySee(connection.caller, event) ? [] : undefined;
+    }
+  }
+}
+
+function namesOfFitting({ caller, subscriptions }: Connection, event: RealtimeEvent): readonly string[] | undefined {
+  if (!maySee(caller, event)) return undefined;
+  const fitting = Object.entries(subscriptions).filter(([, subscription]) => fits(subscription, event));
+  return fitting.length === 0 ? undefined : fitting.map(([name]) => name);
+}
+
+function fits(subscription: Subscription, { audience, type, callId, sessionId }: RealtimeEvent): boolean {
+  if (subscription.topic !== audience.kind) return false;
+  if (subscription.call_id !== undefined && subscription.call_id !== callId) return false;
+  if (subscription.session_id !== undefined && subscription.session_id !== sessionId) return false;
+  return subscription.topic === "logs" || (subscription.events?.some((event) => event === type) ?? true);
+}
+
+function maySee(caller: Caller, { callerId, decided }: RealtimeEvent): boolean {
+  return callerId === caller.id || hasScope(caller, "calls") || (decided && hasScope(caller, "approve"));
+}

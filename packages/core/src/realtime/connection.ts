@@ -1,0 +1,120 @@
+/**
+ * Clients that are connected through `/ws`: who they are, what they listen to, and what they are told
+ * (design "Public contract", realtime). The rows decide who listens, whichever process holds the socket.
+ */
+import * as z from "zod";
+import { roleSchema, scopeSchema, type Caller } from "../callers/caller.ts";
+
+/** Of the messages. Clients say it in their `hello`; what other versions mean is decided when there are some. */
+export const protocolVersion = 1;
+
+/** The same words as webhooks have, and those that only who watches cares for. */
+export const callEventSchema = z.enum([
+  "call.queued",
+  "call.running",
+  "call.approval_required",
+  "call.completed",
+  "call.failed",
+  "call.cancelled",
+  "call.unknown",
+  "call.rejected",
+]);
+type CallEvent = z.infer<typeof callEventSchema>;
+
+const filters = {
+  session_id: z.string().min(1).max(200).exactOptional(),
+  call_id: z.string().min(1).max(200).exactOptional(),
+};
+
+/** What a connection wants to hear of; filters that are left out let everything through that its caller may see. */
+export const subscriptionSchema = z.discriminatedUnion("topic", [
+  z.strictObject({
+    topic: z.literal("calls"),
+    events: z.array(callEventSchema).min(1).max(callEventSchema.options.length).exactOptional(),
+    ...filters,
+  }),
+  z.strictObject({ topic: z.literal("logs"), ...filters }),
+]);
+export type Subscription = z.infer<typeof subscriptionSchema>;
+
+/** A caller as it was when it connected; kept with the connection. */
+export const callerSchema: z.ZodType<Caller> = z.object({
+  kind: z.enum(["operator", "key", "user"]),
+  id: z.string(),
+  role: roleSchema,
+  scopes: z.array(scopeSchema),
+  tools: z.array(z.string()).nullable(),
+  userId: z.string().exactOptional(),
+  businessUnit: z.string().exactOptional(),
+});
+
+export interface Connection {
+  /** As the host names it that holds the socket. */
+  readonly id: string;
+  readonly tenant: string;
+  /** The process that holds the socket; null: the WebSocket API of AWS does. */
+  readonly holder: string | null;
+  readonly caller: Caller;
+  /** What kind of client it calls itself; broadcasts can be for one kind. */
+  readonly clientType: string | null;
+  /** By the names that the client gave them. */
+  readonly subscriptions: Readonly<Record<string, Subscription>>;
+  /** When it ends, however alive it is. */
+  readonly closesAt: number;
+}
+
+export interface NewConnection {
+  readonly id: string;
+  readonly holder: string | null;
+  readonly caller: Caller;
+  readonly clientType: string | null;
+  /** Without a sign of life it counts as gone after so long. */
+  readonly lifetimeMs: number;
+  /** Credentials run out then, and the connection with them. */
+  readonly until: number | null;
+}
+
+/** For whom an event is. `calls` and `logs`: for those subscriptions that fit and callers that may see it. */
+export type Audience =
+  | { readonly kind: "calls" | "logs" | "tenant" }
+  | { readonly kind: "connection" | "user" | "session" | "client_type"; readonly value: string };
+
+/** Something to tell that no change of a call's row says by itself. */
+export interface NewEvent {
+  readonly type: string;
+  readonly audience: Audience;
+  /** JSON of the frame's `data`. */
+  readonly data: string;
+  readonly callId: string | null;
+  readonly callerId: string | null;
+  readonly sessionId: string | null;
+}
+
+export interface RealtimeEvent {
+  readonly tenant: string;
+  /** Rises with every event of a tenant. */
+  readonly seq: number;
+  readonly type: CallEvent | (string & {});
+  readonly audience: Audience;
+  readonly callId: string | null;
+  /** Whose call it is about. */
+  readonly callerId: string | null;
+  readonly sessionId: string | null;
+  /** The call waits for a person, or has: those who decide may see it. */
+  readonly decided: boolean;
+  /** The frame, without the names of subscriptions. */
+  readonly body: string;
+}
+
+/** An event that is sent from here, and to whom it may go. */
+export interface ClaimedEvent {
+  readonly event: RealtimeEvent;
+  readonly attempt: number;
+  readonly connections: readonly Connection[];
+}
+
+/** Does anybody of a tenant listen? Comes with what is read anyway. */
+export interface Listeners {
+  readonly calls: boolean;
+  readonly logs: boolean;
+}

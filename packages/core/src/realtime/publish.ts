@@ -1,0 +1,52 @@
+/**
+ * Tells connections what no change of a call says by itself: one connection, a user, a session, a kind of
+ * client or a whole tenant. Written as rows like the events of calls, so it reaches them in every home and
+ * survives the process that said it; nothing is written where nobody is there.
+ */
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { JsonObject } from "../json.ts";
+import type { Audience, NewEvent } from "./connection.ts";
+
+/** Leaves room for the rest of the frame. */
+const longestData = 31_000;
+
+export interface Publication {
+  readonly type: string;
+  readonly audience: Audience;
+  readonly data: JsonObject;
+  /** The call that it is about. Data that is too large is left out, and the call named instead. */
+  readonly callId?: string;
+  readonly callerId?: string;
+  readonly sessionId?: string;
+}
+
+/**
+ * @returns for how many of them somebody is there
+ * @throws GatewayError `payload_too_large` for data that is too large and about no call
+ */
+export function publish(
+  { repos }: Pick<CoreDeps, "repos">,
+  tenant: string,
+  publications: readonly Publication[],
+): Promise<number> {
+  return repos.connections.publish(tenant, publications.map(toNewEvent));
+}
+
+function toNewEvent({ type, audience, data, callId, callerId, sessionId }: Publication): NewEvent {
+  return {
+    type,
+    audience,
+    data: toData(data, callId),
+    callId: callId ?? null,
+    callerId: callerId ?? null,
+    sessionId: sessionId ?? null,
+  };
+}
+
+function toData(data: JsonObject, callId: string | undefined): string {
+  const text = JSON.stringify(data);
+  if (Buffer.byteLength(text) <= longestData) return text;
+  if (callId !== undefined) return JSON.stringify({ id: callId, truncated: true, url: `/v1/calls/${callId}` });
+  throw new GatewayError("payload_too_large", `What is pushed to connections has at most ${longestData} bytes.`);
+}

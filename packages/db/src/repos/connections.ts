@@ -1,0 +1,353 @@
+/**
+ * Connections and what they are told. Contract: `ConnectionRepo`. Events of calls come from triggers on
+ * `calls`; here they are read by the process that holds a socket, or claimed for the sockets that no
+ * process holds. A claim is `next_at` moved ahead and `attempt` raised, in one statement.
+ */
+import { isDeepStrictEqual } from "node:util";
+import type { ConnectionAt, ConnectionRepo } from "@toolyard/core/ports/connections";
+import type {
+  Audience,
+  ClaimedEvent,
+  Connection,
+  NewConnection,
+  NewEvent,
+  RealtimeEvent,
+} from "@toolyard/core/realtime/connection";
+import * as z from "zod";
+import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import { connectionEvents } from "../schema/connection-events.ts";
+import { connections } from "../schema/connections.ts";
+import { decodeRow } from "../sql.ts";
+import { now } from "./fragments.ts";
+
+/** Of a tenant. */
+const mostConnections = 1_000;
+/** Of a connection. */
+const mostSubscriptions = 50;
+/** As API Gateway has it; so what a token or a key allows is asked anew from time to time. */
+const longestMs = 2 * 3_600_000;
+/** An event that could not be sent so often is left to what its client reads when it comes back. */
+const mostAttempts = 5;
+
+/** Is connection `c` alive, and may it be: a key that was revoked and a tenant that is suspended hear nothing. */
+const isLive = `c.expires_at > ${now}
+  AND EXISTS (SELECT 1 FROM tenants AS t WHERE t.id = c.tenant AND t.status = 'active')
+  AND (c.caller ->> 'kind' <> 'key' OR EXISTS (
+    SELECT 1 FROM api_keys AS k WHERE k.tenant = c.tenant AND k.id = c.caller ->> 'id'
+      AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ${now})))`;
+
+const hasRoom = `(SELECT COUNT(*) FROM connections AS c WHERE c.tenant = ?1 AND c.expires_at > ${now}) < ${mostConnections}`;
+
+const readRoom = `SELECT ${hasRoom} AS has_room`;
+
+const insertTicket = `INSERT INTO connection_tickets (hash, tenant, caller, until, expires_at)
+  VALUES (?2, ?1, ?3, ?4, MIN(${now} + ?5, COALESCE(?4, ${now} + ?5))) ON CONFLICT DO NOTHING`;
+const readTicket = "SELECT expires_at FROM connection_tickets WHERE tenant = ?1 AND hash = ?2";
+
+/** @param from where the caller and the end of its credentials come from */
+const insertConnection = (caller: string, until: string, from: string): string => `
+  INSERT INTO connections (tenant, id, holder, client_type, caller, expires_at, closes_at)
+  SELECT ?1, ?2, ?3, ?4, ${caller}, MIN(${now} + ?5, COALESCE(${until}, ${now} + ?5)),
+    MIN(${now} + ${longestMs}, COALESCE(${until}, ${now} + ${longestMs}))
+  ${from} ON CONFLICT DO NOTHING`;
+const insertKnown = insertConnection("?6", "?7", `WHERE ${hasRoom}`);
+const insertTicketed = insertConnection(
+  "ticket.caller",
+  "ticket.until",
+  `FROM connection_tickets AS ticket WHERE ticket.tenant = ?1 AND ticket.hash = ?6 AND ticket.taken_by = ?2
+    AND ${hasRoom}`,
+);
+/** Used up by whoever asks first, and stays so where there is no room. Sent twice, it finds its own name. */
+const takeTicket = `UPDATE connection_tickets SET taken_by = ?2
+  WHERE tenant = ?1 AND hash = ?3 AND (taken_by IS NULL OR taken_by = ?2) AND expires_at > ${now}`;
+/** Whether there is room, where the ticket was taken for this connection. */
+const explainTicket = `SELECT ${hasRoom} AS has_room FROM connection_tickets WHERE tenant = ?1 AND hash = ?3 AND taken_by = ?2`;
+
+const newest = "COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'connection_events'), 0)";
+const readConnection = `SELECT c.*, ${newest} AS newest FROM connections AS c
+  WHERE c.tenant = ?1 AND c.id = ?2 AND ${isLive}`;
+const findConnection = `SELECT c.* FROM connections AS c WHERE c.id = ?1 AND ${isLive}`;
+
+const putSubscription = `UPDATE connections SET subscriptions = json_set(subscriptions, ?3, json(?4))
+  WHERE tenant = ?1 AND id = ?2 AND (json_type(subscriptions, ?3) IS NOT NULL
+    OR (SELECT COUNT(*) FROM json_each(subscriptions)) < ${mostSubscriptions})`;
+const dropSubscription =
+  "UPDATE connections SET subscriptions = json_remove(subscriptions, ?3) WHERE tenant = ?1 AND id = ?2";
+const countHearing = `UPDATE connections SET hears = (
+    SELECT COALESCE(MAX(value ->> 'topic' = 'calls'), 0) + 2 * COALESCE(MAX(value ->> 'topic' = 'logs'), 0)
+    FROM json_each(subscriptions))
+  WHERE tenant = ?1 AND id = ?2`;
+
+/** What a connection may have left before it ends. */
+const extended = (lifetime: string): string => `MIN(closes_at, ${now} + ${lifetime})`;
+const touch = `UPDATE connections SET expires_at = ${extended("?3")}
+  WHERE tenant = ?1 AND id = ?2 AND expires_at > ${now} RETURNING id`;
+const renewAll = `UPDATE connections SET expires_at = ${extended("?2")} WHERE holder = ?1 AND expires_at > ${now}`;
+const readHeld = `SELECT c.id FROM connections AS c WHERE c.holder = ?1 AND ${isLive}`;
+
+const readEvents = `SELECT event.* FROM json_each(?1) AS wanted
+  CROSS JOIN connection_events AS event
+  WHERE event.tenant = wanted.key AND event.seq > wanted.value ORDER BY event.seq LIMIT ?2`;
+const readConcerned = `SELECT c.* FROM connections AS c
+  WHERE c.holder = ?2 AND ${isLive} AND EXISTS (
+    SELECT 1 FROM json_each(?1) AS wanted CROSS JOIN connection_events AS event
+    WHERE wanted.key = c.tenant AND event.tenant = c.tenant AND event.seq > wanted.value)`;
+
+/** Somebody for whom an event of audience ?2 and ?3 is. */
+const isAddressed = `c.tenant = ?1 AND c.expires_at > ${now} AND CASE ?2
+  WHEN 'calls' THEN c.hears & 1
+  WHEN 'logs' THEN c.hears & 2
+  WHEN 'connection' THEN c.id = ?3
+  WHEN 'user' THEN c.caller ->> 'userId' = ?3
+  WHEN 'client_type' THEN c.client_type = ?3
+  WHEN 'session' THEN EXISTS (SELECT 1 FROM json_each(c.subscriptions) WHERE value ->> 'session_id' = ?3)
+  ELSE 1 END`;
+
+/** Of a call that is not on record yet only those who see all hear, unless the event says whose it is. */
+const insertEvent = `INSERT INTO connection_events
+    (tenant, audience, audience_value, type, data, call_id, caller_id, session_id, next_at)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, COALESCE(?7, (SELECT caller_id FROM calls WHERE tenant = ?1 AND id = ?6)), ?8,
+    CASE WHEN EXISTS (SELECT 1 FROM connections AS c WHERE c.holder = '' AND ${isAddressed}) THEN ${now} END
+  WHERE EXISTS (SELECT 1 FROM connections AS c WHERE ${isAddressed})`;
+
+const claimDue = `UPDATE connection_events SET next_at = ${now} + ?2, attempt = attempt + 1
+  WHERE seq IN (SELECT seq FROM connection_events WHERE next_at IS NOT NULL AND next_at <= ${now} AND attempt < ${mostAttempts} ORDER BY seq LIMIT ?1)
+  RETURNING *, (
+    SELECT json_group_array(json_object('id', c.id, 'caller', json(c.caller), 'client_type', c.client_type,
+      'subscriptions', json(c.subscriptions), 'closes_at', c.closes_at))
+    FROM connections AS c WHERE c.tenant = connection_events.tenant AND c.holder = '' AND ${isLive}) AS listening`;
+const giveUp = `UPDATE connection_events SET next_at = NULL WHERE next_at IS NOT NULL AND attempt >= ${mostAttempts}
+  AND next_at <= ${now}`;
+const settleEvent = "UPDATE connection_events SET next_at = NULL WHERE tenant = ?1 AND seq = ?2 AND attempt = ?3";
+
+export function createConnectionRepo(shards: Shards): ConnectionRepo {
+  const of = (tenant: string): Database => shards.databaseFor(tenant);
+  return {
+    issueTicket: async (tenant, { hash, caller, until, lifetimeMs }) => {
+      const [, found] = await of(tenant).batch(
+        [
+          { sql: insertTicket, args: [tenant, hash, JSON.stringify(caller), until, lifetimeMs] },
+          { sql: readTicket, args: [tenant, hash] },
+        ],
+        { repeatable: true },
+      );
+      return Number(found?.rows[0]?.["expires_at"]);
+    },
+
+    connect: async (tenant, connection) => {
+      const args = [...openArgs(tenant, connection), JSON.stringify(connection.caller), connection.until];
+      const [, found, room] = await of(tenant).batch(
+        [
+          { sql: insertKnown, args },
+          { sql: readConnection, args: [tenant, connection.id] },
+          { sql: readRoom, args: [tenant] },
+        ],
+        { repeatable: true },
+      );
+      return toConnectionAt(found) ?? (room?.rows[0]?.["has_room"] === 0 ? "full" : undefined);
+    },
+
+    connectWithTicket: async (tenant, hash, connection) => {
+      const own = [tenant, connection.id, hash];
+      const [, , found, explained] = await of(tenant).batch(
+        [
+          { sql: takeTicket, args: own },
+          { sql: insertTicketed, args: [...openArgs(tenant, connection), hash] },
+          { sql: readConnection, args: [tenant, connection.id] },
+          { sql: explainTicket, args: own },
+        ],
+        { repeatable: true },
+      );
+      return toConnectionAt(found) ?? (explained?.rows[0]?.["has_room"] === 0 ? "full" : undefined);
+    },
+
+    find: async (id) => {
+      const rows = await fromAll(shards, [{ sql: findConnection, args: [id] }], { readonly: true });
+      return rows.map(toConnection)[0];
+    },
+
+    subscribe: async (tenant, id, name, subscription) => {
+      const args = [tenant, id, pathOf(name), JSON.stringify(subscription)];
+      const found = await change(of(tenant), { sql: putSubscription, args });
+      if (found === undefined) return undefined;
+      // Looked at rather than counted: a batch sent twice changes nothing the second time.
+      return isDeepStrictEqual(found.connection.subscriptions[name], subscription) ? found : "full";
+    },
+
+    unsubscribe: (tenant, id, name) => change(of(tenant), { sql: dropSubscription, args: [tenant, id, pathOf(name)] }),
+
+    touch: async (tenant, id, lifetimeMs) => {
+      const [touched] = await of(tenant).batch([{ sql: touch, args: [tenant, id, lifetimeMs] }], { repeatable: true });
+      return touched !== undefined && touched.rows.length > 0;
+    },
+
+    remove: async (tenant, id) => {
+      const sql = "DELETE FROM connections WHERE tenant = ?1 AND id = ?2";
+      await of(tenant).batch([{ sql, args: [tenant, id] }], { repeatable: true });
+    },
+
+    renew: async (holder, lifetimeMs) => {
+      const statements = [
+        { sql: renewAll, args: [holder, lifetimeMs] },
+        { sql: readHeld, args: [holder] },
+      ];
+      const answers = await Promise.all(
+        shards.all().map((database) => database.batch(statements, { repeatable: true })),
+      );
+      return answers.flatMap(([, held]) => (held?.rows ?? []).map((row) => String(row["id"])));
+    },
+
+    removeHeldBy: async (holder) => {
+      const statements = [{ sql: "DELETE FROM connections WHERE holder = ?1 AND holder <> ''", args: [holder] }];
+      await Promise.all(shards.all().map((database) => database.batch(statements, { repeatable: true })));
+    },
+
+    publish: async (tenant, events) => {
+      if (events.length === 0) return 0;
+      const statements = events.map((event) => ({ sql: insertEvent, args: eventArgs(tenant, event) }));
+      const written = await of(tenant).batch(statements);
+      return written.reduce((sum, { changes }) => sum + Math.min(1, changes), 0);
+    },
+
+    heldEvents: (holder, after, limit) => heldEvents(shards, holder, { after, limit }),
+
+    claim: async ({ limit, leaseMs }) => {
+      const rows = await fromAll(shards, [
+        { sql: claimDue, args: [limit, leaseMs] },
+        { sql: giveUp, args: [] },
+      ]);
+      return rows.map(toClaimed).toSorted((a, b) => a.event.seq - b.event.seq);
+    },
+
+    settle: async (tenant, told) => {
+      if (told.length === 0) return;
+      const statements = told.map(({ seq, attempt }) => ({ sql: settleEvent, args: [tenant, seq, attempt] }));
+      await of(tenant).batch(statements, { repeatable: true });
+    },
+  };
+}
+
+type Row = StatementResult["rows"][number];
+
+function openArgs(
+  tenant: string,
+  { id, holder, clientType, lifetimeMs }: Omit<NewConnection, "caller" | "until">,
+): SqlValue[] {
+  return [tenant, id, holder ?? "", clientType, lifetimeMs];
+}
+
+/** Where a subscription is in the JSON of all. */
+function pathOf(name: string): string {
+  return `$.${JSON.stringify(name)}`;
+}
+
+async function change(database: Database, { sql, args }: Statement): Promise<ConnectionAt | undefined> {
+  const own = args.slice(0, 2);
+  const [, , found] = await database.batch(
+    [
+      { sql, args },
+      { sql: countHearing, args: own },
+      { sql: readConnection, args: own },
+    ],
+    { repeatable: true },
+  );
+  return toConnectionAt(found);
+}
+
+function eventArgs(tenant: string, event: NewEvent): SqlValue[] {
+  const { audience, type, data, callId, callerId, sessionId } = event;
+  return [tenant, audience.kind, "value" in audience ? audience.value : null, type, data, callId, callerId, sessionId];
+}
+
+/** Both in one transaction, so that whoever subscribed before an event happened is among those who are told. */
+async function heldEvents(
+  shards: Shards,
+  holder: string,
+  { after, limit }: { readonly after: ReadonlyMap<string, number>; readonly limit: number },
+): ReturnType<ConnectionRepo["heldEvents"]> {
+  const cursors = new Map<Database, Record<string, number>>();
+  for (const [tenant, seq] of after) {
+    const database = shards.databaseFor(tenant);
+    cursors.set(database, { ...cursors.get(database), [tenant]: seq });
+  }
+  const answers = await Promise.all(
+    [...cursors].map(([database, wanted]) => {
+      const given = JSON.stringify(wanted);
+      const statements = [
+        { sql: readEvents, args: [given, limit] },
+        { sql: readConcerned, args: [given, holder] },
+      ];
+      return database.batch(statements, { readonly: true });
+    }),
+  );
+  return {
+    events: answers.flatMap(([events]) => (events?.rows ?? []).map(toEvent)),
+    connections: answers.flatMap(([, concerned]) => (concerned?.rows ?? []).map(toConnection)),
+  };
+}
+
+/** Rows of the first statement. A shard that cannot be reached does not keep the others' from being found. */
+async function fromAll(
+  shards: Shards,
+  statements: readonly Statement[],
+  options: { readonly readonly?: boolean } = {},
+): Promise<readonly Row[]> {
+  const answers = await Promise.allSettled(shards.all().map((database) => database.batch(statements, options)));
+  if (answers.every((answer) => answer.status === "rejected")) {
+    for (const answer of answers) throw answer.reason;
+  }
+  return answers.flatMap((answer) => (answer.status === "fulfilled" ? (answer.value[0]?.rows ?? []) : []));
+}
+
+function toConnection(row: Row): Connection {
+  const { id, tenant, holder, caller, clientType, subscriptions, closesAt } = decodeRow(connections, row);
+  return { id, tenant, holder: holder === "" ? null : holder, caller, clientType, subscriptions, closesAt };
+}
+
+function toConnectionAt(result: StatementResult | undefined): ConnectionAt | undefined {
+  const row = result?.rows[0];
+  return row === undefined ? undefined : { connection: toConnection(row), seq: Number(row["newest"]) };
+}
+
+function toEvent(row: Row): RealtimeEvent {
+  const { tenant, seq, type, audience, audienceValue, callId, callerId, sessionId, decided, body } = decodeRow(
+    connectionEvents,
+    row,
+  );
+  return {
+    tenant,
+    seq,
+    type,
+    audience: toAudience(audience, audienceValue),
+    callId,
+    callerId,
+    sessionId,
+    decided,
+    body,
+  };
+}
+
+function toAudience(kind: Audience["kind"], value: string | null): Audience {
+  if (kind === "calls" || kind === "logs" || kind === "tenant") return { kind };
+  return { kind, value: value ?? "" };
+}
+
+const listeningSchema = z.array(z.record(z.string(), z.unknown()));
+
+function toClaimed(row: Row): ClaimedEvent {
+  const event = toEvent(row);
+  const listening = listeningSchema.parse(JSON.parse(String(row["listening"])));
+  return {
+    event,
+    attempt: Number(row["attempt"]),
+    connections: listening.map(({ caller, subscriptions, ...rest }) =>
+      toConnection({
+        ...rest,
+        tenant: event.tenant,
+        holder: "",
+        caller: JSON.stringify(caller),
+        subscriptions: JSON.stringify(subscriptions),
+      }),
+    ),
+  };
+}

@@ -1,0 +1,249 @@
+/** `/ws` as functions behind API Gateway's WebSocket API (design "AWS"): the same clients, nothing held in memory. */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { allScopes, type Json } from "../support/gateway-client.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { startRealtimeFunctions, type RealtimeFunctions } from "../support/realtime-functions.ts";
+import { connectSocket, HandshakeRefused, type ConnectOptions, type SocketClient } from "../support/socket-client.ts";
+import { verifies } from "../support/verifies.ts";
+import { startWebSocketApi } from "../support/websocket-api.ts";
+
+interface Owner {
+  readonly id: string;
+  readonly key: string;
+  request(method: string, path: string, body?: unknown): Promise<Json>;
+}
+
+let functions: RealtimeFunctions;
+let backEnd: HttpStub;
+let owner: Owner;
+let clients: SocketClient[] = [];
+
+beforeAll(async () => {
+  functions = await startRealtimeFunctions();
+  backEnd = await startHttpStub();
+});
+afterAll(async () => {
+  await functions.close();
+  await backEnd.close();
+});
+beforeEach(async () => {
+  owner = await newOwner();
+});
+afterEach(async () => {
+  await Promise.all(clients.map((client) => client.close()));
+  clients = [];
+  await functions.run("DELETE FROM queue_messages");
+});
+
+async function newOwner(): Promise<Owner> {
+  const operator = { key: functions.operatorKey, method: "POST" };
+  const { id } = await functions.request({ ...operator, path: "/v1/tenants", body: { name: "T" } });
+  const body = { name: "all", role: "admin", scopes: allScopes };
+  const { key } = await functions.request({ ...operator, path: "/v1/api-keys", tenant: id, body });
+  const request: Owner["request"] = (method, path, given) => functions.request({ key, method, path, body: given });
+  await request("POST", "/v1/plugins", {
+    schema_version: "v1",
+    name: "look",
+    description: "Looks.",
+    parameters: { type: "object", properties: {} },
+    execution: { method: "GET", base_url: `${backEnd.url}/x`, param_placement: "query" },
+  });
+  return { id, key, request };
+}
+
+async function connect(url: string, options: ConnectOptions = {}): Promise<SocketClient> {
+  const client = await connectSocket(url, options);
+  clients.push(client);
+  return client;
+}
+
+const open = (key = owner.key, query = ""): Promise<SocketClient> =>
+  connect(`${functions.api.url}/${query}`, { headers: { authorization: `Bearer ${key}` } });
+const statusOf = async (url: string, headers: Readonly<Record<string, string>> = {}): Promise<number> => {
+  try {
+    await connect(url, { headers });
+    return 101;
+  } catch (error) {
+    return error instanceof HandshakeRefused ? error.status : 0;
+  }
+};
+const look = (): Promise<Json> => owner.request("POST", "/v1/tools/invoke", { name: "look", arguments: {} });
+const connections = (): Promise<readonly Json[]> =>
+  functions.run("SELECT id, holder, client_type, hears FROM connections WHERE tenant = ?", owner.id);
+const queued = (): Promise<readonly Json[]> => functions.run("SELECT 1 FROM queue_messages WHERE tenant = ?", owner.id);
+const typesOf = (client: SocketClient): string[] =>
+  client.frames.map(({ type }) => String(type)).filter((type) => type.startsWith("call."));
+
+describe(`connecting ${verifies("BLIND-4")}`, () => {
+  test("writes a row that says who it is, and closing takes it away", async () => {
+    const client = await open(owner.key, "?client_type=Console");
+    expect(await connections()).toMatchObject([{ holder: "", client_type: "Console", hears: 0 }]);
+    expect(await client.ask({ type: "hello", version: 1 })).toMatchObject({ type: "welcome", client_type: "Console" });
+    await client.close();
+    await expect.poll(connections).toEqual([]);
+  });
+
+  test("is refused with the status of any request, and leaves no row", async () => {
+    const { url } = functions.api;
+    expect(await statusOf(url)).toBe(401);
+    expect(await statusOf(`${url}?key=${owner.key}`)).toBe(401);
+    expect(await statusOf(url, { authorization: "Bearer nonsense" })).toBe(401);
+    expect(await statusOf(`${url}?ticket=nonsense`)).toBe(401);
+    const operator = { key: functions.operatorKey, method: "PATCH", path: `/v1/tenants/${owner.id}` };
+    await functions.request({ ...operator, body: { status: "suspended" } });
+    expect(await statusOf(url, { "x-api-key": owner.key })).toBe(403);
+    expect(await connections()).toEqual([]);
+  });
+
+  test("with a ticket works once, in the query or as a subprotocol that is chosen", async () => {
+    const given = await owner.request("POST", "/v1/realtime/tickets");
+    expect(given.url).toBe(functions.api.url);
+    const { ticket } = given;
+    await connect(`${functions.api.url}/?ticket=${ticket}`);
+    expect(await statusOf(`${functions.api.url}/?ticket=${ticket}`)).toBe(401);
+    const next = await owner.request("POST", "/v1/realtime/tickets");
+    const client = await connect(functions.api.url, { protocols: ["toolyard.v1", `ticket.${next.ticket}`] });
+    expect(client.socket.protocol).toBe("toolyard.v1");
+  });
+});
+
+describe(`events ${verifies("CHAT-13")}`, () => {
+  test("of a buffered function are told by the worker, which it leaves them to", async () => {
+    const client = await open();
+    expect(await client.ask({ type: "subscribe", id: "s", topic: "calls" })).toMatchObject({ type: "subscribed" });
+    expect(await connections()).toMatchObject([{ hears: 1 }]);
+    const call = await look();
+    expect(typesOf(client)).toEqual([]);
+    expect(await functions.work()).toBe(1);
+    await expect.poll(() => typesOf(client)).toEqual(["call.running", "call.completed"]);
+    expect(client.of("call.completed")).toMatchObject([{ subscriptions: ["s"], data: { id: call.id } }]);
+    // Nothing is left to tell.
+    await functions.tick();
+    expect(typesOf(client)).toHaveLength(2);
+  });
+
+  test("of a streaming function are told by itself, once its answer is out", async () => {
+    const client = await open();
+    await client.ask({ type: "subscribe", id: "s", topic: "calls", events: ["call.completed"] });
+    const answer = await functions.chat(owner.key, {
+      model: "toolyard/scripted",
+      stream: true,
+      messages: [{ role: "user", content: "Call look with {}" }],
+    });
+    expect(answer).toContain("[DONE]");
+    await expect.poll(() => typesOf(client)).toEqual(["call.completed", "call.completed"]);
+    expect(await queued()).toEqual([]);
+  });
+
+  test("of a function that died before it told are told by the tick", async () => {
+    const client = await open();
+    await client.ask({ type: "subscribe", id: "s", topic: "calls", events: ["call.completed"] });
+    await look();
+    await functions.run("DELETE FROM queue_messages");
+    await functions.tick();
+    await expect.poll(() => typesOf(client)).toEqual(["call.completed"]);
+  });
+
+  test("that could not be pushed are pushed again, with the same id", async () => {
+    const client = await open();
+    await client.ask({ type: "subscribe", id: "s", topic: "calls", events: ["call.completed"] });
+    await look();
+    functions.api.failPushes(100, 429);
+    await functions.work();
+    functions.api.failPushes(0, 200);
+    expect(typesOf(client)).toEqual([]);
+    await functions.run("UPDATE connection_events SET next_at = 1 WHERE next_at IS NOT NULL");
+    await functions.tick();
+    await expect.poll(() => typesOf(client)).toEqual(["call.completed"]);
+  });
+
+  test("find out that a connection is gone where nobody said so, and forget it", async () => {
+    const client = await open();
+    await client.ask({ type: "subscribe", id: "s", topic: "calls" });
+    functions.api.cut();
+    await client.closed;
+    expect(await connections()).toHaveLength(1);
+    await look();
+    await functions.work();
+    expect(await connections()).toEqual([]);
+    expect(await functions.run("SELECT 1 FROM connection_events WHERE tenant = ? AND next_at > 0", owner.id)).toEqual(
+      [],
+    );
+  });
+
+  test("and logs reach nobody of another tenant", async () => {
+    const stranger = await newOwner();
+    const [own, other] = [await open(), await open(stranger.key)];
+    for (const client of [own, other]) {
+      await client.ask({ type: "subscribe", id: "c", topic: "calls" });
+      await client.ask({ type: "subscribe", id: "l", topic: "logs" });
+    }
+    await look();
+    await functions.work();
+    await expect.poll(() => typesOf(own).toSorted()).toEqual(["call.completed", "call.log", "call.running"]);
+    expect(typesOf(other)).toEqual([]);
+    // Each push went to one connection.
+    expect(functions.api.pushed.filter((frame) => frame.includes("call.completed")).length).toBeGreaterThan(0);
+  });
+});
+
+describe("a tenant to whom nobody listens", () => {
+  test("costs a call no trip, no row and no message", async () => {
+    const trips = async (work: () => Promise<unknown>): Promise<number> => {
+      const before = functions.proxy.trips();
+      await work();
+      return functions.proxy.trips() - before;
+    };
+    await look();
+    await functions.chat(owner.key, chat);
+    const alone = { call: await trips(look), chat: await trips(() => functions.chat(owner.key, chat)) };
+    const client = await open();
+    await client.ask({ type: "hello", version: 1 });
+    expect({ call: await trips(look), chat: await trips(() => functions.chat(owner.key, chat)) }).toEqual(alone);
+    expect(alone.chat).toBe(2);
+    expect(await queued()).toEqual([]);
+    expect(await functions.run("SELECT 1 FROM connection_events WHERE tenant = ?", owner.id)).toEqual([]);
+  });
+
+  const chat = { model: "toolyard/scripted", stream: true, messages: [{ role: "user", content: "Hello." }] };
+});
+
+describe("what a client sends", () => {
+  test("may have 128 KB in frames of 32 KB, and is answered; a larger frame ends the connection", async () => {
+    const client = await open();
+    const message = JSON.stringify({ type: "ping", id: "large", padding: "x".repeat(100_000) });
+    for (let at = 0; at < message.length; at += 30_000) {
+      client.socket.send(message.slice(at, at + 30_000), { fin: at + 30_000 >= message.length });
+    }
+    await expect.poll(() => client.of("error")).toMatchObject([{ id: "large", error: { code: "invalid_request" } }]);
+    client.socket.send("y".repeat(40_000));
+    expect(await client.closed).toMatchObject({ code: 1009 });
+  });
+
+  test("is a sign of life, and is told where its connection counts as gone", async () => {
+    const client = await open();
+    const age = "UPDATE connections SET expires_at = expires_at - 600000 WHERE tenant = ?";
+    const left =
+      "SELECT expires_at > CAST(unixepoch('subsec') * 1000 AS INTEGER) + 600000 AS fresh FROM connections WHERE tenant = ?";
+    await functions.run(age, owner.id);
+    expect(await functions.run(left, owner.id)).toEqual([{ fresh: 0 }]);
+    expect(await client.ask({ type: "ping" })).toMatchObject({ type: "pong" });
+    expect(await functions.run(left, owner.id)).toEqual([{ fresh: 1 }]);
+    await functions.run("UPDATE connections SET expires_at = 1 WHERE tenant = ?", owner.id);
+    client.say({ type: "ping" });
+    await expect.poll(() => client.of("error")).toMatchObject([{ error: { code: "not_found" } }]);
+    await functions.tick();
+    expect(await connections()).toEqual([]);
+  });
+
+  test("never comes, and the WebSocket API ends the connection", async () => {
+    const api = await startWebSocketApi({
+      handler: () => () => Promise.resolve({ statusCode: 200 }),
+      idleMs: 50,
+    });
+    const client = await connectSocket(api.url);
+    expect(await client.closed).toMatchObject({ code: 1001 });
+    await expect.poll(() => api.results.map(({ type }) => type)).toEqual(["CONNECT", "DISCONNECT"]);
+    await api.close();
+  });
+});
