@@ -136,9 +136,12 @@ export async function startFunctionsHome(): Promise<RunningHome> {
 export async function startTwoReleasesHome(): Promise<RunningHome> {
   const [ground, balancer] = await Promise.all([openGround(0), startBalancer()]);
   const directory = await mkdtemp(join(tmpdir(), "toolyard-previous-"));
-  await unpackPreviousRelease(directory);
+  const { apiTransferMode } = await unpackPreviousRelease(directory);
   const publicUrl = balancer.url;
-  const deployments = [await ground.start({ publicUrl, taskRoot: directory }), await ground.start({ publicUrl })];
+  const deployments = [
+    await ground.start({ publicUrl, taskRoot: directory, apiTransferMode }),
+    await ground.start({ publicUrl }),
+  ];
   balancer.targets = deployments.map(({ url }) => url);
   const home = toHome(ground, {
     url: publicUrl,
