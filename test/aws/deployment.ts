@@ -8,7 +8,7 @@ import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { openShards } from "@toolyard/db/shards";
 import type { PolledTaskQueue, QueueName } from "@toolyard/core/ports/task-queue";
 import { startEventSource, startSchedule, type MessageSource, type Trigger } from "./event-source.ts";
-import { startRestApi } from "./rest-api.ts";
+import { startRestApi, type Integration } from "./rest-api.ts";
 import { createLambdaFunction, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
 
 /** What functions/build.ts has made. */
@@ -22,6 +22,8 @@ export interface DeploymentOptions {
   readonly publicUrl?: string;
   /** Directory with the bundles; default: those of this release. */
   readonly taskRoot?: string;
+  /** How its REST API passes on what `api` answers; default: as this release's does. */
+  readonly apiTransferMode?: Integration["responseTransferMode"];
   /** Environments of one function at once. Default 2. */
   readonly concurrency?: number;
   /** Each invocation goes to another environment. */
@@ -72,7 +74,7 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
   const functions = { chat: create("chat"), api: create("api"), worker: create("worker"), tick: create("tick") };
   restApi.integrate = (_method, path) => ({
     function: longPaths.includes(path) ? functions.chat : functions.api,
-    responseTransferMode: "STREAM",
+    responseTransferMode: longPaths.includes(path) ? "STREAM" : (options.apiTransferMode ?? "STREAM"),
   });
   const { visibilityMs, tickEveryMs, duplicates = false } = options;
   const triggers = [

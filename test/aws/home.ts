@@ -136,11 +136,14 @@ export async function startFunctionsHome(): Promise<RunningHome> {
 export async function startTwoReleasesHome(): Promise<RunningHome> {
   const [ground, balancer] = await Promise.all([openGround(0), startBalancer()]);
   const directory = await mkdtemp(join(tmpdir(), "toolyard-previous-"));
-  await unpackPreviousRelease(directory);
+  const { apiTransferMode } = await unpackPreviousRelease(directory);
   const publicUrl = balancer.url;
-  const deployments = [await ground.start({ publicUrl, taskRoot: directory }), await ground.start({ publicUrl })];
+  const deployments = [
+    await ground.start({ publicUrl, taskRoot: directory, apiTransferMode }),
+    await ground.start({ publicUrl }),
+  ];
   balancer.targets = deployments.map(({ url }) => url);
-  return toHome(ground, {
+  const home = toHome(ground, {
     url: publicUrl,
     deployments,
     async close() {
@@ -148,4 +151,6 @@ export async function startTwoReleasesHome(): Promise<RunningHome> {
       await rm(directory, { recursive: true, force: true });
     },
   });
+  // What this release has added to answers, those of the one before do not have.
+  return { ...home, ...createDriver(publicUrl, ground.services.adminKey, false) };
 }

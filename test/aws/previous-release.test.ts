@@ -13,5 +13,6 @@ test("the release before is recorded by its commit", async () => {
   expect(JSON.parse(await readFile(releaseFile, "utf8"))).toEqual({
     version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
     commit: expect.stringMatching(/^[0-9a-f]{40}$/),
+    apiTransferMode: expect.stringMatching(/^(BUFFERED|STREAM)$/),
   });
 });

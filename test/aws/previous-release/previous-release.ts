@@ -7,6 +7,8 @@ import { brotliDecompress } from "node:zlib";
 export interface PreviousRelease {
   readonly version: string;
   readonly commit: string;
+  /** The integration of its `api` function, which belongs to a release as its code does. */
+  readonly apiTransferMode: "BUFFERED" | "STREAM";
 }
 
 export const bundlesFile = join(import.meta.dirname, "functions.json.br");

@@ -33,7 +33,9 @@ try {
   const dist = join(directory, "functions/dist");
   const bundles: Record<string, string> = {};
   for await (const file of glob("**/*.mjs", { cwd: dist })) bundles[file] = await readFile(join(dist, file), "utf8");
-  const release: PreviousRelease = { version, commit: commit.trim() };
+  const isStreaming = /createStreamingHandler/.test(await readFile(join(directory, "functions/api.ts"), "utf8"));
+  const apiTransferMode = isStreaming ? "STREAM" : "BUFFERED";
+  const release: PreviousRelease = { version, commit: commit.trim(), apiTransferMode };
   const stored = await promisify(brotliCompress)(JSON.stringify(bundles), compression);
   await writeFile(bundlesFile, stored);
   await writeFile(releaseFile, `${JSON.stringify(release, null, 2)}\n`);
