@@ -118,8 +118,8 @@ class Sink implements ResponseSink {
   #drained: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
   #keepAlive: NodeJS.Timeout | undefined;
   #commentDue = false;
-  /** Last characters written: a comment may only stand between events. */
-  #tail = "";
+  /** Last four bytes written: a comment may only stand between events. */
+  #tail = 0;
   #headSent = false;
 
   constructor({ transport, exchange, timing, silent }: SinkOptions) {
@@ -157,7 +157,7 @@ class Sink implements ResponseSink {
     if (this.#state !== "open" || this.#silent || chunk.length === 0) return undefined;
     const hasRoom = this.#transport.write(chunk);
     if (this.#keepAlive !== undefined) {
-      this.#tail = (this.#tail + lastCharacters(chunk)).slice(-4);
+      this.#tail = withLastBytes(this.#tail, chunk);
       if (this.#commentDue) this.#writeComment();
     }
     if (hasRoom || this.#state !== "open") return undefined;
@@ -214,11 +214,18 @@ class Sink implements ResponseSink {
   }
 }
 
-function lastCharacters(chunk: string | Uint8Array): string {
-  return typeof chunk === "string" ? chunk.slice(-4) : Buffer.from(chunk.subarray(-4)).toString("latin1");
+/** This is done for every token, so without a text or a copy. Characters beyond ASCII only have to differ from line ends. */
+function withLastBytes(tail: number, chunk: string | Uint8Array): number {
+  let last = tail;
+  for (let at = Math.max(0, chunk.length - 4); at < chunk.length; at += 1) {
+    const byte = typeof chunk === "string" ? Math.min(chunk.charCodeAt(at), 0xff) : (chunk[at] ?? 0);
+    last = (last << 8) | byte;
+  }
+  return last;
 }
 
 /** Nothing written yet, or the last event is closed by a blank line, in any line ending. */
-function isBetweenEvents(tail: string): boolean {
-  return tail === "" || /(?:\n\n|\r\r|\n\r\n)$/.test(tail);
+function isBetweenEvents(tail: number): boolean {
+  const two = tail & 0xffff;
+  return tail === 0 || two === 0x0a0a || two === 0x0d0d || (tail & 0xffffff) === 0x0a0d0a;
 }

@@ -105,7 +105,7 @@ function logSend({ log }: CoreDeps, context: CallContext, { call, send, tried, s
     log.log("debug", "the tool has answered", fields);
     return;
   }
-  const { code, message } = tried.error;
+  const { code, message } = errorForRecord(context, { code: tried.error.code, message: tried.error.message });
   log.log("debug", "a try of the tool failed", { ...fields, code, reason: redactor.redact(message) });
 }
 
