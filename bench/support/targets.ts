@@ -57,11 +57,17 @@ async function startBare(directory: string, backEnd: string): Promise<Proxy> {
 async function startGateway(directory: string, backEnd: string): Promise<Proxy> {
   const port = await freePort();
   execFileSync(process.execPath, ["functions/build-server.ts"]);
-  const pid = await startProcess(["functions/dist/server/bin/server.mjs"], {
+  const flags = ["--max-semi-space-size=8", "--heap-growing-percent=20"];
+  const pid = await startProcess([...flags, "functions/dist/server/bin/server.mjs"], {
     port,
     core: cores.measured,
     output: join(directory, "gateway.log"),
-    env: { PORT: String(port), TOOLYARD_DATA_DIR: join(directory, "data"), TOOLYARD_ADMIN_KEY: adminKey },
+    env: {
+      PORT: String(port),
+      TOOLYARD_DATA_DIR: join(directory, "data"),
+      TOOLYARD_ADMIN_KEY: adminKey,
+      MALLOC_ARENA_MAX: "1",
+    },
   });
   const url = `http://127.0.0.1:${port}`;
   const key = await arrangeTenant(url, backEnd);
