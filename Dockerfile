@@ -30,4 +30,4 @@ EXPOSE 8787
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT}/health/live`).then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"]
 # Node itself gets the signals: SIGTERM drains and ends with 0 within 28 s.
 STOPSIGNAL SIGTERM
-CMD ["node", "--max-semi-space-size=8", "--heap-growing-percent=20", "bin/server.mjs"]
+CMD ["node", "--max-semi-space-size=16", "--heap-growing-percent=30", "bin/server.mjs"]

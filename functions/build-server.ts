@@ -19,6 +19,9 @@ await build({
   outdir: `${out}/bin`,
   outExtension: { ".js": ".mjs" },
   bundle: true,
+  // Blanks and comments would stay in memory. Names stay, for who reads a stack.
+  minifyWhitespace: true,
+  minifySyntax: true,
   splitting: true,
   platform: "node",
   format: "esm",

@@ -57,7 +57,7 @@ async function startBare(directory: string, backEnd: string): Promise<Proxy> {
 async function startGateway(directory: string, backEnd: string): Promise<Proxy> {
   const port = await freePort();
   execFileSync(process.execPath, ["functions/build-server.ts"]);
-  const flags = ["--max-semi-space-size=8", "--heap-growing-percent=20"];
+  const flags = ["--max-semi-space-size=16", "--heap-growing-percent=30"];
   const pid = await startProcess([...flags, "functions/dist/server/bin/server.mjs"], {
     port,
     core: cores.measured,
