@@ -102,7 +102,7 @@ async function startServicesOfAws(): Promise<Services> {
   const services = await startServices();
   const signer = newSigner();
   const [s3, sqs, kms] = await Promise.all([
-    startS3Server("toolyard", signer),
+    startS3Server("toolyard", { signer }),
     startSqsServer(signer),
     startKmsServer(signer),
   ]);

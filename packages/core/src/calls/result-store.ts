@@ -71,7 +71,9 @@ export async function shapeReply(
   });
   const { bytes, mediaType, isText } = kept ?? whole;
   const describe = isText ? headOf : describeBinary;
-  const text = describe(bytes, { callId, mediaType, most, isKept: kept !== undefined, mayReadOn: mayReadOn(context) });
+  const details = reply.details === undefined ? "" : `\n${context.redactor.redact(JSON.stringify(reply.details))}`;
+  const isKept = kept !== undefined;
+  const text = describe(bytes, { callId, mediaType, most, details, isKept, mayReadOn: mayReadOn(context) });
   const size = bytes.byteLength;
   return {
     stored: { text, mediaType, bytes: size, ...(kept === undefined ? {} : { blobKey }) },
@@ -177,6 +179,8 @@ interface Description {
   readonly mediaType: string;
   /** Bytes that the text may have. */
   readonly most: number;
+  /** Of bytes, on a line of their own; empty where nothing is known. */
+  readonly details: string;
   readonly isKept: boolean;
   /** `read_result` is there for this caller. */
   readonly mayReadOn: boolean;
@@ -201,11 +205,11 @@ function headOf(bytes: Uint8Array, { callId, most, isKept, mayReadOn: offersMore
   return `${textOf(bytes.subarray(0, shown))}\n${notice(shown)}`;
 }
 
-function describeBinary(bytes: Uint8Array, { callId, mediaType, isKept }: Description): string {
+function describeBinary(bytes: Uint8Array, { callId, mediaType, details, isKept }: Description): string {
   const where = isKept
     ? `kept whole behind the handle ${callId}: GET /v1/calls/${callId}/result`
     : "it could not be kept";
-  return `[binary result: ${mediaType}, ${bytes.byteLength} bytes; ${where}]`;
+  return `[binary result: ${mediaType}, ${bytes.byteLength} bytes; ${where}]${details}`;
 }
 
 /** The largest cut up to `room` that splits no character, after a line break where one is near. */

@@ -60,6 +60,7 @@ export const catalog = {
   tool_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   session_not_found: missing(),
   file_not_found: missing(),
+  object_not_found: missing(),
   /** Flows, agents, keys or calls still use it; a confirmed force deletes. */
   service_referenced: { http: 409, type: "invalid_request_error", retryable: false },
   service_disabled: { http: 403, type: "invalid_request_error", retryable: false },

@@ -7,10 +7,9 @@ import { X509Certificate } from "node:crypto";
 import * as z from "zod";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressTls } from "../ports/egress.ts";
-import { withDelivery } from "../tools/adapter.ts";
-import { secretField } from "./config-fields.ts";
+import { secretField, type SecretReference } from "./config-fields.ts";
+import { openSecret } from "./open-secret.ts";
 
 const certificates = (description: string): z.ZodString =>
   z
@@ -51,7 +50,7 @@ export async function openTls(
   context: CallContext,
 ): Promise<EgressTls | undefined> {
   if (tls === undefined) return undefined;
-  const key = tls.key === undefined ? undefined : await keyOf(tls.key.credential, credentials, context);
+  const key = tls.key === undefined ? undefined : await keyOf(tls.key, credentials, context);
   const known = opened.get(tls);
   if (known?.key === key && known !== undefined) return known.tls;
   const made: EgressTls = {
@@ -63,18 +62,12 @@ export async function openTls(
   return made;
 }
 
-async function keyOf(name: string, credentials: CredentialResolver, context: CallContext): Promise<string> {
-  const value = (await credentials.resolve(context, [name])).get(name);
-  if (value === undefined || value === "") {
-    throw withDelivery(
-      new GatewayError(
-        "credential_missing",
-        `Credential '${name}' is not set; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
-        { param: name },
-      ),
-      "not_sent",
-    );
-  }
+async function keyOf(
+  reference: SecretReference,
+  credentials: CredentialResolver,
+  context: CallContext,
+): Promise<string> {
+  const value = await openSecret(reference, credentials, context);
   context.redactor.add(value);
   const pem = value.replaceAll("\\n", "\n");
   context.redactor.add(pem);

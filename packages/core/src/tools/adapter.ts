@@ -34,6 +34,8 @@ export interface ToolReply {
   readonly mediaType: string;
   /** Text for the model (JSON text stays byte for byte), or bytes that are not text. */
   readonly body: string | Uint8Array;
+  /** What is known of bytes that are not text, for whoever sees only that they are there. */
+  readonly details?: JsonObject;
   /** The back end confirmed an earlier reply instead of sending it again. */
   readonly reused?: "cache";
 }

@@ -17,7 +17,7 @@ import type {
 } from "@toolyard/core/ports/blob-store";
 import { pause, readAwsError, reasonOf, unavailable } from "./aws-error.ts";
 import { clientSettings, lazily, type AwsClientOptions } from "./client-options.ts";
-import { cutIntoParts, type Part } from "./part-cutter.ts";
+import { cutIntoParts, type Part } from "@toolyard/core/part-cutter";
 
 export interface S3BlobStoreOptions {
   readonly bucket: string;

@@ -106,7 +106,7 @@ export function invalidInput(param: string, message: string, cause?: unknown): G
  * The session of a call.
  * @throws GatewayError `invalid_request` where the call is made in none
  */
-export function sessionOf({ context, call }: NativeRun): string {
+export function sessionOf({ context, call }: Pick<NativeRun, "call" | "context">): string {
   if (context.sessionId !== undefined) return context.sessionId;
   throw withDelivery(
     new GatewayError(
@@ -127,16 +127,18 @@ export async function answered<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-function toParameters(input: z.ZodType): JsonObject {
+/** The JSON Schema of a tool's arguments. */
+export function toParameters(input: z.ZodType): JsonObject {
   const schema = parseJson(JSON.stringify(z.toJSONSchema(input, { io: "input" })));
   if (!isJsonObject(schema) || schema["type"] !== "object") {
-    throw new GatewayError("internal_error", "The arguments of a native tool must be a zod object.");
+    throw new GatewayError("internal_error", "The arguments of a tool must be a zod object.");
   }
   const { $schema: _dialect, ...parameters } = schema;
   return parameters;
 }
 
-function readInput<Input extends z.ZodType>(input: Input, args: JsonObject): z.output<Input> {
+/** @throws GatewayError `invalid_arguments`, `not_sent` */
+export function readInput<Input extends z.ZodType>(input: Input, args: JsonObject): z.output<Input> {
   const parsed = input.safeParse(args);
   if (parsed.success) return parsed.data;
   const errors = parsed.error.issues.slice(0, 10).map((issue) => ({

@@ -9,11 +9,13 @@ import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
 import { apiScheme } from "./api.ts";
 import { createNativeAdapter } from "./native.ts";
+import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
   api: apiScheme,
+  oss: ossScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {
