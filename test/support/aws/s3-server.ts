@@ -259,7 +259,12 @@ function escape(text: string): string {
 }
 
 function unescape(text: string): string {
-  return text.replaceAll(/&#(\d+);/g, (_whole, code: string) => String.fromCodePoint(Number(code)));
+  return text
+    .replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">")
+    .replaceAll("&quot;", '"')
+    .replaceAll("&#39;", "'")
+    .replaceAll("&amp;", "&");
 }
 
 function urlEncode(text: string): string {
