@@ -79,7 +79,7 @@ export async function startFunctionsHome(): Promise<RunningHome> {
   const services = await startServices();
   const signer = newSigner();
   const [s3, sqs, kms] = await Promise.all([
-    startS3Server("blobs", signer),
+    startS3Server("blobs", { signer }),
     startSqsServer(signer),
     startKmsServer(signer),
   ]);

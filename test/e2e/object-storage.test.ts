@@ -52,7 +52,7 @@ function invoke(tool: string, args: Json, uri = `oss://sample-bucket/${tool}`): 
 async function done(tool: string, args: Json, uri?: string): Promise<Json> {
   const { status, json, text: answer } = await invoke(tool, args, uri);
   expect(status, answer).toBe(200);
-  return JSON.parse(json.content) as Json;
+  return JSON.parse(json.content);
 }
 
 async function failed(tool: string, args: Json, uri?: string): Promise<Json> {
@@ -458,12 +458,12 @@ describe(`in a chat ${verifies("OSS-1")}`, () => {
     const body = { model: "stub-1", messages: [{ role: "user", content: "note it" }] };
     const answer = await tenant.client.post("/v1/chat/completions", body);
     expect(answer.choices[0].message.content).toBe("done");
-    const results = ((llm.requests.at(-1)?.["messages"] ?? []) as Json[]).filter(({ role }) => role === "tool");
-    expect(results.map(({ content }) => (JSON.parse(content as string) as Json).key)).toEqual([
-      "notes/今日.md",
-      "notes/今日.md",
-    ]);
-    expect((JSON.parse(results[1]?.content as string) as Json).content).toBe("记得");
+    const messages = (llm.requests.at(-1)?.["messages"] ?? []) as Json[];
+    const [saved, loaded] = messages
+      .filter(({ role }) => role === "tool")
+      .map(({ content }): Json => JSON.parse(content));
+    expect(saved).toMatchObject({ key: "notes/今日.md", size: 6 });
+    expect(loaded).toMatchObject({ key: "notes/今日.md", content: "记得" });
     expect(JSON.stringify(llm.requests)).not.toContain(store.credentials.secretAccessKey);
   });
 });

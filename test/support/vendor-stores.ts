@@ -6,7 +6,7 @@ import type { Vendor } from "@toolyard/core/object-storage/vendors";
 import { failure, startS3Server, type S3Server, type Store } from "./aws/s3-server.ts";
 import type { AwsReply, AwsRequest } from "./aws/aws-server.ts";
 
-export interface VendorRules {
+interface VendorRules {
   /** The code with which buckets in paths are refused. */
   readonly pathRefusal?: string;
   /** Only in paths; a bucket before the host is nobody's. */
@@ -21,7 +21,7 @@ export interface VendorRules {
   readonly ifAbsent: string | undefined;
 }
 
-export const vendorRules: Readonly<Record<Vendor, VendorRules>> = {
+const vendorRules: Readonly<Record<Vendor, VendorRules>> = {
   aws_s3: { secondListing: "known", chunkRefusal: undefined, knowsChecksums: true, ifAbsent: "if-none-match" },
   minio: {
     pathOnly: true,

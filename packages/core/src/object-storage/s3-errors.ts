@@ -138,7 +138,8 @@ const regionReasons: ReadonlySet<string> = new Set([
 const elsewhere =
   "the bucket is in another region or has another address; set 'config.region', or 'config.endpoint' where one is given";
 const virtual = "this store does not take buckets in paths; set 'config.addressing' to 'virtual'";
-const notAllowed = "check what the access key may do with this bucket and key";
+const notAllowed =
+  "check what the access key may do with this bucket and key (without the right to list, a missing object is answered so, too)";
 
 const advices: Readonly<Record<string, string>> = {
   NoSuchBucket: "check 'config.bucket' and 'config.region'",
