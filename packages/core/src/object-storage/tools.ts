@@ -28,7 +28,7 @@ import {
 } from "./objects.ts";
 import type { S3Client } from "./s3-client.ts";
 import { encodePath, type Pair } from "./sigv4.ts";
-import { uploadObject, usualPartBytes, type UploadOptions } from "./upload.ts";
+import { uploadObject, usualPartBytes, type UploadOptions, type UploadSource } from "./upload.ts";
 import type { VendorProfile } from "./vendors.ts";
 
 /** One call, with the bucket opened for it. */
@@ -120,25 +120,18 @@ const save = defineBucketTool({
     const ref = refOf(input.key, run);
     const { contentType: given = "" } = input;
     if (!isHeaderValue(given)) throw invalidInput("contentType", "'contentType' may hold ASCII characters only.");
-    const source = await openSource(input, run);
-    const contentType = given === "" ? source.contentType : given;
+    requireOneSource(input);
+    const open = async (): Promise<UploadSource> => {
+      const source = await openSource(input, run);
+      return given === "" ? source : { ...source, contentType: given };
+    };
     const options: UploadOptions = { profile: run.profile, partBytes: usualPartBytes };
     const ifAbsent = input.ifAbsent ? { mark: run.call.id } : undefined;
-    const { size, etag, versionId } = await uploadObject(
-      run.client,
-      { ...ref, body: source.body, contentType, ifAbsent },
-      options,
-    );
-    return jsonReply(
-      present({ key: ref.named, url: urlOf(ref.key, run), size, contentType, etag, versionId: versionId ?? undefined }),
-    );
+    const saved = await uploadObject(run.client, { ...ref, open, ifAbsent }, options);
+    const { size, contentType, etag, versionId } = saved;
+    return jsonReply(present({ key: ref.named, url: urlOf(ref.key, run), size, contentType, etag, versionId }));
   },
 });
-
-interface Source {
-  readonly body: Uint8Array | AsyncIterable<Uint8Array>;
-  readonly contentType: string;
-}
 
 interface SourceInput {
   readonly content?: string | undefined;
@@ -147,11 +140,16 @@ interface SourceInput {
   readonly fromResult?: string | undefined;
 }
 
-async function openSource({ content, encoding, fromFile, fromResult }: SourceInput, run: BucketRun): Promise<Source> {
+function requireOneSource({ content, fromFile, fromResult }: SourceInput): void {
   const given = [content, fromFile, fromResult].filter((value) => value !== undefined);
-  if (given.length !== 1) {
-    throw invalidInput("content", "Give one of 'content', 'fromFile' and 'fromResult' as what is to be stored.");
-  }
+  if (given.length === 1) return;
+  throw invalidInput("content", "Give one of 'content', 'fromFile' and 'fromResult' as what is to be stored.");
+}
+
+async function openSource(
+  { content, encoding, fromFile, fromResult }: SourceInput,
+  run: BucketRun,
+): Promise<UploadSource> {
   if (fromFile !== undefined) {
     const place = { tenant: run.context.tenant, session: sessionOf(run), path: fromFile };
     const { file, body } = await unsent(createWorkspace(run.deps).read(place));

@@ -14,15 +14,21 @@ import type { Pair } from "./sigv4.ts";
 import type { VendorProfile } from "./vendors.ts";
 import { escapeXml, textOf } from "./xml.ts";
 
-export interface Upload extends ObjectRef {
+export interface UploadSource {
   readonly body: Uint8Array | AsyncIterable<Uint8Array>;
   readonly contentType: string;
+}
+
+export interface Upload extends ObjectRef {
+  /** Asked for when it is known to be wanted: what is opened and not read stays open. */
+  readonly open: () => Promise<UploadSource>;
   /** Only where nothing is there yet; the mark is this call's own and the same in all of its attempts. */
   readonly ifAbsent?: { readonly mark: string } | undefined;
 }
 
 export interface UploadedObject {
   readonly size: number;
+  readonly contentType: string | undefined;
   readonly etag: string | undefined;
   readonly versionId: string | undefined;
 }
@@ -50,48 +56,51 @@ export async function uploadObject(client: S3Client, upload: Upload, options: Up
     const found = await headObject(client, upload);
     if (found !== undefined) return ownOrConflict(found, upload);
   }
-  const parts = cutIntoParts(upload.body, options.partBytes);
+  const { body, contentType } = await upload.open();
+  const parts = cutIntoParts(body, options.partBytes);
   const { value: first } = await parts.next();
   if (first === undefined) throw new Error("A body has at least one part.");
-  if (first.isLast) return putWhole(client, { upload, options, bytes: first.bytes });
-  return putInParts(client, { upload, options, parts: startingWith(first, parts) });
+  if (first.isLast) return putWhole(client, { upload, options, contentType, bytes: first.bytes });
+  return putInParts(client, { upload, options, contentType, parts: startingWith(first, parts) });
 }
 
-interface Whole {
+interface Opened {
   readonly upload: Upload;
   readonly options: UploadOptions;
+  readonly contentType: string;
+}
+
+interface Whole extends Opened {
   readonly bytes: Uint8Array;
 }
 
-async function putWhole(client: S3Client, { upload, options, bytes }: Whole): Promise<UploadedObject> {
+async function putWhole(client: S3Client, { upload, options, contentType, bytes }: Whole): Promise<UploadedObject> {
   const request: S3Request = {
     method: "PUT",
     key: upload.key,
     named: upload.named,
-    headers: [...objectHeaders(upload), ...conditionOf(upload, options)],
+    headers: [...objectHeaders(upload, contentType), ...conditionOf(upload, options)],
     body: bytes,
   };
   const decided = await decide(client, upload, request);
   if (decided.kind === "own") return decided.object;
   await discard(decided.response);
   const { etag, versionId } = toInfo(decided.response);
-  return { size: bytes.byteLength, etag, versionId };
+  return { size: bytes.byteLength, contentType, etag, versionId };
 }
 
-interface InParts {
-  readonly upload: Upload;
-  readonly options: UploadOptions;
+interface InParts extends Opened {
   readonly parts: AsyncIterable<Part>;
 }
 
-async function putInParts(client: S3Client, { upload, options, parts }: InParts): Promise<UploadedObject> {
+async function putInParts(client: S3Client, { upload, options, contentType, parts }: InParts): Promise<UploadedObject> {
   const { key, named } = upload;
   const begun = await client.send({
     method: "POST",
     key,
     named,
     query: [["uploads", ""]],
-    headers: objectHeaders(upload),
+    headers: objectHeaders(upload, contentType),
   });
   const uploadId = textOf(await readXml(begun), "UploadId") ?? "";
   const query: readonly Pair[] = [["uploadId", uploadId]];
@@ -117,7 +126,7 @@ async function putInParts(client: S3Client, { upload, options, parts }: InParts)
       throw client.toError({ ...toRefusal(decided.response, xml), status: 500 }, request);
     }
     const etag = textOf(xml, "ETag")?.replaceAll('"', "");
-    return { size, etag, versionId: toInfo(decided.response).versionId };
+    return { size, contentType, etag, versionId: toInfo(decided.response).versionId };
   } finally {
     // Where this fails too, the bucket's rule for uploads that were never completed clears up.
     if (!isDone) await abort(client, { method: "DELETE", key, named, query, afterwards: true });
@@ -205,7 +214,8 @@ async function afterRefusal(client: S3Client, { upload, request, refusal }: Refu
 
 function ownOrConflict(found: ObjectInfo, { named, ifAbsent }: Upload): UploadedObject {
   if (ifAbsent !== undefined && found.metadata[markName] === ifAbsent.mark) {
-    return { size: found.size ?? 0, etag: found.etag, versionId: found.versionId };
+    const { size = 0, contentType, etag, versionId } = found;
+    return { size, contentType, etag, versionId };
   }
   throw withDelivery(
     new GatewayError(
@@ -217,7 +227,7 @@ function ownOrConflict(found: ObjectInfo, { named, ifAbsent }: Upload): Uploaded
   );
 }
 
-function objectHeaders({ contentType, ifAbsent }: Upload): readonly Pair[] {
+function objectHeaders({ ifAbsent }: Upload, contentType: string): readonly Pair[] {
   return [["content-type", contentType], ...(ifAbsent === undefined ? [] : [[markHeader, ifAbsent.mark] as const])];
 }
 

@@ -12,7 +12,7 @@ import { isPassing } from "../tools/policy.ts";
 import { addressOf, type BucketPlace } from "./bucket-address.ts";
 import { deleteObject, deleteObjects, getObject, headObject, listObjects, type ListPosition } from "./objects.ts";
 import { S3Client } from "./s3-client.ts";
-import { uploadObject, type Upload } from "./upload.ts";
+import { uploadObject, type Upload, type UploadSource } from "./upload.ts";
 import { profileOf, vendors, type Vendor } from "./vendors.ts";
 
 const partBytes = 5 * 1_024 ** 2;
@@ -53,9 +53,10 @@ function open(
 
 const ref = (key: string): { readonly key: string; readonly named: string } => ({ key, named: key });
 
-function upload(key: string, body: Upload["body"], ifAbsent?: string): Upload {
+function upload(key: string, body: UploadSource["body"], ifAbsent?: string): Upload {
   const condition = ifAbsent === undefined ? undefined : { mark: ifAbsent };
-  return { ...ref(key), body, contentType: "text/plain; charset=utf-8", ifAbsent: condition };
+  const source = { body, contentType: "text/plain; charset=utf-8" };
+  return { ...ref(key), open: () => Promise.resolve(source), ifAbsent: condition };
 }
 
 async function* inPieces(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
