@@ -362,6 +362,28 @@ describe(`configurations ${verifies("CFG-1", "OSS-2")}`, () => {
     expect(json.error.message).toContain(why);
   });
 
+  test("have a form for pickers", async () => {
+    const { data } = await tenant.client.get("/v1/tool-services/schemes");
+    const { fields, title } = data.find(({ scheme }: Json) => scheme === "oss");
+    const types = Object.fromEntries(fields.map(({ name, type }: Json) => [name, type]));
+    expect(title).toBe("Object storage");
+    expect(types).toMatchObject({
+      vendor: "choice",
+      bucket: "text",
+      region: "text",
+      endpoint: "url",
+      addressing: "choice",
+      access_key_id: "secret",
+      secret_access_key: "secret",
+      session_token: "secret",
+      prefix: "text",
+      max_attempts: "number",
+    });
+    const required = fields.filter((field: Json) => field.required).map(({ name }: Json) => name);
+    expect(required).toEqual(["vendor", "bucket", "access_key_id", "secret_access_key"]);
+    expect(fields.every(({ description }: Json) => typeof description === "string")).toBe(true);
+  });
+
   test("do not lead to where nobody may go", async () => {
     const service = {
       scheme: "oss",
