@@ -218,6 +218,7 @@ describe("refusals", () => {
     await addService({}, "whole");
     await done("save", { key: "team-b/secret", content: "theirs" }, "oss://whole/save");
     await done("save", { key: "x", content: "ours" });
+    await done("save", { key: "team-a/", content: "" }, "oss://whole/save");
     expect(stored("team-a/x")?.toString()).toBe("ours");
     expect((await done("list", {})).objects.map(({ key }: Json) => key)).toEqual(["x"]);
     expect(await failed("load", { key: "team-b/secret" })).toMatchObject({ code: "object_not_found" });

@@ -280,7 +280,8 @@ const list = defineBucketTool({
     const page = await listObjects(run.client, asked, run.profile.listing);
     const objects = page.objects.flatMap(({ key: whole, size, lastModified, etag }) => {
       const key = relativeKey(whole, run.rules);
-      return key === undefined ? [] : [present({ key, size, lastModified, etag })];
+      // What consoles make of the prefix, for it to look like a directory, is no object of anybody.
+      return key === undefined || key === "" ? [] : [present({ key, size, lastModified, etag })];
     });
     const prefixes = page.prefixes.flatMap((whole) => relativeKey(whole, run.rules) ?? []);
     return jsonReply({

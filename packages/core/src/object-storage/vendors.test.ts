@@ -34,9 +34,9 @@ interface Opened {
 function open(
   store: VendorStore,
   vendor: Vendor,
-  change: Partial<BucketPlace> & { readonly now?: () => number } = {},
+  change: Partial<BucketPlace> & { readonly now?: () => number; readonly signal?: AbortSignal } = {},
 ): S3Client {
-  const { now = Date.now, ...place } = change;
+  const { now = Date.now, signal, ...place } = change;
   const endpoint = `http://${store.domain}:${store.port}`;
   const address = addressOf({ vendor, bucket: store.bucket, region: store.region, endpoint, ...place });
   return new S3Client({
@@ -44,7 +44,7 @@ function open(
     address,
     region: place.region ?? store.region,
     keys: store.credentials,
-    sending: { timeoutMs: 20_000 },
+    sending: { timeoutMs: 20_000, ...(signal === undefined ? {} : { signal }) },
     toolName: "oss_photos__tool",
     redact: (text) => text,
     now,
@@ -109,7 +109,7 @@ describe.each(vendorNames)(`%s ${verifies("OSS-1", "OSS-2")}`, (vendor) => {
 
   test("takes large bodies in parts, of which it keeps no rest", async () => {
     const { client, store } = opened;
-    const bytes = randomBytes(2 * partBytes + 17);
+    const bytes = randomBytes(partBytes + 17);
     const { size } = await uploadObject(client, upload("large", inPieces(bytes, 700_000)), options);
     expect(size).toBe(bytes.byteLength);
     expect(store.objects.get("large")?.body.equals(bytes)).toBe(true);
@@ -313,6 +313,24 @@ test("a store that goes round in circles is not followed", async () => {
   store.faults.push({ kind: "reply", reply: { status: 200, body } });
   const error = await failureOf(listObjects(client, { prefix: "", maxKeys: 1, from: { after: "a" } }, 1));
   expect(error.message).toContain("lists the same keys again");
+  await store.close();
+});
+
+test("an upload that is given up leaves no parts behind", async () => {
+  const store = await startVendorStore("aws_s3", "photos");
+  const controller = new AbortController();
+  const client = open(store, "aws_s3", { signal: controller.signal });
+  async function* endless(): AsyncGenerator<Uint8Array> {
+    for (let sent = 0; sent < 40; sent += 1) {
+      yield randomBytes(1_024 ** 2);
+      if (store.requests.some(({ query }) => query.has("partNumber"))) controller.abort();
+    }
+  }
+  const error = await failureOf(
+    uploadObject(client, upload("large", endless()), { profile: profileOf("aws_s3"), partBytes }),
+  );
+  expect(error.code).toBe("call_cancelled");
+  expect([store.uploads.size, store.objects.size]).toEqual([0, 0]);
   await store.close();
 });
 
