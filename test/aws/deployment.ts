@@ -39,6 +39,8 @@ export interface DeploymentOptions {
   /** How long a message stays hidden while a worker has it. */
   readonly visibilityMs: number;
   readonly tickEveryMs: number;
+  /** Time limit of every function; default: of each as it is deployed. */
+  readonly timeoutMs?: number;
   readonly onEnvironmentEnd?: () => void;
 }
 
@@ -106,7 +108,12 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
     ...(options.onEnvironmentEnd === undefined ? {} : { onEnvironmentEnd: options.onEnvironmentEnd }),
   };
   const create = (name: FunctionName): LambdaFunction =>
-    createLambdaFunction({ ...common, name, handler: `${name}.handler`, timeoutMs: timeoutMs[name] });
+    createLambdaFunction({
+      ...common,
+      name,
+      handler: `${name}.handler`,
+      timeoutMs: options.timeoutMs ?? timeoutMs[name],
+    });
   const functions = {
     chat: create("chat"),
     api: create("api"),

@@ -64,6 +64,8 @@ class DeploymentInstance implements Instance {
         taskRoot: killableFunctions,
         visibilityMs: 120_000,
         tickEveryMs: 500,
+        // Whoever waits for its turn stands still, maybe in the middle of a tick, for as long as a case takes.
+        timeoutMs: 900_000,
         onEnvironmentEnd: () => started.instance?.kill(),
       },
       {
