@@ -140,7 +140,7 @@ describe.skipIf(inject("runtimeClientMissing") !== "")("/ws under the runtime cl
     const answer = await tenant.client.send("post", "/v1/chat/completions", { ...chat, stream: true });
     expect(answer.text).toContain("[DONE]");
     const listed: readonly Json[] = (await tenant.client.get("/v1/calls")).data;
-    expect(listed.map(({ kind }) => kind).toSorted()).toEqual(["chat", "tool"]);
+    expect(listed.map(({ kind }) => String(kind)).toSorted()).toEqual(["chat", "tool"]);
     for (const { id } of listed) await expect.poll(() => heard(client, id)).toContain("call.completed");
   });
 
