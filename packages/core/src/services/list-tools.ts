@@ -3,10 +3,10 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import type { InvocationContext } from "../tools/adapter.ts";
 import type { Tool } from "../tools/tool.ts";
+import { keepTools } from "./discovery.ts";
 import { requireService, runtimeOf } from "./register.ts";
 import type { ServiceRuntime } from "./runtime.ts";
-import type { ServiceTool } from "./scheme.ts";
-import { discoveredToolSchema, type Discovered, type ToolService } from "./service.ts";
+import type { ToolService } from "./service.ts";
 
 export interface ListedServiceTools {
   readonly service: ToolService;
@@ -38,21 +38,14 @@ interface Asked {
 }
 
 async function discover(
-  { repos, clock }: Pick<CoreDeps, "repos" | "clock">,
+  deps: Pick<CoreDeps, "repos" | "clock">,
   context: CallContext,
   { runtime, service }: Asked,
 ): Promise<ToolService> {
   const asking = runtime.discover(service, toProbing(context));
   if (asking === undefined) return service;
-  const discovered: Discovered = { tools: (await asking).map(toDiscovered), at: clock.now() };
-  await repos.services.saveDiscovered(context.tenant, service.id, service.version, discovered);
-  return { ...service, discovered };
-}
-
-/** What of a tool is kept. */
-function toDiscovered(tool: ServiceTool): Discovered["tools"][number] {
-  const { id, title, description, parameters, outputSchema, effect, repeat } = tool;
-  return discoveredToolSchema.parse({ id, title, description, parameters, outputSchema, effect, repeat });
+  const found = { ...(await asking), pinning: runtime.pinning(service), isAsked: true };
+  return keepTools(deps, context.tenant, { service, found });
 }
 
 /** For work on a back end that is no call. */
