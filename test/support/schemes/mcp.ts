@@ -1,4 +1,5 @@
 /** An MCP server for the suite over all schemes. */
+import type { ServerResponse } from "node:http";
 import { anyTool, startMcpStub, textResult } from "../mcp-stub.ts";
 import type { Mood, SchemeFixture } from "./fixture.ts";
 
@@ -21,7 +22,7 @@ export const mcpFixture: SchemeFixture = {
         if (mood === "huge") return textResult("x".repeat(10_000_000));
         if (mood === "well") return textResult("taken");
         mood = "well";
-        return (response) => {
+        return (response: ServerResponse) => {
           response.destroy();
           return undefined;
         };

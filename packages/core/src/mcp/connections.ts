@@ -11,11 +11,12 @@ import type { Held, HeldConnections } from "../services/held-connections.ts";
 import type { ToolService } from "../services/service.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery, type InvocationContext } from "../tools/adapter.ts";
+import { HttpSse } from "./http-sse.ts";
 import type { HttpPeer } from "./http-peer.ts";
 import type { Era } from "./revisions.ts";
 import { McpSession } from "./session.ts";
 import { StreamableHttp } from "./streamable-http.ts";
-import type { ExchangeOptions, McpTransport } from "./transport.ts";
+import type { ExchangeOptions } from "./transport.ts";
 
 export interface McpEndpoint {
   readonly service: ToolService;
@@ -40,8 +41,15 @@ const staleMs = 600_000;
 const listenAgainMs = 30_000;
 const longestListenMs = 86_400_000;
 const smallBytes = 1_048_576;
-/** Servers whose era is remembered. */
-const mostEras = 10_000;
+/** Servers of which it is remembered what they speak. */
+const mostKnown = 10_000;
+
+/** What was found out of a server. */
+interface Known {
+  readonly era: Era;
+  /** It speaks HTTP with SSE and nothing newer. */
+  readonly isOld: boolean;
+}
 
 /** A session that is held, with what goes on beside calls. */
 interface Live {
@@ -53,7 +61,7 @@ export class McpConnections {
   readonly #held: HeldConnections;
   readonly #clock: Pick<Clock, "now">;
   /** By tenant, service and version. */
-  readonly #eras = new Map<string, Era>();
+  readonly #known = new Map<string, Known>();
 
   constructor(held: HeldConnections, clock: Pick<Clock, "now">) {
     this.#held = held;
@@ -100,18 +108,21 @@ export class McpConnections {
   }
 
   async #open(endpoint: McpEndpoint, context: CallContext, onToolsChanged: () => void): Promise<McpSession> {
-    const { name, service } = endpoint;
+    const { service } = endpoint;
     const key = `${context.tenant} ${service.id} ${service.version}`;
-    const era = endpoint.era ?? this.#eras.get(key);
+    const known = this.#known.get(key);
     // Not the call's own signal: others wait for this session, too.
     const exchange = besideCalls(context, AbortSignal.timeout(openMs), openMs);
-    const transport: McpTransport = new StreamableHttp(endpoint.peer);
-    const session = await McpSession.open(transport, { name, era, onToolsChanged }, exchange);
-    this.#eras.delete(key);
-    this.#eras.set(key, session.era);
-    const oldest = this.#eras.size > mostEras ? this.#eras.keys().next().value : undefined;
-    if (oldest !== undefined) this.#eras.delete(oldest);
-    return session;
+    const opened = await open({ endpoint, known, onToolsChanged }, exchange);
+    this.#remember(key, { era: opened.session.era, isOld: opened.isOld });
+    return opened.session;
+  }
+
+  #remember(key: string, known: Known): void {
+    this.#known.delete(key);
+    this.#known.set(key, known);
+    const oldest = this.#known.size > mostKnown ? this.#known.keys().next().value : undefined;
+    if (oldest !== undefined) this.#known.delete(oldest);
   }
 
   async #openHeld(endpoint: McpEndpoint, context: CallContext): Promise<Held<Live>> {
@@ -130,6 +141,47 @@ export class McpConnections {
       },
     };
   }
+}
+
+interface Opening {
+  readonly endpoint: McpEndpoint;
+  readonly known: Known | undefined;
+  readonly onToolsChanged: () => void;
+}
+
+async function open(
+  { endpoint, known, onToolsChanged }: Opening,
+  exchange: ExchangeOptions,
+): Promise<{ readonly session: McpSession; readonly isOld: boolean }> {
+  const { name, peer } = endpoint;
+  const openOld = async (): Promise<{ readonly session: McpSession; readonly isOld: boolean }> => {
+    const transport = await HttpSse.open(peer, exchange);
+    try {
+      const session = await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange);
+      return { session, isOld: true };
+    } catch (error) {
+      await transport.close();
+      throw error;
+    }
+  };
+  if (endpoint.transport === "sse" || known?.isOld === true) return openOld();
+  const era = endpoint.era ?? known?.era;
+  try {
+    const session = await McpSession.open(new StreamableHttp(peer), { name, era, onToolsChanged }, exchange);
+    return { session, isOld: false };
+  } catch (error) {
+    if (era === "stateless" || !mayBeOld(error)) throw error;
+    // What the newer transport was refused with says more than that the older one is not there either.
+    return openOld().catch(() => {
+      throw error;
+    });
+  }
+}
+
+/** Refused as servers do that know HTTP with SSE alone. */
+function mayBeOld(error: unknown): boolean {
+  const status = error instanceof GatewayError ? error.details.extra?.["status"] : undefined;
+  return status === 400 || status === 404 || status === 405;
 }
 
 interface BesideOptions {

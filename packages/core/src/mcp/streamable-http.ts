@@ -4,11 +4,12 @@
  */
 import { parseContentType } from "../blind/charset.ts";
 import { decodeReply, leave } from "../blind/reply.ts";
-import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
+import { SseEventTooLarge } from "../chat/providers/sse-frames.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { EventStream } from "./event-stream.ts";
 import type { HttpMessage, HttpPeer, SendOptions } from "./http-peer.ts";
 import {
   decodeMessages,
@@ -38,8 +39,6 @@ const resumeAfterMs = 200;
 const longestResumeMs = 10_000;
 /** Milliseconds for what is sent beside calls: cancellations, answers to pings, the end of a session. */
 const besideMs = 2_000;
-/** A stream that goes on after its answer is left after so long. */
-const tailMs = 1_000;
 
 /** What a server may send beside its answers. */
 const smallBytes = 1_048_576;
@@ -292,56 +291,4 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
     const timer = setTimeout(done, ms);
     signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
   });
-}
-
-/** The messages of one stream of events, as they come. */
-export class EventStream {
-  readonly #scanner: SseScanner;
-  readonly #body: AsyncIterator<Uint8Array>;
-
-  constructor(response: EgressResponse, maxBytes: number) {
-    this.#scanner = new SseScanner(maxBytes);
-    this.#body = response.body[Symbol.asyncIterator]();
-  }
-
-  get lastEventId(): string {
-    return this.#scanner.lastEventId;
-  }
-
-  get retryMs(): number | undefined {
-    return this.#scanner.retryMs;
-  }
-
-  /** Undefined at the end. @throws GatewayError where the connection breaks, SseEventTooLarge */
-  async next(): Promise<readonly RpcMessage[] | undefined> {
-    const events = await this.nextEvents();
-    return events?.filter(({ name }) => name === "" || name === "message").flatMap(({ data }) => decodeMessages(data));
-  }
-
-  async nextEvents(): Promise<readonly { readonly name: string; readonly data: string }[] | undefined> {
-    const { done, value } = await this.#body.next();
-    if (done === true) return undefined;
-    try {
-      return this.#scanner.feed(value);
-    } catch (error) {
-      await this.#body.return?.();
-      throw error;
-    }
-  }
-
-  /** Its end is read where it comes at once, so that the connection can be used again. */
-  leaveSoon(): void {
-    const timer = setTimeout(() => void this.leave(), tailMs);
-    timer.unref();
-    const drain = async (): Promise<void> => {
-      while ((await this.#body.next()).done !== true);
-    };
-    void drain()
-      .catch(() => undefined)
-      .finally(() => clearTimeout(timer));
-  }
-
-  async leave(): Promise<void> {
-    await this.#body.return?.();
-  }
 }
