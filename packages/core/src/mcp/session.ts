@@ -92,7 +92,7 @@ export class McpSession {
       if (options.era === "session" || !(await session.#discover(exchange))) await session.#initialize(exchange);
       return session;
     } catch (error) {
-      throw error instanceof Error ? withDelivery(error, "not_sent") : error;
+      throw notBegun(options.name, error);
     }
   }
 
@@ -236,7 +236,7 @@ export class McpSession {
   async #renew(exchange: ExchangeOptions): Promise<void> {
     this.#renewing ??= this.#initialize({ ...exchange, onNotice: undefined, onSent: undefined })
       .catch((error: unknown) => {
-        throw error instanceof Error ? withDelivery(error, "not_sent") : error;
+        throw notBegun(this.#options.name, error);
       })
       .finally(() => {
         this.#renewing = undefined;
@@ -352,6 +352,12 @@ function wrongRevision(name: string, version: string): GatewayError {
     "tool_failed",
     `'${name}' speaks revision ${version.slice(0, 100)} of MCP; this gateway speaks ${knownRevisions.join(", ")}.`,
   );
+}
+
+/** Nothing of a call has been sent. */
+function notBegun(name: string, error: unknown): unknown {
+  if (error instanceof SessionLost) return lostAgain(name);
+  return error instanceof Error ? withDelivery(error, "not_sent") : error;
 }
 
 function lostAgain(name: string): GatewayError {

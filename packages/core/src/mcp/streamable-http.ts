@@ -224,9 +224,14 @@ export class StreamableHttp implements McpTransport {
   }
 
   async #post(body: string, options: SendOptions): Promise<void> {
-    const headers = [accept, json, ...this.#headers(this.#sessionId)];
+    const sessionId = this.#sessionId;
+    const headers = [accept, json, ...this.#headers(sessionId)];
     const response = await this.#peer.send({ method: "POST", headers, body }, options);
     if (response.status >= 200 && response.status < 300) return leave(response.body);
+    if (response.status === 404 && sessionId !== undefined) {
+      await leave(response.body);
+      throw new SessionLost();
+    }
     await readText(response, { name: this.#peer.name, options: { ...options, maxBytes: smallBytes } });
   }
 }
