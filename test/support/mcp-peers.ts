@@ -151,3 +151,10 @@ async function serve(handle: (request: IncomingMessage, response: ServerResponse
     },
   };
 }
+
+/** Command lines of reference servers over stdio. */
+export const stdioServers = {
+  everything: [process.execPath, require.resolve("@modelcontextprotocol/server-everything/dist/index.js"), "stdio"],
+  filesystem: [process.execPath, require.resolve("@modelcontextprotocol/server-filesystem/dist/index.js")],
+  memory: [process.execPath, require.resolve("@modelcontextprotocol/server-memory/dist/index.js")],
+} as const;

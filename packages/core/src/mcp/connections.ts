@@ -15,15 +15,20 @@ import { HttpSse } from "./http-sse.ts";
 import type { HttpPeer } from "./http-peer.ts";
 import type { Era } from "./revisions.ts";
 import { McpSession } from "./session.ts";
+import { StdioOnce, type StdioProgram } from "./stdio-once.ts";
 import { StreamableHttp } from "./streamable-http.ts";
 import type { ExchangeOptions } from "./transport.ts";
+
+/** How the server is reached. */
+export type McpLink =
+  | { readonly kind: "http" | "sse"; readonly peer: HttpPeer }
+  | { readonly kind: "stdio"; readonly program: StdioProgram };
 
 export interface McpEndpoint {
   readonly service: ToolService;
   /** `mcp://maps` */
   readonly name: string;
-  readonly peer: HttpPeer;
-  readonly transport: "http" | "sse";
+  readonly link: McpLink;
   /** Undefined: it is found out. */
   readonly era: Era | undefined;
   /** Acts with its user's own access. */
@@ -80,7 +85,7 @@ export class McpConnections {
     const { service } = endpoint;
     if (bringsItsOwn(context, service)) return this.once(endpoint, context, work);
     const part = endpoint.isUsersOwn ? { part: context.caller.userId ?? "" } : {};
-    const open = (): Promise<Held<Live>> => this.#openHeld(endpoint, context);
+    const open = (unwanted: AbortSignal): Promise<Held<Live>> => this.#openHeld(endpoint, context, unwanted);
     return unlessGivenUp(context.signal, (begin) =>
       this.#held.use({ service, context, ...part, open }, (live) => {
         begin();
@@ -97,7 +102,12 @@ export class McpConnections {
     work: (session: McpSession) => Promise<T>,
   ): Promise<T> {
     return unlessGivenUp(context.signal, async (begin) => {
-      const session = await this.#open(endpoint, context, () => undefined);
+      const session = await this.#open({
+        endpoint,
+        context,
+        unwanted: context.signal,
+        onToolsChanged: () => undefined,
+      });
       try {
         begin();
         return await work(session);
@@ -107,12 +117,12 @@ export class McpConnections {
     });
   }
 
-  async #open(endpoint: McpEndpoint, context: CallContext, onToolsChanged: () => void): Promise<McpSession> {
+  async #open({ endpoint, context, unwanted, onToolsChanged }: Begun): Promise<McpSession> {
     const { service } = endpoint;
     const key = `${context.tenant} ${service.id} ${service.version}`;
     const known = this.#known.get(key);
     // Not the call's own signal: others wait for this session, too.
-    const exchange = besideCalls(context, AbortSignal.timeout(openMs), openMs);
+    const exchange = besideCalls(context, AbortSignal.any([unwanted, AbortSignal.timeout(openMs)]), openMs);
     const opened = await open({ endpoint, known, onToolsChanged }, exchange);
     this.#remember(key, { era: opened.session.era, isOld: opened.isOld });
     return opened.session;
@@ -125,10 +135,10 @@ export class McpConnections {
     if (oldest !== undefined) this.#known.delete(oldest);
   }
 
-  async #openHeld(endpoint: McpEndpoint, context: CallContext): Promise<Held<Live>> {
+  async #openHeld(endpoint: McpEndpoint, context: CallContext, unwanted: AbortSignal): Promise<Held<Live>> {
     const end = new AbortController();
     let onToolsChanged = (): void => undefined;
-    const session = await this.#open(endpoint, context, () => onToolsChanged());
+    const session = await this.#open({ endpoint, context, unwanted, onToolsChanged: () => onToolsChanged() });
     const beside = new BesideCalls({ endpoint, session, context, signal: end.signal, clock: this.#clock });
     onToolsChanged = () => beside.refresh();
     const connection: Live = { session, attend: () => beside.attend() };
@@ -143,6 +153,14 @@ export class McpConnections {
   }
 }
 
+interface Begun {
+  readonly endpoint: McpEndpoint;
+  readonly context: CallContext;
+  /** Fires where nobody waits for the session any more. */
+  readonly unwanted: AbortSignal;
+  readonly onToolsChanged: () => void;
+}
+
 interface Opening {
   readonly endpoint: McpEndpoint;
   readonly known: Known | undefined;
@@ -153,7 +171,15 @@ async function open(
   { endpoint, known, onToolsChanged }: Opening,
   exchange: ExchangeOptions,
 ): Promise<{ readonly session: McpSession; readonly isOld: boolean }> {
-  const { name, peer } = endpoint;
+  const { name, link } = endpoint;
+  if (link.kind === "stdio") {
+    const transport = new StdioOnce(link.program);
+    return {
+      session: await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange),
+      isOld: false,
+    };
+  }
+  const { peer } = link;
   const openOld = async (): Promise<{ readonly session: McpSession; readonly isOld: boolean }> => {
     const transport = await HttpSse.open(peer, exchange);
     try {
@@ -164,7 +190,7 @@ async function open(
       throw error;
     }
   };
-  if (endpoint.transport === "sse" || known?.isOld === true) return openOld();
+  if (link.kind === "sse" || known?.isOld === true) return openOld();
   const era = endpoint.era ?? known?.era;
   try {
     const session = await McpSession.open(new StreamableHttp(peer), { name, era, onToolsChanged }, exchange);

@@ -7,18 +7,21 @@
 import * as z from "zod";
 import { userClientFrom } from "../../blind/auth-mapping.ts";
 import { executionFields, pluginDefinitionSchema } from "../../blind/definition.ts";
+import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { McpConnections, type McpEndpoint } from "../../mcp/connections.ts";
+import { McpConnections, type McpEndpoint, type McpLink } from "../../mcp/connections.ts";
 import { HttpPeer } from "../../mcp/http-peer.ts";
 import { toToolReply } from "../../mcp/call-result.ts";
 import { mirror, mirroredArguments } from "../../mcp/mirrored-headers.ts";
 import type { McpSession } from "../../mcp/session.ts";
+import type { StdioProgram } from "../../mcp/stdio-once.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { headersField, httpUrlField } from "../../services/config-fields.ts";
+import { headersField, httpUrlField, secretField } from "../../services/config-fields.ts";
 import { keepTools } from "../../services/discovery.ts";
 import { authFields, readAuth, toHttpAuth, toRefusedCredentials, withLiterals } from "../../services/http-auth.ts";
+import { invalidConfig } from "../../services/invalid-config.ts";
 import { quarantineOf } from "../../services/pins.ts";
 import {
   defineScheme,
@@ -49,10 +52,20 @@ const ownHeaders = /^(?:accept|last-event-id|mcp-.*)$/i;
 
 const mcpConfigSchema = z
   .strictObject({
-    transport: z.enum(["http", "sse"]).default("http").meta({
-      description: "`http`: Streamable HTTP, and HTTP with SSE where the server knows nothing else. `sse`: that alone.",
+    transport: z.enum(["http", "sse", "stdio"]).default("http").meta({
+      description:
+        "`http`: Streamable HTTP, and HTTP with SSE where the server knows nothing else. `sse`: that alone. `stdio`: a program, started for each call.",
     }),
-    url: httpUrlField("The server's MCP endpoint.").meta({ example: "https://maps.example.com/mcp" }),
+    url: httpUrlField("The server's MCP endpoint, unless it is a program.")
+      .meta({ example: "https://maps.example.com/mcp" })
+      .optional(),
+    command: z.string().min(1).max(64).optional().meta({
+      description: "Name of a program that the operator offers (`TOOLYARD_MCP_COMMANDS`), for `stdio`.",
+    }),
+    env: z
+      .record(z.string(), secretField("Value of the variable."))
+      .optional()
+      .meta({ description: "Variables of the program, those that it is offered with." }),
     ...authFields,
     headers: headersField()
       .refine((headers) => !Object.keys(headers).some((name) => ownHeaders.test(name)), {
@@ -83,6 +96,17 @@ const mcpConfigSchema = z
       .default({})
       .meta({ description: "By tool name: what is known better than the server says." }),
   })
+  .superRefine(({ transport, url, command, env, auth_type: auth }, check) => {
+    const isProgram = transport === "stdio";
+    const note = (field: string, problem: string): void =>
+      check.addIssue({ code: "custom", message: problem, path: [field] });
+    if (isProgram && command === undefined) note("command", "is needed where 'transport' is 'stdio'");
+    if (!isProgram && url === undefined) note("url", "is needed unless 'transport' is 'stdio'");
+    if (isProgram && url !== undefined) note("url", "has no meaning where 'transport' is 'stdio'");
+    if (isProgram && auth !== "none") note("auth_type", "has no meaning where 'transport' is 'stdio'; use 'env'");
+    if (!isProgram && command !== undefined) note("command", "is for 'transport' 'stdio' alone");
+    if (!isProgram && env !== undefined) note("env", "is for 'transport' 'stdio' alone");
+  })
   .transform(readAuth);
 type McpConfig = z.output<typeof mcpConfigSchema>;
 type Service = OpenService<McpConfig>;
@@ -100,7 +124,10 @@ export const mcpScheme = defineScheme({
   create: (deps) => {
     const servers = new McpServers(deps);
     return {
-      check: (service) => checkAddress(service, deps),
+      check: (service) => {
+        if (service.config.url !== undefined) checkAddress(service.config.url, deps);
+        if (service.config.command !== undefined) requireProgram(service, deps);
+      },
       tools: ({ record, config }) => (record.discovered?.tools ?? []).map((tool) => describe({ record, config }, tool)),
       // Until the server has been asked, which the first call does, there is a tool of every name.
       findTool: ({ record, config }, id) =>
@@ -120,13 +147,74 @@ export const mcpScheme = defineScheme({
 });
 
 /** @throws GatewayError `egress_denied` */
-function checkAddress({ config }: Service, { egress }: Pick<SchemeDeps, "egress">): void {
+function checkAddress(url: string, { egress }: Pick<SchemeDeps, "egress">): void {
   try {
-    egress.checkUrl(config.url);
+    egress.checkUrl(url);
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
     throw new GatewayError(error.code, error.message, { ...error.details, param: "config.url" });
   }
+}
+
+type ProgramDeps = Pick<SchemeDeps, "plugins" | "mcpCommands" | "credentials">;
+
+/**
+ * The program of a service as the operator offers it now.
+ * @throws GatewayError `invalid_definition` naming the field; not sent
+ */
+function requireProgram(
+  { record, config }: Service,
+  { plugins, mcpCommands = {}, credentials }: ProgramDeps,
+): StdioProgram {
+  const { command = "", env = {} } = config;
+  const offered = Object.hasOwn(mcpCommands, command) ? mcpCommands[command] : undefined;
+  if (offered === undefined || plugins === undefined) {
+    const names = Object.keys(mcpCommands);
+    const known =
+      names.length === 0 ? "the operator offers none (TOOLYARD_MCP_COMMANDS)" : `there are ${names.join(", ")}`;
+    throw withDelivery(invalidConfig("command", `names no program that is offered here; ${known}`), "not_sent");
+  }
+  const refused = Object.keys(env).find((name) => !offered.env.includes(name));
+  if (refused !== undefined) {
+    const known = offered.env.length === 0 ? "none" : offered.env.join(", ");
+    throw withDelivery(
+      invalidConfig(`env.${refused}`, `may not be set for this program; of its variables you may set ${known}`),
+      "not_sent",
+    );
+  }
+  return {
+    name: formatToolUri("mcp", record.serviceId),
+    runner: plugins,
+    command: offered.command,
+    environment: (context) => variablesOf(env, credentials, context),
+  };
+}
+
+async function variablesOf(
+  env: NonNullable<McpConfig["env"]>,
+  credentials: SchemeDeps["credentials"],
+  context: CallContext,
+): Promise<Readonly<Record<string, string>>> {
+  const names = Object.values(env).map(({ credential }) => credential);
+  const values = await credentials.resolve(context, names);
+  const variables = Object.entries(env).map(([variable, { credential }]) => {
+    const value = values.get(credential);
+    if (value === undefined || value === "" || value.includes("\u0000")) throw unusable(credential);
+    context.redactor.add(value);
+    return [variable, value] as const;
+  });
+  return Object.fromEntries(variables);
+}
+
+function unusable(name: string): GatewayError {
+  return withDelivery(
+    new GatewayError(
+      "credential_missing",
+      `Credential '${name}' is not set, or cannot be a variable; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
+      { param: name },
+    ),
+    "not_sent",
+  );
 }
 
 function actsForUser(config: McpConfig): boolean {
@@ -273,21 +361,27 @@ class McpServers {
     return keepTools(this.#deps, tenant, { service, found });
   }
 
-  #endpointOf(service: Service): McpEndpoint {
+  #linkOf(service: Service): McpLink {
     const { record, config } = service;
-    const name = formatToolUri("mcp", record.serviceId);
+    const { url, transport } = config;
+    if (transport === "stdio" || url === undefined)
+      return { kind: "stdio", program: requireProgram(service, this.#deps) };
     const peer = new HttpPeer(this.#deps, {
-      url: config.url,
-      name,
+      url,
+      name: formatToolUri("mcp", record.serviceId),
       auth: toHttpAuth(config),
       headers: config.headers ?? {},
       tls: (context) => openTls(config.tls, this.#deps.credentials, context),
     });
+    return { kind: transport, peer };
+  }
+
+  #endpointOf(service: Service): McpEndpoint {
+    const { record, config } = service;
     return {
       service: record,
-      name,
-      peer,
-      transport: config.transport,
+      name: formatToolUri("mcp", record.serviceId),
+      link: this.#linkOf(service),
       era: config.protocol === "auto" ? undefined : config.protocol,
       isUsersOwn: actsForUser(config),
       refresh: async (session, exchange) => {
