@@ -79,7 +79,7 @@ describe(`sessions ${verifies("MCP-1", "MCP-4")}`, () => {
 
   test("refuses a server that speaks what is not known, naming what is", async () => {
     stub.http.answer = (request) => {
-      const { id, method } = JSON.parse(request.body.toString()) as Json;
+      const { id, method }: Json = JSON.parse(request.body.toString());
       if (method !== "initialize") return { status: 400 };
       return {
         body: JSON.stringify({ jsonrpc: "2.0", id, result: { protocolVersion: "1999-01-01", capabilities: {} } }),
@@ -190,7 +190,7 @@ describe(`answers ${verifies("MCP-3")}`, () => {
     ["a structured result", textResult('{"price":3}', { structuredContent: { price: 3 } }), '{"price":3}'],
     [
       "long numbers as they came",
-      textResult('{"price":12345678901234567890}', { structuredContent: { price: 12345678901234567890 } }),
+      textResult('{"price":12345678901234567890}', { structuredContent: { price: Number("12345678901234567890") } }),
       '{"price":12345678901234567890}',
     ],
     ["a result without a structured part", textResult("three"), "three"],
@@ -411,10 +411,10 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
   test("OAuth client credentials are had once, and again when the server takes the token no longer", async () => {
     const authorization = await startAuthorizationServer();
     const tokens = new Set<unknown>();
-    let refused: unknown;
+    const refused = new Set<unknown>();
     stub.http.answer = ((answer) => (request, response) => {
       const token = request.headers["authorization"];
-      if (token === undefined || token === refused) return { status: 401 };
+      if (token === undefined || refused.has(token)) return { status: 401 };
       tokens.add(token);
       return answer(request, response);
     })(stub.http.answer);
@@ -427,7 +427,7 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
       },
     });
     expect((await invoke("mcp://crm/echo")).status).toBe(200);
-    [refused] = tokens;
+    for (const token of tokens) refused.add(token);
     expect((await invoke("mcp://crm/echo")).status).toBe(200);
     expect(tokens.size).toBe(2);
     await authorization.close();
@@ -481,7 +481,8 @@ describe(`the stateless era ${verifies("MCP-1", "MCP-2", "MCP-3")}`, () => {
 
   test("a result that is none yet is asked for again with its state; one that wants input fails and says what", async () => {
     stub.onCall = ({ request }) => {
-      const { requestState } = (JSON.parse(request.body.toString()) as Json).params;
+      const { params }: Json = JSON.parse(request.body.toString());
+      const { requestState } = params;
       return requestState === "s1" ? textResult("done") : { resultType: "input_required", requestState: "s1" };
     };
     await addService();

@@ -17,7 +17,7 @@ export interface McpCall {
 }
 
 /** An object is the result; a function writes to the response itself, or not. */
-type Answer = Json | ((response: ServerResponse) => StubReply | undefined | Promise<StubReply | undefined>);
+type Answer = object | ((response: ServerResponse) => StubReply | undefined | Promise<StubReply | undefined>);
 
 export interface McpStub {
   readonly url: string;
@@ -95,7 +95,7 @@ async function answer(
   const sessionId = String(request.headers["mcp-session-id"] ?? "");
   if (request.method === "DELETE") return { status: stub.sessions.delete(sessionId) ? 200 : 404, body: "" };
   if (request.method === "GET") return stream(stub, request, response);
-  const message = JSON.parse(request.body.toString("utf8")) as Json;
+  const message: Json = JSON.parse(request.body.toString("utf8"));
   stub.messages.push(message);
   if (stub.era === "stateless") return stateless(stub, { message, request, response });
   if (message.method === "initialize") {
@@ -128,7 +128,7 @@ async function stateless(stub: McpStub, received: Received): Promise<StubReply |
     version === "2026-07-28" &&
     message.params?._meta?.["io.modelcontextprotocol/protocolVersion"] === version &&
     request.headers["mcp-method"] === message.method;
-  if (!isModern) return failure(message.id, -32_022, "unsupported", { supported: ["2026-07-28"] });
+  if (!isModern) return failure(message.id, { code: -32_022, message: "unsupported", data: { supported: ["2026-07-28"] } });
   if (message.method === "server/discover") {
     return reply(message.id, {
       resultType: "complete",
@@ -152,7 +152,7 @@ async function perform(stub: McpStub, { message, request, response }: Received):
     const result = typeof tools === "function" ? tools(message.params.cursor) : { tools };
     return respond(stub, response, message.id, { resultType: "complete", ...result });
   }
-  if (message.method !== "tools/call") return failure(message.id, -32_601, "Method not found", null, 200);
+  if (message.method !== "tools/call") return failure(message.id, { code: -32_601, message: "Method not found" }, 200);
   const call: McpCall = {
     id: message.id,
     name: message.params.name,
@@ -177,8 +177,7 @@ function reply(id: Json, result: Json): StubReply {
   return { headers: { "content-type": "application/json" }, body: JSON.stringify({ jsonrpc: "2.0", id, result }) };
 }
 
-function failure(id: Json, code: number, text: string, data: Json, status = 400): StubReply {
-  const error = { code, message: text, data };
+function failure(id: Json, error: Json, status = 400): StubReply {
   return {
     status,
     headers: { "content-type": "application/json" },

@@ -36,12 +36,13 @@ const mediaTypePattern = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&
 
 function readPart(part: JsonValue): Part {
   if (!isJsonObject(part)) return other(JSON.stringify(part));
-  switch (part["type"]) {
+  const kind = textOf(part["type"]);
+  switch (kind) {
     case "text":
       return { kind: "text", text: textOf(part["text"]) };
     case "image":
     case "audio":
-      return readBytes(part["type"], part["data"], part["mimeType"]);
+      return readBytes(kind, part["data"], part["mimeType"]);
     case "resource":
       return readResource(isJsonObject(part["resource"]) ? part["resource"] : {});
     case "resource_link":

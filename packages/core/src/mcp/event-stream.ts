@@ -40,10 +40,10 @@ export class EventStream {
     const ahead = this.#ahead;
     this.#ahead = [];
     if (ahead.length > 0) return ahead;
-    const { done, value } = await this.#body.next();
-    if (done === true) return undefined;
+    const read = await this.#body.next();
+    if (read.done === true) return undefined;
     try {
-      return this.#scanner.feed(value);
+      return this.#scanner.feed(read.value);
     } catch (error) {
       await this.#body.return?.();
       throw error;

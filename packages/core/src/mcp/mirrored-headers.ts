@@ -42,7 +42,7 @@ export function mirroredArguments(schema: JsonObject): readonly MirroredArgument
   const note = (property: JsonObject, path: readonly string[]): string | undefined => {
     const name = property[keyword];
     if (typeof name !== "string" || !token.test(name)) return `'${keyword}' of '${path.join(".")}' is no header name`;
-    if (!["string", "integer", "boolean"].includes(String(property["type"]))) {
+    if (!["string", "integer", "boolean"].some((type) => type === property["type"])) {
       return `'${path.join(".")}' has '${keyword}' and is neither string nor integer nor boolean`;
     }
     if (names.has(name.toLowerCase())) return `'${keyword}' ${name} is there twice`;

@@ -59,7 +59,7 @@ export interface ToolCallRequest {
 
 /** Pages of a list that are read, and tools that are taken. */
 const mostPages = 100;
-export const mostTools = 1_000;
+const mostTools = 1_000;
 /** A server that asks for nothing but to be asked again is asked so often. */
 const mostRounds = 5;
 /** Milliseconds that an unknown method may take to be refused, before a server counts as one of the other era. */
@@ -272,7 +272,7 @@ export class McpSession {
     transport.beginSession();
     const params = { protocolVersion: newestSessionRevision, capabilities: clientCapabilities, clientInfo };
     const result = await this.#send("initialize", params, exchange);
-    const revision = String(result["protocolVersion"]);
+    const revision = textOf(result["protocolVersion"]);
     if (!isSessionRevision(revision)) throw wrongRevision(this.#options.name, revision);
     transport.speak(revision);
     this.#learn(revision, result);
@@ -309,7 +309,7 @@ function nextRound(result: JsonObject, name: string): JsonObject | undefined {
   if (resultType === "complete") return undefined;
   const isAsked = isJsonObject(inputRequests) && Object.keys(inputRequests).length > 0;
   if (resultType === "input_required" && !isAsked && typeof requestState === "string") return { requestState };
-  const wants = isAsked ? Object.values(inputRequests).flatMap(describeInput).join("; ") : `a '${String(resultType)}'`;
+  const wants = isAsked ? Object.values(inputRequests).flatMap(describeInput).join("; ") : `a '${textOf(resultType)}'`;
   throw new GatewayError("tool_failed", `'${name}' needs input that ${cannotServe}: ${wants.slice(0, 500)}.`, {
     extra: { input_required: true },
   });
@@ -319,7 +319,11 @@ function describeInput(request: JsonValue): readonly string[] {
   if (!isJsonObject(request)) return [];
   const params = isJsonObject(request["params"]) ? request["params"] : {};
   const message = typeof params["message"] === "string" ? ` (${params["message"]})` : "";
-  return [`${String(request["method"])}${message}`];
+  return [`${textOf(request["method"])}${message}`];
+}
+
+function textOf(value: JsonValue | undefined): string {
+  return typeof value === "string" ? value : "";
 }
 
 function toFailure(name: string, { code, message }: RpcError): GatewayError {
@@ -331,7 +335,7 @@ function toFailure(name: string, { code, message }: RpcError): GatewayError {
 }
 
 /** The code of the error that the server gave, where it gave one. */
-export function rpcCodeOf(error: unknown): number | undefined {
+function rpcCodeOf(error: unknown): number | undefined {
   const code = error instanceof GatewayError ? error.details.extra?.["rpc_code"] : undefined;
   return typeof code === "number" ? code : undefined;
 }

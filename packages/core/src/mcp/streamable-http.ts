@@ -167,7 +167,7 @@ export class StreamableHttp implements McpTransport {
       if (end.answer !== undefined) return end.answer;
       lastEventId = stream.lastEventId === "" ? lastEventId : stream.lastEventId;
       const mayResume = lastEventId !== "" && this.#revision !== statelessRevision && resumed < mostResumptions;
-      if (!mayResume || options.signal.aborted) throw end.error ?? toCutOff(this.#peer.name);
+      if (!mayResume || options.signal.aborted) throw end.error instanceof Error ? end.error : toCutOff(this.#peer.name);
       await pause(Math.min(stream.retryMs ?? resumeAfterMs, longestResumeMs), options.signal);
       stream = await this.#resume(lastEventId, options, end.error);
     }
@@ -242,7 +242,8 @@ function beside(context: SendOptions["context"]): SendOptions["context"] {
 }
 
 function pick(messages: readonly RpcMessage[], id: RpcId): RpcResponse | undefined {
-  return messages.find((message) => isAnswerTo(message, id)) as RpcResponse | undefined;
+  for (const message of messages) if (isAnswerTo(message, id)) return message;
+  return undefined;
 }
 
 interface Reading {

@@ -106,7 +106,7 @@ const unseen =
   // oxlint-disable-next-line no-control-regex
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
 
-export function visible(text: string): string {
+function visible(text: string): string {
   return text.replaceAll(unseen, "");
 }
 
