@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
-import { startEverything, startOldSse, startStateless, type McpPeer } from "../support/mcp-peers.ts";
+import { startEverything, startOldSse, startStateless, startWebSocket, type McpPeer } from "../support/mcp-peers.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
@@ -115,5 +115,48 @@ describe(`HTTP with SSE ${verifies("MCP-1", "MCP-4")}`, () => {
     } finally {
       await peer.close();
     }
+  });
+});
+
+describe(`WebSocket ${verifies("MCP-1", "MCP-4", "MCP-5")}`, () => {
+  test("one connection serves all calls, with the service's key, and another is opened after it broke", async () => {
+    const peer = await startWebSocket("Bearer socket-secret-1");
+    try {
+      const auth = { auth_type: "bearer", auth_config: { token: "socket-secret-1" } };
+      await addService({ transport: "websocket", url: peer.url, ...auth });
+      const texts = ["one", "two", "x".repeat(70_000)];
+      const answers = await Promise.all(texts.map((text) => invoke("mcp://peer/echo", { text })));
+      const contents = answers.map(({ json }) => json.content.slice(0, 10));
+      expect(contents).toEqual(["again: one", "again: two", "again: xxx"]);
+      expect(peer.opened()).toBe(1);
+      peer.cut();
+      await expect
+        .poll(async () => (await invoke("mcp://peer/echo", { text: "three" })).json.content)
+        .toBe("again: three");
+      expect(peer.opened()).toBe(2);
+    } finally {
+      await peer.close();
+    }
+  });
+
+  test("a server that refuses who is calling, or speaks no WebSocket, is said to", async () => {
+    const peer = await startWebSocket("Bearer right");
+    const web = await startStateless();
+    try {
+      const { id } = await addService({ transport: "websocket", url: peer.url });
+      const report = await tenant.client.post(`/v1/tool-services/${id}/test`);
+      expect(report).toMatchObject({ ok: false, error: { code: "credential_invalid" } });
+      await addService({ transport: "websocket", url: web.url }, "web");
+      expect((await invoke("mcp://web/echo", { text: "x" })).json.error.code).toMatch(/^tool_(failed|unreachable)$/);
+    } finally {
+      await peer.close();
+      await web.close();
+    }
+  });
+
+  test("an address that is not to be reached is not reached by socket either", async () => {
+    const config = { transport: "websocket", url: "ws://169.254.169.254/mcp" };
+    const { json } = await tenant.client.send("post", "/v1/tool-services", { scheme: "mcp", service_id: "in", config });
+    expect(json.error).toMatchObject({ code: "egress_denied", param: "config.url" });
   });
 });

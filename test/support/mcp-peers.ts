@@ -6,6 +6,9 @@ import type { AddressInfo } from "node:net";
 import { McpServer as SessionServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { SSEServerTransport } from "@modelcontextprotocol/sdk/server/sse.js";
 import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
+import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
+import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
+import { WebSocketServer } from "ws";
 import * as z from "zod";
 
 export interface McpPeer {
@@ -134,6 +137,47 @@ export async function startOldSse(): Promise<McpPeer & { cut(): void }> {
     cut: () => {
       for (const response of responses) response.destroy();
       responses.clear();
+    },
+  };
+}
+
+/** The SDK's server on a WebSocket of another library, with the connections that are open. */
+export async function startWebSocket(authorization?: string): Promise<McpPeer & { cut(): void; opened(): number }> {
+  const sockets = new WebSocketServer({
+    port: 0,
+    host: "127.0.0.1",
+    handleProtocols: () => "mcp",
+    verifyClient: ({ req }: { readonly req: IncomingMessage }) =>
+      authorization === undefined || req.headers["authorization"] === authorization,
+  });
+  let opened = 0;
+  sockets.on("connection", (socket) => {
+    opened += 1;
+    const transport: Transport = {
+      start: () => Promise.resolve(),
+      send: (message) => new Promise((done) => socket.send(JSON.stringify(message), () => done())),
+      close: () => Promise.resolve(socket.close()),
+    };
+    socket.on("message", (data: Buffer) => transport.onmessage?.(JSON.parse(data.toString("utf8")) as JSONRPCMessage));
+    socket.on("close", () => transport.onclose?.());
+    const server = new SessionServer({ name: "socket-peer", version: "1.0.0" });
+    server.registerTool("echo", { description: "Says it again.", inputSchema: echoInput }, ({ text }) => ({
+      content: [{ type: "text", text: `again: ${text}` }],
+    }));
+    void server.connect(transport);
+    socket.ping("are you there");
+  });
+  await new Promise((done) => sockets.once("listening", done));
+  const cut = (): void => {
+    for (const socket of sockets.clients) socket.terminate();
+  };
+  return {
+    url: `ws://127.0.0.1:${(sockets.address() as AddressInfo).port}/mcp`,
+    cut,
+    opened: () => opened,
+    close: async () => {
+      cut();
+      await new Promise((done) => sockets.close(done));
     },
   };
 }

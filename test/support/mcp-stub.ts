@@ -128,7 +128,8 @@ async function stateless(stub: McpStub, received: Received): Promise<StubReply |
     version === "2026-07-28" &&
     message.params?._meta?.["io.modelcontextprotocol/protocolVersion"] === version &&
     request.headers["mcp-method"] === message.method;
-  if (!isModern) return failure(message.id, { code: -32_022, message: "unsupported", data: { supported: ["2026-07-28"] } });
+  if (!isModern)
+    return failure(message.id, { code: -32_022, message: "unsupported", data: { supported: ["2026-07-28"] } });
   if (message.method === "server/discover") {
     return reply(message.id, {
       resultType: "complete",

@@ -17,11 +17,12 @@ import type { Era } from "./revisions.ts";
 import { McpSession } from "./session.ts";
 import { StdioOnce, type StdioProgram } from "./stdio-once.ts";
 import { StreamableHttp } from "./streamable-http.ts";
-import type { ExchangeOptions } from "./transport.ts";
+import type { ExchangeOptions, McpTransport } from "./transport.ts";
+import { WebSocketLink } from "./websocket.ts";
 
 /** How the server is reached. */
 export type McpLink =
-  | { readonly kind: "http" | "sse"; readonly peer: HttpPeer }
+  | { readonly kind: "http" | "sse" | "websocket"; readonly peer: HttpPeer }
   | { readonly kind: "stdio"; readonly program: StdioProgram };
 
 export interface McpEndpoint {
@@ -167,10 +168,12 @@ interface Opening {
   readonly onToolsChanged: () => void;
 }
 
-async function open(
-  { endpoint, known, onToolsChanged }: Opening,
-  exchange: ExchangeOptions,
-): Promise<{ readonly session: McpSession; readonly isOld: boolean }> {
+interface Opened {
+  readonly session: McpSession;
+  readonly isOld: boolean;
+}
+
+async function open({ endpoint, known, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
   const { name, link } = endpoint;
   if (link.kind === "stdio") {
     const transport = new StdioOnce(link.program);
@@ -180,16 +183,21 @@ async function open(
     };
   }
   const { peer } = link;
-  const openOld = async (): Promise<{ readonly session: McpSession; readonly isOld: boolean }> => {
-    const transport = await HttpSse.open(peer, exchange);
+  const openOn = async (transport: McpTransport): Promise<McpSession> => {
     try {
-      const session = await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange);
-      return { session, isOld: true };
+      return await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange);
     } catch (error) {
       await transport.close();
       throw error;
     }
   };
+  const openOld = async (): Promise<Opened> => ({
+    session: await openOn(await HttpSse.open(peer, exchange)),
+    isOld: true,
+  });
+  if (link.kind === "websocket") {
+    return { session: await openOn(await WebSocketLink.open(peer, exchange)), isOld: false };
+  }
   if (link.kind === "sse" || known?.isOld === true) return openOld();
   const era = endpoint.era ?? known?.era;
   try {

@@ -7,9 +7,10 @@ import { placeSecrets, type PlacedSecret } from "../blind/auth-mapping.ts";
 import { acceptedEncodings } from "../blind/content-encoding.ts";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import { leave } from "../blind/reply.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallContext } from "../context.ts";
 import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
-import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
+import type { Egress, EgressRequest, EgressResponse, EgressSocket, EgressTls } from "../ports/egress.ts";
 import { withLiterals, type HttpAuth } from "../services/http-auth.ts";
 import { withDelivery } from "../tools/adapter.ts";
 
@@ -79,6 +80,37 @@ export class HttpPeer {
     return this.#request(message, options, await this.#authorize(options, first.token));
   }
 
+  /** @throws GatewayError as `send`; `tool_failed` with the status where the server does not take the protocol */
+  async upgrade(headers: HttpMessage["headers"], options: SendOptions): Promise<EgressSocket> {
+    const open = async ({ placed }: Authorized): Promise<EgressSocket> => {
+      const tls = await this.#options.tls(options.context);
+      return this.#deps.egress.upgrade({
+        protocol: "websocket",
+        url: withQuery(this.url, placed),
+        headers: [...this.#callersHeaders(placed), ...headers],
+        peer: this.name,
+        signal: options.signal,
+        ...(tls === undefined ? {} : { tls }),
+      });
+    };
+    const first = await this.#authorize(options);
+    try {
+      return await open(first);
+    } catch (error) {
+      const status = error instanceof GatewayError ? error.details.extra?.["status"] : undefined;
+      if (status !== 401 || first.token?.cached !== true) throw error;
+      return open(await this.#authorize(options, first.token));
+    }
+  }
+
+  #callersHeaders(placed: readonly PlacedSecret[]): EgressRequest["headers"] {
+    const secretHeaders = placed.filter(({ location }) => location === "header");
+    return [
+      ...ownHeaders(this.#options.headers, secretHeaders),
+      ...secretHeaders.map(({ name, value }) => [name, value] as const),
+    ];
+  }
+
   /** An address that the server itself names: of its own origin, or none. */
   resolve(reference: string): string | undefined {
     const url = URL.parse(reference, this.url);
@@ -117,8 +149,7 @@ export class HttpPeer {
       method: message.method,
       url: withQuery(message.url ?? this.url, placed),
       headers: [
-        ...ownHeaders(this.#options.headers, secretHeaders),
-        ...secretHeaders.map(({ name, value }) => [name, value] as const),
+        ...this.#callersHeaders(placed),
         ["accept-encoding", acceptedEncodings],
         ["traceparent", `00-${context.traceId}-${randomBytes(8).toString("hex")}-01`],
         ...message.headers,

@@ -167,7 +167,8 @@ export class StreamableHttp implements McpTransport {
       if (end.answer !== undefined) return end.answer;
       lastEventId = stream.lastEventId === "" ? lastEventId : stream.lastEventId;
       const mayResume = lastEventId !== "" && this.#revision !== statelessRevision && resumed < mostResumptions;
-      if (!mayResume || options.signal.aborted) throw end.error instanceof Error ? end.error : toCutOff(this.#peer.name);
+      if (!mayResume || options.signal.aborted)
+        throw end.error instanceof Error ? end.error : toCutOff(this.#peer.name);
       await pause(Math.min(stream.retryMs ?? resumeAfterMs, longestResumeMs), options.signal);
       stream = await this.#resume(lastEventId, options, end.error);
     }

@@ -52,11 +52,11 @@ const ownHeaders = /^(?:accept|last-event-id|mcp-.*)$/i;
 
 const mcpConfigSchema = z
   .strictObject({
-    transport: z.enum(["http", "sse", "stdio"]).default("http").meta({
+    transport: z.enum(["http", "sse", "websocket", "stdio"]).default("http").meta({
       description:
-        "`http`: Streamable HTTP, and HTTP with SSE where the server knows nothing else. `sse`: that alone. `stdio`: a program, started for each call.",
+        "`http`: Streamable HTTP, and HTTP with SSE where the server knows nothing else. `sse`: that alone. `websocket`: one connection for all. `stdio`: a program, started for each call.",
     }),
-    url: httpUrlField("The server's MCP endpoint, unless it is a program.")
+    url: httpUrlField("The server's MCP endpoint, unless it is a program.", { sockets: true })
       .meta({ example: "https://maps.example.com/mcp" })
       .optional(),
     command: z.string().min(1).max(64).optional().meta({
@@ -101,6 +101,7 @@ const mcpConfigSchema = z
     const note = (field: string, problem: string): void =>
       check.addIssue({ code: "custom", message: problem, path: [field] });
     if (isProgram && command === undefined) note("command", "is needed where 'transport' is 'stdio'");
+    if (url?.startsWith("ws") === true && transport !== "websocket") note("url", "must be an http or https URL");
     if (!isProgram && url === undefined) note("url", "is needed unless 'transport' is 'stdio'");
     if (isProgram && url !== undefined) note("url", "has no meaning where 'transport' is 'stdio'");
     if (isProgram && auth !== "none") note("auth_type", "has no meaning where 'transport' is 'stdio'; use 'env'");
@@ -149,11 +150,16 @@ export const mcpScheme = defineScheme({
 /** @throws GatewayError `egress_denied` */
 function checkAddress(url: string, { egress }: Pick<SchemeDeps, "egress">): void {
   try {
-    egress.checkUrl(url);
+    egress.checkUrl(toHttp(url));
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
     throw new GatewayError(error.code, error.message, { ...error.details, param: "config.url" });
   }
+}
+
+/** Sockets are opened by a request of HTTP. */
+function toHttp(url: string): string {
+  return url.replace(/^ws/i, "http");
 }
 
 type ProgramDeps = Pick<SchemeDeps, "plugins" | "mcpCommands" | "credentials">;
@@ -367,7 +373,7 @@ class McpServers {
     if (transport === "stdio" || url === undefined)
       return { kind: "stdio", program: requireProgram(service, this.#deps) };
     const peer = new HttpPeer(this.#deps, {
-      url,
+      url: toHttp(url),
       name: formatToolUri("mcp", record.serviceId),
       auth: toHttpAuth(config),
       headers: config.headers ?? {},
