@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { secretOf, startAuthorizationServer } from "../support/authorization-server.ts";
 import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { calls, startLlmStub, text } from "../support/llm-stub.ts";
 import { anyTool, brokenStream, startMcpStub, textResult, type McpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -550,4 +551,31 @@ test(`names that models may not have are others for them, each leading to its ow
     expect(json.content).toBe(`${service} ${tool.join("/")}`);
   }
   await other.close();
+});
+
+describe(`in a chat ${verifies("MCP-2", "MCP-3")}`, () => {
+  test("tools of a server are offered as soon as its service is there, and a failure goes back in its own words", async () => {
+    const llm = await startLlmStub();
+    try {
+      await tenant.addProvider(llm.url);
+      stub.tools = [anyTool("price.get")];
+      stub.onCall = () => textResult("SKU S9 is not sold any more", { isError: true });
+      await addService();
+      llm.script(text("hello"));
+      const chat = (): Promise<Json> =>
+        tenant.client.post("/v1/chat/completions", { model: "stub-1", messages: [{ role: "user", content: "hi" }] });
+      await chat();
+      const offered = (llm.requests[0]?.["tools"] as Json[]).map((tool) => tool.function.name);
+      const name = offered.find((each) => each.includes("price"));
+      expect(name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/);
+      llm.script(calls({ name: String(name), arguments: {} }), text("it is gone"));
+      llm.requests.length = 0;
+      expect((await chat()).choices[0].message.content).toBe("it is gone");
+      const result = (llm.requests[1]?.["messages"] as Json[]).at(-1);
+      expect(result).toMatchObject({ role: "tool", content: expect.stringContaining("SKU S9 is not sold any more") });
+      expect(stub.calls.map((call) => call.name)).toEqual(["price.get"]);
+    } finally {
+      await llm.close();
+    }
+  });
 });

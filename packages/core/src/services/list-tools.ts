@@ -84,7 +84,8 @@ const atOnceMs = 3_000;
 
 /**
  * Lets definitions that somebody has looked at take the place of those accepted before.
- * @throws GatewayError `not_found`; `version_conflict` where a definition is another by now
+ * @throws GatewayError `not_found`; `invalid_request` for a tool that is not there; `version_conflict` where a
+ * definition is another by now
  */
 export async function acceptTools(
   deps: Pick<CoreDeps, "adapters" | "repos">,
@@ -104,7 +105,7 @@ function definitionOf({ discovered }: ToolService, { id, hash }: Acceptance): Di
   const definition = discovered?.tools.find((tool) => tool.id === id);
   const name = id.slice(0, 200);
   if (definition === undefined) {
-    throw new GatewayError("not_found", `The service has no tool '${name}'.`, { param: "tools" });
+    throw new GatewayError("invalid_request", `The service has no tool '${name}' to accept.`, { param: "tools" });
   }
   if (definitionHash(definition) === hash) return definition;
   throw new GatewayError(
