@@ -409,6 +409,25 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
     expect(new Set(sessions.values()).size).toBe(3);
   });
 
+  test("what a server shows one user is not taken for what it shows all", async () => {
+    stub.tools = [anyTool("echo"), anyTool("admin")];
+    await tenant.putCredential("CRM_KEY", "tenant-key-1");
+    const { id } = await addService({
+      auth_type: "apikey",
+      auth_config: { header: "X-Key", value: { credential: "CRM_KEY" } },
+    });
+    const user = await tenant.newKey({ user_id: "u-7" });
+    await tenant.putCredential("CRM_KEY", "user-key-7", "u-7");
+    await expect.poll(() => stub.listeners.size).toBe(1);
+    const asked = stub.sent("tools/list").length;
+    stub.tools = [anyTool("echo")];
+    expect((await invoke("mcp://crm/echo", {}, user.client)).status).toBe(200);
+    expect((await invoke("mcp://crm/echo", {}, user.client)).status).toBe(200);
+    expect(stub.sessions.size).toBe(2);
+    expect([stub.listeners.size, stub.sent("tools/list").length]).toEqual([1, asked]);
+    expect(names(await toolsOf(id))).toEqual(["crm/admin", "crm/echo"]);
+  });
+
   test("OAuth client credentials are had once, and again when the server takes the token no longer", async () => {
     const authorization = await startAuthorizationServer();
     const tokens = new Set<unknown>();
@@ -478,6 +497,15 @@ describe(`the stateless era ${verifies("MCP-1", "MCP-2", "MCP-3")}`, () => {
     await content("mcp://crm/echo");
     await content("mcp://crm/echo");
     expect(stub.sent("server/discover")).toHaveLength(1);
+  });
+
+  test("a server that is another one day is found out again", async () => {
+    await addService();
+    await content("mcp://crm/echo");
+    stub.era = "session";
+    expect((await invoke("mcp://crm/echo")).json.error.code).toBe("tool_failed");
+    expect(await content("mcp://crm/echo")).toBe("{}");
+    expect(stub.sent("initialize")).toHaveLength(1);
   });
 
   test("a result that is none yet is asked for again with its state; one that wants input fails and says what", async () => {

@@ -34,6 +34,8 @@ export interface McpEndpoint {
   readonly era: Era | undefined;
   /** Acts with its user's own access. */
   readonly isUsersOwn: boolean;
+  /** What the server shows is what it shows the whole tenant: its tools are looked at for all. */
+  readonly isTenants: boolean;
   /** Looks at the server's tools again; never throws. */
   readonly refresh: (session: McpSession, exchange: ExchangeOptions) => Promise<void>;
 }
@@ -124,7 +126,12 @@ export class McpConnections {
     const known = this.#known.get(key);
     // Not the call's own signal: others wait for this session, too.
     const exchange = besideCalls(context, AbortSignal.any([unwanted, AbortSignal.timeout(openMs)]), openMs);
-    const opened = await open({ endpoint, known, onToolsChanged }, exchange);
+    const opened = await open({ endpoint, known, onToolsChanged }, exchange).catch((error: unknown) => {
+      if (known === undefined || !(error instanceof GatewayError) || error.code !== "tool_failed") throw error;
+      // The server is another than it was.
+      this.#known.delete(key);
+      return open({ endpoint, known: undefined, onToolsChanged }, exchange);
+    });
     this.#remember(key, { era: opened.session.era, isOld: opened.isOld });
     return opened.session;
   }
@@ -141,7 +148,9 @@ export class McpConnections {
     let onToolsChanged = (): void => undefined;
     const session = await this.#open({ endpoint, context, unwanted, onToolsChanged: () => onToolsChanged() });
     const beside = new BesideCalls({ endpoint, session, context, signal: end.signal, clock: this.#clock });
-    onToolsChanged = () => beside.refresh();
+    onToolsChanged = () => {
+      if (endpoint.isTenants) beside.refresh();
+    };
     const connection: Live = { session, attend: () => beside.attend() };
     return {
       connection,
@@ -247,6 +256,7 @@ class BesideCalls {
 
   /** With each call. */
   attend(): void {
+    if (!this.#options.endpoint.isTenants) return;
     const now = this.#options.clock.now();
     if (now - this.#lookedAt > staleMs) this.refresh();
     if (!this.#isListening && now - this.#listenedAt > listenAgainMs) this.#listen(now);

@@ -21,6 +21,8 @@ export interface RpcError {
   readonly code: number;
   readonly message: string;
   readonly data: JsonValue;
+  /** Of HTTP, where the error came with a refusal. */
+  readonly status?: number;
 }
 
 export type RpcResponse =

@@ -73,6 +73,8 @@ export class McpSession {
   #era: Era = "session";
   #about: ServerAbout = { name: "", version: "", revision: "", tellsChanges: false };
   #nextId = 1;
+  /** The server no longer speaks what was found out. */
+  #isStale = false;
   #renewing: Promise<void> | undefined;
   /** Counts sessions: whoever finds a lost one may be late. */
   #generation = 0;
@@ -153,8 +155,9 @@ export class McpSession {
     await this.#request("subscriptions/listen", params, { ...options, maxBytes: 1_048_576, onNotice });
   }
 
+  /** Neither gone nor another than it was. */
   isAlive(): boolean {
-    return this.transport.isAlive();
+    return !this.#isStale && this.transport.isAlive();
   }
 
   close(): Promise<void> {
@@ -209,6 +212,7 @@ export class McpSession {
       if (answer.kind === "result") return answer.result;
       throw toFailure(this.#options.name, answer.error);
     } catch (error) {
+      if (this.#era === "stateless" && isAboutEra(error)) this.#isStale = true;
       if (isSent && exchange.signal.aborted) this.#cancel(id, exchange);
       throw error;
     }
@@ -280,6 +284,7 @@ export class McpSession {
   }
 
   #learn(revision: string, result: JsonObject): void {
+    this.#isStale = false;
     const meta = isJsonObject(result["_meta"]) ? result["_meta"] : {};
     const info = result["serverInfo"] ?? meta["io.modelcontextprotocol/serverInfo"];
     const { name, version } = isJsonObject(info) ? info : {};
@@ -326,10 +331,12 @@ function textOf(value: JsonValue | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-function toFailure(name: string, { code, message }: RpcError): GatewayError {
+function toFailure(name: string, { code, message, status }: RpcError): GatewayError {
   const text = message === "" ? `error ${code}` : `${message} (error ${code})`;
   return withDelivery(
-    new GatewayError("tool_failed", `'${name}' refused: ${text.slice(0, 2_000)}`, { extra: { rpc_code: code } }),
+    new GatewayError("tool_failed", `'${name}' refused: ${text.slice(0, 2_000)}`, {
+      extra: { rpc_code: code, ...(status === undefined ? {} : { status }) },
+    }),
     "answered",
   );
 }
@@ -349,6 +356,13 @@ function meansOtherEra(error: unknown): boolean {
   if (typeof status === "number") return ![401, 403, 429].includes(status) && status < 502;
   // Silence, or an answer that is none; a server that is not there will not be there for `initialize` either.
   return deliveryOf(error) === "uncertain";
+}
+
+/** Refusals that a server of the era would not give to what it has spoken before. */
+function isAboutEra(error: unknown): boolean {
+  if (rpcCodeOf(error) === rpcCodes.unsupportedVersion) return true;
+  const status = error instanceof GatewayError ? error.details.extra?.["status"] : undefined;
+  return status === 400 || status === 404 || status === 405;
 }
 
 function wrongRevision(name: string, version: string): GatewayError {

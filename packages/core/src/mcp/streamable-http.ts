@@ -155,7 +155,9 @@ export class StreamableHttp implements McpTransport {
     );
     const error = errorIn(failure, request.id);
     if (sessionId !== undefined && isAboutSession(status, error)) throw new SessionLost();
-    if (error !== undefined && (status === 400 || status === 404)) return error;
+    if (error !== undefined && (status === 400 || status === 404)) {
+      return { ...error, error: { ...error.error, status } };
+    }
     throw failure;
   }
 

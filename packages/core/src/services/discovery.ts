@@ -15,15 +15,23 @@ export interface Found extends DiscoveredTools {
   readonly isAsked?: boolean;
 }
 
+/** The service as it is with these tools, which are kept nowhere. */
+export function withTools(
+  service: ToolService,
+  { tools, warnings, pinning }: Found,
+  at: number,
+): ToolService & { readonly discovered: Discovered } {
+  const fresh = { tools: tools.map(toDiscovered), warnings, at };
+  return { ...service, discovered: withPins(service.discovered, fresh, pinning) };
+}
+
 /** @returns the service with what is known of its tools now */
 export async function keepTools(
   { repos, clock }: DiscoveryDeps,
   tenant: string,
   { service, found }: { readonly service: ToolService; readonly found: Found },
 ): Promise<ToolService> {
-  const { warnings, pinning } = found;
-  const fresh = { tools: found.tools.map(toDiscovered), warnings, at: clock.now() };
-  const discovered: Discovered = withPins(service.discovered, fresh, pinning);
+  const { discovered } = withTools(service, found, clock.now());
   if (found.isAsked !== true && service.discovered !== null && saysTheSame(service.discovered, discovered))
     return service;
   await repos.services.saveDiscovered(tenant, service.id, service.version, discovered);

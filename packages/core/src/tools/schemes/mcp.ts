@@ -6,6 +6,7 @@
  */
 import * as z from "zod";
 import { userClientFrom } from "../../blind/auth-mapping.ts";
+import { findCredential } from "../../blind/credential-resolver.ts";
 import { executionFields, pluginDefinitionSchema } from "../../blind/definition.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
@@ -18,8 +19,8 @@ import type { StdioProgram } from "../../mcp/stdio-once.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { headersField, httpUrlField, secretField } from "../../services/config-fields.ts";
-import { keepTools } from "../../services/discovery.ts";
+import { credentialsIn, headersField, httpUrlField, secretField } from "../../services/config-fields.ts";
+import { keepTools, withTools } from "../../services/discovery.ts";
 import { authFields, readAuth, toHttpAuth, toRefusedCredentials, withLiterals } from "../../services/http-auth.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { quarantineOf } from "../../services/pins.ts";
@@ -278,7 +279,7 @@ class McpServers {
     const service = { record, config };
     const timeoutMs = call.uri.options.timeoutMs ?? tool.timeoutMs ?? context.config.settings.tool_timeout_ms;
     const { signal, onSent } = context;
-    return this.#connections.use(this.#endpointOf(service), context, async (session) => {
+    return this.#connections.use(this.#endpointOf(service, context), context, async (session) => {
       const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context) };
       const known = await this.#required(service, tool, { session, exchange });
       const args = known === tool ? call.arguments : checkedArguments(known, call);
@@ -305,7 +306,7 @@ class McpServers {
   }
 
   discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
-    return this.#connections.use(this.#endpointOf(service), context, (session) =>
+    return this.#connections.use(this.#endpointOf(service, context), context, (session) =>
       this.#list(session, exchangeOf(service, context)),
     );
   }
@@ -314,7 +315,7 @@ class McpServers {
   async probe(service: Service, context: InvocationContext): Promise<{ readonly detail: string }> {
     const { config } = service;
     try {
-      return await this.#connections.once(this.#endpointOf(service), context, async (session) => {
+      return await this.#connections.once(this.#endpointOf(service, context), context, async (session) => {
         const { tools, warnings } = await this.#list(session, exchangeOf(service, context));
         const { name, version, revision } = session.about;
         const server = `${name} ${version}`.trim().slice(0, 200);
@@ -357,10 +358,11 @@ class McpServers {
     return { tools: tools.map(toServiceTool), warnings: [...listed.warnings, ...warnings] };
   }
 
-  /** Asks for the tools again and keeps them, by what is stored now. */
+  /** Asks for the tools again and keeps them, by what is stored now; what one user sees is not kept for all. */
   async #refresh({ record, config }: Service, session: McpSession, exchange: ExchangeOptions): Promise<ToolService> {
     const { tenant } = exchange.context;
     const found = { ...(await this.#list(session, exchange)), pinning: config.pin_definitions };
+    if (!isTenants(exchange.context, { record, config })) return withTools(record, found, this.#deps.clock.now());
     const service = await this.#deps.repos.services.get(tenant, record.id);
     // Changed or deleted meanwhile: what was asked is no longer the service's server.
     if (service?.version !== record.version) return { ...record, discovered: { tools: [], at: 0 } };
@@ -382,7 +384,7 @@ class McpServers {
     return { kind: transport, peer };
   }
 
-  #endpointOf(service: Service): McpEndpoint {
+  #endpointOf(service: Service, context: CallContext): McpEndpoint {
     const { record, config } = service;
     return {
       service: record,
@@ -390,6 +392,7 @@ class McpServers {
       link: this.#linkOf(service),
       era: config.protocol === "auto" ? undefined : config.protocol,
       isUsersOwn: actsForUser(config),
+      isTenants: isTenants(context, service),
       refresh: async (session, exchange) => {
         try {
           await this.#refresh(service, session, exchange);
@@ -402,6 +405,12 @@ class McpServers {
       },
     };
   }
+}
+
+/** Is it the tenant that calls, rather than one of its users or whoever brings credentials along? */
+function isTenants(context: CallContext, { record, config }: Service): boolean {
+  if (actsForUser(config)) return false;
+  return credentialsIn(record.config).every((name) => findCredential(context, name)?.level === "tenant");
 }
 
 function exchangeOf({ config }: Service, context: InvocationContext): ExchangeOptions {
