@@ -38,6 +38,7 @@ import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions
 import { getSettings, updateSettings } from "./settings.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import {
+  acceptToolServiceTools,
   createToolService,
   deleteToolService,
   disableToolService,
@@ -107,6 +108,7 @@ export const routes = {
   listToolServiceReferences,
   testToolService,
   listToolServiceTools,
+  acceptToolServiceTools,
   importToolService,
   putCredential,
   listCredentials,

@@ -2,9 +2,11 @@
 import type { ToolScheme } from "@toolyard/core/tools/uri";
 import { apiFixture } from "./api.ts";
 import type { SchemeFixture } from "./fixture.ts";
+import { mcpFixture } from "./mcp.ts";
 import { ossFixture } from "./oss.ts";
 
 export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
   api: apiFixture,
+  mcp: mcpFixture,
   oss: ossFixture,
 };

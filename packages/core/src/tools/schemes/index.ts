@@ -8,6 +8,7 @@ import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
 import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
 import { apiScheme } from "./api.ts";
+import { mcpScheme } from "./mcp.ts";
 import { createNativeAdapter } from "./native.ts";
 import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
@@ -15,6 +16,7 @@ import { createPluginAdapter } from "./plugin.ts";
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
   api: apiScheme,
+  mcp: mcpScheme,
   oss: ossScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
