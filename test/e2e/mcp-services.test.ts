@@ -593,13 +593,13 @@ describe(`in a chat ${verifies("MCP-2", "MCP-3")}`, () => {
       const chat = (): Promise<Json> =>
         tenant.client.post("/v1/chat/completions", { model: "stub-1", messages: [{ role: "user", content: "hi" }] });
       await chat();
-      const offered = (llm.requests[0]?.["tools"] as Json[]).map((tool) => tool.function.name);
+      const offered = ((llm.requests[0]?.["tools"] ?? []) as Json[]).map((tool) => tool.function.name);
       const name = offered.find((each) => each.includes("price"));
       expect(name).toMatch(/^[a-zA-Z0-9_-]{1,64}$/);
       llm.script(calls({ name: String(name), arguments: {} }), text("it is gone"));
       llm.requests.length = 0;
       expect((await chat()).choices[0].message.content).toBe("it is gone");
-      const result = (llm.requests[1]?.["messages"] as Json[]).at(-1);
+      const result = ((llm.requests[1]?.["messages"] ?? []) as Json[]).at(-1);
       expect(result).toMatchObject({ role: "tool", content: expect.stringContaining("SKU S9 is not sold any more") });
       expect(stub.calls.map((call) => call.name)).toEqual(["price.get"]);
     } finally {

@@ -26,6 +26,15 @@ function inPieces(text: string, sizes: readonly number[]): Buffer {
   return Buffer.concat(frames);
 }
 
+function whatThrows(work: () => unknown): unknown {
+  try {
+    work();
+    return undefined;
+  } catch (error) {
+    return error;
+  }
+}
+
 describe("frames from a server", () => {
   test("give their texts, however they are cut into frames and reads", () => {
     const texts = fc.array(
@@ -87,11 +96,8 @@ describe("frames from a server", () => {
   test("whatever else comes is read or refused", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-        try {
-          new FrameReader(1_000).feed(bytes);
-        } catch (error) {
-          expect(error).toBeInstanceOf(FrameError);
-        }
+        const thrown = whatThrows(() => new FrameReader(1_000).feed(bytes));
+        expect(thrown === undefined || thrown instanceof FrameError).toBe(true);
       }),
     );
   });
