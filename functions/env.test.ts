@@ -28,6 +28,8 @@ describe("settings", () => {
       defaultModel: undefined,
       egressAllow: undefined,
       pluginDir: "plugins",
+      mcpCommands: undefined,
+      path: "/usr/local/bin:/usr/bin:/bin",
       pluginBoxFunction: undefined,
       pushUrl: undefined,
       logLevel: "info",
@@ -97,6 +99,9 @@ describe("settings", () => {
     ["TOOLYARD_SETTINGS_CAPS", '{"round": 5}'],
     ["TOOLYARD_SETTINGS_CAPS", '{"rounds": "many"}'],
     ["TOOLYARD_SETTINGS_CAPS", '{"default_model": 5}'],
+    ["TOOLYARD_MCP_COMMANDS", "memory=mcp-server-memory"],
+    ["TOOLYARD_MCP_COMMANDS", '{"memory": {"command": []}}'],
+    ["TOOLYARD_MCP_COMMANDS", '{"memory": {"command": ["x"], "env": ["A=B"]}}'],
     ["TOOLYARD_PUBLIC_URL", "https://host.example/?x=1"],
     ["TOOLYARD_WS_URL", "https://host.example/ws"],
     ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
@@ -110,6 +115,11 @@ describe("settings", () => {
   test("take the operator's caps of tenants' settings as JSON", () => {
     const environment = readEnvironment({ TOOLYARD_SETTINGS_CAPS: '{"rounds": 5, "requests_per_minute": 60}' });
     expect(environment.settingsCaps).toEqual({ rounds: 5, requests_per_minute: 60 });
+  });
+
+  test("offer programs as MCP servers by name", () => {
+    const environment = readEnvironment({ TOOLYARD_MCP_COMMANDS: '{"memory": {"command": ["mcp-server-memory"]}}' });
+    expect(environment.mcpCommands).toEqual({ memory: { command: ["mcp-server-memory"], env: [] } });
   });
 
   test("name two queues of SQS, or none", () => {
