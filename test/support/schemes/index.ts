@@ -2,7 +2,9 @@
 import type { ToolScheme } from "@toolyard/core/tools/uri";
 import { apiFixture } from "./api.ts";
 import type { SchemeFixture } from "./fixture.ts";
+import { mailFixture } from "./mail.ts";
 
 export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
   api: apiFixture,
+  mail: mailFixture,
 };

@@ -1,5 +1,5 @@
 /**
- * The one door for outgoing HTTP (port: ports/egress.ts). Names are resolved here, every address is
+ * The one door for outgoing connections (port: ports/egress.ts). Names are resolved here, every address is
  * checked, the connection goes to exactly the address that was checked and is checked once more when
  * it stands; redirects are followed by hand with the whole check at each hop. Environment proxies are
  * never used. Tool calls and the token streams of models both pass here, so requests go straight to
@@ -7,16 +7,16 @@
  */
 import { createHash } from "node:crypto";
 import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
+import { isIP, type Socket } from "node:net";
 import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
+import type { Egress, EgressRequest, EgressResponse, EgressTarget, EgressTls } from "../ports/egress.ts";
 import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
-import { EgressRefusal, toEgressDenied, toTooManyRedirects } from "./egress-errors.ts";
+import { EgressRefusal, toEgressDenied, toGivenUp, toTooManyRedirects, toUnreachable } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
 
 export interface ResolvedAddress {
@@ -116,6 +116,33 @@ class UndiciEgress implements Egress {
     }
   }
 
+  checkTarget({ host, port }: EgressTarget): void {
+    const name = withoutDot(host);
+    const reason = this.#refuseEndpoint(name, port);
+    if (reason !== undefined) throw toEgressDenied({ host: `${name}:${port}` }, reason);
+  }
+
+  connect(target: EgressTarget): Promise<Socket> {
+    const { port, signal } = target;
+    const host = withoutDot(target.host);
+    return new Promise((resolve, reject) => {
+      this.checkTarget(target);
+      const giveUp = (): void => reject(withDelivery(toGivenUp(signal?.reason), "not_sent"));
+      if (signal?.aborted === true) {
+        giveUp();
+        return;
+      }
+      signal?.addEventListener("abort", giveUp, { once: true });
+      const callback: buildConnector.Callback = (...[error, socket]) => {
+        signal?.removeEventListener("abort", giveUp);
+        if (error !== null) reject(toUnreachable(error, { peer: { host: `${host}:${port}` }, isSent: false }));
+        else if (signal?.aborted === true) socket.destroy();
+        else resolve(socket);
+      };
+      this.#open({ hostname: host, host, port: String(port), protocol: "http:" }, callback, this.#connect);
+    });
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true;
     const pools = [...this.#pools.values()];
@@ -140,8 +167,10 @@ class UndiciEgress implements Egress {
   }
 
   #refuseHost(url: URL): string | undefined {
-    const host = withoutBrackets(url.hostname);
-    const port = portOf(url);
+    return this.#refuseEndpoint(withoutBrackets(url.hostname), portOf(url));
+  }
+
+  #refuseEndpoint(host: string, port: number): string | undefined {
     const named = isIP(host) === 0 ? this.#policy.refuseName(host) : this.#policy.refuseAddress(host, port);
     return this.#policy.refusePort(port) ?? (host === "" || host.endsWith(".") ? "invalid_url" : named);
   }
@@ -363,6 +392,11 @@ function isDoorsOwn(name: string): boolean {
   if (name.length !== 4 && name.length !== 14) return false;
   const lower = name.toLowerCase();
   return lower === "host" || lower === "content-length";
+}
+
+/** One trailing dot means the same host. */
+function withoutDot(host: string): string {
+  return host.endsWith(".") ? host.slice(0, -1) : host;
 }
 
 function withoutBrackets(hostname: string): string {

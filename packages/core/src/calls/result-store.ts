@@ -135,6 +135,36 @@ export async function presignResult(
   return deps.blobs.presign(blobKey, { method: "GET", expiresInMs, fileName: call.id });
 }
 
+/**
+ * A result by its handle: for the caller who made the call and in the session it was made in; for anyone
+ * else there is no such result.
+ * @throws GatewayError `not_found`, `call_not_finished`
+ */
+export async function openReadableResult(
+  deps: Pick<AdapterDeps, "blobs" | "repos">,
+  context: CallContext,
+  callId: string,
+  range?: ResultRange,
+): Promise<OpenResult> {
+  // Before the row: those of reads are written only when their chat ends.
+  const own = await openOwnResult(deps, context, callId, range);
+  if (own !== undefined) return own;
+  const call = await deps.repos.calls.get(context.tenant, callId);
+  if (call === undefined || !mayRead(call, context)) {
+    throw new GatewayError(
+      "not_found",
+      `There is no result '${callId.slice(0, 64)}'; handles are call ids from earlier results.`,
+      { param: "call_id" },
+    );
+  }
+  return openResult(deps, context.tenant, call, range);
+}
+
+function mayRead(call: Call, context: CallContext): boolean {
+  if (call.kind !== "tool") return false;
+  return call.callerId === context.caller.id || (call.sessionId !== null && call.sessionId === context.sessionId);
+}
+
 /** A long result of the caller's own whose row may not be written yet. */
 export async function openOwnResult(
   deps: Pick<AdapterDeps, "blobs">,

@@ -1,16 +1,14 @@
 /**
  * TLS of a service: authorities to trust besides the system's, and a certificate of the caller's own
- * (mTLS). The key is a secret like any other; line breaks of one that came through the credentials' route
- * are written as `\n`.
+ * (mTLS). The key is a secret like any other.
  */
 import { X509Certificate } from "node:crypto";
 import * as z from "zod";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressTls } from "../ports/egress.ts";
-import { withDelivery } from "../tools/adapter.ts";
 import { secretField } from "./config-fields.ts";
+import { openPem } from "./open-secret.ts";
 
 const certificates = (description: string): z.ZodString =>
   z
@@ -51,7 +49,7 @@ export async function openTls(
   context: CallContext,
 ): Promise<EgressTls | undefined> {
   if (tls === undefined) return undefined;
-  const key = tls.key === undefined ? undefined : await keyOf(tls.key.credential, credentials, context);
+  const key = tls.key === undefined ? undefined : await openPem(tls.key, credentials, context);
   const known = opened.get(tls);
   if (known?.key === key && known !== undefined) return known.tls;
   const made: EgressTls = {
@@ -61,22 +59,4 @@ export async function openTls(
   };
   opened.set(tls, { key, tls: made });
   return made;
-}
-
-async function keyOf(name: string, credentials: CredentialResolver, context: CallContext): Promise<string> {
-  const value = (await credentials.resolve(context, [name])).get(name);
-  if (value === undefined || value === "") {
-    throw withDelivery(
-      new GatewayError(
-        "credential_missing",
-        `Credential '${name}' is not set; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
-        { param: name },
-      ),
-      "not_sent",
-    );
-  }
-  context.redactor.add(value);
-  const pem = value.replaceAll("\\n", "\n");
-  context.redactor.add(pem);
-  return pem;
 }

@@ -7,6 +7,8 @@ export function egressUnder(egress: Egress, span: Span | undefined): Egress {
   return {
     request: (request) => egress.request({ ...request, span }),
     checkUrl: (url) => egress.checkUrl(url),
+    connect: (target) => egress.connect(target),
+    checkTarget: (target) => egress.checkTarget(target),
     close: () => egress.close(),
   };
 }

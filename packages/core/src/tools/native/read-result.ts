@@ -5,8 +5,7 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import * as z from "zod";
-import type { Call } from "../../calls/call.ts";
-import { cutPoint, openOwnResult, openResult, type OpenResult, type ResultRange } from "../../calls/result-store.ts";
+import { cutPoint, openReadableResult, type OpenResult, type ResultRange } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { readAll } from "../../ports/blob-store.ts";
@@ -259,23 +258,6 @@ function notText(callId: string, { mediaType, bytes }: OpenResult): (cause: unkn
     );
 }
 
-async function open(run: NativeRun, callId: string, range?: ResultRange): Promise<OpenResult> {
-  const { context, deps } = run;
-  // Before the row: those of reads are written only when their chat ends.
-  const own = await openOwnResult(deps, context, callId, range);
-  if (own !== undefined) return own;
-  const call = await deps.repos.calls.get(context.tenant, callId);
-  if (call === undefined || !mayRead(call, context)) {
-    throw new GatewayError(
-      "not_found",
-      `There is no result '${callId.slice(0, 64)}'; handles are call ids from earlier results.`,
-      { param: "call_id" },
-    );
-  }
-  return openResult(deps, context.tenant, call, range);
-}
-
-function mayRead(call: Call, context: CallContext): boolean {
-  if (call.kind !== "tool") return false;
-  return call.callerId === context.caller.id || (call.sessionId !== null && call.sessionId === context.sessionId);
+function open({ context, deps }: NativeRun, callId: string, range?: ResultRange): Promise<OpenResult> {
+  return openReadableResult(deps, context, callId, range);
 }

@@ -8,12 +8,14 @@ import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
 import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
 import { apiScheme } from "./api.ts";
+import { mailScheme } from "./mail.ts";
 import { createNativeAdapter } from "./native.ts";
 import { createPluginAdapter } from "./plugin.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
   api: apiScheme,
+  mail: mailScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {
