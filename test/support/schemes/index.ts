@@ -3,8 +3,10 @@ import type { ToolScheme } from "@toolyard/core/tools/uri";
 import { apiFixture } from "./api.ts";
 import type { SchemeFixture } from "./fixture.ts";
 import { mailFixture } from "./mail.ts";
+import { smsFixture } from "./sms.ts";
 
 export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
   api: apiFixture,
   mail: mailFixture,
+  sms: smsFixture,
 };

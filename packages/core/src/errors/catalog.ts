@@ -93,6 +93,8 @@ export const catalog = {
   /** Its service has failed too often; `retry_after_ms` says when it is tried again. */
   circuit_open: { http: 503, type: "tool_execution_error", retryable: true },
   tool_output_too_large: tool(502),
+  /** The vendor sends templates only, and none was given. */
+  sms_plain_unsupported: invalid(),
   egress_denied: { http: 403, type: "permission_error", retryable: false },
   outcome_unknown: tool(502),
   call_cancelled: tool(409),

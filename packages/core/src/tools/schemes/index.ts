@@ -11,11 +11,13 @@ import { apiScheme } from "./api.ts";
 import { mailScheme } from "./mail.ts";
 import { createNativeAdapter } from "./native.ts";
 import { createPluginAdapter } from "./plugin.ts";
+import { smsScheme } from "./sms.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
   api: apiScheme,
   mail: mailScheme,
+  sms: smsScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {
