@@ -20,6 +20,7 @@ import {
 import { smsConfigSchema, vendorOf, type SmsConfig, type SmsProfile } from "../../sms/config.ts";
 import { requireSomeAccepted, sendAll, toRefusal, viewResults, type VendorNames } from "../../sms/deliver.ts";
 import { isOfCountry } from "../../sms/phone-number.ts";
+import { receiptUrl } from "../../sms/receipt-link.ts";
 import { parametersOf, readSmsRequest } from "../../sms/request.ts";
 import type { SigningContext, VendorReply, VendorRequest } from "../../sms/vendor.ts";
 import { withDelivery, type InvocationContext, type ToolReply } from "../adapter.ts";
@@ -79,15 +80,27 @@ async function send(service: ServiceCall<SmsConfig>, context: InvocationContext,
   if (profile === undefined) throw invalidConfig(`profiles.${tool.id}`, "is not there");
   const request = readSmsRequest(config, profile, call.arguments);
   const reveal = await openSecrets(config, context, deps);
+  const receiptUrl = await receiptUrlOf(service, context, deps);
   const vendor = vendorOf(config);
   const timeoutMs = call.uri.options.timeoutMs ?? call.tool.timeoutMs ?? context.config.settings.tool_timeout_ms;
   const sent = await sendAll(inBatches(request.numbers, vendor.batch), async (numbers) => {
-    const message = { ...request, numbers, callId: call.id, receiptUrl: undefined };
+    const message = { ...request, numbers, callId: call.id, receiptUrl };
     const reply = await ask(vendor.send(config.account, message, signing(deps, reveal)), context, { deps, timeoutMs });
     return vendor.read(reply, numbers);
   });
   requireSomeAccepted(sent, namesOf(config));
   return jsonReply(viewResults(sent));
+}
+
+/** Undefined: nobody is to tell us. */
+async function receiptUrlOf(
+  { record, config }: Service,
+  context: InvocationContext,
+  deps: SchemeDeps,
+): Promise<string | undefined> {
+  if (!config.receipts) return undefined;
+  const { tenant, config: snapshot } = context;
+  return receiptUrl(deps, { tenant, service: record.id }, snapshot.wrappedKey);
 }
 
 function namesOf(config: SmsConfig): VendorNames {
@@ -160,14 +173,17 @@ function retryAfterOf({ headers }: EgressResponse): number | undefined {
 }
 
 async function probe(
-  { config }: Service,
+  service: Service,
   context: InvocationContext,
   deps: SchemeDeps,
 ): Promise<{ readonly detail: string }> {
+  const { config } = service;
   const vendor = vendorOf(config);
   const reveal = await openSecrets(config, context, deps);
   const request = vendor.probe(config.account, signing(deps, reveal));
   const refusal = vendor.readProbe(await ask(request, context, { deps, timeoutMs: probeTimeoutMs }));
   if (refusal !== undefined) throw toRefusal(refusal, [], namesOf(config));
-  return { detail: `${vendor.title} answers and takes the account.` };
+  const url = await receiptUrlOf(service, context, deps);
+  const receipts = url === undefined ? "" : ` Its receipts are taken at ${url}`;
+  return { detail: `${vendor.title} answers and takes the account.${receipts}` };
 }
