@@ -2,10 +2,14 @@
  * Templates of mails (MAIL-4): Liquid, which reads variables and computes nothing else. No template reaches
  * a file or another template, variables are never templates themselves, and HTML gets them escaped.
  */
-import type { Liquid, Template } from "liquidjs";
+import type { Template } from "liquidjs";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { withDelivery } from "../tools/adapter.ts";
+import type { Engines } from "./liquid.ts";
+
+/** Characters that a part may come to. */
+const longestResult = 2_097_152;
 
 export interface MailTemplate {
   readonly subject?: string | undefined;
@@ -22,40 +26,11 @@ export interface RenderedMail {
 const parts = ["subject", "text", "html"] as const;
 type Part = (typeof parts)[number];
 
-/** Milliseconds in which nothing else of this process runs. */
-const renderLimitMs = 200;
-/** Characters, of one part and of what comes of it. */
-const longestPart = 262_144;
-const longestResult = 2_097_152;
-
-interface Engines {
-  readonly plain: Liquid;
-  readonly html: Liquid;
-}
-
 let engines: Promise<Engines> | undefined;
 
 /** Loaded by the first template. */
 function openEngines(): Promise<Engines> {
-  engines ??= import("liquidjs").then(({ Liquid: Engine }) => {
-    const options = {
-      templates: {},
-      ownPropertyOnly: true,
-      strictVariables: true,
-      strictFilters: true,
-      lenientIf: true,
-      parseLimit: longestPart,
-      renderLimit: renderLimitMs,
-      memoryLimit: longestResult,
-      timezoneOffset: 0,
-      locale: "en-US",
-    };
-    const made = { plain: new Engine(options), html: new Engine({ ...options, outputEscape: "escape" }) };
-    // There are no other templates to refer to, and who tries is told when the template is written.
-    for (const { tags } of [made.plain, made.html])
-      for (const tag of ["include", "render", "layout", "block"]) Reflect.deleteProperty(tags, tag);
-    return made;
-  });
+  engines ??= import("./liquid.ts").then(({ createEngines }) => createEngines());
   return engines;
 }
 
