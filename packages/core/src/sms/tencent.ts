@@ -124,7 +124,7 @@ function refusalOf(reply: VendorReply): NumberReply | undefined {
 }
 
 function statusOf(code: string): NumberReply["status"] {
-  if (/^RequestLimitExceeded/.test(code)) return "deferred";
+  if (code.startsWith("RequestLimitExceeded")) return "deferred";
   return /^InternalError\.(?:Timeout|SendAndRecvFail)/.test(code) ? "unknown" : "rejected";
 }
 
