@@ -214,7 +214,7 @@ function refusals(to: readonly string[], error: unknown): readonly RecipientRepl
 }
 
 /** @throws GatewayError `credential_invalid` for a signing key that is none; `not_sent` */
-async function compose(message: MailMessage): Promise<Buffer> {
+export async function compose(message: MailMessage): Promise<Buffer> {
   const { signing, attachments } = message;
   if (signing !== undefined) requireKey(signing);
   const composer = createTransport({ streamTransport: true, buffer: true, newline: "windows" });
