@@ -31,8 +31,11 @@ export interface Bundle {
   readonly gzippedBytes: number;
 }
 
-/** Bundled CommonJS asks for `require`, which ESM has not. */
-const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
+/**
+ * Bundled CommonJS asks for `require`, which ESM has not. And validators write code for themselves at their
+ * first use, which pays for itself after some hundred requests: functions are told not to.
+ */
+const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url); globalThis.__zod_globalConfig ??= { jitless: true };`;
 
 /** Messages of validators are made in English only; the other languages are most of zod's size. */
 const onlyEnglish: Plugin = {

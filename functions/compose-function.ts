@@ -5,7 +5,7 @@ import { createEmbeddedMetrics } from "@toolyard/platform/embedded-metrics";
 import { compose, requireKeys } from "./compose.ts";
 import { EnvironmentError, readEnvironment } from "./env.ts";
 import { functionHooks } from "./function-hooks.ts";
-import { createFunctionLog } from "./function-log.ts";
+import { createFunctionLog, standardOutput, writeLine } from "./function-log.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { tellClients, type Telling } from "./realtime/after-invocation.ts";
 
@@ -23,7 +23,7 @@ export async function composeFunction(telling: Telling): Promise<{
   const { publicUrl } = environment;
   if (publicUrl === undefined)
     throw new EnvironmentError(["TOOLYARD_PUBLIC_URL: must be set where the address is not ours"]);
-  const metrics = createEmbeddedMetrics((line) => void process.stdout.write(`${line}\n`));
+  const metrics = createEmbeddedMetrics((line) => writeLine(standardOutput, `${line}\n`));
   const composition = await compose(environment, {
     ...requireKeys(environment),
     ...functionHooks,

@@ -136,7 +136,7 @@ describe("a gateway put together from settings", () => {
 
   test("uses services of AWS one by one as the settings name them, and keeps tools away from them", async () => {
     const signer = newSigner();
-    const [s3, sqs] = [await startS3Server("bucket", signer), await startSqsServer(signer)];
+    const [s3, sqs] = [await startS3Server("bucket", { signer }), await startSqsServer(signer)];
     const connections = await startConnectionsServer(signer);
     const lambda = await startLambdaServer(
       "box",

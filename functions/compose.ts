@@ -31,6 +31,7 @@ import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
 import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
+import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { createSystemClock } from "@toolyard/platform/system-clock";
 import {
   createBlobs,
@@ -44,6 +45,16 @@ import {
 import { EnvironmentError, type Environment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
+
+/** Programs of MCP servers run in the plugin box where there is one, else on this machine. */
+function programs(
+  { mcpCommands, path }: Environment,
+  pluginBox: PluginRunner | undefined,
+  log: Log,
+): Pick<AdapterDeps, "mcpCommands" | "plugins"> {
+  if (mcpCommands === undefined) return {};
+  return { mcpCommands, plugins: pluginBox ?? createProcessPluginRunner({ path, log }) };
+}
 
 /** What differs between the homes, and between a test and the real thing. */
 export interface Home {
@@ -138,6 +149,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
+    ...programs(environment, pluginBox, log),
   };
   const schemes = createAdapters(adapterDeps);
   const core: CoreDeps = { ...adapterDeps, adapters: schemes.adapters };

@@ -3,6 +3,7 @@
  * read. Every setting is optional on a laptop; an unusable one ends the start and is named.
  */
 import { parseJson } from "@toolyard/core/json";
+import { mcpCommandsSchema, type McpCommands } from "@toolyard/core/mcp/commands";
 import { settingsCapsSchema, type SettingsCaps } from "@toolyard/core/tenants/settings";
 import { protocols, samplerNames, type OtlpProtocol, type SamplerOptions } from "@toolyard/platform/otlp/settings";
 import * as z from "zod";
@@ -31,6 +32,10 @@ export interface Environment {
   /** Upper bounds for tenants' settings. */
   readonly settingsCaps: SettingsCaps | undefined;
   readonly pluginDir: string;
+  /** Programs that tenants may use as MCP servers. */
+  readonly mcpCommands: McpCommands | undefined;
+  /** Where programs are found. */
+  readonly path: string;
   /** Name or ARN of the plugin box; undefined: plugins are processes of this machine. */
   readonly pluginBoxFunction: string | undefined;
   /** `@connections` of the WebSocket API; undefined: server processes hold the connections. */
@@ -105,6 +110,17 @@ const caps = text.transform((value, context): SettingsCaps | undefined => {
   const where = parsed.error.issues[0]?.path.join(".") ?? "";
   context.addIssue(
     `must be JSON like {"rounds": 5}, naming numeric settings${where === "" ? "" : `; look at '${where}'`}`,
+  );
+  return z.NEVER;
+});
+
+const mcpCommands = text.transform((value, context): McpCommands | undefined => {
+  if (value === undefined) return undefined;
+  const parsed = mcpCommandsSchema.safeParse(parseJson(value));
+  if (parsed.success) return parsed.data;
+  const where = parsed.error.issues[0]?.path.join(".") ?? "";
+  context.addIssue(
+    `must be JSON like {"memory": {"command": ["mcp-server-memory"], "env": ["API_KEY"]}}${where === "" ? "" : `; look at '${where}'`}`,
   );
   return z.NEVER;
 });
@@ -248,6 +264,8 @@ const variables = z.object({
   TOOLYARD_DEFAULT_MODEL: text,
   TOOLYARD_EGRESS_ALLOW: list,
   TOOLYARD_SETTINGS_CAPS: caps,
+  TOOLYARD_MCP_COMMANDS: mcpCommands,
+  PATH: text.transform((value) => value ?? "/usr/local/bin:/usr/bin:/bin"),
   TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
   TOOLYARD_PUBLIC_URL: httpUrl,
@@ -284,6 +302,8 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     egressAllow: data.TOOLYARD_EGRESS_ALLOW,
     settingsCaps: data.TOOLYARD_SETTINGS_CAPS,
     pluginDir: data.TOOLYARD_PLUGIN_DIR,
+    mcpCommands: data.TOOLYARD_MCP_COMMANDS,
+    path: data.PATH,
     pluginBoxFunction: data.PLUGIN_BOX_FUNCTION,
     pushUrl: data.PUSH_URL,
     logLevel: data.TOOLYARD_LOG_LEVEL,

@@ -1,17 +1,21 @@
 /**
- * The log of a function: each line is written before anything else happens, since what waits in memory of a
- * frozen process may never be written. In the form of the server's log, without the library behind that,
- * which is a part of a cold start.
+ * What a function writes: each line is out before anything else happens, since what waits in memory of a
+ * frozen process may never be written. Its log has the form of the server's, without the library behind that
+ * and without Node's own streams, which are parts of a cold start.
  */
 import { writeSync } from "node:fs";
 import type { Log, LogLevel } from "@toolyard/core/ports/log";
 import { choose } from "./log-fields.ts";
 
 const levels: readonly LogLevel[] = ["debug", "info", "warn", "error"];
+export const standardOutput = 1;
 const standardError = 2;
 
 /** @param write takes one line with its end; default: standard error */
-export function createFunctionLog(level: LogLevel, write: (line: string) => void = writeLine): Log {
+export function createFunctionLog(
+  level: LogLevel,
+  write: (line: string) => void = (line) => writeLine(standardError, line),
+): Log {
   const lowest = levels.indexOf(level);
   return {
     log(at, message, fields = {}) {
@@ -22,10 +26,11 @@ export function createFunctionLog(level: LogLevel, write: (line: string) => void
   };
 }
 
-function writeLine(line: string): void {
+/** @param line with its end */
+export function writeLine(to: number, line: string): void {
   for (let rest: Uint8Array = Buffer.from(line); rest.length > 0;) {
     try {
-      rest = rest.subarray(writeSync(standardError, rest));
+      rest = rest.subarray(writeSync(to, rest));
     } catch (error) {
       // The pipe is full and its reader will be back; any other trouble leaves nobody to tell.
       if (!(error instanceof Error && "code" in error && error.code === "EAGAIN")) return;

@@ -22,11 +22,11 @@ export interface StoredBytes {
 
 /** For the declarations of routes. */
 export const tooLargeHere = {
-  description: "More than this host can answer with (a function: some MB): 'Location' is a link that needs no key",
+  description: "More than this host can answer with (a function: 50 MB): 'Location' is a link that needs no key",
 } as const;
 
-/** A function's whole answer has 6 MB, in which bytes are base64 and line breaks are two characters. */
-const largestWhole = 2_900_000;
+/** Of what a function streams, all but 6 MB go at 2 MB/s, and it has a minute. */
+const largestStreamed = 50_000_000;
 
 export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<Response> {
   const etag = stored.etag === undefined ? undefined : `"${stored.etag.replaceAll(/[^\w.:-]/g, "_")}"`;
@@ -47,7 +47,7 @@ export async function answerBytes(c: AppContext, stored: StoredBytes): Promise<R
   if (c.req.raw.method === "HEAD") return c.body(null, status, whole);
   const { lambda } = hostOf(c);
   const length = range === undefined ? stored.bytes : range.end - range.start;
-  if (stored.link !== undefined && lambda !== undefined && lambda.stream === undefined && length > largestWhole) {
+  if (stored.link !== undefined && lambda !== undefined && length > largestStreamed) {
     // The method and the range stay the same.
     return c.redirect((await stored.link()).url, 307);
   }

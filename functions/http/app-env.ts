@@ -60,8 +60,8 @@ export interface LambdaBinding {
   readonly remainingMs: () => number;
   /** Of the request, which is there as a whole. */
   readonly body: Uint8Array;
-  /** Present where the function answers by streaming. */
-  readonly stream?: LambdaStream;
+  /** Of the answer. */
+  readonly stream: LambdaStream;
 }
 
 /** Read with `c.get("exchange")`: `c.var` is made anew each time it is asked for. */

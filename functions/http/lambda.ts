@@ -1,7 +1,7 @@
 /**
- * The app behind API Gateway's REST API (proxy events, payload version 1) as a Lambda function, whole
- * answers or streamed ones, and queue messages from SQS (design "AWS"). Hosts that lack the runtime's
- * `awslambda` global can import this; only streaming needs it.
+ * The app behind API Gateway's REST API (proxy events, payload version 1) as a Lambda function that streams
+ * its answers, and queue messages from SQS (design "AWS"). Hosts that lack the runtime's `awslambda` global
+ * can import this; only heads of answers need it.
  */
 import type { Writable } from "node:stream";
 import type { Log } from "@toolyard/core/ports/log";
@@ -34,14 +34,6 @@ export interface LambdaContext {
   readonly tenantId?: string | undefined;
 }
 
-export interface ProxyResult {
-  readonly statusCode: number;
-  readonly multiValueHeaders: Readonly<Record<string, readonly string[]>>;
-  readonly body: string;
-  readonly isBase64Encoded: boolean;
-}
-
-export type BufferedHandler = (event: unknown, context: LambdaContext) => Promise<ProxyResult>;
 export type StreamingHandler = (event: unknown, stream: Writable, context: LambdaContext) => Promise<void>;
 
 /** What Node's managed runtime puts on `globalThis`. */
@@ -50,8 +42,6 @@ interface LambdaRuntime {
   readonly HttpResponseStream: { from(stream: Writable, head: LambdaResponseHead): Writable };
 }
 
-/** Lambda's limit for an answer is 6 MB, counted over the JSON around it as well. */
-const largestResult = 5_900_000;
 /** Belong to one connection, not to the message. */
 const hopByHop = new Set([
   "connection",
@@ -68,22 +58,6 @@ const methodsWithoutBody = new Set(["GET", "HEAD"]);
 /** What a function does before it may be frozen: metrics and spans in memory would be lost. Never throws. */
 export type AfterInvocation = () => void | Promise<void>;
 export const nothingAfter: AfterInvocation = () => undefined;
-
-export function createBufferedHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): BufferedHandler {
-  return async (event, context) => {
-    try {
-      const { request, body } = toRequest(requestEventSchema.parse(event));
-      const remainingMs = (): number => context.getRemainingTimeInMillis();
-      const response = await app.fetch(request, { lambda: { remainingMs, body } });
-      return await toProxyResult(response);
-    } catch (thrown) {
-      log.log("error", "an invocation failed", { ...describeThrown(thrown) });
-      return await toProxyResult(internalError());
-    } finally {
-      await after();
-    }
-  };
-}
 
 export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): StreamingHandler {
   const handler: StreamingHandler = async (event, stream, context) => {
@@ -216,32 +190,6 @@ function toQuery({ queryStringParameters, multiValueQueryStringParameters }: Req
     if (typeof value === "string" && !query.has(name)) query.append(name, value);
   }
   return query.toString();
-}
-
-async function toProxyResult(response: Response): Promise<ProxyResult> {
-  const bytes = Buffer.from(await response.arrayBuffer());
-  const isText = isTextType(response.headers.get("content-type"));
-  const body = bytes.toString(isText ? "utf8" : "base64");
-  if (Buffer.byteLength(JSON.stringify(body)) > largestResult) return toProxyResult(tooLarge());
-  const { headers, cookies } = splitHeaders(response.headers);
-  const multiValueHeaders = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]]));
-  return {
-    statusCode: response.status,
-    multiValueHeaders: cookies.length === 0 ? multiValueHeaders : { ...multiValueHeaders, "set-cookie": cookies },
-    body,
-    isBase64Encoded: !isText,
-  };
-}
-
-function tooLarge(): Response {
-  const message = "The answer is larger than this route can return (6 MB); ask for a part of it.";
-  const body = { error: { message, type: "invalid_request_error", param: null, code: "payload_too_large" } };
-  return Response.json(body, { status: 413, headers: { "cache-control": "private, no-store" } });
-}
-
-/** An answer without a type has no body worth encoding. */
-function isTextType(type: string | null): boolean {
-  return type === null || /^(text\/|application\/(?:[\w.-]+\+)?(?:json|xml|javascript|x-ndjson))/i.test(type);
 }
 
 function splitHeaders(headers: Headers): { readonly headers: Record<string, string>; readonly cookies: string[] } {

@@ -76,7 +76,7 @@ export function answerThroughSink(
     return sent();
   };
   if (outgoing !== undefined) return runOn(nodeTransport(outgoing), alreadySentOnNode);
-  if (lambda?.stream !== undefined) return runOn(lambdaTransport(lambda.stream), () => writtenToHost);
+  if (lambda !== undefined) return runOn(lambdaTransport(lambda.stream), () => writtenToHost);
   return new Promise((resolve, reject) => {
     const nobodyLeft = (): void => resolve(new Response(null, { status: 499 }));
     runOn(webTransport(resolve, c.req.raw.signal), () => writtenToHost).then(nobodyLeft, reject);

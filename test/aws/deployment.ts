@@ -1,12 +1,18 @@
 /**
  * The product as it stands on AWS, from the bundles that are uploaded: the REST API before `chat` and
- * `api`, the queues before `worker`, the schedule before `tick`, every function under the runtime client.
+ * `api`, the WebSocket API before `ws`, the queues before `worker`, the schedule before `tick`, every
+ * function under the runtime client.
  */
 import { join } from "node:path";
 import { openDatabase } from "@toolyard/db/client";
 import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { openShards } from "@toolyard/db/shards";
-import type { PolledTaskQueue, QueueName } from "@toolyard/core/ports/task-queue";
+import type { QueueName } from "@toolyard/core/ports/task-queue";
+import * as z from "zod";
+import type { SocketResult } from "../../functions/realtime/lambda.ts";
+import { newSigner } from "../support/aws/aws-server.ts";
+import type { SqsServer } from "../support/aws/sqs-server.ts";
+import { startWebSocketApi, type WebSocketApi } from "../support/websocket-api.ts";
 import { startEventSource, startSchedule, type MessageSource, type Trigger } from "./event-source.ts";
 import { startRestApi, type Integration } from "./rest-api.ts";
 import { createLambdaFunction, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
@@ -33,15 +39,19 @@ export interface DeploymentOptions {
   /** How long a message stays hidden while a worker has it. */
   readonly visibilityMs: number;
   readonly tickEveryMs: number;
+  /** Time limit of every function; default: of each as it is deployed. */
+  readonly timeoutMs?: number;
   readonly onEnvironmentEnd?: () => void;
 }
 
-const names = ["chat", "api", "worker", "tick"] as const;
+const names = ["chat", "api", "ws", "worker", "tick"] as const;
 type FunctionName = (typeof names)[number];
 
 export interface Deployment {
   /** Of the REST API. */
   readonly url: string;
+  /** Its own: who is connected there cannot be reached by another deployment. */
+  readonly webSocketApi: WebSocketApi;
   readonly functions: Readonly<Record<FunctionName, LambdaFunction>>;
   /** What starts functions by itself. */
   readonly triggers: readonly Trigger[];
@@ -54,24 +64,63 @@ export interface Deployment {
 const timeoutMs: Readonly<Record<FunctionName, number>> = {
   chat: 900_000,
   api: 60_000,
+  ws: 29_000,
   worker: 900_000,
   tick: 60_000,
 };
 /** Routes of the `chat` function. */
 const longPaths: readonly string[] = ["/v1/chat/completions", "/api/chat/completions"];
 
+const socketResultSchema = z.strictObject({
+  statusCode: z.int(),
+  headers: z.record(z.string(), z.string()).optional(),
+  body: z.string().optional(),
+});
+
+/** @throws Error where the function gives no answer of its own */
+async function answerSocket(lambda: LambdaFunction, event: unknown): Promise<SocketResult> {
+  const answer = await lambda.invoke(event);
+  if (answer.kind !== "whole") throw new Error(`the function answers ${answer.kind}`);
+  const { statusCode, headers, body } = socketResultSchema.parse(JSON.parse(answer.body.toString("utf8")));
+  return { statusCode, ...(headers === undefined ? {} : { headers }), ...(body === undefined ? {} : { body }) };
+}
+
 export async function startDeployment(options: DeploymentOptions): Promise<Deployment> {
-  const restApi = await startRestApi();
+  const { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey } = options.env;
+  const signer =
+    accessKeyId === undefined || secretAccessKey === undefined ? newSigner() : { accessKeyId, secretAccessKey };
+  const [restApi, webSocketApi] = await Promise.all([
+    startRestApi(),
+    startWebSocketApi({ signer, handler: () => (event) => answerSocket(functions.ws, event) }),
+  ]);
   const common: Omit<FunctionOptions, "name" | "handler" | "timeoutMs"> = {
     taskRoot: options.taskRoot ?? builtFunctions,
-    env: { ...options.env, TOOLYARD_PUBLIC_URL: options.publicUrl ?? restApi.url },
+    env: {
+      AWS_ACCESS_KEY_ID: signer.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: signer.secretAccessKey,
+      ...options.env,
+      TOOLYARD_PUBLIC_URL: options.publicUrl ?? restApi.url,
+      PUSH_URL: webSocketApi.managementUrl,
+      TOOLYARD_WS_URL: webSocketApi.url,
+    },
     concurrency: options.concurrency ?? 2,
     spreads: options.spreads ?? false,
     ...(options.onEnvironmentEnd === undefined ? {} : { onEnvironmentEnd: options.onEnvironmentEnd }),
   };
   const create = (name: FunctionName): LambdaFunction =>
-    createLambdaFunction({ ...common, name, handler: `${name}.handler`, timeoutMs: timeoutMs[name] });
-  const functions = { chat: create("chat"), api: create("api"), worker: create("worker"), tick: create("tick") };
+    createLambdaFunction({
+      ...common,
+      name,
+      handler: `${name}.handler`,
+      timeoutMs: options.timeoutMs ?? timeoutMs[name],
+    });
+  const functions = {
+    chat: create("chat"),
+    api: create("api"),
+    ws: create("ws"),
+    worker: create("worker"),
+    tick: create("tick"),
+  };
   restApi.integrate = (_method, path) => ({
     function: longPaths.includes(path) ? functions.chat : functions.api,
     responseTransferMode: longPaths.includes(path) ? "STREAM" : (options.apiTransferMode ?? "STREAM"),
@@ -87,12 +136,13 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
   const kill = async (): Promise<void> => void (await Promise.all(all.map((one) => one.close())));
   return {
     url: restApi.url,
+    webSocketApi,
     functions,
     triggers,
     output: () => all.map((one) => one.output()).join("\n"),
     kill,
     async close() {
-      await restApi.close();
+      await Promise.all([restApi.close(), webSocketApi.close()]);
       const stopping = triggers.map((trigger) => trigger.stop());
       await kill();
       await Promise.all(stopping);
@@ -113,11 +163,7 @@ export async function openQueues({
   const open = (at: string): ReturnType<typeof openDatabase> =>
     openDatabase({ url: at, ...(authToken === undefined ? {} : { authToken }) });
   const shards = await openShards(await open(url ?? ""), open);
-  return consume(createDatabaseTaskQueue(shards), () => shards.close());
-}
-
-/** @param close of what the queue stands on */
-export function consume(queue: PolledTaskQueue, close: () => Promise<void>): Queues {
+  const queue = createDatabaseTaskQueue(shards);
   const sourceOf = (name: QueueName): MessageSource => ({
     async receive(limit, visibilityMs) {
       const messages = await queue.receive(name, { limit, visibilityMs });
@@ -130,5 +176,14 @@ export function consume(queue: PolledTaskQueue, close: () => Promise<void>): Que
     },
     delete: (receipts) => queue.delete(name, receipts),
   });
-  return { sources: { short: sourceOf("short"), long: sourceOf("long") }, close };
+  return { sources: { short: sourceOf("short"), long: sourceOf("long") }, close: () => shards.close() };
+}
+
+/** The queues of SQS as Lambda's event source has them. */
+export function queuesOf(sqs: SqsServer): Queues {
+  const sourceOf = (name: QueueName): MessageSource => ({
+    receive: (limit, visibilityMs) => Promise.resolve(sqs.receive(name, { limit, visibilityMs })),
+    delete: (receipts) => Promise.resolve(sqs.delete(name, receipts)),
+  });
+  return { sources: { short: sourceOf("short"), long: sourceOf("long") }, close: () => Promise.resolve() };
 }

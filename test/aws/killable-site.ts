@@ -1,6 +1,6 @@
 /**
- * Deployments as instances of the kill suite: several of them share a database 20 ms away, blobs and
- * queues. A deployment whose environment dies in the middle of an invocation counts as gone, so that
+ * Deployments as instances of the kill suite: several of them share a database 20 ms away, a bucket,
+ * queues and a key of AWS. A deployment whose environment dies in the middle of an invocation counts as gone, so that
  * another one has to take over all that it left.
  */
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -10,51 +10,31 @@ import { fileURLToPath } from "node:url";
 import { openDatabase } from "@toolyard/db/client";
 import { eventually, pointsReached, type Instance } from "../kill/instance.ts";
 import type { Site } from "../kill/lane.ts";
-import { startDatabaseProxy } from "../support/database-proxy.ts";
 import { createDriver, type GatewayDriver } from "../support/gateway-client.ts";
-import { deploy, startServices } from "../support/homes.ts";
 import type { Order } from "../support/kill-orders.ts";
-import { openQueues, startDeployment, type Deployment, type Queues } from "./deployment.ts";
+import type { Deployment } from "./deployment.ts";
+import { openGroundOfAws, type Ground } from "./home.ts";
 import type { Environment } from "./runtime-api.ts";
 
 const cache = fileURLToPath(new URL("../../node_modules/.cache/", import.meta.url));
 /** Made by setup.ts: the functions with other hooks. */
 export const killableFunctions = join(cache, "killable-functions");
 
-const databaseLatencyMs = 20;
 const freezesWithinMs = 5_000;
 
 export async function openDeployments(): Promise<Site> {
-  const services = await startServices();
-  await deploy(services);
-  const proxy = await startDatabaseProxy({ target: services.database.url });
-  proxy.latencyMs = databaseLatencyMs;
-  const { DATABASE_URL: url = "", DATABASE_AUTH_TOKEN: authToken = "" } = services.env;
+  const ground = await openGroundOfAws();
+  const { DATABASE_URL: url = "", DATABASE_AUTH_TOKEN: authToken = "" } = ground.services.env;
   const database = await openDatabase({ url, authToken });
-  const queues = await openQueues(services.env);
-  const env = {
-    ...services.env,
-    DATABASE_URL: proxy.url,
-    TOOLYARD_EGRESS_ALLOW: "127.0.0.0/8",
-    TOOLYARD_LOG_LEVEL: "warn",
-    NODE_COMPILE_CACHE: join(cache, "killable-compile"),
-  };
   return {
     database,
-    startInstance: () => DeploymentInstance.start({ env, queues, adminKey: services.adminKey }),
+    startInstance: () => DeploymentInstance.start(ground),
+    forgetMessages: () => Promise.resolve(ground.sqs.purge()),
     async close() {
       await database.close();
-      await queues.close();
-      await proxy.close();
-      await services.close();
+      await ground.close();
     },
   };
-}
-
-interface StartOptions {
-  readonly env: Readonly<Record<string, string>>;
-  readonly queues: Queues;
-  readonly adminKey: string;
 }
 
 class DeploymentInstance implements Instance {
@@ -74,20 +54,27 @@ class DeploymentInstance implements Instance {
     this.#setEnded = resolve;
   }
 
-  static async start({ env, queues, adminKey }: StartOptions): Promise<DeploymentInstance> {
+  static async start(ground: Ground): Promise<DeploymentInstance> {
     const directory = await mkdtemp(join(tmpdir(), "toolyard-deployment-"));
     const orders = join(directory, "orders");
     await mkdir(orders);
     const started: { instance?: DeploymentInstance } = {};
-    const deployment = await startDeployment({
-      env: { ...env, KILL_ORDER_FILE: join(orders, "order.json") },
-      queues,
-      taskRoot: killableFunctions,
-      visibilityMs: 120_000,
-      tickEveryMs: 500,
-      onEnvironmentEnd: () => started.instance?.kill(),
-    });
-    started.instance = new DeploymentInstance(deployment, adminKey, directory);
+    const deployment = await ground.start(
+      {
+        taskRoot: killableFunctions,
+        visibilityMs: 120_000,
+        tickEveryMs: 500,
+        // Whoever waits for its turn stands still, maybe in the middle of a tick, for as long as a case takes.
+        timeoutMs: 900_000,
+        onEnvironmentEnd: () => started.instance?.kill(),
+      },
+      {
+        TOOLYARD_LOG_LEVEL: "warn",
+        NODE_COMPILE_CACHE: join(cache, "killable-compile"),
+        KILL_ORDER_FILE: join(orders, "order.json"),
+      },
+    );
+    started.instance = new DeploymentInstance(deployment, ground.services.adminKey, directory);
     return started.instance;
   }
 

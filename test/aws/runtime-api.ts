@@ -20,6 +20,8 @@ const largestPayload = 6 * 1024 * 1024;
 const largestResponse = largestPayload + 100 * 1024;
 /** Lambda allows 10 s; that a test machine is busy is no fault. */
 const initWithinMs = 60_000;
+/** Whoever was frozen finds its connections as they were, however long it stood still. */
+const patient = { keepAliveTimeout: 0, requestTimeout: 0, headersTimeout: 0 } as const;
 /** A process whose connections broke is gone by then, if it is going. */
 const endsWithinMs = 500;
 
@@ -263,7 +265,7 @@ export class Environment {
     this.ended = ended.promise;
     this.#setReady = ready.resolve;
     this.#setEnded = ended.resolve;
-    this.#server = createServer((request, response) => {
+    this.#server = createServer(patient, (request, response) => {
       // A process that is killed leaves its requests half done; that it ended is seen to elsewhere.
       this.#serve(request, response).catch(() => response.destroy());
     });

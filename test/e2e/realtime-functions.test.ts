@@ -108,7 +108,7 @@ describe(`connecting ${verifies("BLIND-4")}`, () => {
 });
 
 describe(`events ${verifies("CHAT-13")}`, () => {
-  test("of a buffered function are told by the worker, which it leaves them to", async () => {
+  test("of `api` are told by the worker, which it leaves them to", async () => {
     const client = await open();
     expect(await client.ask({ type: "subscribe", id: "s", topic: "calls" })).toMatchObject({ type: "subscribed" });
     expect(await connections()).toMatchObject([{ hears: 1 }]);
@@ -122,7 +122,7 @@ describe(`events ${verifies("CHAT-13")}`, () => {
     expect(typesOf(client)).toHaveLength(2);
   });
 
-  test("of a streaming function are told by itself, once its answer is out", async () => {
+  test("of `chat` are told by itself, once its answer is out", async () => {
     const client = await open();
     await client.ask({ type: "subscribe", id: "s", topic: "calls", events: ["call.completed"] });
     const answer = await functions.chat(owner.key, {

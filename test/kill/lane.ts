@@ -22,6 +22,8 @@ export interface Site {
   /** Behind their backs. */
   readonly database: Database;
   startInstance(): Promise<Instance>;
+  /** Empties the queues. */
+  forgetMessages(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -35,6 +37,9 @@ export async function openDirectory(): Promise<Site> {
   return {
     database,
     startInstance: () => ProcessInstance.start({ dataDir, adminKey }),
+    async forgetMessages() {
+      await database.batch([{ sql: "DELETE FROM queue_messages", args: [] }]);
+    },
     async close() {
       await database.close();
       await rm(dataDir, { recursive: true, force: true });
@@ -77,9 +82,7 @@ export async function startLane(openSite: OpenSite = openDirectory): Promise<Lan
         await pause(10);
       }
     },
-    async forgetMessages() {
-      await site.database.batch([{ sql: "DELETE FROM queue_messages", args: [] }]);
-    },
+    forgetMessages: () => site.forgetMessages(),
     async close() {
       await survivor.close();
       await site.close();

@@ -15,7 +15,7 @@ import { startServer } from "../../functions/local.ts";
 import { newSigner } from "./aws/aws-server.ts";
 import { startKmsServer } from "./aws/kms-server.ts";
 import { startS3Server } from "./aws/s3-server.ts";
-import { startSqsServer } from "./aws/sqs-server.ts";
+import { startSqsServer, type SqsServer } from "./aws/sqs-server.ts";
 import { startBalancer } from "./balancer.ts";
 import { createDriver, type GatewayDriver } from "./gateway-client.ts";
 import { startGatewayProcess } from "./gateway.ts";
@@ -97,12 +97,16 @@ export async function startServices(): Promise<Services> {
   };
 }
 
+export interface ServicesOfAws extends Services {
+  readonly sqs: SqsServer;
+}
+
 /** The same with a bucket, queues and a key of AWS, 20 ms away. */
-async function startServicesOfAws(): Promise<Services> {
+export async function startServicesOfAws(): Promise<ServicesOfAws> {
   const services = await startServices();
   const signer = newSigner();
   const [s3, sqs, kms] = await Promise.all([
-    startS3Server("toolyard", signer),
+    startS3Server("toolyard", { signer }),
     startSqsServer(signer),
     startKmsServer(signer),
   ]);
@@ -110,6 +114,7 @@ async function startServicesOfAws(): Promise<Services> {
   for (const server of servers) server.latencyMs = 20;
   return {
     ...services,
+    sqs,
     secrets: [...services.secrets, signer.secretAccessKey],
     env: {
       ...services.env,
@@ -128,9 +133,7 @@ async function startServicesOfAws(): Promise<Services> {
       const bodies = [...s3.objects.values()].map(({ body }) => body);
       const messages = ["short", "long", "short-dead", "long-dead"].flatMap((queue) => sqs.bodies(queue));
       if (bodies.length === 0) throw new Error("nothing was put into the bucket");
-      if (!sqs.requests.some(({ headers }) => headers["x-amz-target"] === "AmazonSQS.DeleteMessageBatch")) {
-        throw new Error("no message was worked off");
-      }
+      if (sqs.deleted() === 0) throw new Error("no message was worked off");
       const all = [...bodies, Buffer.from(messages.join("\n"))];
       await Promise.all(all.map((body, at) => writeFile(join(services.directory, `unloaded-${at}`), body)));
     },

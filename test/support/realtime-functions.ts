@@ -6,7 +6,6 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PassThrough } from "node:stream";
 import { pathToFileURL } from "node:url";
 import { tick } from "@toolyard/core/calls/tick";
 import { handleMessage } from "@toolyard/core/calls/worker";
@@ -17,7 +16,7 @@ import { createConnectionsPush } from "@toolyard/platform/aws/connections-push";
 import { compose, type Composition } from "../../functions/compose.ts";
 import { readEnvironment } from "../../functions/env.ts";
 import { createApp } from "../../functions/http/app.ts";
-import { createBufferedHandler, createQueueHandler, createStreamingHandler } from "../../functions/http/lambda.ts";
+import { createQueueHandler, createStreamingHandler } from "../../functions/http/lambda.ts";
 import { routes } from "../../functions/http/routes/index.ts";
 import { streamedRoutes } from "../../functions/http/routes/streamed.ts";
 import { tellClients, type Telling } from "../../functions/realtime/after-invocation.ts";
@@ -25,6 +24,7 @@ import { createSocketHandler } from "../../functions/realtime/lambda.ts";
 import { startDatabaseProxy, type DatabaseProxy } from "./database-proxy.ts";
 import type { Json } from "./gateway-client.ts";
 import { startHranaServer } from "./hrana-server.ts";
+import { FakeResponseStream, installRuntime } from "./response-stream.ts";
 import { startWebSocketApi, type WebSocketApi } from "./websocket-api.ts";
 
 export interface RealtimeFunctions {
@@ -32,7 +32,7 @@ export interface RealtimeFunctions {
   /** Before the database as `api` and `chat` see it. */
   readonly proxy: DatabaseProxy;
   readonly operatorKey: string;
-  /** A buffered request. @throws Error where its answer is not 2xx */
+  /** A request to `api`. @throws Error where its answer is not 2xx */
   request(request: FunctionRequest): Promise<Json>;
   /** A streamed chat. */
   chat(key: string, body: unknown): Promise<string>;
@@ -101,7 +101,8 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
     composeOne("all"),
   ]);
   const log = { log: () => undefined };
-  const wholeHandler = createBufferedHandler(createApp(whole.app, routes), log, whole.finish);
+  const removeRuntime = installRuntime();
+  const wholeHandler = createStreamingHandler(createApp(whole.app, routes), log, whole.finish);
   const chatHandler = createStreamingHandler(createApp(streamed.app, streamedRoutes), log, streamed.finish);
   const workerHandler = createQueueHandler((message) => handleMessage(worker.app.core, message), log, worker.finish);
   handlers.resolve(createSocketHandler(ws.app, push, ws.finish));
@@ -118,18 +119,18 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
     proxy,
     operatorKey,
     async request(request) {
-      const { statusCode, body: text } = await wholeHandler(eventOf(request), context);
-      if (statusCode >= 300) throw new Error(`${request.path} answered ${statusCode}: ${text}`);
+      const answer = new FakeResponseStream();
+      await wholeHandler(eventOf(request), answer, context);
+      const { head, text } = answer;
+      if (head === undefined || head.statusCode >= 300) {
+        throw new Error(`${request.path} answered ${head?.statusCode}: ${text}`);
+      }
       return text === "" ? undefined : JSON.parse(text);
     },
     async chat(key, body) {
-      const stream = new PassThrough();
-      let text = "";
-      stream.on("data", (part: Buffer) => (text += part.toString("utf8")));
-      const ended = new Promise((done) => stream.once("end", done));
-      await chatHandler(eventOf({ key, method: "POST", path: "/v1/chat/completions", body }), stream, context);
-      await ended;
-      return text;
+      const answer = new FakeResponseStream();
+      await chatHandler(eventOf({ key, method: "POST", path: "/v1/chat/completions", body }), answer, context);
+      return answer.text;
     },
     async work() {
       const messages = await worker.queue.receive("short", { limit: 100, visibilityMs: 60_000 });
@@ -153,6 +154,7 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
       return result?.rows ?? [];
     },
     async close() {
+      removeRuntime();
       await api.close();
       await Promise.all(compositions.map((composition) => composition.close()));
       await beside.close();

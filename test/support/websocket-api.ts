@@ -1,7 +1,7 @@
 /**
  * API Gateway's WebSocket API, small: `$connect`, `$disconnect` and `$default` as events for a function,
- * `@connections` for whoever pushes, and the limits that clients feel: messages of 128 KB in frames of
- * 32 KB, an end for the silent and for everybody after two hours.
+ * `@connections` for whoever pushes, its own answers where a function gives none, and the limits that
+ * clients feel: messages of 128 KB in frames of 32 KB, an end for the silent and for everybody after two hours.
  */
 import { randomBytes } from "node:crypto";
 import { createServer, STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
@@ -9,6 +9,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { SocketResult } from "../../functions/realtime/lambda.ts";
+import { checkSignature, type Signer } from "./aws/sigv4.ts";
 
 const longestMessage = 131_072;
 const longestFrame = 32_768;
@@ -26,11 +27,18 @@ export interface WebSocketApi {
   cut(): void;
   /** Answers the next pushes with this status instead. */
   failPushes(count: number, status: number): void;
+  /** From now on pushes wait before anything is done, until the returned function is called. */
+  holdPushes(): () => void;
+  /** Pushes that wait. */
+  readonly held: number;
   close(): Promise<void>;
 }
 
 export interface WebSocketApiOptions {
+  /** Rejects where the function has failed. */
   readonly handler: () => (event: unknown) => Promise<SocketResult>;
+  /** Who may push; default: anybody. */
+  readonly signer?: Signer;
   readonly idleMs?: number;
   readonly longestMs?: number;
 }
@@ -41,8 +49,12 @@ interface Open {
   readonly heard: () => void;
 }
 
+/** What the gateway itself says of a function that failed. */
+const failed: SocketResult = { statusCode: 502 };
+
 export async function startWebSocketApi({
   handler,
+  signer,
   idleMs = 600_000,
   longestMs = 7_200_000,
 }: WebSocketApiOptions): Promise<WebSocketApi> {
@@ -50,6 +62,8 @@ export async function startWebSocketApi({
   const pushed: string[] = [];
   const results: { type: string; result: SocketResult }[] = [];
   let failing = { count: 0, status: 500 };
+  let mayPush = Promise.resolve();
+  let held = 0;
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: longestMessage,
@@ -63,19 +77,29 @@ export async function startWebSocketApi({
     more: object,
   ): Promise<SocketResult> => {
     const routeKey = { CONNECT: "$connect", DISCONNECT: "$disconnect", MESSAGE: "$default" }[type];
-    const requestContext = { routeKey, eventType: type, connectionId: id, requestId: newName(), stage: "test" };
-    const result = await handler()({ requestContext, isBase64Encoded: false, ...more });
+    const requestId = newName();
+    const requestContext = { routeKey, eventType: type, connectionId: id, requestId, stage: "test" };
+    const event = { requestContext, isBase64Encoded: false, ...more };
+    const result = await handler()(event).catch(() => failed);
     results.push({ type, result });
+    if (result === failed && type === "MESSAGE") {
+      open.get(id)?.socket.send(JSON.stringify({ message: "Internal server error", connectionId: id, requestId }));
+    }
     return result;
   };
 
   const server = createServer((request, response) => void manage(request, response));
   const manage = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const [, name = ""] = /^\/@connections\/(.+)$/.exec(request.url ?? "") ?? [];
-    const connection = open.get(decodeURIComponent(name));
+    const target = request.url ?? "";
+    const [, name = ""] = /^\/@connections\/(.+)$/.exec(target) ?? [];
     const body = await read(request);
     const answer = (status: number, type?: string): void =>
       void response.writeHead(status, type === undefined ? {} : { "x-amzn-errortype": type }).end("{}");
+    held += 1;
+    await mayPush;
+    held -= 1;
+    if (signer !== undefined && !isSigned(request, body, signer)) return answer(403, "ForbiddenException");
+    const connection = open.get(decodeURIComponent(name));
     if (failing.count > 0) {
       failing = { ...failing, count: failing.count - 1 };
       return answer(failing.status, "LimitExceededException");
@@ -151,6 +175,14 @@ export async function startWebSocketApi({
       }
     },
     failPushes: (count, status) => void (failing = { count, status }),
+    holdPushes() {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      mayPush = promise;
+      return resolve;
+    },
+    get held() {
+      return held;
+    },
     async close() {
       for (const { socket } of open.values()) socket.terminate();
       server.closeAllConnections();
@@ -166,6 +198,13 @@ function newName(): string {
 /** API Gateway hands headers on as they were written; most clients write them like this. */
 function titled(name: string): string {
   return name.replaceAll(/(^|-)([a-z])/g, (_whole, before: string, letter: string) => before + letter.toUpperCase());
+}
+
+function isSigned({ method = "", url: target = "", headers }: IncomingMessage, body: Buffer, signer: Signer): boolean {
+  const single = Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join() : value]);
+  return (
+    checkSignature({ method, target, headers: Object.fromEntries(single), body }, "execute-api", signer) === undefined
+  );
 }
 
 async function read(request: IncomingMessage): Promise<Buffer> {

@@ -39,6 +39,7 @@ import { getSettings, updateSettings } from "./settings.ts";
 import { takeSmsReceipts } from "./sms-receipts.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import {
+  acceptToolServiceTools,
   createToolService,
   deleteToolService,
   disableToolService,
@@ -108,6 +109,7 @@ export const routes = {
   listToolServiceReferences,
   testToolService,
   listToolServiceTools,
+  acceptToolServiceTools,
   importToolService,
   takeSmsReceipts,
   putCredential,

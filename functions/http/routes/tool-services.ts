@@ -6,10 +6,16 @@
 import { importIntoService } from "@toolyard/core/import/into-service";
 import { importRequestSchema } from "@toolyard/core/import/request";
 import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
+import type { CallContext } from "@toolyard/core/context";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
-import { listServiceTools } from "@toolyard/core/services/list-tools";
+import {
+  acceptTools,
+  discoverIfPossible,
+  listServiceTools,
+  type ListedServiceTools,
+} from "@toolyard/core/services/list-tools";
 import { toPicked } from "@toolyard/core/services/picker";
 import { findReferences, type Reference } from "@toolyard/core/services/references";
 import {
@@ -25,7 +31,7 @@ import { serviceIdSchema, type ToolService } from "@toolyard/core/services/servi
 import { testService } from "@toolyard/core/services/test-connection";
 import { toRfc3339 } from "@toolyard/core/time";
 import { toListedTool } from "@toolyard/core/tools/describe";
-import { formatToolUri } from "@toolyard/core/tools/uri";
+import { formatToolUri, parseToolUri } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
@@ -119,7 +125,9 @@ export const createToolService = defineRoute({
   async handler(c, { core, context, body }) {
     const { scheme, service_id: serviceId, display_name: displayName, description, enabled, config } = body;
     const request = { scheme, serviceId, displayName, description, enabled, config };
-    return answerService(c, await createService(core, context, request), 201);
+    const service = await createService(core, context, request);
+    await discoverIfPossible(core, context, service);
+    return answerService(c, service, 201);
   },
 });
 
@@ -247,7 +255,9 @@ export const updateToolService = defineRoute({
     const version = expectedVersion(c, body.version);
     const patch: ServicePatch = withoutUndefined({ displayName, description, enabled, config });
     const options = { id: params.id, patch, ...(version === undefined ? {} : { expectedVersion: version }) };
-    return answerService(c, await updateService(core, context, options));
+    const service = await updateService(core, context, options);
+    if (config !== undefined) await discoverIfPossible(core, context, service);
+    return answerService(c, service);
   },
 });
 
@@ -288,7 +298,9 @@ function switchRoute(verb: "enable" | "disable", summary: string): ReturnType<ty
     isolation: { kind: "object", arrange: arrangeObject },
     async handler(c, { core, context, params }) {
       const patch = { enabled: verb === "enable" };
-      return answerService(c, await updateService(core, context, { id: params.id, patch }));
+      const service = await updateService(core, context, { id: params.id, patch });
+      if (service.discovered === null) await discoverIfPossible(core, context, service);
+      return answerService(c, service);
     },
   });
 }
@@ -361,6 +373,45 @@ export const testToolService = defineRoute({
   },
 });
 
+const quarantinedSchema = z.strictObject({
+  tool_id: z.string(),
+  uri: z.string(),
+  reason: z.enum(["new", "changed"]),
+  changed_parts: z.array(z.string()).meta({ description: "What differs from the accepted definition." }),
+  hash: z.string().meta({ description: "Names this definition; to be sent back by whoever accepts it." }),
+  description: z.string().meta({ description: "As the back end has it now." }),
+  parameters: z.record(z.string(), z.unknown()),
+});
+
+const serviceToolsSchema = z.strictObject({
+  object: z.literal("list"),
+  data: z.array(listedToolSchema),
+  discovered_at: timeSchema.nullable().meta({ description: "When the back end named them." }),
+  quarantined: z
+    .array(quarantinedSchema)
+    .meta({ description: "Neither listed to models nor called until they are accepted." }),
+  warnings: z.array(z.string()).meta({ description: "What the back end named and was left out, with the reason." }),
+});
+
+function viewTools(context: CallContext, listed: ListedServiceTools): object {
+  const { service, tools, quarantined } = listed;
+  return {
+    object: "list",
+    data: tools.map((tool) => toListedTool(tool, missingCredentials(context, tool.requiredCredentials))),
+    discovered_at: service.discovered === null ? null : toRfc3339(service.discovered.at),
+    quarantined: quarantined.map(({ tool, quarantine, hash }) => ({
+      tool_id: parseToolUri(tool.uri).tool,
+      uri: tool.uri,
+      reason: quarantine.reason,
+      changed_parts: quarantine.reason === "changed" ? [...quarantine.parts] : [],
+      hash,
+      description: tool.description,
+      parameters: tool.parameters,
+    })),
+    warnings: [...(service.discovered?.warnings ?? [])],
+  };
+}
+
 export const listToolServiceTools = defineRoute({
   method: "get",
   path: "/v1/tool-services/{id}/tools",
@@ -373,24 +424,38 @@ export const listToolServiceTools = defineRoute({
     params: idParams,
     query: z.strictObject({ refresh: confirmed.meta({ description: "'true': ask the back end again." }) }),
   },
-  responses: {
-    200: {
-      description: "All tools",
-      schema: z.strictObject({
-        object: z.literal("list"),
-        data: z.array(listedToolSchema),
-        discovered_at: timeSchema.nullable().meta({ description: "When the back end named them." }),
-      }),
-    },
-  },
+  responses: { 200: { description: "All tools", schema: serviceToolsSchema } },
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params, query }) {
-    const { service, tools } = await listServiceTools(core, context, { id: params.id, refresh: query.refresh });
-    return c.json({
-      object: "list",
-      data: tools.map((tool) => toListedTool(tool, missingCredentials(context, tool.requiredCredentials))),
-      discovered_at: service.discovered === null ? null : toRfc3339(service.discovered.at),
-    });
+    const listed = await listServiceTools(core, context, { id: params.id, refresh: query.refresh });
+    return c.json(viewTools(context, listed));
+  },
+});
+
+export const acceptToolServiceTools = defineRoute({
+  method: "post",
+  path: "/v1/tool-services/{id}/tools/accept",
+  summary: "Accept definitions of quarantined tools",
+  description:
+    "What is accepted is the definition that the hash names; `version_conflict` (412) where the tool has another by now.",
+  tags,
+  scope: "manage",
+  request: {
+    params: idParams,
+    body: z.strictObject({
+      tools: z
+        .array(z.strictObject({ id: z.string().min(1).max(256), hash: z.string().min(1).max(128) }))
+        .min(1)
+        .max(1_000),
+    }),
+  },
+  responses: { 200: { description: "All tools as they are now", schema: serviceToolsSchema } },
+  isolation: {
+    kind: "object",
+    arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { tools: [{ id: "x", hash: "x" }] } }),
+  },
+  async handler(c, { core, context, params, body }) {
+    return c.json(viewTools(context, await acceptTools(core, context, { id: params.id, tools: body.tools })));
   },
 });
 

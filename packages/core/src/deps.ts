@@ -5,6 +5,8 @@ import type { Clock } from "./ports/clock.ts";
 import type { Egress } from "./ports/egress.ts";
 import type { Log } from "./ports/log.ts";
 import type { MailTransport } from "./ports/mail-transport.ts";
+import type { McpCommands } from "./mcp/commands.ts";
+import type { PluginRunner } from "./ports/plugin-runner.ts";
 import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Traces } from "./ports/traces.ts";
@@ -53,6 +55,10 @@ export interface AdapterDeps {
   readonly publicUrl: string;
   /** The operator's upper bounds for tenants' settings. */
   readonly settingsCaps?: SettingsCaps;
+  /** Runs programs; absent: none can be run here. */
+  readonly plugins?: PluginRunner;
+  /** Programs that the operator offers as MCP servers. */
+  readonly mcpCommands?: McpCommands;
   /** Model back end of the operator for tenants without a provider of their own. */
   readonly defaultProvider?: { readonly baseUrl: string; readonly apiKey?: string; readonly model?: string };
 }

@@ -6,7 +6,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { startAwsServer, type AwsReply, type AwsRequest, type AwsServer } from "./aws-server.ts";
 import type { Signer } from "./sigv4.ts";
 
-interface StoredObject {
+export interface StoredObject {
   readonly body: Buffer;
   readonly etag: string;
   readonly modified: Date;
@@ -21,7 +21,7 @@ interface Upload {
 
 export interface S3Server extends AwsServer {
   readonly bucket: string;
-  readonly objects: ReadonlyMap<string, StoredObject>;
+  readonly objects: Map<string, StoredObject>;
   /** Begun, and neither completed nor aborted. */
   readonly uploads: ReadonlyMap<string, unknown>;
 }
@@ -29,21 +29,32 @@ export interface S3Server extends AwsServer {
 const smallestPart = 5 * 1024 ** 2;
 const longestKey = 1_024;
 
-export async function startS3Server(bucket = "toolyard-test", signer?: Signer): Promise<S3Server> {
-  const objects = new Map<string, StoredObject>();
-  const uploads = new Map<string, Upload>();
+export interface S3ServerOptions {
+  readonly signer?: Signer | undefined;
+  /** What stores of other vendors do otherwise: answers by itself, or hands on what this store understands. */
+  readonly vary?: (request: AwsRequest, store: Store) => AwsReply | AwsRequest;
+}
+
+export async function startS3Server(
+  bucket = "toolyard-test",
+  { signer, vary = (request) => request }: S3ServerOptions = {},
+): Promise<S3Server> {
+  const store: Store = { bucket, objects: new Map(), uploads: new Map() };
   const server = await startAwsServer(
     {
       name: "s3",
       refuse: ({ code, message }) => failure(403, code, message),
-      handle: (request) => handle(request, { bucket, objects, uploads }),
+      handle: (request) => {
+        const varied = vary(request, store);
+        return "status" in varied ? varied : handle(varied, store);
+      },
     },
     signer,
   );
-  return Object.assign(server, { bucket, objects, uploads });
+  return Object.assign(server, store);
 }
 
-interface Store {
+export interface Store {
   readonly bucket: string;
   readonly objects: Map<string, StoredObject>;
   readonly uploads: Map<string, Upload>;
@@ -55,6 +66,7 @@ function handle(request: AwsRequest, store: Store): AwsReply {
   const key = decode(rawKey);
   if (key === undefined) return failure(400, "InvalidURI", "Couldn't parse the specified URI.");
   const { method, query } = request;
+  if (key === "" && method === "POST" && query.has("delete")) return deleteMany(request, store);
   if (key === "") return method === "GET" ? list(query, store) : failure(405, "MethodNotAllowed", "Not allowed.");
   if (Buffer.byteLength(key) > longestKey) return failure(400, "KeyTooLongError", "Your key is too long.");
   if (request.headers["content-encoding"]?.includes("aws-chunked") === true) {
@@ -160,25 +172,53 @@ function handleUpload(id: string, key: string, request: AwsRequest, store: Store
   );
 }
 
+/** At most 1,000 keys, of which those that are locked stay. */
+function deleteMany({ headers, body }: AwsRequest, { objects }: Store): AwsReply {
+  const isWhole =
+    headers["content-md5"] === md5(body).toString("base64") || headers["x-amz-checksum-crc32"] !== undefined;
+  if (!isWhole) return failure(400, "InvalidRequest", "Missing required header for this request: Content-MD5.");
+  const keys = [...body.toString("utf8").matchAll(/<Key>([^<]*)<\/Key>/g)].map(([, key = ""]) => unescape(key));
+  const locked = keys.filter((key) => key.endsWith(".locked"));
+  for (const key of keys) if (!locked.includes(key)) objects.delete(key);
+  const errors = locked.map(
+    (key) => `<Error><Key>${escape(key)}</Key><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`,
+  );
+  return xml(200, `<DeleteResult>${errors.join("")}</DeleteResult>`);
+}
+
+/** Both versions, which differ in how they go on: after a key, or with a token. */
 function list(query: URLSearchParams, { objects }: Store): AwsReply {
-  if (query.get("list-type") !== "2") return failure(501, "NotImplemented", "Only ListObjectsV2 is known.");
+  const isSecond = query.get("list-type") === "2";
   const prefix = query.get("prefix") ?? "";
+  const delimiter = query.get("delimiter") ?? "";
   const token = query.get("continuation-token");
-  const after = token === null ? (query.get("start-after") ?? "") : Buffer.from(token, "base64url").toString("utf8");
+  const given = isSecond ? query.get("start-after") : query.get("marker");
+  const after = token === null ? (given ?? "") : Buffer.from(token, "base64url").toString("utf8");
   const most = Math.min(Number(query.get("max-keys") ?? 1_000), 1_000);
-  const name = query.get("encoding-type") === "url" ? urlEncode : escape;
-  const keys = [...objects.keys()].filter((key) => key.startsWith(prefix) && byBytes(key, after) > 0).sort(byBytes);
-  const page = keys.slice(0, most);
-  const next = Buffer.from(page.at(-1) ?? "", "utf8").toString("base64url");
-  const contents = page.flatMap((key) => {
+  const isEncoded = query.get("encoding-type") === "url";
+  const name = isEncoded ? urlEncode : escape;
+  const groupOf = (key: string): string => {
+    const at = delimiter === "" ? -1 : key.indexOf(delimiter, prefix.length);
+    return at < 0 ? key : key.slice(0, at + delimiter.length);
+  };
+  const keys = [...objects.keys()].filter((key) => key.startsWith(prefix)).map(groupOf);
+  const entries = [...new Set(keys)].filter((key) => byBytes(key, after) > 0).sort(byBytes);
+  const page = entries.slice(0, most);
+  const isCut = entries.length > page.length;
+  const last = page.at(-1) ?? "";
+  const next = isSecond
+    ? `<NextContinuationToken>${Buffer.from(last, "utf8").toString("base64url")}</NextContinuationToken>`
+    : delimiter === ""
+      ? ""
+      : `<NextMarker>${name(last)}</NextMarker>`;
+  const contents = page.map((key) => {
     const found = objects.get(key);
-    if (found === undefined) return [];
+    if (found === undefined) return `<CommonPrefixes><Prefix>${name(key)}</Prefix></CommonPrefixes>`;
     return `<Contents><Key>${name(key)}</Key><LastModified>${found.modified.toISOString()}</LastModified><ETag>${escape(found.etag)}</ETag><Size>${found.body.length}</Size></Contents>`;
   });
-  const isCut = keys.length > page.length;
   return xml(
     200,
-    `<ListBucketResult><KeyCount>${page.length}</KeyCount><IsTruncated>${isCut}</IsTruncated>${isCut ? `<NextContinuationToken>${next}</NextContinuationToken>` : ""}${contents.join("")}</ListBucketResult>`,
+    `<ListBucketResult><Prefix>${name(prefix)}</Prefix>${isEncoded ? "<EncodingType>url</EncodingType>" : ""}<KeyCount>${page.length}</KeyCount><IsTruncated>${isCut}</IsTruncated>${isCut ? next : ""}${contents.join("")}</ListBucketResult>`,
   );
 }
 
@@ -190,7 +230,7 @@ function kept({ headers }: AwsRequest): Readonly<Record<string, string>> {
   return Object.fromEntries(entries);
 }
 
-function failure(status: number, code: string, message: string): AwsReply {
+export function failure(status: number, code: string, message: string): AwsReply {
   return xml(status, `<Error><Code>${code}</Code><Message>${message}</Message></Error>`);
 }
 
@@ -216,6 +256,15 @@ function decode(text: string): string | undefined {
 
 function escape(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+}
+
+function unescape(text: string): string {
+  return text
+    .replaceAll("&lt;", "<")
+    .replaceAll("&gt;", ">")
+    .replaceAll("&quot;", '"')
+    .replaceAll("&#39;", "'")
+    .replaceAll("&amp;", "&");
 }
 
 function urlEncode(text: string): string {

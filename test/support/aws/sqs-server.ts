@@ -7,6 +7,8 @@ import * as z from "zod";
 import { AwsFailure, jsonService, startAwsServer, type AwsServer } from "./aws-server.ts";
 import type { Signer } from "./sigv4.ts";
 
+type QueueName = "short" | "long";
+
 interface Message {
   readonly id: string;
   readonly body: string;
@@ -23,7 +25,7 @@ interface Queue {
 }
 
 export interface SqsServer extends AwsServer {
-  readonly urls: Readonly<Record<"short" | "long", string>>;
+  readonly urls: Readonly<Record<QueueName, string>>;
   /** Message groups of all that was ever sent, in order. */
   readonly groups: (string | undefined)[];
   /** Entries of batches to refuse one by one, as SQS does where it is busy; used up from the front. */
@@ -32,7 +34,16 @@ export interface SqsServer extends AwsServer {
   /** Puts a body into a queue past the service. */
   plant(queue: string, body: string): void;
   bodies(queue: string): readonly string[];
+  /** As the event source mapping of a function has its messages, which is AWS's own. */
+  receive(queue: QueueName, options: { readonly limit: number; readonly visibilityMs: number }): readonly Received[];
+  delete(queue: QueueName, receipts: readonly string[]): void;
+  /** Forgets every message. */
+  purge(): void;
+  /** Messages that were worked off, whoever did it. */
+  deleted(): number;
 }
+
+export type Received = Readonly<Pick<Message, "id" | "body" | "receipt" | "receives" | "group">>;
 
 const account = "000000000000";
 const maxReceives = 5;
@@ -73,6 +84,7 @@ export async function startSqsServer(signer?: Signer): Promise<SqsServer> {
   const refusals: { readonly Code: string; readonly SenderFault: boolean }[] = [];
   const waiting = new Set<() => void>();
   let ahead = 0;
+  let deleted = 0;
   const now = (): number => Date.now() + ahead;
   const wake = (): void => waiting.forEach((each) => each());
 
@@ -103,6 +115,10 @@ export async function startSqsServer(signer?: Signer): Promise<SqsServer> {
       taken.push(message);
     }
     return taken;
+  };
+  const drop = (queue: Queue, message: Message): void => {
+    queue.messages = queue.messages.filter((each) => each !== message);
+    deleted += 1;
   };
   const checkBatch = (ids: readonly string[]): void => {
     if (ids.length === 0) throw new AwsFailure("EmptyBatchRequest", "The batch is empty.");
@@ -202,10 +218,7 @@ export async function startSqsServer(signer?: Signer): Promise<SqsServer> {
           })),
         };
       },
-      DeleteMessageBatch: (input) =>
-        eachReceipt(input, (queue, message) => {
-          queue.messages = queue.messages.filter((each) => each !== message);
-        }),
+      DeleteMessageBatch: (input) => eachReceipt(input, drop),
       ChangeMessageVisibilityBatch: (input) =>
         eachReceipt(input, (_queue, message, seconds) => {
           message.visibleAt = now() + seconds * 1_000;
@@ -223,6 +236,14 @@ export async function startSqsServer(signer?: Signer): Promise<SqsServer> {
     },
     plant: (queue: string, body: string) => void add(find(queue), body),
     bodies: (queue: string) => find(queue).messages.map(({ body }) => body),
+    receive: (queue: QueueName, { limit, visibilityMs }: { readonly limit: number; readonly visibilityMs: number }) =>
+      take(find(queue), limit, visibilityMs / 1_000).map((message) => ({ ...message })),
+    delete(name: QueueName, receipts: readonly string[]) {
+      const queue = find(name);
+      for (const message of queue.messages) if (receipts.includes(message.receipt)) drop(queue, message);
+    },
+    purge: () => queues.forEach((queue) => (queue.messages = [])),
+    deleted: () => deleted,
   });
 }
 

@@ -93,6 +93,21 @@ describe(`addresses that tools may reach ${verifies("BLIND-8", "BLIND-10")}`, ()
     await egress.close();
   });
 
+  const refused = cases.filter((one) => (one.pinnedVerdict ?? one.verdict) === "deny" && one.redirects.length === 0);
+  test.each(refused)("$id: no socket for another protocol at $url ($reason)", async (one) => {
+    const { egress, dialled } = stubWorld(stub, one);
+    const signal = AbortSignal.timeout(5_000);
+    const opening = egress.upgrade({ url: one.url, protocol: "websocket", headers: [], signal });
+    const error = await opening.then(
+      () => undefined,
+      (thrown: unknown) => thrown,
+    );
+    expect(error).toHaveProperty("code", "egress_denied");
+    expect(deliveryOf(error)).toBe("not_sent");
+    expect(dialled).toEqual([]);
+    await egress.close();
+  });
+
   test("a name that is rebound to loopback is refused at the next connection", async () => {
     const one = cases.find(({ id }) => id === "ssrf-69");
     if (one === undefined) throw new Error("ssrf-69 is missing");

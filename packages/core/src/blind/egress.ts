@@ -11,13 +11,22 @@ import { isIP, type Socket } from "node:net";
 import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Egress, EgressRequest, EgressResponse, EgressTarget, EgressTls } from "../ports/egress.ts";
+import type {
+  Egress,
+  EgressRequest,
+  EgressResponse,
+  EgressSocket,
+  EgressTarget,
+  EgressTls,
+  EgressUpgrade,
+} from "../ports/egress.ts";
 import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
 import { EgressRefusal, toEgressDenied, toGivenUp, toTooManyRedirects, toUnreachable } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
+import { Upgrade } from "./upgrade.ts";
 
 export interface ResolvedAddress {
   readonly address: string;
@@ -141,6 +150,23 @@ class UndiciEgress implements Egress {
       };
       this.#open({ hostname: host, host, port: String(port), protocol: "http:" }, callback, this.#connect);
     });
+  }
+
+  async upgrade({ url: text, headers, peer: name, tls, protocol, signal }: EgressUpgrade): Promise<EgressSocket> {
+    const url = this.#parse(text, name);
+    const upgrade = new Upgrade({ peer: { host: url.host, name }, signal });
+    if (!signal.aborted) {
+      this.#poolOf(url.origin, tls).dispatch(
+        {
+          path: url.pathname + url.search,
+          method: "GET",
+          headers: toFlatHeaders(headers, undefined),
+          upgrade: protocol,
+        },
+        upgrade,
+      );
+    }
+    return upgrade.done;
   }
 
   async close(): Promise<void> {

@@ -99,7 +99,7 @@ function tooLarge(response: EgressResponse, { maxBytes, toolName }: ReplyOptions
 }
 
 /** Reads no further than it has to; the connection is closed where there is more. */
-async function readAtMost(
+export async function readAtMost(
   body: AsyncIterable<Uint8Array>,
   maxBytes: number,
 ): Promise<{ readonly bytes: Uint8Array; readonly isWhole: boolean }> {

@@ -13,6 +13,7 @@ function authenticator(defaultTenant?: string): Authenticator {
   };
   const egress: Egress = {
     request: nothing,
+    upgrade: nothing,
     checkUrl: nothing,
     connect: nothing,
     checkTarget: nothing,

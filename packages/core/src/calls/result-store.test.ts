@@ -105,6 +105,15 @@ describe(`results of tool calls ${verifies("BLIND-8", "CHAT-13")}`, () => {
     expect([...(await readAll(opened.body))]).toEqual([...image]);
   });
 
+  it("that are not text show what is known of them, without secrets", async () => {
+    const details = { key: "a.png", etag: "abc", note: "sentinel-of-a-secret" };
+    const reply = { mediaType: "image/png", body: Uint8Array.from([0x89, 0xff]), details };
+    const { outcome } = await shapeReply(depsWith(), contextWith({}, ["sentinel-of-a-secret"]), callId, reply);
+    const [described = "", known = ""] = outcome.text.split("\n");
+    expect(described).toMatch(/^\[binary result: image\/png, 2 bytes; /);
+    expect(JSON.parse(known)).toEqual({ key: "a.png", etag: "abc", note: "[redacted]" });
+  });
+
   it("are refused beyond what the tenant keeps, as answered", async () => {
     const error: unknown = await shapeReply(depsWith(), contextWith({ result_max_bytes: 2_000 }), callId, {
       mediaType: "text/plain",

@@ -37,6 +37,8 @@ interface WholeResult {
   readonly bytes: Uint8Array;
   readonly mediaType: string;
   readonly isText: boolean;
+  /** What stands for it. */
+  readonly forModel?: string;
 }
 
 /**
@@ -59,7 +61,8 @@ export async function shapeReply(
   const { result_bytes: most, result_max_bytes: largest } = context.config.settings;
   const whole = redacted(context, reply);
   if (whole.bytes.byteLength > largest) throw tooLarge(whole.bytes.byteLength, largest);
-  if (whole.isText && whole.bytes.byteLength <= most) {
+  const { forModel } = whole;
+  if (forModel === undefined && whole.isText && whole.bytes.byteLength <= most) {
     const stored = { text: textOf(whole.bytes), mediaType: whole.mediaType, bytes: whole.bytes.byteLength };
     return { stored, outcome: { kind: "completed", text: stored.text, mediaType: stored.mediaType } };
   }
@@ -70,8 +73,10 @@ export async function shapeReply(
     return undefined;
   });
   const { bytes, mediaType, isText } = kept ?? whole;
-  const describe = isText ? headOf : describeBinary;
-  const text = describe(bytes, { callId, mediaType, most, isKept: kept !== undefined, mayReadOn: mayReadOn(context) });
+  const details = reply.details === undefined ? "" : `\n${context.redactor.redact(JSON.stringify(reply.details))}`;
+  const isKept = kept !== undefined;
+  const description = { callId, mediaType, most, details, isKept, mayReadOn: mayReadOn(context) };
+  const text = forModel === undefined ? describe(bytes, isText, description) : withWhole(forModel, bytes, description);
   const size = bytes.byteLength;
   return {
     stored: { text, mediaType, bytes: size, ...(kept === undefined ? {} : { blobKey }) },
@@ -135,36 +140,6 @@ export async function presignResult(
   return deps.blobs.presign(blobKey, { method: "GET", expiresInMs, fileName: call.id });
 }
 
-/**
- * A result by its handle: for the caller who made the call and in the session it was made in; for anyone
- * else there is no such result.
- * @throws GatewayError `not_found`, `call_not_finished`
- */
-export async function openReadableResult(
-  deps: Pick<AdapterDeps, "blobs" | "repos">,
-  context: CallContext,
-  callId: string,
-  range?: ResultRange,
-): Promise<OpenResult> {
-  // Before the row: those of reads are written only when their chat ends.
-  const own = await openOwnResult(deps, context, callId, range);
-  if (own !== undefined) return own;
-  const call = await deps.repos.calls.get(context.tenant, callId);
-  if (call === undefined || !mayRead(call, context)) {
-    throw new GatewayError(
-      "not_found",
-      `There is no result '${callId.slice(0, 64)}'; handles are call ids from earlier results.`,
-      { param: "call_id" },
-    );
-  }
-  return openResult(deps, context.tenant, call, range);
-}
-
-function mayRead(call: Call, context: CallContext): boolean {
-  if (call.kind !== "tool") return false;
-  return call.callerId === context.caller.id || (call.sessionId !== null && call.sessionId === context.sessionId);
-}
-
 /** A long result of the caller's own whose row may not be written yet. */
 export async function openOwnResult(
   deps: Pick<AdapterDeps, "blobs">,
@@ -191,7 +166,7 @@ async function keep(blobs: BlobStore, key: string, whole: WholeResult): Promise<
 }
 
 /** Secrets are taken out before anything is cut: half of one would not be found. */
-function redacted({ redactor }: CallContext, { body, mediaType }: ToolReply): WholeResult {
+function redacted({ redactor }: CallContext, { body, mediaType, forModel }: ToolReply): WholeResult {
   const isText = typeof body === "string";
   // The type is the back end's own word too.
   const isTelling = redactor.redact(mediaType) !== mediaType;
@@ -199,6 +174,7 @@ function redacted({ redactor }: CallContext, { body, mediaType }: ToolReply): Wh
     bytes: isText ? Buffer.from(redactor.redact(body), "utf8") : redactor.redactBytes(body),
     mediaType: isTelling ? (isText ? "text/plain" : "application/octet-stream") : mediaType,
     isText,
+    ...(forModel === undefined ? {} : { forModel: redactor.redact(forModel) }),
   };
 }
 
@@ -207,6 +183,8 @@ interface Description {
   readonly mediaType: string;
   /** Bytes that the text may have. */
   readonly most: number;
+  /** Of bytes, on a line of their own; empty where nothing is known. */
+  readonly details: string;
   readonly isKept: boolean;
   /** `read_result` is there for this caller. */
   readonly mayReadOn: boolean;
@@ -215,6 +193,18 @@ interface Description {
 function mayReadOn({ caller, config }: CallContext): boolean {
   const name = "read_result";
   return mayUseTool(caller, { name, enabled: config.settings.native_tools.includes(name), roles: [] });
+}
+
+function describe(bytes: Uint8Array, isText: boolean, description: Description): string {
+  return isText ? headOf(bytes, description) : describeBinary(bytes, description);
+}
+
+function withWhole(forModel: string, bytes: Uint8Array, { callId, mediaType, most, isKept }: Description): string {
+  const where = isKept ? `GET /v1/calls/${callId}/result gives it` : "it could not be kept";
+  const notice = `[the whole result: ${mediaType}, ${bytes.byteLength} bytes; ${where}]`;
+  const text = Buffer.from(forModel, "utf8");
+  const shown = cutPoint(text, Math.max(0, most - Buffer.byteLength(notice) - 1));
+  return `${textOf(text.subarray(0, shown))}\n${notice}`;
 }
 
 function headOf(bytes: Uint8Array, { callId, most, isKept, mayReadOn: offersMore }: Description): string {
@@ -231,11 +221,11 @@ function headOf(bytes: Uint8Array, { callId, most, isKept, mayReadOn: offersMore
   return `${textOf(bytes.subarray(0, shown))}\n${notice(shown)}`;
 }
 
-function describeBinary(bytes: Uint8Array, { callId, mediaType, isKept }: Description): string {
+function describeBinary(bytes: Uint8Array, { callId, mediaType, details, isKept }: Description): string {
   const where = isKept
     ? `kept whole behind the handle ${callId}: GET /v1/calls/${callId}/result`
     : "it could not be kept";
-  return `[binary result: ${mediaType}, ${bytes.byteLength} bytes; ${where}]`;
+  return `[binary result: ${mediaType}, ${bytes.byteLength} bytes; ${where}]${details}`;
 }
 
 /** The largest cut up to `room` that splits no character, after a line break where one is near. */

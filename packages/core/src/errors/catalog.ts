@@ -60,8 +60,11 @@ export const catalog = {
   tool_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   session_not_found: missing(),
   file_not_found: missing(),
+  object_not_found: missing(),
   /** Flows, agents, keys or calls still use it; a confirmed force deletes. */
   service_referenced: { http: 409, type: "invalid_request_error", retryable: false },
+  /** Its back end describes it otherwise than was accepted. */
+  tool_quarantined: { http: 403, type: "permission_error", retryable: false },
   service_disabled: { http: 403, type: "invalid_request_error", retryable: false },
   // Limits
   rate_limited: { http: 429, type: "rate_limit_error", retryable: true },

@@ -1,5 +1,5 @@
 /** Attachments of a mail: given with the call, a file of the session, or the result of an earlier call (MAIL-3). */
-import { openReadableResult } from "../calls/result-store.ts";
+import { openHandle } from "../calls/open-handle.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -75,7 +75,7 @@ async function readContent(deps: AttachmentDeps, context: CallContext, wanted: W
     });
     return { content: await collect(body, wanted), mediaType: file.mediaType };
   }
-  const result = await openReadableResult(deps, context, each.result ?? "");
+  const result = await openHandle(deps, context, each.result ?? "");
   return { content: await collect(result.body, wanted), mediaType: result.mediaType };
 }
 

@@ -7,7 +7,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { Mailbox } from "../ports/mail-transport.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import { readArguments, toParameters } from "../tools/zod-arguments.ts";
+import { readInput, toParameters } from "../tools/native/native-tool.ts";
 import { isAllowedBy, isHeaderText, parseAddress, withoutDuplicates } from "./address.ts";
 import type { MailConfig, MailProfile } from "./config.ts";
 import { renderTemplate, type RenderedMail } from "./template.ts";
@@ -109,7 +109,7 @@ export async function readMailRequest(
   profile: MailProfile,
   args: JsonObject,
 ): Promise<MailRequest> {
-  const asked = readArguments(argumentsSchema, args);
+  const asked = readInput(argumentsSchema, args);
   const seen = new Set<string>();
   const boxes = (field: "to" | "cc" | "bcc"): readonly Mailbox[] =>
     withoutDuplicates(readRecipients(field, asked[field]), seen);

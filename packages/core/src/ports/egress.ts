@@ -3,6 +3,7 @@
  * every redirect (design "Blind, and closed by default"). Implementation: blind/egress.ts.
  */
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Span } from "./traces.ts";
 
 /** How one back end is trusted, and how it knows us; connections are shared by requests that say the same. */
@@ -39,6 +40,19 @@ export interface EgressRequest {
   readonly span?: Span | undefined;
 }
 
+export interface EgressUpgrade extends Pick<EgressRequest, "url" | "headers" | "peer" | "tls"> {
+  /** Name of the protocol. */
+  readonly protocol: string;
+  /** Ends the attempt, not the socket. */
+  readonly signal: AbortSignal;
+}
+
+export interface EgressSocket {
+  /** Of the answer; lower-case names. */
+  readonly headers: EgressResponse["headers"];
+  readonly socket: Duplex;
+}
+
 export interface EgressResponse {
   readonly status: number;
   /** Lower-case names. */
@@ -63,6 +77,11 @@ export interface Egress {
    * bytes have left), `tool_timeout`; all marked with `withDelivery`
    */
   request(request: EgressRequest): Promise<EgressResponse>;
+  /**
+   * A socket for another protocol, by HTTP's upgrade; checked like a request.
+   * @throws GatewayError as `request`; `tool_failed` with the status where the peer stays with HTTP
+   */
+  upgrade(request: EgressUpgrade): Promise<EgressSocket>;
   /** Checks what can be checked without resolving a name; for registration. @throws GatewayError `egress_denied` */
   checkUrl(url: string): void;
   /**

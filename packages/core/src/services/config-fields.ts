@@ -63,22 +63,24 @@ export function secretField(description: string): z.ZodType<SecretReference, Sec
   return z.union([referenceSchema, literal]).meta({ description, [secretKeyword]: true });
 }
 
-/** An http or https address without user name and password. */
-export function httpUrlField(description: string): z.ZodString {
+/** An http or https address without user name and password; a ws or wss one where sockets are spoken as well. */
+export function httpUrlField(description: string, { sockets = false } = {}): z.ZodString {
   return z
     .string()
     .min(1)
     .max(2_048)
     .superRefine((text, check) => {
-      const problem = urlProblem(text);
+      const problem = urlProblem(text, sockets);
       if (problem !== undefined) check.addIssue({ code: "custom", message: problem });
     })
     .meta({ description, format: "uri" });
 }
 
-function urlProblem(text: string): string | undefined {
+function urlProblem(text: string, sockets: boolean): string | undefined {
   const url = URL.parse(text.replaceAll(/[{}]/g, "x"));
-  if (url === null || !/^https?:$/.test(url.protocol)) return "must be an http or https URL";
+  if (url === null || !(sockets ? /^(?:https?|wss?):$/ : /^https?:$/).test(url.protocol)) {
+    return sockets ? "must be an http, https, ws or wss URL" : "must be an http or https URL";
+  }
   if (url.username !== "" || url.password !== "") return `must not hold a user name or password; ${storeIt}`;
   if (url.hash !== "") return "must not have a '#' part";
   return [...url.searchParams.keys()].some(isSecretName)

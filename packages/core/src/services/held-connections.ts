@@ -33,6 +33,8 @@ interface Entry {
   /** Older ones are let go when a newer is asked for. */
   readonly version: number;
   readonly opening: Promise<Held<unknown>>;
+  /** Gives up opening. */
+  readonly unwanted: AbortController;
   opened: Held<unknown> | undefined;
   users: number;
   /** Goes as soon as nobody uses it. */
@@ -46,7 +48,8 @@ export interface UseOptions<Connection> {
   readonly context: CredentialContext;
   /** Tells connections of one service apart, such as a session's own; absent: one for all. */
   readonly part?: string;
-  readonly open: () => Promise<Held<Connection>>;
+  /** @param signal fires where nobody wants it any more before it is open */
+  readonly open: (signal: AbortSignal) => Promise<Held<Connection>>;
 }
 
 export class HeldConnections {
@@ -116,11 +119,13 @@ export class HeldConnections {
     }
     if (known !== undefined) this.#retire(known);
     this.#retireOthers(place, service.version);
+    const unwanted = new AbortController();
     const entry: Entry = {
       key,
       place,
       version: service.version,
-      opening: open(),
+      opening: open(unwanted.signal),
+      unwanted,
       opened: undefined,
       users: 1,
       // A call with an older snapshot than others have had here.
@@ -194,6 +199,7 @@ export class HeldConnections {
   async #end(entry: Entry): Promise<void> {
     if (entry.isEnded) return;
     entry.isEnded = true;
+    entry.unwanted.abort();
     try {
       await (await entry.opening).close();
     } catch (error) {

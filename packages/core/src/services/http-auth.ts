@@ -9,7 +9,8 @@ import { mappingProblems } from "../blind/auth-mapping.ts";
 import { authConfigSchema, type AuthConfig, type AuthMapping } from "../blind/definition.ts";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import { isWebAddress } from "../oauth/client.ts";
-import { SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { credentialsIn, SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
 import { problemOf } from "./invalid-config.ts";
 
 const text = (description: string) => z.string().min(1).max(2_048).meta({ description });
@@ -129,6 +130,24 @@ const mappings: Readonly<Record<keyof typeof blindTypes, (parts: Parts, map: Map
     ...(clientAuth === "basic" || clientAuth === "post" ? { client_auth: clientAuth } : {}),
   }),
 };
+
+/** For tests of connections: the back end is there, and does not take who is calling. */
+export function toRefusedCredentials(
+  config: AuthFields,
+  refusal: { readonly status: number; readonly cause: unknown },
+): GatewayError {
+  const { status, cause } = refusal;
+  const [name] = credentialsIn(config.auth_config);
+  const advice =
+    name === undefined
+      ? "give 'config.auth_type' and 'config.auth_config'"
+      : `check 'config.auth_config', or set '${name}' again with PUT /v1/credentials/${encodeURIComponent(name)}`;
+  return new GatewayError("credential_invalid", `The back end refused who is calling (${status}); ${advice}.`, {
+    param: "config.auth_config",
+    extra: { status },
+    cause,
+  });
+}
 
 /** Gives values that stand in the configuration, and asks for the others. */
 export function withLiterals(credentials: CredentialResolver, literals: HttpAuth["literals"]): CredentialResolver {

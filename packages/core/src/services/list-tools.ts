@@ -1,16 +1,29 @@
 /** Tools of one service for people and pickers: those configured, or those its back end named (MCP-2). */
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import type { InvocationContext } from "../tools/adapter.ts";
 import type { Tool } from "../tools/tool.ts";
+import { formatToolUri } from "../tools/uri.ts";
+import { keepTools, withAccepted, type Acceptance } from "./discovery.ts";
+import { definitionHash, quarantineOf, type Quarantine } from "./pins.ts";
 import { requireService, runtimeOf } from "./register.ts";
 import type { ServiceRuntime } from "./runtime.ts";
-import type { ServiceTool } from "./scheme.ts";
-import { discoveredToolSchema, type Discovered, type ToolService } from "./service.ts";
+import type { DiscoveredTool, ToolService } from "./service.ts";
 
 export interface ListedServiceTools {
   readonly service: ToolService;
+  /** Those that can be called, or could if the service were enabled. */
   readonly tools: readonly Tool[];
+  readonly quarantined: readonly QuarantinedTool[];
+}
+
+/** A tool that waits until somebody accepts its definition. */
+export interface QuarantinedTool {
+  readonly tool: Tool;
+  readonly quarantine: Quarantine;
+  /** Names the definition, for whoever accepts it. */
+  readonly hash: string;
 }
 
 /** Milliseconds that a back end has to name its tools, or to answer a test. */
@@ -27,9 +40,79 @@ export async function listServiceTools(
 ): Promise<ListedServiceTools> {
   const service = await requireService(deps, context.tenant, id);
   const runtime = runtimeOf(deps.adapters, service.scheme);
-  if (!refresh && service.discovered !== null) return { service, tools: runtime.toolsOf(service) };
-  const found = await discover(deps, context, { runtime, service });
-  return { service: found, tools: runtime.toolsOf(found) };
+  if (!refresh && service.discovered !== null) return toListed(runtime, service);
+  return toListed(runtime, await discover(deps, context, { runtime, service }));
+}
+
+function toListed(runtime: ServiceRuntime, service: ToolService): ListedServiceTools {
+  const tools = runtime.toolsOf(service);
+  const pinning = runtime.pinning(service);
+  const { discovered } = service;
+  const quarantined = (discovered?.tools ?? []).flatMap((definition): readonly QuarantinedTool[] => {
+    const quarantine = discovered === null ? undefined : quarantineOf(discovered, definition, pinning);
+    const uri = formatToolUri(service.scheme, service.serviceId, definition.id);
+    const tool = tools.find((each) => each.uri === uri);
+    if (quarantine === undefined || tool === undefined) return [];
+    return [{ tool, quarantine, hash: definitionHash(definition) }];
+  });
+  return { service, tools: tools.filter((tool) => tool.quarantined !== true), quarantined };
+}
+
+/**
+ * What a new or changed service's back end has, so that its tools can be called at once. It may not be there
+ * yet: then the first call asks.
+ */
+export async function discoverIfPossible(
+  deps: Pick<CoreDeps, "adapters" | "repos" | "clock">,
+  context: CallContext,
+  service: ToolService,
+): Promise<void> {
+  const runtime = runtimeOf(deps.adapters, service.scheme);
+  if (!runtime.discovers || !service.enabled) return;
+  const asking = runtime.discover(service, { ...context, signal: AbortSignal.timeout(atOnceMs) });
+  try {
+    const found = await asking;
+    if (found === undefined) return;
+    await keepTools(deps, context.tenant, { service, found: { ...found, pinning: runtime.pinning(service) } });
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+  }
+}
+
+/** Milliseconds that creating or changing a service waits for its back end. */
+const atOnceMs = 3_000;
+
+/**
+ * Lets definitions that somebody has looked at take the place of those accepted before.
+ * @throws GatewayError `not_found`; `invalid_request` for a tool that is not there; `version_conflict` where a
+ * definition is another by now
+ */
+export async function acceptTools(
+  deps: Pick<CoreDeps, "adapters" | "repos">,
+  context: CallContext,
+  { id, tools }: { readonly id: string; readonly tools: readonly Acceptance[] },
+): Promise<ListedServiceTools> {
+  const service = await requireService(deps, context.tenant, id);
+  const { discovered } = service;
+  const accepted = tools.map((acceptance) => definitionOf(service, acceptance));
+  if (discovered === null || accepted.length === 0) return toListed(runtimeOf(deps.adapters, service.scheme), service);
+  const now = withAccepted(discovered, accepted);
+  await deps.repos.services.saveDiscovered(context.tenant, id, service.version, now);
+  return toListed(runtimeOf(deps.adapters, service.scheme), { ...service, discovered: now });
+}
+
+function definitionOf({ discovered }: ToolService, { id, hash }: Acceptance): DiscoveredTool {
+  const definition = discovered?.tools.find((tool) => tool.id === id);
+  const name = id.slice(0, 200);
+  if (definition === undefined) {
+    throw new GatewayError("invalid_request", `The service has no tool '${name}' to accept.`, { param: "tools" });
+  }
+  if (definitionHash(definition) === hash) return definition;
+  throw new GatewayError(
+    "version_conflict",
+    `The definition of '${name}' is not the one with this hash; look at it again, and accept what it is now.`,
+    { param: "tools" },
+  );
 }
 
 interface Asked {
@@ -38,21 +121,14 @@ interface Asked {
 }
 
 async function discover(
-  { repos, clock }: Pick<CoreDeps, "repos" | "clock">,
+  deps: Pick<CoreDeps, "repos" | "clock">,
   context: CallContext,
   { runtime, service }: Asked,
 ): Promise<ToolService> {
   const asking = runtime.discover(service, toProbing(context));
   if (asking === undefined) return service;
-  const discovered: Discovered = { tools: (await asking).map(toDiscovered), at: clock.now() };
-  await repos.services.saveDiscovered(context.tenant, service.id, service.version, discovered);
-  return { ...service, discovered };
-}
-
-/** What of a tool is kept. */
-function toDiscovered(tool: ServiceTool): Discovered["tools"][number] {
-  const { id, title, description, parameters, outputSchema, effect, repeat } = tool;
-  return discoveredToolSchema.parse({ id, title, description, parameters, outputSchema, effect, repeat });
+  const found = { ...(await asking), pinning: runtime.pinning(service), isAsked: true };
+  return keepTools(deps, context.tenant, { service, found });
 }
 
 /** For work on a back end that is no call. */

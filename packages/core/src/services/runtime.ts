@@ -20,7 +20,16 @@ import type { Tool } from "../tools/tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri, type UriOptions } from "../tools/uri.ts";
 import { Breakers } from "./breaker.ts";
 import { credentialsIn } from "./config-fields.ts";
-import type { OpenService, ProbeReport, SchemeBehaviour, SchemeDeps, ServiceScheme, ServiceTool } from "./scheme.ts";
+import type {
+  DiscoveredTools,
+  OpenService,
+  Pinning,
+  ProbeReport,
+  SchemeBehaviour,
+  SchemeDeps,
+  ServiceScheme,
+  ServiceTool,
+} from "./scheme.ts";
 import type { ToolService } from "./service.ts";
 import { serviceToolName } from "./tool-name.ts";
 import { toInvalidConfig } from "./invalid-config.ts";
@@ -35,7 +44,8 @@ export interface ServiceRuntime {
   /** Tools of a service, disabled or not, by id. @throws GatewayError `invalid_definition` */
   toolsOf(record: ToolService): readonly Tool[];
   /** Undefined for schemes whose tools are all configured. */
-  discover(record: ToolService, context: InvocationContext): Promise<readonly ServiceTool[]> | undefined;
+  discover(record: ToolService, context: InvocationContext): Promise<DiscoveredTools> | undefined;
+  pinning(record: ToolService): Pinning;
   probe(record: ToolService, context: InvocationContext): Promise<ProbeReport>;
   /** Ends what is held for a service that is gone or disabled. */
   retire(tenant: string, record: Pick<ToolService, "id">): void;
@@ -154,8 +164,12 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     return this.#open(record).listed;
   }
 
-  discover(record: ToolService, context: InvocationContext): Promise<readonly ServiceTool[]> | undefined {
+  discover(record: ToolService, context: InvocationContext): Promise<DiscoveredTools> | undefined {
     return this.#behaviour.discover?.(this.#open(record), context);
+  }
+
+  pinning(record: ToolService): Pinning {
+    return this.#behaviour.pinning?.(this.#open(record)) ?? "off";
   }
 
   probe(record: ToolService, context: InvocationContext): Promise<ProbeReport> {
@@ -268,7 +282,8 @@ function toTool(service: ToolOwner, described: ServiceTool): Tool {
     description,
     parameters,
     kind: "SERVICE",
-    enabled: record.enabled,
+    enabled: record.enabled && described.quarantined !== true,
+    ...(described.quarantined === true ? { quarantined: true } : {}),
     roles: described.roles ?? [],
     effect,
     ...(effectOf === undefined ? {} : { effectOf }),

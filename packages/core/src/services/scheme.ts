@@ -17,7 +17,7 @@ import type { Effect, Repeat } from "../tools/tool.ts";
 import type { ToolScheme, UriOptions } from "../tools/uri.ts";
 import type { BreakerOptions } from "./breaker.ts";
 import type { HeldConnections } from "./held-connections.ts";
-import type { ToolService } from "./service.ts";
+import type { ToolHints, ToolService } from "./service.ts";
 
 /** A tool of a service, as its configuration or its back end describes it. */
 export interface ServiceTool {
@@ -32,6 +32,10 @@ export interface ServiceTool {
   readonly byMethod?: ReadonlyMap<string, ServiceTool>;
   readonly effect: Effect;
   readonly effectOf?: (args: JsonObject) => Effect;
+  /** What its back end claims of it. */
+  readonly hints?: ToolHints | undefined;
+  /** Its definition is not the accepted one: it is neither listed nor called. */
+  readonly quarantined?: boolean;
   /** Absent: `never`. */
   readonly repeat?: Repeat | undefined;
   readonly sensitive?: boolean | undefined;
@@ -46,6 +50,18 @@ export interface ServiceTool {
   readonly timeoutMs?: number | undefined;
   readonly maxAttempts?: number | undefined;
 }
+
+/** What a back end said of its tools, and what of it is left out. */
+export interface DiscoveredTools {
+  readonly tools: readonly ServiceTool[];
+  readonly warnings: readonly string[];
+}
+
+/**
+ * Which definitions of discovered tools wait until somebody accepts them: `changed` ones, `all` that were
+ * not there at first as well, or none (`off`).
+ */
+export type Pinning = "changed" | "all" | "off";
 
 /** A service with its configuration read. */
 export interface OpenService<Config> {
@@ -80,7 +96,9 @@ export interface SchemeBehaviour<Config> {
   /** A tool that is not in the list: ids that are open (topics), or not discovered yet. */
   findTool?(service: OpenService<Config>, id: string): ServiceTool | undefined;
   /** Asks the back end for its tools; what it says is stored for every instance. */
-  discover?(service: OpenService<Config>, context: InvocationContext): Promise<readonly ServiceTool[]>;
+  discover?(service: OpenService<Config>, context: InvocationContext): Promise<DiscoveredTools>;
+  /** Absent: `off`. */
+  pinning?(service: OpenService<Config>): Pinning;
   /** @throws GatewayError with the fate of the call known to `deliveryOf` */
   invoke(call: ServiceCall<Config>, context: InvocationContext): Promise<ToolReply>;
   /** Spares a back end that fails, where its configuration asks for it. */

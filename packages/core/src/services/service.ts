@@ -17,6 +17,18 @@ export const serviceIdSchema = z
 
 const jsonObject = z.custom<JsonObject>(isJsonObject, "must be a JSON object");
 
+/** What a back end claims of a tool's effect; believed only where the service's configuration says so. */
+const toolHintsSchema = z.strictObject({
+  read_only: z.boolean().optional(),
+  destructive: z.boolean().optional(),
+  idempotent: z.boolean().optional(),
+});
+export type ToolHints = z.infer<typeof toolHintsSchema>;
+
+/** A hash of each part of a definition: equal ones are the same to a model, others show which part changed. */
+const definitionPinSchema = z.record(z.string(), z.string());
+export type DefinitionPin = z.infer<typeof definitionPinSchema>;
+
 /** A tool as its back end describes it, kept so that listing and chat need not ask again. */
 export const discoveredToolSchema = z.strictObject({
   id: z.string().min(1),
@@ -27,12 +39,21 @@ export const discoveredToolSchema = z.strictObject({
   outputSchema: jsonObject.optional(),
   effect: z.enum(["read", "write"]),
   repeat: z.enum(["never", "natural", "key"]).optional(),
+  hints: toolHintsSchema.optional(),
 });
+export type DiscoveredTool = z.infer<typeof discoveredToolSchema>;
 
 export const discoveredSchema = z.strictObject({
   tools: z.array(discoveredToolSchema),
   /** Epoch milliseconds. */
   at: z.number(),
+  /** What was left out, for people. */
+  warnings: z.array(z.string()).optional(),
+  /**
+   * By tool id: the definition that was accepted, of tools that are gone too, so that none comes back as
+   * another. A tool whose definition is not the accepted one is quarantined.
+   */
+  pins: z.record(z.string(), definitionPinSchema).optional(),
 });
 export type Discovered = z.infer<typeof discoveredSchema>;
 

@@ -1,14 +1,15 @@
 /**
  * TLS of a service: authorities to trust besides the system's, and a certificate of the caller's own
- * (mTLS). The key is a secret like any other.
+ * (mTLS). The key is a secret like any other; line breaks of one that came through the credentials' route
+ * are written as `\n`.
  */
 import { X509Certificate } from "node:crypto";
 import * as z from "zod";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
 import type { EgressTls } from "../ports/egress.ts";
-import { secretField } from "./config-fields.ts";
-import { openPem } from "./open-secret.ts";
+import { secretField, type SecretReference } from "./config-fields.ts";
+import { openSecret } from "./open-secret.ts";
 
 const certificates = (description: string): z.ZodString =>
   z
@@ -59,4 +60,17 @@ export async function openTls(
   };
   opened.set(tls, { key, tls: made });
   return made;
+}
+
+/** A key in PEM form: line breaks of one that came through the credentials' route are written as `\n`. */
+export async function openPem(
+  reference: SecretReference,
+  credentials: CredentialResolver,
+  context: CallContext,
+): Promise<string> {
+  const value = await openSecret(reference, credentials, context);
+  context.redactor.add(value);
+  const pem = value.replaceAll("\\n", "\n");
+  context.redactor.add(pem);
+  return pem;
 }

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import { readArguments, toParameters } from "../tools/zod-arguments.ts";
+import { readInput, toParameters } from "../tools/native/native-tool.ts";
 import { numberOf, vendorOf, type SmsConfig, type SmsProfile } from "./config.ts";
 import type { OutgoingSms, TemplateParams } from "./vendor.ts";
 
@@ -50,7 +50,7 @@ export type SmsRequest = Pick<OutgoingSms, "content" | "numbers" | "signName">;
 
 /** @throws GatewayError `invalid_arguments` naming the argument, `sms_plain_unsupported`, `permission_denied`; all `not_sent` */
 export function readSmsRequest(config: SmsConfig, profile: SmsProfile, args: JsonObject): SmsRequest {
-  const asked = readArguments(argumentsSchema, args);
+  const asked = readInput(argumentsSchema, args);
   const numbers = readNumbers(config, asked.to);
   requireRecipients(config, profile, numbers);
   const { content, signName } = readContent(config, profile, asked);

@@ -34,6 +34,10 @@ export interface ToolReply {
   readonly mediaType: string;
   /** Text for the model (JSON text stays byte for byte), or bytes that are not text. */
   readonly body: string | Uint8Array;
+  /** What is known of bytes that are not text, for whoever sees only that they are there. */
+  readonly details?: JsonObject;
+  /** What the model reads instead of the body, which is kept whole: a result that is more than text. */
+  readonly forModel?: string;
   /** The back end confirmed an earlier reply instead of sending it again. */
   readonly reused?: "cache";
 }

@@ -61,6 +61,21 @@ function createValidator(schema: JsonObject): ArgumentValidator {
   };
 }
 
+/**
+ * What is wrong with a value that is no tool's arguments, such as a result; nothing is filled in.
+ * @throws GatewayError as `compileArguments` and its validators
+ */
+export function checkValue(schema: JsonObject, value: JsonValue): readonly ArgumentError[] {
+  const size = measure(value);
+  if (size === undefined) return [{ pointer: "", message: `is nested more than ${deepestArguments} levels deep` }];
+  const document = new SchemaDocument(schema);
+  const rule = new RuleCompiler(document).compile(schema, document.root, "");
+  const errors = new ErrorList();
+  const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
+  rule.evaluate(value, { budget: new Budget(size), place: undefined, errors, evaluated });
+  return errors.errors;
+}
+
 function failure(message: string): CheckedArguments {
   return { ok: false, errors: [{ pointer: "", message }] };
 }

@@ -94,9 +94,18 @@ export function rejectedBy(error: GatewayError): RejectedOutcome {
 function requireUse(context: CallContext, tool: Tool, target: string): void {
   if (mayUseTool(context.caller, tool)) return;
   if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
+    if (tool.quarantined === true) throw quarantined(tool);
     throw new GatewayError("service_disabled", disabledMessage(tool), { toolName: tool.name });
   }
   throw notFound(target);
+}
+
+function quarantined({ uri, name }: Tool): GatewayError {
+  return new GatewayError(
+    "tool_quarantined",
+    `The definition of '${uri}' is not the accepted one; an administrator can look at it with GET /v1/tool-services/{id}/tools and accept it with POST /v1/tool-services/{id}/tools/accept.`,
+    { toolName: name },
+  );
 }
 
 function disabledMessage({ kind, name, service }: Tool): string {

@@ -22,6 +22,8 @@ export interface Tool {
   readonly parameters: JsonObject;
   readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE";
   readonly enabled: boolean;
+  /** Not enabled because its definition has changed and nobody has accepted that. */
+  readonly quarantined?: boolean;
   readonly roles: readonly Role[];
   readonly effect: Effect;
   /** Where the effect depends on the arguments (a fetch with GET or POST); beats `effect`. */

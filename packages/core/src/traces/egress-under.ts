@@ -6,6 +6,7 @@ export function egressUnder(egress: Egress, span: Span | undefined): Egress {
   if (span === undefined) return egress;
   return {
     request: (request) => egress.request({ ...request, span }),
+    upgrade: (request) => egress.upgrade(request),
     checkUrl: (url) => egress.checkUrl(url),
     connect: (target) => egress.connect(target),
     checkTarget: (target) => egress.checkTarget(target),

@@ -7,6 +7,7 @@
 import { randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
 import { toAttachment } from "@toolyard/core/attachment";
+import { cutIntoParts, type Part } from "@toolyard/core/part-cutter";
 import type {
   BlobEntry,
   BlobInfo,
@@ -17,7 +18,6 @@ import type {
 } from "@toolyard/core/ports/blob-store";
 import { pause, readAwsError, reasonOf, unavailable } from "./aws-error.ts";
 import { clientSettings, lazily, type AwsClientOptions } from "./client-options.ts";
-import { cutIntoParts, type Part } from "./part-cutter.ts";
 
 export interface S3BlobStoreOptions {
   readonly bucket: string;

@@ -3,14 +3,14 @@
  * JSON Schema for models, listings and the mirror in `sys_ai_plugin` is made from it, once.
  */
 import { createHash } from "node:crypto";
-import type * as z from "zod";
+import * as z from "zod";
 import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { canonicalJson, type JsonObject } from "../../json.ts";
+import { canonicalJson, isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import type { Workspace } from "../../workspace/workspace.ts";
 import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../adapter.ts";
+import { escapePointer } from "../json-schema/document.ts";
 import type { Effect, Repeat, Tool } from "../tool.ts";
-import { readArguments, toParameters } from "../zod-arguments.ts";
 
 export type NativeDeps = Pick<AdapterDeps, "blobs" | "clock" | "egress" | "log" | "repos">;
 
@@ -88,7 +88,7 @@ export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeTo
         .digest("hex");
       return hash;
     },
-    invoke: async (args, run) => spec.invoke(readArguments(spec.input, args), run),
+    invoke: async (args, run) => spec.invoke(readInput(spec.input, args), run),
   };
 }
 
@@ -106,7 +106,7 @@ export function invalidInput(param: string, message: string, cause?: unknown): G
  * The session of a call.
  * @throws GatewayError `invalid_request` where the call is made in none
  */
-export function sessionOf({ context, call }: NativeRun): string {
+export function sessionOf({ context, call }: Pick<NativeRun, "call" | "context">): string {
   if (context.sessionId !== undefined) return context.sessionId;
   throw withDelivery(
     new GatewayError(
@@ -125,4 +125,34 @@ export async function answered<T>(work: Promise<T>): Promise<T> {
   } catch (error) {
     throw error instanceof GatewayError && error.spec.http < 500 ? withDelivery(error, "answered") : error;
   }
+}
+
+/** The JSON Schema of a tool's arguments. */
+export function toParameters(input: z.ZodType): JsonObject {
+  const schema = parseJson(JSON.stringify(z.toJSONSchema(input, { io: "input" })));
+  if (!isJsonObject(schema) || schema["type"] !== "object") {
+    throw new GatewayError("internal_error", "The arguments of a tool must be a zod object.");
+  }
+  const { $schema: _dialect, ...parameters } = schema;
+  return parameters;
+}
+
+/** @throws GatewayError `invalid_arguments`, `not_sent` */
+export function readInput<Input extends z.ZodType>(input: Input, args: JsonObject): z.output<Input> {
+  const parsed = input.safeParse(args);
+  if (parsed.success) return parsed.data;
+  const errors = parsed.error.issues.slice(0, 10).map((issue) => ({
+    pointer: issue.path.map((key) => `/${escapePointer(String(key))}`).join(""),
+    message: issue.message,
+  }));
+  const list = errors
+    .map((error) => `${error.pointer === "" ? "arguments" : error.pointer}: ${error.message}`)
+    .join("; ");
+  throw withDelivery(
+    new GatewayError("invalid_arguments", `The arguments do not fit: ${list}`, {
+      param: "arguments",
+      extra: { errors },
+    }),
+    "not_sent",
+  );
 }

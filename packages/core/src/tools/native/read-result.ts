@@ -5,7 +5,8 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import * as z from "zod";
-import { cutPoint, openReadableResult, type OpenResult, type ResultRange } from "../../calls/result-store.ts";
+import { openHandle } from "../../calls/open-handle.ts";
+import { cutPoint, type OpenResult } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { readAll } from "../../ports/blob-store.ts";
@@ -87,7 +88,7 @@ const readBytes: Mode = async (asked, run) => {
   const start = asked.offset ?? 0;
   const length = Math.min(asked.length ?? room, room);
   // A few bytes more show whether the last character is whole.
-  const opened = await open(run, asked.call_id, { start, end: start + length + 4 });
+  const opened = await openHandle(run.deps, run.context, asked.call_id, { start, end: start + length + 4 });
   const { bytes: size } = opened;
   if (start > size) throw invalidInput("offset", `The result has ${size} bytes; 'offset' must not be beyond.`);
   const part = await readAll(opened.body);
@@ -118,7 +119,11 @@ const readLines: Mode = async (asked, run) => {
   let isInsideLine = false;
   let next: string | undefined;
   // Pieces small enough that one always fits.
-  for await (const piece of pieces(await open(run, asked.call_id), asked.call_id, Math.floor(room / 4))) {
+  for await (const piece of pieces(
+    await openHandle(run.deps, run.context, asked.call_id),
+    asked.call_id,
+    Math.floor(room / 4),
+  )) {
     if (piece.line >= start) {
       if (piece.line >= after) next = `"line":${piece.line}`;
       else if (!output.add(piece.text)) next = isInsideLine ? `"offset":${position}` : `"line":${piece.line}`;
@@ -134,7 +139,7 @@ const readLines: Mode = async (asked, run) => {
 
 const readJson: Mode = async (asked, run) => {
   const { jsonpath = "$" } = asked;
-  const opened = await open(run, asked.call_id);
+  const opened = await openHandle(run.deps, run.context, asked.call_id);
   if (opened.bytes > largestJson) {
     throw invalidInput(
       "jsonpath",
@@ -162,7 +167,11 @@ const search: Mode = async (asked, run) => {
   const watch = new SearchWatch(run.context.signal);
   const found: number[] = [];
   let next: number | undefined;
-  for await (const piece of pieces(await open(run, asked.call_id), asked.call_id, pieceCharacters)) {
+  for await (const piece of pieces(
+    await openHandle(run.deps, run.context, asked.call_id),
+    asked.call_id,
+    pieceCharacters,
+  )) {
     if (piece.line < start) continue;
     await watch.spend(pattern.cost(piece.text.length));
     // `$` means the end of the line, not of its line break.
@@ -256,8 +265,4 @@ function notText(callId: string, { mediaType, bytes }: OpenResult): (cause: unkn
       `The result is not text but ${mediaType}, ${bytes} bytes; GET /v1/calls/${callId}/result gives it whole.`,
       cause,
     );
-}
-
-function open({ context, deps }: NativeRun, callId: string, range?: ResultRange): Promise<OpenResult> {
-  return openReadableResult(deps, context, callId, range);
 }

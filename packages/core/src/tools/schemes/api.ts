@@ -21,7 +21,7 @@ import { newId } from "../../ids.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
 import { breakerField } from "../../services/breaker.ts";
 import { credentialsIn, headersField, httpUrlField, queryField } from "../../services/config-fields.ts";
-import { authFields, readAuth, toHttpAuth, withLiterals } from "../../services/http-auth.ts";
+import { authFields, readAuth, toHttpAuth, toRefusedCredentials, withLiterals } from "../../services/http-auth.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { defineScheme, type OpenService, type ServiceTool } from "../../services/scheme.ts";
 import type { ToolService } from "../../services/service.ts";
@@ -325,25 +325,12 @@ async function probe(
     return { detail: `The API answered at ${endpoint === "" ? "its base URL" : `'${endpoint}'`}.` };
   } catch (error) {
     const status = error instanceof GatewayError ? error.details.extra?.["status"] : undefined;
-    if (status === 401 || status === 403) throw refusedCredentials(config, status, error);
+    if (status === 401 || status === 403) throw toRefusedCredentials(config, { status, cause: error });
     if (config.probe_endpoint === undefined && typeof status === "number" && someAnswer.includes(status)) {
       return { detail: `The API answered ${status} at its base URL; name a 'probe_endpoint' to test more.` };
     }
     throw error;
   }
-}
-
-function refusedCredentials(config: ApiConfig, status: number, cause: unknown): GatewayError {
-  const [name] = credentialsIn(config.auth_config);
-  const advice =
-    name === undefined
-      ? "give 'config.auth_type' and 'config.auth_config'"
-      : `check 'config.auth_config', or set '${name}' again with PUT /v1/credentials/${encodeURIComponent(name)}`;
-  return new GatewayError("credential_invalid", `The API refused who is calling (${status}); ${advice}.`, {
-    param: "config.auth_config",
-    extra: { status },
-    cause,
-  });
 }
 
 function probingUri({ scheme, serviceId }: ToolService): ToolUri {

@@ -9,7 +9,9 @@ import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
 import { apiScheme } from "./api.ts";
 import { mailScheme } from "./mail.ts";
+import { mcpScheme } from "./mcp.ts";
 import { createNativeAdapter } from "./native.ts";
+import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
 import { smsScheme } from "./sms.ts";
 
@@ -18,6 +20,8 @@ export const serviceSchemes = {
   api: apiScheme,
   mail: mailScheme,
   sms: smsScheme,
+  mcp: mcpScheme,
+  oss: ossScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {

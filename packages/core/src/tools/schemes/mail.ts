@@ -11,8 +11,9 @@ import { deliverAll, requireSomeAccepted, viewResults } from "../../mail/deliver
 import { parametersOf, readMailRequest, type MailRequest } from "../../mail/request.ts";
 import { parseTemplate, TemplateFault } from "../../mail/template.ts";
 import type { MailAttachment, MailMessage, MailSession, MailSigning } from "../../ports/mail-transport.ts";
+import type { SecretReference } from "../../services/config-fields.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
-import { openPem, openSecret } from "../../services/open-secret.ts";
+import { openSecret } from "../../services/open-secret.ts";
 import {
   defineScheme,
   type OpenService,
@@ -20,7 +21,7 @@ import {
   type ServiceCall,
   type ServiceTool,
 } from "../../services/scheme.ts";
-import { openTls } from "../../services/tls.ts";
+import { openPem, openTls } from "../../services/tls.ts";
 import type { InvocationContext, ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
 
@@ -127,11 +128,21 @@ async function open(config: MailConfig, context: InvocationContext, deps: Scheme
         ? undefined
         : {
             username,
-            password: await openSecret(password, deps.credentials, context),
+            password: await openPassword(password, context, deps),
             credential: password.credential,
           },
   };
   return deps.mail.open(account, context.signal);
+}
+
+async function openPassword(
+  password: SecretReference,
+  context: InvocationContext,
+  { credentials }: SchemeDeps,
+): Promise<string> {
+  const value = await openSecret(password, credentials, context);
+  context.redactor.add(value);
+  return value;
 }
 
 async function openSigning(

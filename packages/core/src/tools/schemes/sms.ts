@@ -127,8 +127,11 @@ async function openSecrets(
   { credentials }: SchemeDeps,
 ): Promise<Reveal> {
   const values = new Map<string, string>();
-  for (const credential of credentialsIn(config.account))
-    values.set(credential, await openSecret({ credential }, credentials, context));
+  for (const credential of credentialsIn(config.account)) {
+    const value = await openSecret({ credential }, credentials, context);
+    context.redactor.add(value);
+    values.set(credential, value);
+  }
   return ({ credential }) => values.get(credential) ?? "";
 }
 

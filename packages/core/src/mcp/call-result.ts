@@ -1,0 +1,148 @@
+/**
+ * What `tools/call` gave, as a reply for the dispatcher (MCP-3). Text stays as it is; one picture is its
+ * bytes; where kinds are mixed the model reads the texts and what else there is, and the whole is kept
+ * behind the handle. A tool that says that it failed has failed, in its own words.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { withDelivery, type ToolReply } from "../tools/adapter.ts";
+import { checkValue } from "../tools/arguments.ts";
+
+export interface ResultOptions {
+  /** Of the tool, for messages. */
+  readonly toolName: string;
+  readonly outputSchema: JsonObject | undefined;
+}
+
+/** @throws GatewayError `tool_failed`, answered: `isError`, or a structured result that does not fit its schema */
+export function toToolReply(result: JsonObject, { toolName, outputSchema }: ResultOptions): ToolReply {
+  const parts = (Array.isArray(result["content"]) ? result["content"] : []).map(readPart);
+  const structured = result["structuredContent"];
+  // The tool's own words first: a schema is for results that are some.
+  if (result["isError"] === true) throw toToolError(toolName, parts, structured);
+  if (structured === undefined) return toPartsReply(parts, result);
+  if (outputSchema !== undefined) requireFit(toolName, outputSchema, structured);
+  return toStructuredReply(parts, structured, result);
+}
+
+type Part =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "bytes"; readonly mediaType: string; readonly bytes: Uint8Array; readonly text: string }
+  /** Shown to the model by a line. */
+  | { readonly kind: "other"; readonly text: string };
+
+const mediaTypePattern = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/i;
+
+function readPart(part: JsonValue): Part {
+  if (!isJsonObject(part)) return other(JSON.stringify(part));
+  const kind = textOf(part["type"]);
+  switch (kind) {
+    case "text":
+      return { kind: "text", text: textOf(part["text"]) };
+    case "image":
+    case "audio":
+      return readBytes(kind, part["data"], part["mimeType"]);
+    case "resource":
+      return readResource(isJsonObject(part["resource"]) ? part["resource"] : {});
+    case "resource_link":
+      return other(`[resource link: ${describeResource(part)}]`);
+    default:
+      return other(JSON.stringify(part).slice(0, longestUnknown));
+  }
+}
+
+/** Characters of a kind of content that is not known; the whole is kept. */
+const longestUnknown = 2_048;
+
+function readResource(resource: JsonObject): Part {
+  const { text, blob, mimeType } = resource;
+  const what = `resource ${describeResource(resource)}`;
+  if (typeof blob === "string") return readBytes(what, blob, mimeType);
+  return other(`[${what}]\n${textOf(text)}`);
+}
+
+function describeResource({ uri, name, title, description, mimeType }: JsonObject): string {
+  const label = textOf(title ?? name);
+  const type = typeof mimeType === "string" ? ` (${mimeType})` : "";
+  const about = typeof description === "string" ? `: ${description}` : "";
+  return `${label === "" ? "" : `${label} `}${textOf(uri)}${type}${about}`;
+}
+
+function readBytes(what: string, data: JsonValue | undefined, mimeType: JsonValue | undefined): Part {
+  const mediaType = typeof mimeType === "string" && mediaTypePattern.test(mimeType) ? mimeType : unknownType;
+  const base64 = typeof data === "string" ? data.replaceAll(/\s/g, "") : "";
+  if (base64 === "" || !/^[A-Za-z0-9+/_-]*={0,2}$/.test(base64)) {
+    return other(`[${what}: ${mediaType}, its data cannot be read]`);
+  }
+  const bytes = Buffer.from(base64, "base64");
+  return { kind: "bytes", mediaType, bytes, text: `[${what}: ${mediaType}, ${bytes.byteLength} bytes]` };
+}
+
+const unknownType = "application/octet-stream";
+
+function textOf(value: JsonValue | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
+function other(text: string): Part {
+  return { kind: "other", text };
+}
+
+function toPartsReply(parts: readonly Part[], result: JsonObject): ToolReply {
+  const [only] = parts;
+  if (parts.length === 1 && only?.kind === "bytes") return { mediaType: only.mediaType, body: only.bytes };
+  const text = joined(parts);
+  if (parts.every(({ kind }) => kind !== "bytes")) return { mediaType: "text/plain", body: text };
+  return { mediaType: "application/json", body: JSON.stringify(wholeOf(result)), forModel: text };
+}
+
+function toStructuredReply(parts: readonly Part[], structured: JsonValue, result: JsonObject): ToolReply {
+  const [only] = parts;
+  const isJson = { mediaType: "application/json" };
+  if (only === undefined) return { ...isJson, body: JSON.stringify(structured) };
+  if (parts.length === 1 && only.kind === "text" && isDeepStrictEqual(parseJson(only.text), structured)) {
+    // As the server wrote it: reading has rounded its long numbers.
+    return { ...isJson, body: only.text };
+  }
+  const repeats = parts.some((part) => part.kind === "text" && isDeepStrictEqual(parseJson(part.text), structured));
+  const text = repeats ? joined(parts) : `${joined(parts)}\n${JSON.stringify(structured)}`;
+  return { ...isJson, body: JSON.stringify(wholeOf(result)), forModel: text };
+}
+
+function joined(parts: readonly Part[]): string {
+  return parts.map(({ text }) => text).join("\n");
+}
+
+/** What the tool gave; what the protocol needs stays behind. */
+function wholeOf({ content = [], structuredContent }: JsonObject): JsonObject {
+  return { content, ...(structuredContent === undefined ? {} : { structuredContent }) };
+}
+
+/** Characters of a tool's words that an error repeats. */
+const longestError = 8_192;
+
+function toToolError(toolName: string, parts: readonly Part[], structured: JsonValue | undefined): GatewayError {
+  const text = joined(parts).slice(0, longestError);
+  const words = text === "" ? "it gave no reason" : text;
+  return failed(`'${toolName}' failed: ${words}`, {
+    tool_error: true,
+    ...(structured === undefined || JSON.stringify(structured).length > longestError
+      ? {}
+      : { structured_content: structured }),
+  });
+}
+
+function requireFit(toolName: string, schema: JsonObject, structured: JsonValue): void {
+  const errors = checkValue(schema, structured);
+  if (errors.length === 0) return;
+  const list = errors.map(({ pointer, message }) => `${pointer === "" ? "the result" : pointer}: ${message}`);
+  throw failed(
+    `'${toolName}' was carried out, but its structured result does not fit the schema that it has for results: ${list.join("; ")}`,
+    { schema_mismatch: true },
+  );
+}
+
+function failed(message: string, extra: JsonObject): GatewayError {
+  return withDelivery(new GatewayError("tool_failed", message, { extra }), "answered");
+}

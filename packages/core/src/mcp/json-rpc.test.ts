@@ -1,0 +1,44 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { decodeMessages, encodeRequest, isAnswerTo } from "./json-rpc.ts";
+
+describe("messages of JSON-RPC", () => {
+  test.each([
+    ['{"jsonrpc":"2.0","id":1,"result":{"a":1}}', "result"],
+    ['{"jsonrpc":"2.0","id":"x","error":{"code":-32000,"message":"no"}}', "error"],
+    ['{"jsonrpc":"2.0","id":null,"error":{"code":-32000}}', "error"],
+    ['{"jsonrpc":"2.0","method":"notifications/progress","params":{}}', "notice"],
+    ['{"jsonrpc":"2.0","id":2,"method":"ping"}', "request"],
+  ])("%s is a %s", (text, kind) => {
+    expect(decodeMessages(text)).toEqual([expect.objectContaining({ kind })]);
+  });
+
+  test.each(["", "nonsense", "7", "[]", '{"id":1}', '{"id":{},"result":{}}', '{"id":1,"result":3}', "[null]"])(
+    "%j holds none",
+    (text) => {
+      expect(decodeMessages(text)).toEqual([]);
+    },
+  );
+
+  test("a batch holds several, what is none of them aside", () => {
+    const batch = '[{"id":1,"result":{}}, 7, {"id":2,"result":{}}]';
+    expect(decodeMessages(batch).map((message) => isAnswerTo(message, 2))).toEqual([false, true]);
+  });
+
+  test("an answer is for the id of its own type only", () => {
+    const [answer] = decodeMessages('{"id":"1","result":{}}');
+    expect(answer !== undefined && isAnswerTo(answer, 1)).toBe(false);
+  });
+
+  test("whatever is sent by others is read or left, and nothing is thrown", () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.json(), fc.string()), (text) => {
+        expect(Array.isArray(decodeMessages(text))).toBe(true);
+      }),
+    );
+  });
+
+  test("what we ask is one line", () => {
+    expect(encodeRequest({ id: 1, method: "m", params: { text: "a\nb\r\u2028" } })).not.toMatch(/[\n\r]/);
+  });
+});

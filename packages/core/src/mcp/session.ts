@@ -1,0 +1,386 @@
+/**
+ * A client's side of one MCP server: which era and revision it speaks, its session where there is one, and
+ * the two things that are asked of it, its tools and their calls (MCP-2 to MCP-4). A session that the server
+ * has forgotten is begun again, once; what it refused for that was not carried out, so it is sent again.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import type { SendOptions } from "./http-peer.ts";
+import type { RpcError, RpcNotice } from "./json-rpc.ts";
+import { toHeaderValue } from "./mirrored-headers.ts";
+import {
+  clientCapabilities,
+  clientInfo,
+  isSessionRevision,
+  isStatelessError,
+  knownRevisions,
+  newestSessionRevision,
+  rpcCodes,
+  statelessMeta,
+  statelessRevision,
+  type Era,
+} from "./revisions.ts";
+import { SessionLost, type ExchangeOptions, type McpTransport } from "./transport.ts";
+
+/** What a server says of itself; for people, nothing is decided by it. */
+export interface ServerAbout {
+  readonly name: string;
+  readonly version: string;
+  readonly revision: string;
+  /** Tells when its tools change. */
+  readonly tellsChanges: boolean;
+}
+
+export interface SessionOptions {
+  /** `mcp://maps`: what errors call it. */
+  readonly name: string;
+  /** Undefined: it is to be found out. */
+  readonly era: Era | undefined;
+  readonly onToolsChanged: () => void;
+}
+
+export interface ListedTools {
+  /** As the server describes them. */
+  readonly tools: readonly JsonValue[];
+  /** Why they may not be all. */
+  readonly warnings: readonly string[];
+}
+
+export interface ToolCallRequest {
+  readonly name: string;
+  readonly arguments: JsonObject;
+  /** Names the call to the server; told back with each progress. */
+  readonly token: string;
+  readonly onProgress?: (progress: JsonObject) => void;
+  /** Arguments that are mirrored in headers. */
+  readonly mirrored?: readonly (readonly [name: string, value: string])[];
+}
+
+/** Pages of a list that are read, and tools that are taken. */
+const mostPages = 100;
+const mostTools = 1_000;
+/** A server that asks for nothing but to be asked again is asked so often. */
+const mostRounds = 5;
+/** Milliseconds that an unknown method may take to be refused, before a server counts as one of the other era. */
+const probeMs = 5_000;
+const cancelMs = 2_000;
+const cannotServe = "this gateway cannot give while a tool runs";
+
+export class McpSession {
+  readonly transport: McpTransport;
+  readonly #options: SessionOptions;
+  #era: Era = "session";
+  #about: ServerAbout = { name: "", version: "", revision: "", tellsChanges: false };
+  #nextId = 1;
+  /** The server no longer speaks what was found out. */
+  #isStale = false;
+  #renewing: Promise<void> | undefined;
+  /** Counts sessions: whoever finds a lost one may be late. */
+  #generation = 0;
+
+  private constructor(transport: McpTransport, options: SessionOptions) {
+    this.transport = transport;
+    this.#options = options;
+  }
+
+  /**
+   * Finds out what the server speaks, and begins.
+   * @throws GatewayError as the transport does, not sent
+   */
+  static async open(transport: McpTransport, options: SessionOptions, exchange: ExchangeOptions): Promise<McpSession> {
+    const session = new McpSession(transport, options);
+    try {
+      if (options.era === "session" || !(await session.#discover(exchange))) await session.#initialize(exchange);
+      return session;
+    } catch (error) {
+      throw notBegun(options.name, error);
+    }
+  }
+
+  get era(): Era {
+    return this.#era;
+  }
+
+  get about(): ServerAbout {
+    return this.#about;
+  }
+
+  async listTools(exchange: ExchangeOptions): Promise<ListedTools> {
+    const tools: JsonValue[] = [];
+    const seen = new Set<string>();
+    let cursor: string | undefined;
+    for (let page = 1; ; page += 1) {
+      const result = await this.#listPage(cursor, exchange);
+      if (Array.isArray(result["tools"])) tools.push(...result["tools"]);
+      const { nextCursor } = result;
+      if (tools.length > mostTools) return cut(tools, `It has more than ${mostTools} tools; the rest is left out.`);
+      if (typeof nextCursor !== "string" || nextCursor === "") return { tools, warnings: [] };
+      if (seen.has(nextCursor)) {
+        return cut(tools, `It gives one cursor again and again; ${page} pages of its list were read.`);
+      }
+      if (page === mostPages) return cut(tools, `Its list has more than ${mostPages} pages; the rest is left out.`);
+      seen.add(nextCursor);
+      cursor = nextCursor;
+    }
+  }
+
+  /** The result of `tools/call` as it came. */
+  async callTool(call: ToolCallRequest, exchange: ExchangeOptions): Promise<JsonObject> {
+    const onNotice = (notice: RpcNotice): void => {
+      const isOurs = notice.method === "notifications/progress" && notice.params["progressToken"] === call.token;
+      if (isOurs) call.onProgress?.(notice.params);
+    };
+    let state: JsonObject = {};
+    for (let round = 1; round <= mostRounds; round += 1) {
+      const params = { name: call.name, arguments: call.arguments, ...state, _meta: { progressToken: call.token } };
+      const headers = [["mcp-name", toHeaderValue(call.name)] as const, ...(call.mirrored ?? [])];
+      const result = await this.#request("tools/call", params, { ...exchange, onNotice, headers });
+      const next = nextRound(result, this.#options.name);
+      if (next === undefined) return result;
+      state = next;
+    }
+    throw new GatewayError("tool_failed", `'${this.#options.name}' asks to be asked again, without an end.`);
+  }
+
+  /** Follows the server's news until it ends them; comes back at once where there are none. */
+  async listen(options: SendOptions): Promise<void> {
+    if (!this.#about.tellsChanges) return;
+    const onNotice = (notice: RpcNotice): void => this.#hear(notice);
+    if (this.#era === "session") {
+      await this.transport.listen?.(options, onNotice);
+      return;
+    }
+    const params = { notifications: { toolsListChanged: true } };
+    await this.#request("subscriptions/listen", params, { ...options, maxBytes: 1_048_576, onNotice });
+  }
+
+  /** Neither gone nor another than it was. */
+  isAlive(): boolean {
+    return !this.#isStale && this.transport.isAlive();
+  }
+
+  close(): Promise<void> {
+    return this.transport.close();
+  }
+
+  #hear({ method }: RpcNotice): void {
+    if (method === "notifications/tools/list_changed") this.#options.onToolsChanged();
+  }
+
+  async #listPage(cursor: string | undefined, exchange: ExchangeOptions): Promise<JsonObject> {
+    try {
+      return await this.#request("tools/list", cursor === undefined ? {} : { cursor }, exchange);
+    } catch (error) {
+      // A server of prompts and resources alone.
+      if (cursor === undefined && rpcCodeOf(error) === rpcCodes.methodNotFound) return { tools: [] };
+      throw error;
+    }
+  }
+
+  /** @throws GatewayError; what was not carried out because the session was lost is sent again */
+  async #request(method: string, params: JsonObject, exchange: ExchangeOptions): Promise<JsonObject> {
+    for (let attempt = 1; ; attempt += 1) {
+      if (this.#renewing !== undefined) await this.#renewing;
+      const generation = this.#generation;
+      try {
+        return await this.#send(method, params, exchange);
+      } catch (error) {
+        if (!(error instanceof SessionLost)) throw error;
+        if (attempt > 1) throw lostAgain(this.#options.name);
+        if (generation === this.#generation) await this.#renew(exchange);
+      }
+    }
+  }
+
+  async #send(method: string, params: JsonObject, exchange: ExchangeOptions): Promise<JsonObject> {
+    const id = this.#takeId();
+    let isSent = false;
+    const onNotice = (notice: RpcNotice): void => {
+      this.#hear(notice);
+      exchange.onNotice?.(notice);
+    };
+    const onSent = (): void => {
+      isSent = true;
+      exchange.onSent?.();
+    };
+    try {
+      const answer = await this.transport.request(
+        { id, method, params: this.#era === "session" ? params : withMeta(params) },
+        { ...exchange, onNotice, onSent, headers: this.#mirror(method, exchange.headers) },
+      );
+      if (answer.kind === "result") return answer.result;
+      throw toFailure(this.#options.name, answer.error);
+    } catch (error) {
+      if (this.#era === "stateless" && isAboutEra(error)) this.#isStale = true;
+      if (isSent && exchange.signal.aborted) this.#cancel(id, exchange);
+      throw error;
+    }
+  }
+
+  #mirror(method: string, more: ExchangeOptions["headers"] = []): NonNullable<ExchangeOptions["headers"]> {
+    return this.#era === "session" ? [] : [["mcp-method", method], ...more];
+  }
+
+  /** Best effort: in the stateless era the end of the request's stream says it. */
+  #cancel(requestId: number, { context }: SendOptions): void {
+    if (this.#era === "stateless") return;
+    const params = { requestId, reason: "The caller gave up." };
+    const options = { context, signal: AbortSignal.timeout(cancelMs), timeoutMs: cancelMs };
+    void this.transport.notify({ method: "notifications/cancelled", params }, options).catch(() => undefined);
+  }
+
+  #takeId(): number {
+    const id = this.#nextId;
+    this.#nextId += 1;
+    return id;
+  }
+
+  /** One at a time; others wait for it. */
+  async #renew(exchange: ExchangeOptions): Promise<void> {
+    this.#renewing ??= this.#initialize({ ...exchange, onNotice: undefined, onSent: undefined })
+      .catch((error: unknown) => {
+        throw notBegun(this.#options.name, error);
+      })
+      .finally(() => {
+        this.#renewing = undefined;
+      });
+    await this.#renewing;
+  }
+
+  /** Is it of the stateless era? Anything but a clear yes is a no, as the revision says. */
+  async #discover(exchange: ExchangeOptions): Promise<boolean> {
+    this.#era = "stateless";
+    this.transport.speak(statelessRevision);
+    const isAsked = this.#options.era === undefined;
+    const timeoutMs = isAsked ? Math.min(probeMs, exchange.timeoutMs) : exchange.timeoutMs;
+    try {
+      const result = await this.#send("server/discover", {}, { ...exchange, timeoutMs });
+      const versions = result["supportedVersions"];
+      if (!Array.isArray(versions) || versions.includes(statelessRevision)) {
+        this.#learn(statelessRevision, result);
+        return true;
+      }
+      if (!isAsked) throw wrongRevision(this.#options.name, versions.map(String).join(", "));
+    } catch (error) {
+      if (!isAsked || !meansOtherEra(error)) throw error;
+    }
+    this.#era = "session";
+    return false;
+  }
+
+  async #initialize(exchange: ExchangeOptions): Promise<void> {
+    const { transport } = this;
+    this.#era = "session";
+    this.#generation += 1;
+    transport.beginSession();
+    const params = { protocolVersion: newestSessionRevision, capabilities: clientCapabilities, clientInfo };
+    const result = await this.#send("initialize", params, exchange);
+    const revision = textOf(result["protocolVersion"]);
+    if (!isSessionRevision(revision)) throw wrongRevision(this.#options.name, revision);
+    transport.speak(revision);
+    this.#learn(revision, result);
+    await transport.notify({ method: "notifications/initialized", params: {} }, exchange);
+  }
+
+  #learn(revision: string, result: JsonObject): void {
+    this.#isStale = false;
+    const meta = isJsonObject(result["_meta"]) ? result["_meta"] : {};
+    const info = result["serverInfo"] ?? meta["io.modelcontextprotocol/serverInfo"];
+    const { name, version } = isJsonObject(info) ? info : {};
+    const capabilities = isJsonObject(result["capabilities"]) ? result["capabilities"] : {};
+    const tools = isJsonObject(capabilities["tools"]) ? capabilities["tools"] : {};
+    this.#about = {
+      name: typeof name === "string" ? name : "",
+      version: typeof version === "string" ? version : "",
+      revision,
+      tellsChanges: tools["listChanged"] === true,
+    };
+  }
+}
+
+function withMeta(params: JsonObject): JsonObject {
+  const meta = isJsonObject(params["_meta"]) ? params["_meta"] : {};
+  return { ...params, _meta: { ...meta, ...statelessMeta() } };
+}
+
+function cut(tools: readonly JsonValue[], warning: string): ListedTools {
+  return { tools: tools.slice(0, mostTools), warnings: [warning] };
+}
+
+/** What a result that is none yet is answered with; undefined: it is one. */
+function nextRound(result: JsonObject, name: string): JsonObject | undefined {
+  const { resultType = "complete", inputRequests, requestState } = result;
+  if (resultType === "complete") return undefined;
+  const isAsked = isJsonObject(inputRequests) && Object.keys(inputRequests).length > 0;
+  if (resultType === "input_required" && !isAsked && typeof requestState === "string") return { requestState };
+  const wants = isAsked ? Object.values(inputRequests).flatMap(describeInput).join("; ") : `a '${textOf(resultType)}'`;
+  throw new GatewayError("tool_failed", `'${name}' needs input that ${cannotServe}: ${wants.slice(0, 500)}.`, {
+    extra: { input_required: true },
+  });
+}
+
+function describeInput(request: JsonValue): readonly string[] {
+  if (!isJsonObject(request)) return [];
+  const params = isJsonObject(request["params"]) ? request["params"] : {};
+  const message = typeof params["message"] === "string" ? ` (${params["message"]})` : "";
+  return [`${textOf(request["method"])}${message}`];
+}
+
+function textOf(value: JsonValue | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
+function toFailure(name: string, { code, message, status }: RpcError): GatewayError {
+  const text = message === "" ? `error ${code}` : `${message} (error ${code})`;
+  return withDelivery(
+    new GatewayError("tool_failed", `'${name}' refused: ${text.slice(0, 2_000)}`, {
+      extra: { rpc_code: code, ...(status === undefined ? {} : { status }) },
+    }),
+    "answered",
+  );
+}
+
+/** The code of the error that the server gave, where it gave one. */
+function rpcCodeOf(error: unknown): number | undefined {
+  const code = error instanceof GatewayError ? error.details.extra?.["rpc_code"] : undefined;
+  return typeof code === "number" ? code : undefined;
+}
+
+/** Refusals of credentials, limits and connections say nothing of the era. */
+function meansOtherEra(error: unknown): boolean {
+  if (!(error instanceof GatewayError)) return error instanceof SessionLost;
+  const code = rpcCodeOf(error);
+  if (code !== undefined) return !isStatelessError(code) || code === rpcCodes.unsupportedVersion;
+  const status = error.details.extra?.["status"];
+  if (typeof status === "number") return ![401, 403, 429].includes(status) && status < 502;
+  // Silence, or an answer that is none; a server that is not there will not be there for `initialize` either.
+  return deliveryOf(error) === "uncertain";
+}
+
+/** Refusals that a server of the era would not give to what it has spoken before. */
+function isAboutEra(error: unknown): boolean {
+  if (rpcCodeOf(error) === rpcCodes.unsupportedVersion) return true;
+  const status = error instanceof GatewayError ? error.details.extra?.["status"] : undefined;
+  return status === 400 || status === 404 || status === 405;
+}
+
+function wrongRevision(name: string, version: string): GatewayError {
+  return new GatewayError(
+    "tool_failed",
+    `'${name}' speaks revision ${version.slice(0, 100)} of MCP; this gateway speaks ${knownRevisions.join(", ")}.`,
+  );
+}
+
+/** Nothing of a call has been sent. */
+function notBegun(name: string, error: unknown): unknown {
+  if (error instanceof SessionLost) return lostAgain(name);
+  return error instanceof Error ? withDelivery(error, "not_sent") : error;
+}
+
+function lostAgain(name: string): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `'${name}' began a session and did not know it with the next request.`),
+    "not_sent",
+  );
+}

@@ -1,0 +1,154 @@
+/**
+ * Stdio (MCP-1), one process a request: it is started, told everything at once, and ended with its answer.
+ * So nothing stays behind, and no process is ever two callers'. Servers that keep something in memory
+ * between calls need to be held, which a node does.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { PluginExit, PluginRunner } from "../ports/plugin-runner.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import type { SendOptions } from "./http-peer.ts";
+import {
+  decodeMessages,
+  encodeNotice,
+  encodeRequest,
+  isAnswerTo,
+  type RpcNotice,
+  type RpcRequest,
+  type RpcResponse,
+} from "./json-rpc.ts";
+import { clientCapabilities, clientInfo, newestSessionRevision } from "./revisions.ts";
+import type { ExchangeOptions, McpTransport } from "./transport.ts";
+
+export interface StdioProgram {
+  /** `mcp://memory`: what errors call it. */
+  readonly name: string;
+  readonly runner: PluginRunner;
+  readonly command: readonly [string, ...string[]];
+  /** @throws GatewayError `credential_missing`, `credential_unreadable`: not sent */
+  readonly environment: (context: SendOptions["context"]) => Promise<Readonly<Record<string, string>>>;
+}
+
+/** Of the request that begins each process; ids of others are numbers. */
+const handshakeId = "initialize";
+
+export class StdioOnce implements McpTransport {
+  readonly #program: StdioProgram;
+
+  constructor(program: StdioProgram) {
+    this.#program = program;
+  }
+
+  async request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse> {
+    const { runner, command, environment } = this.#program;
+    const variables = await environment(options.context);
+    const answered = new AbortController();
+    const lines = new Lines();
+    let answer: RpcResponse | undefined;
+    const read = (part: string): void => {
+      for (const message of lines.feed(part).flatMap(decodeMessages)) {
+        if (message.kind === "notice") options.onNotice?.(message);
+        if (answer !== undefined || !isAnswerTo(message, request.id)) continue;
+        answer = message;
+        answered.abort();
+      }
+    };
+    options.onSent?.();
+    const exit = await runner.run({
+      tenant: options.context.tenant,
+      command,
+      environment: variables,
+      stdin: toInput(request),
+      timeoutMs: options.timeoutMs,
+      maxOutputBytes: options.maxBytes,
+      signal: AbortSignal.any([options.signal, answered.signal]),
+      onStdout: read,
+    });
+    read("\n");
+    if (answer !== undefined) return answer;
+    throw toFailure(this.#program.name, exit, options);
+  }
+
+  /** The process that would take it has ended. */
+  notify(_notice: RpcNotice, _options: SendOptions): Promise<void> {
+    return Promise.resolve();
+  }
+
+  beginSession(): void {
+    // Each process begins its own.
+  }
+
+  speak(_revision: string): void {
+    // Each process is told anew.
+  }
+
+  isAlive(): boolean {
+    return true;
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+function toInput(request: RpcRequest): string {
+  if (request.method === "initialize") return `${encodeRequest(request)}\n`;
+  const params = { protocolVersion: newestSessionRevision, capabilities: clientCapabilities, clientInfo };
+  return [
+    encodeRequest({ id: handshakeId, method: "initialize", params }),
+    encodeNotice({ method: "notifications/initialized", params: {} }),
+    encodeRequest(request),
+    "",
+  ].join("\n");
+}
+
+/** Lines of an output that comes in pieces; what is no message is noise, which some servers make. */
+class Lines {
+  #rest: string[] = [];
+
+  feed(part: string): readonly string[] {
+    const lines = part.split("\n");
+    const last = lines.pop() ?? "";
+    const [first] = lines;
+    if (first === undefined) {
+      this.#rest.push(last);
+      return [];
+    }
+    lines[0] = this.#rest.join("") + first;
+    this.#rest = last === "" ? [] : [last];
+    return lines.filter((line) => line.trim() !== "");
+  }
+}
+
+/** Characters of what a server writes beside its answers. */
+const longestStderr = 1_000;
+
+function toFailure(name: string, exit: PluginExit, { context, timeoutMs, maxBytes }: ExchangeOptions): GatewayError {
+  const said = context.redactor.redact(exit.stderr.trim()).slice(-longestStderr);
+  const reason = said === "" ? "" : `: ${said}`;
+  switch (exit.ended) {
+    case "spawn":
+      return withDelivery(new GatewayError("tool_unreachable", `'${name}' could not be started${reason}`), "not_sent");
+    case "timeout":
+      return withDelivery(
+        new GatewayError("tool_timeout", `'${name}' did not answer within ${timeoutMs} ms${reason}`),
+        "uncertain",
+      );
+    case "output":
+      return withDelivery(
+        new GatewayError("tool_output_too_large", `'${name}' wrote more than ${maxBytes} bytes; ask for less.`),
+        "answered",
+      );
+    case "aborted":
+      return withDelivery(new GatewayError("call_cancelled", `The call of '${name}' was given up.`), "uncertain");
+    case "exit":
+      return withDelivery(
+        new GatewayError(
+          "tool_unreachable",
+          `'${name}' ended (${exit.exitCode ?? "killed"}) before it answered${reason}`,
+        ),
+        "uncertain",
+      );
+    default:
+      return exit.ended satisfies never;
+  }
+}

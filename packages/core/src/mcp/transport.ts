@@ -1,0 +1,54 @@
+/** What carries JSON-RPC messages to an MCP server and back; one file a transport. */
+import { GatewayError } from "../errors/gateway-error.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import type { SendOptions } from "./http-peer.ts";
+import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
+
+export interface ExchangeOptions extends SendOptions {
+  /** Bytes that an answer may have. */
+  readonly maxBytes: number;
+  /** What the server tells while it works on the request. */
+  readonly onNotice?: ((notice: RpcNotice) => void) | undefined;
+  /** Headers that mirror parts of the request, where the transport has headers. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+}
+
+export interface McpTransport {
+  /**
+   * The server's answer, an error of its among them.
+   * @throws SessionLost; GatewayError with the fate of the request known to `deliveryOf`
+   */
+  request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse>;
+  /** @throws GatewayError where it could not be delivered */
+  notify(notice: RpcNotice, options: SendOptions): Promise<void>;
+  /** What comes next begins a session. */
+  beginSession(): void;
+  /** From now on in this revision. */
+  speak(revision: string): void;
+  /** Follows what the server tells unasked, until it ends; undefined where that comes by itself. */
+  listen?(options: SendOptions, onNotice: (notice: RpcNotice) => void): Promise<void>;
+  isAlive(): boolean;
+  close(): Promise<void>;
+}
+
+/** The server does not know the session any more, and has done nothing. */
+export class SessionLost extends Error {
+  override readonly name = "SessionLost";
+
+  constructor() {
+    super("the server does not know the session");
+  }
+}
+
+/** The server took the request, and what came back is no answer to it. */
+export function toNoAnswer(name: string, problem: string): GatewayError {
+  return withDelivery(new GatewayError("tool_failed", `'${name}' ${problem}.`), "uncertain");
+}
+
+/** The connection ended before the answer. */
+export function toCutOff(name: string): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `'${name}' ended its answer before it was complete.`),
+    "uncertain",
+  );
+}

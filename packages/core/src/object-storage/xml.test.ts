@@ -1,0 +1,39 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { elementsOf, escapeXml, textOf } from "./xml.ts";
+
+describe("elements", () => {
+  const xml =
+    '<?xml version="1.0"?><List xmlns="http://s3"><KeyCount>2</KeyCount><Item><Key>a &amp; b</Key></Item><Item at="1"><Key>&#25991;&#x6863;</Key></Item><Empty/><Open></List>';
+
+  test("are found by their whole names, with or without attributes", () => {
+    expect(elementsOf(xml, "Item")).toHaveLength(2);
+    expect(elementsOf(xml, "Item").map((item) => textOf(item, "Key"))).toEqual(["a & b", "文档"]);
+    expect([textOf(xml, "KeyCount"), textOf(xml, "Empty"), textOf(xml, "None"), textOf(xml, "Open")]).toEqual([
+      "2",
+      "",
+      undefined,
+      undefined,
+    ]);
+  });
+
+  test("give back any text that was escaped into one", () => {
+    fc.assert(
+      fc.property(fc.string({ unit: "binary" }), (text) => {
+        expect(textOf(`<A><Key>${escapeXml(text)}</Key></A>`, "Key")).toBe(text);
+      }),
+    );
+  });
+
+  test("are looked for in anything without an end", () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom("<Key", ">", "</Key>", "/", "&#x", "&amp;", "<", "x")), (parts) => {
+        expect(Array.isArray(elementsOf(parts.join(""), "Key"))).toBe(true);
+      }),
+    );
+  });
+
+  test("with entities that are none are left as they are", () => {
+    expect(textOf("<A>&nbsp; &#xffffff; &#0;</A>", "A")).toBe("&nbsp; &#xffffff; \u0000");
+  });
+});
