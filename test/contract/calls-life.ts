@@ -25,6 +25,7 @@ export function describeCallLife(make: MakeInstances): void {
     describeClaims(fixture);
     describeStates(fixture);
     describeDecisions(fixture);
+    describeLaterNews(fixture);
     describeLostReplies(fixture);
   });
 }
@@ -574,6 +575,52 @@ function describeLostReplies(fixture: CallFixture): void {
       await fixture.calls.requestCancel(tenant, id);
       // A sending is known by its token; one that fits would put the call back on the queue.
       expect(await tokenOf()).not.toBe(token);
+    });
+  });
+}
+
+function describeLaterNews(fixture: CallFixture): void {
+  describe("what is heard later of what a call did", () => {
+    const finish = async (
+      tenant: string,
+      text: string,
+      change: Parameters<typeof newTool>[0] = {},
+    ): Promise<string> => {
+      const id = await fixture.rowIn(tenant, "running", change);
+      const outcome = { text, mediaType: "application/json", bytes: text.length };
+      await fixture.calls.finish(tenant, id, 1, { state: "completed", outcome });
+      return id;
+    };
+
+    test("replaces the text that was read, and no other", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await finish(tenant, "one");
+      const [mine, theirs] = [fixture.calls, fixture.repos[1].calls];
+      expect(await theirs.amendOutcome(tenant, id, { before: "one", after: "zwei ü" })).toBe(true);
+      expect(await mine.amendOutcome(tenant, id, { before: "one", after: "three" })).toBe(false);
+      expect(await fixture.row(tenant, id)).toMatchObject({
+        state: "completed",
+        outcome: { text: "zwei ü", bytes: 7 },
+      });
+      const stranger = await fixture.newTenant();
+      expect(await mine.amendOutcome(stranger, id, { before: "zwei ü", after: "x" })).toBe(false);
+      for (const state of ["running", "failed", "unknown"] as const) {
+        const other = await fixture.rowIn(tenant, state);
+        expect(await mine.amendOutcome(tenant, other, { before: "", after: "x" })).toBe(false);
+      }
+    });
+
+    test("is found by what stands in the outcome, within an address and a time", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await finish(tenant, '{"message_id":"a%_1"}', { uri: "sms://crm/code" });
+      const wanted = { uriPrefix: "sms://crm/", text: '"message_id":"a%_1"', withinMs: hour };
+      expect(await fixture.calls.findByOutcome(tenant, wanted)).toMatchObject({ id });
+      const misses = [{ uriPrefix: "sms://cr%/" }, { uriPrefix: "sms://other/" }, { text: '"message_id":"a%"' }];
+      for (const other of misses)
+        expect(await fixture.calls.findByOutcome(tenant, { ...wanted, ...other })).toBeUndefined();
+      expect(await fixture.calls.findByOutcome(await fixture.newTenant(), wanted)).toBeUndefined();
+      await fixture.run("UPDATE calls SET created_at = created_at - ? WHERE tenant = ?", 2 * hour, tenant);
+      expect(await fixture.calls.findByOutcome(tenant, wanted)).toBeUndefined();
     });
   });
 }

@@ -131,7 +131,9 @@ describe.each(cases)(`%s:// ${verifies("URI-1", "URI-4", "CFG-1", "CFG-2", "CFG-
   });
 
   test("ends a call at its time limit", async (context) => {
-    const error = await inMood("silent", context, () => failed(invoke(`${uri}?timeout=150`)));
+    const error = await inMood("silent", context, () =>
+      failed(invoke(`${uri}?timeout=${fixture.reachedWithinMs ?? 150}`)),
+    );
     const timedOut = { status: 504, code: "tool_timeout" };
     expect(error).toMatchObject(fixture.effect === "read" ? timedOut : { status: 502, code: "outcome_unknown" });
   });

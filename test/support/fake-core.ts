@@ -69,6 +69,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     queue: unscripted("queue"),
     sealer: new Sealer(unscripted("keyVault"), clock),
     egress: unscripted("egress"),
+    mail: unscripted("mail"),
     tokens: unscripted("tokens"),
     clock,
     configs: new ConfigCache(allRepos.config),

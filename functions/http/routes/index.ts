@@ -36,6 +36,7 @@ import { createProvider, deleteProvider, getProvider, listProviders, updateProvi
 import { createTicket, webSocket } from "./realtime.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
+import { takeSmsReceipts } from "./sms-receipts.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import {
   acceptToolServiceTools,
@@ -110,6 +111,7 @@ export const routes = {
   listToolServiceTools,
   acceptToolServiceTools,
   importToolService,
+  takeSmsReceipts,
   putCredential,
   listCredentials,
   deleteCredential,

@@ -4,6 +4,7 @@ import type { BlobStore } from "./ports/blob-store.ts";
 import type { Clock } from "./ports/clock.ts";
 import type { Egress } from "./ports/egress.ts";
 import type { Log } from "./ports/log.ts";
+import type { MailTransport } from "./ports/mail-transport.ts";
 import type { McpCommands } from "./mcp/commands.ts";
 import type { PluginRunner } from "./ports/plugin-runner.ts";
 import type { Repos } from "./ports/repos.ts";
@@ -40,6 +41,7 @@ export interface AdapterDeps {
   readonly queue: TaskQueue;
   readonly sealer: Sealer;
   readonly egress: Egress;
+  readonly mail: MailTransport;
   /** Access tokens for tools with OAuth 2. */
   readonly tokens: TokenSource;
   readonly clock: Clock;

@@ -31,6 +31,8 @@ export interface SchemeFixture {
   readonly badArguments: Json;
   /** Does the tool read or write? Writes are not sent again, and end `unknown` where nothing was answered. */
   readonly effect: "read" | "write";
+  /** Milliseconds within which a call has reached it for certain, where it does not at once. */
+  readonly reachedWithinMs?: number;
   /** What its kind of back end cannot do, with the reason; those cases are skipped. */
   readonly cannot: Readonly<Partial<Record<Mood, string>>>;
   start(): Promise<SchemeBackEnd>;

@@ -2,11 +2,15 @@
 import type { ToolScheme } from "@toolyard/core/tools/uri";
 import { apiFixture } from "./api.ts";
 import type { SchemeFixture } from "./fixture.ts";
+import { mailFixture } from "./mail.ts";
 import { mcpFixture } from "./mcp.ts";
 import { ossFixture } from "./oss.ts";
+import { smsFixture } from "./sms.ts";
 
 export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
   api: apiFixture,
   mcp: mcpFixture,
   oss: ossFixture,
+  mail: mailFixture,
+  sms: smsFixture,
 };

@@ -1,5 +1,5 @@
 /**
- * The one door for outgoing HTTP (port: ports/egress.ts). Names are resolved here, every address is
+ * The one door for outgoing connections (port: ports/egress.ts). Names are resolved here, every address is
  * checked, the connection goes to exactly the address that was checked and is checked once more when
  * it stands; redirects are followed by hand with the whole check at each hop. Environment proxies are
  * never used. Tool calls and the token streams of models both pass here, so requests go straight to
@@ -7,16 +7,24 @@
  */
 import { createHash } from "node:crypto";
 import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
+import { isIP, type Socket } from "node:net";
 import { getCACertificates } from "node:tls";
 import { buildConnector, Pool } from "undici";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Egress, EgressRequest, EgressResponse, EgressSocket, EgressTls, EgressUpgrade } from "../ports/egress.ts";
+import type {
+  Egress,
+  EgressRequest,
+  EgressResponse,
+  EgressSocket,
+  EgressTarget,
+  EgressTls,
+  EgressUpgrade,
+} from "../ports/egress.ts";
 import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./address-policy.ts";
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
-import { EgressRefusal, toEgressDenied, toTooManyRedirects } from "./egress-errors.ts";
+import { EgressRefusal, toEgressDenied, toGivenUp, toTooManyRedirects, toUnreachable } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
 import { Upgrade } from "./upgrade.ts";
 
@@ -117,6 +125,33 @@ class UndiciEgress implements Egress {
     }
   }
 
+  checkTarget({ host, port }: EgressTarget): void {
+    const name = withoutDot(host);
+    const reason = this.#refuseEndpoint(name, port);
+    if (reason !== undefined) throw toEgressDenied({ host: `${name}:${port}` }, reason);
+  }
+
+  connect(target: EgressTarget): Promise<Socket> {
+    const { port, signal } = target;
+    const host = withoutDot(target.host);
+    return new Promise((resolve, reject) => {
+      this.checkTarget(target);
+      const giveUp = (): void => reject(withDelivery(toGivenUp(signal?.reason), "not_sent"));
+      if (signal?.aborted === true) {
+        giveUp();
+        return;
+      }
+      signal?.addEventListener("abort", giveUp, { once: true });
+      const callback: buildConnector.Callback = (...[error, socket]) => {
+        signal?.removeEventListener("abort", giveUp);
+        if (error !== null) reject(toUnreachable(error, { peer: { host: `${host}:${port}` }, isSent: false }));
+        else if (signal?.aborted === true) socket.destroy();
+        else resolve(socket);
+      };
+      this.#open({ hostname: host, host, port: String(port), protocol: "http:" }, callback, this.#connect);
+    });
+  }
+
   async upgrade({ url: text, headers, peer: name, tls, protocol, signal }: EgressUpgrade): Promise<EgressSocket> {
     const url = this.#parse(text, name);
     const upgrade = new Upgrade({ peer: { host: url.host, name }, signal });
@@ -158,8 +193,10 @@ class UndiciEgress implements Egress {
   }
 
   #refuseHost(url: URL): string | undefined {
-    const host = withoutBrackets(url.hostname);
-    const port = portOf(url);
+    return this.#refuseEndpoint(withoutBrackets(url.hostname), portOf(url));
+  }
+
+  #refuseEndpoint(host: string, port: number): string | undefined {
     const named = isIP(host) === 0 ? this.#policy.refuseName(host) : this.#policy.refuseAddress(host, port);
     return this.#policy.refusePort(port) ?? (host === "" || host.endsWith(".") ? "invalid_url" : named);
   }
@@ -381,6 +418,11 @@ function isDoorsOwn(name: string): boolean {
   if (name.length !== 4 && name.length !== 14) return false;
   const lower = name.toLowerCase();
   return lower === "host" || lower === "content-length";
+}
+
+/** One trailing dot means the same host. */
+function withoutDot(host: string): string {
+  return host.endsWith(".") ? host.slice(0, -1) : host;
 }
 
 function withoutBrackets(hostname: string): string {

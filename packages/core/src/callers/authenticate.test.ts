@@ -11,7 +11,14 @@ function authenticator(defaultTenant?: string): Authenticator {
   const nothing = (): never => {
     throw new Error("not expected to be asked");
   };
-  const egress: Egress = { request: nothing, upgrade: nothing, checkUrl: nothing, close: nothing };
+  const egress: Egress = {
+    request: nothing,
+    upgrade: nothing,
+    checkUrl: nothing,
+    connect: nothing,
+    checkTarget: nothing,
+    close: nothing,
+  };
   return createAuthenticator({
     issuers: { create: nothing, list: nothing, delete: nothing, find: () => Promise.resolve([]) },
     egress,

@@ -91,9 +91,13 @@ export const catalog = {
   tool_failed: tool(502),
   tool_timeout: tool(504),
   tool_unreachable: tool(502, true),
+  /** The back end puts it off and has not taken it: too much at once, greylisting. */
+  tool_deferred: tool(503, true),
   /** Its service has failed too often; `retry_after_ms` says when it is tried again. */
   circuit_open: { http: 503, type: "tool_execution_error", retryable: true },
   tool_output_too_large: tool(502),
+  /** The vendor sends templates only, and none was given. */
+  sms_plain_unsupported: invalid(),
   egress_denied: { http: 403, type: "permission_error", retryable: false },
   outcome_unknown: tool(502),
   call_cancelled: tool(409),

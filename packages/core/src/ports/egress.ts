@@ -1,7 +1,8 @@
 /**
- * The one door for outgoing HTTP. Every address is checked where it is connected to, and again at
+ * The one door for outgoing connections, HTTP above all. Every address is checked where it is connected to, and again at
  * every redirect (design "Blind, and closed by default"). Implementation: blind/egress.ts.
  */
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Span } from "./traces.ts";
 
@@ -62,6 +63,14 @@ export interface EgressResponse {
   readonly url: string;
 }
 
+/** Where a protocol other than HTTP is spoken. */
+export interface EgressTarget {
+  /** A name or an address literal. */
+  readonly host: string;
+  readonly port: number;
+  readonly signal?: AbortSignal;
+}
+
 export interface Egress {
   /**
    * @throws GatewayError `egress_denied` (not sent), `tool_unreachable` (not sent, or uncertain once
@@ -75,5 +84,13 @@ export interface Egress {
   upgrade(request: EgressUpgrade): Promise<EgressSocket>;
   /** Checks what can be checked without resolving a name; for registration. @throws GatewayError `egress_denied` */
   checkUrl(url: string): void;
+  /**
+   * A plain TCP connection for protocols other than HTTP, to an address that was checked like those of
+   * requests. TLS is its user's affair, who knows the name that the certificate must be for.
+   * @throws GatewayError `egress_denied`, `tool_unreachable`, `call_cancelled`; all marked `not_sent`
+   */
+  connect(target: EgressTarget): Promise<Socket>;
+  /** As `checkUrl`, for `connect`. @throws GatewayError `egress_denied` */
+  checkTarget(target: Pick<EgressTarget, "host" | "port">): void;
   close(): Promise<void>;
 }

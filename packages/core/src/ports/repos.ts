@@ -396,6 +396,13 @@ export interface CallRepo {
   finish(tenant: string, id: string, attempt: number, finish: CallFinish): Promise<boolean>;
   /** Late evidence for an `unknown` call. */
   resolveUnknown(tenant: string, id: string, finish: CallFinish): Promise<boolean>;
+  /** What was heard later of what a completed call did; `false` where its text is another one than `before`, or too long for its row. */
+  amendOutcome(tenant: string, id: string, text: { readonly before: string; readonly after: string }): Promise<boolean>;
+  /** The newest tool call of some addresses whose outcome holds a text. */
+  findByOutcome(
+    tenant: string,
+    wanted: { readonly uriPrefix: string; readonly text: string; readonly withinMs: number },
+  ): Promise<Call | undefined>;
   /**
    * Takes a queued call, or a running one whose lease has run out; raises `attempt`. A queued call that a
    * budget has no room for stays queued.

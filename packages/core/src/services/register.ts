@@ -55,7 +55,7 @@ export async function createService(
   const id = newId("toolService");
   const { config, secrets } = readConfig(runtime, id, request.config);
   const record: ToolService = { ...request, ...firstState, id, scheme, config };
-  checkRecord(deps, context, { runtime, record });
+  await checkRecord(deps, context, { runtime, record });
   if (context.config.services.some((other) => other.scheme === scheme && other.serviceId === request.serviceId)) {
     throw new GatewayError(
       "conflict",
@@ -136,7 +136,7 @@ async function changeOnce(
     record.id,
     replacesConfig ? configPatch : mergePatch(record.config, configPatch),
   );
-  checkRecord(deps, context, { runtime, record: { ...record, config } });
+  await checkRecord(deps, context, { runtime, record: { ...record, config } });
   const change: ToolServiceChange = { ...plain, config };
   const updated = await withSecrets(deps, context, secrets, async () =>
     found(await deps.repos.services.update(tenant, record.id, change, expectedVersion), record.id),
@@ -209,12 +209,12 @@ function readConfig(runtime: ServiceRuntime, id: string, input: JsonObject): Ret
 }
 
 /** Models call tools by their bare names, so no name may mean two. */
-function checkRecord(
+async function checkRecord(
   { adapters }: ServiceDeps,
   context: CallContext,
   { runtime, record }: { readonly runtime: ServiceRuntime; readonly record: ToolService },
-): void {
-  runtime.check(record);
+): Promise<void> {
+  await runtime.check(record);
   const others = [adapters.plugin, adapters.native];
   const taken = runtime
     .toolsOf(record)

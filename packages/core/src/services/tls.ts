@@ -50,7 +50,7 @@ export async function openTls(
   context: CallContext,
 ): Promise<EgressTls | undefined> {
   if (tls === undefined) return undefined;
-  const key = tls.key === undefined ? undefined : await keyOf(tls.key, credentials, context);
+  const key = tls.key === undefined ? undefined : await openPem(tls.key, credentials, context);
   const known = opened.get(tls);
   if (known?.key === key && known !== undefined) return known.tls;
   const made: EgressTls = {
@@ -62,7 +62,8 @@ export async function openTls(
   return made;
 }
 
-async function keyOf(
+/** A key in PEM form: line breaks of one that came through the credentials' route are written as `\n`. */
+export async function openPem(
   reference: SecretReference,
   credentials: CredentialResolver,
   context: CallContext,

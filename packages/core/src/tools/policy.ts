@@ -1,13 +1,15 @@
 /** When a call may be sent again, and when (design "Retries only for what is safe to repeat"). */
+import type { ErrorCode } from "../errors/catalog.ts";
 import type { GatewayError } from "../errors/gateway-error.ts";
 import type { Delivery } from "./adapter.ts";
 import type { Effect, Repeat } from "./tool.ts";
 
+const passingCodes: ReadonlySet<ErrorCode> = new Set(["tool_unreachable", "tool_timeout", "tool_deferred"]);
 const passingStatuses = new Set([408, 425, 429, 500, 502, 503, 504]);
 
 /** May the same thing work in a moment? */
 export function isPassing(error: GatewayError): boolean {
-  if (error.code === "tool_unreachable" || error.code === "tool_timeout") return true;
+  if (passingCodes.has(error.code)) return true;
   const status = error.details.extra?.["status"];
   return error.code === "tool_failed" && typeof status === "number" && passingStatuses.has(status);
 }

@@ -8,6 +8,8 @@ export function egressUnder(egress: Egress, span: Span | undefined): Egress {
     request: (request) => egress.request({ ...request, span }),
     upgrade: (request) => egress.upgrade(request),
     checkUrl: (url) => egress.checkUrl(url),
+    connect: (target) => egress.connect(target),
+    checkTarget: (target) => egress.checkTarget(target),
     close: () => egress.close(),
   };
 }

@@ -14,6 +14,22 @@ export async function get(database: Database, tenant: string, id: string): Promi
   return found?.rows.map(toCall)[0];
 }
 
+/** A walk through the tenant's newest calls, by the index of their times. */
+const readByOutcome = `SELECT * FROM calls
+  WHERE tenant = ?1 AND created_at >= ${now} - ?2 AND kind = 'tool'
+    AND substr(uri, 1, length(?3)) = ?3 AND instr(outcome_text, ?4) > 0
+  ORDER BY created_at DESC LIMIT 1`;
+
+export async function findByOutcome(
+  database: Database,
+  tenant: string,
+  { uriPrefix, text, withinMs }: Parameters<CallRepo["findByOutcome"]>[1],
+): Promise<Call | undefined> {
+  const statement = { sql: readByOutcome, args: [tenant, withinMs, uriPrefix, text] };
+  const [found] = await database.batch([statement], { readonly: true });
+  return found?.rows.map(toCall)[0];
+}
+
 /** `from` is inclusive, `to` is not, so that adjoining spans share no call. */
 const conditions = {
   state: "state = ?",

@@ -116,3 +116,18 @@ export async function resolveUnknown(
   const [resolved] = await database.batch([{ sql: resolveUnknownCall, args }], { repeatable: true });
   return resolved !== undefined && resolved.changes > 0;
 }
+
+const amendText = `UPDATE calls SET outcome_text = ?4, outcome_bytes = ?5
+  WHERE tenant = ?1 AND id = ?2 AND state = 'completed' AND outcome_blob_key IS NULL AND archive_id IS NULL
+    AND outcome_text = ?3`;
+
+/** Whoever was faster has left another text; sent twice, it finds its own. */
+export async function amendOutcome(
+  database: Database,
+  tenant: string,
+  { id, before, after }: { readonly id: string; readonly before: string; readonly after: string },
+): Promise<boolean> {
+  const args = [tenant, id, before, after, Buffer.byteLength(after)];
+  const [amended] = await database.batch([{ sql: amendText, args }], { repeatable: true });
+  return amended !== undefined && amended.changes > 0;
+}

@@ -5,9 +5,9 @@
 import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { admit } from "./calls-admit.ts";
-import { costsBelow, decide, get, isCancelRequested, list, requestCancel } from "./calls-control.ts";
+import { costsBelow, decide, findByOutcome, get, isCancelRequested, list, requestCancel } from "./calls-control.ts";
 import { claim, heartbeat, requeue, reserve, takeSlots } from "./calls-lease.ts";
-import { finish, record, resolveUnknown, settle } from "./calls-settle.ts";
+import { amendOutcome, finish, record, resolveUnknown, settle } from "./calls-settle.ts";
 import { expire, sweep } from "./calls-upkeep.ts";
 
 export function createCallRepo(shards: Shards): CallRepo {
@@ -19,6 +19,8 @@ export function createCallRepo(shards: Shards): CallRepo {
       record(of(tenant), tenant, { callerId, calls, ...(parent === undefined ? {} : { parent }) }),
     finish: (tenant, id, attempt, end) => finish(of(tenant), tenant, { id, attempt, finish: end }),
     resolveUnknown: (tenant, id, evidence) => resolveUnknown(of(tenant), tenant, { id, finish: evidence }),
+    amendOutcome: (tenant, id, text) => amendOutcome(of(tenant), tenant, { id, ...text }),
+    findByOutcome: (tenant, wanted) => findByOutcome(of(tenant), tenant, wanted),
     claim: (tenant, id, options) => claim(of(tenant), tenant, { id, ...options }),
     heartbeat: (tenant, id, attempt, beat) => heartbeat(of(tenant), tenant, { id, attempt, ...beat }),
     reserve: (tenant, id, attempt, wanted) => reserve(of(tenant), tenant, { id, attempt, ...wanted }),

@@ -8,14 +8,18 @@ import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
 import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
 import { apiScheme } from "./api.ts";
+import { mailScheme } from "./mail.ts";
 import { mcpScheme } from "./mcp.ts";
 import { createNativeAdapter } from "./native.ts";
 import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
+import { smsScheme } from "./sms.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
   api: apiScheme,
+  mail: mailScheme,
+  sms: smsScheme,
   mcp: mcpScheme,
   oss: ossScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };

@@ -1,0 +1,118 @@
+/** Attachments of a mail: given with the call, a file of the session, or the result of an earlier call (MAIL-3). */
+import { openHandle } from "../calls/open-handle.ts";
+import type { CallContext } from "../context.ts";
+import type { AdapterDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { MailAttachment } from "../ports/mail-transport.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import { createWorkspace } from "../workspace/workspace.ts";
+import { isHeaderText } from "./address.ts";
+import { invalid, type AttachmentArgument } from "./request.ts";
+
+type AttachmentDeps = Pick<AdapterDeps, "blobs" | "clock" | "log" | "repos">;
+
+/** @throws GatewayError `invalid_arguments`, `file_not_found`, `not_found`, `invalid_request`; all `not_sent` */
+export async function readAttachments(
+  deps: AttachmentDeps,
+  context: CallContext,
+  { given, most }: { readonly given: readonly AttachmentArgument[]; readonly most: number },
+): Promise<readonly MailAttachment[]> {
+  const attachments: MailAttachment[] = [];
+  let left = most;
+  for (const [index, each] of given.entries()) {
+    const field = `attachments.${index}`;
+    checkLabels(field, each);
+    const { content, mediaType } = await readContent(deps, context, { each, field, most: left, limit: most }).catch(
+      (error: unknown) => {
+        throw error instanceof GatewayError ? withDelivery(error, "not_sent") : error;
+      },
+    );
+    left -= content.byteLength;
+    attachments.push({
+      name: each.name,
+      content,
+      mediaType: each.contentType ?? mediaType,
+      contentId: each.contentId,
+    });
+  }
+  return attachments;
+}
+
+/** They become headers. */
+function checkLabels(field: string, { name, contentType, contentId }: AttachmentArgument): void {
+  if (!isHeaderText(name) || /[/\\]/.test(name))
+    throw invalid(`${field}.name`, `'${field}.name' must be a file name, without slashes and control characters.`);
+  if (contentType !== undefined && !/^[\w!#$&^.+-]{1,63}\/[\w!#$&^.+-]{1,63}$/.test(contentType))
+    throw invalid(`${field}.contentType`, `'${field}.contentType' must be a media type such as application/pdf.`);
+  if (contentId !== undefined && !/^[\w.@+-]+$/.test(contentId))
+    throw invalid(`${field}.contentId`, `'${field}.contentId' may hold letters, digits, '.', '_', '@', '+' and '-'.`);
+}
+
+interface Wanted {
+  readonly each: AttachmentArgument;
+  readonly field: string;
+  /** Bytes that are left of `limit`. */
+  readonly most: number;
+  readonly limit: number;
+}
+
+interface Content {
+  readonly content: Uint8Array;
+  readonly mediaType: string | undefined;
+}
+
+async function readContent(deps: AttachmentDeps, context: CallContext, wanted: Wanted): Promise<Content> {
+  const { each, field } = wanted;
+  const sources = [each.content, each.file, each.result].filter((source) => source !== undefined);
+  if (sources.length !== 1) throw invalid(field, `'${field}' needs one of 'content', 'file' and 'result'.`);
+  if (each.content !== undefined)
+    return { content: limited(decode(each.content, wanted), wanted), mediaType: undefined };
+  if (each.file !== undefined) {
+    const { file, body } = await createWorkspace(deps).read({
+      tenant: context.tenant,
+      session: sessionOf(context, field),
+      path: each.file,
+    });
+    return { content: await collect(body, wanted), mediaType: file.mediaType };
+  }
+  const result = await openHandle(deps, context, each.result ?? "");
+  return { content: await collect(result.body, wanted), mediaType: result.mediaType };
+}
+
+function decode(text: string, { each, field }: Wanted): Uint8Array {
+  if (each.encoding === "utf-8") return Buffer.from(text, "utf8");
+  const compact = text.replaceAll(/[\r\n\t ]/g, "");
+  const bytes = Buffer.from(compact, "base64");
+  // What Node cannot read it leaves out; a file that lacks a part is worse than none.
+  const isWhole =
+    /^[A-Za-z0-9+/_-]*={0,2}$/.test(compact) &&
+    bytes.byteLength === Math.floor((compact.replace(/=+$/, "").length * 3) / 4);
+  if (!isWhole)
+    throw invalid(`${field}.content`, `'${field}.content' is not base64; for text as it is, say "encoding": "utf-8".`);
+  return bytes;
+}
+
+function sessionOf({ sessionId }: CallContext, field: string): string {
+  if (sessionId !== undefined) return sessionId;
+  throw invalid(`${field}.file`, `'${field}.file' is a file of a session; send 'session_id' with the request.`);
+}
+
+async function collect(body: AsyncIterable<Uint8Array>, wanted: Wanted): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of body) {
+    bytes += part.byteLength;
+    if (bytes > wanted.most) throw tooLarge(wanted);
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
+}
+
+function limited(content: Uint8Array, wanted: Wanted): Uint8Array {
+  if (content.byteLength > wanted.most) throw tooLarge(wanted);
+  return content;
+}
+
+function tooLarge({ field, limit }: Wanted): GatewayError {
+  return invalid(field, `With '${field}' the attachments have more than ${limit} bytes ('max_attachment_bytes').`);
+}
