@@ -30,6 +30,7 @@ import { checkSchema, migrate } from "@toolyard/db/migrate";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
+import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { createSystemClock } from "@toolyard/platform/system-clock";
@@ -142,6 +143,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   const adapterDeps: AdapterDeps = {
     ...tokenDeps,
     mail: createSmtpTransport({ egress }),
+    brokers: createMessageBrokers({ egress }),
     tokens: createTokenSource(tokenDeps),
     blobs: await createBlobs(environment, home.dataDir, blobLinks.presign),
     queue,

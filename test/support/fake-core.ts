@@ -70,6 +70,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     sealer: new Sealer(unscripted("keyVault"), clock),
     egress: unscripted("egress"),
     mail: unscripted("mail"),
+    brokers: unscripted("brokers"),
     tokens: unscripted("tokens"),
     clock,
     configs: new ConfigCache(allRepos.config),

@@ -7,6 +7,7 @@ import type { Log } from "./ports/log.ts";
 import type { MailTransport } from "./ports/mail-transport.ts";
 import type { McpCommands } from "./mcp/commands.ts";
 import type { PluginRunner } from "./ports/plugin-runner.ts";
+import type { MessageBrokers } from "./ports/message-broker.ts";
 import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Traces } from "./ports/traces.ts";
@@ -42,6 +43,7 @@ export interface AdapterDeps {
   readonly sealer: Sealer;
   readonly egress: Egress;
   readonly mail: MailTransport;
+  readonly brokers: MessageBrokers;
   /** Access tokens for tools with OAuth 2. */
   readonly tokens: TokenSource;
   readonly clock: Clock;

@@ -6,6 +6,7 @@ import { mailFixture } from "./mail.ts";
 import { mcpFixture } from "./mcp.ts";
 import { ossFixture } from "./oss.ts";
 import { smsFixture } from "./sms.ts";
+import { mqFixture } from "./mq.ts";
 
 export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
   api: apiFixture,
@@ -13,4 +14,5 @@ export const schemeFixtures: { readonly [S in ToolScheme]?: SchemeFixture } = {
   oss: ossFixture,
   mail: mailFixture,
   sms: smsFixture,
+  mq: mqFixture,
 };

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { nothing } from "../budgets/budget.ts";
 import { reserveTool } from "../budgets/reservation.ts";
 import type { CallContext } from "../context.ts";
-import type { CoreDeps } from "../deps.ts";
+import type { AdapterDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { canonicalJson, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
@@ -28,12 +28,18 @@ export interface RowOptions extends CallPlace {
   readonly effectKey?: string;
   readonly slots: number;
   readonly delivery: "none" | "due";
+  /** Not before; absent: as soon as somebody takes it. */
+  readonly runAt?: number;
 }
 
+/** Limits where they are known; else they are found when it runs. */
+export type CallToRecord = Pick<PreparedCall, "id" | "tool" | "uri" | "arguments" | "effect" | "repeat"> &
+  Partial<Pick<PreparedCall, "timeoutMs" | "maxAttempts">>;
+
 export async function newToolCall(
-  deps: CoreDeps,
+  deps: AdapterDeps,
   context: CallContext,
-  call: PreparedCall,
+  call: CallToRecord,
   options: RowOptions,
 ): Promise<NewCall> {
   const { tenant, config } = context;
@@ -70,6 +76,7 @@ export async function newToolCall(
     reserved: options.slots === 0 ? nothing : reserveTool(context, call.tool.name, deps.clock),
     leaseMs: deps.timing.leaseMs,
     delivery: options.delivery,
+    runAt: options.runAt ?? null,
   };
 }
 
@@ -162,9 +169,15 @@ function viewOf(context: CallContext, given: string | JsonObject): string {
 }
 
 /** With the limits that it was taken on with; `async` has been obeyed. */
-function fullUri({ uri, timeoutMs, maxAttempts }: PreparedCall): string {
+function fullUri({ uri, timeoutMs, maxAttempts }: CallToRecord): string {
   const { async: _async, ...options } = uri.options;
-  return `${formatToolUri(uri.scheme, uri.service, uri.tool)}?${formatUriOptions({ ...options, timeoutMs, maxAttempts })}`;
+  const limits = {
+    ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    ...(maxAttempts === undefined ? {} : { maxAttempts }),
+  };
+  const text = formatUriOptions({ ...options, ...limits });
+  const address = formatToolUri(uri.scheme, uri.service, uri.tool);
+  return text === "" ? address : `${address}?${text}`;
 }
 
 /** Authenticated with the sealed input of a call, so that it opens in its own row only. */

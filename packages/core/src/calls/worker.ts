@@ -27,7 +27,7 @@ const busyDelayMs = 1_000;
 
 /** Has a worker look at a call that is on record. Never throws. */
 export async function enqueue(
-  deps: CoreDeps,
+  deps: Pick<CoreDeps, "queue" | "log">,
   work: { readonly tenant: string; readonly callId: string; readonly expectedMs: number; readonly delayMs?: number },
 ): Promise<void> {
   const queue: QueueName = work.expectedMs > shortMs ? "long" : "short";

@@ -10,6 +10,7 @@ import type { ToolScheme } from "../uri.ts";
 import { apiScheme } from "./api.ts";
 import { mailScheme } from "./mail.ts";
 import { mcpScheme } from "./mcp.ts";
+import { mqScheme } from "./mq.ts";
 import { createNativeAdapter } from "./native.ts";
 import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
@@ -22,6 +23,7 @@ export const serviceSchemes = {
   sms: smsScheme,
   mcp: mcpScheme,
   oss: ossScheme,
+  mq: mqScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {

@@ -1,0 +1,56 @@
+/**
+ * A tool call for later: a row that is due at a time, which any worker of any instance carries out then, with
+ * permission, arguments and credentials checked anew. It outlives restarts, and can be read and cancelled like any call.
+ */
+import type { CallContext } from "../context.ts";
+import type { AdapterDeps } from "../deps.ts";
+import { newId } from "../ids.ts";
+import type { JsonObject } from "../json.ts";
+import type { ToolCall } from "../tools/adapter.ts";
+import { newToolCall } from "./new-call.ts";
+import { enqueue } from "./worker.ts";
+
+/** No queue holds a message back longer; whoever gets it too early sends it again. */
+const longestHopMs = 900_000;
+
+export interface Postponed {
+  readonly delayMs: number;
+  /** What is called then; the URI with the options that are to hold then. */
+  readonly uri: ToolCall["uri"];
+  readonly arguments: JsonObject;
+}
+
+/** @returns the new call's id and when it is due; on record once this returns */
+export async function postpone(
+  deps: AdapterDeps,
+  context: CallContext,
+  { tool }: Pick<ToolCall, "tool">,
+  { delayMs, uri, arguments: args }: Postponed,
+): Promise<{ readonly callId: string; readonly dueAt: number }> {
+  const callId = newId("call");
+  const dueAt = deps.clock.now() + delayMs;
+  const { effect, repeat } = tool;
+  const row = await newToolCall(
+    deps,
+    context,
+    { id: callId, tool, uri, arguments: args, effect, repeat },
+    {
+      route: "tools.postponed",
+      parentId: null,
+      rootId: null,
+      state: "queued",
+      async: true,
+      slots: 1,
+      delivery: "none",
+      runAt: dueAt,
+    },
+  );
+  await deps.repos.calls.record(context.tenant, context.caller.id, [row]);
+  await enqueue(deps, {
+    tenant: context.tenant,
+    callId,
+    expectedMs: 0,
+    delayMs: Math.min(longestHopMs, Math.max(0, dueAt - deps.clock.now())),
+  });
+  return { callId, dueAt };
+}

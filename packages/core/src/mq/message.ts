@@ -1,0 +1,135 @@
+/** From a call's arguments to the message that leaves (MQ-1, MQ-2, SVCERR-1). */
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { JsonObject, JsonValue } from "../json.ts";
+import type { BrokerMessage } from "../ports/message-broker.ts";
+import { withDelivery } from "../tools/adapter.ts";
+import { brokerKinds, type MqConfig, type MqTopic } from "./config.ts";
+
+/** JSON Schema of a call's arguments. */
+export function parametersOf(config: MqConfig, topic: MqTopic): JsonObject {
+  const { hasHeaders } = brokerKinds[config.broker];
+  const isJson = isJsonType(topic.content_type);
+  const message: JsonObject = isJson
+    ? { description: "The message, sent as JSON.", ...topic.message }
+    : { type: "string", description: `The message, sent as ${topic.content_type}.` };
+  const key = keyField(config, topic);
+  return {
+    type: "object",
+    properties: {
+      message,
+      ...(key === undefined ? {} : { key: key.schema }),
+      ...(hasHeaders && topic.free_headers ? { headers: freeHeaders } : {}),
+      ...(config.max_delay_ms === 0
+        ? {}
+        : {
+            delay: {
+              type: "integer",
+              minimum: 0,
+              maximum: config.max_delay_ms,
+              description: "Milliseconds before the message may be consumed.",
+            },
+          }),
+    },
+    required: ["message", ...(key?.isRequired === true ? ["key"] : [])],
+    additionalProperties: false,
+  };
+}
+
+const freeHeaders: JsonObject = {
+  type: "object",
+  description: "Headers of the message.",
+  maxProperties: 32,
+  propertyNames: { pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,126}$" },
+  additionalProperties: { type: "string", maxLength: 8_192, pattern: "^[^\\u0000-\\u001f\\u007f]*$" },
+};
+
+function keyField(
+  { broker }: MqConfig,
+  { exchange, routing_key: routingKey }: MqTopic,
+): { readonly schema: JsonObject; readonly isRequired: boolean } | undefined {
+  const schema: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
+  if (broker === "kafka")
+    return { schema: { ...schema, description: "Messages of one key keep their order." }, isRequired: false };
+  if (exchange === undefined || routingKey !== undefined) return undefined;
+  return { schema: { ...schema, description: "Routing key: who gets the message." }, isRequired: true };
+}
+
+/** Milliseconds; of the argument and the option of the URI, which must not contradict each other. */
+export function delayOf(config: MqConfig, args: JsonObject, option: number | undefined): number {
+  const given = typeof args["delay"] === "number" ? args["delay"] : undefined;
+  if (given !== undefined && option !== undefined && given !== option) {
+    throw refused(
+      "invalid_arguments",
+      `'delay' is ${given} among the arguments and ${option} in the URI; say it once.`,
+    );
+  }
+  const delay = given ?? option ?? 0;
+  if (delay > config.max_delay_ms) {
+    throw refused(
+      "invalid_uri",
+      `Option 'delay' must be ${config.max_delay_ms} milliseconds at most ('max_delay_ms' of the service); got ${delay}.`,
+    );
+  }
+  return delay;
+}
+
+export interface MessageOptions {
+  readonly id: string;
+  readonly at: Date;
+  readonly delayMs: number;
+}
+
+/** @throws GatewayError `payload_too_large`, `invalid_arguments`; `not_sent` */
+export function toMessage(
+  config: MqConfig,
+  { topicId, topic, args }: { readonly topicId: string; readonly topic: MqTopic; readonly args: JsonObject },
+  { id, at, delayMs }: MessageOptions,
+): BrokerMessage {
+  const body = Buffer.from(textOf(args["message"] ?? null, topic.content_type), "utf8");
+  if (body.byteLength > config.max_message_bytes) {
+    throw refused(
+      "payload_too_large",
+      `The message has ${body.byteLength} bytes; ${config.max_message_bytes} are allowed ('max_message_bytes' of the service).`,
+    );
+  }
+  const { exchange, routing_key: routingKey } = topic;
+  const key = typeof args["key"] === "string" ? args["key"] : undefined;
+  const name = topic.name ?? topicId;
+  const isRabbit = config.broker === "rabbitmq";
+  return {
+    id,
+    destination: isRabbit ? (exchange ?? "") : name,
+    key: isRabbit ? (exchange === undefined ? name : (routingKey ?? key ?? "")) : key,
+    body,
+    contentType: topic.content_type,
+    headers: { ...headersIn(args["headers"]), ...topic.headers },
+    isPersistent: topic.persistent,
+    at,
+    ...(delayMs === 0 ? {} : { delayMs }),
+  };
+}
+
+/** Where a message went, in the broker's words. */
+export function placeOf(config: MqConfig, { destination, key = "" }: BrokerMessage): JsonObject {
+  if (config.broker === "kafka") return { topic: destination };
+  if (config.broker === "redis") return { channel: destination };
+  return destination === "" ? { queue: key } : { exchange: destination, routing_key: key };
+}
+
+function textOf(message: JsonValue, contentType: string): string {
+  return typeof message === "string" && !isJsonType(contentType) ? message : JSON.stringify(message);
+}
+
+function isJsonType(contentType: string): boolean {
+  return /^[^;]*[/+]json(?:;|$)/.test(contentType);
+}
+
+function headersIn(given: JsonValue | undefined): Record<string, string> {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return {};
+  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, String(value)]));
+}
+
+function refused(code: "invalid_arguments" | "invalid_uri" | "payload_too_large", message: string): GatewayError {
+  const param = code === "payload_too_large" ? "message" : "delay";
+  return withDelivery(new GatewayError(code, message, { param }), "not_sent");
+}

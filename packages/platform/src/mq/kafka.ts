@@ -1,0 +1,209 @@
+/**
+ * Kafka (MQ-1, MQ-4): acknowledged by all replicas in sync. The client repeats nothing by itself; whether a
+ * message had begun to leave when something broke is read off the bytes that were written.
+ */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type {
+  BrokerAccount,
+  BrokerMessage,
+  BrokerServer,
+  BrokerSession,
+  Confirmation,
+  PublishOptions,
+} from "@toolyard/core/ports/message-broker";
+import { withDelivery } from "@toolyard/core/tools/adapter";
+import { Kafka, logLevel, Partitioners, type ISocketFactory, type Producer, type SASLOptions } from "kafkajs";
+import { LateSocket } from "./late-socket.ts";
+import {
+  connectTo,
+  givenUp,
+  loginRefused,
+  lostConnection,
+  nameOf,
+  oneLine,
+  setUpMs,
+  unreachable,
+  untilGivenUp,
+  type BrokerDeps,
+} from "./sockets.ts";
+
+const requestMs = 30_000;
+/** What a request starts with after its length, where it is one to take messages. */
+const produceRequest = 0;
+
+/** Said no, and may say yes in a moment; the message is not there. */
+const passing: ReadonlySet<string> = new Set([
+  "LEADER_NOT_AVAILABLE",
+  "NOT_LEADER_FOR_PARTITION",
+  "REPLICA_NOT_AVAILABLE",
+  "BROKER_NOT_AVAILABLE",
+  "NOT_ENOUGH_REPLICAS",
+  "THROTTLING_QUOTA_EXCEEDED",
+]);
+
+/** Said neither yes nor no: the message may be there. */
+const open: ReadonlySet<string> = new Set([
+  "UNKNOWN",
+  "REQUEST_TIMED_OUT",
+  "NETWORK_EXCEPTION",
+  "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+  "KAFKA_STORAGE_ERROR",
+]);
+
+export async function openKafka(
+  deps: BrokerDeps,
+  account: BrokerAccount,
+  server: BrokerServer,
+): Promise<BrokerSession> {
+  const wire: Wire = { produced: 0, refusal: undefined };
+  const kafka = new Kafka({
+    clientId: "toolyard",
+    brokers: [nameOf(server)],
+    connectionTimeout: setUpMs,
+    authenticationTimeout: setUpMs,
+    requestTimeout: requestMs,
+    enforceRequestTimeout: true,
+    retry: { retries: 0 },
+    logLevel: logLevel.NOTHING,
+    socketFactory: socketsOf(deps, account, wire),
+    ...(account.login === undefined ? {} : { sasl: saslOf(account), ssl: false }),
+  });
+  const producer = kafka.producer({
+    retry: { retries: 0 },
+    allowAutoTopicCreation: false,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  });
+  try {
+    await producer.connect();
+    return new KafkaSession(producer, server, wire);
+  } catch (error) {
+    await producer.disconnect().catch(() => undefined);
+    if (wire.refusal !== undefined) throw wire.refusal;
+    const { name, text, type } = readFailure(error);
+    if (name === "KafkaJSSASLAuthenticationError" || type === "SASL_AUTHENTICATION_FAILED")
+      throw loginRefused(account, server, text);
+    throw unreachable(server, text, error);
+  }
+}
+
+/** What was seen of the connections of one session. */
+interface Wire {
+  /** Requests to take messages that have begun to leave. */
+  produced: number;
+  /** What our own door said no to. */
+  refusal: GatewayError | undefined;
+}
+
+/** Every address that the cluster names goes through the door. */
+function socketsOf(deps: BrokerDeps, { tls }: BrokerAccount, wire: Wire): ISocketFactory {
+  return ({ host, port, onConnect }) => {
+    const connecting = connectTo(deps, { host, port }, tls);
+    connecting.catch((error: unknown) => {
+      if (error instanceof GatewayError && error.code === "egress_denied") wire.refusal = error;
+    });
+    const socket = new LateSocket({
+      connecting,
+      onConnect,
+      onWrite: (bytes) => {
+        if (bytes.length >= 6 && bytes.readInt16BE(4) === produceRequest) wire.produced += 1;
+      },
+    });
+    // Kafkajs has no use for more of a socket than this one has.
+    return socket as unknown as ReturnType<ISocketFactory>;
+  };
+}
+
+function saslOf({ login, mechanism }: BrokerAccount): SASLOptions {
+  return { mechanism, username: login?.username ?? "", password: login?.password ?? "" };
+}
+
+class KafkaSession implements BrokerSession {
+  readonly #producer: Producer;
+  readonly #server: BrokerServer;
+  readonly #wire: Wire;
+  #isAlive = true;
+
+  constructor(producer: Producer, server: BrokerServer, wire: Wire) {
+    this.#producer = producer;
+    this.#server = server;
+    this.#wire = wire;
+  }
+
+  async publish(message: BrokerMessage, { signal, onSent }: PublishOptions): Promise<Confirmation> {
+    if (signal.aborted) throw givenUp();
+    const { produced } = this.#wire;
+    onSent?.();
+    try {
+      const [record] = await untilGivenUp(this.#send(message), signal);
+      return { partition: record?.partition, offset: record?.baseOffset ?? record?.offset };
+    } catch (error) {
+      throw this.#readError(error, message, this.#wire.produced > produced);
+    }
+  }
+
+  describe(): Promise<string> {
+    return Promise.resolve(`Kafka, reached at ${nameOf(this.#server)}`);
+  }
+
+  isAlive(): boolean {
+    return this.#isAlive;
+  }
+
+  async close(): Promise<void> {
+    this.#isAlive = false;
+    await this.#producer.disconnect();
+  }
+
+  #send({ destination, key, body, headers, id, contentType, at }: BrokerMessage): ReturnType<Producer["send"]> {
+    return this.#producer.send({
+      topic: destination,
+      acks: -1,
+      timeout: requestMs,
+      messages: [
+        {
+          key: key ?? null,
+          value: Buffer.from(body),
+          headers: { ...headers, "content-type": contentType, "message-id": id },
+          timestamp: String(at.getTime()),
+        },
+      ],
+    });
+  }
+
+  #readError(error: unknown, message: BrokerMessage, hasLeft: boolean): GatewayError {
+    const delivery = hasLeft ? "uncertain" : "not_sent";
+    if (error instanceof GatewayError) return withDelivery(error, delivery);
+    const { type, text } = readFailure(error);
+    const { destination: topic } = message;
+    if (this.#wire.refusal !== undefined && !hasLeft) return this.#wire.refusal;
+    if (type === undefined || open.has(type)) {
+      // The next message gets connections of its own.
+      this.#isAlive = false;
+      return hasLeft ? lostConnection(this.#server, text, error) : unreachable(this.#server, text, error);
+    }
+    if (passing.has(type))
+      return withDelivery(new GatewayError("tool_deferred", `Kafka puts off topic '${topic}': ${text}.`), "not_sent");
+    const what = type === "UNKNOWN_TOPIC_OR_PARTITION" ? `there is no topic '${topic}'` : text;
+    return withDelivery(
+      new GatewayError("tool_failed", `Kafka refused the message for topic '${topic}': ${what}.`, { extra: { type } }),
+      "answered",
+    );
+  }
+}
+
+interface KafkaFailure {
+  readonly name: string;
+  /** Name of the protocol's error, where the broker said one. */
+  readonly type: string | undefined;
+  readonly text: string;
+}
+
+/** The library wraps what happened into what it would have done about it. */
+function readFailure(error: unknown): KafkaFailure {
+  let at: unknown = error;
+  for (let depth = 0; depth < 5 && at instanceof Error && at.cause instanceof Error && at.cause !== at; depth += 1)
+    at = at.cause;
+  if (!(at instanceof Error)) return { name: "", type: undefined, text: oneLine(String(at)) };
+  const type = "type" in at && typeof at.type === "string" ? at.type : undefined;
+  return { name: at.name, type, text: oneLine(at.message) };
+}

@@ -1,0 +1,92 @@
+/**
+ * A socket for libraries that want one at once: what is written waits for the guarded door to open. It has
+ * the parts of a `net.Socket` that kafkajs uses.
+ */
+import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
+
+interface LateSocketOptions {
+  readonly connecting: Promise<Socket>;
+  readonly onConnect: () => void;
+  /** Before bytes leave. */
+  readonly onWrite: (bytes: Buffer) => void;
+}
+
+export class LateSocket extends Duplex {
+  readonly #options: LateSocketOptions;
+  #socket: Socket | undefined;
+
+  constructor(options: LateSocketOptions) {
+    super({ allowHalfOpen: false });
+    this.#options = options;
+  }
+
+  override _construct(done: (error?: Error | null) => void): void {
+    this.#options.connecting.then(
+      (socket) => {
+        this.#take(socket);
+        done();
+        this.#options.onConnect();
+      },
+      (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
+    );
+  }
+
+  override _read(): void {
+    this.#socket?.resume();
+  }
+
+  override _write(bytes: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
+    this.#options.onWrite(bytes);
+    this.#socket?.write(bytes, done);
+  }
+
+  override _final(done: () => void): void {
+    const socket = this.#socket;
+    socket?.end();
+    // A broker that does not hang up in turn is hung up on.
+    setTimeout(() => socket?.destroy(), 1_000).unref();
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#options.connecting.then(
+      (socket) => socket.destroy(),
+      () => undefined,
+    );
+    done(error);
+  }
+
+  setKeepAlive(): this {
+    return this;
+  }
+
+  setTimeout(): this {
+    return this;
+  }
+
+  setNoDelay(): this {
+    return this;
+  }
+
+  ref(): this {
+    this.#socket?.ref();
+    return this;
+  }
+
+  unref(): this {
+    this.#socket?.unref();
+    return this;
+  }
+
+  #take(socket: Socket): void {
+    this.#socket = socket;
+    socket.on("data", (bytes: Buffer) => {
+      if (!this.push(bytes)) socket.pause();
+    });
+    socket.on("error", (error) => this.destroy(error));
+    // Whoever waits hears of it by the end of what is read.
+    socket.once("close", () => this.push(null));
+    if (socket.destroyed) this.push(null);
+  }
+}

@@ -1,0 +1,153 @@
+/**
+ * Redis Pub/Sub (MQ-4): at most once. The reply says how many have the message; who is not listening never
+ * gets it. The client neither connects again nor sends anything again by itself.
+ */
+import type { Socket } from "node:net";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type {
+  BrokerAccount,
+  BrokerMessage,
+  BrokerServer,
+  BrokerSession,
+  Confirmation,
+  PublishOptions,
+} from "@toolyard/core/ports/message-broker";
+import { withDelivery } from "@toolyard/core/tools/adapter";
+import { AbstractConnector, Redis } from "ioredis";
+import {
+  connectTo,
+  givenUp,
+  loginRefused,
+  lostConnection,
+  nameOf,
+  oneLine,
+  setUpMs,
+  unreachable,
+  untilGivenUp,
+  type BrokerDeps,
+} from "./sockets.ts";
+
+export async function openRedis(
+  deps: BrokerDeps,
+  account: BrokerAccount,
+  server: BrokerServer,
+): Promise<BrokerSession> {
+  const socket = await connectTo(deps, server, account.tls);
+  const client = new Redis({
+    Connector: connectorOf(socket),
+    lazyConnect: true,
+    protocol: 2,
+    // It would send what was not answered once more.
+    retryStrategy: () => null,
+    enableOfflineQueue: false,
+    enableReadyCheck: false,
+    disableClientInfo: true,
+  });
+  client.on("error", () => undefined);
+  const timer = setTimeout(() => socket.destroy(new Error(`no answer within ${setUpMs} ms`)), setUpMs);
+  try {
+    await client.connect();
+    await logIn(client, account, server);
+    return new RedisSession(client, socket, server);
+  } catch (error) {
+    client.disconnect();
+    socket.destroy();
+    throw error instanceof GatewayError ? error : unreachable(server, textOf(error), error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function connectorOf(socket: Socket): new (options: unknown) => AbstractConnector {
+  return class extends AbstractConnector {
+    constructor() {
+      super(1_000);
+    }
+
+    override connect(): Promise<Socket> {
+      // Where the client finds what it has to hang up on.
+      Object.assign(this, { stream: socket });
+      return Promise.resolve(socket);
+    }
+  };
+}
+
+/** @throws GatewayError `credential_invalid`; whatever the connection says */
+async function logIn(client: Redis, account: BrokerAccount, server: BrokerServer): Promise<void> {
+  const { login } = account;
+  try {
+    if (login === undefined) await client.ping();
+    else if (login.username === undefined) await client.auth(login.password);
+    else await client.auth(login.username, login.password);
+  } catch (error) {
+    const said = textOf(error);
+    if (/^(?:WRONGPASS|NOAUTH|ERR (?:AUTH|invalid password|Client sent AUTH))/.test(said))
+      throw loginRefused(account, server, said);
+    // An account that may only publish is not let in by this, but is there.
+    if (!isReply(error)) throw error;
+  }
+}
+
+class RedisSession implements BrokerSession {
+  readonly #client: Redis;
+  readonly #socket: Socket;
+  readonly #server: BrokerServer;
+
+  constructor(client: Redis, socket: Socket, server: BrokerServer) {
+    this.#client = client;
+    this.#socket = socket;
+    this.#server = server;
+  }
+
+  async publish({ destination, body }: BrokerMessage, { signal, onSent }: PublishOptions): Promise<Confirmation> {
+    if (signal.aborted) throw givenUp();
+    if (!this.isAlive()) throw unreachable(this.#server, "it closed the connection");
+    onSent?.();
+    try {
+      const receivers = await untilGivenUp(this.#client.publish(destination, Buffer.from(body)), signal);
+      return { receivers };
+    } catch (error) {
+      if (error instanceof GatewayError) {
+        // Answers come in the order of commands: whoever comes next would wait behind this one.
+        this.#socket.destroy();
+        throw error;
+      }
+      if (isReply(error)) throw this.#refused(destination, textOf(error));
+      throw lostConnection(this.#server, textOf(error), error);
+    }
+  }
+
+  describe(): Promise<string> {
+    return Promise.resolve(`Redis at ${nameOf(this.#server)}`);
+  }
+
+  isAlive(): boolean {
+    return this.#client.status === "ready" && !this.#socket.destroyed;
+  }
+
+  async close(): Promise<void> {
+    this.#client.disconnect();
+    this.#socket.end();
+    setTimeout(() => this.#socket.destroy(), 1_000).unref();
+    await Promise.resolve();
+  }
+
+  #refused(channel: string, said: string): GatewayError {
+    const isPassing = /^(?:LOADING|BUSY|TRYAGAIN|MASTERDOWN|CLUSTERDOWN)\b/.test(said);
+    return withDelivery(
+      new GatewayError(
+        isPassing ? "tool_deferred" : "tool_failed",
+        `Redis at '${nameOf(this.#server)}' refused the message for channel '${channel}': ${oneLine(said)}.`,
+      ),
+      isPassing ? "not_sent" : "answered",
+    );
+  }
+}
+
+function isReply(error: unknown): boolean {
+  return error instanceof Error && error.name === "ReplyError";
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,149 @@
+/** Connections to brokers: through the guarded door, and encrypted where the account says so. */
+import { isIP, type Socket } from "node:net";
+import { connect as startTls, getCACertificates } from "node:tls";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { Egress, EgressTls } from "@toolyard/core/ports/egress";
+import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
+import { withDelivery } from "@toolyard/core/tools/adapter";
+
+export interface BrokerDeps {
+  readonly egress: Pick<Egress, "connect">;
+}
+
+/** A broker that takes longer to be connected to is not there. */
+export const setUpMs = 15_000;
+
+/** @throws GatewayError `egress_denied`, `tool_unreachable`; `not_sent` */
+export async function connectTo(
+  { egress }: BrokerDeps,
+  { host, port }: BrokerServer,
+  tls: EgressTls | undefined,
+): Promise<Socket> {
+  const socket = await egress.connect({ host, port, signal: AbortSignal.timeout(setUpMs) });
+  // Whoever takes it over listens, too; until then an error must not end the process.
+  socket.on("error", () => undefined);
+  socket.setNoDelay(true);
+  socket.setKeepAlive(true, 30_000);
+  return tls === undefined ? socket : encrypt(socket, { host, port }, tls);
+}
+
+function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key }: EgressTls): Promise<Socket> {
+  const { host } = server;
+  return new Promise((resolve, reject) => {
+    const secure = startTls({
+      socket,
+      host,
+      ...(isIP(host) === 0 ? { servername: host } : {}),
+      minVersion: "TLSv1.2",
+      rejectUnauthorized: true,
+      ...(ca === undefined ? {} : { ca: [...getCACertificates("default"), ...ca] }),
+      ...(cert === undefined ? {} : { cert }),
+      ...(key === undefined ? {} : { key }),
+    });
+    const fail = (error: Error): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      reject(unreachable(server, `TLS: ${error.message}`, error));
+    };
+    const timer = setTimeout(() => secure.destroy(new Error(`no handshake within ${setUpMs} ms`)), setUpMs);
+    secure.on("error", fail);
+    secure.once("close", () => fail(new Error("it closed the connection")));
+    secure.once("secureConnect", () => {
+      clearTimeout(timer);
+      secure.removeListener("error", fail);
+      secure.on("error", () => undefined);
+      resolve(secure);
+    });
+  });
+}
+
+/** The first server that can be opened; what the last one says where none can. */
+export async function openFirst<T>({ servers }: BrokerAccount, open: (server: BrokerServer) => Promise<T>): Promise<T> {
+  let last: unknown = new GatewayError("tool_unreachable", "The service names no server.");
+  for (const server of servers) {
+    try {
+      return await open(server);
+    } catch (error) {
+      // Another server of the same cluster knows the password no better.
+      if (!(error instanceof GatewayError) || error.code !== "tool_unreachable") throw error;
+      last = error;
+    }
+  }
+  throw last;
+}
+
+/** @returns marked `not_sent` */
+export function unreachable(server: BrokerServer, what: string, cause?: unknown): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `The broker at '${nameOf(server)}' could not be reached: ${oneLine(what)}.`, {
+      cause,
+    }),
+    "not_sent",
+  );
+}
+
+/** @returns marked `not_sent` */
+export function loginRefused({ login }: BrokerAccount, server: BrokerServer, what: string): GatewayError {
+  const advice =
+    login === undefined
+      ? "give 'config.username' and 'config.password'"
+      : `check 'config.username', or set '${login.credential}' again with PUT /v1/credentials/${encodeURIComponent(login.credential)}`;
+  return withDelivery(
+    new GatewayError(
+      "credential_invalid",
+      `The broker at '${nameOf(server)}' refused the login (${oneLine(what)}); ${advice}.`,
+      { param: login === undefined ? "config.password" : login.credential },
+    ),
+    "not_sent",
+  );
+}
+
+export function nameOf({ host, port }: BrokerServer): string {
+  return `${host}:${port}`;
+}
+
+/** What a broker or a library says, cut short and without control characters. */
+export function oneLine(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  const line = text.replaceAll(/[\u0000-\u001f\u007f\s]+/g, " ").trim();
+  return line.length > 300 ? `${line.slice(0, 300)}…` : line.replace(/\.$/, "");
+}
+
+/** The broker's confirmation, or what is known of the message when the call is given up before it came. */
+export async function untilGivenUp<T>(confirmation: Promise<T>, signal: AbortSignal): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const giveUp = (): void =>
+    reject(
+      withDelivery(
+        new GatewayError("call_cancelled", "The call was given up before the broker confirmed the message."),
+        "uncertain",
+      ),
+    );
+  if (signal.aborted) giveUp();
+  signal.addEventListener("abort", giveUp, { once: true });
+  try {
+    return await Promise.race([confirmation, promise]);
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+    confirmation.catch(() => undefined);
+  }
+}
+
+/** @returns marked `not_sent` */
+export function givenUp(): GatewayError {
+  return withDelivery(
+    new GatewayError("call_cancelled", "The call was given up before the message was sent."),
+    "not_sent",
+  );
+}
+
+export function lostConnection(server: BrokerServer, what: string, cause: unknown): GatewayError {
+  return withDelivery(
+    new GatewayError(
+      "tool_unreachable",
+      `The connection to the broker at '${nameOf(server)}' broke before it confirmed the message (${oneLine(what)}).`,
+      { cause },
+    ),
+    "uncertain",
+  );
+}
