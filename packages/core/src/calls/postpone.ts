@@ -8,10 +8,7 @@ import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { ToolCall } from "../tools/adapter.ts";
 import { newToolCall } from "./new-call.ts";
-import { enqueue } from "./worker.ts";
-
-/** No queue holds a message back longer; whoever gets it too early sends it again. */
-const longestHopMs = 900_000;
+import { enqueue, longestHopMs } from "./worker.ts";
 
 export interface Postponed {
   readonly delayMs: number;

@@ -24,6 +24,8 @@ import { recordEnd } from "./record-end.ts";
 const shortMs = 60_000;
 /** Wait before a call that found no free slot is looked at again. */
 const busyDelayMs = 1_000;
+/** Longest delay of a message; a call that is due later goes from one to the next. */
+export const longestHopMs = 900_000;
 
 /** Has a worker look at a call that is on record. Never throws. */
 export async function enqueue(
@@ -83,6 +85,10 @@ async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeC
   }
   if (claimed === "concurrency_limited") {
     await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: busyDelayMs });
+    return;
+  }
+  if ("dueInMs" in claimed) {
+    await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: Math.min(longestHopMs, claimed.dueInMs) });
     return;
   }
   if ("refusal" in claimed) {

@@ -1,6 +1,6 @@
 /** From a call's arguments to the message that leaves (MQ-1, MQ-2, SVCERR-1). */
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { JsonObject, JsonValue } from "../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { BrokerMessage } from "../ports/message-broker.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { brokerKinds, type MqConfig, type MqTopic } from "./config.ts";
@@ -125,8 +125,10 @@ function isJsonType(contentType: string): boolean {
 }
 
 function headersIn(given: JsonValue | undefined): Record<string, string> {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) return {};
-  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, String(value)]));
+  if (!isJsonObject(given)) return {};
+  return Object.fromEntries(
+    Object.entries(given).flatMap(([name, value]) => (typeof value === "string" ? [[name, value]] : [])),
+  );
 }
 
 function refused(code: "invalid_arguments" | "invalid_uri" | "payload_too_large", message: string): GatewayError {

@@ -414,6 +414,8 @@ export interface CallRepo {
   ): Promise<
     | { readonly call: Call; readonly wasRunning: boolean; readonly listeners?: Listeners }
     | { readonly refusal: BudgetRefusal; readonly attempt: number }
+    /** Queued, and not to be run before that. */
+    | { readonly dueInMs: number }
     | "gone"
     | "busy"
     | "concurrency_limited"

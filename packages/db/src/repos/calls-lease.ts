@@ -50,7 +50,8 @@ const explainClaim = `SELECT CASE
     WHEN state NOT IN ('queued', 'running') THEN 'gone'
     WHEN ${unheld} THEN 'concurrency_limited'
     ELSE 'busy' END AS answer,
-    CASE WHEN state = 'queued' AND ${unheld} THEN ${overAnyBudget} END AS over_budget, attempt
+    CASE WHEN state = 'queued' AND ${unheld} THEN ${overAnyBudget} END AS over_budget, attempt,
+    CASE WHEN state = 'queued' THEN MAX(0, COALESCE(run_at, 0) - ${now}) ELSE 0 END AS due_in
   FROM calls WHERE tenant = ?1 AND id = ?2`;
 
 /** The caller of a claim that found no slot sends a message of its own; the sweep need not. */
@@ -76,6 +77,8 @@ export async function claim(
   if (typeof overBudgetNow === "string") {
     return { refusal: toRefusal(overBudgetNow), attempt: Number(explanation?.["attempt"]) };
   }
+  const dueInMs = Number(explanation?.["due_in"] ?? 0);
+  if (dueInMs > 0) return { dueInMs };
   const answer = explanation?.["answer"];
   return answer === "busy" || answer === "concurrency_limited" ? answer : "gone";
 }

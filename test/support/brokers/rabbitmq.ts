@@ -1,0 +1,89 @@
+/** RabbitMQ as Debian has it (`rabbitmq-server`): a broker of the test's own in a directory of its own. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AMQPClient, type AMQPChannel } from "@cloudamqp/amqp-client";
+import { findProgram, freePort, runProgram, stop, untilListening } from "./programs.ts";
+
+// What is on the path of most changes the user first.
+const server = findProgram("../lib/rabbitmq/bin/rabbitmq-server");
+const epmd = findProgram("epmd");
+
+/** Why there is none; undefined: there is one. */
+export const noRabbitMq =
+  server === undefined || epmd === undefined
+    ? "RabbitMQ is not installed (Debian: apt-get install rabbitmq-server)"
+    : undefined;
+
+export const rabbitUser = { name: "shop", password: "sentinel-of-rabbitmq" } as const;
+
+export interface RabbitMq {
+  readonly port: number;
+  /** A channel of the test's own, with all rights. */
+  channel(): Promise<AMQPChannel>;
+  /** Killed as by a power cut, and started again with what it had on disk. */
+  restart(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function startRabbitMq(): Promise<RabbitMq> {
+  if (server === undefined || epmd === undefined) throw new Error(noRabbitMq);
+  const directory = await mkdtemp(join(tmpdir(), "toolyard-rabbitmq-"));
+  const [port, distributionPort, epmdPort] = [await freePort(), await freePort(), await freePort()];
+  const env: NodeJS.ProcessEnv = {
+    PATH: process.env["PATH"],
+    HOME: directory,
+    LANG: "C.UTF-8",
+    ERL_EPMD_ADDRESS: "127.0.0.1",
+    ERL_EPMD_PORT: String(epmdPort),
+    RABBITMQ_NODENAME: `toolyard${port}@localhost`,
+    RABBITMQ_NODE_IP_ADDRESS: "127.0.0.1",
+    RABBITMQ_NODE_PORT: String(port),
+    RABBITMQ_DIST_PORT: String(distributionPort),
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1",
+    RABBITMQ_MNESIA_BASE: join(directory, "data"),
+    RABBITMQ_LOG_BASE: join(directory, "logs"),
+    RABBITMQ_LOGS: "-",
+    RABBITMQ_CONFIG_FILE: join(directory, "rabbitmq.conf"),
+    RABBITMQ_CONF_ENV_FILE: join(directory, "none"),
+    RABBITMQ_ENABLED_PLUGINS_FILE: join(directory, "plugins"),
+  };
+  await writeFile(
+    join(directory, "rabbitmq.conf"),
+    [`default_user = ${rabbitUser.name}`, `default_pass = ${rabbitUser.password}`, "loopback_users = none"].join("\n"),
+  );
+  await writeFile(join(directory, "plugins"), "[].");
+  const start = async (): Promise<ChildProcess> => {
+    const child = spawn(server, [], { env, stdio: "ignore", detached: true });
+    await untilListening(port, child);
+    return child;
+  };
+  const end = async (child: ChildProcess): Promise<void> => {
+    // The script is a shell; the broker is one of its group.
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGKILL");
+    await stop(child, "SIGKILL");
+  };
+  let child = await start();
+  const clients = new Set<AMQPClient>();
+  return {
+    port,
+    async channel() {
+      const client = new AMQPClient(`amqp://${rabbitUser.name}:${rabbitUser.password}@127.0.0.1:${port}`);
+      client.onerror = () => undefined;
+      clients.add(client);
+      await client.connect();
+      return client.channel();
+    },
+    async restart() {
+      await end(child);
+      child = await start();
+    },
+    async close() {
+      for (const client of clients) if (!client.closed) await client.close().catch(() => undefined);
+      await end(child);
+      await runProgram(epmd, ["-kill"], env).catch(() => undefined);
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
