@@ -309,7 +309,9 @@ function describeClaims(fixture: CallFixture): void {
       const runAt = Date.now() + hour;
       expect(await fixture.calls.requeue(tenant, id, 1, runAt)).toBe(true);
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "queued", runAt, leaseUntil: null, attempt: 1 });
-      expect(await fixture.calls.claim(tenant, id, options)).toBe("busy");
+      expect(await fixture.calls.claim(tenant, id, options)).toEqual({
+        dueInMs: expect.closeTo(runAt - Date.now(), -4),
+      });
       await fixture.run("UPDATE calls SET run_at = 1 WHERE tenant = ?", tenant);
       expect(await fixture.calls.claim(tenant, id, options)).toMatchObject({ wasRunning: false, call: { attempt: 2 } });
     });

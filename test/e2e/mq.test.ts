@@ -288,9 +288,8 @@ describe.skipIf(noRabbitMq !== undefined)(
       await rabbit.restart();
       const after = await published("mq://rabbit/orders?max-attempts=3", { message: "after" });
       const got = [await next(), await next(), await next()];
-      expect(got.map(({ messageId }) => messageId).sort()).toEqual(
-        [confirmed, delayed, after].map(({ message_id: id }) => id).sort(),
-      );
+      const ids = new Set([confirmed, delayed, after].map(({ message_id: id }) => id));
+      expect(new Set(got.map(({ messageId }) => messageId))).toEqual(ids);
       expect(await waiting()).toBe(0);
     }, 60_000);
 

@@ -37,6 +37,10 @@ export async function untilListening(port: number, child: ChildProcess): Promise
   }
 }
 
+export async function untilSilent(port: number): Promise<void> {
+  while (await isListening(port)) await new Promise((done) => setTimeout(done, 50));
+}
+
 function isListening(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, "127.0.0.1");

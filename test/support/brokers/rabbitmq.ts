@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AMQPClient, type AMQPChannel } from "@cloudamqp/amqp-client";
-import { findProgram, freePort, runProgram, stop, untilListening } from "./programs.ts";
+import { findProgram, freePort, runProgram, stop, untilListening, untilSilent } from "./programs.ts";
 
 // What is on the path of most changes the user first.
 const server = findProgram("../lib/rabbitmq/bin/rabbitmq-server");
@@ -63,6 +63,8 @@ export async function startRabbitMq(): Promise<RabbitMq> {
     // The script is a shell; the broker is one of its group.
     if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGKILL");
     await stop(child, "SIGKILL");
+    // The broker itself ends a moment after its shell.
+    await untilSilent(port);
   };
   let child = await start();
   const clients = new Set<AMQPClient>();

@@ -6,7 +6,7 @@ import { tlsField } from "../services/tls.ts";
 import type { BrokerServer } from "../ports/message-broker.ts";
 
 /** RabbitMQ counts a delay in 32 bits of milliseconds; a month is within it. */
-export const longestDelayMs = 2_592_000_000;
+const longestDelayMs = 2_592_000_000;
 
 /** What kinds of brokers can do; forms, checks and descriptions follow. */
 export const brokerKinds = {
@@ -64,7 +64,7 @@ const headerText = z
   // oxlint-disable-next-line no-control-regex
   .regex(/^[^\u0000-\u001f\u007f]*$/, "must not have line breaks or other control characters");
 
-export const contentTypePattern =
+const contentTypePattern =
   "^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}(; ?[a-z0-9-]+=[A-Za-z0-9._-]+)*$";
 
 const topicIdSchema = z
