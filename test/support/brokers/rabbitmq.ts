@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AMQPClient, type AMQPChannel } from "@cloudamqp/amqp-client";
-import { findProgram, freePort, runProgram, stop, untilListening, untilSilent } from "./programs.ts";
+import { findProgram, freePort, stop, untilListening, untilSilent } from "./programs.ts";
 
 // What is on the path of most changes the user first.
 const server = findProgram("../lib/rabbitmq/bin/rabbitmq-server");
@@ -66,6 +66,9 @@ export async function startRabbitMq(): Promise<RabbitMq> {
     // The broker itself ends a moment after its shell.
     await untilSilent(port);
   };
+  // Else the broker starts one that outlives it.
+  const names = spawn(epmd, ["-port", String(epmdPort), "-address", "127.0.0.1"], { stdio: "ignore" });
+  await untilListening(epmdPort, names);
   let child = await start();
   const clients = new Set<AMQPClient>();
   return {
@@ -84,7 +87,7 @@ export async function startRabbitMq(): Promise<RabbitMq> {
     async close() {
       for (const client of clients) if (!client.closed) await client.close().catch(() => undefined);
       await end(child);
-      await runProgram(epmd, ["-kill"], env).catch(() => undefined);
+      await stop(names);
       await rm(directory, { recursive: true, force: true });
     },
   };

@@ -22,6 +22,37 @@ describe(`a call on record ${verifies("API-5")}`, () => {
   });
 });
 
+const tenants: TenantRepo = {
+  ...unscripted<TenantRepo>("repos.tenants"),
+  get: (id) =>
+    Promise.resolve({
+      id,
+      name: "t",
+      status: "active",
+      configVersion: 1,
+      settings: {},
+      wrappedKey: "",
+      createdAt: 0,
+    }),
+};
+
+describe(`a message that comes before its call is due ${verifies("MQ-2")}`, () => {
+  test.each([
+    ["the rest of the time", 700, 700],
+    ["as long as a queue holds it, where there is more to wait", 86_400_000, 900_000],
+  ])("is sent on for %s", async (_what, dueInMs, delayMs) => {
+    const sent: unknown[] = [];
+    const calls: CallRepo = { ...unscripted<CallRepo>("repos.calls"), claim: () => Promise.resolve({ dueInMs }) };
+    const queue = {
+      ...unscripted<TaskQueue>("queue"),
+      send: (...message: Parameters<TaskQueue["send"]>) => Promise.resolve(void sent.push(message)),
+    };
+    const core = createFakeCore({ core: { queue }, repos: { calls, tenants } });
+    await handleMessage(core, { tenant: "ten_1", callId: "call_1" });
+    expect(sent).toEqual([["short", [{ tenant: "ten_1", callId: "call_1" }], { delayMs }]]);
+  });
+});
+
 /** How a worker ends a call that it can no longer run: its inline configuration went with the request. */
 async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFinish | undefined> {
   let finish: CallFinish | undefined;
@@ -37,19 +68,6 @@ async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFi
     ...unscripted<CallRepo>("repos.calls"),
     claim: () => Promise.resolve({ call, wasRunning }),
     finish: (_tenant, _id, _attempt, end) => Promise.resolve((finish = end) === end),
-  };
-  const tenants: TenantRepo = {
-    ...unscripted<TenantRepo>("repos.tenants"),
-    get: (id) =>
-      Promise.resolve({
-        id,
-        name: "t",
-        status: "active",
-        configVersion: 1,
-        settings: {},
-        wrappedKey: "",
-        createdAt: 0,
-      }),
   };
   await handleMessage(createFakeCore({ repos: { calls, tenants } }), { tenant: call.tenant, callId: call.id });
   return finish;
