@@ -3,7 +3,9 @@
  * are the library's; here are bytes, and an end of the connection that reaches everybody who waits.
  */
 import type { Socket } from "node:net";
-import { AMQPBaseClient, AMQPError } from "@cloudamqp/amqp-client";
+// Part by part: as a whole it brings clients that dial by themselves.
+import { AMQPBaseClient } from "@cloudamqp/amqp-client/amqp-base-client";
+import { AMQPError } from "@cloudamqp/amqp-client/amqp-error";
 import { AMQPView } from "@cloudamqp/amqp-client/amqp-view";
 
 const protocolHeader = Uint8Array.from([65, 77, 81, 80, 0, 0, 9, 1]);

@@ -4,7 +4,8 @@
  * Delays are queues of the delay's length that dead-letter to the destination.
  */
 import { createHash } from "node:crypto";
-import type { AMQPChannel, AMQPProperties } from "@cloudamqp/amqp-client";
+import type { AMQPChannel } from "@cloudamqp/amqp-client/amqp-channel";
+import type { AMQPProperties } from "@cloudamqp/amqp-client/amqp-properties";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type {
   BrokerAccount,

@@ -8,7 +8,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { brokerKinds, mqConfigSchema, openTopic, serversOf, type MqConfig, type MqTopic } from "../../mq/config.ts";
 import { delayOf, parametersOf, placeOf, toMessage } from "../../mq/message.ts";
-import type { BrokerAccount, BrokerSession } from "../../ports/message-broker.ts";
+import type { BrokerAccount, BrokerLogin, BrokerSession } from "../../ports/message-broker.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { openSecret } from "../../services/open-secret.ts";
 import {
@@ -180,20 +180,24 @@ async function accountOf(
   context: InvocationContext,
   { credentials }: SchemeDeps,
 ): Promise<BrokerAccount> {
-  const { broker, username, password } = config;
+  const { broker } = config;
   return {
     kind: broker,
     servers: serversOf(config),
     tls: config.security === "none" ? undefined : ((await openTls(config.tls, credentials, context)) ?? {}),
-    login:
-      password === undefined
-        ? undefined
-        : {
-            username,
-            password: await openSecret(password, credentials, context),
-            credential: password.credential,
-          },
+    login: await loginOf(config, context, credentials),
     virtualHost: config.virtual_host ?? "/",
     mechanism: config.mechanism ?? "plain",
   };
+}
+
+async function loginOf(
+  { username, password: reference }: MqConfig,
+  context: InvocationContext,
+  credentials: SchemeDeps["credentials"],
+): Promise<BrokerLogin | undefined> {
+  if (reference === undefined) return undefined;
+  const password = await openSecret(reference, credentials, context);
+  context.redactor.add(password);
+  return { username, password, credential: reference.credential };
 }
