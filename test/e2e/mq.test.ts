@@ -2,6 +2,9 @@
  * `mq://` through the whole gateway, against brokers of the system (Debian's RabbitMQ and Redis), which are
  * skipped with the reason where they are not installed (MQ-1, MQ-2, MQ-4, SVCERR-1).
  */
+import { connect } from "node:net";
+import { deliveryOf } from "@toolyard/core/tools/adapter";
+import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { noKafka, startKafka, type KafkaMock } from "../support/brokers/kafka.ts";
 import { startCuttingProxy, type CuttingProxy } from "../support/brokers/proxy.ts";
@@ -390,7 +393,7 @@ describe.skipIf(noKafka !== undefined)(
   `Kafka${noKafka === undefined ? "" : ` (skipped: ${noKafka})`} ${verifies("MQ-1", "MQ-2", "MQ-4")}`,
   () => {
     let kafka: KafkaMock;
-    const topics = ["orders", "late", "open", "sure", "puts-off"];
+    const topics = ["orders", "late", "open", "sure", "puts-off", "cut"];
     beforeAll(async () => {
       kafka = await startKafka(topics);
       await create("kafka", {
@@ -446,6 +449,47 @@ describe.skipIf(noKafka !== undefined)(
       await kafka.failNext(19);
       await published("mq://kafka/puts-off?max-attempts=3", { message: "once" });
       expect(await kafka.read("puts-off")).toMatchObject([{ value: '"once"' }]);
+    });
+
+    test("that is cut off before it has acknowledged leaves the outcome open, and has the message once", async () => {
+      const proxy = await startCuttingProxy(kafka.port);
+      // The cluster names its own address, which the door leads to the proxy.
+      const brokers = createMessageBrokers({
+        egress: {
+          connect: ({ host }) =>
+            new Promise((resolve, reject) => {
+              const socket = connect(proxy.port, host, () => resolve(socket)).once("error", reject);
+            }),
+        },
+      });
+      const session = await brokers.open({
+        kind: "kafka",
+        servers: [{ host: "127.0.0.1", port: kafka.port }],
+        login: undefined,
+        virtualHost: "/",
+        mechanism: "plain",
+      });
+      const message = {
+        id: "call_1",
+        destination: "cut",
+        body: Buffer.from("cut-here"),
+        contentType: "text/plain",
+        headers: {},
+        isPersistent: true,
+        at: new Date(),
+      };
+      proxy.cutAfter = "cut-here";
+      const error: unknown = await session.publish(message, { signal: new AbortController().signal }).then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      expect(error).toMatchObject({ code: "tool_unreachable" });
+      expect(deliveryOf(error)).toBe("uncertain");
+      expect(session.isAlive()).toBe(false);
+      expect(await kafka.read("cut")).toMatchObject([{ value: "cut-here" }]);
+      await session.close();
+      await until(() => proxy.open === 0);
+      await proxy.close();
     });
 
     test("that does not say whether it has a message leaves the outcome open, and is not asked again", async () => {

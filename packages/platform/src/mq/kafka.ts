@@ -172,7 +172,11 @@ class KafkaSession implements BrokerSession {
 
   #readError(error: unknown, message: BrokerMessage, hasLeft: boolean): GatewayError {
     const delivery = hasLeft ? "uncertain" : "not_sent";
-    if (error instanceof GatewayError) return withDelivery(error, delivery);
+    if (error instanceof GatewayError) {
+      // Who waits still may; who comes next gets another connection.
+      this.#isAlive = false;
+      return withDelivery(error, delivery);
+    }
     const { type, text } = readFailure(error);
     const { destination: topic } = message;
     if (this.#wire.refusal !== undefined && !hasLeft) return this.#wire.refusal;

@@ -66,6 +66,8 @@ class RabbitMqSession implements BrokerSession {
   readonly #virtualHost: string;
   /** Channels with confirms that nobody uses now. */
   readonly #free: AMQPChannel[] = [];
+  /** Somebody waited in vain: those who wait still may, who comes next gets another connection. */
+  #isSuspect = false;
 
   constructor(connection: AmqpConnection, server: BrokerServer, virtualHost: string) {
     this.#connection = connection;
@@ -84,6 +86,7 @@ class RabbitMqSession implements BrokerSession {
       this.#free.push(channel);
       return result;
     } catch (error) {
+      if (signal.aborted) this.#isSuspect = true;
       // It may still be waiting for an answer that nobody wants any more.
       if (!channel.closed && this.#connection.isOpen) channel.close().catch(() => undefined);
       throw error;
@@ -95,7 +98,7 @@ class RabbitMqSession implements BrokerSession {
   }
 
   isAlive(): boolean {
-    return this.#connection.isOpen;
+    return !this.#isSuspect && this.#connection.isOpen;
   }
 
   async close(): Promise<void> {

@@ -92,6 +92,8 @@ class RedisSession implements BrokerSession {
   readonly #client: Redis;
   readonly #socket: Socket;
   readonly #server: BrokerServer;
+  /** Somebody waited in vain: those who wait still may, who comes next gets another connection. */
+  #isSuspect = false;
 
   constructor(client: Redis, socket: Socket, server: BrokerServer) {
     this.#client = client;
@@ -101,15 +103,14 @@ class RedisSession implements BrokerSession {
 
   async publish({ destination, body }: BrokerMessage, { signal, onSent }: PublishOptions): Promise<Confirmation> {
     if (signal.aborted) throw givenUp();
-    if (!this.isAlive()) throw unreachable(this.#server, "it closed the connection");
+    if (!this.#isOpen) throw unreachable(this.#server, "it closed the connection");
     onSent?.();
     try {
       const receivers = await untilGivenUp(this.#client.publish(destination, Buffer.from(body)), signal);
       return { receivers };
     } catch (error) {
       if (error instanceof GatewayError) {
-        // Answers come in the order of commands: whoever comes next would wait behind this one.
-        this.#socket.destroy();
+        this.#isSuspect = true;
         throw error;
       }
       if (isReply(error)) throw this.#refused(destination, textOf(error));
@@ -122,6 +123,10 @@ class RedisSession implements BrokerSession {
   }
 
   isAlive(): boolean {
+    return !this.#isSuspect && this.#isOpen;
+  }
+
+  get #isOpen(): boolean {
     return this.#client.status === "ready" && !this.#socket.destroyed;
   }
 
