@@ -4,9 +4,10 @@
  */
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
-import type { ToolCall } from "../tools/adapter.ts";
+import { withDelivery, type ToolCall } from "../tools/adapter.ts";
 import { newToolCall } from "./new-call.ts";
 import { enqueue, longestHopMs } from "./worker.ts";
 
@@ -17,13 +18,26 @@ export interface Postponed {
   readonly arguments: JsonObject;
 }
 
-/** @returns the new call's id and when it is due; on record once this returns */
+/**
+ * @returns the new call's id and when it is due; on record once this returns
+ * @throws GatewayError `runtime_config_required`; `not_sent`
+ */
 export async function postpone(
   deps: AdapterDeps,
   context: CallContext,
   { tool }: Pick<ToolCall, "tool">,
   { delayMs, uri, arguments: args }: Postponed,
 ): Promise<{ readonly callId: string; readonly dueAt: number }> {
+  if (context.runtimeConfig !== undefined) {
+    throw withDelivery(
+      new GatewayError(
+        "runtime_config_required",
+        `'${tool.name}' would run later, when the inline 'runtime_config' is gone, since it is never stored; call it without one, or without a delay.`,
+        { param: "runtime_config", toolName: tool.name },
+      ),
+      "not_sent",
+    );
+  }
   const callId = newId("call");
   const dueAt = deps.clock.now() + delayMs;
   const { effect, repeat } = tool;
