@@ -81,6 +81,8 @@ const companySearchForModels = {
   },
 };
 
+/** Some hundred answers one after the other, from a database and a bucket that are 20 ms away. */
+const readsAllWithinMs = 300_000;
 const random = (): string => randomBytes(8).toString("hex");
 
 /** Awkward where it is quoted, plain as a host name, not ASCII; one that is only ever sent along, one that comes later. */
@@ -721,32 +723,45 @@ function walkThrough(startHome: () => Promise<RunningHome>): void {
     expect({ backEnd: backEnd.requests.length, model: llm.requests.length }).toEqual(before);
   });
 
-  test(`whatever can be read tells no secret ${verifies("BLIND-6", "CHAT-13")}`, async () => {
-    const { paths } = (await ask(home.nobody, "get", "/openapi.json")).json;
-    const earlier = answers.length;
-    const client = tenant.client;
-    const gets = Object.keys(paths).filter((path) => paths[path].get !== undefined);
-    for (const path of gets.filter((one) => !one.includes("{"))) {
-      for (const who of [client, home.nobody, home.operator.with({ "x-toolyard-tenant": tenant.id })]) {
-        await ask(who, "get", path);
+  test(
+    `whatever can be read tells no secret ${verifies("BLIND-6", "CHAT-13")}`,
+    async () => {
+      const { paths } = (await ask(home.nobody, "get", "/openapi.json")).json;
+      const earlier = answers.length;
+      const client = tenant.client;
+      const gets = Object.keys(paths).filter((path) => paths[path].get !== undefined);
+      for (const path of gets.filter((one) => !one.includes("{"))) {
+        for (const who of [client, home.nobody, home.operator.with({ "x-toolyard-tenant": tenant.id })]) {
+          await ask(who, "get", path);
+        }
+        for (const query of ["limit=100", "format=openai", "format=mcp"]) await ask(client, "get", `${path}?${query}`);
       }
-      for (const query of ["limit=100", "format=openai", "format=mcp"]) await ask(client, "get", `${path}?${query}`);
-    }
-    for (const path of gets.filter((one) => one.includes("{"))) {
-      const [collection = "", , more = ""] = path.split(/\{|\}/);
-      const list = await client.send("get", `${collection.replace(/\/$/, "")}?limit=100`);
-      for (const { id } of list.json?.data ?? [])
-        await ask(client, "get", `${collection}${encodeURIComponent(id)}${more}`);
-    }
-    const seen = answers.slice(earlier).map(({ where }) => where);
-    expect(seen.filter((where) => /\/v1\/calls\/\w+\/result/.test(where)).length).toBeGreaterThan(50);
-    for (const kind of ["credentials", "plugins", "providers", "api-keys", "models", "tools", "sessions", "settings"]) {
-      expect(seen.some((where) => where.includes(`/v1/${kind}`))).toBe(true);
-    }
-    expect(findSecrets(answers.slice(earlier), [...secretValues, tenant.key.slice(-24), ...home.ownSecrets])).toEqual(
-      [],
-    );
-  });
+      for (const path of gets.filter((one) => one.includes("{"))) {
+        const [collection = "", , more = ""] = path.split(/\{|\}/);
+        const list = await client.send("get", `${collection.replace(/\/$/, "")}?limit=100`);
+        for (const { id } of list.json?.data ?? [])
+          await ask(client, "get", `${collection}${encodeURIComponent(id)}${more}`);
+      }
+      const seen = answers.slice(earlier).map(({ where }) => where);
+      expect(seen.filter((where) => /\/v1\/calls\/\w+\/result/.test(where)).length).toBeGreaterThan(50);
+      for (const kind of [
+        "credentials",
+        "plugins",
+        "providers",
+        "api-keys",
+        "models",
+        "tools",
+        "sessions",
+        "settings",
+      ]) {
+        expect(seen.some((where) => where.includes(`/v1/${kind}`))).toBe(true);
+      }
+      expect(findSecrets(answers.slice(earlier), [...secretValues, tenant.key.slice(-24), ...home.ownSecrets])).toEqual(
+        [],
+      );
+    },
+    readsAllWithinMs,
+  );
 
   test(`nothing that is kept or logged holds a secret, before the end and after it ${verifies("BLIND-5", "BLIND-6")}`, async () => {
     const wanted = [...secretValues, tenant.key.slice(-24), ...home.ownSecrets];
