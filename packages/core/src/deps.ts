@@ -7,6 +7,7 @@ import type { Log } from "./ports/log.ts";
 import type { MailTransport } from "./ports/mail-transport.ts";
 import type { McpCommands } from "./mcp/commands.ts";
 import type { PluginRunner } from "./ports/plugin-runner.ts";
+import type { Replies } from "./ports/replies.ts";
 import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Traces } from "./ports/traces.ts";
@@ -39,6 +40,8 @@ export interface AdapterDeps {
   readonly repos: Repos;
   readonly blobs: BlobStore;
   readonly queue: TaskQueue;
+  /** From nodes, to whoever waits. */
+  readonly answers: Replies;
   readonly sealer: Sealer;
   readonly egress: Egress;
   readonly mail: MailTransport;
@@ -49,6 +52,8 @@ export interface AdapterDeps {
   readonly configs: ConfigCache;
   readonly reach: (point: KillPoint) => void;
   readonly timing: Timing;
+  /** Has connections told at once what was written for them. Never throws. */
+  readonly tellNow: () => Promise<void>;
   /** Absent: nothing is traced. */
   readonly traces?: Traces | undefined;
   /** Base of links in answers, for example `http://127.0.0.1:8787`; no trailing slash. */

@@ -24,6 +24,7 @@ export const idPrefixes = {
   toolService: "svc",
   archive: "arc",
   socket: "sock",
+  nodeRun: "nrun",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;
