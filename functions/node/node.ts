@@ -17,6 +17,7 @@ import { errorOf, GatewayLink, NodeRefused } from "./link.ts";
 
 /** A result that fits into a frame together with the rest of its message. */
 const longestInline = 24_000;
+const usualBeatMs = 20_000;
 const transferMs = 300_000;
 /** What was carried out is known for so long, should the gateway offer it again. */
 const rememberedMs = 600_000;
@@ -56,8 +57,7 @@ export class Node {
   readonly #desks: ReadonlyMap<string, Desk>;
   readonly #runs = new Map<string, Run>();
   readonly #delivering = new Set<Promise<void>>();
-  readonly #ended = new AbortController();
-  #beatMs = 20_000;
+  #beating: NodeJS.Timeout | undefined;
   #isLeaving = false;
   #refusal: NodeRefused | undefined;
   #whenIdle: (() => void) | undefined;
@@ -79,16 +79,14 @@ export class Node {
 
   /** Until it is stopped. @throws NodeRefused where the gateway does not want it, or no longer */
   async run(): Promise<void> {
-    const beating = this.#beat();
     try {
       await this.#link.run();
       if (this.#refusal !== undefined) throw this.#refusal;
     } finally {
       this.#isLeaving = true;
-      this.#ended.abort();
+      clearInterval(this.#beating);
       this.#link.close();
       await Promise.all([...this.#desks.values()].map(({ executor }) => executor.stop()));
-      await beating;
     }
   }
 
@@ -122,7 +120,9 @@ export class Node {
         throw new NodeRefused(error.message);
       throw new Error(error.message);
     }
-    this.#beatMs = typeof answer["beat_ms"] === "number" ? answer["beat_ms"] : this.#beatMs;
+    const beatMs = answer["beat_ms"];
+    clearInterval(this.#beating);
+    this.#beating = setInterval(() => void this.#beatOnce(), typeof beatMs === "number" ? beatMs : usualBeatMs);
     const hidden = hiddenOf(answer);
     log.log("info", "registered", { node: config.name, count: config.programs.length });
     for (const line of hidden) log.log("warn", line);
@@ -310,14 +310,6 @@ export class Node {
     return new Promise((resolve) => {
       this.#whenIdle = resolve;
     });
-  }
-
-  async #beat(): Promise<void> {
-    const { signal } = this.#ended;
-    while (!signal.aborted) {
-      await sleep(this.#beatMs, undefined, { signal }).catch(() => undefined);
-      if (!signal.aborted) await this.#beatOnce();
-    }
   }
 
   async #beatOnce(): Promise<void> {

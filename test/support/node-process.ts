@@ -80,8 +80,9 @@ export async function startNode(options: NodeProcessOptions): Promise<NodeProces
 
 /** A program that does what its arguments say, in JavaScript so that it runs wherever the tests do. */
 export const labProgram = `
-let text = "";
-for await (const part of process.stdin) text += part;
+const parts = [];
+for await (const part of process.stdin) parts.push(part);
+const text = Buffer.concat(parts).toString("utf8");
 const args = JSON.parse(text);
 const { appendFileSync, existsSync } = await import("node:fs");
 if (args.note) appendFileSync(args.note, process.pid + "\\n");

@@ -24,6 +24,7 @@ export const idPrefixes = {
   toolService: "svc",
   archive: "arc",
   socket: "sock",
+  node: "node",
   nodeRun: "nrun",
 } as const;
 

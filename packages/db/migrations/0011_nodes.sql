@@ -23,6 +23,7 @@ CREATE INDEX `node_runs_call` ON `node_runs` (`tenant`,`call_id`);--> statement-
 CREATE INDEX `node_runs_late` ON `node_runs` (`ended_at`) WHERE settled = 0 and ended_at is not null;--> statement-breakpoint
 CREATE INDEX `node_runs_expiry` ON `node_runs` (`lease_until`);--> statement-breakpoint
 CREATE TABLE `nodes` (
+	`id` text NOT NULL,
 	`tenant` text NOT NULL,
 	`name` text NOT NULL,
 	`version` text NOT NULL,

@@ -4,6 +4,7 @@ import { hasScope, mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { Connection } from "../realtime/connection.ts";
 import { defineMessage, type MessageKind } from "../realtime/message-kind.ts";
@@ -50,6 +51,7 @@ export const nodeMessages = {
     async answer(deps, { tenant, id: connectionId, caller }, { name, version, instance: own, tools }) {
       for (const tool of tools) requireMayOffer({ caller }, name, tool);
       const registered = await deps.repos.nodes.register(tenant, {
+        id: newId("node"),
         name,
         version,
         instance: own,

@@ -59,6 +59,7 @@ export interface RegisteredNode {
 
 /** A node as it stands now. */
 export interface NodeRecord extends RegisteredNode {
+  readonly id: string;
   /** Of the program. */
   readonly version: string;
   /** One run of the program: a node that comes back is told from another one of its name by it. */
@@ -72,6 +73,8 @@ export interface NodeRecord extends RegisteredNode {
 }
 
 export interface NodeRegistration extends RegisteredNode {
+  /** Of its row, where there is none of the name yet. */
+  readonly id: string;
   readonly version: string;
   readonly instance: string;
   readonly callerId: string;

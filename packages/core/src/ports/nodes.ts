@@ -2,6 +2,7 @@
  * Persistence of nodes and of the calls that they have in hand. Rules as in repos.ts. Contract:
  * test/contract/nodes-repo.ts.
  */
+import type { Page, PageRequest } from "./repos.ts";
 import type { NewNodeRun, NodeRecord, NodeRegistration, NodeRun } from "../nodes/node.ts";
 
 export type Registered =
@@ -31,7 +32,7 @@ export interface NodeRepo {
    */
   remove(tenant: string, name: string, instance?: string): Promise<boolean>;
   get(tenant: string, name: string): Promise<NodeRecord | undefined>;
-  list(tenant: string): Promise<readonly NodeRecord[]>;
+  list(tenant: string, page: PageRequest): Promise<Page<NodeRecord>>;
   /** Gives a call to the connected node with the most room. `undefined`: none is connected that offers the tool. */
   offer(tenant: string, run: NewNodeRun): Promise<NodeRun | undefined>;
   run(tenant: string, id: string): Promise<NodeRun | undefined>;

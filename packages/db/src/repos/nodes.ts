@@ -63,8 +63,8 @@ const forgetAway = `DELETE FROM nodes WHERE tenant = ?1 AND name <> ?2 AND ?3 = 
 const raiseForTools = `UPDATE tenants SET config_version = config_version + 1
   WHERE id = ?1 AND ?3 = ?3 AND ${isFree}
     AND NOT EXISTS (SELECT 1 FROM nodes WHERE tenant = ?1 AND name = ?2 AND hashes = ?4)`;
-const putNode = `INSERT INTO nodes (tenant, name, instance, hashes, version, caller_id, connection_id, tools, expires_at)
-  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ${now} + ${awayMs} WHERE ${isFree}
+const putNode = `INSERT INTO nodes (tenant, name, instance, hashes, version, caller_id, connection_id, tools, id, expires_at)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ${now} + ${awayMs} WHERE ${isFree}
   ON CONFLICT (tenant, name) DO UPDATE SET hashes = excluded.hashes, version = excluded.version,
     caller_id = excluded.caller_id, connection_id = excluded.connection_id, tools = excluded.tools,
     expires_at = excluded.expires_at, seen_at = ${now},
@@ -84,7 +84,10 @@ const nodeColumns = `n.*, ${hasConnection("n")} AS connected,
   (SELECT COUNT(*) FROM node_runs WHERE tenant = n.tenant AND node = n.name AND ${isUnderWay} AND lease_until > ${now})
     AS under_way`;
 const readNode = `SELECT ${nodeColumns} FROM nodes AS n WHERE n.tenant = ?1 AND n.name = ?2`;
-const listNodes = `SELECT ${nodeColumns} FROM nodes AS n WHERE n.tenant = ?1 ORDER BY n.name`;
+const listNodes = {
+  asc: `SELECT ${nodeColumns} FROM nodes AS n WHERE n.tenant = ?1 AND n.id > ?2 ORDER BY n.id LIMIT ?3`,
+  desc: `SELECT ${nodeColumns} FROM nodes AS n WHERE n.tenant = ?1 AND (?2 = '' OR n.id < ?2) ORDER BY n.id DESC LIMIT ?3`,
+} as const;
 
 const isMeant = "n.tenant = ?1 AND n.name = ?2 AND (?3 = '' OR n.instance = ?3)";
 const tellRemoved = tell("node.removed", "json_object('name', n.name)", `${nodeAt} WHERE ${isMeant} AND ?3 = ''`);
@@ -209,9 +212,10 @@ export function createNodeRepo(shards: Shards): NodeRepo {
       return found?.rows.map(toNode)[0];
     },
 
-    list: async (tenant) => {
-      const [found] = await ask(tenant, { sql: listNodes, args: [tenant] });
-      return (found?.rows ?? []).map(toNode);
+    list: async (tenant, { limit, after = "", order }) => {
+      const [found] = await ask(tenant, { sql: listNodes[order], args: [tenant, after, limit + 1] });
+      const rows = found?.rows ?? [];
+      return { data: rows.slice(0, limit).map(toNode), hasMore: rows.length > limit };
     },
 
     offer: (tenant, run) =>
@@ -294,8 +298,8 @@ function hashesOf({ tools }: NodeRegistration): string {
   );
 }
 
-function nodeArgs({ version, callerId, connectionId, tools }: NodeRegistration): SqlValue[] {
-  return [version, callerId, connectionId, JSON.stringify(tools)];
+function nodeArgs({ id, version, callerId, connectionId, tools }: NodeRegistration): SqlValue[] {
+  return [version, callerId, connectionId, JSON.stringify(tools), id];
 }
 
 function runArgs(tenant: string, run: NewNodeRun): SqlValue[] {

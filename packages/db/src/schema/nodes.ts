@@ -6,6 +6,7 @@ import { json, nowMs, tenantColumn, time } from "../columns.ts";
 export const nodes = sqliteTable(
   "nodes",
   {
+    id: text("id").notNull(),
     tenant: tenantColumn().notNull(),
     name: text("name").notNull(),
     version: text("version").notNull(),
