@@ -56,6 +56,7 @@ function placed(command: NodeProgram["command"], directory: string): NodeProgram
 }
 
 /** What the gateway is told of a program. */
-export function toOffer({ name, description, parameters, effect, timeout_ms, concurrency }: NodeProgram): NodeTool {
-  return { name, description, parameters, effect, timeout_ms, concurrency };
+export function toOffer(program: NodeProgram): NodeTool {
+  const { name, description, parameters, effect, sensitive, timeout_ms, concurrency } = program;
+  return { name, description, parameters, effect, sensitive, timeout_ms, concurrency };
 }

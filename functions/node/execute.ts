@@ -2,7 +2,7 @@
  * Carries out calls on a node: a process for each call, or a resident one that is asked. Arguments are what the
  * program reads on stdin, never a part of its command line or environment.
  */
-import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
+import { parseJson, type JsonObject } from "@toolyard/core/json";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { startResidentProcess, type ResidentProcess } from "@toolyard/platform/local/resident-process";
@@ -136,10 +136,4 @@ async function askResident(
     default:
       return answer satisfies never;
   }
-}
-
-/** Arguments as the gateway gives them. */
-export function argumentsOf(input: unknown): JsonObject | undefined {
-  const args = isJsonObject(input) ? input["arguments"] : undefined;
-  return isJsonObject(args) ? args : undefined;
 }

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
 import type { Log } from "@toolyard/core/ports/log";
 import { WebSocket } from "ws";
+import { AnsweredError, readEvent, type NodeEvent } from "./frames.ts";
 
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
@@ -34,7 +35,7 @@ export interface LinkOptions {
   readonly log: Log;
   /** The connection stands; what it throws ends it. @throws NodeRefused to stop for good */
   readonly onOpen: () => Promise<void>;
-  readonly onEvent: (type: string, data: JsonObject) => void;
+  readonly onEvent: (event: NodeEvent) => void;
 }
 
 interface Question {
@@ -61,9 +62,9 @@ export class GatewayLink {
     let pauseMs = firstPauseMs;
     while (!this.#stopping.signal.aborted) {
       try {
-        const ended = await this.#connect();
+        const reason = await this.#connect();
         pauseMs = firstPauseMs;
-        this.#options.log.log("info", "the connection to the gateway has ended", { reason: await ended });
+        this.#options.log.log("info", "the connection to the gateway has ended", { reason });
       } catch (thrown) {
         if (thrown instanceof NodeRefused) {
           this.#stopping.abort();
@@ -84,23 +85,26 @@ export class GatewayLink {
     this.#socket?.close(1000);
   }
 
-  /** The answer, over as many connections as it takes. `undefined`: the link was closed. */
-  async ask(message: JsonObject): Promise<JsonObject | undefined> {
+  /**
+   * The answer, over as many connections as it takes. `undefined`: the link was closed.
+   * @throws AnsweredError that would come again
+   */
+  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T | undefined> {
     while (!this.#stopping.signal.aborted) {
       await Promise.race([this.#standing.promise, aborted(this.#stopping.signal)]);
       try {
-        const answer = await this.askNow(message);
-        if (!isPassingError(answer)) return answer;
+        return await this.askNow(message, read);
       } catch (thrown) {
-        if (!(thrown instanceof LinkLost)) throw thrown;
+        const isPassing = thrown instanceof LinkLost || (thrown instanceof AnsweredError && thrown.isPassing);
+        if (!isPassing) throw thrown;
       }
       await this.#pause(firstPauseMs * (0.5 + Math.random()));
     }
     return undefined;
   }
 
-  /** @throws LinkLost */
-  async askNow(message: JsonObject): Promise<JsonObject> {
+  /** @throws LinkLost, AnsweredError */
+  async askNow<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T> {
     while (this.#questions.size >= mostUnanswered) await new Promise<void>((resume) => this.#waiting.push(resume));
     const socket = this.#socket;
     if (socket?.readyState !== WebSocket.OPEN) throw new LinkLost("not connected");
@@ -108,10 +112,11 @@ export class GatewayLink {
     const id = `q${this.#asked}`;
     const timer = setTimeout(() => socket.terminate(), answerWithinMs);
     try {
-      return await new Promise<JsonObject>((give, fail) => {
+      const answer = await new Promise<JsonObject>((give, fail) => {
         this.#questions.set(id, { give, fail });
         sendInParts(socket, JSON.stringify({ ...message, id }));
       });
+      return read(answer);
     } finally {
       clearTimeout(timer);
       this.#questions.delete(id);
@@ -119,8 +124,8 @@ export class GatewayLink {
     }
   }
 
-  /** Resolves, when it stands, to a promise of why it has ended. */
-  async #connect(): Promise<Promise<string>> {
+  /** One connection, from its beginning to its end. @returns why it has ended */
+  async #connect(): Promise<string> {
     const { url, key, onOpen } = this.#options;
     const socket = new WebSocket(socketUrl(url), {
       headers: { authorization: `Bearer ${key}` },
@@ -132,7 +137,7 @@ export class GatewayLink {
         this.#socket = undefined;
         this.#standing.resolve();
         this.#standing = Promise.withResolvers();
-        for (const { fail } of [...this.#questions.values()]) fail(new LinkLost("the connection has ended"));
+        for (const { fail } of this.#questions.values()) fail(new LinkLost("the connection has ended"));
         done(`${code} ${reason.toString("utf8")}`.trim());
       });
     });
@@ -153,10 +158,11 @@ export class GatewayLink {
   #receive(text: string): void {
     const frame = parseJson(text);
     if (!isJsonObject(frame)) return;
-    const { id, type, data } = frame;
+    const { id } = frame;
     const question = typeof id === "string" ? this.#questions.get(id) : undefined;
-    if (question !== undefined) question.give(frame);
-    else if (typeof type === "string" && isJsonObject(data)) this.#options.onEvent(type, data);
+    const event = question === undefined ? readEvent(frame) : undefined;
+    question?.give(frame);
+    if (event !== undefined) this.#options.onEvent(event);
   }
 
   async #pause(ms: number): Promise<void> {
@@ -168,20 +174,6 @@ export class GatewayLink {
 function socketUrl(url: string): string {
   const base = /^wss?:/.test(url) ? url : `${url.replace(/^http/, "ws").replace(/\/+$/, "")}/ws`;
   return `${base}?client_type=node`;
-}
-
-/** What the gateway says is wrong with a message; `undefined`: nothing. */
-export function errorOf(answer: JsonObject): { readonly code: string; readonly message: string } | undefined {
-  if (answer["type"] !== "error") return undefined;
-  const error = answer["error"];
-  if (!isJsonObject(error)) return { code: "internal_error", message: "unknown" };
-  return { code: String(error["code"]), message: String(error["message"]) };
-}
-
-/** Will the same message do in a moment? */
-function isPassingError(answer: JsonObject): boolean {
-  const error = answer["error"];
-  return answer["type"] === "error" && isJsonObject(error) && error["retryable"] === true;
 }
 
 function sendInParts(socket: WebSocket, text: string): void {

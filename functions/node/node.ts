@@ -5,19 +5,27 @@
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { JsonObject } from "@toolyard/core/json";
-import { isJsonObject, parseJson } from "@toolyard/core/json";
+import { parseJson, type JsonObject } from "@toolyard/core/json";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
 import { version } from "../version.ts";
 import { toOffer, type NodeConfig, type NodeProgram } from "./config.ts";
-import { argumentsOf, createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
-import { errorOf, GatewayLink, NodeRefused } from "./link.ts";
+import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
+import {
+  AnsweredError,
+  inputSchema,
+  readAccepted,
+  readBeaten,
+  readDone,
+  readRegistered,
+  readUpload,
+  type NodeEvent,
+} from "./frames.ts";
+import { GatewayLink, NodeRefused } from "./link.ts";
 
 /** A result that fits into a frame together with the rest of its message. */
 const longestInline = 24_000;
-const usualBeatMs = 20_000;
 const transferMs = 300_000;
 /** What was carried out is known for so long, should the gateway offer it again. */
 const rememberedMs = 600_000;
@@ -32,7 +40,7 @@ export interface NodeOptions extends ExecutorDeps {
   /** Milliseconds that calls in hand may take once it is told to stop. */
   readonly graceMs: number;
   /** It stands in the tenant's list, or again. */
-  readonly onRegistered?: (hidden: readonly string[]) => void;
+  readonly onRegistered?: () => void;
 }
 
 interface Run {
@@ -73,7 +81,7 @@ export class Node {
     this.#link = new GatewayLink({
       ...options,
       onOpen: () => this.#register(),
-      onEvent: (type, data) => this.#hear(type, data),
+      onEvent: (event) => this.#hear(event),
     });
   }
 
@@ -95,49 +103,59 @@ export class Node {
     if (this.#isLeaving) return;
     this.#isLeaving = true;
     const { graceMs, config } = this.#options;
-    await this.#within(this.#link.ask({ type: "node.leave", name: config.name, instance: this.#instance }), 2_000);
+    const leave = { type: "node.leave", name: config.name, instance: this.#instance };
+    await this.#within(this.#link.ask(leave, readDone), 2_000);
     for (const desk of this.#desks.values()) for (const run of desk.queue.splice(0)) this.#decline(run);
     await this.#within(this.#idle(), graceMs);
     for (const { state, stop } of this.#runs.values()) if (state === "in_hand") stop.abort();
     await this.#within(this.#idle(), 5_000);
-    await this.#within(Promise.all([...this.#delivering]), 5_000);
+    await this.#within(Promise.all(this.#delivering), 5_000);
     this.#link.close();
   }
 
   async #register(): Promise<void> {
     if (this.#isLeaving) return;
     const { config, log, onRegistered } = this.#options;
-    const answer = await this.#link.askNow({
-      type: "node.register",
-      name: config.name,
-      version,
-      instance: this.#instance,
-      tools: config.programs.map((program) => ({ ...toOffer(program) })),
-    });
-    const error = errorOf(answer);
-    if (error !== undefined) {
-      if (["permission_denied", "conflict", "invalid_request"].includes(error.code))
-        throw new NodeRefused(error.message);
-      throw new Error(error.message);
-    }
-    const beatMs = answer["beat_ms"];
+    const registered = await this.#askToRegister();
     clearInterval(this.#beating);
-    this.#beating = setInterval(() => void this.#beatOnce(), typeof beatMs === "number" ? beatMs : usualBeatMs);
-    const hidden = hiddenOf(answer);
+    this.#beating = setInterval(() => void this.#beat(), registered.beat_ms);
     log.log("info", "registered", { node: config.name, count: config.programs.length });
-    for (const line of hidden) log.log("warn", line);
-    onRegistered?.(hidden);
+    for (const { name, by } of registered.hidden) {
+      log.log("warn", `'${name}' is hidden by ${by}, which has the name already; rename the tool`, { tool: name });
+    }
+    onRegistered?.();
     // What is in hand may have been given up meanwhile.
-    void this.#beatOnce();
+    void this.#beat();
   }
 
-  #hear(type: string, data: JsonObject): void {
-    const { run, call_id: callId, tool } = data;
-    if (type === "node.call" && typeof run === "string" && typeof tool === "string") {
-      this.#take({ id: run, callId: String(callId), tool });
-    } else if (type === "node.cancel" && typeof run === "string") this.#cancel(run);
-    else if (type === "node.replaced") this.#sentAway("Another process has registered under this name; this one ends.");
-    else if (type === "node.removed") this.#sentAway("This node was removed from the gateway; it ends.");
+  /** @throws NodeRefused where trying again is of no use */
+  async #askToRegister(): Promise<ReturnType<typeof readRegistered>> {
+    const { config } = this.#options;
+    const tools = config.programs.map((program) => ({ ...toOffer(program) }));
+    const own = { name: config.name, version, instance: this.#instance };
+    try {
+      return await this.#link.askNow({ type: "node.register", ...own, tools }, readRegistered);
+    } catch (thrown) {
+      const isFinal =
+        thrown instanceof AnsweredError &&
+        ["permission_denied", "conflict", "invalid_request", "concurrency_limited"].includes(thrown.code);
+      throw isFinal ? new NodeRefused(thrown.message) : thrown;
+    }
+  }
+
+  #hear(event: NodeEvent): void {
+    switch (event.type) {
+      case "node.call":
+        return this.#take(event.data);
+      case "node.cancel":
+        return this.#cancel(event.data.run);
+      case "node.replaced":
+        return this.#sentAway("Another process has registered under this name; this one ends.");
+      case "node.removed":
+        return this.#sentAway("This node was removed from the gateway; it ends.");
+      default:
+        return event satisfies never;
+    }
   }
 
   #sentAway(message: string): void {
@@ -145,7 +163,7 @@ export class Node {
     void this.stop();
   }
 
-  #take({ id, callId, tool }: { readonly id: string; readonly callId: string; readonly tool: string }): void {
+  #take({ run: id, call_id: callId, tool }: Extract<NodeEvent, { type: "node.call" }>["data"]): void {
     if (this.#runs.has(id)) return;
     const run: Run = { id, callId, stop: new AbortController(), state: "queued" };
     this.#runs.set(id, run);
@@ -184,9 +202,15 @@ export class Node {
   async #carryOut(desk: Desk, run: Run): Promise<void> {
     const { log } = this.#options;
     try {
-      const answer = await this.#link.ask({ type: "node.accept", run: run.id, instance: this.#instance });
-      if (answer?.["type"] !== "node.accepted") return;
-      const executed = await this.#execute(desk, run, answer);
+      const accept = { type: "node.accept", run: run.id, instance: this.#instance };
+      const answer = await this.#link.ask(accept, readAccepted);
+      if (answer?.type !== "node.accepted") return;
+      const input = answer.input ?? inputSchema.parse(parseJson(await this.#download(answer.input_url ?? "")));
+      const executed = await desk.executor.execute({
+        run: run.id,
+        arguments: input.arguments,
+        signal: run.stop.signal,
+      });
       log.log("info", "a call was carried out", {
         call_id: run.callId,
         tool: desk.program.name,
@@ -197,14 +221,6 @@ export class Node {
       log.log("error", "a call was not carried out", { call_id: run.callId, reason: messageOf(thrown) });
       this.#deliver(run, { status: "lost", mediaType: "text/plain", output: "", message: messageOf(thrown) });
     }
-  }
-
-  async #execute({ executor }: Desk, run: Run, answer: JsonObject): Promise<Executed> {
-    const url = answer["input_url"];
-    const input = typeof url === "string" ? parseJson(await this.#download(url)) : answer["input"];
-    const args = argumentsOf(input);
-    if (args === undefined) throw new Error("the gateway gave no arguments");
-    return executor.execute({ run: run.id, arguments: args, signal: run.stop.signal });
   }
 
   /** Until the gateway has it, over as many connections as it takes. */
@@ -231,30 +247,22 @@ export class Node {
       refusal === undefined
         ? { ...said, ...(isInline ? { output } : { uploaded: true }) }
         : { status: "failed", media_type: "text/plain", message: refusal };
-    const answer = await this.#link.ask({ type: "node.result", ...own, ...result });
-    const error = answer === undefined ? undefined : errorOf(answer);
-    if (error !== undefined) throw new Error(error.message);
+    await this.#link.ask({ type: "node.result", ...own, ...result }, readDone);
   }
 
   /** @returns why it cannot be kept */
   async #upload(own: JsonObject, bytes: Buffer, mediaType: string): Promise<string | undefined> {
+    const wanted = { type: "node.upload", ...own, bytes: bytes.byteLength, media_type: mediaType };
     for (let pauseMs = 500; ; pauseMs = Math.min(30_000, pauseMs * 2)) {
-      const answer = await this.#link.ask({
-        type: "node.upload",
-        ...own,
-        bytes: bytes.byteLength,
-        media_type: mediaType,
-      });
-      if (answer === undefined) throw new Error("the node has stopped");
-      const error = errorOf(answer);
-      if (error !== undefined) return error.message;
-      const { url, headers } = answer;
       try {
-        const { status } = await this.#request("PUT", String(url), isJsonObject(headers) ? headers : {}, bytes);
+        const link = await this.#link.ask(wanted, readUpload);
+        if (link === undefined) throw new Error("the node has stopped");
+        const { status } = await this.#request("PUT", link.url, { headers: link.headers, body: bytes });
         // Something is there already where an earlier try was not heard of.
         if (status < 300 || status === 409 || status === 412) return undefined;
         throw new Error(`the upload was answered with ${status}`);
       } catch (thrown) {
+        if (thrown instanceof AnsweredError) return thrown.message;
         this.#options.log.log("warn", "a result was not uploaded and will be again", { reason: messageOf(thrown) });
         await sleep(pauseMs);
       }
@@ -262,7 +270,7 @@ export class Node {
   }
 
   async #download(url: string): Promise<string> {
-    const { status, body } = await this.#request("GET", url, {});
+    const { status, body } = await this.#request("GET", url);
     if (status !== 200) throw new Error(`the arguments were answered with ${status}`);
     return Buffer.from(body).toString("utf8");
   }
@@ -270,13 +278,12 @@ export class Node {
   async #request(
     method: string,
     url: string,
-    headers: JsonObject,
-    body?: Uint8Array,
+    { headers = {}, body }: { readonly headers?: Readonly<Record<string, string>>; readonly body?: Uint8Array } = {},
   ): Promise<{ readonly status: number; readonly body: Uint8Array }> {
     const answer = await this.#options.egress.request({
       method,
       url,
-      headers: Object.entries(headers).map(([name, value]) => [name, String(value)] as const),
+      headers: Object.entries(headers),
       timeoutMs: transferMs,
       ...(body === undefined ? {} : { body }),
     });
@@ -312,23 +319,17 @@ export class Node {
     });
   }
 
-  async #beatOnce(): Promise<void> {
+  async #beat(): Promise<void> {
     const open = this.#open();
     try {
-      const answer = await this.#link.askNow({
-        type: "node.beat",
-        instance: this.#instance,
-        runs: open.map(({ id }) => id),
-      });
-      const known = stringsOf(answer["known"]);
-      if (errorOf(answer) !== undefined || known === undefined) return;
-      const cancelled = new Set(stringsOf(answer["cancelled"]));
+      const beat = { type: "node.beat", instance: this.#instance, runs: open.map(({ id }) => id) };
+      const { known, cancelled } = await this.#link.askNow(beat, readBeaten);
       for (const { id, state } of open) {
         // One that nobody knows any more was given up, or ended by a result of ours that was not answered.
-        if (cancelled.has(id) || (state === "in_hand" && !known.includes(id))) this.#cancel(id);
+        if (cancelled.includes(id) || (state === "in_hand" && !known.includes(id))) this.#cancel(id);
       }
     } catch {
-      // The link is away; it says so itself.
+      // The link is away, and says so itself.
     }
   }
 
@@ -340,20 +341,6 @@ export class Node {
     ]);
     over.abort();
   }
-}
-
-function hiddenOf(answer: JsonObject): readonly string[] {
-  const hidden = answer["hidden"];
-  if (!Array.isArray(hidden)) return [];
-  return hidden.flatMap((each) =>
-    isJsonObject(each)
-      ? [`'${String(each["name"])}' is hidden by ${String(each["by"])}, which has the name already; rename the tool.`]
-      : [],
-  );
-}
-
-function stringsOf(value: unknown): readonly string[] | undefined {
-  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : undefined;
 }
 
 function messageOf(thrown: unknown): string {

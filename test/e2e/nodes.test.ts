@@ -137,9 +137,11 @@ describe("a node that offers tools", () => {
   });
 
   test("carries out a call once it is approved", async () => {
-    await start([labTool("measure")]);
-    const plugin = await invoke("node://measure", { text: "now" }, { async: true });
-    expect((await ended(plugin.json.id)).state).toBe("completed");
+    await start([labTool("change", { effect: "write", sensitive: true })]);
+    const { status, json } = await invoke("node://change", { text: "now" });
+    expect([status, json.status]).toEqual([202, "input_required"]);
+    await tenant.client.post(`/v1/calls/${json.id}/approve`);
+    expect((await ended(json.id)).state).toBe("completed");
   });
 });
 

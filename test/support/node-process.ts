@@ -79,7 +79,7 @@ export async function startNode(options: NodeProcessOptions): Promise<NodeProces
 }
 
 /** A program that does what its arguments say, in JavaScript so that it runs wherever the tests do. */
-export const labProgram = `
+const labProgram = `
 const parts = [];
 for await (const part of process.stdin) parts.push(part);
 const text = Buffer.concat(parts).toString("utf8");
@@ -93,7 +93,7 @@ if (args.bytes) process.stdout.write("x".repeat(args.bytes));
 else process.stdout.write(JSON.stringify({ echo: args.text ?? null, size: text.length, argv: process.argv.slice(2), env: Object.keys(process.env).sort() }));
 `;
 
-export const residentProgram = `
+const residentProgram = `
 import { createInterface } from "node:readline";
 let served = 0;
 for await (const line of createInterface({ input: process.stdin })) {

@@ -9,6 +9,7 @@ export function nodeTool(name: string, change: Partial<NodeTool> = {}): NodeTool
     description: "Measures.",
     parameters: { type: "object", properties: {} },
     effect: "read",
+    sensitive: false,
     timeout_ms: 60_000,
     concurrency: 1,
     ...change,

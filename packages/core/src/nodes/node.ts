@@ -6,9 +6,6 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 
-/** What connections of nodes call themselves. */
-export const nodeClientType = "node";
-
 const mostTools = 64;
 const longestParameters = 16_384;
 /** A day: what takes longer is not one call. */
@@ -33,6 +30,8 @@ export const nodeToolSchema = z.strictObject({
       `must have at most ${longestParameters} bytes`,
     ),
   effect: z.enum(["read", "write"]),
+  /** Waits for a person's approval before it runs. */
+  sensitive: z.boolean().default(false),
   timeout_ms: z.int().min(1).max(longestTimeoutMs),
   concurrency: z.int().min(1).max(1_000),
 });

@@ -9,6 +9,7 @@ import {
   type NodeRecord,
   type NodeRegistration,
   type NodeRun,
+  type RegisteredNode,
 } from "@toolyard/core/nodes/node";
 import type { NodeRepo, RunsSeen } from "@toolyard/core/ports/nodes";
 import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
@@ -18,7 +19,6 @@ import { decodeRow } from "../sql.ts";
 import { isLive } from "./connections.ts";
 import { now } from "./fragments.ts";
 import type { Reader, OnBrokenRow } from "./rows.ts";
-import type { RegisteredNode } from "@toolyard/core/nodes/node";
 
 /** Of a tenant; their tools are part of its configuration. */
 const mostNodes = 100;

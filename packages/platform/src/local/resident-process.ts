@@ -168,7 +168,7 @@ class Resident implements ResidentProcess {
     const { name, log } = this.#options;
     this.#child = undefined;
     this.#problem = problem;
-    for (const { give } of [...this.#waiting.values()]) give({ kind: "lost", message: problem });
+    for (const { give } of this.#waiting.values()) give({ kind: "lost", message: problem });
     if (this.#isStopping) return;
     if (this.#startedAt > 0 && performance.now() - this.#startedAt > steadyMs) this.#pauseMs = firstPauseMs;
     log.log("warn", "a resident program is not running and will be started again", {
@@ -176,7 +176,9 @@ class Resident implements ResidentProcess {
       reason: problem,
       duration_ms: this.#pauseMs,
     });
-    this.#timer = setTimeout(() => (this.#ready = this.#start()), this.#pauseMs);
+    this.#timer = setTimeout(() => {
+      this.#ready = this.#start();
+    }, this.#pauseMs);
     this.#pauseMs = Math.min(longestPauseMs, this.#pauseMs * 2);
   }
 }

@@ -79,7 +79,7 @@ function toTool(offered: NodeTool, uri: string, nodes: readonly string[]): Tool 
     roles: [],
     effect: offered.effect,
     repeat: "never",
-    sensitive: false,
+    sensitive: offered.sensitive,
     service: uri,
     requiredCredentials: [],
     timeoutMs: offered.timeout_ms,
