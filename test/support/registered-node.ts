@@ -1,6 +1,6 @@
 /** Nodes as rows, for suites that care for no process behind them. */
 import { newId } from "@toolyard/core/ids";
-import type { NodeRegistration, NodeTool } from "@toolyard/core/nodes/node";
+import { hashNodeTool, type NewNodeRun, type NodeRegistration, type NodeTool } from "@toolyard/core/nodes/node";
 import type { Gateway } from "./gateway.ts";
 
 export function nodeTool(name: string, change: Partial<NodeTool> = {}): NodeTool {
@@ -25,6 +25,21 @@ export function registrationOf(name: string, change: Partial<NodeRegistration> =
     callerId: "key_1",
     connectionId: newId("socket"),
     tools: [nodeTool("measure")],
+    ...change,
+  };
+}
+
+export function runOf(tool: string, change: Partial<NewNodeRun> = {}): NewNodeRun {
+  return {
+    id: newId("nodeRun"),
+    callId: newId("call"),
+    attempt: 1,
+    tool,
+    toolHash: hashNodeTool(nodeTool(tool)),
+    node: null,
+    handedOver: false,
+    input: "sealed",
+    leaseMs: 60_000,
     ...change,
   };
 }
