@@ -26,6 +26,8 @@ import { GatewayLink, NodeRefused } from "./link.ts";
 
 /** A result that fits into a frame together with the rest of its message. */
 const longestInline = 24_000;
+/** Calls that run and wait; all of them are named in each beat. */
+const mostOpen = 400;
 const transferMs = 300_000;
 /** What was carried out is known for so long, should the gateway offer it again. */
 const rememberedMs = 600_000;
@@ -105,7 +107,9 @@ export class Node {
     const { graceMs, config } = this.#options;
     const leave = { type: "node.leave", name: config.name, instance: this.#instance };
     await this.#within(this.#link.ask(leave, readDone), 2_000);
-    for (const desk of this.#desks.values()) for (const run of desk.queue.splice(0)) this.#decline(run);
+    for (const desk of this.#desks.values()) {
+      for (const run of desk.queue.splice(0)) this.#decline(run, "the node is stopping");
+    }
     await this.#within(this.#idle(), graceMs);
     for (const { state, stop } of this.#runs.values()) if (state === "in_hand") stop.abort();
     await this.#within(this.#idle(), 5_000);
@@ -168,17 +172,16 @@ export class Node {
     const run: Run = { id, callId, stop: new AbortController(), state: "queued" };
     this.#runs.set(id, run);
     const desk = this.#desks.get(tool);
-    if (desk === undefined || this.#isLeaving) {
-      this.#decline(run);
-      return;
-    }
+    if (desk === undefined) return this.#decline(run, "the node does not offer it any more");
+    if (this.#isLeaving) return this.#decline(run, "the node is stopping");
+    if (this.#open().length > mostOpen) return this.#decline(run, "the node has too many calls in hand");
     desk.queue.push(run);
     this.#serve(desk);
   }
 
-  #decline(run: Run): void {
+  #decline(run: Run, message: string): void {
     this.#end(run);
-    this.#deliver(run, { status: "declined", mediaType: "text/plain", output: "", message: "the node is stopping" });
+    this.#deliver(run, { status: "declined", mediaType: "text/plain", output: "", message });
   }
 
   #serve(desk: Desk): void {
