@@ -118,7 +118,7 @@ export function describeNodeRepo(name: string, make: MakeInstances): void {
       const { instance, connectionId } = await register("lab");
       const { id, callId } = await offer();
       await nodes().accept(tenant, id, instance, minute);
-      expect(await nodes(1).cancelCall(tenant, callId)).toBe(1);
+      expect(await nodes(1).cancelCall(tenant, callId)).toMatchObject([{ id, state: "accepted" }]);
       expect(await told(connectionId)).toEqual(["node.call", "node.cancel"]);
       expect(await nodes().extend(tenant, instance, [id], minute)).toEqual({ known: [id], cancelled: [id] });
       expect(await nodes().run(tenant, id)).toMatchObject({ state: "accepted", cancelled: true });
@@ -189,7 +189,7 @@ export function describeNodeRepo(name: string, make: MakeInstances): void {
       expect(await nodes().run(other, id)).toBeUndefined();
       expect(await nodes().end(other, id, instance, "forged")).toBeUndefined();
       expect(await nodes().withdraw(other, id)).toBeUndefined();
-      expect(await nodes().cancelCall(other, callId)).toBe(0);
+      expect(await nodes().cancelCall(other, callId)).toEqual([]);
       expect(await nodes().extend(other, instance, [id], minute)).toEqual({ known: [], cancelled: [] });
       expect(await nodes().run(tenant, id)).toMatchObject({ state: "offered" });
     });

@@ -4,10 +4,13 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { hashNodeTool } from "@toolyard/core/nodes/node";
+import { newTool } from "../contract/calls-fixture.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { calls, startLlmStub, text } from "../support/llm-stub.ts";
 import { endNodes, labFiles, labTool, residentTool, startNode, type NodeProcess } from "../support/node-process.ts";
+import { nodeTool, runOf } from "../support/registered-node.ts";
 import { connectSocket } from "../support/socket-client.ts";
 
 let gateway: Gateway;
@@ -168,8 +171,7 @@ describe("a call that is given up", () => {
     await begun(first);
     const inLine = await invoke("node://change", { note: second }, { async: true });
     await expect.poll(async () => (await nodeNamed("lab-pc")).calls_under_way).toBe(2);
-    await tenant.client.post(`/v1/calls/${inLine.json.id}/cancel`);
-    expect((await ended(inLine.json.id)).state).toBe("cancelled");
+    expect((await tenant.client.post(`/v1/calls/${inLine.json.id}/cancel`)).state).toBe("cancelled");
     await writeFile(join(node.directory, "go"), "");
     expect((await ended(going.json.id)).state).toBe("completed");
     expect(existsSync(second)).toBe(false);
@@ -377,6 +379,26 @@ describe("what a node says", () => {
     await sleep(300);
     expect((await callOf(json.id)).state).toBe("completed");
     expect((await tenant.client.send("get", `/v1/calls/${json.id}/result`)).text).toBe("first");
+    await socket.close();
+  });
+
+  test("counts where whoever waited has died before it came", async () => {
+    const { repos } = gateway.core;
+    const socket = await connectSocket(`${gateway.url.replace("http", "ws")}/ws?client_type=node`, {
+      headers: { authorization: `Bearer ${nodeKey}` },
+    });
+    const instance = "an-instance-of-a-test";
+    const tools = [{ ...nodeTool("change"), effect: "write" as const }];
+    await socket.ask({ type: "node.register", name: "by-hand", version: "1", instance, tools });
+    // As a process leaves it that was killed while it waited.
+    const call = newTool({ uri: "node://change", tool: "change", repeat: "never", leaseMs: 1_000 });
+    await repos.calls.record(tenant.id, tenant.keyId, [call]);
+    const given = { callId: call.id, toolHash: hashNodeTool(nodeTool("change", { effect: "write" })) };
+    const { id: run = "" } = (await repos.nodes.offer(tenant.id, runOf("change", given))) ?? {};
+    await repos.nodes.accept(tenant.id, run, instance, 60_000);
+    await socket.ask({ type: "node.result", run, instance, status: "completed", output: "it was done" });
+    await expect.poll(async () => (await callOf(call.id)).state, { timeout: 15_000 }).toBe("completed");
+    expect((await tenant.client.send("get", `/v1/calls/${call.id}/result`)).text).toBe("it was done");
     await socket.close();
   });
 

@@ -119,6 +119,17 @@ export async function useLateResults(deps: CoreDeps, limit: number): Promise<voi
   }
 }
 
+/** What a node has begun of a cancelled call it is told to stop; what it has not begun is over. */
+export async function stopOnNodes(deps: CoreDeps, call: Call): Promise<Call> {
+  const { tenant, id } = call;
+  const stopped = await deps.repos.nodes.cancelCall(tenant, id);
+  if (stopped.length === 0) return call;
+  await deps.tellNow();
+  const over = stopped.filter(({ handedOver, state }) => handedOver && state === "withdrawn");
+  for (const run of over) await useResult(deps, tenant, run);
+  return over.length === 0 ? call : ((await deps.repos.calls.get(tenant, id)) ?? call);
+}
+
 /** Ends the call's row with it, where the row is still open to that. Doing it again changes nothing. */
 export async function useResult(deps: CoreDeps, tenant: string, run: NodeRun): Promise<void> {
   const call = await deps.repos.calls.get(tenant, run.callId);

@@ -44,8 +44,8 @@ export interface NodeRepo {
   end(tenant: string, id: string, instance: string, result: string): Promise<NodeRun | undefined>;
   /** Takes back what was not begun, and has what was begun stopped. */
   withdraw(tenant: string, id: string): Promise<NodeRun | undefined>;
-  /** Has everything stopped that a call has under way on nodes. Returns how many runs that are. */
-  cancelCall(tenant: string, callId: string): Promise<number>;
+  /** Has everything stopped that a call has under way on nodes. Returns those runs. */
+  cancelCall(tenant: string, callId: string): Promise<readonly NodeRun[]>;
   /** Runs that are over without anybody who has made use of that, oldest first. */
   late(limit: number): Promise<readonly { readonly tenant: string; readonly run: NodeRun }[]>;
   /** What came of the run has been used, as far as it can be. */

@@ -121,7 +121,7 @@ const tellCancel = (which: string): string =>
 const stopRuns = (which: string): string => `UPDATE node_runs SET cancelled = 1,
     ended_at = CASE WHEN state = 'offered' THEN ${now} ELSE ended_at END,
     input = NULL, state = CASE WHEN state = 'offered' THEN 'withdrawn' ELSE state END
-  WHERE tenant = ?1 AND ${which} AND ${isUnderWay} RETURNING id`;
+  WHERE tenant = ?1 AND ${which} AND ${isUnderWay} RETURNING *, ${now} AS now, 0 AS connected`;
 
 const seeNode = `UPDATE nodes SET seen_at = ${now}, expires_at = ${now} + ${awayMs} WHERE tenant = ?1 AND instance = ?2`;
 const inHand = `tenant = ?1 AND instance = ?2 AND id IN (SELECT value FROM json_each(?3)) AND ${isUnderWay}`;
@@ -259,7 +259,7 @@ export function createNodeRepo(shards: Shards): NodeRepo {
         { sql: tellCancel("r.call_id = ?2"), args: [tenant, callId] },
         { sql: stopRuns("call_id = ?2"), args: [tenant, callId] },
       ]);
-      return stopped?.rows.length ?? 0;
+      return (stopped?.rows ?? []).map(toRun);
     },
 
     late: async (limit) => {
