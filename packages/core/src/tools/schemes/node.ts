@@ -1,7 +1,7 @@
 /**
  * `node://tool`: a tool on whichever node offers it and has most room; `node://node/tool`: on that very node.
  * Which nodes there are stands in the tenant's configuration, whether they are connected shows when they are
- * called (decision 0027).
+ * called (decision 0028).
  */
 import type { AdapterDeps } from "../../deps.ts";
 import type { CallContext } from "../../context.ts";
