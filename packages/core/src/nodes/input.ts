@@ -18,17 +18,20 @@ export function inputKey(tenant: string, runId: string): string {
   return tenantKey(tenant, "nodes", runId, "input");
 }
 
-/** @returns sealed text; null where it is a blob */
+/** Instead of sealed text. */
+export const isBlob = "";
+
+/** @returns sealed text, or `isBlob` */
 export async function keepInput(
   { blobs, sealer }: Pick<AdapterDeps, "blobs" | "sealer">,
   { tenant, config, traceId }: CallContext,
   runId: string,
   { id, attempt, tool, arguments: args }: ToolCall,
-): Promise<string | null> {
+): Promise<string> {
   const text = JSON.stringify({ call_id: id, attempt, tool: tool.name, arguments: args, trace_id: traceId });
   if (Buffer.byteLength(text) <= longestInline) return sealer.seal(tenant, config.wrappedKey, aadOf(runId), text);
   await blobs.put(inputKey(tenant, runId), Buffer.from(text, "utf8"), { mediaType: "application/json" });
-  return null;
+  return isBlob;
 }
 
 /** @throws GatewayError `not_found` where the tenant is gone */
@@ -37,7 +40,7 @@ export async function openInput(
   tenant: string,
   { id, input }: NodeRun,
 ): Promise<JsonObject> {
-  if (input === null) {
+  if (input === null || input === isBlob) {
     const link = await deps.blobs.presign(inputKey(tenant, id), { method: "GET", expiresInMs: linkLifetimeMs });
     return { input_url: link.url };
   }

@@ -102,7 +102,7 @@ export interface NodeRun {
   readonly now: number;
   /** Its node is connected. */
   readonly connected: boolean;
-  /** Arguments, sealed; null: they are a blob, or the run is over. */
+  /** Arguments, sealed; empty: they are a blob; null: the run is over. */
   readonly input: string | null;
   readonly result: string | null;
 }
@@ -117,8 +117,8 @@ export interface NewNodeRun {
   /** The node that it must be; null: whichever has room. */
   readonly node: string | null;
   readonly handedOver: boolean;
-  /** The arguments, sealed; null: they are a blob. */
-  readonly input: string | null;
+  /** The arguments, sealed; empty: they are a blob. */
+  readonly input: string;
   readonly leaseMs: number;
 }
 

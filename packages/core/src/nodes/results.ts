@@ -17,7 +17,7 @@ import { readAll, tenantKey } from "../ports/blob-store.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
-import { inputKey } from "./input.ts";
+import { inputKey, isBlob } from "./input.ts";
 import type { NodeRun } from "./node.ts";
 
 const resultFields = {
@@ -145,8 +145,12 @@ export async function settleRun(
   tenant: string,
   run: NodeRun,
 ): Promise<void> {
-  await deps.repos.nodes.settle(tenant, run.id);
-  await Promise.all([deps.blobs.delete(resultKey(tenant, run.id)), deps.blobs.delete(inputKey(tenant, run.id))]);
+  const isUploaded = run.result !== null && parseNodeResult(run.result).uploaded;
+  await Promise.all([
+    deps.repos.nodes.settle(tenant, run.id),
+    ...(isUploaded ? [deps.blobs.delete(resultKey(tenant, run.id))] : []),
+    ...(run.input === isBlob ? [deps.blobs.delete(inputKey(tenant, run.id))] : []),
+  ]);
 }
 
 async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallFinish> {

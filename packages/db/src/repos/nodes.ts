@@ -91,7 +91,7 @@ const listNodes = {
 
 const isMeant = "n.tenant = ?1 AND n.name = ?2 AND (?3 = '' OR n.instance = ?3)";
 const tellRemoved = tell("node.removed", "json_object('name', n.name)", `${nodeAt} WHERE ${isMeant} AND ?3 = ''`);
-const takeBackOffers = `UPDATE node_runs SET state = 'withdrawn', ended_at = ${now}, input = NULL
+const takeBackOffers = `UPDATE node_runs SET state = 'withdrawn', ended_at = ${now}, input = CASE WHEN input = '' THEN '' END
   WHERE tenant = ?1 AND node = ?2 AND state = 'offered' AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
 const raiseForRemoval = `UPDATE tenants SET config_version = config_version + 1
   WHERE id = ?1 AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
@@ -113,14 +113,14 @@ const readRun = `SELECT r.*, ${now} AS now, ${hasConnection("r")} AS connected
 
 const acceptRun = `UPDATE node_runs SET state = 'accepted', lease_until = ${now} + ?4
   WHERE tenant = ?1 AND id = ?2 AND instance = ?3 AND state = 'offered' AND cancelled = 0`;
-const endRun = `UPDATE node_runs SET state = 'ended', result = ?4, ended_at = ${now}, input = NULL
+const endRun = `UPDATE node_runs SET state = 'ended', result = ?4, ended_at = ${now}, input = CASE WHEN input = '' THEN '' END
   WHERE tenant = ?1 AND id = ?2 AND instance = ?3 AND ${isUnderWay}`;
 
 const tellCancel = (which: string): string =>
   tell("node.cancel", "json_object('run', r.id)", `${runAt} WHERE r.tenant = ?1 AND ${which} AND r.${isUnderWay}`);
 const stopRuns = (which: string): string => `UPDATE node_runs SET cancelled = 1,
     ended_at = CASE WHEN state = 'offered' THEN ${now} ELSE ended_at END,
-    input = NULL, state = CASE WHEN state = 'offered' THEN 'withdrawn' ELSE state END
+    input = CASE WHEN input = '' THEN '' END, state = CASE WHEN state = 'offered' THEN 'withdrawn' ELSE state END
   WHERE tenant = ?1 AND ${which} AND ${isUnderWay} RETURNING *, ${now} AS now, 0 AS connected`;
 
 const seeNode = `UPDATE nodes SET seen_at = ${now}, expires_at = ${now} + ${awayMs} WHERE tenant = ?1 AND instance = ?2`;
