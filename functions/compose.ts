@@ -8,6 +8,7 @@ import { hashApiKey } from "@toolyard/core/callers/api-key";
 import type { Reach } from "@toolyard/core/calls/kill-points";
 import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
+import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
@@ -17,6 +18,7 @@ import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import type { Push } from "@toolyard/core/ports/push";
 import { CallLogs } from "@toolyard/core/realtime/call-logs";
+import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import { Listening, watchCalls } from "@toolyard/core/realtime/listening";
 import { publish } from "@toolyard/core/realtime/publish";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
@@ -27,6 +29,7 @@ import { nativePlugins } from "@toolyard/core/tools/native/index";
 import { createAdapters } from "@toolyard/core/tools/schemes/index";
 import { openDatabase } from "@toolyard/db/client";
 import { checkSchema, migrate } from "@toolyard/db/migrate";
+import { createDatabaseReplies } from "@toolyard/db/replies";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
@@ -108,6 +111,8 @@ export interface Realtime {
   /** To be flushed when `onLogLine` was called, or before a function may be frozen. */
   readonly callLogs: CallLogs;
   onLogLine: (() => void) | undefined;
+  /** Called where connections of this process have to hear of something at once. */
+  onTell: (() => void) | undefined;
 }
 
 /** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
@@ -147,6 +152,8 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     tokens: createTokenSource(tokenDeps),
     blobs: await createBlobs(environment, home.dataDir, blobLinks.presign),
     queue,
+    answers: createDatabaseReplies(shards, clock),
+    tellNow: () => tellNow({ repos, log }, { push, realtime }),
     configs: new ConfigCache(repos.config),
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
@@ -221,7 +228,7 @@ export async function ensureTenant(
 /** @param repos as soon as they are there */
 function openRealtime(log: Log, repos: () => Repos): Realtime {
   const listening = new Listening();
-  const realtime: { onLogLine: (() => void) | undefined } = { onLogLine: undefined };
+  const realtime: Pick<Realtime, "onLogLine" | "onTell"> = { onLogLine: undefined, onTell: undefined };
   const callLogs = new CallLogs({
     log,
     listening,
@@ -229,6 +236,20 @@ function openRealtime(log: Log, repos: () => Repos): Realtime {
     onLine: () => realtime.onLogLine?.(),
   });
   return Object.assign(realtime, { listening, callLogs });
+}
+
+/** To the sockets that this process holds, and to those that none does. */
+async function tellNow(
+  deps: { readonly repos: Repos; readonly log: Log },
+  { push, realtime }: { readonly push: Push | undefined; readonly realtime: Realtime },
+): Promise<void> {
+  realtime.onTell?.();
+  if (push === undefined) return;
+  try {
+    await deliverEvents(deps, push);
+  } catch (thrown) {
+    deps.log.log("warn", "events were not pushed and are left to the tick", { code: toGatewayError(thrown).code });
+  }
 }
 
 function openDoor(environment: Environment, { egressAllow }: Home): Egress {

@@ -323,6 +323,31 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
   };
 }
 
+/** The settings of a node, which is no gateway (docs/nodes.md). */
+export interface NodeEnvironment {
+  readonly key: string;
+  readonly path: string;
+  readonly logLevel: (typeof logLevels)[number];
+}
+
+const nodeVariables = z.object({
+  PATH: z.string(),
+  TOOLYARD_NODE_KEY: z
+    .string({ message: "must be an API key with the scope 'node', as POST /v1/api-keys makes them" })
+    .regex(/^[\x21-\x7e]+$/, "must be one word of visible ASCII characters"),
+  TOOLYARD_LOG_LEVEL: variables.shape.TOOLYARD_LOG_LEVEL,
+});
+
+/** @throws EnvironmentError naming every variable that cannot be used */
+export function readNodeEnvironment(
+  source: Readonly<Record<string, string | undefined>> = process.env,
+): NodeEnvironment {
+  const parsed = nodeVariables.safeParse(source);
+  if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
+  const { PATH, TOOLYARD_NODE_KEY, TOOLYARD_LOG_LEVEL } = parsed.data;
+  return { key: TOOLYARD_NODE_KEY, path: PATH, logLevel: TOOLYARD_LOG_LEVEL };
+}
+
 /** The settings of the plugin box, which is given nothing else. */
 export interface BoxEnvironment {
   readonly path: string;

@@ -341,6 +341,7 @@ function startRealtime({ app, realtime }: Composition, timing: SocketTiming | un
     sockets.wake();
   };
   realtime.listening.onChange = sockets.wake;
+  realtime.onTell = sockets.wake;
   realtime.onLogLine = () => void setTimeout(() => void flush(), logLinesMs).unref();
   return sockets;
 }

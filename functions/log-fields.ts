@@ -20,6 +20,7 @@ const allowed = new Set([
   "message_id",
   "method",
   "model",
+  "node",
   "plugin",
   "port",
   "provider",

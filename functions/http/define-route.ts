@@ -51,6 +51,8 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
 export interface IsolationDriver {
   /** Sends JSON as a caller with every scope; throws where the answer is not 2xx. */
   send(method: Method, path: string, body?: unknown): Promise<Record<string, unknown>>;
+  /** A node of this name has connected and offers a tool. */
+  registerNode(name: string): Promise<void>;
   /** The owner's calls that have ended are so many days older, and what is due to them is done. */
   passDays(days: number): Promise<void>;
 }
@@ -226,7 +228,16 @@ async function grantAccess(
   c.get("exchange").callerId = caller.id;
   setRateLimitHeaders(c.get("exchange").headers, result.rate);
   if (scope === "operator") throw new GatewayError("permission_denied", "Only the operator's key may do this.");
+  if (scope === null) refuseNode(caller);
   return { caller, config, tenant: presented.tenant, admitted: result, context: toCallContext(c, caller, config) };
+}
+
+/** What every caller may do a node may not: its key is for its connection. */
+function refuseNode({ scopes }: Caller): void {
+  if (scopes.length !== 1 || scopes[0] !== "node") return;
+  throw new GatewayError("permission_denied", "This key has the scope 'node' alone, which is for connecting nodes.", {
+    param: "node",
+  });
 }
 
 /** The context of a call made by this request. */

@@ -531,6 +531,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           settings: expect.objectContaining({ rounds: 4, concurrent_tool_calls: 16 }),
           plugins: [on, off],
           services: [],
+          nodes: [],
           providers: [backEnd],
           credentials: [credential],
           budgets: [{ ...budget, id: budgetId, createdAt }],

@@ -10,6 +10,7 @@ import { openShards, type OpenShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startDatabaseProxy, type DatabaseFault, type DatabaseProxy } from "../support/database-proxy.ts";
 import { serverShards, type TestShards } from "../support/databases.ts";
+import { registrationOf, runOf } from "../support/registered-node.ts";
 
 let server: TestShards;
 let proxy: DatabaseProxy;
@@ -184,6 +185,20 @@ describe("each function of the configuration's repositories", () => {
     "connections.heldEvents": () => repos.connections.heldEvents("process", new Map([[tenant, 0]]), 10),
     "connections.claim": () => repos.connections.claim({ limit: 10, leaseMs: 1_000 }),
     "connections.settle": () => repos.connections.settle(tenant, [{ seq: 1, attempt: 1 }]),
+    "nodes.register": () => repos.nodes.register(tenant, registrationOf("n")),
+    "nodes.remove": () => repos.nodes.remove(tenant, "none"),
+    "nodes.get": () => repos.nodes.get(tenant, "none"),
+    "nodes.list": () => repos.nodes.list(tenant, page),
+    "nodes.offer": () => repos.nodes.offer(tenant, runOf("none")),
+    "nodes.run": () => repos.nodes.run(tenant, "nrun_none"),
+    "nodes.accept": () => repos.nodes.accept(tenant, "nrun_none", "i", 1_000),
+    "nodes.extend": () => repos.nodes.extend(tenant, "i", ["nrun_none"], 1_000),
+    "nodes.end": () => repos.nodes.end(tenant, "nrun_none", "i", "{}"),
+    "nodes.withdraw": () => repos.nodes.withdraw(tenant, "nrun_none"),
+    "nodes.cancelCall": () => repos.nodes.cancelCall(tenant, "call_none"),
+    "nodes.late": () => repos.nodes.late(10),
+    "nodes.settle": () => repos.nodes.settle(tenant, "nrun_none"),
+    "nodes.expire": () => repos.nodes.expire(10),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

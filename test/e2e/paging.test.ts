@@ -10,6 +10,7 @@ import { routes } from "../../functions/http/routes/index.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { ageCalls } from "../support/old-calls.ts";
+import { registerNode } from "../support/registered-node.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
@@ -50,6 +51,7 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
     await client.post("/v1/plugins", { ...definition(name), execution: unreachable });
     await client.send("post", "/v1/tools/invoke", { name, arguments: {} });
   },
+  "/v1/nodes": (_client, name, tenant) => registerNode(gateway, tenant, name),
   "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
 };
 

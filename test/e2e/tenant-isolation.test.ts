@@ -11,6 +11,7 @@ import { routes } from "../../functions/http/routes/index.ts";
 import { allScopes, type Client, type Reply, type TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { ageCalls } from "../support/old-calls.ts";
+import { registerNode } from "../support/registered-node.ts";
 import { verifies } from "../support/verifies.ts";
 
 const all: readonly (readonly [string, RouteModule])[] = Object.entries(routes);
@@ -39,6 +40,7 @@ afterAll(() => gateway.close());
 function driverOf(tenant: TestTenant): IsolationDriver {
   return {
     send: async (method, path, body) => (await tenant.client.expect(method, path, body)) ?? {},
+    registerNode: (name) => registerNode(gateway, tenant.id, name),
     passDays: (days) => ageCalls(gateway, tenant.id, days),
   };
 }

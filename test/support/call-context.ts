@@ -26,6 +26,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       settings: tenantSettingsSchema.parse(settings),
       plugins: [],
       services: [],
+      nodes: [],
       providers: [],
       credentials: [],
       budgets: [],

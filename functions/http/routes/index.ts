@@ -26,6 +26,7 @@ import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { getModel, listModels } from "./models.ts";
+import { deleteNode, getNode, listNodes } from "./nodes.ts";
 import { metrics } from "./metrics.ts";
 import { createConnection, deleteConnection, finishConnectLink, followConnectLink, listConnections } from "./oauth.ts";
 import { openapi } from "./openapi.ts";
@@ -73,6 +74,9 @@ export const routes = {
   chatCompletions,
   typedChatCompletions,
   listModels,
+  listNodes,
+  getNode,
+  deleteNode,
   getModel,
   interrupt,
   listTools,

@@ -8,6 +8,7 @@ import type { MailTransport } from "./ports/mail-transport.ts";
 import type { McpCommands } from "./mcp/commands.ts";
 import type { PluginRunner } from "./ports/plugin-runner.ts";
 import type { MessageBrokers } from "./ports/message-broker.ts";
+import type { Replies } from "./ports/replies.ts";
 import type { Repos } from "./ports/repos.ts";
 import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Traces } from "./ports/traces.ts";
@@ -40,6 +41,8 @@ export interface AdapterDeps {
   readonly repos: Repos;
   readonly blobs: BlobStore;
   readonly queue: TaskQueue;
+  /** From nodes, to whoever waits. */
+  readonly answers: Replies;
   readonly sealer: Sealer;
   readonly egress: Egress;
   readonly mail: MailTransport;
@@ -51,6 +54,8 @@ export interface AdapterDeps {
   readonly configs: ConfigCache;
   readonly reach: (point: KillPoint) => void;
   readonly timing: Timing;
+  /** Has connections told at once what was written for them. Never throws. */
+  readonly tellNow: () => Promise<void>;
   /** Absent: nothing is traced. */
   readonly traces?: Traces | undefined;
   /** Base of links in answers, for example `http://127.0.0.1:8787`; no trailing slash. */

@@ -24,6 +24,8 @@ export const idPrefixes = {
   toolService: "svc",
   archive: "arc",
   socket: "sock",
+  node: "node",
+  nodeRun: "nrun",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

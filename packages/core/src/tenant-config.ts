@@ -8,6 +8,7 @@ import type { PriceTables } from "./budgets/price.ts";
 import type { StoredCredential } from "./secrets/credential.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
+import type { RegisteredNode } from "./nodes/node.ts";
 import type { ToolService } from "./services/service.ts";
 
 /** Limits and policies a tenant may set, up to the operator's caps. Milliseconds and bytes. */
@@ -57,6 +58,8 @@ export interface TenantConfig {
   readonly plugins: readonly PluginRecord[];
   /** Enabled and disabled alike. */
   readonly services: readonly ToolService[];
+  /** By name; those that are away for a short time, too. */
+  readonly nodes: readonly RegisteredNode[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */

@@ -21,6 +21,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 9, name: "0008_tool_services", oldestCode: 1 },
   { version: 10, name: "0009_connections", oldestCode: 1 },
   { version: 11, name: "0010_connection_events", oldestCode: 1 },
+  { version: 12, name: "0011_nodes", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

@@ -14,6 +14,8 @@ export const scopes = [
   "approve",
   /** Plugins, credentials, providers, keys and settings of the tenant. */
   "manage",
+  /** Be a node: offer tools and carry out calls of them. */
+  "node",
 ] as const;
 export const scopeSchema = z.enum(scopes);
 export type Scope = (typeof scopes)[number];

@@ -2,6 +2,8 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { stopOnNodes } from "../nodes/results.ts";
+import { isScheme } from "../tools/uri.ts";
 import { endStates, type Call } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
 
@@ -14,7 +16,8 @@ export async function cancelCall(deps: CoreDeps, context: CallContext, id: strin
   if (hasEnded(seen)) return ended(seen);
   const call = await deps.repos.calls.requestCancel(context.tenant, id);
   if (call === undefined) throw callNotFound(id);
-  return hasEnded(call) ? ended(call) : call;
+  if (hasEnded(call)) return ended(call);
+  return isScheme(call.uri, "node") ? stopOnNodes(deps, call) : call;
 }
 
 function hasEnded(call: Call): boolean {

@@ -5,6 +5,7 @@
 import type { CoreDeps } from "../deps.ts";
 import { archiveCalls, expireArchives } from "./archive.ts";
 import { clearUploads } from "../workspace/uploads.ts";
+import { useLateResults } from "../nodes/results.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
 const sweepLimit = 200;
@@ -30,7 +31,9 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
     span?.set({ "messaging.batch.message_count": items.length, "messaging.system": "toolyard" });
     span?.end();
   }
+  await useLateResults(deps, sweepLimit);
   await deps.repos.calls.expire(sweepLimit);
+  await deps.repos.nodes.expire(sweepLimit);
   await archiveCalls(deps);
   await expireArchives(deps, sweepLimit);
   await createWorkspace(deps).expireSessions(sweepLimit);

@@ -129,6 +129,8 @@ async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
   const { call } = claimed;
   const lost = claimed.wasRunning ? lostEnd(call) : undefined;
   const finish = lost ?? (await runAgain(deps, claimed));
+  // Whoever it was given to has it ended.
+  if (finish === "handed-over") return;
   await recordEnd(deps, call, claimed.wasRunning ? inDoubt(call, finish) : finish);
 }
 
@@ -169,7 +171,7 @@ function lostEnd(call: Call): CallFinish | undefined {
   return undefined;
 }
 
-async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
+async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | "handed-over"> {
   const { call } = claimed;
   const startedAt = performance.now();
   const stopped = new AbortController();
@@ -179,7 +181,7 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish> {
     const context = await contextOf(deps, claimed);
     const span = beginSpan(deps, call, { traceparent: context.input.traceparent, startedAt });
     const finish = await runIn(deps, claimed, { ...context, span }, stopped.signal);
-    endSpan(span, finish);
+    endSpan(span, finish === "handed-over" ? { state: finish } : finish);
     return finish;
   } catch (thrown) {
     const error = toGatewayError(thrown);
@@ -213,7 +215,10 @@ function beginSpan(
   });
 }
 
-function endSpan(span: Span | undefined, { state, error }: CallFinish): void {
+function endSpan(
+  span: Span | undefined,
+  { state, error }: { readonly state: string; readonly error?: CallFinish["error"] },
+): void {
   if (span === undefined) return;
   span.set({ "toolyard.call.state": state });
   if (error !== undefined) span.fail(error.code);
@@ -227,7 +232,7 @@ async function runIn(
   { call }: Claimed,
   context: WorkContext,
   signal: AbortSignal,
-): Promise<CallFinish> {
+): Promise<CallFinish | "handed-over"> {
   try {
     const { input } = context;
     const preparation = prepareCall(
@@ -243,6 +248,12 @@ async function runIn(
     }
     if (call.approval !== null && preparation.call.tool.hash !== call.toolHash) {
       return ended("failed", "conflict", `The definition of '${call.tool}' was changed after the approval; ask again.`);
+    }
+    const { adapter, tool, uri, arguments: args } = preparation.call;
+    if (adapter.handOver !== undefined) {
+      const handed = { id: call.id, tool, uri, arguments: args, attempt: call.attempt };
+      await adapter.handOver(handed, { ...context, signal });
+      return "handed-over";
     }
     const { finish } = await executeCall(deps, { ...preparation.call, id: call.id }, context, {
       attempt: call.attempt,

@@ -29,6 +29,7 @@ import type {
 import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
+import type { NodeRepo } from "./nodes.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -759,6 +760,7 @@ export interface Repos {
   readonly webhooks: WebhookRepo;
   readonly services: ToolServiceRepo;
   readonly connections: ConnectionRepo;
+  readonly nodes: NodeRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -32,7 +32,7 @@ const idleMs = 3_600_000;
 export type Ending = "expired" | "not_allowed";
 
 export interface HubOptions {
-  readonly deps: Pick<CoreDeps, "repos" | "clock" | "log">;
+  readonly deps: CoreDeps;
   /** To the sockets of this process. */
   readonly push: Push;
   /** Resolves when more can be told; soon, whatever some client does. */

@@ -8,25 +8,17 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { protocolVersion, subscriptionSchema, type Connection } from "./connection.ts";
+import { nodeMessages } from "../nodes/messages.ts";
 import { longestFrame } from "./frames.ts";
-
-type MessageDeps = Pick<CoreDeps, "repos" | "clock" | "log">;
+import { defineMessage, type MessageKind } from "./message-kind.ts";
 
 /** A client is to send something at least so often: API Gateway ends what is silent for ten minutes. */
 const heartbeatS = 240;
 /** How long a connection that nobody holds counts as alive after a message. */
 export const silentLifetimeMs = 660_000;
 
-interface MessageKind<Message> {
-  readonly schema: z.ZodType<Message>;
-  readonly answer: (deps: MessageDeps, connection: Connection, message: Message) => Promise<JsonObject>;
-}
-
-const defineMessage = <Message>(kind: MessageKind<Message>): MessageKind<Message> => kind;
-
 const name = z.string().regex(/^[A-Za-z0-9][\w.:-]{0,63}$/, "must have 1 to 64 letters, digits, '_', '-', '.' or ':'");
 
-/** Kinds that come later (those of nodes) are entries here. */
 const kinds = {
   hello: defineMessage({
     schema: z.strictObject({ type: z.literal("hello"), id: name.optional(), version: z.literal(protocolVersion) }),
@@ -68,6 +60,7 @@ const kinds = {
       return { type: "unsubscribed" };
     },
   }),
+  ...nodeMessages,
 } as const;
 
 const typeNames: readonly string[] = Object.keys(kinds);
@@ -77,7 +70,7 @@ function isKnown(type: unknown): type is keyof typeof kinds {
 }
 
 /** The frame that answers a message. Never throws: what goes wrong is the answer. */
-export async function answerMessage(deps: MessageDeps, connection: Connection, text: string): Promise<string> {
+export async function answerMessage(deps: CoreDeps, connection: Connection, text: string): Promise<string> {
   const message = parseJson(text);
   const id = isJsonObject(message) && typeof message["id"] === "string" ? message["id"].slice(0, 64) : undefined;
   const echo = id === undefined ? {} : { id };
@@ -103,7 +96,7 @@ export function connectionGone(): GatewayError {
   return new GatewayError("not_found", "This connection counts as gone; connect again.");
 }
 
-function dispatch(deps: MessageDeps, connection: Connection, message: unknown): Promise<JsonObject> {
+function dispatch(deps: CoreDeps, connection: Connection, message: unknown): Promise<JsonObject> {
   const type = isJsonObject(message) ? message["type"] : undefined;
   if (!isKnown(type)) {
     throw new GatewayError("invalid_request", `'type' must be one of ${typeNames.join(", ")}.`, { param: "type" });

@@ -80,6 +80,11 @@ export interface ToolAdapter {
   /** All tools of this scheme, for listing. */
   list(context: CallContext): readonly Tool[];
   invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply>;
+  /**
+   * Gives a queued call to whoever carries it out without us: its row stays running under a lease that the other
+   * one extends, and ends when the result comes in, wherever that is.
+   */
+  handOver?(call: ToolCall, context: InvocationContext): Promise<void>;
   /** The tool of this name, which models and callers may use instead of the URI. No I/O. */
   find?(name: string, context: CallContext): Tool | undefined;
   /** Options that its URIs take; absent: all of the specification. */

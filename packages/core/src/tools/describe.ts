@@ -48,6 +48,7 @@ export interface ListedTool {
   readonly title: string | null;
   readonly description: string;
   readonly kind: Tool["kind"];
+  readonly nodes: readonly string[];
   readonly parameters: JsonObject;
   readonly effect: Tool["effect"];
   readonly needs_approval: boolean;
@@ -71,6 +72,7 @@ export function toListedTool(tool: Tool, missing: readonly string[]): ListedTool
     title: tool.title ?? null,
     description: tool.description,
     kind: tool.kind,
+    nodes: tool.nodes ?? [],
     parameters: tool.parameters,
     effect: tool.effect,
     needs_approval: tool.sensitive,

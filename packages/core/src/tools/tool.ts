@@ -20,7 +20,9 @@ export interface Tool {
   readonly description: string;
   /** JSON Schema of the arguments, an object schema. */
   readonly parameters: JsonObject;
-  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE";
+  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE" | "NODE";
+  /** Nodes that offer it. */
+  readonly nodes?: readonly string[];
   readonly enabled: boolean;
   /** Not enabled because its definition has changed and nobody has accepted that. */
   readonly quarantined?: boolean;

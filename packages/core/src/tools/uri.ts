@@ -18,12 +18,18 @@ const schemeShapes = {
   plugin: "refused",
   native: "refused",
   vcp: "optional",
+  node: "optional",
 } as const;
 
 export type ToolScheme = keyof typeof schemeShapes;
 
 export function isToolScheme(text: string): text is ToolScheme {
   return Object.hasOwn(schemeShapes, text);
+}
+
+/** Is this the address of a tool of that scheme? For texts that were parsed before. */
+export function isScheme(uri: string, scheme: ToolScheme): boolean {
+  return uri.startsWith(`${scheme}://`);
 }
 
 export interface ToolUriOptions {

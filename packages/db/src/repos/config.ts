@@ -12,6 +12,7 @@ import { tenants } from "../schema/tenants.ts";
 import { parseSettings } from "../settings.ts";
 import { build, decodeFirst, statement } from "../sql.ts";
 import { budgetReader } from "./budgets.ts";
+import { nodeReader, selectNodes } from "./nodes.ts";
 import { selectCredentials, storedCredentialReader } from "./credentials.ts";
 import { pluginReader } from "./plugins.ts";
 import { operator, readPrices, selectPrices } from "./prices.ts";
@@ -25,40 +26,40 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
   const credentials = storedCredentialReader(onBrokenRow);
   const limits = budgetReader(onBrokenRow);
   const services = toolServiceReader(onBrokenRow);
+  const nodes = nodeReader(onBrokenRow);
   return {
     load: async (tenant) => {
       const database = shards.databaseFor(tenant);
       // A tenant on a shard of its own costs a second trip, to the directory.
       const elsewhere =
         database === shards.directory ? undefined : shards.directory.batch([selectPrices()], { readonly: true });
-      const [[owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows, serviceRows], operatorRows] =
-        await Promise.all([
-          database.batch(
-            [
-              statement(build.select().from(tenants).where(eq(tenants.id, tenant))),
-              statement(
-                build
-                  .select()
-                  .from(sysAiPlugin)
-                  .where(eq(sysAiPlugin.tenant, tenant))
-                  .orderBy(asc(sysAiPlugin.pluginId)),
-              ),
-              statement(
-                build
-                  .select()
-                  .from(providers)
-                  .where(eq(providers.tenant, tenant))
-                  .orderBy(asc(providers.priority), asc(providers.id)),
-              ),
-              selectCredentials(tenant),
-              statement(build.select().from(budgets).where(eq(budgets.tenant, tenant)).orderBy(asc(budgets.id))),
-              selectPrices(tenant),
-              selectToolServices(tenant),
-            ],
-            { readonly: true },
-          ),
-          elsewhere,
-        ]);
+      const [
+        [owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows, serviceRows, nodeRows],
+        operatorRows,
+      ] = await Promise.all([
+        database.batch(
+          [
+            statement(build.select().from(tenants).where(eq(tenants.id, tenant))),
+            statement(
+              build.select().from(sysAiPlugin).where(eq(sysAiPlugin.tenant, tenant)).orderBy(asc(sysAiPlugin.pluginId)),
+            ),
+            statement(
+              build
+                .select()
+                .from(providers)
+                .where(eq(providers.tenant, tenant))
+                .orderBy(asc(providers.priority), asc(providers.id)),
+            ),
+            selectCredentials(tenant),
+            statement(build.select().from(budgets).where(eq(budgets.tenant, tenant)).orderBy(asc(budgets.id))),
+            selectPrices(tenant),
+            selectToolServices(tenant),
+            selectNodes(tenant),
+          ],
+          { readonly: true },
+        ),
+        elsewhere,
+      ]);
       const row = decodeFirst(tenants, owner);
       if (row === undefined) return undefined;
       return {
@@ -69,6 +70,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
         ),
         plugins: readAll(plugins, pluginRows),
         services: readAll(services, serviceRows),
+        nodes: readAll(nodes, nodeRows),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),

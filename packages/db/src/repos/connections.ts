@@ -30,7 +30,7 @@ const longestMs = 2 * 3_600_000;
 const mostAttempts = 5;
 
 /** Is connection `c` alive, and may it be: a key that was revoked and a tenant that is suspended hear nothing. */
-const isLive = `c.expires_at > ${now}
+export const isLive = `c.expires_at > ${now}
   AND EXISTS (SELECT 1 FROM tenants AS t WHERE t.id = c.tenant AND t.status = 'active')
   AND (c.caller ->> 'kind' <> 'key' OR EXISTS (
     SELECT 1 FROM api_keys AS k WHERE k.tenant = c.tenant AND k.id = c.caller ->> 'id'

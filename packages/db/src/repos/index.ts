@@ -9,6 +9,7 @@ import { createConfigRepo } from "./config.ts";
 import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createIssuerRepo } from "./issuers.ts";
+import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
 import { createPluginRepo } from "./plugins.ts";
 import { createPriceRepo } from "./prices.ts";
@@ -46,6 +47,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     webhooks: createWebhookRepo(shards),
     services: createToolServiceRepo(shards, onBrokenRow),
     connections: createConnectionRepo(shards),
+    nodes: createNodeRepo(shards),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

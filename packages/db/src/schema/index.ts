@@ -9,6 +9,8 @@ export { connectionTickets } from "./connection-tickets.ts";
 export { connections } from "./connections.ts";
 export { jwtIssuers } from "./jwt-issuers.ts";
 export { keptTurns } from "./kept-turns.ts";
+export { nodeRuns } from "./node-runs.ts";
+export { nodes } from "./nodes.ts";
 export { oauthGrants } from "./oauth-grants.ts";
 export { priceTables } from "./price-tables.ts";
 export { providers } from "./providers.ts";

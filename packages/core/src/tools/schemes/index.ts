@@ -12,6 +12,7 @@ import { mailScheme } from "./mail.ts";
 import { mcpScheme } from "./mcp.ts";
 import { mqScheme } from "./mq.ts";
 import { createNativeAdapter } from "./native.ts";
+import { createNodeAdapter } from "./node.ts";
 import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
 import { smsScheme } from "./sms.ts";
@@ -49,6 +50,8 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
       plugin: createPluginAdapter(schemeDeps),
       native: createNativeAdapter(deps),
       ...(Object.fromEntries(services) as Adapters),
+      // Last: a name that anything else of the tenant has is not a node's.
+      node: createNodeAdapter(deps),
     },
     close: () => connections.close(),
   };

@@ -1,0 +1,59 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { NodeConfigError, readNodeConfig, toOffer, type NodeConfig } from "./config.ts";
+
+async function read(config: unknown): Promise<NodeConfig> {
+  const directory = await mkdtemp(join(tmpdir(), "toolyard-config-"));
+  onTestFinished(() => rm(directory, { recursive: true, force: true }));
+  const path = join(directory, "node.json");
+  await writeFile(path, typeof config === "string" ? config : JSON.stringify(config));
+  return readNodeConfig(path);
+}
+
+const tool = { name: "measure", description: "Measures.", command: ["python3", "./measure.py", "./", "x/./y"] };
+
+describe("node.json", () => {
+  test("places what begins with ./ beside itself, and leaves the rest to its defaults", async () => {
+    const { directory, programs } = await read({ name: "lab", tools: [tool] });
+    expect(programs).toEqual([
+      {
+        ...tool,
+        command: ["python3", join(directory, "measure.py"), directory, "x/./y"],
+        parameters: { type: "object", properties: {} },
+        environment: {},
+        effect: "write",
+        sensitive: false,
+        timeout_ms: 60_000,
+        concurrency: 1,
+        resident: false,
+        max_output_bytes: 10_485_760,
+      },
+    ]);
+  });
+
+  test("keeps how tools are run from the gateway", async () => {
+    const { programs } = await read({ name: "lab", tools: [{ ...tool, environment: { PASSWORD: "p" } }] });
+    expect(programs.map((program) => Object.keys(toOffer(program)).toSorted())).toEqual([
+      ["concurrency", "description", "effect", "name", "parameters", "sensitive", "timeout_ms"],
+    ]);
+  });
+
+  test.for([
+    ["{", "the file"],
+    [{ name: "lab", tools: [] }, "tools"],
+    [{ name: "la/b", tools: [tool] }, "name"],
+    [{ name: "lab", tools: [{ ...tool, command: [] }] }, "tools.0.command"],
+    [{ name: "lab", tools: [{ ...tool, timeout_ms: 0 }] }, "tools.0.timeout_ms"],
+    [{ name: "lab", tools: [{ ...tool, extra: 1 }] }, "extra"],
+  ] as const)("that cannot be used says where: %j", async ([config, where]) => {
+    const failed = read(config);
+    await expect(failed).rejects.toThrow(NodeConfigError);
+    await expect(failed).rejects.toThrow(where);
+  });
+
+  test("that is not there is named", async () => {
+    await expect(readNodeConfig("/nowhere/node.json")).rejects.toThrow("'/nowhere/node.json' cannot be read");
+  });
+});

@@ -1,0 +1,62 @@
+/** `node.json`: what a node offers, and how it is run. Only the first half leaves the machine (docs/nodes.md). */
+import { readFile } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { parseJson } from "@toolyard/core/json";
+import { nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
+import * as z from "zod";
+
+const programSchema = nodeToolSchema.extend({
+  /** Words that begin with `./` are paths beside the file. */
+  command: z.tuple([z.string().min(1)], z.string()),
+  /** Given to the program beside PATH, HOME, TMPDIR and LANG; never to the gateway. */
+  environment: z.record(z.string().regex(/^[A-Za-z_]\w{0,99}$/), z.string()).default({}),
+  effect: nodeToolSchema.shape.effect.default("write"),
+  parameters: nodeToolSchema.shape.parameters.default({ type: "object", properties: {} }),
+  timeout_ms: nodeToolSchema.shape.timeout_ms.default(60_000),
+  concurrency: nodeToolSchema.shape.concurrency.default(1),
+  resident: z.boolean().default(false),
+  max_output_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
+});
+
+const configSchema = z.strictObject({ name: nodeNameSchema, tools: z.array(programSchema).min(1) });
+
+export type NodeProgram = z.infer<typeof programSchema>;
+
+export interface NodeConfig {
+  readonly name: string;
+  /** Of the file; programs are found from here. */
+  readonly directory: string;
+  readonly programs: readonly NodeProgram[];
+}
+
+/** Ends the start: says what is wrong with the file. */
+export class NodeConfigError extends Error {
+  override readonly name = "NodeConfigError";
+}
+
+/** @throws NodeConfigError */
+export async function readNodeConfig(path: string): Promise<NodeConfig> {
+  const text = await readFile(path, "utf8").catch(() => {
+    throw new NodeConfigError(`--config: '${path}' cannot be read.`);
+  });
+  const parsed = configSchema.safeParse(parseJson(text));
+  if (!parsed.success) {
+    const problems = parsed.error.issues.map((issue) => `  ${issue.path.join(".") || "the file"}: ${issue.message}`);
+    throw new NodeConfigError(`--config: '${path}' cannot be used:\n${problems.join("\n")}`);
+  }
+  const directory = dirname(resolve(path));
+  const programs = parsed.data.tools.map((program) => ({ ...program, command: placed(program.command, directory) }));
+  return { name: parsed.data.name, directory, programs };
+}
+
+function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {
+  const place = (word: string): string => (word.startsWith("./") ? resolve(directory, word) : word);
+  const [program, ...rest] = command;
+  return [place(program), ...rest.map(place)];
+}
+
+/** What the gateway is told of a program. */
+export function toOffer(program: NodeProgram): NodeTool {
+  const { name, description, parameters, effect, sensitive, timeout_ms, concurrency } = program;
+  return { name, description, parameters, effect, sensitive, timeout_ms, concurrency };
+}

@@ -1,0 +1,80 @@
+/** What a gateway says to a node, as far as a node needs it; what else comes along is left alone. */
+import { isJsonObject, type JsonObject } from "@toolyard/core/json";
+import * as z from "zod";
+
+const errorSchema = z.looseObject({
+  type: z.literal("error"),
+  error: z.looseObject({ code: z.string(), message: z.string(), retryable: z.boolean().nullish() }),
+});
+
+const registeredSchema = z.looseObject({
+  beat_ms: z.number().min(1),
+  hidden: z.array(z.looseObject({ name: z.string(), by: z.string() })),
+});
+
+export const inputSchema = z.looseObject({ arguments: z.custom<JsonObject>(isJsonObject) });
+const acceptedSchema = z.looseObject({
+  type: z.enum(["node.accepted", "node.withdrawn"]),
+  input: inputSchema.optional(),
+  input_url: z.string().optional(),
+});
+
+const beatenSchema = z.looseObject({ known: z.array(z.string()), cancelled: z.array(z.string()) });
+
+const uploadSchema = z.looseObject({ url: z.string(), headers: z.record(z.string(), z.string()) });
+
+const eventSchema = z.discriminatedUnion("type", [
+  z.looseObject({
+    type: z.literal("node.call"),
+    data: z.looseObject({ run: z.string(), call_id: z.string(), tool: z.string() }),
+  }),
+  z.looseObject({ type: z.literal("node.cancel"), data: z.looseObject({ run: z.string() }) }),
+  z.looseObject({ type: z.literal("node.replaced") }),
+  z.looseObject({ type: z.literal("node.removed") }),
+]);
+export type NodeEvent = z.infer<typeof eventSchema>;
+
+/** What the gateway says is wrong with a message. */
+export class AnsweredError extends Error {
+  override readonly name = "AnsweredError";
+  readonly code: string;
+  /** The same message may do in a moment. */
+  readonly isPassing: boolean;
+
+  constructor(code: string, message: string, isPassing: boolean) {
+    super(message);
+    this.code = code;
+    this.isPassing = isPassing;
+  }
+}
+
+/** @throws AnsweredError where the answer is an error, or none that this node understands */
+function reader<T>(schema: z.ZodType<T>): (answer: JsonObject) => T {
+  return (answer) => {
+    const failed = errorSchema.safeParse(answer);
+    if (failed.success) {
+      const { code, message, retryable } = failed.data.error;
+      throw new AnsweredError(code, message, retryable === true);
+    }
+    const parsed = schema.safeParse(answer);
+    if (parsed.success) return parsed.data;
+    throw new AnsweredError(
+      "invalid_response",
+      "The gateway gave an answer that this node does not understand.",
+      false,
+    );
+  };
+}
+
+export const readRegistered: (answer: JsonObject) => z.infer<typeof registeredSchema> = reader(registeredSchema);
+export const readAccepted: (answer: JsonObject) => z.infer<typeof acceptedSchema> = reader(acceptedSchema);
+export const readBeaten: (answer: JsonObject) => z.infer<typeof beatenSchema> = reader(beatenSchema);
+export const readUpload: (answer: JsonObject) => z.infer<typeof uploadSchema> = reader(uploadSchema);
+/** An answer of which only matters that it is no error. */
+export const readDone: (answer: JsonObject) => unknown = reader(z.unknown());
+
+/** `undefined` for what this node does not know: newer gateways may say more. */
+export function readEvent(frame: JsonObject): NodeEvent | undefined {
+  const parsed = eventSchema.safeParse(frame);
+  return parsed.success ? parsed.data : undefined;
+}

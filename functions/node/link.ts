@@ -1,0 +1,213 @@
+/**
+ * The connection of a node to its gateway: dials, asks and is answered, hears events, and dials again with
+ * growing pauses for as long as it is not told to stop.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
+import type { Log } from "@toolyard/core/ports/log";
+import { WebSocket } from "ws";
+import { AnsweredError, readEvent, type NodeEvent } from "./frames.ts";
+
+const firstPauseMs = 500;
+const longestPauseMs = 30_000;
+/** An answer that takes longer will not come: the connection is dead, whatever it says. */
+const answerWithinMs = 30_000;
+const handshakeMs = 15_000;
+/** API Gateway takes frames of 32 KB; longer messages go in parts. */
+const partBytes = 30_000;
+/** A gateway closes connections with too many messages that it has not answered. */
+const mostUnanswered = 32;
+
+/** The gateway refuses this node, and would again. */
+export class NodeRefused extends Error {
+  override readonly name = "NodeRefused";
+}
+
+/** The connection ended before there was an answer. */
+class LinkLost extends Error {
+  override readonly name = "LinkLost";
+}
+
+export interface LinkOptions {
+  /** Of the gateway, for example `https://tools.example.com`; or of its WebSockets, `wss://sockets.example.com/ws`. */
+  readonly url: string;
+  readonly key: string;
+  readonly log: Log;
+  /** The connection stands; what it throws ends it. @throws NodeRefused to stop for good */
+  readonly onOpen: () => Promise<void>;
+  readonly onEvent: (event: NodeEvent) => void;
+}
+
+interface Question {
+  readonly give: (answer: JsonObject) => void;
+  readonly fail: (error: Error) => void;
+}
+
+export class GatewayLink {
+  readonly #options: LinkOptions;
+  readonly #questions = new Map<string, Question>();
+  #waiting: (() => void)[] = [];
+  #socket: WebSocket | undefined;
+  /** Resolves when it stands again. */
+  #standing = Promise.withResolvers<void>();
+  readonly #stopping = new AbortController();
+  #asked = 0;
+
+  constructor(options: LinkOptions) {
+    this.#options = options;
+  }
+
+  /** Runs until it is closed. @throws NodeRefused */
+  async run(): Promise<void> {
+    let pauseMs = firstPauseMs;
+    while (!this.#stopping.signal.aborted) {
+      try {
+        const reason = await this.#connect();
+        pauseMs = firstPauseMs;
+        this.#options.log.log("info", "the connection to the gateway has ended", { reason });
+      } catch (thrown) {
+        if (thrown instanceof NodeRefused) {
+          this.#stopping.abort();
+          throw thrown;
+        }
+        this.#options.log.log("warn", "the gateway cannot be reached and will be tried again", {
+          reason: thrown instanceof Error ? thrown.message : "unknown",
+          duration_ms: pauseMs,
+        });
+        pauseMs = Math.min(longestPauseMs, pauseMs * 2);
+      }
+      await this.#pause(pauseMs * (0.5 + Math.random()));
+    }
+  }
+
+  close(): void {
+    this.#stopping.abort();
+    this.#socket?.close(1000);
+  }
+
+  /**
+   * The answer, over as many connections as it takes. `undefined`: the link was closed.
+   * @throws AnsweredError that would come again
+   */
+  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T | undefined> {
+    while (!this.#stopping.signal.aborted) {
+      await Promise.race([this.#standing.promise, aborted(this.#stopping.signal)]);
+      try {
+        return await this.askNow(message, read);
+      } catch (thrown) {
+        const isPassing = thrown instanceof LinkLost || (thrown instanceof AnsweredError && thrown.isPassing);
+        if (!isPassing) throw thrown;
+      }
+      await this.#pause(firstPauseMs * (0.5 + Math.random()));
+    }
+    return undefined;
+  }
+
+  /** @throws LinkLost, AnsweredError */
+  async askNow<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T> {
+    while (this.#questions.size >= mostUnanswered) await new Promise<void>((resume) => this.#waiting.push(resume));
+    const socket = this.#socket;
+    if (socket?.readyState !== WebSocket.OPEN) throw new LinkLost("not connected");
+    this.#asked += 1;
+    const id = `q${this.#asked}`;
+    const timer = setTimeout(() => socket.terminate(), answerWithinMs);
+    try {
+      const answer = await new Promise<JsonObject>((give, fail) => {
+        this.#questions.set(id, { give, fail });
+        sendInParts(socket, JSON.stringify({ ...message, id }));
+      });
+      return read(answer);
+    } finally {
+      clearTimeout(timer);
+      this.#questions.delete(id);
+      this.#waiting.shift()?.();
+    }
+  }
+
+  /** One connection, from its beginning to its end. @returns why it has ended */
+  async #connect(): Promise<string> {
+    const { url, key, onOpen } = this.#options;
+    const socket = new WebSocket(socketUrl(url), {
+      headers: { authorization: `Bearer ${key}` },
+      handshakeTimeout: handshakeMs,
+      perMessageDeflate: false,
+    });
+    const ended = new Promise<string>((done) => {
+      socket.once("close", (code, reason) => {
+        this.#socket = undefined;
+        this.#standing.resolve();
+        this.#standing = Promise.withResolvers();
+        for (const { fail } of this.#questions.values()) fail(new LinkLost("the connection has ended"));
+        done(`${code} ${reason.toString("utf8")}`.trim());
+      });
+    });
+    socket.on("message", (data: Buffer) => this.#receive(data.toString("utf8")));
+    await opened(socket);
+    this.#socket = socket;
+    if (this.#stopping.signal.aborted) socket.close(1000);
+    try {
+      await onOpen();
+    } catch (thrown) {
+      socket.close(1000);
+      throw thrown;
+    }
+    this.#standing.resolve();
+    return ended;
+  }
+
+  #receive(text: string): void {
+    const frame = parseJson(text);
+    if (!isJsonObject(frame)) return;
+    const { id } = frame;
+    const question = typeof id === "string" ? this.#questions.get(id) : undefined;
+    const event = question === undefined ? readEvent(frame) : undefined;
+    question?.give(frame);
+    if (event !== undefined) this.#options.onEvent(event);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
+  }
+}
+
+/** A gateway's address, or that of its WebSockets where they have one of their own. */
+function socketUrl(url: string): string {
+  const base = /^wss?:/.test(url) ? url : `${url.replace(/^http/, "ws").replace(/\/+$/, "")}/ws`;
+  return `${base}?client_type=node`;
+}
+
+function sendInParts(socket: WebSocket, text: string): void {
+  const bytes = Buffer.from(text, "utf8");
+  for (let at = 0; at < bytes.byteLength; at += partBytes) {
+    const part = bytes.subarray(at, at + partBytes);
+    socket.send(part, { binary: false, fin: at + partBytes >= bytes.byteLength });
+  }
+}
+
+/** @throws NodeRefused where the gateway says that this node may not connect, Error where it cannot be reached */
+function opened(socket: WebSocket): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.once("open", resolve);
+    socket.on("error", reject);
+    socket.once("unexpected-response", (_request, response) => {
+      const parts: Buffer[] = [];
+      response.on("data", (part: Buffer) => parts.push(part));
+      response.on("error", reject);
+      response.on("end", () => {
+        const status = response.statusCode ?? 0;
+        const body = parseJson(Buffer.concat(parts).toString("utf8"));
+        const error = isJsonObject(body) && isJsonObject(body["error"]) ? body["error"]["message"] : undefined;
+        const said = `the gateway answered ${status}${typeof error === "string" ? `: ${error}` : ""}`;
+        reject(status === 401 || status === 403 ? new NodeRefused(said) : new Error(said));
+        socket.terminate();
+      });
+    });
+  });
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((done) => {
+    if (signal.aborted) done();
+    else signal.addEventListener("abort", () => done(), { once: true });
+  });
+}

@@ -1,0 +1,351 @@
+/**
+ * A node: offers tools of this machine to one tenant of a gateway that it dials, carries calls out, and keeps
+ * results until the gateway has them. Asks before it begins a call, so that it never begins one that was taken
+ * back; says from time to time what it has in hand (design "Short work in functions, resident work on nodes").
+ */
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseJson, type JsonObject } from "@toolyard/core/json";
+import { readAll } from "@toolyard/core/ports/blob-store";
+import type { Egress } from "@toolyard/core/ports/egress";
+import type { Log } from "@toolyard/core/ports/log";
+import { version } from "../version.ts";
+import { toOffer, type NodeConfig, type NodeProgram } from "./config.ts";
+import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
+import {
+  AnsweredError,
+  inputSchema,
+  readAccepted,
+  readBeaten,
+  readDone,
+  readRegistered,
+  readUpload,
+  type NodeEvent,
+} from "./frames.ts";
+import { GatewayLink, NodeRefused } from "./link.ts";
+
+/** A result that fits into a frame together with the rest of its message. */
+const longestInline = 24_000;
+/** Calls that run and wait; all of them are named in each beat. */
+const mostOpen = 400;
+const transferMs = 300_000;
+/** What was carried out is known for so long, should the gateway offer it again. */
+const rememberedMs = 600_000;
+
+export interface NodeOptions extends ExecutorDeps {
+  readonly url: string;
+  readonly key: string;
+  readonly config: NodeConfig;
+  /** To links of the gateway. */
+  readonly egress: Egress;
+  readonly log: Log;
+  /** Milliseconds that calls in hand may take once it is told to stop. */
+  readonly graceMs: number;
+  /** It stands in the tenant's list, or again. */
+  readonly onRegistered?: () => void;
+}
+
+interface Run {
+  readonly id: string;
+  readonly callId: string;
+  readonly stop: AbortController;
+  state: "queued" | "in_hand" | "over";
+}
+
+/** A tool with what waits for a place. */
+interface Desk {
+  readonly program: NodeProgram;
+  readonly executor: Executor;
+  readonly queue: Run[];
+  inHand: number;
+}
+
+export class Node {
+  readonly #options: NodeOptions;
+  readonly #link: GatewayLink;
+  readonly #instance = randomUUID();
+  readonly #desks: ReadonlyMap<string, Desk>;
+  readonly #runs = new Map<string, Run>();
+  readonly #delivering = new Set<Promise<void>>();
+  #beating: NodeJS.Timeout | undefined;
+  #isLeaving = false;
+  #refusal: NodeRefused | undefined;
+  #whenIdle: (() => void) | undefined;
+
+  constructor(options: NodeOptions) {
+    this.#options = options;
+    this.#desks = new Map(
+      options.config.programs.map((program) => [
+        program.name,
+        { program, executor: createExecutor(program, options.config, options), queue: [], inHand: 0 },
+      ]),
+    );
+    this.#link = new GatewayLink({
+      ...options,
+      onOpen: () => this.#register(),
+      onEvent: (event) => this.#hear(event),
+    });
+  }
+
+  /** Until it is stopped. @throws NodeRefused where the gateway does not want it, or no longer */
+  async run(): Promise<void> {
+    try {
+      await this.#link.run();
+      if (this.#refusal !== undefined) throw this.#refusal;
+    } finally {
+      this.#isLeaving = true;
+      clearInterval(this.#beating);
+      this.#link.close();
+      await Promise.all([...this.#desks.values()].map(({ executor }) => executor.stop()));
+    }
+  }
+
+  /** Takes nothing new, lets what is in hand end within the grace, and leaves. */
+  async stop(): Promise<void> {
+    if (this.#isLeaving) return;
+    this.#isLeaving = true;
+    const { graceMs, config } = this.#options;
+    const leave = { type: "node.leave", name: config.name, instance: this.#instance };
+    await this.#within(this.#link.ask(leave, readDone), 2_000);
+    for (const desk of this.#desks.values()) {
+      for (const run of desk.queue.splice(0)) this.#decline(run, "the node is stopping");
+    }
+    await this.#within(this.#idle(), graceMs);
+    for (const { state, stop } of this.#runs.values()) if (state === "in_hand") stop.abort();
+    await this.#within(this.#idle(), 5_000);
+    await this.#within(Promise.all(this.#delivering), 5_000);
+    this.#link.close();
+  }
+
+  async #register(): Promise<void> {
+    if (this.#isLeaving) return;
+    const { config, log, onRegistered } = this.#options;
+    const registered = await this.#askToRegister();
+    clearInterval(this.#beating);
+    this.#beating = setInterval(() => void this.#beat(), registered.beat_ms);
+    log.log("info", "registered", { node: config.name, count: config.programs.length });
+    for (const { name, by } of registered.hidden) {
+      log.log("warn", `'${name}' is hidden by ${by}, which has the name already; rename the tool`, { tool: name });
+    }
+    onRegistered?.();
+    // What is in hand may have been given up meanwhile.
+    void this.#beat();
+  }
+
+  /** @throws NodeRefused where trying again is of no use */
+  async #askToRegister(): Promise<ReturnType<typeof readRegistered>> {
+    const { config } = this.#options;
+    const tools = config.programs.map((program) => ({ ...toOffer(program) }));
+    const own = { name: config.name, version, instance: this.#instance };
+    try {
+      return await this.#link.askNow({ type: "node.register", ...own, tools }, readRegistered);
+    } catch (thrown) {
+      const isFinal =
+        thrown instanceof AnsweredError &&
+        ["permission_denied", "conflict", "invalid_request", "concurrency_limited"].includes(thrown.code);
+      throw isFinal ? new NodeRefused(thrown.message) : thrown;
+    }
+  }
+
+  #hear(event: NodeEvent): void {
+    switch (event.type) {
+      case "node.call":
+        return this.#take(event.data);
+      case "node.cancel":
+        return this.#cancel(event.data.run);
+      case "node.replaced":
+        return this.#sentAway("Another process has registered under this name; this one ends.");
+      case "node.removed":
+        return this.#sentAway("This node was removed from the gateway; it ends.");
+      default:
+        return event satisfies never;
+    }
+  }
+
+  #sentAway(message: string): void {
+    this.#refusal ??= new NodeRefused(message);
+    void this.stop();
+  }
+
+  #take({ run: id, call_id: callId, tool }: Extract<NodeEvent, { type: "node.call" }>["data"]): void {
+    if (this.#runs.has(id)) return;
+    const run: Run = { id, callId, stop: new AbortController(), state: "queued" };
+    this.#runs.set(id, run);
+    const desk = this.#desks.get(tool);
+    if (desk === undefined) return this.#decline(run, "the node does not offer it any more");
+    if (this.#isLeaving) return this.#decline(run, "the node is stopping");
+    if (this.#open().length > mostOpen) return this.#decline(run, "the node has too many calls in hand");
+    desk.queue.push(run);
+    this.#serve(desk);
+  }
+
+  #decline(run: Run, message: string): void {
+    this.#end(run);
+    this.#deliver(run, { status: "declined", mediaType: "text/plain", output: "", message });
+  }
+
+  #serve(desk: Desk): void {
+    while (desk.inHand < desk.program.concurrency) {
+      const run = desk.queue.shift();
+      if (run === undefined) return;
+      if (run.stop.signal.aborted) {
+        this.#end(run);
+        continue;
+      }
+      desk.inHand += 1;
+      run.state = "in_hand";
+      void this.#carryOut(desk, run).finally(() => {
+        desk.inHand -= 1;
+        this.#end(run);
+        this.#serve(desk);
+      });
+    }
+  }
+
+  async #carryOut(desk: Desk, run: Run): Promise<void> {
+    const { log } = this.#options;
+    try {
+      const accept = { type: "node.accept", run: run.id, instance: this.#instance };
+      const answer = await this.#link.ask(accept, readAccepted);
+      if (answer?.type !== "node.accepted") return;
+      const input = answer.input ?? inputSchema.parse(parseJson(await this.#download(answer.input_url ?? "")));
+      const executed = await desk.executor.execute({
+        run: run.id,
+        arguments: input.arguments,
+        signal: run.stop.signal,
+      });
+      log.log("info", "a call was carried out", {
+        call_id: run.callId,
+        tool: desk.program.name,
+        status: executed.status,
+      });
+      this.#deliver(run, executed);
+    } catch (thrown) {
+      log.log("error", "a call was not carried out", { call_id: run.callId, reason: messageOf(thrown) });
+      this.#deliver(run, { status: "lost", mediaType: "text/plain", output: "", message: messageOf(thrown) });
+    }
+  }
+
+  /** Until the gateway has it, over as many connections as it takes. */
+  #deliver(run: Run, executed: Executed): void {
+    const delivering = this.#deliverResult(run, executed)
+      .catch((thrown: unknown) => {
+        this.#options.log.log("error", "a result was not delivered", {
+          call_id: run.callId,
+          reason: messageOf(thrown),
+        });
+      })
+      .finally(() => this.#delivering.delete(delivering));
+    this.#delivering.add(delivering);
+  }
+
+  async #deliverResult(run: Run, { status, mediaType, output, message }: Executed): Promise<void> {
+    const bytes = Buffer.from(output, "utf8");
+    const said = { status, media_type: mediaType, ...(message === undefined ? {} : { message }) };
+    const own = { run: run.id, instance: this.#instance };
+    // What JSON makes of it counts, which can be six times as long.
+    const isInline = Buffer.byteLength(JSON.stringify(output)) <= longestInline;
+    const refusal = isInline ? undefined : await this.#upload(own, bytes, mediaType);
+    const result =
+      refusal === undefined
+        ? { ...said, ...(isInline ? { output } : { uploaded: true }) }
+        : { status: "failed", media_type: "text/plain", message: refusal };
+    await this.#link.ask({ type: "node.result", ...own, ...result }, readDone);
+  }
+
+  /** @returns why it cannot be kept */
+  async #upload(own: JsonObject, bytes: Buffer, mediaType: string): Promise<string | undefined> {
+    const wanted = { type: "node.upload", ...own, bytes: bytes.byteLength, media_type: mediaType };
+    for (let pauseMs = 500; ; pauseMs = Math.min(30_000, pauseMs * 2)) {
+      try {
+        const link = await this.#link.ask(wanted, readUpload);
+        if (link === undefined) throw new Error("the node has stopped");
+        const { status } = await this.#request("PUT", link.url, { headers: link.headers, body: bytes });
+        // Something is there already where an earlier try was not heard of.
+        if (status < 300 || status === 409 || status === 412) return undefined;
+        throw new Error(`the upload was answered with ${status}`);
+      } catch (thrown) {
+        if (thrown instanceof AnsweredError) return thrown.message;
+        this.#options.log.log("warn", "a result was not uploaded and will be again", { reason: messageOf(thrown) });
+        await sleep(pauseMs);
+      }
+    }
+  }
+
+  async #download(url: string): Promise<string> {
+    const { status, body } = await this.#request("GET", url);
+    if (status !== 200) throw new Error(`the arguments were answered with ${status}`);
+    return Buffer.from(body).toString("utf8");
+  }
+
+  async #request(
+    method: string,
+    url: string,
+    { headers = {}, body }: { readonly headers?: Readonly<Record<string, string>>; readonly body?: Uint8Array } = {},
+  ): Promise<{ readonly status: number; readonly body: Uint8Array }> {
+    const answer = await this.#options.egress.request({
+      method,
+      url,
+      headers: Object.entries(headers),
+      timeoutMs: transferMs,
+      ...(body === undefined ? {} : { body }),
+    });
+    return { status: answer.status, body: await readAll(answer.body) };
+  }
+
+  #cancel(id: string): void {
+    const run = this.#runs.get(id);
+    if (run === undefined) return;
+    run.stop.abort();
+    if (run.state !== "queued") return;
+    for (const { queue } of this.#desks.values()) {
+      const at = queue.indexOf(run);
+      if (at >= 0) queue.splice(at, 1);
+    }
+    this.#end(run);
+  }
+
+  #end(run: Run): void {
+    if (run.state !== "over") setTimeout(() => this.#runs.delete(run.id), rememberedMs).unref();
+    run.state = "over";
+    if (this.#open().length === 0) this.#whenIdle?.();
+  }
+
+  #open(): readonly Run[] {
+    return [...this.#runs.values()].filter(({ state }) => state !== "over");
+  }
+
+  #idle(): Promise<void> {
+    if (this.#open().length === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+    });
+  }
+
+  async #beat(): Promise<void> {
+    const open = this.#open();
+    try {
+      const beat = { type: "node.beat", instance: this.#instance, runs: open.map(({ id }) => id) };
+      const { known, cancelled } = await this.#link.askNow(beat, readBeaten);
+      for (const { id, state } of open) {
+        // One that nobody knows any more was given up, or ended by a result of ours that was not answered.
+        if (cancelled.includes(id) || (state === "in_hand" && !known.includes(id))) this.#cancel(id);
+      }
+    } catch {
+      // The link is away, and says so itself.
+    }
+  }
+
+  async #within(work: Promise<unknown>, ms: number): Promise<void> {
+    const over = new AbortController();
+    await Promise.race([
+      work.catch(() => undefined),
+      sleep(ms, undefined, { signal: over.signal }).catch(() => undefined),
+    ]);
+    over.abort();
+  }
+}
+
+function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : "unknown";
+}

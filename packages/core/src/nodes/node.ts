@@ -1,0 +1,128 @@
+/**
+ * Nodes: processes that dial in, serve one tenant and hold what must stay alive (design "Short work in
+ * functions, resident work on nodes"). What a node offers is data from outside, checked here.
+ */
+import { createHash } from "node:crypto";
+import * as z from "zod";
+import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
+
+const mostTools = 64;
+const longestParameters = 16_384;
+/** A day: what takes longer is not one call. */
+const longestTimeoutMs = 86_400_000;
+
+export const nodeNameSchema = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][\w.-]{0,63}$/,
+    "must have 1 to 64 letters, digits, '_', '-' or '.', and begin with one of the first two",
+  );
+
+/** A tool as a node offers it: what a model may know, never how it is run. */
+export const nodeToolSchema = z.strictObject({
+  name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),
+  description: z.string().min(1).max(4_096),
+  parameters: z
+    .custom<JsonObject>(isJsonObject, "must be a JSON Schema of an object")
+    .refine((schema) => schema["type"] === undefined || schema["type"] === "object", "must be of type 'object'")
+    .refine(
+      (schema) => Buffer.byteLength(JSON.stringify(schema)) <= longestParameters,
+      `must have at most ${longestParameters} bytes`,
+    ),
+  effect: z.enum(["read", "write"]),
+  /** Waits for a person's approval before it runs. */
+  sensitive: z.boolean().default(false),
+  timeout_ms: z.int().min(1).max(longestTimeoutMs),
+  concurrency: z.int().min(1).max(1_000),
+});
+export type NodeTool = z.infer<typeof nodeToolSchema>;
+
+export const nodeToolsSchema = z
+  .array(nodeToolSchema)
+  .min(1)
+  .max(mostTools)
+  .superRefine((tools, context) => {
+    const seen = new Set<string>();
+    for (const [at, { name }] of tools.entries()) {
+      if (seen.has(name))
+        context.addIssue({ code: "custom", path: [at, "name"], message: `'${name}' is offered twice` });
+      seen.add(name);
+    }
+  });
+
+/** As kept with the tenant's configuration. */
+export interface RegisteredNode {
+  readonly name: string;
+  readonly tools: readonly NodeTool[];
+}
+
+/** A node as it stands now. */
+export interface NodeRecord extends RegisteredNode {
+  readonly id: string;
+  /** Of the program. */
+  readonly version: string;
+  /** One run of the program: a node that comes back is told from another one of its name by it. */
+  readonly instance: string;
+  readonly callerId: string;
+  readonly connectionId: string;
+  readonly connected: boolean;
+  readonly since: number;
+  readonly seenAt: number;
+  readonly underWay: number;
+}
+
+export interface NodeRegistration extends RegisteredNode {
+  /** Of its row, where there is none of the name yet. */
+  readonly id: string;
+  readonly version: string;
+  readonly instance: string;
+  readonly callerId: string;
+  readonly connectionId: string;
+}
+
+/** One sending of a call to a node. */
+export interface NodeRun {
+  readonly id: string;
+  readonly callId: string;
+  /** Of the call's row, for what ends it. */
+  readonly attempt: number;
+  readonly node: string;
+  readonly instance: string;
+  readonly tool: string;
+  /**
+   * `offered`: nothing has been done yet. `accepted`: the node was allowed to begin. `withdrawn`: it was not, and
+   * never will be. `ended`: there is a result.
+   */
+  readonly state: "offered" | "accepted" | "withdrawn" | "ended";
+  /** Nobody waits: the call's row ends with the result, whoever receives it. */
+  readonly handedOver: boolean;
+  readonly cancelled: boolean;
+  readonly leaseUntil: number;
+  /** Of the database. */
+  readonly now: number;
+  /** Its node is connected. */
+  readonly connected: boolean;
+  /** Arguments, sealed; empty: they are a blob; null: the run is over. */
+  readonly input: string | null;
+  readonly result: string | null;
+}
+
+export interface NewNodeRun {
+  readonly id: string;
+  readonly callId: string;
+  readonly attempt: number;
+  readonly tool: string;
+  /** Of the tool's definition: a node that offers another one by now does not get the call. */
+  readonly toolHash: string;
+  /** The node that it must be; null: whichever has room. */
+  readonly node: string | null;
+  readonly handedOver: boolean;
+  /** The arguments, sealed; empty: they are a blob. */
+  readonly input: string;
+  readonly leaseMs: number;
+}
+
+/** SHA-256 of what a tool is to who calls it; how many at once is the node's own matter. */
+export function hashNodeTool({ concurrency: _concurrency, ...tool }: NodeTool): string {
+  return createHash("sha256").update(canonicalJson(tool), "utf8").digest("hex");
+}

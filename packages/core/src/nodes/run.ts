@@ -1,0 +1,130 @@
+/**
+ * Gives calls to nodes. A node asks before it begins (`node.accept`), so that a call which was taken back is
+ * never begun, and one that was never accepted was never sent. From then on only a result says what became of it.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { AdapterDeps } from "../deps.ts";
+import { newId } from "../ids.ts";
+import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import { keepInput } from "./input.ts";
+import type { NodeRun } from "./node.ts";
+import { parseNodeResult, settleRun, toReply } from "./results.ts";
+
+export type NodeDeps = Pick<
+  AdapterDeps,
+  "repos" | "blobs" | "sealer" | "answers" | "tellNow" | "timing" | "clock" | "log"
+>;
+
+/** At most this long a waiting process does not look whether the node is still there. */
+const longestLookMs = 5_000;
+
+/** @throws GatewayError `tool_unreachable` (not sent) where no node is connected that offers the tool */
+export async function offerRun(
+  deps: NodeDeps,
+  call: ToolCall,
+  context: InvocationContext,
+  { handedOver }: { readonly handedOver: boolean },
+): Promise<NodeRun> {
+  const id = newId("nodeRun");
+  const { tenant } = context;
+  const run = await deps.repos.nodes.offer(tenant, {
+    id,
+    callId: call.id,
+    attempt: call.attempt,
+    tool: call.tool.name,
+    toolHash: call.tool.hash,
+    node: call.uri.tool === "" ? null : call.uri.service,
+    handedOver,
+    input: await keepInput(deps, context, id, call),
+    leaseMs: deps.timing.leaseMs,
+  });
+  if (run === undefined) throw notConnected(call);
+  await deps.tellNow();
+  return run;
+}
+
+function notConnected({ tool, uri }: ToolCall): GatewayError {
+  const nodes = uri.tool === "" ? (tool.nodes ?? []) : [uri.service];
+  const named = nodes.map((name) => `'${name}'`).join(", ");
+  return withDelivery(
+    new GatewayError(
+      "tool_unreachable",
+      `No node that offers '${tool.name}' is connected (${named}); start it there with npm run node -- --url <this gateway> --config node.json.`,
+      { toolName: tool.name },
+    ),
+    "not_sent",
+  );
+}
+
+/** Gives the call to a node and waits for what comes of it. */
+export async function runOnNode(deps: NodeDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
+  const run = await offerRun(deps, call, context, { handedOver: false });
+  context.onSent?.();
+  try {
+    return await waitForResult(deps, context, run);
+  } catch (thrown) {
+    if (!context.signal.aborted) throw thrown;
+    throw await takeBack(deps, context, run);
+  }
+}
+
+async function waitForResult(
+  deps: NodeDeps,
+  { tenant, signal }: InvocationContext,
+  given: NodeRun,
+): Promise<ToolReply> {
+  const graceMs = deps.timing.heartbeatMs;
+  let away = 0;
+  for (let run = given; ;) {
+    const timeoutMs = Math.max(50, Math.min(longestLookMs, graceMs / 2, run.leaseUntil - run.now));
+    const result = await deps.answers.wait(tenant, run.id, { timeoutMs, signal });
+    if (result !== undefined) return takeResult(deps, tenant, { ...run, state: "ended", result });
+    const seen = await deps.repos.nodes.run(tenant, run.id);
+    if (seen === undefined) throw lostContact(run);
+    if (seen.state === "ended" || seen.state === "withdrawn") return takeResult(deps, tenant, seen);
+    away = seen.connected ? 0 : away + timeoutMs;
+    if (away > graceMs || seen.leaseUntil <= seen.now) return giveUp(deps, tenant, seen);
+    run = seen;
+  }
+}
+
+/** Its node is gone, or does nothing: what it has not begun it never will. */
+async function giveUp(deps: NodeDeps, tenant: string, seen: NodeRun): Promise<ToolReply> {
+  const run = (await deps.repos.nodes.withdraw(tenant, seen.id)) ?? seen;
+  if (run.state === "ended" || run.state === "withdrawn") return takeResult(deps, tenant, run);
+  await deps.tellNow();
+  throw lostContact(run);
+}
+
+async function takeResult(deps: NodeDeps, tenant: string, run: NodeRun): Promise<ToolReply> {
+  try {
+    if (run.result === null) throw neverBegun(run);
+    return await toReply(deps, tenant, run, parseNodeResult(run.result));
+  } finally {
+    await settleRun(deps, tenant, run);
+  }
+}
+
+function neverBegun({ node, tool }: NodeRun): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `Node '${node}' went away before it began '${tool}'; try again.`, {
+      toolName: tool,
+    }),
+    "not_sent",
+  );
+}
+
+function lostContact({ node, tool }: NodeRun): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `Node '${node}' went away while it worked on '${tool}'.`, { toolName: tool }),
+    "uncertain",
+  );
+}
+
+/** The call was cancelled, or its time is over: the node is told to stop. */
+async function takeBack(deps: NodeDeps, { tenant }: InvocationContext, { id, tool }: NodeRun): Promise<GatewayError> {
+  const run = await deps.repos.nodes.withdraw(tenant, id);
+  await deps.tellNow();
+  const delivery = run?.state === "withdrawn" ? "not_sent" : "uncertain";
+  return withDelivery(new GatewayError("call_cancelled", `'${tool}' was given up.`), delivery);
+}
