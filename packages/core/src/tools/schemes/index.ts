@@ -14,6 +14,7 @@ import { createNativeAdapter } from "./native.ts";
 import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
 import { smsScheme } from "./sms.ts";
+import { svcScheme } from "./svc.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
@@ -22,6 +23,7 @@ export const serviceSchemes = {
   sms: smsScheme,
   mcp: mcpScheme,
   oss: ossScheme,
+  svc: svcScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {
