@@ -76,7 +76,7 @@ export async function callGrpc(connection: Http2Connection, request: GrpcRequest
 const cutOff: GrpcStatus = { code: 0, message: "" };
 
 /** At most eight digits and a unit, rounded up. */
-export function toTimeout(timeoutMs: number): string {
+function toTimeout(timeoutMs: number): string {
   const units = [
     ["m", 1],
     ["S", 1_000],

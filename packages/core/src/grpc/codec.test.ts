@@ -29,6 +29,15 @@ function refusal(work: () => unknown): GatewayError {
   throw new Error("nothing was refused");
 }
 
+function outcomeOf(work: () => unknown): string {
+  try {
+    work();
+    return "read";
+  } catch (error) {
+    return error instanceof Error ? error.name : "unknown";
+  }
+}
+
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).map(String);
 const uint64 = fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }).map(String);
 const int32 = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }).filter((value) => value !== 0);
@@ -108,7 +117,7 @@ describe(`a message ${verifies("SVC-1")}`, () => {
     [{ text: "x", number: 1 }, "choice"],
     [{ words: "one" }, "words"],
   ] as const)("that does not fit is refused by name: %j", (args, name) => {
-    const error = refusal(() => codec.encode(everything, args as unknown as JsonObject));
+    const error = refusal(() => codec.encode(everything, args));
     expect([error.code, deliveryOf(error)]).toEqual(["invalid_arguments", "not_sent"]);
     expect(error.message).toContain(name);
   });
@@ -177,11 +186,7 @@ describe(`descriptors ${verifies("SVC-1")}`, () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), fc.nat(set.length - 1), (noise, at) => {
         const broken = Buffer.concat([set.subarray(0, at), noise]);
-        try {
-          readDescriptorSet(broken);
-        } catch (error) {
-          expect(error instanceof RangeError || error instanceof TypeError).toBe(true);
-        }
+        expect(["read", "RangeError", "TypeError"]).toContain(outcomeOf(() => readDescriptorSet(broken)));
       }),
     );
   });

@@ -1,7 +1,8 @@
 /** How calls are spread, and who is passed over (SVC-3, SVC-4). */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { Balancer, type Balance } from "./balancer.ts";
+import { Balancer } from "./balancer.ts";
+import type { Balance } from "./fields.ts";
 import { authorityOf, type Instance } from "./instance.ts";
 
 const instance = (host: string, weight = 1): Instance => ({ host, port: 80, weight });

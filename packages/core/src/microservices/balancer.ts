@@ -5,10 +5,8 @@
  * State is each process's own.
  */
 import type { Clock } from "../ports/clock.ts";
+import type { Balance } from "./fields.ts";
 import { authorityOf, type Instance } from "./instance.ts";
-
-export const balances = ["round_robin", "random", "weighted", "least_pending"] as const;
-export type Balance = (typeof balances)[number];
 
 export interface BalancerOptions {
   readonly balance: Balance;

@@ -10,10 +10,9 @@ import { authFields, readAuth } from "../services/http-auth.ts";
 import { endpointSchema, operationSchema, toolIdSchema, type HttpServiceConfig } from "../services/http-operations.ts";
 import { problemOf } from "../services/invalid-config.ts";
 import { tlsField } from "../services/tls.ts";
-import { balances } from "./balancer.ts";
 import { discoveryField } from "./discovery/fields.ts";
 import { grpcField, methodSchema, type ConfiguredMethod } from "./grpc-fields.ts";
-import { instanceHostSchema, portSchema } from "./fields.ts";
+import { balances, instanceHostSchema, portSchema } from "./fields.ts";
 
 const instanceSchema = z.strictObject({
   host: instanceHostSchema.meta({ description: "Name or address." }),
@@ -83,6 +82,10 @@ function readTools<Config extends ToolFields>(config: Config, check: z.Refinemen
   const { path, problem } = problemOf(parsed.error);
   check.addIssue({ code: "custom", message: problem, path: ["tools", ...path] });
   return z.NEVER;
+}
+
+export function isHttp({ protocol }: Pick<SvcConfig, "protocol">): boolean {
+  return protocol === "http";
 }
 
 export function isSecure({ secure, tls }: SvcConfig): boolean {

@@ -2,6 +2,10 @@
 import { isIP } from "node:net";
 import * as z from "zod";
 
+/** How calls are spread over instances (SVC-3). */
+export const balances = ["round_robin", "random", "weighted", "least_pending"] as const;
+export type Balance = (typeof balances)[number];
+
 export const instanceHostSchema = z
   .string()
   .min(1)

@@ -11,7 +11,7 @@ import type { CredentialContext, CredentialResolver } from "../blind/credential-
 import { isWebAddress } from "../oauth/client.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { credentialsIn, SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
-import { jwtSchema, signJwt, type JwtConfig } from "./jwt.ts";
+import { jwtSchema, type JwtConfig } from "./jwt.ts";
 import { problemOf } from "./invalid-config.ts";
 
 const text = (description: string) => z.string().min(1).max(2_048).meta({ description });
@@ -129,7 +129,10 @@ function toJwtAuth(jwt: JwtConfig): HttpAuth {
   const type = target.toLowerCase() === "authorization" ? "bearer" : "api_key";
   const token: MadeValue = {
     sources: [jwt.key.credential],
-    make: (credentials, context) => signJwt(jwt, { credentials, context, now: Date.now() }),
+    async make(credentials, context) {
+      const { signJwt } = await import("./sign-jwt.ts");
+      return signJwt(jwt, { credentials, context, now: Date.now() });
+    },
   };
   return {
     authConfig: { type, mapping: [{ source: jwtSource, target, location: "header" }] },

@@ -7,12 +7,9 @@
 import { authSlots, userClientFrom } from "../../blind/auth-mapping.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { uploadedCodec } from "../../grpc/uploaded.ts";
-import { svcConfigSchema, toHttpConfig, type SvcConfig } from "../../microservices/config.ts";
-import { Directory } from "../../microservices/discovery/directory.ts";
-import { createGrpcBehaviour } from "../../microservices/grpc-behaviour.ts";
+import type { MicroserviceCalls } from "../../microservices/calls.ts";
+import { isHttp, svcConfigSchema, toHttpConfig, type SvcConfig } from "../../microservices/config.ts";
 import { checkMethods, findOpen, toolsOf } from "../../microservices/grpc-tools.ts";
-import { egressTo } from "../../microservices/instance-egress.ts";
-import { Spread } from "../../microservices/spread.ts";
 import type { Egress } from "../../ports/egress.ts";
 import { credentialsIn } from "../../services/config-fields.ts";
 import { authSources, toHttpAuth, withLiterals } from "../../services/http-auth.ts";
@@ -32,9 +29,11 @@ export const svcScheme = defineScheme({
   options: { method: uriOptions.method },
   create: (deps) => {
     const http = createHttpBehaviour(deps);
-    const directory = new Directory(deps);
-    const spread = new Spread(deps.clock, (service, context) => directory.instancesOf(service, context));
-    const grpc = createGrpcBehaviour(deps, spread);
+    let loaded: Promise<MicroserviceCalls> | undefined;
+    const calls = (): Promise<MicroserviceCalls> => {
+      loaded ??= import("../../microservices/calls.ts").then(({ createCalls }) => createCalls(deps));
+      return loaded;
+    };
     return {
       async check(service) {
         checkProtocol(service);
@@ -43,23 +42,20 @@ export const svcScheme = defineScheme({
         else await checkGrpc(service);
       },
       tools: (service) =>
-        (isHttp(service) ? http.tools(asHttp(service)) : toolsOf(service)).map((tool) => withCommon(tool, service)),
+        (isHttp(service.config) ? http.tools(asHttp(service)) : toolsOf(service)).map((tool) =>
+          withCommon(tool, service),
+        ),
       findTool(service, id) {
-        const tool = isHttp(service) ? undefined : findOpen(service, id);
+        const tool = isHttp(service.config) ? undefined : findOpen(service, id);
         return tool === undefined ? undefined : withCommon(tool, service);
       },
       discover(service, context) {
-        const isKnown = isHttp(service) || service.config.grpc?.descriptors !== undefined;
-        return isKnown ? undefined : grpc.discover(service, context);
+        const isKnown = isHttp(service.config) || service.config.grpc?.descriptors !== undefined;
+        return isKnown ? undefined : calls().then((loadedCalls) => loadedCalls.discover(service, context));
       },
-      invoke: (call, context) =>
-        isHttp(call)
-          ? spread.run(call, context, (instance) =>
-              http.invoke({ ...call, ...asHttp(call) }, context, egressTo(deps.egress, instance)),
-            )
-          : grpc.invoke(call, context),
+      invoke: async (call, context) => (await calls()).invoke(call, context),
       async explain(call, input) {
-        return isHttp(call) ? http.explain({ ...call, ...asHttp(call) }, input) : null;
+        return isHttp(call.config) ? http.explain({ ...call, ...asHttp(call) }, input) : null;
       },
       async userClient({ config }, context) {
         const { authConfig, literals } = toHttpAuth(config);
@@ -67,19 +63,10 @@ export const svcScheme = defineScheme({
         return userClientFrom(authConfig, await withLiterals(deps.credentials, literals).resolve(context, names));
       },
       breaker: ({ config }) => config.breaker,
-      probe: (service, context) =>
-        isHttp(service)
-          ? spread.run(service, context, (instance) =>
-              http.probe(asHttp(service), context, egressTo(deps.egress, instance)),
-            )
-          : grpc.probe(service, context),
+      probe: async (service, context) => (await calls()).probe(service, context),
     };
   },
 });
-
-function isHttp({ config }: Service): boolean {
-  return config.protocol === "http";
-}
 
 function asHttp({ record, config }: Service): HttpService {
   return { record, config: toHttpConfig(config) };
