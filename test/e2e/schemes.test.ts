@@ -31,10 +31,9 @@ test.each(schemes)("%s:// has a back end for this suite", (scheme) => {
   expect(Object.keys(schemeFixtures)).toContain(scheme);
 });
 
-const cases = schemes.flatMap((scheme): (readonly [ToolScheme, SchemeFixture])[] => {
-  const fixture = schemeFixtures[scheme];
-  return fixture === undefined ? [] : [[scheme, fixture]];
-});
+const cases = schemes.flatMap((scheme): readonly (readonly [ToolScheme, SchemeFixture])[] =>
+  [schemeFixtures[scheme] ?? []].flat().map((fixture) => [scheme, fixture]),
+);
 
 describe.each(cases)(`%s:// ${verifies("URI-1", "URI-4", "CFG-1", "CFG-2", "CFG-3")}`, (scheme, fixture) => {
   let backEnd: SchemeBackEnd;

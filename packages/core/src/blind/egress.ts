@@ -19,6 +19,8 @@ import type {
   EgressTarget,
   EgressTls,
   EgressUpgrade,
+  Http2Connection,
+  Http2Target,
 } from "../ports/egress.ts";
 import type { Attributes } from "../ports/traces.ts";
 import { withDelivery } from "../tools/adapter.ts";
@@ -26,6 +28,7 @@ import { createAddressPolicy, isSameAddress, type AddressPolicy } from "./addres
 import { decodeBody, encodingsOf } from "./content-encoding.ts";
 import { EgressRefusal, toEgressDenied, toGivenUp, toTooManyRedirects, toUnreachable } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
+import type { SecureContext } from "./http2-connection.ts";
 import { Upgrade } from "./upgrade.ts";
 
 export interface ResolvedAddress {
@@ -167,6 +170,15 @@ class UndiciEgress implements Egress {
       );
     }
     return upgrade.done;
+  }
+
+  async connectHttp2({ tls, ...target }: Http2Target): Promise<Http2Connection> {
+    // Node's module for HTTP/2 takes milliseconds to load, which most starts need not spend.
+    const { openHttp2 } = await import("./http2-connection.ts");
+    const socket = await this.connect(target);
+    const host = withoutDot(target.host);
+    const trust = tls === undefined ? undefined : toSecureContext(this.#options, tls);
+    return openHttp2({ socket, host, port: target.port, tls: trust, signal: target.signal });
   }
 
   async close(): Promise<void> {
@@ -351,26 +363,31 @@ function digestOf(tls: EgressTls): string {
   const known = digests.get(tls);
   if (known !== undefined) return known;
   const digest = createHash("sha256")
-    .update(JSON.stringify([tls.ca, tls.cert, tls.key]))
+    .update(JSON.stringify([tls.ca, tls.cert, tls.key, tls.serverName]))
     .digest("base64url");
   digests.set(tls, digest);
   return digest;
 }
 
-function createConnector(
-  { connectTimeoutMs, trustedCa = [] }: EgressOptions,
-  tls: EgressTls = {},
-): buildConnector.connector {
-  const authorities = [...trustedCa, ...(tls.ca ?? [])];
+function createConnector(options: EgressOptions, tls: EgressTls = {}): buildConnector.connector {
   return buildConnector({
     // HTTP/2 would let the transport repeat a request after a GOAWAY; over HTTP/1.1 it never does.
     allowH2: false,
-    timeout: connectTimeoutMs ?? 10_000,
+    timeout: options.connectTimeoutMs ?? 10_000,
+    ...toSecureContext(options, tls),
+  });
+}
+
+/** Whom we trust, and who we are. */
+function toSecureContext({ trustedCa = [] }: EgressOptions, tls: EgressTls): SecureContext {
+  const authorities = [...trustedCa, ...(tls.ca ?? [])];
+  return {
     rejectUnauthorized: true,
     ...(authorities.length === 0 ? {} : { ca: [...getCACertificates("default"), ...authorities] }),
     ...(tls.cert === undefined ? {} : { cert: tls.cert }),
     ...(tls.key === undefined ? {} : { key: tls.key }),
-  });
+    ...(tls.serverName === undefined ? {} : { servername: tls.serverName }),
+  };
 }
 
 function toResponse(hop: Hop, head: ExchangeHead, exchange: Exchange): EgressResponse {

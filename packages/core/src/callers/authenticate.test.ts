@@ -16,6 +16,7 @@ function authenticator(defaultTenant?: string): Authenticator {
     upgrade: nothing,
     checkUrl: nothing,
     connect: nothing,
+    connectHttp2: nothing,
     checkTarget: nothing,
     close: nothing,
   };

@@ -13,6 +13,8 @@ export interface EgressTls {
   /** PEM of our own certificate and its key. */
   readonly cert?: string;
   readonly key?: string;
+  /** Name that its certificate must be for; absent: the host that is connected to. */
+  readonly serverName?: string;
 }
 
 export interface EgressRequest {
@@ -71,6 +73,39 @@ export interface EgressTarget {
   readonly signal?: AbortSignal;
 }
 
+/** Where HTTP/2 is spoken, over TLS or in clear with prior knowledge. */
+export interface Http2Target extends EgressTarget {
+  /** TLS; undefined: in clear. */
+  readonly tls: EgressTls | undefined;
+}
+
+export interface Http2Request {
+  readonly path: string;
+  /** Sent with POST. Lower-case names. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body: Uint8Array;
+  readonly signal: AbortSignal;
+  /** Called once, when the request's bytes are about to leave. */
+  readonly onSent?: (() => void) | undefined;
+}
+
+export interface Http2Response {
+  readonly status: number;
+  readonly headers: EgressResponse["headers"];
+  /** Leaving the loop early ends this request, not the connection. */
+  readonly body: AsyncIterable<Uint8Array>;
+  /** What came after the body; empty until it has been read. */
+  readonly trailers: () => EgressResponse["headers"];
+}
+
+/** A connection that many requests share. */
+export interface Http2Connection {
+  /** @throws GatewayError as `Egress.request`, from the body, too; refused streams are `not_sent` */
+  request(request: Http2Request): Promise<Http2Response>;
+  isAlive(): boolean;
+  close(): Promise<void>;
+}
+
 export interface Egress {
   /**
    * @throws GatewayError `egress_denied` (not sent), `tool_unreachable` (not sent, or uncertain once
@@ -90,6 +125,11 @@ export interface Egress {
    * @throws GatewayError `egress_denied`, `tool_unreachable`, `call_cancelled`; all marked `not_sent`
    */
   connect(target: EgressTarget): Promise<Socket>;
+  /**
+   * An HTTP/2 connection to an address that was checked like those of requests.
+   * @throws GatewayError as `connect`
+   */
+  connectHttp2(target: Http2Target): Promise<Http2Connection>;
   /** As `checkUrl`, for `connect`. @throws GatewayError `egress_denied` */
   checkTarget(target: Pick<EgressTarget, "host" | "port">): void;
   close(): Promise<void>;

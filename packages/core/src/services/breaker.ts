@@ -69,11 +69,9 @@ export class Breakers {
   }
 
   #note({ key, options, hasTimedOut }: Guarded, error: unknown): void {
-    if (isAnswer(error)) {
-      this.#states.delete(key);
-      return;
-    }
-    if (!hasTimedOut() && !isFailure(error)) return;
+    const verdict = verdictOf(error, hasTimedOut());
+    if (verdict === "well") this.#states.delete(key);
+    if (verdict !== "failed") return;
     const state = this.#states.get(key) ?? { failures: 0, openUntil: 0, isProbing: false };
     state.failures += 1;
     if (state.failures >= options.failures) state.openUntil = this.#clock.now() + options.open_ms;
@@ -99,6 +97,12 @@ function fallbackOrThrow({ options, name }: Guarded, waitMs: number): ToolReply 
 function toReply(fallback: JsonValue): ToolReply {
   const body = isJsonObject(fallback) ? { ...fallback, degraded: true } : { value: fallback, degraded: true };
   return { mediaType: "application/json", body: JSON.stringify(body) };
+}
+
+/** What an error says of the back end; undefined: nothing. */
+export function verdictOf(error: unknown, hasTimedOut: boolean): "well" | "failed" | undefined {
+  if (isAnswer(error)) return "well";
+  return hasTimedOut || isFailure(error) ? "failed" : undefined;
 }
 
 function statusOf(error: unknown): number | undefined {

@@ -215,7 +215,10 @@ function placeOf(tenant: string, service: Pick<ToolService, "id">): string {
 }
 
 /** Whose credentials, in which versions: a new value or another user means another connection. */
-function credentialVersions(service: ToolService, context: CredentialContext): readonly unknown[] {
+export function credentialVersions(
+  service: Pick<ToolService, "config">,
+  context: CredentialContext,
+): readonly unknown[] {
   return credentialsIn(service.config).map((name) => {
     const origin = findCredential(context, name);
     return origin === undefined ? [name] : [name, origin.level, origin.userId ?? null, origin.version ?? null];

@@ -7,10 +7,11 @@ import * as z from "zod";
 import { isHeaderName, isTransportHeader } from "../blind/header-rules.ts";
 import { mappingProblems } from "../blind/auth-mapping.ts";
 import { authConfigSchema, type AuthConfig, type AuthMapping } from "../blind/definition.ts";
-import type { CredentialResolver } from "../blind/credential-resolver.ts";
+import type { CredentialContext, CredentialResolver } from "../blind/credential-resolver.ts";
 import { isWebAddress } from "../oauth/client.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { credentialsIn, SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
+import { jwtSchema, type JwtConfig } from "./jwt.ts";
 import { problemOf } from "./invalid-config.ts";
 
 const text = (description: string) => z.string().min(1).max(2_048).meta({ description });
@@ -48,6 +49,8 @@ const authConfigs = {
     resource: text("RFC 8707: absolute URI of the back end.").optional(),
     client_auth: z.enum(["basic", "post"]).optional().meta({ description: "How the client proves itself." }),
   }),
+  /** A token of its own for each call, signed here (SVC-2). */
+  jwt: jwtSchema,
   /** Any number of credentials in headers and query, or a user's own access, as plugins have it. */
   mapping: authConfigSchema.superRefine((config, check) => {
     for (const { path, message } of mappingProblems(config)) {
@@ -88,7 +91,14 @@ export function readAuth<Config extends AuthFields>(config: Config, check: z.Ref
 export interface HttpAuth {
   readonly authConfig: AuthConfig | undefined;
   /** Values of the mapping that stand in the configuration itself, by the name that stands for them. */
-  readonly literals: ReadonlyMap<string, string>;
+  readonly literals: ReadonlyMap<string, string | MadeValue>;
+}
+
+/** A value that is made anew for each call. */
+export interface MadeValue {
+  /** Credentials of the tenant that it is made from. */
+  readonly sources: readonly string[];
+  make(credentials: CredentialResolver, context: CredentialContext): Promise<string>;
 }
 
 type Parts = Readonly<Record<string, string | SecretReference | undefined>>;
@@ -97,6 +107,7 @@ type Parts = Readonly<Record<string, string | SecretReference | undefined>>;
 export function toHttpAuth({ auth_type: type, auth_config: config }: AuthFields): HttpAuth {
   if (type === "none") return { authConfig: undefined, literals: new Map() };
   if (type === "mapping") return { authConfig: authConfigSchema.parse(config), literals: new Map() };
+  if (type === "jwt") return toJwtAuth(jwtSchema.parse(config));
   const parts = config as Parts;
   const literals = new Map<string, string>();
   const map = (target: string, part: string, location: AuthMapping["location"] = "header"): AuthMapping[] => {
@@ -108,6 +119,41 @@ export function toHttpAuth({ auth_type: type, auth_config: config }: AuthFields)
     return [{ source, target, location }];
   };
   return { authConfig: { type: blindTypes[type], ...mappings[type](parts, map) }, literals };
+}
+
+/** The name by which the mapping knows the token. */
+const jwtSource = "auth_config.jwt";
+
+function toJwtAuth(jwt: JwtConfig): HttpAuth {
+  const target = jwt.header ?? "Authorization";
+  const type = target.toLowerCase() === "authorization" ? "bearer" : "api_key";
+  const token: MadeValue = {
+    sources: [jwt.key.credential],
+    async make(credentials, context) {
+      const { signJwt } = await import("./sign-jwt.ts");
+      return signJwt(jwt, { credentials, context, now: Date.now() });
+    },
+  };
+  return {
+    authConfig: { type, mapping: [{ source: jwtSource, target, location: "header" }] },
+    literals: new Map([[jwtSource, token]]),
+  };
+}
+
+/** Credentials of the tenant that the authentication needs. */
+export function authSources({ authConfig, literals }: HttpAuth): readonly string[] {
+  return (authConfig?.mapping ?? []).flatMap(({ source }) => {
+    const literal = literals.get(source);
+    if (literal === undefined) return [source];
+    return typeof literal === "string" ? [] : literal.sources;
+  });
+}
+
+/** What explaining takes as set, although no credential of the tenant has these names. */
+export function standIns({ literals }: HttpAuth): ReadonlyMap<string, string> {
+  return new Map(
+    [...literals].map(([name, value]) => [name, typeof value === "string" ? value : "made for each call"]),
+  );
 }
 
 const blindTypes = { apikey: "api_key", bearer: "bearer", basic: "basic", oauth2: "oauth2" } as const;
@@ -149,14 +195,19 @@ export function toRefusedCredentials(
   });
 }
 
-/** Gives values that stand in the configuration, and asks for the others. */
+/** Gives what the configuration itself holds or makes, and asks for the others. */
 export function withLiterals(credentials: CredentialResolver, literals: HttpAuth["literals"]): CredentialResolver {
   if (literals.size === 0) return credentials;
   return {
     async resolve(context, names) {
       const stored = names.filter((name) => !literals.has(name));
       const values = stored.length === 0 ? new Map<string, string>() : await credentials.resolve(context, stored);
-      return new Map([...values, ...[...literals].filter(([name]) => names.includes(name))]);
+      const own = [...literals].filter(([name]) => names.includes(name));
+      const made = own.map(
+        async ([name, value]) =>
+          [name, typeof value === "string" ? value : await value.make(credentials, context)] as const,
+      );
+      return new Map([...values, ...(await Promise.all(made))]);
     },
   };
 }

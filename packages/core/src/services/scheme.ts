@@ -95,8 +95,8 @@ export interface SchemeBehaviour<Config> {
   tools(service: OpenService<Config>): readonly ServiceTool[];
   /** A tool that is not in the list: ids that are open (topics), or not discovered yet. */
   findTool?(service: OpenService<Config>, id: string): ServiceTool | undefined;
-  /** Asks the back end for its tools; what it says is stored for every instance. */
-  discover?(service: OpenService<Config>, context: InvocationContext): Promise<DiscoveredTools>;
+  /** Asks the back end for its tools; what it says is stored for every instance. Undefined where all are configured. */
+  discover?(service: OpenService<Config>, context: InvocationContext): Promise<DiscoveredTools> | undefined;
   /** Absent: `off`. */
   pinning?(service: OpenService<Config>): Pinning;
   /** @throws GatewayError with the fate of the call known to `deliveryOf` */
@@ -105,8 +105,8 @@ export interface SchemeBehaviour<Config> {
   breaker?(service: OpenService<Config>): BreakerOptions | undefined;
   /** Reaches the back end without a side effect. @throws GatewayError that says what is wrong */
   probe(service: OpenService<Config>, context: InvocationContext): Promise<ProbeReport>;
-  /** The request of a call, for schemes over HTTP. */
-  explain?(call: Omit<ServiceCall<Config>, "call">, request: ExplainInput): Promise<ExplainedRequest>;
+  /** The request of a call, for schemes over HTTP; null where there is none. */
+  explain?(call: Omit<ServiceCall<Config>, "call">, request: ExplainInput): Promise<ExplainedRequest | null>;
   /** The client of a tool that acts for its user. */
   userClient?(call: Omit<ServiceCall<Config>, "call">, context: CallContext): Promise<OAuthClient | undefined>;
 }

@@ -33,6 +33,11 @@ export const tlsField = z
     ca: certificates("Authorities to trust besides the system's, in PEM form.").optional(),
     cert: certificates("The caller's own certificate, in PEM form.").optional(),
     key: secretField("Its private key, in PEM form.").optional(),
+    server_name: z
+      .string()
+      .regex(/^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/, "must be a host name")
+      .optional()
+      .meta({ description: "Name that the other side's certificate must be for, where that is not its address." }),
   })
   .refine(({ cert, key }) => (cert === undefined) === (key === undefined), {
     error: "needs 'cert' and 'key' together",
@@ -57,6 +62,7 @@ export async function openTls(
     ...(tls.ca === undefined ? {} : { ca: [tls.ca] }),
     ...(tls.cert === undefined ? {} : { cert: tls.cert }),
     ...(key === undefined ? {} : { key }),
+    ...(tls.server_name === undefined ? {} : { serverName: tls.server_name }),
   };
   opened.set(tls, { key, tls: made });
   return made;

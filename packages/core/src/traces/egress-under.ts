@@ -9,6 +9,7 @@ export function egressUnder(egress: Egress, span: Span | undefined): Egress {
     upgrade: (request) => egress.upgrade(request),
     checkUrl: (url) => egress.checkUrl(url),
     connect: (target) => egress.connect(target),
+    connectHttp2: (target) => egress.connectHttp2(target),
     checkTarget: (target) => egress.checkTarget(target),
     close: () => egress.close(),
   };

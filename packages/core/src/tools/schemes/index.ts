@@ -16,6 +16,7 @@ import { createNodeAdapter } from "./node.ts";
 import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
 import { smsScheme } from "./sms.ts";
+import { svcScheme } from "./svc.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
@@ -25,6 +26,7 @@ export const serviceSchemes = {
   mcp: mcpScheme,
   oss: ossScheme,
   mq: mqScheme,
+  svc: svcScheme,
 } as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
 
 export interface OpenAdapters {

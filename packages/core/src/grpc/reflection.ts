@@ -1,0 +1,104 @@
+/**
+ * Descriptors by server reflection (SVC-1), for services whose configuration has none. The newer version of
+ * the protocol is asked for first; both have the same messages.
+ */
+import type { Http2Connection } from "../ports/egress.ts";
+import type { GrpcReply, GrpcRequest } from "./call.ts";
+import { callGrpc } from "./call.ts";
+import { missingImports, readFiles, type Descriptors } from "./descriptors.ts";
+import { toStatusError, unimplemented, type StatusErrorOptions } from "./status.ts";
+import { readFields, textField, toText } from "./wire.ts";
+
+const versions = ["v1", "v1alpha"] as const;
+const ownServices = /^grpc\.(?:reflection|health|channelz)\./;
+/** Rounds in which imports are asked for that were not sent along. */
+const mostRounds = 16;
+const wellKnownImport = /^google\/protobuf\//;
+
+/** Fields of ServerReflectionRequest. */
+const fileByName = 3;
+const fileContaining = 4;
+const listServices = 7;
+
+export interface ReflectionOptions
+  extends StatusErrorOptions, Pick<GrpcRequest, "metadata" | "timeoutMs" | "signal" | "maxBytes"> {
+  /** Those wanted; absent: all but those of gRPC itself. */
+  readonly services?: readonly string[] | undefined;
+}
+
+/** @throws GatewayError `tool_failed` where the server has no reflection or no such service; as `callGrpc` */
+export async function reflect(connection: Http2Connection, options: ReflectionOptions): Promise<Descriptors> {
+  let last: GrpcReply | undefined;
+  for (const version of versions) {
+    const asked = new Asking(connection, version, options);
+    const services = options.services ?? (await asked.services());
+    const files = services === undefined ? undefined : await asked.filesOf(services);
+    if (files !== undefined) return readFiles(files);
+    last = asked.last;
+  }
+  throw toStatusError(last?.status ?? { code: unimplemented, message: "" }, options);
+}
+
+/** Undefined stands for a server that does not know this version. */
+class Asking {
+  readonly #connection: Http2Connection;
+  readonly #version: string;
+  readonly #options: ReflectionOptions;
+  last: GrpcReply | undefined;
+
+  constructor(connection: Http2Connection, version: string, options: ReflectionOptions) {
+    this.#connection = connection;
+    this.#version = version;
+    this.#options = options;
+  }
+
+  async services(): Promise<readonly string[] | undefined> {
+    const answers = await this.#ask([textField(listServices, "*")]);
+    return answers
+      ?.flatMap((answer) => fieldsOf(answer, 6))
+      .flatMap((list) => fieldsOf(list, 1))
+      .flatMap((service) => fieldsOf(service, 1))
+      .map(toText)
+      .filter((name) => !ownServices.test(name));
+  }
+
+  async filesOf(services: readonly string[]): Promise<readonly Uint8Array[] | undefined> {
+    const answers = await this.#ask(services.map((name) => textField(fileContaining, name)));
+    if (answers === undefined) return undefined;
+    const files = answers.flatMap(filesIn);
+    for (let round = 0; round < mostRounds; round += 1) {
+      const missing = missingImports(readFiles(files)).filter((name) => !wellKnownImport.test(name));
+      if (missing.length === 0) break;
+      const more = (await this.#ask(missing.map((name) => textField(fileByName, name))))?.flatMap(filesIn) ?? [];
+      if (more.length === 0) break;
+      files.push(...more);
+    }
+    return files;
+  }
+
+  async #ask(messages: readonly Uint8Array[]): Promise<readonly Uint8Array[] | undefined> {
+    if (messages.length === 0) return [];
+    const { metadata, timeoutMs, signal, maxBytes } = this.#options;
+    const path = `grpc.reflection.${this.#version}.ServerReflection/ServerReflectionInfo`;
+    this.last = await callGrpc(this.#connection, { path, messages, metadata, timeoutMs, signal, maxBytes });
+    const { status } = this.last;
+    if (status.code === unimplemented) return undefined;
+    if (status.code !== 0) throw toStatusError(status, this.#options);
+    for (const answer of this.last.messages) {
+      const [refusal] = fieldsOf(answer, 7);
+      if (refusal === undefined) continue;
+      const message = fieldsOf(refusal, 2).map(toText)[0] ?? "";
+      const code = [...readFields(refusal)].find(({ number }) => number === 1)?.value ?? 5;
+      throw toStatusError({ code, message: `reflection: ${message}` }, this.#options);
+    }
+    return this.last.messages;
+  }
+}
+
+function filesIn(answer: Uint8Array): readonly Uint8Array[] {
+  return fieldsOf(answer, 4).flatMap((response) => fieldsOf(response, 1));
+}
+
+function fieldsOf(message: Uint8Array, wanted: number): readonly Uint8Array[] {
+  return [...readFields(message)].filter(({ number }) => number === wanted).map(({ bytes }) => bytes);
+}

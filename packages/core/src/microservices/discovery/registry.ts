@@ -1,0 +1,121 @@
+/** What asking a registry takes, whichever it is; and how its answers and refusals are read. */
+import type { CredentialResolver } from "../../blind/credential-resolver.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { parseJson, type JsonValue } from "../../json.ts";
+import type { Egress, EgressResponse } from "../../ports/egress.ts";
+import type { SecretReference } from "../../services/config-fields.ts";
+import { openSecret } from "../../services/open-secret.ts";
+import { openTls, type tlsField } from "../../services/tls.ts";
+import { withDelivery, type InvocationContext } from "../../tools/adapter.ts";
+import type * as z from "zod";
+import type { Instance } from "../instance.ts";
+
+/** Milliseconds that a registry has to answer. */
+const answerMs = 5_000;
+/** Bytes of one answer. */
+const largestAnswer = 16_000_000;
+
+export interface RegistryDeps {
+  readonly egress: Egress;
+  readonly credentials: CredentialResolver;
+}
+
+/** A registry that keeps what it has learnt of the server from one question to the next. */
+export interface Registry {
+  /** All that may be called now. @throws GatewayError, not sent */
+  instances(context: InvocationContext): Promise<readonly Instance[]>;
+}
+
+export interface RegistryAnswer {
+  readonly status: number;
+  readonly headers: EgressResponse["headers"];
+  /** Undefined where it is no JSON. */
+  readonly json: JsonValue | undefined;
+}
+
+export interface Question {
+  readonly url: string;
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** Sent with POST, as a form. */
+  readonly form?: string;
+  readonly tls: z.output<typeof tlsField> | undefined;
+}
+
+/** Asks one kind of registry, which goes by a name in messages. */
+export class RegistryClient {
+  readonly #deps: RegistryDeps;
+  readonly #name: string;
+
+  constructor(deps: RegistryDeps, name: string) {
+    this.#deps = deps;
+    this.#name = name;
+  }
+
+  async ask({ url, headers = [], form, tls }: Question, context: InvocationContext): Promise<RegistryAnswer> {
+    const trust = await openTls(tls, this.#deps.credentials, context);
+    const response = await this.#deps.egress.request({
+      method: form === undefined ? "GET" : "POST",
+      url,
+      headers: [
+        ["accept", "application/json"],
+        ...(form === undefined ? [] : [["content-type", "application/x-www-form-urlencoded"] as const]),
+        ...headers,
+      ],
+      ...(form === undefined ? {} : { body: form }),
+      timeoutMs: answerMs,
+      peer: this.#name,
+      ...(trust === undefined ? {} : { tls: trust }),
+    });
+    return { status: response.status, headers: response.headers, json: parseJson(await this.#read(response)) };
+  }
+
+  async secret(reference: SecretReference, context: InvocationContext): Promise<string> {
+    const value = await openSecret(reference, this.#deps.credentials, context);
+    context.redactor.add(value);
+    return value;
+  }
+
+  /** @returns for `throw`: the registry said no, or something that cannot be read */
+  refusal({ status }: Pick<RegistryAnswer, "status">, said = ""): GatewayError {
+    const text = said === "" ? "" : `: ${said.replaceAll(/\s+/g, " ").slice(0, 300)}`;
+    return status === 401 || status === 403
+      ? new GatewayError(
+          "credential_invalid",
+          `${this.#name} refused who is asking (${status})${text}; check the credentials in 'config.discovery'.`,
+          { param: "config.discovery" },
+        )
+      : this.failure(`answered with status ${status}${text}`);
+  }
+
+  failure(problem: string): GatewayError {
+    return new GatewayError("tool_unreachable", `${this.#name} ${problem}; see 'config.discovery'.`, {
+      param: "config.discovery",
+    });
+  }
+
+  async #read({ body }: EgressResponse): Promise<string> {
+    const pieces: Uint8Array[] = [];
+    let size = 0;
+    for await (const piece of body) {
+      size += piece.byteLength;
+      if (size > largestAnswer) throw this.failure(`answered with more than ${largestAnswer} bytes`);
+      pieces.push(piece);
+    }
+    return Buffer.concat(pieces, size).toString("utf8");
+  }
+}
+
+/** A failed question has reached no instance. */
+export function asNotSent(error: unknown): unknown {
+  return error instanceof Error ? withDelivery(error, "not_sent") : error;
+}
+
+export function queryOf(parameters: Readonly<Record<string, string | undefined>>): string {
+  return Object.entries(parameters)
+    .flatMap(([key, value]) => (value === undefined ? [] : [`${encodeURIComponent(key)}=${encodeURIComponent(value)}`]))
+    .join("&");
+}
+
+export function withoutSlash(url: string): string {
+  return url.replace(/\/+$/, "");
+}

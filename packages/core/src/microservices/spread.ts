@@ -1,0 +1,85 @@
+/**
+ * One call of a service with several instances: picks one, and goes on to another where nothing of the call
+ * has left. Repeating what may have happened is the dispatcher's affair.
+ */
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { Clock } from "../ports/clock.ts";
+import { verdictOf } from "../services/breaker.ts";
+import type { OpenService } from "../services/scheme.ts";
+import { deliveryOf, withDelivery, type InvocationContext } from "../tools/adapter.ts";
+import { attemptTimedOut } from "../tools/execute-call.ts";
+import { formatToolUri } from "../tools/uri.ts";
+import { Balancer } from "./balancer.ts";
+import type { SvcConfig } from "./config.ts";
+import { authorityOf, type Instance } from "./instance.ts";
+
+/** Instances that one attempt turns to. */
+const mostTries = 3;
+/** Services of which something is remembered. */
+const mostServices = 2_000;
+const withoutBreaker = { failures: 5, open_ms: 30_000 };
+
+export type InstancesOf = (service: OpenService<SvcConfig>, context: InvocationContext) => Promise<readonly Instance[]>;
+
+export class Spread {
+  readonly #balancers = new Map<string, Balancer>();
+  readonly #clock: Pick<Clock, "now">;
+  readonly #instancesOf: InstancesOf;
+
+  constructor(clock: Pick<Clock, "now">, instancesOf: InstancesOf) {
+    this.#clock = clock;
+    this.#instancesOf = instancesOf;
+  }
+
+  /** @throws GatewayError what the last instance tried says; `tool_unreachable`, not sent, where there is none */
+  async run<Result>(
+    service: OpenService<SvcConfig>,
+    context: InvocationContext,
+    send: (instance: Instance) => Promise<Result>,
+  ): Promise<Result> {
+    const balancer = this.#balancerOf(service, context);
+    balancer.update(await this.#instancesOf(service, context));
+    const tried = new Set<string>();
+    let failure: unknown = noInstance(service);
+    while (tried.size < mostTries) {
+      const picked = balancer.pick(tried);
+      if (picked === undefined) break;
+      tried.add(authorityOf(picked.instance));
+      try {
+        const result = await send(picked.instance);
+        picked.end("well");
+        return result;
+      } catch (error) {
+        picked.end(verdictOf(error, context.signal.reason === attemptTimedOut));
+        failure = error;
+        if (context.signal.aborted || !mayTryAnother(error)) break;
+      }
+    }
+    throw failure;
+  }
+
+  #balancerOf({ record, config }: OpenService<SvcConfig>, { tenant }: InvocationContext): Balancer {
+    const key = `${tenant} ${record.id} ${record.version}`;
+    const known = this.#balancers.get(key);
+    if (known !== undefined) {
+      this.#balancers.delete(key);
+      this.#balancers.set(key, known);
+      return known;
+    }
+    const { failures, open_ms: openMs } = config.breaker ?? withoutBreaker;
+    const made = new Balancer({ balance: config.balance, failures, openMs }, this.#clock);
+    this.#balancers.set(key, made);
+    const oldest = this.#balancers.keys().next().value;
+    if (this.#balancers.size > mostServices && oldest !== undefined) this.#balancers.delete(oldest);
+    return made;
+  }
+}
+
+function mayTryAnother(error: unknown): boolean {
+  return error instanceof GatewayError && error.code === "tool_unreachable" && deliveryOf(error) === "not_sent";
+}
+
+function noInstance({ record }: OpenService<SvcConfig>): GatewayError {
+  const name = formatToolUri(record.scheme, record.serviceId);
+  return withDelivery(new GatewayError("tool_unreachable", `'${name}' has no instance at the moment.`), "not_sent");
+}

@@ -1,0 +1,175 @@
+/**
+ * Registries over HTTP for tests, with the answers of the real ones: what they refuse, and the shapes in which
+ * they say what they know.
+ */
+import { startHttpStub, type HttpStub, type RecordedRequest, type StubReply } from "../http-stub.ts";
+
+export interface Known {
+  readonly host: string;
+  readonly port: number;
+  readonly weight?: number;
+  readonly healthy?: boolean;
+}
+
+export interface RegistryStub {
+  readonly url: string;
+  readonly http: HttpStub;
+  /** What it says from now on. */
+  known: readonly Known[];
+  /** Answers with 500 from now on. */
+  isDown: boolean;
+  close(): Promise<void>;
+}
+
+type Answering = (request: Asked, known: readonly Known[]) => StubReply;
+
+interface Asked extends RecordedRequest {
+  readonly url: URL;
+}
+
+const json = (body: unknown, status = 200, headers: Record<string, string> = {}): StubReply => ({
+  status,
+  headers: { "content-type": "application/json", ...headers },
+  body: JSON.stringify(body),
+});
+
+async function startRegistry(answer: Answering): Promise<RegistryStub> {
+  const http = await startHttpStub((request) =>
+    stub.isDown
+      ? { status: 500, body: "No cluster leader" }
+      : answer({ ...request, url: new URL(request.target, "http://registry") }, stub.known),
+  );
+  const stub: RegistryStub = { url: http.url, http, known: [], isDown: false, close: () => http.close() };
+  return stub;
+}
+
+/** Consul 1.x: a token without rights gets an empty list, an unknown one a refusal. */
+export function startConsul({ token }: { readonly token?: string } = {}): Promise<RegistryStub> {
+  return startRegistry(({ url, method, headers }, known) => {
+    if (method !== "GET" || !url.pathname.startsWith("/v1/health/service/")) return { status: 404 };
+    const given = headers["x-consul-token"];
+    if (given !== undefined && given !== token) return { status: 403, body: "ACL not found" };
+    if (token !== undefined && given === undefined) {
+      return json([], 200, { "x-consul-results-filtered-by-acls": "true" });
+    }
+    if (url.pathname !== "/v1/health/service/loyalty") return json([]);
+    const isPassing = url.searchParams.get("passing") === "true";
+    const entries = known
+      .filter(({ healthy }) => !isPassing || healthy !== false)
+      .map(({ host, port, weight = 1 }, index) => ({
+        Node: { Node: `n${index}`, Address: host, Datacenter: "dc1" },
+        // The first leaves its address to its node.
+        Service: {
+          ID: `l${index}`,
+          Service: "loyalty",
+          Tags: [],
+          Address: index === 0 ? "" : host,
+          Port: port,
+          Weights: { Passing: weight, Warning: 1 },
+        },
+        Checks: [{ CheckID: "serfHealth", Status: "passing", ServiceID: "" }],
+      }));
+    return json(entries, 200, { "x-consul-index": "42" });
+  });
+}
+
+export interface NacosOptions {
+  readonly version: 1 | 2 | 3;
+  readonly user?: { readonly username: string; readonly password: string };
+}
+
+export interface NacosStub extends RegistryStub {
+  /** Takes no token that was given out before. */
+  forgetTokens(): void;
+}
+
+/** Nacos: which API there is depends on the version; 3.2 has the newest only. */
+export async function startNacos({ version, user }: NacosOptions): Promise<NacosStub> {
+  let generation = 1;
+  const loginPath = version === 3 ? "/nacos/v3/auth/user/login" : "/nacos/v1/auth/login";
+  const listPath = {
+    1: "/nacos/v1/ns/instance/list",
+    2: "/nacos/v2/ns/instance/list",
+    3: "/nacos/v3/client/ns/instance/list",
+  }[version];
+  const stub = await startRegistry(({ url, method, body }, known) => {
+    if (method === "POST" && url.pathname === loginPath) {
+      const form = new URLSearchParams(body.toString());
+      const isKnown = form.get("username") === user?.username && form.get("password") === user?.password;
+      if (!isKnown) return { status: 403, body: "unknown user!" };
+      return json({
+        accessToken: `token-${generation}`,
+        tokenTtl: 18_000,
+        globalAdmin: false,
+        username: user?.username,
+      });
+    }
+    if (method !== "GET" || url.pathname !== listPath) return json({ status: 404, error: "Not Found" }, 404);
+    if (user !== undefined && url.searchParams.get("accessToken") !== `token-${generation}`) {
+      return json({ code: 10_001, message: "access denied" }, 403);
+    }
+    if (url.searchParams.get("serviceName") !== "loyalty") {
+      return version === 3
+        ? json({ code: 21_008, message: "service not found" }, 404)
+        : json({ code: 0, message: "success", data: { hosts: [] } });
+    }
+    const instances = known.map(({ host, port, weight = 1, healthy = true }) => ({
+      instanceId: `${host}#${port}`,
+      ip: host,
+      port,
+      weight,
+      healthy,
+      enabled: true,
+      ephemeral: true,
+      clusterName: "DEFAULT",
+      serviceName: "DEFAULT_GROUP@@loyalty",
+      metadata: {},
+    }));
+    const info = { name: "DEFAULT_GROUP@@loyalty", hosts: instances, reachProtectionThreshold: false, valid: true };
+    if (version === 1) return json(info);
+    return json({ code: 0, message: "success", data: version === 2 ? info : instances });
+  });
+  return Object.assign(stub, {
+    forgetTokens: () => {
+      generation += 1;
+    },
+  });
+}
+
+/** The API server of Kubernetes: two slices of one service, with one endpoint in both. */
+export function startKubernetes({ token }: { readonly token: string }): Promise<RegistryStub> {
+  return startRegistry(({ url, headers }, known) => {
+    if (headers["authorization"] !== `Bearer ${token}`) {
+      return json(
+        { kind: "Status", status: "Failure", message: "Unauthorized", reason: "Unauthorized", code: 401 },
+        401,
+      );
+    }
+    if (url.pathname !== "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices") {
+      return json(
+        { kind: "Status", status: "Failure", message: "endpointslices is forbidden", reason: "Forbidden", code: 403 },
+        403,
+      );
+    }
+    const isAsked = url.searchParams.get("labelSelector") === "kubernetes.io/service-name=loyalty";
+    const slices = (isAsked ? known : []).flatMap(({ host, port, healthy = true }, index) => {
+      const slice = {
+        metadata: { name: `loyalty-${index}`, labels: { "kubernetes.io/service-name": "loyalty" } },
+        addressType: host.includes(":") ? "IPv6" : "IPv4",
+        endpoints: [{ addresses: [host], conditions: { ready: healthy, serving: healthy, terminating: false } }],
+        ports: [
+          { name: "metrics", port: 9, protocol: "TCP" },
+          { name: "main", port, protocol: "TCP" },
+        ],
+      };
+      return index === 0 ? [slice, { ...slice, metadata: { name: "loyalty-again" } }] : [slice];
+    });
+    const empty = { metadata: { name: "loyalty-empty" }, addressType: "IPv4", endpoints: null, ports: null };
+    return json({
+      kind: "EndpointSliceList",
+      apiVersion: "discovery.k8s.io/v1",
+      metadata: {},
+      items: [...slices, empty],
+    });
+  });
+}
