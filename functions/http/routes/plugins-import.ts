@@ -4,7 +4,6 @@
  * credentials are wanted and where they would go.
  */
 import { pluginDefinitionSchema } from "@toolyard/core/blind/definition";
-import { importPlugins as runImport } from "@toolyard/core/import/import";
 import { importRequestSchema } from "@toolyard/core/import/request";
 import type { ImportAction, ImportedOperation, ImportResult } from "@toolyard/core/import/result";
 import { egressUnder } from "@toolyard/core/traces/egress-under";
@@ -153,6 +152,8 @@ export const importPlugins = defineRoute({
   },
   handler: async (c, { core, context, body }) => {
     const egress = egressUnder(core.egress, context.span);
+    // What reads documents is large, and most starts import nothing.
+    const { importPlugins: runImport } = await import("@toolyard/core/import/import");
     return c.json(viewResult(await runImport({ ...core, egress }, context, body)));
   },
 });

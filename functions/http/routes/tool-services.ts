@@ -3,7 +3,6 @@
  * CFG-1 to CFG-4). The routes are the same for every scheme; what a scheme's configuration holds is said
  * by GET /v1/tool-services/schemes.
  */
-import { importIntoService } from "@toolyard/core/import/into-service";
 import { importRequestSchema } from "@toolyard/core/import/request";
 import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
 import type { CallContext } from "@toolyard/core/context";
@@ -508,6 +507,8 @@ export const importToolService = defineRoute({
     arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { openapi: smallDocument, dry_run: false } }),
   },
   async handler(c, { core, context, params, body }) {
+    // What reads documents is large, and most starts import nothing.
+    const { importIntoService } = await import("@toolyard/core/import/into-service");
     const result = await importIntoService(core, context, { id: params.id, ...body });
     const { service, document, tools, warnings } = result;
     return c.json({
