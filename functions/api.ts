@@ -7,7 +7,7 @@ import { createApp } from "./http/app.ts";
 import { createStreamingHandler } from "./http/lambda.ts";
 import { routes } from "./http/routes/index.ts";
 
-const { app, log, finish } = await composeFunction("handed-on");
+const { app, log, finish } = await composeFunction("handed-on", { readsAllSchemes: true });
 
 /** @public The runtime calls it by name. */
 export const handler = createStreamingHandler(createApp(app, routes), log, finish);

@@ -10,7 +10,10 @@ import type { AppDeps } from "./http/app-env.ts";
 import { tellClients, type Telling } from "./realtime/after-invocation.ts";
 
 /** @throws EnvironmentError naming the settings that a function must be given */
-export async function composeFunction(telling: Telling): Promise<{
+export async function composeFunction(
+  telling: Telling,
+  { readsAllSchemes = false }: { readonly readsAllSchemes?: boolean } = {},
+): Promise<{
   readonly app: AppDeps;
   readonly log: Log;
   /** To connected clients; absent: server processes hold the connections. */
@@ -33,6 +36,7 @@ export async function composeFunction(telling: Telling): Promise<{
     dataDir: undefined,
     egressAllow: [],
     migrates: false,
+    readsAllSchemes,
     sendsTraces: false,
   });
   const { app, push } = composition;

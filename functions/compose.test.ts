@@ -42,6 +42,7 @@ async function composed(env: Record<string, string> = {}, home: Partial<Home> = 
     dataDir: directory,
     egressAllow: ["127.0.0.0/8"],
     migrates: true,
+    readsAllSchemes: true,
     sendsTraces: false,
     ...home,
   });

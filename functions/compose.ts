@@ -26,7 +26,7 @@ import { createBlobLinks } from "@toolyard/core/secrets/blob-links";
 import { Sealer } from "@toolyard/core/secrets/sealer";
 import { changeSettings } from "@toolyard/core/tenants/settings";
 import { nativePlugins } from "@toolyard/core/tools/native/index";
-import { createAdapters } from "@toolyard/core/tools/schemes/index";
+import { createAdapters, type OpenAdapters } from "@toolyard/core/tools/schemes/index";
 import { openDatabase } from "@toolyard/db/client";
 import { checkSchema, migrate } from "@toolyard/db/migrate";
 import { createDatabaseReplies } from "@toolyard/db/replies";
@@ -81,6 +81,8 @@ export interface Home {
   readonly isDraining?: () => boolean;
   readonly reach?: Reach;
   readonly timing?: Timing;
+  /** Answers about tool services of every scheme; else a scheme is read when a tenant has a service of it. */
+  readonly readsAllSchemes: boolean;
   /** Send spans in batches from time to time; else only when told to. */
   readonly sendsTraces: boolean;
 }
@@ -154,13 +156,14 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     queue,
     answers: createDatabaseReplies(shards, clock),
     tellNow: () => tellNow({ repos, log }, { push, realtime }),
-    configs: new ConfigCache(repos.config),
+    configs: new ConfigCache(repos.config, (config) => schemes.loadFor(config)),
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
     ...programs(environment, pluginBox, log),
   };
-  const schemes = createAdapters(adapterDeps);
+  const schemes: OpenAdapters = createAdapters(adapterDeps);
+  if (home.readsAllSchemes) await schemes.loadAll();
   const core: CoreDeps = { ...adapterDeps, adapters: schemes.adapters };
   return Object.assign(composition, {
     queue,

@@ -103,6 +103,7 @@ export async function startServer(environment: Environment, options: ServerOptio
       dataDir: dataDir.path,
       egressAllow: loopback,
       migrates: true,
+      readsAllSchemes: true,
       sendsTraces: true,
       defaultTenant: defaultTenant.id,
       isDraining: () => requests.isDraining,

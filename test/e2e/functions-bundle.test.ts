@@ -218,6 +218,35 @@ describe("a function", () => {
     ]);
   });
 
+  test("reads the scheme of a tenant's service before a chat that uses it", async () => {
+    const as = (tenant: string): string =>
+      `{ authorization: "Bearer ${adminKey}", "content-type": "application/json", ${tenant} }`;
+    const content = "Call api_crm__ping with {}";
+    const chatted = await inFunction(
+      `${runtime}
+      import { createServer } from "node:http";
+      const server = createServer((_request, response) => response.end('{"pong":true}')).listen(0, "127.0.0.1");
+      await new Promise((done) => server.once("listening", done));
+      const api = await import("./api.mjs");
+      const chat = await import("./chat.mjs");
+      const made = JSON.parse((await send(api.handler, ${event("POST", "/v1/tenants", { body: '{"name":"served"}' })})).body);
+      const headers = ${as('"x-toolyard-tenant": made.id')};
+      const config = { base_url: "http://127.0.0.1:" + server.address().port, tools: { ping: { description: "Pings.", endpoint: "/ping" } } };
+      const service = { scheme: "api", service_id: "crm", config };
+      const created = await send(api.handler, { httpMethod: "POST", path: "/v1/tool-services", headers, body: JSON.stringify(service) });
+      const body = JSON.stringify({ messages: [{ role: "user", content: ${JSON.stringify(content)} }] });
+      const answer = await send(chat.handler, { httpMethod: "POST", path: "/v1/chat/completions", headers, body });
+      console.log(JSON.stringify({ created: [created.status, created.body], answer: JSON.parse(answer.body) }));
+      process.exit(0);
+    `,
+      { TOOLYARD_EGRESS_ALLOW: "127.0.0.0/8" },
+    );
+    expect(chatted).toMatchObject({
+      created: [201, expect.anything()],
+      answer: { tool_execution: { tools_called: ["api_crm__ping"] } },
+    });
+  });
+
   test("of the queue names what failed, and the tick ticks", async () => {
     const records = JSON.stringify({
       Records: [

@@ -86,6 +86,7 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
       dataDir: undefined,
       egressAllow: [],
       migrates: false,
+      readsAllSchemes: true,
       sendsTraces: false,
       push,
     });

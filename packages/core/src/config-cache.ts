@@ -14,12 +14,15 @@ const capacity = 1_000;
 
 export class ConfigCache {
   readonly #repo: ConfigRepo;
+  readonly #prepare: (config: TenantConfig) => Promise<void>;
   readonly #snapshots = new Map<string, TenantConfig>();
   readonly #callers = new Map<string, { readonly version: number; readonly caller: Caller }>();
   readonly #loading = new Map<string, Promise<TenantConfig>>();
 
-  constructor(repo: ConfigRepo) {
+  /** @param prepare done with a snapshot before anybody gets it */
+  constructor(repo: ConfigRepo, prepare: (config: TenantConfig) => Promise<void> = () => Promise.resolve()) {
     this.#repo = repo;
+    this.#prepare = prepare;
   }
 
   /** What this process last saw, possibly old; whoever uses it admits with `expectedConfigVersion`. */
@@ -59,8 +62,9 @@ export class ConfigCache {
   }
 
   #load(tenant: string): Promise<TenantConfig> {
-    const loading = this.#repo.load(tenant).then((loaded) => {
+    const loading = this.#repo.load(tenant).then(async (loaded) => {
       if (loaded === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+      await this.#prepare(loaded);
       const config = keepKnown(loaded, this.#snapshots.get(tenant));
       this.#snapshots.delete(tenant);
       this.#snapshots.set(tenant, config);

@@ -72,6 +72,10 @@ interface Index {
   readonly byName: ReadonlyMap<string, Tool>;
 }
 
+export function noSuchService(scheme: string, id: string): string {
+  return `there is no ${scheme} service '${id}'; create it with POST /v1/tool-services.`;
+}
+
 export function createServiceAdapter(scheme: ServiceScheme, deps: SchemeDeps): ToolAdapter {
   return new ServiceAdapter(scheme, deps);
 }
@@ -112,9 +116,7 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
   whyMissing(uri: ToolUri, { config }: CallContext): string {
     const { scheme } = this.scheme;
     const record = this.#index(config).services.get(uri.service);
-    if (record === undefined) {
-      return `there is no ${scheme} service '${uri.service}'; create it with POST /v1/tool-services.`;
-    }
+    if (record === undefined) return noSuchService(scheme, uri.service);
     return `the ${scheme} service '${uri.service}' has no tool '${uri.tool}'; GET /v1/tool-services/${record.id}/tools lists those it has.`;
   }
 

@@ -88,13 +88,13 @@ export interface ToolAdapter {
   /** The tool of this name, which models and callers may use instead of the URI. No I/O. */
   find?(name: string, context: CallContext): Tool | undefined;
   /** Options that its URIs take; absent: all of the specification. */
-  readonly options?: UriOptions;
+  readonly options?: UriOptions | undefined;
   /** Why there is nothing at this address, for those who manage the tenant. */
   whyMissing?(uri: ToolUri, context: CallContext): string | undefined;
   /** The request that a call would send, for tools that send one of their own. */
   explain?(call: Omit<ToolCall, "id" | "attempt">, context: CallContext): Promise<ExplainedRequest | null>;
   /** Of schemes whose back ends are configured as tool services. */
-  readonly services?: ServiceRuntime;
+  readonly services?: ServiceRuntime | undefined;
   /** The OAuth client through which the tool acts for its user, for tools that need the user's own access. */
   userClient?(tool: Tool, context: CallContext): Promise<OAuthClient | undefined>;
 }

@@ -1,36 +1,39 @@
-/** One line per scheme that this gateway can reach; lists and dispatch follow from it. */
+/**
+ * One line per scheme that this gateway can reach; lists and dispatch follow from it. Schemes of tool services
+ * are read when there is a tenant with such a service: all of them together would be a third of a function's
+ * start.
+ */
 import { createCredentialResolver } from "../../blind/credential-resolver.ts";
 import { ReplyCache } from "../../blind/reply-cache.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { HeldConnections } from "../../services/held-connections.ts";
 import { createServiceAdapter } from "../../services/runtime.ts";
 import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
+import type { TenantConfig } from "../../tenant-config.ts";
 import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
-import { apiScheme } from "./api.ts";
-import { mailScheme } from "./mail.ts";
-import { mcpScheme } from "./mcp.ts";
-import { mqScheme } from "./mq.ts";
+import { LateAdapter } from "./late-adapter.ts";
 import { createNativeAdapter } from "./native.ts";
 import { createNodeAdapter } from "./node.ts";
-import { ossScheme } from "./oss.ts";
 import { createPluginAdapter } from "./plugin.ts";
-import { smsScheme } from "./sms.ts";
-import { svcScheme } from "./svc.ts";
 
 /** Schemes whose back ends are tool services. */
 export const serviceSchemes = {
-  api: apiScheme,
-  mail: mailScheme,
-  sms: smsScheme,
-  mcp: mcpScheme,
-  oss: ossScheme,
-  mq: mqScheme,
-  svc: svcScheme,
-} as const satisfies { readonly [S in ToolScheme]?: ServiceScheme };
+  api: async () => (await import("./api.ts")).apiScheme,
+  mail: async () => (await import("./mail.ts")).mailScheme,
+  sms: async () => (await import("./sms.ts")).smsScheme,
+  mcp: async () => (await import("./mcp.ts")).mcpScheme,
+  oss: async () => (await import("./oss.ts")).ossScheme,
+  mq: async () => (await import("./mq.ts")).mqScheme,
+  svc: async () => (await import("./svc.ts")).svcScheme,
+} as const satisfies { readonly [S in ToolScheme]?: () => Promise<ServiceScheme> };
 
 export interface OpenAdapters {
   readonly adapters: Adapters;
+  /** Before a tenant's configuration is used: its services' schemes. */
+  loadFor(config: Pick<TenantConfig, "services">): Promise<void>;
+  /** For who answers about services of every scheme, and has the time. */
+  loadAll(): Promise<void>;
   /** Ends what adapters hold. */
   close(): Promise<void>;
 }
@@ -43,10 +46,12 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
     replies: new ReplyCache(),
     connections,
   };
-  const services = Object.entries(serviceSchemes).map(([name, scheme]) => [
-    name,
-    createServiceAdapter(scheme, schemeDeps),
-  ]);
+  const services = new Map<string, LateAdapter>(
+    Object.entries(serviceSchemes).map(([name, read]) => [
+      name,
+      new LateAdapter(name, async () => createServiceAdapter(await read(), schemeDeps)),
+    ]),
+  );
   return {
     adapters: {
       plugin: createPluginAdapter(schemeDeps),
@@ -55,6 +60,17 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
       // Last: a name that anything else of the tenant has is not a node's.
       node: createNodeAdapter(deps),
     },
+    async loadFor(config) {
+      const wanted = new Set<string>(config.services.map(({ scheme }) => scheme));
+      await loadEach([...services].filter(([scheme]) => wanted.has(scheme)));
+    },
+    async loadAll() {
+      await loadEach([...services]);
+    },
     close: () => connections.close(),
   };
+}
+
+async function loadEach(adapters: readonly (readonly [string, LateAdapter])[]): Promise<void> {
+  await Promise.all(adapters.map(([, adapter]) => adapter.load()));
 }
