@@ -15,7 +15,8 @@ export function problemOf(error: z.core.$ZodError): ConfigProblem {
   if (issue.code !== "unrecognized_keys") {
     return { path, problem: issue.message.replace(/^Invalid input: /, "is not valid: ") };
   }
-  return { path: [...path, ...issue.keys.slice(0, 1)], problem: "is not a field of this configuration" };
+  const problem = "is not a field of this configuration; GET /v1/tool-services/schemes lists those of each scheme";
+  return { path: [...path, ...issue.keys.slice(0, 1)], problem };
 }
 
 /** The error's `param` is `config.…`, as the field stands in the request. */
@@ -26,15 +27,17 @@ export function toInvalidConfig(error: z.ZodError): GatewayError {
 
 type Issue = z.core.$ZodIssue;
 
-/** In a union, what the branch says that came furthest. */
+/** In a union, what the branch says that came furthest; of those that went nowhere, the one whose type it has. */
 function deepest(issues: readonly Issue[]): Issue | undefined {
   const [first] = issues;
   if (first?.code !== "invalid_union") return first;
   const inner = first.errors
     .map((branch) => deepest(branch))
     .filter((issue) => issue !== undefined)
+    .filter((issue) => issue.path.length > 0 || issue.code !== "invalid_type")
     .sort((a, b) => b.path.length - a.path.length)[0];
-  return inner === undefined || inner.path.length === 0 ? first : { ...inner, path: [...first.path, ...inner.path] };
+  if (inner !== undefined) return { ...inner, path: [...first.path, ...inner.path] };
+  return { ...first, message: "has none of the forms that it may have" };
 }
 
 /** @param path below `config`; empty: the configuration as a whole */
