@@ -106,6 +106,7 @@ export async function startTwoReleasesHome(): Promise<RunningHome> {
       await rm(directory, { recursive: true, force: true });
     },
   });
-  // What this release has added to answers, those of the one before do not have.
-  return { ...home, ...createDriver(publicUrl, ground.services.adminKey, false) };
+  // What this release has added to answers, those of the one before do not have; it cannot read scopes it does not know.
+  const scopes = ["chat", "tools", "runtime_config", "calls", "approve", "manage"];
+  return { ...home, ...createDriver(publicUrl, ground.services.adminKey, { asDeclared: false, scopes }) };
 }

@@ -104,8 +104,18 @@ export interface GatewayDriver {
   newTenant(settings?: Readonly<Record<string, unknown>>): Promise<TestTenant>;
 }
 
-/** @param asDeclared false where another release may answer */
-export function createDriver(url: string, adminKey: string, asDeclared = true): GatewayDriver {
+/**
+ * @param asDeclared false where another release may answer
+ * @param scopes of each tenant's first key
+ */
+export function createDriver(
+  url: string,
+  adminKey: string,
+  {
+    asDeclared = true,
+    scopes = allScopes,
+  }: { readonly asDeclared?: boolean; readonly scopes?: readonly string[] } = {},
+): GatewayDriver {
   const client = (key: string): Client => new Client(url, { authorization: `Bearer ${key}` }, asDeclared);
   const operator = client(adminKey);
   return {
@@ -118,7 +128,7 @@ export function createDriver(url: string, adminKey: string, asDeclared = true): 
       const tenant = await operator.post("/v1/tenants", { name: `test ${newId("request")}`, settings });
       const first = await operator.post(
         "/v1/api-keys",
-        { name: "all", role: "admin", scopes: allScopes },
+        { name: "all", role: "admin", scopes },
         { "x-toolyard-tenant": tenant.id },
       );
       return toTenant(tenant.id, first, client);

@@ -3,7 +3,8 @@
  * (design "Public contract", realtime). The rows decide who listens, whichever process holds the socket.
  */
 import * as z from "zod";
-import { roleSchema, scopeSchema, type Caller } from "../callers/caller.ts";
+import { roleSchema, scopes, type Caller } from "../callers/caller.ts";
+import { knownValues } from "../known-values.ts";
 
 /** Of the messages. Clients say it in their `hello`; what other versions mean is decided when there are some. */
 export const protocolVersion = 1;
@@ -42,7 +43,7 @@ export const callerSchema: z.ZodType<Caller> = z.object({
   kind: z.enum(["operator", "key", "user"]),
   id: z.string(),
   role: roleSchema,
-  scopes: z.array(scopeSchema),
+  scopes: knownValues(scopes),
   tools: z.array(z.string()).nullable(),
   userId: z.string().exactOptional(),
   businessUnit: z.string().exactOptional(),

@@ -1,6 +1,7 @@
 /** API keys: only a hash is kept, and what the key may do. Read by `admit` with every request. */
 import { integer, sqliteTable, text, uniqueIndex, index } from "drizzle-orm/sqlite-core";
-import { scopeSchema } from "@toolyard/core/callers/caller";
+import { scopes } from "@toolyard/core/callers/caller";
+import { knownValues } from "@toolyard/core/known-values";
 import * as z from "zod";
 import { json, nowMs, tenantColumn, time } from "../columns.ts";
 
@@ -13,7 +14,7 @@ export const apiKeys = sqliteTable(
     hash: text("hash").notNull(),
     name: text("name").notNull(),
     role: text("role", { enum: ["admin", "member"] }).notNull(),
-    scopes: json("scopes", z.array(scopeSchema)).notNull(),
+    scopes: json("scopes", knownValues(scopes)).notNull(),
     /** Tool-name patterns; null: all enabled tools. */
     tools: json("tools", z.array(z.string())),
     userId: text("user_id"),

@@ -1,6 +1,7 @@
 /** Issuers of JWTs that a tenant trusts. Several tenants may trust one pair of issuer and audience. */
 import { index, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-import { roles, scopeSchema } from "@toolyard/core/callers/caller";
+import { roles, scopes } from "@toolyard/core/callers/caller";
+import { knownValues } from "@toolyard/core/known-values";
 import * as z from "zod";
 import { json, nowMs, tenantColumn, time } from "../columns.ts";
 
@@ -21,7 +22,7 @@ export const jwtIssuers = sqliteTable(
     jwksUrl: text("jwks_url").notNull(),
     claims: json("claims", claimNamesSchema).notNull(),
     defaultRole: text("default_role", { enum: roles }).notNull(),
-    defaultScopes: json("default_scopes", z.array(scopeSchema)).notNull(),
+    defaultScopes: json("default_scopes", knownValues(scopes)).notNull(),
     createdAt: time("created_at").notNull().default(nowMs),
   },
   (table) => [

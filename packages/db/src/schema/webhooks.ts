@@ -1,7 +1,7 @@
 /** Addresses of a tenant that hear of its calls. Read by the triggers on `calls` (migration `webhook_events`). */
 import { index, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import { knownValues } from "@toolyard/core/known-values";
 import { webhookEventSchema } from "@toolyard/core/webhooks/webhook";
-import * as z from "zod";
 import { flag, json, nowMs, tenantColumn, time } from "../columns.ts";
 
 export const webhooks = sqliteTable(
@@ -11,7 +11,7 @@ export const webhooks = sqliteTable(
     tenant: tenantColumn().notNull(),
     name: text("name").notNull(),
     url: text("url").notNull(),
-    events: json("events", z.array(webhookEventSchema)).notNull(),
+    events: json("events", knownValues(webhookEventSchema.options)).notNull(),
     enabled: flag("enabled").notNull(),
     /** Why it was disabled by us; null: by its tenant, or not at all. */
     disabledReason: text("disabled_reason"),
