@@ -105,14 +105,14 @@ describe(`a delayed message of a broker that holds none back ${verifies("MQ-2", 
       max_delay_ms: 3_600_000,
     });
     const askedAt = Date.now();
-    const reply = await published("mq://bus/cache_expire", { message: { key: "k" }, delay: 700 });
+    const reply = await published("mq://bus/cache_expire", { message: { key: "k" }, delay: 1_500 });
     expect(reply).toMatchObject({ status: "delayed", message_id: reply.call_id, channel: "cache_expire" });
-    expect(Date.parse(reply.due_at)).toBeGreaterThanOrEqual(askedAt + 700);
-    const forgotten = await published("mq://bus/cache_expire?delay=800", { message: { key: "gone" } });
+    expect(Date.parse(reply.due_at)).toBeGreaterThanOrEqual(askedAt + 1_500);
+    const forgotten = await published("mq://bus/cache_expire?delay=60000", { message: { key: "gone" } });
     await tenant.client.send("post", `/v1/calls/${forgotten.call_id}/cancel`);
     expect(stub.published).toEqual([]);
     await until(() => stub.published.length > 0);
-    expect(Date.now()).toBeGreaterThanOrEqual(askedAt + 700);
+    expect(Date.now()).toBeGreaterThanOrEqual(askedAt + 1_500);
     expect(stub.published).toEqual([{ channel: "cache_expire", message: '{"key":"k"}' }]);
     await until(async () => (await tenant.client.get(`/v1/calls/${reply.call_id}`)).state === "completed");
     expect(await tenant.client.get(`/v1/calls/${forgotten.call_id}`)).toMatchObject({ state: "cancelled" });
@@ -246,15 +246,15 @@ describe.skipIf(noRabbitMq !== undefined)(
     test("holds messages back, each for its own time, and none for less", async () => {
       const askedAt = Date.now();
       const replies = await Promise.all([
-        published("mq://rabbit/orders?delay=1500", { message: "late" }),
-        published("mq://rabbit/events", { message: "soon", delay: 450, key: "order.soon" }),
+        published("mq://rabbit/orders?delay=2500", { message: "late" }),
+        published("mq://rabbit/events", { message: "soon", delay: 1_500, key: "order.soon" }),
       ]);
       expect(replies.map(({ status }) => status)).toEqual(["delayed", "delayed"]);
       expect(await waiting()).toBe(0);
       const first = await next();
-      expect([first.body, Date.now() - askedAt >= 450]).toEqual(['"soon"', true]);
+      expect([first.body, Date.now() - askedAt >= 1_500]).toEqual(['"soon"', true]);
       const second = await next();
-      expect([second.body, Date.now() - askedAt >= 1_500]).toEqual(['"late"', true]);
+      expect([second.body, Date.now() - askedAt >= 2_500]).toEqual(['"late"', true]);
       expect(second.messageId).toBe(replies[0]?.message_id);
     });
 
@@ -429,7 +429,9 @@ describe.skipIf(noKafka !== undefined)(
         message: "late",
         delay: 600,
       });
-      expect(await kafka.read("late")).toEqual([]);
+      const early = await kafka.read("late");
+      // On a busy machine the reader itself may come late.
+      expect(early.length === 0 || Date.now() >= askedAt + 600).toBe(true);
       await until(async () => (await tenant.client.get(`/v1/calls/${id}`)).state === "completed");
       expect(Date.now()).toBeGreaterThanOrEqual(askedAt + 600);
       expect(await kafka.read("late")).toMatchObject([{ value: '"late"', headers: { "message-id": messageId } }]);
