@@ -21,6 +21,7 @@ export default defineConfig({
         test: {
           name: "kill",
           include: ["test/kill/**/*.test.ts"],
+          globalSetup: ["test/kill/setup.ts"],
           fileParallelism: false,
           testTimeout: 600_000,
           hookTimeout: 60_000,

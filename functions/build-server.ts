@@ -7,28 +7,40 @@ import { cp, rm } from "node:fs/promises";
 import { build } from "esbuild";
 
 const directory = import.meta.dirname;
-const out = `${directory}/dist/server`;
 
 /** Bundled CommonJS asks for `require`, which ESM has not. */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
 
-await rm(out, { recursive: true, force: true });
-await build({
-  entryPoints: [{ in: `${directory}/local.ts`, out: "server" }],
-  // All in one directory: migrations are looked for beside it. What a setting asks for is read then.
-  outdir: `${out}/bin`,
-  outExtension: { ".js": ".mjs" },
-  bundle: true,
-  // Blanks and comments would stay in memory. Names stay, for who reads a stack.
-  minifyWhitespace: true,
-  minifySyntax: true,
-  splitting: true,
-  platform: "node",
-  format: "esm",
-  target: "node24",
-  sourcemap: "linked",
-  banner: { js: banner },
-  logLevel: "warning",
-});
-// Found beside the code, as in the sources.
-await cp(`${directory}/../packages/db/migrations`, `${out}/migrations`, { recursive: true });
+export interface ServerBuild {
+  /** Starts a server; default: `functions/local.ts`. */
+  readonly entry?: string;
+  /** Directory that is made anew. The program is `bin/server.mjs` in it. */
+  readonly out: string;
+}
+
+/** @returns where the program is */
+export async function buildServer({ entry = `${directory}/local.ts`, out }: ServerBuild): Promise<string> {
+  await rm(out, { recursive: true, force: true });
+  await build({
+    entryPoints: [{ in: entry, out: "server" }],
+    // All in one directory: migrations are looked for beside it. What a setting asks for is read then.
+    outdir: `${out}/bin`,
+    outExtension: { ".js": ".mjs" },
+    bundle: true,
+    // Blanks and comments would stay in memory. Names stay, for who reads a stack.
+    minifyWhitespace: true,
+    minifySyntax: true,
+    splitting: true,
+    platform: "node",
+    format: "esm",
+    target: "node24",
+    sourcemap: "linked",
+    banner: { js: banner },
+    logLevel: "warning",
+  });
+  // Found beside the code, as in the sources.
+  await cp(`${directory}/../packages/db/migrations`, `${out}/migrations`, { recursive: true });
+  return `${out}/bin/server.mjs`;
+}
+
+if (import.meta.main) await buildServer({ out: `${directory}/dist/server` });
