@@ -1,8 +1,11 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 /** unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client. */
 export default defineConfig({
   test: {
+    // Most suites wait more than they compute.
+    maxWorkers: availableParallelism() + 1,
     projects: [
       { test: { name: "unit", include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"] } },
       { test: { name: "contract", include: ["test/contract/**/*.test.ts"], testTimeout: 20_000 } },
