@@ -11,7 +11,7 @@ import { chmod, link, mkdir, open, readdir, readFile, readlink, rm, stat, utimes
 import { hostname } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { z } from "zod";
+import * as z from "zod";
 
 export interface DataDir {
   /** Absolute. */

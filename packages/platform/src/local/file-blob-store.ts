@@ -9,7 +9,7 @@ import { link, mkdir, open, readdir, rename, rm, rmdir, stat, type FileHandle } 
 import { dirname, join } from "node:path";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BlobInfo, BlobStore, Presign, PutOptions } from "@toolyard/core/ports/blob-store";
-import { z } from "zod";
+import * as z from "zod";
 import { blobPath, keyOfPath, prefixDirectory } from "./blob-path.ts";
 
 /** Larger buffers are faster, but pile up between garbage collections: 64 KB took twice the memory. */
