@@ -4,9 +4,9 @@
  * native database binding) is left out, and zod's other languages with it.
  */
 import { readFile, rm, writeFile } from "node:fs/promises";
-import { resolve } from "node:path";
+import { dirname, relative, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { build as bundle, type BuildOptions as BundlerOptions, type Plugin } from "esbuild";
+import { build as bundle, type BuildOptions as BundlerOptions, type Metafile, type Plugin } from "esbuild";
 
 const directory = import.meta.dirname;
 const names = ["chat", "api", "ws", "worker", "tick", "migration"];
@@ -83,6 +83,24 @@ const onlyDispatcher: Plugin = {
   },
 };
 
+const engine = "pattern-engine";
+const isEngine = /packages\/core\/src\/tools\/pattern-engine\.ts$/;
+
+/**
+ * The engine of patterns is a file of CommonJS beside the chunks, which is read at the first pattern: few
+ * chats have one, and `require` is the one way to read a file where nothing may wait.
+ */
+const lateEngine: Plugin = {
+  name: "late-engine",
+  setup(build) {
+    build.onLoad({ filter: isEngine }, () => ({
+      contents: `import { createRequire } from "node:module";
+        let read;
+        export function engine() { return (read ??= createRequire(import.meta.url)("./${engine}.cjs").engine()); }`,
+    }));
+  },
+};
+
 /** The database client speaks HTTP here; its WebSocket dialect is never used. */
 const noWebSocket: Plugin = {
   name: "no-websocket",
@@ -124,7 +142,7 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     minify: true,
     sourcemap: "linked",
     banner: { js: banner },
-    plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, replaceModules(replace)],
+    plugins: [onlyEnglish, noFileDatabase, onlyDispatcher, noWebSocket, lateEngine, replaceModules(replace)],
     metafile: true,
     logLevel: "warning",
   } as const satisfies BundlerOptions;
@@ -136,11 +154,27 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
   });
   // Alone in its image, so it is one file.
   const alone = await bundle({ ...common, entryPoints: [{ in: `${directory}/plugin-box/handler.ts`, out: box }] });
-  const outputs = { ...functions.metafile.outputs, ...alone.metafile.outputs };
-  const inputs = { ...functions.metafile.inputs, ...alone.metafile.inputs };
+  const patterns = await bundle({
+    ...common,
+    format: "cjs",
+    outExtension: { ".js": ".cjs" },
+    banner: {},
+    plugins: [],
+    entryPoints: [{ in: `${directory}/../packages/core/src/tools/${engine}.ts`, out: `chunks/${engine}` }],
+  });
+  const outputs = {
+    ...withEngine(functions.metafile.outputs, resolve(out, `chunks/${engine}.cjs`)),
+    ...alone.metafile.outputs,
+    ...patterns.metafile.outputs,
+  };
+  const inputs = {
+    ...patterns.metafile.inputs,
+    ...functions.metafile.inputs,
+    ...alone.metafile.inputs,
+  };
   await writeFile(`${out}/meta.json`, JSON.stringify({ inputs, outputs }));
 
-  const files = Object.keys(outputs).filter((file) => file.endsWith(".mjs"));
+  const files = Object.keys(outputs).filter((file) => /\.[mc]js$/.test(file));
   const starts = [...names, box].map((name) => {
     const entry = files.find((file) => resolve(file) === resolve(out, `${name}.mjs`));
     return { name, start: startOf(outputs, entry ?? "") };
@@ -155,6 +189,21 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     }
   }
   return [...measured, await measure(loadedLater, later)];
+}
+
+/**
+ * The report with what the bundler cannot know: which files read the engine of patterns.
+ * @throws Error where one of them would not find it
+ */
+function withEngine(outputs: Metafile["outputs"], file: string): Metafile["outputs"] {
+  const path = relative(process.cwd(), file);
+  return Object.fromEntries(
+    Object.entries(outputs).map(([name, output]) => {
+      if (!Object.keys(output.inputs).some((input) => isEngine.test(input))) return [name, output];
+      if (dirname(name) !== dirname(path)) throw new Error(`${name} has to be beside ${path}, which it reads.`);
+      return [name, { ...output, imports: [...output.imports, { path, kind: "require-call" }] }];
+    }),
+  );
 }
 
 /** What is read before a function can serve: its file, and what that imports at once. */

@@ -104,11 +104,13 @@ describe("functions", () => {
       const isStep = (path: string): boolean => name === "Migrate" && /^migrations\/\d{4}_\w+\.sql$/.test(path);
       const code = [...files].filter(([path]) => !isStep(path));
       expect(files.has(`${bundles[name] ?? ""}.mjs`)).toBe(true);
-      expect(code.map(([path]) => path).filter((path) => !/^(chunks\/)?[\w.-]+\.mjs$/.test(path))).toEqual([]);
+      expect(code.map(([path]) => path).filter((path) => !/^(chunks\/)?[\w.-]+\.[mc]js$/.test(path))).toEqual([]);
       for (const [path, bytes] of code) {
         expect(digest(bytes), path).toBe(digest(await readFile(join(root, "functions/dist", path))));
         const source = bytes.toString("utf8");
-        const imported = [...source.matchAll(/(?:from|import)\s*\(?"(\.\.?\/[^"]+\.mjs)"/g)].map(([, to]) => to ?? "");
+        const imported = [...source.matchAll(/(?:from|import|import\.meta\.url\))\s*\(?"(\.\.?\/[^"]+\.[mc]js)"/g)].map(
+          ([, to]) => to ?? "",
+        );
         expect(
           imported.filter((to) => !files.has(posix.join(posix.dirname(path), to))),
           path,

@@ -32,7 +32,8 @@ try {
   const { version } = JSON.parse(await readFile(join(directory, "package.json"), "utf8")) as { version: string };
   const dist = join(directory, "functions/dist");
   const bundles: Record<string, string> = {};
-  for await (const file of glob("**/*.mjs", { cwd: dist })) bundles[file] = await readFile(join(dist, file), "utf8");
+  for await (const file of glob("**/*.{mjs,cjs}", { cwd: dist }))
+    bundles[file] = await readFile(join(dist, file), "utf8");
   const isStreaming = /createStreamingHandler/.test(await readFile(join(directory, "functions/api.ts"), "utf8"));
   const apiTransferMode = isStreaming ? "STREAM" : "BUFFERED";
   const release: PreviousRelease = { version, commit: commit.trim(), apiTransferMode };

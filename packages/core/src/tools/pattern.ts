@@ -2,7 +2,8 @@
  * Regular expressions that come from tenants, foreign servers and models. They run on RE2: time grows
  * with the length of the text only, so no pattern can hold up the process for all other tenants.
  */
-import { RE2JS, RE2JSException } from "re2js";
+import type { RE2JS } from "re2js";
+import { engine } from "./pattern-engine.ts";
 
 /** Patterns longer than this, or that grow larger when compiled, are refused. */
 const longestPattern = 2_000;
@@ -43,6 +44,7 @@ export function compilePattern(source: string, options: PatternOptions = {}): Pa
 }
 
 function compile(source: string, { ignoreCase = false }: PatternOptions): RE2JS | UnusablePattern {
+  const { RE2JS, RE2JSException } = engine();
   try {
     // Patterns are written for JavaScript's syntax (`\u4e00`, `(?<name>…)`).
     return RE2JS.compile(RE2JS.translateRegExp(shortCategories(source)), ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
