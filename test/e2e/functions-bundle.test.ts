@@ -104,8 +104,10 @@ describe("the bundles", () => {
     expect((await stat(join(dist, "plugin-box.mjs"))).size).toBeLessThan(250_000);
   });
 
-  test("read the engine of patterns later", async () => {
+  test("for a chat start from one file, and read the engine of patterns later", async () => {
     const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));
+    // Its own, that of the start's modules, and what the bundler itself needs.
+    expect(startOf(outputs, "functions/dist/chat.mjs").size).toBeLessThan(5);
     const isOfEngine = (file: string): boolean =>
       Object.keys(outputs[file]?.inputs ?? {}).some((input) => input.includes("node_modules/re2js/"));
     expect(Object.keys(outputs).filter(isOfEngine)).toEqual(["functions/dist/chunks/pattern-engine.cjs"]);
