@@ -35,7 +35,6 @@ import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
 import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
-import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { createSystemClock } from "@toolyard/platform/system-clock";
 import {
   createBlobs,
@@ -51,13 +50,16 @@ import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
 
 /** Programs of MCP servers run in the plugin box where there is one, else on this machine. */
-function programs(
+async function programs(
   { mcpCommands, path }: Environment,
   pluginBox: PluginRunner | undefined,
   log: Log,
-): Pick<AdapterDeps, "mcpCommands" | "plugins"> {
+): Promise<Pick<AdapterDeps, "mcpCommands" | "plugins">> {
   if (mcpCommands === undefined) return {};
-  return { mcpCommands, plugins: pluginBox ?? createProcessPluginRunner({ path, log }) };
+  if (pluginBox !== undefined) return { mcpCommands, plugins: pluginBox };
+  // What runs processes takes milliseconds to load, which functions need not spend.
+  const { createProcessPluginRunner } = await import("@toolyard/platform/local/process-plugin-runner");
+  return { mcpCommands, plugins: createProcessPluginRunner({ path, log }) };
 }
 
 /** What differs between the homes, and between a test and the real thing. */
@@ -160,7 +162,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
-    ...programs(environment, pluginBox, log),
+    ...(await programs(environment, pluginBox, log)),
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);
   if (home.readsAllSchemes) await schemes.loadAll();
