@@ -6,7 +6,7 @@
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { domainOf } from "../../mail/address.ts";
 import { readAttachments } from "../../mail/attachments.ts";
-import { mailConfigSchema, portOf, type MailConfig, type MailProfile } from "../../mail/config.ts";
+import { mailConfigSchema, portOf, type MailConfig } from "../../mail/config.ts";
 import { deliverAll, requireSomeAccepted, viewResults } from "../../mail/deliver.ts";
 import { parametersOf, readMailRequest, type MailRequest } from "../../mail/request.ts";
 import { parseTemplate, TemplateFault } from "../../mail/template.ts";
@@ -14,13 +14,8 @@ import type { MailAttachment, MailMessage, MailSession, MailSigning } from "../.
 import type { SecretReference } from "../../services/config-fields.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { openSecret } from "../../services/open-secret.ts";
-import {
-  defineScheme,
-  type OpenService,
-  type SchemeDeps,
-  type ServiceCall,
-  type ServiceTool,
-} from "../../services/scheme.ts";
+import { profileTool } from "../../services/profile.ts";
+import { defineScheme, type OpenService, type SchemeDeps, type ServiceCall } from "../../services/scheme.ts";
 import { openPem, openTls } from "../../services/tls.ts";
 import type { InvocationContext, ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
@@ -36,7 +31,10 @@ export const mailScheme = defineScheme({
   options: {},
   create: (deps) => ({
     check: (service) => check(service, deps),
-    tools: ({ config }) => Object.entries(config.profiles).map(([id, profile]) => describe(config, id, profile)),
+    tools: ({ config }) =>
+      Object.entries(config.profiles).map(([id, profile]) =>
+        profileTool(config, id, { profile, parameters: parametersOf(config, profile) }),
+      ),
     invoke: (call, context) => send(call, context, deps),
     async probe({ config }, context) {
       const session = await open(config, context, deps);
@@ -64,25 +62,6 @@ async function check({ config }: Service, { egress }: SchemeDeps): Promise<void>
     if (!(error instanceof GatewayError)) throw error;
     throw new GatewayError(error.code, error.message, { ...error.details, param: "config.host" });
   }
-}
-
-function describe(config: MailConfig, id: string, profile: MailProfile): ServiceTool {
-  return {
-    id,
-    title: profile.title,
-    description: profile.description,
-    parameters: parametersOf(config, profile),
-    effect: "write",
-    // SMTP knows no key: a server that gets one mail twice delivers it twice.
-    repeat: "never",
-    outward: true,
-    // Of what the tenant's own server says, statuses and a line of text come back.
-    outputTrust: "own",
-    sensitive: profile.sensitive,
-    roles: profile.roles,
-    timeoutMs: config.timeout_ms,
-    maxAttempts: config.max_attempts,
-  };
 }
 
 async function send(

@@ -19,7 +19,7 @@ import type { StdioProgram } from "../../mcp/stdio-once.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { credentialsIn, headersField, httpUrlField, secretField } from "../../services/config-fields.ts";
+import { credentialsIn, headersField, httpUrlField, policyFields, secretField } from "../../services/config-fields.ts";
 import { keepTools, withTools } from "../../services/discovery.ts";
 import { authFields, readAuth, toHttpAuth, toRefusedCredentials, withLiterals } from "../../services/http-auth.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
@@ -78,9 +78,8 @@ const mcpConfigSchema = z
       description: "`session`: revisions until 2025-11-25. `stateless`: 2026-07-28. `auto`: found out.",
     }),
     breaker: breakerField.optional(),
-    timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt, where a tool says nothing." }),
-    max_attempts: executionFields.shape.max_attempts.meta({
-      description: "Sends in all, where a tool says nothing; repeated only where that is safe. Absent: 2.",
+    ...policyFields({
+      attempts: "Sends in all, where a tool says nothing; repeated only where that is safe. Absent: 2.",
     }),
     trust_hints: z.boolean().default(false).meta({
       description: "Believe the server which of its tools only read, and which may be repeated. Absent: all write.",

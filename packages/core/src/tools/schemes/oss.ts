@@ -3,7 +3,6 @@
  * OSS-1, OSS-2). A service is one bucket, or the part of one below a prefix, with one vendor's profile.
  */
 import * as z from "zod";
-import { executionFields } from "../../blind/definition.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { addressOf, type BucketAddress } from "../../object-storage/bucket-address.ts";
 import { keyProblem } from "../../object-storage/object-key.ts";
@@ -14,7 +13,7 @@ import { bucketTools, type BucketTool } from "../../object-storage/tools.ts";
 import { profileOf, vendors, type Vendor } from "../../object-storage/vendors.ts";
 import type { Egress } from "../../ports/egress.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { httpUrlField, secretField, type SecretReference } from "../../services/config-fields.ts";
+import { httpUrlField, policyFields, secretField, type SecretReference } from "../../services/config-fields.ts";
 import { openSecret } from "../../services/open-secret.ts";
 import {
   defineScheme,
@@ -66,9 +65,9 @@ const ossConfigSchema = z
     presign_endpoint: httpUrlField("Address for links, where 'endpoint' is not reached from outside.").optional(),
     tls: tlsField.optional(),
     breaker: breakerField.optional(),
-    timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt of a call, whatever its size." }),
-    max_attempts: executionFields.shape.max_attempts.meta({
-      description: "Sends in all; absent: 3. All of the tools can be repeated without harm.",
+    ...policyFields({
+      timeout: "For one attempt of a call, whatever its size.",
+      attempts: "Sends in all; absent: 3. All of the tools can be repeated without harm.",
     }),
   })
   .superRefine((config, check) => {
