@@ -97,7 +97,7 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     this.#behaviour = scheme.create(deps);
     this.discovers = this.#behaviour.discover !== undefined;
     this.#deps = deps;
-    this.#breakers = new Breakers(deps.clock);
+    this.#breakers = new Breakers(deps);
   }
 
   resolve(uri: ToolUri, { config }: CallContext): Tool | undefined {
@@ -127,9 +127,12 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     if (options === undefined) return send();
     const { record } = opened;
     const guarded = {
-      key: `${context.tenant} ${record.id} ${record.version}`,
+      tenant: context.tenant,
+      service: record.id,
+      version: record.version,
       options,
       name: made.tool.service,
+      timeoutMs: call.uri.options.timeoutMs ?? made.tool.timeoutMs ?? context.config.settings.tool_timeout_ms,
       hasTimedOut: () => context.signal.reason === attemptTimedOut,
     };
     return this.#breakers.guard(guarded, send);

@@ -3,6 +3,7 @@ import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
 import { createArchiveRepo } from "./archives.ts";
+import { createBreakerRepo } from "./breakers.ts";
 import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
@@ -46,6 +47,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     oauth: createOAuthRepo(shards),
     webhooks: createWebhookRepo(shards),
     services: createToolServiceRepo(shards, onBrokenRow),
+    breakers: createBreakerRepo(shards),
     connections: createConnectionRepo(shards),
     nodes: createNodeRepo(shards),
     ping: async () => {

@@ -17,6 +17,7 @@ export { providers } from "./providers.ts";
 export { queueMessages } from "./queue-messages.ts";
 export { rateWindows } from "./rate-windows.ts";
 export { replies } from "./replies.ts";
+export { serviceBreakers } from "./service-breakers.ts";
 export { sessions } from "./sessions.ts";
 export { shards } from "./shards.ts";
 export { sysAiPlugin } from "./sys-ai-plugin.ts";
