@@ -10,6 +10,7 @@ import { routes } from "../../functions/http/routes/index.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { ageCalls } from "../support/old-calls.ts";
+import { descriptorSetNamed } from "../support/grpc-peer.ts";
 import { registerNode } from "../support/registered-node.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -30,6 +31,8 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
       service_id: name,
       config: { base_url: "https://api.example.com" },
     }),
+  "/v1/descriptor-sets": (client, name) =>
+    client.expect("post", "/v1/descriptor-sets", undefined, { raw: descriptorSetNamed(name) }),
   "/v1/credentials": (client, name) => client.expect("put", `/v1/credentials/${name}`, { value: "secret-value" }),
   "/v1/oauth/connections": (client, name) => addConnection(client, name),
   "/v1/sessions": (client, name) => client.expect("put", `/v1/sessions/${name}/files/a.json`, {}),

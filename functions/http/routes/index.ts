@@ -20,6 +20,7 @@ import {
 } from "./calls.ts";
 import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
+import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
 import { live, ready, status } from "./health.ts";
 import { interrupt } from "./interrupt.ts";
@@ -115,6 +116,10 @@ export const routes = {
   listToolServiceTools,
   acceptToolServiceTools,
   importToolService,
+  createDescriptorSet,
+  listDescriptorSets,
+  getDescriptorSet,
+  deleteDescriptorSet,
   takeSmsReceipts,
   putCredential,
   listCredentials,

@@ -214,7 +214,7 @@ async function checkRecord(
   context: CallContext,
   { runtime, record }: { readonly runtime: ServiceRuntime; readonly record: ToolService },
 ): Promise<void> {
-  await runtime.check(record);
+  await runtime.check(context.tenant, record);
   const others = [adapters.plugin, adapters.native];
   const taken = runtime
     .toolsOf(record)

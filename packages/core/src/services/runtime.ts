@@ -40,7 +40,7 @@ export interface ServiceRuntime {
   /** Asks back ends for tools, rather than knowing them from the configuration. */
   readonly discovers: boolean;
   /** @throws GatewayError `invalid_definition`, `egress_denied` whose `param` is the field's path below `config` */
-  check(record: ToolService): Promise<void>;
+  check(tenant: string, record: ToolService): Promise<void>;
   /** Tools of a service, disabled or not, by id. @throws GatewayError `invalid_definition` */
   toolsOf(record: ToolService): readonly Tool[];
   /** Undefined for schemes whose tools are all configured. */
@@ -159,9 +159,9 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     return undefined;
   }
 
-  async check(record: ToolService): Promise<void> {
+  async check(tenant: string, record: ToolService): Promise<void> {
     const opened = this.#read(record);
-    await this.#behaviour.check?.(opened);
+    await this.#behaviour.check?.(opened, tenant);
     this.toolsOf(record);
   }
 
