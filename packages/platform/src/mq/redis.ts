@@ -106,7 +106,8 @@ class RedisSession implements BrokerSession {
     if (!this.#isOpen) throw unreachable(this.#server, "it closed the connection");
     onSent?.();
     try {
-      const receivers = await untilGivenUp(this.#client.publish(destination, Buffer.from(body)), signal);
+      const receivers: unknown = await untilGivenUp(this.#client.publish(destination, Buffer.from(body)), signal);
+      if (typeof receivers !== "number") throw new TypeError("it answered with something else than a number");
       return { receivers };
     } catch (error) {
       if (error instanceof GatewayError) {

@@ -27,13 +27,14 @@ export async function connectTo(
   return tls === undefined ? socket : encrypt(socket, { host, port }, tls);
 }
 
-function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key }: EgressTls): Promise<Socket> {
+function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key, serverName }: EgressTls): Promise<Socket> {
   const { host } = server;
+  const name = serverName ?? (isIP(host) === 0 ? host : undefined);
   return new Promise((resolve, reject) => {
     const secure = startTls({
       socket,
       host,
-      ...(isIP(host) === 0 ? { servername: host } : {}),
+      ...(name === undefined ? {} : { servername: name }),
       minVersion: "TLSv1.2",
       rejectUnauthorized: true,
       ...(ca === undefined ? {} : { ca: [...getCACertificates("default"), ...ca] }),

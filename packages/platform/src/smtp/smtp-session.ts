@@ -57,6 +57,7 @@ function optionsOf({ host, port, security, tls, clientName }: MailAccount): SMTP
     tls: {
       minVersion: "TLSv1.2",
       rejectUnauthorized: true,
+      ...(tls?.serverName === undefined ? {} : { servername: tls.serverName }),
       ...(tls?.ca === undefined ? {} : { ca: [...getCACertificates("default"), ...tls.ca] }),
       ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
       ...(tls?.key === undefined ? {} : { key: tls.key }),
