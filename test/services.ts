@@ -73,7 +73,7 @@ async function run(): Promise<boolean> {
       {
         name: "services",
         command: ["vitest", "run", "--project", "e2e", "--project", "contract", ...reporters, ...suites],
-        environment: isRequired ? { TOOLYARD_SERVICES: "required" } : {},
+        environment: { TOOLYARD_SERVICES: isRequired ? "required" : "on" },
       },
       "show",
     );

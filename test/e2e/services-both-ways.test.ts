@@ -14,7 +14,7 @@ import { startGateway, type Gateway } from "../support/gateway.ts";
 import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
 import { servicePeers } from "../support/service-peers/index.ts";
 import { mcpCommands } from "../support/service-peers/mcp.ts";
-import type { PeerOperation, RunningPeer, ServicePeer } from "../support/service-peers/peer.ts";
+import { whySkipped, type PeerOperation, type RunningPeer, type ServicePeer } from "../support/service-peers/peer.ts";
 import { verifies } from "../support/verifies.ts";
 
 let home: string;
@@ -35,15 +35,13 @@ test.each(Object.keys(serviceSchemes))("%s:// has a back end in this suite", (sc
   expect(servicePeers.map((peer) => peer.scheme)).toContain(scheme);
 });
 
-const isRequired = process.env["TOOLYARD_SERVICES"] === "required";
-
 for (const peer of servicePeers) {
-  const { scheme, name, absent } = peer;
-  if (absent !== undefined) console.log(`Skipped: ${scheme}:// with ${name}: ${absent}.`);
-  const reason = absent === undefined ? "" : ` (skipped: ${absent})`;
-  describe.skipIf(absent !== undefined && !isRequired)(
-    `${scheme}:// with ${name}${reason} ${verifies("URI-1", "CHAT-1", "CFG-1")}`,
-    () => describePeer(peer),
+  const { scheme, name } = peer;
+  const why = whySkipped(peer);
+  if (why !== undefined) console.log(`Skipped: ${scheme}:// with ${name}: ${why}.`);
+  const reason = why === undefined ? "" : ` (skipped: ${why})`;
+  describe.skipIf(why !== undefined)(`${scheme}:// with ${name}${reason} ${verifies("URI-1", "CHAT-1", "CFG-1")}`, () =>
+    describePeer(peer),
   );
 }
 

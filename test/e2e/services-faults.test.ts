@@ -15,6 +15,7 @@ import { startGateway, startGatewayProcess, type Gateway } from "../support/gate
 import { stdioServers } from "../support/mcp-peers.ts";
 import type { SchemeBackEnd, SchemeFixture } from "../support/schemes/fixture.ts";
 import { schemeFixtures } from "../support/schemes/index.ts";
+import { servicesRun } from "../support/service-peers/peer.ts";
 import { verifies } from "../support/verifies.ts";
 
 const cases = Object.entries(schemeFixtures).flatMap(([scheme, fixtures]) =>
@@ -148,7 +149,9 @@ describe(`a breaker of two instances ${verifies("SVC-4")}`, () => {
     await gateway.close();
   });
 
-  const withBreakers = cases.filter(([scheme]) => ["api", "mcp", "svc", "oss"].includes(scheme));
+  // One scheme stands for all where there is little time: breakers are not theirs.
+  const schemes = servicesRun === undefined ? ["api"] : ["api", "mcp", "svc", "oss"];
+  const withBreakers = cases.filter(([scheme]) => schemes.includes(scheme));
 
   test.each(withBreakers)(
     "of %s:// lets one of a hundred calls through when it is half open",
@@ -261,9 +264,14 @@ const commands = JSON.stringify({
   hangs: { command: [process.execPath, "-e", "setInterval(() => {}, 1000)"] },
 });
 
-const noProc = existsSync("/proc/self/fd") ? "" : " (skipped: this system has no /proc)";
+const whyNot =
+  servicesRun === undefined
+    ? " (skipped: takes half a minute; npm run test:services)"
+    : existsSync("/proc/self/fd")
+      ? ""
+      : " (skipped: this system has no /proc)";
 
-describe.skipIf(noProc !== "")(`tool services leave nothing behind${noProc} ${verifies("MCP-4", "MQ-4")}`, () => {
+describe.skipIf(whyNot !== "")(`tool services leave nothing behind${whyNot} ${verifies("MCP-4", "MQ-4")}`, () => {
   let backEnds: readonly (readonly [ToolScheme, SchemeFixture, SchemeBackEnd])[];
   beforeAll(async () => {
     backEnds = await Promise.all(
@@ -285,12 +293,12 @@ describe.skipIf(noProc !== "")(`tool services leave nothing behind${noProc} ${ve
       const tenant = await gateway.newTenant({ concurrent_tool_calls: 200, requests_per_minute: 100_000 });
       await everything(tenant);
       const before = await heldBy(gateway.pid);
-      for (let round = 0; round < 3; round += 1) await everything(tenant);
+      for (let round = 0; round < 2; round += 1) await everything(tenant);
       // Connections that are kept for the next request, to as many places as before.
       await expect
         .poll(() => heldBy(gateway.pid).then(({ sockets }) => sockets))
         .toBeLessThanOrEqual(before.sockets + 3);
-      await expect.poll(() => heldBy(gateway.pid).then(({ children }) => children)).toEqual(before.children);
+      await expect.poll(() => heldBy(gateway.pid).then(({ children }) => children)).toEqual([]);
     } finally {
       await gateway.close();
     }

@@ -25,6 +25,7 @@ function remote(name: string, start: Remote, operations: readonly PeerOperation[
   return {
     scheme: "mcp",
     name,
+    ...(operations === everything ? { takes: "a process" } : {}),
     async start() {
       const server = await start();
       return { config: { url: server.url, transport }, operations, close: () => server.close() };
@@ -40,6 +41,7 @@ function program(
   return {
     scheme: "mcp",
     name,
+    takes: "a process for each call",
     start({ home }) {
       const { env, operations } = of(home);
       const config = { transport: "stdio", command, ...(env === undefined ? {} : { env }) };

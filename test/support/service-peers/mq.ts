@@ -14,6 +14,7 @@ const inClear = { security: "none", allow_unencrypted: true } as const;
 const brokers: { readonly [K in Kind]?: BrokerPeer } = {
   rabbitmq: {
     absent: noRabbitMq,
+    takes: "a broker",
     async start() {
       const rabbit = await startRabbitMq();
       const channel = await rabbit.channel();
@@ -58,6 +59,7 @@ const brokers: { readonly [K in Kind]?: BrokerPeer } = {
   },
   kafka: {
     absent: noKafka,
+    takes: "a compiler, and a broker",
     async start() {
       const kafka = await startKafka(["orders", "late"]);
       return {

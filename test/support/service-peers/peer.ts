@@ -30,7 +30,19 @@ export interface ServicePeer {
   readonly name: string;
   /** Why it cannot be started here; undefined: it can. */
   readonly absent?: string | undefined;
+  /** What it takes that not every run of the tests can have; undefined: hardly anything. */
+  readonly takes?: string;
   start(place: PeerPlace): Promise<RunningPeer>;
+}
+
+/** `npm run test:services` runs the tests: `on`, or `required` where whatever is absent is a failure. */
+export const servicesRun = process.env["TOOLYARD_SERVICES"];
+
+/** Why it is skipped in this run; undefined: it is not. */
+export function whySkipped({ absent, takes }: ServicePeer): string | undefined {
+  if (servicesRun === "required") return undefined;
+  if (absent !== undefined) return absent;
+  return takes === undefined || servicesRun !== undefined ? undefined : `takes ${takes}; npm run test:services`;
 }
 
 export interface PeerPlace {
