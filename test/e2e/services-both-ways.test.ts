@@ -40,8 +40,11 @@ for (const peer of servicePeers) {
   const why = whySkipped(peer);
   if (why !== undefined) console.log(`Skipped: ${scheme}:// with ${name}: ${why}.`);
   const reason = why === undefined ? "" : ` (skipped: ${why})`;
-  describe.skipIf(why !== undefined)(`${scheme}:// with ${name}${reason} ${verifies("URI-1", "CHAT-1", "CFG-1")}`, () =>
-    describePeer(peer),
+  describe.skipIf(why !== undefined)(
+    `${scheme}:// with ${name}${reason} ${verifies("URI-1", "CHAT-1", "CFG-1")}`,
+    () => {
+      describePeer(peer);
+    },
   );
 }
 
@@ -90,20 +93,24 @@ function describePeer(peer: ServicePeer): void {
   test("has been given every operation", async () => {
     const { data } = await tenant.client.get(`/v1/tool-services/${service.id}/tools`);
     const ids = data.map(({ uri }: Json) => decodeURIComponent(uri.slice(`${service.uri}/`.length)));
-    const used = new Set(running.operations.map(({ tool }) => tool));
-    expect(ids).toEqual(expect.arrayContaining([...used]));
-    // Schemes whose operations are the gateway's own, or the test's: none is left out.
-    if (peer.scheme === "oss") expect([...used].sort()).toEqual(bucketTools.map(({ id }) => id).sort());
-    if (["api", "mq", "mail", "sms"].includes(peer.scheme)) expect([...used].sort()).toEqual(ids.sort());
+    const used = [...new Set(running.operations.map(({ tool }) => tool))];
+    expect(ids).toEqual(expect.arrayContaining(used));
+    // Servers may have more than is asked of them; of what this gateway itself makes tools of nothing is left out.
+    const ofOthers = peer.scheme === "mcp" || peer.scheme === "svc";
+    const all = peer.scheme === "oss" ? bucketTools.map(({ id }) => id) : ids;
+    expect(used.toSorted()).toEqual(ofOthers ? used.toSorted() : all.toSorted());
   });
 
   test.each(Object.entries(ways))("answers %s", async (_way, carryOut) => {
+    // Of what leaves nothing at the back end.
+    let counted = 0;
     for (const operation of running.operations) {
-      const { what = operation.tool, gives, count } = operation;
-      const before = await count?.();
+      const { what = operation.tool, gives, count = () => counted } = operation;
+      const before = await count();
       const content = await carryOut(tenant, service, operation);
+      counted += 1;
       expect(content, what).toMatch(gives);
-      if (before !== undefined) expect(await count?.(), what).toBe(before + 1);
+      expect(await count(), what).toBe(before + 1);
     }
   });
 
