@@ -140,7 +140,7 @@ async function runAll(names: readonly string[], profiles: string | undefined): P
     const backEnds = await startBackEnds(directory);
     const gateway = await startGatewayProcess(directory, {
       env: { TOOLYARD_MCP_COMMANDS: mcpCommands },
-      flags: profiles === undefined ? [] : ["--cpu-prof", `--cpu-prof-dir=${profiles}`],
+      flags: profiles === undefined ? [] : ["--cpu-prof", "--cpu-prof-interval=150", `--cpu-prof-dir=${profiles}`],
     });
     console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);
     console.log(`a commit takes ${round(commitMs)} ms (p50)`);
