@@ -8,7 +8,7 @@ import { findCredential, type CredentialContext } from "../blind/credential-reso
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Log } from "../ports/log.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import { credentialsIn } from "./config-fields.ts";
+import { credentialsOf } from "./config-fields.ts";
 import type { ToolService } from "./service.ts";
 
 export interface Held<Connection> {
@@ -219,7 +219,7 @@ export function credentialVersions(
   service: Pick<ToolService, "config">,
   context: CredentialContext,
 ): readonly unknown[] {
-  return credentialsIn(service.config).map((name) => {
+  return credentialsOf(service).map((name) => {
     const origin = findCredential(context, name);
     return origin === undefined ? [name] : [name, origin.level, origin.userId ?? null, origin.version ?? null];
   });
