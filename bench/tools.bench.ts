@@ -20,15 +20,14 @@ import { startFakeModel } from "./support/targets.ts";
 import { measureCatalogue } from "./tools/catalogue.ts";
 import { toolCases, type ToolCaseName } from "./tools/index.ts";
 import { mcpCommands } from "./tools/mcp-cases.ts";
-import type { BackEnds, StartedCase } from "./tools/tool-case.ts";
+import type { BackEnds, StartedCase, ToolCase } from "./tools/tool-case.ts";
 
 /** Beyond the commits: the way through the gateway, and one more connection. */
 const mostAddedMs = 0.5;
 /** Admission and end. */
 const commitsOfCall = 2;
-/** A node's call is offered, taken, answered and settled as well. */
-const commitsOf: { readonly [Name in ToolCaseName]?: number } = { node: commitsOfCall + 4 };
-
+/** Calls of any kind before the first is measured: a process that has worked for a while is meant. */
+const firstCalls = 3_000;
 const warmUp = { seconds: 1.5, leastPairs: 30 };
 const measured = { seconds: 3, leastPairs: 60 };
 const mostSeconds = 600;
@@ -43,6 +42,7 @@ interface Bench {
 interface Pairs {
   readonly gatewayMs: readonly number[];
   readonly bareMs: readonly number[];
+  readonly acrossMs: readonly number[];
   /** Microseconds of the gateway's CPU for each call, all threads. */
   readonly cpuMicros: number;
 }
@@ -66,25 +66,28 @@ async function tryOnce(tenant: BenchTenant, { uri, arguments: args, bare }: Star
   if (!reply.includes('"status":"completed"')) throw new Error(`${uri} answered ${reply}`);
 }
 
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const since = performance.now();
+  await work();
+  return performance.now() - since;
+}
+
 async function measurePairs(tenant: BenchTenant, started: StartedCase, pid: number): Promise<Pairs> {
   const target = { url: `${tenant.url}/v1/tools/invoke`, headers: tenant.headers };
   const request = requestBytes(target, JSON.stringify({ uri: started.uri, arguments: started.arguments }));
   const connection = await HttpConnection.open(target.url);
-  const timed = async (work: () => Promise<unknown>): Promise<number> => {
-    const since = performance.now();
-    await work();
-    return performance.now() - since;
-  };
   const inTurns = async ({ seconds, leastPairs }: typeof measured): Promise<Pairs> => {
     const gatewayMs: number[] = [];
     const bareMs: number[] = [];
+    const acrossMs: number[] = [];
     const before = cpuSeconds(pid);
     const until = performance.now() + seconds * 1_000;
     while (performance.now() < until || gatewayMs.length < leastPairs) {
       gatewayMs.push(await timed(() => ask(connection, request)));
       bareMs.push(await timed(started.bare));
+      if (started.bareAcross !== undefined) acrossMs.push(await timed(started.bareAcross));
     }
-    return { gatewayMs, bareMs, cpuMicros: ((cpuSeconds(pid) - before) / gatewayMs.length) * 1e6 };
+    return { gatewayMs, bareMs, acrossMs, cpuMicros: ((cpuSeconds(pid) - before) / gatewayMs.length) * 1e6 };
   };
   try {
     await inTurns(warmUp);
@@ -94,25 +97,57 @@ async function measurePairs(tenant: BenchTenant, started: StartedCase, pid: numb
   }
 }
 
-function findingsOf(name: ToolCaseName, { gatewayMs, bareMs, cpuMicros }: Pairs, commitMs: number): readonly Finding[] {
+function findingsOf(name: ToolCaseName, pairs: Pairs, commitMs: number): readonly Finding[] {
+  const { gatewayMs, bareMs, acrossMs, cpuMicros } = pairs;
+  const { bareClient, withoutFloor }: ToolCase = toolCases[name];
   const [here, there] = [median(gatewayMs), median(bareMs)];
-  const commits = (commitsOf[name] ?? commitsOfCall) * commitMs;
+  const commits = commitsOfCall * commitMs;
   const added: Finding = {
     what: `${name}: added to a call, p50`,
-    figures: `${round(here)} ms (${round(cpuMicros)} µs CPU), ${toolCases[name].bareClient} ${round(there)}`,
+    figures: `${round(here)} ms (${round(cpuMicros)} µs CPU), ${bareClient} ${round(there)}`,
     value: median(gatewayMs.map((ms, index) => ms - (bareMs[index] ?? Number.NaN))),
-    floor: { at: "most", value: commits + mostAddedMs, unit: "ms" },
+    floor: { at: "most", unit: "ms", ...(withoutFloor === undefined ? { value: commits + mostAddedMs } : {}) },
   };
-  if (name !== "mcp") return [added];
+  if (acrossMs.length === 0) return [added];
+  const across = median(acrossMs);
   return [
     added,
     {
-      what: "mcp: a call without its commits, against a raw JSON-RPC exchange",
-      figures: `${round(here - commits)} ms, raw ${round(there)}`,
-      value: (here - commits) / there,
+      what: `${name}: a call without its commits, against a raw exchange from core to core`,
+      figures: `${round(here - commits)} ms, raw ${round(across)}`,
+      value: (here - commits) / across,
       floor: { at: "most", value: 2, unit: "×" },
     },
   ];
+}
+
+/** What the way through a process that does nothing adds here: the least that any gateway can. */
+async function measureHop(directory: string, { url }: BackEnds): Promise<Finding> {
+  const port = await freePort();
+  const script = join(import.meta.dirname, "support/bare-proxy.ts");
+  const output = join(directory, "bare.log");
+  await startProcess([script, String(port), url], { port, core: cores.measured, output });
+  const [through, direct] = [`http://127.0.0.1:${port}`, url].map((base) => ({ url: `${base}/mcp`, headers: {} }));
+  if (through === undefined || direct === undefined) throw new Error("no targets");
+  const call = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "customer_get", arguments: {} } };
+  const ways = await Promise.all(
+    [through, direct].map(async (target) => {
+      const connection = await HttpConnection.open(target.url);
+      const request = requestBytes(target, JSON.stringify(call));
+      return { connection, times: [] as number[], ask: () => ask(connection, request) };
+    }),
+  );
+  for (const until = performance.now() + measured.seconds * 1_000; performance.now() < until;) {
+    for (const way of ways) way.times.push(await timed(way.ask));
+  }
+  for (const { connection } of ways) connection.close();
+  const [there = [], here = []] = ways.map(({ times }) => times);
+  return {
+    what: "a bare proxy: added to an exchange, p50",
+    figures: `${round(median(there))} ms, direct ${round(median(here))}`,
+    value: median(there.map((ms, index) => ms - (here[index] ?? Number.NaN))),
+    floor: { at: "most", unit: "ms" },
+  };
 }
 
 /** On the core of the gateway, in a process of its own. */
@@ -122,14 +157,26 @@ function measureCommit(directory: string): number {
 }
 
 async function startBackEnds(directory: string): Promise<BackEnds> {
-  const [port, smtpPort, grpcPort] = [await freePort(), await freePort(), await freePort()];
-  const script = join(import.meta.dirname, "tools/back-ends.ts");
-  await startProcess([script, String(port), String(smtpPort), String(grpcPort)], {
-    port,
-    core: cores.load,
-    output: join(directory, "back-ends.log"),
-  });
-  return { url: `http://127.0.0.1:${port}`, smtpPort, grpcPort };
+  const start = async (core: number): Promise<Omit<BackEnds, "acrossUrl">> => {
+    const [port, smtpPort, grpcPort] = [await freePort(), await freePort(), await freePort()];
+    const script = join(import.meta.dirname, "tools/back-ends.ts");
+    const parameters = [script, String(port), String(smtpPort), String(grpcPort)];
+    await startProcess(parameters, { port, core, output: join(directory, `back-ends-${core}.log`) });
+    return { url: `http://127.0.0.1:${port}`, smtpPort, grpcPort };
+  };
+  return { ...(await start(cores.load)), acrossUrl: (await start(cores.measured)).url };
+}
+
+/** Code that all calls run through is compiled by then. */
+async function warm(gateway: GatewayProcess, backEnds: BackEnds): Promise<void> {
+  const tenant = await gateway.newTenant();
+  const { uri, arguments: args, close } = await toolCases.api.start(backEnds, tenant);
+  const target = { url: `${tenant.url}/v1/tools/invoke`, headers: tenant.headers };
+  const request = requestBytes(target, JSON.stringify({ uri, arguments: args }));
+  const connection = await HttpConnection.open(target.url);
+  for (let count = 0; count < firstCalls; count += 1) await ask(connection, request);
+  connection.close();
+  await close();
 }
 
 async function runAll(names: readonly string[], profiles: string | undefined): Promise<readonly Finding[]> {
@@ -144,10 +191,12 @@ async function runAll(names: readonly string[], profiles: string | undefined): P
     });
     console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);
     console.log(`a commit takes ${round(commitMs)} ms (p50)`);
-    const findings: Finding[] = [];
+    const findings: Finding[] = [await measureHop(directory, backEnds)];
+    await warm(gateway, backEnds);
     for (const name of names) {
       if (isCase(name)) {
-        const { absent } = toolCases[name] as { readonly absent?: string };
+        const { absent, withoutFloor }: ToolCase = toolCases[name];
+        if (withoutFloor !== undefined) console.log(`${name}: no floor is set, ${withoutFloor}`);
         if (absent === undefined) findings.push(...(await measureCase(name, { gateway, backEnds, commitMs })));
         else console.log(`${name}: left out. ${absent}`);
       } else findings.push(...(await measureCatalogue(gateway, await startFakeModel(directory))));

@@ -10,8 +10,6 @@ import { addService } from "./tool-case.ts";
 const services = 10;
 const toolsOfService = 100;
 const tools = services * toolsOfService;
-/** For what nobody has said how much it may cost. */
-const reported = Number.POSITIVE_INFINITY;
 
 export async function measureCatalogue(gateway: GatewayProcess, model: string): Promise<readonly Finding[]> {
   const [small, large] = [await gateway.newTenant(), await gateway.newTenant()];
@@ -25,7 +23,7 @@ export async function measureCatalogue(gateway: GatewayProcess, model: string): 
       what: `a chat with ${tools} tools, p50`,
       figures: `${round(chat[tools] ?? 0)} ms, without tools ${round(chat[0])}`,
       value: (chat[tools] ?? 0) - chat[0],
-      floor: { at: "most", value: reported, unit: "ms more" },
+      floor: { at: "most", unit: "ms more" },
     },
   ];
 }
@@ -67,7 +65,7 @@ async function listing(tenant: BenchTenant): Promise<readonly Finding[]> {
       what: `listing ${tools} tools, format=${format}, p50`,
       figures: `${round(bytes / 1_024)} KB, the first time ${round(firstMs)} ms`,
       value,
-      floor: { at: "most", value: reported, unit: "ms" },
+      floor: { at: "most", unit: "ms" },
     });
   }
   return findings;

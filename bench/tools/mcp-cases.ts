@@ -6,13 +6,14 @@ import { addService, type ToolCase } from "./tool-case.ts";
 
 export const mcpHttpCase: ToolCase = {
   bareClient: "JSON-RPC, undici",
-  async start({ url }, tenant) {
+  async start({ url, acrossUrl }, tenant) {
     await addService(tenant, "mcp", "crm", {
       url: `${url}/mcp`,
       auth_type: "bearer",
       auth_config: { token: "token-of-the-crm" },
     });
-    const pool = new Pool(url, { connections: 1, pipelining: 1 });
+    const [pool, across] = [url, acrossUrl].map((each) => new Pool(each, { connections: 1, pipelining: 1 }));
+    if (pool === undefined || across === undefined) throw new Error("no pool");
     const headers = {
       accept: "application/json, text/event-stream",
       "content-type": "application/json",
@@ -20,19 +21,23 @@ export const mcpHttpCase: ToolCase = {
       "mcp-protocol-version": "2025-11-25",
     };
     let id = 0;
+    const exchange = async (through: Pool): Promise<unknown> => {
+      id += 1;
+      const params = { name: "customer_get", arguments: { id: "C001" }, _meta: { progressToken: `call_${id}` } };
+      const message = JSON.stringify({ jsonrpc: "2.0", id, method: "tools/call", params });
+      const { statusCode, body } = await through.request({ method: "POST", path: "/mcp", headers, body: message });
+      const answer = JSON.parse(await body.text()) as { readonly id: number; readonly result?: unknown };
+      if (statusCode !== 200 || answer.id !== id || answer.result === undefined) throw new Error("no answer");
+      return answer.result;
+    };
     return {
       uri: "mcp://crm/customer_get",
       arguments: { id: "C001" },
-      async bare() {
-        id += 1;
-        const params = { name: "customer_get", arguments: { id: "C001" }, _meta: { progressToken: `call_${id}` } };
-        const message = JSON.stringify({ jsonrpc: "2.0", id, method: "tools/call", params });
-        const { statusCode, body } = await pool.request({ method: "POST", path: "/mcp", headers, body: message });
-        const answer = JSON.parse(await body.text()) as { readonly id: number; readonly result?: unknown };
-        if (statusCode !== 200 || answer.id !== id || answer.result === undefined) throw new Error("no answer");
-        return answer.result;
+      bare: () => exchange(pool),
+      bareAcross: () => exchange(across),
+      async close() {
+        await Promise.all([pool.destroy(), across.destroy()]);
       },
-      close: () => pool.destroy(),
     };
   },
 };
@@ -69,6 +74,7 @@ const told = [
 /** One process a call, on both sides: nothing holds such a program between calls. */
 export const mcpStdioCase: ToolCase = {
   bareClient: "spawn",
+  withoutFloor: "a process a call, with limits that take two programs more",
   async start(_backEnds, tenant) {
     await addService(tenant, "mcp", "shell", { transport: "stdio", command: "shell" });
     const [program, ...args] = command;

@@ -15,6 +15,7 @@ process.stdin.on("data", (part) => {
 
 export const nodeCase: ToolCase = {
   bareClient: "pipe",
+  withoutFloor: "a node asks before it begins: two exchanges more",
   async start(_backEnds, tenant) {
     const command = [process.execPath, "-e", program] as const;
     await startNode({

@@ -6,6 +6,8 @@ export interface BackEnds {
   readonly url: string;
   readonly smtpPort: number;
   readonly grpcPort: number;
+  /** The same over HTTP, on the core that is measured. */
+  readonly acrossUrl: string;
 }
 
 export interface ToolCase {
@@ -13,6 +15,8 @@ export interface ToolCase {
   readonly bareClient: string;
   /** Why it cannot be measured here; undefined: it can. */
   readonly absent?: string | undefined;
+  /** Why no floor is set; undefined: there is one. */
+  readonly withoutFloor?: string;
   /** Starts what is needed and gives the tenant its tool. */
   start(backEnds: BackEnds, tenant: BenchTenant): Promise<StartedCase>;
 }
@@ -22,6 +26,8 @@ export interface StartedCase {
   readonly arguments: object;
   /** The same, asked for by the bare client. */
   bare(): Promise<unknown>;
+  /** The same exchange with a back end on the other core, as each of the gateway's two exchanges is one. */
+  bareAcross?(): Promise<unknown>;
   close(): Promise<void>;
 }
 

@@ -80,6 +80,7 @@ export class HeldConnections {
     options: UseOptions<Connection>,
     work: (connection: Connection) => Promise<Result>,
   ): Promise<Result> {
+    if (bringsItsOwn(options)) return this.#useOnce(options, work);
     const entry = this.#take(options);
     try {
       // The key holds the scheme, whose connections are all of this one type.
@@ -87,6 +88,19 @@ export class HeldConnections {
       return await work(held.connection);
     } finally {
       this.#release(entry);
+    }
+  }
+
+  /** Credentials of a request's own are not kept beyond it (BLIND-7), so neither is a connection made with them. */
+  async #useOnce<Connection, Result>(
+    { open }: UseOptions<Connection>,
+    work: (connection: Connection) => Promise<Result>,
+  ): Promise<Result> {
+    const held = await open(new AbortController().signal);
+    try {
+      return await work(held.connection);
+    } finally {
+      await held.close().catch((error: unknown) => this.#noteUnclean(error));
     }
   }
 
@@ -203,15 +217,24 @@ export class HeldConnections {
     try {
       await (await entry.opening).close();
     } catch (error) {
-      this.#log.log("warn", "a connection of a tool service did not close cleanly", {
-        error: error instanceof Error ? error.name : "unknown",
-      });
+      this.#noteUnclean(error);
     }
+  }
+
+  #noteUnclean(error: unknown): void {
+    this.#log.log("warn", "a connection of a tool service did not close cleanly", {
+      error: error instanceof Error ? error.name : "unknown",
+    });
   }
 }
 
 function placeOf(tenant: string, service: Pick<ToolService, "id">): string {
   return `${tenant} ${service.id}`;
+}
+
+function bringsItsOwn({ service, context }: Pick<UseOptions<unknown>, "service" | "context">): boolean {
+  if (context.runtimeConfig === undefined) return false;
+  return credentialsOf(service).some((name) => findCredential(context, name)?.level === "inline");
 }
 
 /** Whose credentials, in which versions: a new value or another user means another connection. */
