@@ -46,9 +46,10 @@ test("a changed part, another key and another place do not open", () => {
     "[]",
     "no JSON",
   ];
-  for (const other of others) expect(() => decryptJwe(other, { key, aad }), other).toThrow();
-  expect(() => decryptJwe(sealed, { key: createSecretKey(randomBytes(32)), aad })).toThrow();
-  expect(() => decryptJwe(sealed, { key, aad: Buffer.from("7:ten_abd|4:name") })).toThrow();
+  const refusal = /authenticate|JWE|length|another way/;
+  for (const other of others) expect(() => decryptJwe(other, { key, aad }), other).toThrow(refusal);
+  expect(() => decryptJwe(sealed, { key: createSecretKey(randomBytes(32)), aad })).toThrow(refusal);
+  expect(() => decryptJwe(sealed, { key, aad: Buffer.from("7:ten_abd|4:name") })).toThrow(refusal);
 });
 
 test("no other way of sealing is taken", () => {
