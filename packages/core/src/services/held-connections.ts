@@ -128,7 +128,6 @@ export class HeldConnections {
       this.#entries.delete(key);
       this.#entries.set(key, known);
       known.users += 1;
-      clearTimeout(known.timer);
       return known;
     }
     if (known !== undefined) this.#retire(known);
@@ -167,8 +166,15 @@ export class HeldConnections {
       this.#drop(entry);
       return;
     }
-    entry.timer = setTimeout(() => this.#drop(entry), this.#idleMs);
-    entry.timer.unref();
+    // One timer for all uses; it finds the connection in use where its time is over meanwhile.
+    entry.timer = entry.timer?.refresh() ?? this.#startTimer(entry);
+  }
+
+  #startTimer(entry: Entry): NodeJS.Timeout {
+    const whenIdle = (): void => {
+      if (entry.users === 0) this.#drop(entry);
+    };
+    return setTimeout(whenIdle, this.#idleMs).unref();
   }
 
   /** @param version the one that stays; calls with an older snapshot may still ask for theirs */
