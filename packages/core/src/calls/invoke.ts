@@ -132,13 +132,17 @@ async function proceed(
     return { kind: "pending", reason: "async", callId: call.id };
   }
   const stopped = new AbortController();
+  // `AbortSignal.any` would keep a weak reference for each call at the request's signal.
+  const stop = (): void => stopped.abort();
+  if (run.signal.aborted) stop();
+  else run.signal.addEventListener("abort", stop, { once: true });
   const row = { tenant: context.tenant, id: call.id, attempt: 1 };
-  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: () => stopped.abort() });
+  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: stop });
   try {
-    const signal = AbortSignal.any([run.signal, stopped.signal]);
-    const execution = await executeCall(deps, call, context, { attempt: 1, signal });
+    const execution = await executeCall(deps, call, context, { attempt: 1, signal: stopped.signal });
     return await settleCall(deps, context, { call, execution, signal: run.signal });
   } finally {
+    run.signal.removeEventListener("abort", stop);
     lease.stop();
   }
 }

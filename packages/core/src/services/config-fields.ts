@@ -226,6 +226,17 @@ export function liftSecrets(parsed: unknown, nameOf: (path: string) => string): 
   return { config: isJsonObject(parsed) ? liftObject(parsed, []) : {}, secrets };
 }
 
+const ofServices = new WeakMap<object, readonly string[]>();
+
+/** Names of all credentials of a stored service, whose configuration nobody changes: looked for once. */
+export function credentialsOf({ config }: { readonly config: JsonObject }): readonly string[] {
+  const known = ofServices.get(config);
+  if (known !== undefined) return known;
+  const names = credentialsIn(config);
+  ofServices.set(config, names);
+  return names;
+}
+
 /** Names of all credentials that a configuration refers to. */
 export function credentialsIn(config: unknown): readonly string[] {
   const names = new Set<string>();

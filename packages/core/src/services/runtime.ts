@@ -60,11 +60,16 @@ interface MadeTool {
 
 /** A service with everything that was made of it; lives as long as the object in the snapshot. */
 interface Opened extends OpenService<unknown> {
-  readonly byId: Map<string, MadeTool>;
+  readonly byId: ReadonlyMap<string, MadeTool>;
+  /** Those that are there without being listed, as far as they were called. */
+  readonly unlisted: Map<string, MadeTool>;
   readonly listed: readonly Tool[];
   readonly hash: string;
   readonly credentials: readonly string[];
 }
+
+/** Of one service. */
+const mostUnlisted = 500;
 
 interface Index {
   readonly services: ReadonlyMap<string, ToolService>;
@@ -235,7 +240,8 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     for (const described of this.#behaviour.tools(service)) {
       byId.set(described.id, makeTool(base, described));
     }
-    const opened: Opened = { ...base, byId, listed: [...byId.values()].map(({ tool }) => tool) };
+    const listed = [...byId.values()].map(({ tool }) => tool);
+    const opened: Opened = { ...base, byId, unlisted: new Map(), listed };
     this.#opened.set(record, opened);
     return opened;
   }
@@ -262,12 +268,19 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
   }
 
   #makeOpen(opened: Opened, id: string): MadeTool | undefined {
+    const known = opened.unlisted.get(id);
+    if (known !== undefined) return known;
     const described = this.#behaviour.findTool?.(opened, id);
-    return described === undefined ? undefined : makeTool(opened, described);
+    if (described === undefined) return undefined;
+    const made = makeTool(opened, described);
+    // Whoever calls a new name each time keeps none.
+    if (opened.unlisted.size >= mostUnlisted) opened.unlisted.clear();
+    opened.unlisted.set(id, made);
+    return made;
   }
 }
 
-type ToolOwner = Omit<Opened, "byId" | "listed">;
+type ToolOwner = Omit<Opened, "byId" | "unlisted" | "listed">;
 
 function makeTool(owner: ToolOwner, described: ServiceTool): MadeTool {
   const variants = [...(described.byMethod ?? [])].map(([method, variant]): [string, MadeTool] => [

@@ -10,8 +10,10 @@ import { mailConfigSchema, portOf, type MailConfig } from "../../mail/config.ts"
 import { deliverAll, requireSomeAccepted, viewResults } from "../../mail/deliver.ts";
 import { parametersOf, readMailRequest, type MailRequest } from "../../mail/request.ts";
 import { parseTemplate, TemplateFault } from "../../mail/template.ts";
-import type { MailAttachment, MailMessage, MailSession, MailSigning } from "../../ports/mail-transport.ts";
+import { MailSessions } from "../../mail/sessions.ts";
+import type { MailAccount, MailAttachment, MailMessage, MailSigning } from "../../ports/mail-transport.ts";
 import type { SecretReference } from "../../services/config-fields.ts";
+import type { Held } from "../../services/held-connections.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { openSecret } from "../../services/open-secret.ts";
 import { profileTool } from "../../services/profile.ts";
@@ -37,7 +39,7 @@ export const mailScheme = defineScheme({
       ),
     invoke: (call, context) => send(call, context, deps),
     async probe({ config }, context) {
-      const session = await open(config, context, deps);
+      const session = await deps.mail.open(await accountOf(config, context, deps), context.signal);
       session.close();
       const { host, security, username } = config;
       const protection = { tls: "encrypted", starttls: "encrypted by STARTTLS", none: "not encrypted" }[security];
@@ -65,7 +67,7 @@ async function check({ config }: Service, { egress }: SchemeDeps): Promise<void>
 }
 
 async function send(
-  { config, tool, call }: ServiceCall<MailConfig>,
+  { record, config, tool, call }: ServiceCall<MailConfig>,
   context: InvocationContext,
   deps: SchemeDeps,
 ): Promise<ToolReply> {
@@ -83,20 +85,31 @@ async function send(
     signing,
     date: new Date(deps.clock.now()),
   });
-  const session = await open(config, context, deps);
-  try {
-    context.onSent?.();
-    const results = await deliverAll(session, messages);
-    requireSomeAccepted(results);
-    return jsonReply(viewResults(results));
-  } finally {
-    session.close();
-  }
+  const account = await accountOf(config, context, deps);
+  const results = await deps.connections.use(
+    { service: record, context, open: () => Promise.resolve(holdSessions(deps)) },
+    (sessions) =>
+      sessions.use(
+        context.signal,
+        () => deps.mail.open(account, context.signal),
+        (session) => {
+          context.onSent?.();
+          return deliverAll(session, messages);
+        },
+      ),
+  );
+  requireSomeAccepted(results);
+  return jsonReply(viewResults(results));
 }
 
-async function open(config: MailConfig, context: InvocationContext, deps: SchemeDeps): Promise<MailSession> {
+function holdSessions({ clock }: SchemeDeps): Held<MailSessions> {
+  const sessions = new MailSessions(clock);
+  return { connection: sessions, close: () => sessions.close(), isAlive: () => true };
+}
+
+async function accountOf(config: MailConfig, context: InvocationContext, deps: SchemeDeps): Promise<MailAccount> {
   const { username, password } = config;
-  const account = {
+  return {
     host: config.host,
     port: portOf(config),
     security: config.security,
@@ -111,7 +124,6 @@ async function open(config: MailConfig, context: InvocationContext, deps: Scheme
             credential: password.credential,
           },
   };
-  return deps.mail.open(account, context.signal);
 }
 
 async function openPassword(

@@ -19,7 +19,7 @@ import type { StdioProgram } from "../../mcp/stdio-once.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { credentialsIn, headersField, httpUrlField, policyFields, secretField } from "../../services/config-fields.ts";
+import { credentialsOf, headersField, httpUrlField, policyFields, secretField } from "../../services/config-fields.ts";
 import { keepTools, withTools } from "../../services/discovery.ts";
 import { authFields, readAuth, toHttpAuth, toRefusedCredentials, withLiterals } from "../../services/http-auth.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
@@ -268,6 +268,7 @@ function toServiceTool(definition: ToolDefinition): ServiceTool {
 class McpServers {
   readonly #deps: SchemeDeps;
   readonly #connections: McpConnections;
+  readonly #endpoints = new WeakMap<ToolService, McpEndpoint>();
 
   constructor(deps: SchemeDeps) {
     this.#deps = deps;
@@ -383,7 +384,14 @@ class McpServers {
     return { kind: transport, peer };
   }
 
+  /** Made once for each state of a service; only who calls is another each time. */
   #endpointOf(service: Service, context: CallContext): McpEndpoint {
+    let endpoint = this.#endpoints.get(service.record);
+    if (endpoint === undefined) this.#endpoints.set(service.record, (endpoint = this.#toEndpoint(service)));
+    return isTenants(context, service) ? endpoint : { ...endpoint, isTenants: false };
+  }
+
+  #toEndpoint(service: Service): McpEndpoint {
     const { record, config } = service;
     return {
       service: record,
@@ -391,7 +399,7 @@ class McpServers {
       link: this.#linkOf(service),
       era: config.protocol === "auto" ? undefined : config.protocol,
       isUsersOwn: actsForUser(config),
-      isTenants: isTenants(context, service),
+      isTenants: true,
       refresh: async (session, exchange) => {
         try {
           await this.#refresh(service, session, exchange);
@@ -409,7 +417,7 @@ class McpServers {
 /** Is it the tenant that calls, rather than one of its users or whoever brings credentials along? */
 function isTenants(context: CallContext, { record, config }: Service): boolean {
   if (actsForUser(config)) return false;
-  return credentialsIn(record.config).every((name) => findCredential(context, name)?.level === "tenant");
+  return credentialsOf(record).every((name) => findCredential(context, name)?.level === "tenant");
 }
 
 function exchangeOf({ config }: Service, context: InvocationContext): ExchangeOptions {

@@ -154,8 +154,8 @@ export const ossScheme = defineScheme({
         client,
         profile: profileOf(config.vendor),
         rules: { prefix: config.prefix ?? "", keyBytes: profileOf(config.vendor).keyBytes },
-        address: addressOf(placeOf(config)),
-        linkAddress: linkAddressOf(config),
+        address: addressesOf(config).objects,
+        linkAddress: addressesOf(config).links,
         publicUrl: config.public_url?.replace(/\/+$/, ""),
       });
     },
@@ -174,14 +174,27 @@ function describe({ run: _run, ...tool }: BucketTool, config: OssConfig): Servic
   };
 }
 
+interface Addresses {
+  readonly objects: BucketAddress;
+  /** For links. */
+  readonly links: BucketAddress;
+}
+
+const known = new WeakMap<OssConfig, Addresses>();
+
+function addressesOf(config: OssConfig): Addresses {
+  let addresses = known.get(config);
+  if (addresses === undefined) {
+    const place = placeOf(config);
+    const links = addressOf({ ...place, endpoint: config.presign_endpoint ?? place.endpoint });
+    known.set(config, (addresses = { objects: addressOf(place), links }));
+  }
+  return addresses;
+}
+
 function placeOf(config: OssConfig): Parameters<typeof addressOf>[0] & { readonly region: string } {
   const { vendor, bucket, endpoint, addressing } = config;
   return { vendor, bucket, region: config.region ?? profileOf(vendor).defaultRegion ?? "", endpoint, addressing };
-}
-
-function linkAddressOf(config: OssConfig): BucketAddress {
-  const place = placeOf(config);
-  return addressOf({ ...place, endpoint: config.presign_endpoint ?? place.endpoint });
 }
 
 /** @throws GatewayError `egress_denied` naming the field */
@@ -211,11 +224,10 @@ async function openClient(
   // A link without the token in it would be of no use.
   if (!makesLink && keys.sessionToken !== undefined) context.redactor.add(keys.sessionToken);
   const tls = await openTls(config.tls, credentials, context);
-  const place = placeOf(config);
   return new S3Client({
     egress,
-    address: addressOf(place),
-    region: place.region,
+    address: addressesOf(config).objects,
+    region: placeOf(config).region,
     keys,
     sending: {
       timeoutMs,
