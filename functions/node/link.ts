@@ -24,7 +24,7 @@ export class NodeRefused extends Error {
 }
 
 /** The connection ended before there was an answer. */
-class LinkLost extends Error {
+export class LinkLost extends Error {
   override readonly name = "LinkLost";
 }
 
@@ -86,12 +86,14 @@ export class GatewayLink {
   }
 
   /**
-   * The answer, over as many connections as it takes. `undefined`: the link was closed.
+   * The answer, over as many connections as it takes. `undefined`: the link was closed, or nobody waits any more.
    * @throws AnsweredError that would come again
    */
-  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T | undefined> {
-    while (!this.#stopping.signal.aborted) {
-      await Promise.race([this.#standing.promise, aborted(this.#stopping.signal)]);
+  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T, unwanted?: AbortSignal): Promise<T | undefined> {
+    const givenUp = AbortSignal.any([this.#stopping.signal, ...(unwanted === undefined ? [] : [unwanted])]);
+    while (!givenUp.aborted) {
+      await Promise.race([this.#standing.promise, aborted(givenUp)]);
+      if (givenUp.aborted) return undefined;
       try {
         return await this.askNow(message, read);
       } catch (thrown) {

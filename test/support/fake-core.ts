@@ -60,6 +60,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     services: fakeRepo("services"),
     connections: fakeRepo("connections"),
     nodes: fakeRepo("nodes"),
+    subscriptions: fakeRepo("subscriptions"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
