@@ -235,7 +235,7 @@ describe.skipIf(noRabbitMq !== undefined)(
       for (const sku of ["1", "2", large, "4"]) await publish({ sku }, { messageId: `m-${sku.length}-${sku[0]}` });
       await expect.poll(async () => (await callsOf(id)).length, within).toBe(2);
       await expect.poll(() => left(), within).toBe(1);
-      expect((await seen(id)).state).toBe("consuming");
+      expect(await seen(id)).toMatchObject({ state: "consuming", reason: null });
       held.resolve();
       await expect.poll(() => skus().length, within).toBe(4);
       expect(skus()).toContain(large);

@@ -53,7 +53,7 @@ const subscriptionSchema = z.strictObject(fields);
 const holderSchema = z.strictObject({
   node: z.string(),
   connected: z.boolean(),
-  state: z.enum(["consuming", "failing"]),
+  state: z.enum(["starting", "consuming", "failing"]),
   error: errorField,
   last_error_at: timeSchema.nullable(),
   waiting: z.int().nullable().meta({ description: "Messages at the broker; null: it does not say." }),
@@ -64,7 +64,7 @@ const holderSchema = z.strictObject({
 
 const withStatusSchema = z.strictObject({
   ...fields,
-  state: z.enum(["disabled", "blocked", "unheld", "failing", "consuming"]),
+  state: z.enum(["disabled", "blocked", "unheld", "starting", "failing", "consuming"]),
   reason: errorField.meta({ description: "Why it does not consume." }),
   holders: z.array(holderSchema).meta({ description: "Nodes that consume it, or did within the last day." }),
 });

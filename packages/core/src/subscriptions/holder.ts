@@ -179,7 +179,7 @@ class Hold {
     this.#hasNews = false;
     return {
       id: this.#assigned.id,
-      state: this.#isConsuming && this.#error === null ? "consuming" : "failing",
+      state: this.#error !== null ? "failing" : this.#isConsuming ? "consuming" : "starting",
       error: this.#error,
       waiting,
       inHand: this.#inHand,
@@ -244,6 +244,7 @@ class Hold {
     this.#droppedBefore = 0;
     this.#isConsuming = true;
     this.#recover();
+    this.#lookAgain();
     log.log("info", "consuming", { subscription: name });
     try {
       const lost = await Promise.race([consumer.ended, aborted(signal).then(() => undefined)]);

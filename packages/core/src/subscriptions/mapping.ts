@@ -46,7 +46,8 @@ function mapValue(value: JsonValue, document: JsonObject): JsonValue | undefined
   if (!isJsonObject(value)) return value;
   if (Object.hasOwn(value, marker)) {
     const { pointer, otherwise } = readPart(value, "target.arguments");
-    return partAt(document, pointer) ?? otherwise;
+    const part = partAt(document, pointer);
+    return part === undefined ? otherwise : part;
   }
   return Object.fromEntries(
     Object.entries(value).flatMap(([name, part]) => {

@@ -19,7 +19,7 @@ const uploadLifetimeMs = 900_000;
 const reportSchema = z
   .strictObject({
     subscription,
-    state: z.enum(["consuming", "failing"]),
+    state: z.enum(["starting", "consuming", "failing"]),
     error: z.strictObject({ code: z.string().max(64), message: z.string().max(2_000) }).nullable(),
     waiting: count.nullable(),
     in_hand: count,

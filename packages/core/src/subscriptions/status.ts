@@ -9,9 +9,9 @@ import type { MessageSubscription, SubscriptionHolder } from "./subscription.ts"
 export interface SubscriptionStatus {
   /**
    * `disabled`; `blocked`: as it is configured it cannot work, `reason` says why; `unheld`: no node consumes it;
-   * `failing`: those that hold it do not get on; `consuming`.
+   * `starting`: one is about to; `failing`: those that hold it do not get on; `consuming`.
    */
-  readonly state: "disabled" | "blocked" | "unheld" | "failing" | "consuming";
+  readonly state: "disabled" | "blocked" | "unheld" | "starting" | "failing" | "consuming";
   readonly reason: { readonly code: string; readonly message: string } | null;
   readonly holders: readonly SubscriptionHolder[];
 }
@@ -49,7 +49,8 @@ export async function statusOf(
   const connected = holders.filter((holder) => holder.connected);
   if (connected.length === 0) return { state: "unheld", reason: unheld(subscription), holders };
   if (connected.some(({ state }) => state === "consuming")) return { state: "consuming", reason: null, holders };
-  return { state: "failing", reason: connected.find(({ error }) => error !== null)?.error ?? null, holders };
+  const failing = connected.find(({ state }) => state === "failing");
+  return { state: failing === undefined ? "starting" : "failing", reason: failing?.error ?? null, holders };
 }
 
 function whyBlocked(

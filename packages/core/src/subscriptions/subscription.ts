@@ -135,7 +135,7 @@ export const noCounts: SubscriptionCounts = { accepted: 0, duplicates: 0, refuse
 
 /** How a node stands with a subscription. */
 export interface HolderState {
-  readonly state: "consuming" | "failing";
+  readonly state: "starting" | "consuming" | "failing";
   readonly error: { readonly code: string; readonly message: string } | null;
   /** Messages that wait at the broker; null: it cannot say. */
   readonly waiting: number | null;

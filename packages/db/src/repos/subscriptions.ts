@@ -323,7 +323,7 @@ function toHolder(row: Row): SubscriptionHolder {
     node,
     instance,
     connected: row["connected"] === 1,
-    state: state ?? "consuming",
+    state: state ?? "starting",
     error: errorCode === null ? null : { code: errorCode, message: errorMessage ?? "" },
     waiting,
     inHand,

@@ -12,7 +12,7 @@ export const subscriptionHolders = sqliteTable(
     connectionId: text("connection_id").notNull(),
     /** What it was given it may use for so long without a sign of life. */
     leaseUntil: time("lease_until").notNull(),
-    state: text("state", { enum: ["consuming", "failing"] }),
+    state: text("state", { enum: ["starting", "consuming", "failing"] }),
     errorCode: text("error_code"),
     errorMessage: text("error_message"),
     lastErrorAt: time("last_error_at"),
