@@ -63,7 +63,7 @@ export function describeSubscriptionRepo(name: string, make: MakeInstances): voi
 
     async function end(id: string): Promise<void> {
       const claimed = await repos().calls.claim(tenant, id, { leaseMs: minute, concurrency: 100 });
-      if (typeof claimed === "string" || !("call" in claimed)) throw new Error(`not claimed: ${String(claimed)}`);
+      if (typeof claimed === "string" || !("call" in claimed)) throw new Error("It was not claimed.");
       await repos().calls.finish(tenant, id, claimed.call.attempt, { state: "completed" });
     }
 

@@ -2,7 +2,6 @@
  * Subscriptions to Kafka through the whole gateway, over librdkafka's mock cluster, which is skipped with the reason
  * where it cannot be built (MQ-3, MQ-4).
  */
-import { Kafka, logLevel, type Producer } from "kafkajs";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { noKafka, startKafka, type KafkaMock } from "../support/brokers/kafka.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
@@ -19,21 +18,16 @@ describe.skipIf(noKafka !== undefined)(
   () => {
     let gateway: Gateway;
     let kafka: KafkaMock;
-    let producer: Producer;
     let backEnd: HttpStub;
     let tenant: TestTenant;
     let nodeKey: string;
 
     beforeAll(async () => {
       kafka = await startKafka(["orders", "orders-dead", "shared", "handed"]);
-      const client = new Kafka({ brokers: [`127.0.0.1:${kafka.port}`], logLevel: logLevel.NOTHING });
-      producer = client.producer({ allowAutoTopicCreation: false });
-      await producer.connect();
       backEnd = await startHttpStub();
       gateway = await startGateway({ timing: { leaseMs: 6_000, heartbeatMs: 1_000 }, tickEveryMs: 200 });
     }, 120_000);
     afterAll(async () => {
-      await producer.disconnect();
       await gateway.close();
       await backEnd.close();
       await kafka.close();
@@ -41,10 +35,14 @@ describe.skipIf(noKafka !== undefined)(
     beforeEach(async () => {
       backEnd.requests.length = 0;
       backEnd.answer = () => ({ body: "{}" });
-      tenant = await gateway.newTenant();
-      nodeKey = (await tenant.newKey({ scopes: ["node", "consume"] })).key;
-      await tenant.addPlugin(writingTool(backEnd));
-      await tenant.client.post("/v1/tool-services", {
+      ({ owner: tenant, nodeKey } = await addTenant());
+    });
+
+    async function addTenant(): Promise<{ readonly owner: TestTenant; readonly nodeKey: string }> {
+      const owner = await gateway.newTenant();
+      const { key } = await owner.newKey({ scopes: ["node", "consume"] });
+      await owner.addPlugin(writingTool(backEnd));
+      await owner.client.post("/v1/tool-services", {
         scheme: "mq",
         service_id: "log",
         config: {
@@ -52,34 +50,35 @@ describe.skipIf(noKafka !== undefined)(
           servers: [`127.0.0.1:${kafka.port}`],
           security: "none",
           allow_unencrypted: true,
-          topics: { orders: {}, shared: {}, handed: {} },
+          topics: { orders: {}, texts: { name: "orders", content_type: "text/plain" }, shared: {}, handed: {} },
         },
       });
-    });
+      return { owner, nodeKey: key };
+    }
     afterEach(endNodes);
 
-    const subscribe = (topic: string, options: Json = {}): Promise<Json> =>
-      tenant.client.post("/v1/subscriptions", {
+    const subscribe = (topic: string, options: Json = {}, owner = tenant): Promise<Json> =>
+      owner.client.post("/v1/subscriptions", {
         name: topic,
         uri: `mq://log/${topic}`,
         target: { uri: "plugin://create_order", arguments: { sku: { $message: "/body/sku" } } },
         options,
       });
-    const node = (name = "lab-1"): Promise<NodeProcess> =>
-      startNode({ url: gateway.url, key: nodeKey, name, subscriptions: true });
+    const node = (name = "lab-1", key = nodeKey): Promise<NodeProcess> =>
+      startNode({ url: gateway.url, key, name, subscriptions: true });
     const seen = (id: string): Promise<Json> => tenant.client.get(`/v1/subscriptions/${id}`);
     const consuming = (id: string): Promise<void> =>
       expect.poll(async () => (await seen(id)).state, within).toBe("consuming");
-    const callsOf = async (id: string): Promise<Json[]> =>
-      (await tenant.client.get(`/v1/calls?caller_id=${id}&limit=100&order=asc`)).data;
+    const callsOf = async (id: string, owner = tenant): Promise<Json[]> =>
+      (await owner.client.get(`/v1/calls?caller_id=${id}&limit=100&order=asc`)).data;
     const skus = (): string[] => backEnd.requests.map(({ body }) => JSON.parse(body.toString()).sku);
-    const publish = async (topic: string, skusOfKey: readonly (readonly [string, string])[]): Promise<void> => {
-      const messages = skusOfKey.map(([key, sku]) => ({ key, value: JSON.stringify({ sku }) }));
-      await producer.send({ topic, messages });
-    };
+    async function publish(topic: string, key: string, message: Json, owner = tenant): Promise<void> {
+      const call = { uri: `mq://log/${topic}`, arguments: { message, key } };
+      expect((await owner.client.post("/v1/tools/invoke", call)).status).toBe("completed");
+    }
 
     test("makes each message a call once, those of one key one after the other, and dead ones go to their topic", async () => {
-      await publish("orders", [["k", "before"]]);
+      await publish("orders", "k", { sku: "before" });
       const { id } = await subscribe("orders", { max_attempts: 1, dead_letter_topic: "orders-dead" });
       const first = await node();
       await consuming(id);
@@ -93,21 +92,22 @@ describe.skipIf(noKafka !== undefined)(
         return { body: "{}" };
       };
       const inOrder = ["1", "2", "3", "4"];
-      await publish(
-        "orders",
-        inOrder.map((sku) => ["same", sku] as const),
-      );
+      for (const sku of inOrder) await publish("orders", "same", { sku });
       await expect.poll(skus, within).toEqual(inOrder);
       expect(most).toBe(1);
-      await producer.send({ topic: "orders", messages: [{ key: "bad", value: "no json", headers: { a: "b" } }] });
-      await publish("orders", [["good", "5"]]);
+      await publish("texts", "bad", "no json");
+      await publish("orders", "good", { sku: "5" });
       await expect.poll(skus, within).toEqual([...inOrder, "5"]);
       await expect.poll(async () => (await kafka.read("orders-dead")).length, within).toBe(1);
-      expect((await kafka.read("orders-dead"))[0]).toMatchObject({ value: "no json", headers: { a: "b" } });
+      expect((await kafka.read("orders-dead"))[0]).toMatchObject({
+        key: "bad",
+        value: "no json",
+        headers: { "content-type": "text/plain", "dead-letter-topic": "orders" },
+      });
       await expect.poll(async () => (await seen(id)).holders[0]?.waiting, within).toBe(0);
       // What was settled is committed: another process begins after it.
       await first.stop();
-      await publish("orders", [["later", "6"]]);
+      await publish("orders", "later", { sku: "6" });
       await node("lab-2");
       await expect.poll(skus, within).toEqual([...inOrder, "5", "6"]);
       const states = (await callsOf(id)).map(({ state }) => state);
@@ -119,23 +119,25 @@ describe.skipIf(noKafka !== undefined)(
       const { id } = await subscribe("handed", { start_from: "earliest" });
       const first = await node();
       await consuming(id);
-      await publish("handed", [["a", "1"]]);
+      await publish("handed", "a", { sku: "1" });
       await expect.poll(async () => (await callsOf(id)).length, within).toBe(1);
       await first.stop("SIGKILL");
-      await publish("handed", [["a", "2"]]);
+      await publish("handed", "a", { sku: "2" });
       await node("lab-2");
       await expect.poll(skus, within).toEqual(["1", "2"]);
       expect(await callsOf(id)).toHaveLength(2);
     }, 120_000);
 
-    test("of two tenants is two groups: each has every message", async () => {
+    test("is another group for each tenant: both have every message, and neither sees the other's calls", async () => {
       const { id } = await subscribe("shared", { start_from: "earliest" });
-      const stranger = await gateway.newTenant();
-      expect((await stranger.client.send("get", `/v1/subscriptions/${id}`)).status).toBe(404);
-      await publish("shared", [["a", "1"]]);
-      await node();
+      const stranger = await addTenant();
+      const theirs = await subscribe("shared", { start_from: "earliest" }, stranger.owner);
+      await publish("shared", "a", { sku: "1" });
+      await Promise.all([node(), node("lab-2", stranger.nodeKey)]);
       await expect.poll(async () => (await callsOf(id)).length, within).toBe(1);
-      expect((await stranger.client.get(`/v1/calls?caller_id=${id}`)).data).toEqual([]);
+      await expect.poll(async () => (await callsOf(theirs.id, stranger.owner)).length, within).toBe(1);
+      expect(await callsOf(theirs.id)).toEqual([]);
+      expect((await stranger.owner.client.send("get", `/v1/subscriptions/${id}`)).status).toBe(404);
     }, 120_000);
   },
 );

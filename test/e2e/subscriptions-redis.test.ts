@@ -131,7 +131,7 @@ describe(`a subscription ${verifies("MQ-3", "CFG-1", "URI-2")}`, () => {
     expect((await own.ask(open)).error).toMatchObject({ code: "not_found" });
     expect((await own.ask(hold)).subscriptions).toMatchObject([{ id, name: "orders" }]);
     expect((await own.ask(open)).account).toMatchObject({ kind: "redis", login: { password: redisPassword } });
-    for (const socket of [plain, other, own]) socket.close();
+    await Promise.all([plain, other, own].map((socket) => socket.close()));
   });
 });
 

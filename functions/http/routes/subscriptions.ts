@@ -117,8 +117,8 @@ function timeOf(at: number | null): string | null {
 }
 
 /** What decides about subscriptions is read where there is one: most processes answer for none. */
-const readStatus = (): Promise<typeof import("@toolyard/core/subscriptions/status")> =>
-  import("@toolyard/core/subscriptions/status");
+// oxlint-disable-next-line typescript/explicit-function-return-type
+const readStatus = () => import("@toolyard/core/subscriptions/status");
 
 async function answer(
   c: AppContext,

@@ -144,9 +144,8 @@ function checkNames({ target }: SubscriptionDraft, { parameters, uri }: Tool): v
       { param: `target.arguments.${strange}` },
     );
   }
-  const missing = (Array.isArray(required) ? required : []).find(
-    (name: unknown) => typeof name === "string" && !names.includes(name),
-  );
+  const needed: readonly unknown[] = Array.isArray(required) ? required : [];
+  const missing = needed.filter((name) => typeof name === "string").find((name) => !names.includes(name));
   if (missing !== undefined) {
     throw new GatewayError("invalid_definition", `'target.arguments' must give '${missing}', which '${uri}' needs.`, {
       param: "target.arguments",

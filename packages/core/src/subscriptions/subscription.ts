@@ -20,7 +20,7 @@ export const subscriptionNameSchema = z
 const shortText = (description: string): z.ZodString => z.string().min(1).max(255).meta({ description });
 
 /** What `arguments` is where nothing is said: the message itself, which then has to be an object. */
-export const wholeMessage: JsonObject = { $message: "/body" };
+const wholeMessage: JsonObject = { $message: "/body" };
 
 export const targetSchema = z.strictObject({
   uri: z.string().min(1).max(2_048).meta({ description: "Tool URI.", example: "api://oms-service/sync_order" }),

@@ -105,7 +105,8 @@ class KafkaConsumer implements MessageConsumer {
 
   async waiting(): Promise<number | undefined> {
     const { name, group } = this.#options.source;
-    const [ends, committed] = await Promise.all([this.#admin.fetchTopicOffsets(name), this.#committed(name, group)]);
+    const ends = await this.#admin.fetchTopicOffsets(name);
+    const committed = await this.#committed(name, group);
     return ends.reduce((total, { partition, high, low }) => {
       const at = committed.get(partition) ?? -1;
       return total + Math.max(0, Number(high) - (at < 0 ? Number(low) : at));
@@ -124,9 +125,7 @@ class KafkaConsumer implements MessageConsumer {
       this.#producer?.then((producer) => producer.disconnect()),
     ]);
     // A broker that does not answer must not keep anybody.
-    const over = new AbortController();
-    await Promise.race([closing, sleep(hangUpMs, undefined, { signal: over.signal }).catch(() => undefined)]);
-    over.abort();
+    await within(hangUpMs, closing);
   }
 
   async #committed(topic: string, groupId: string): Promise<ReadonlyMap<number, number>> {
@@ -138,7 +137,9 @@ class KafkaConsumer implements MessageConsumer {
 
   /** Partitions of which the group has consumed nothing yet, with where they end now. */
   async #notBegun(topic: string, group: string): Promise<ReadonlyMap<number, string>> {
-    const [ends, committed] = await Promise.all([this.#admin.fetchTopicOffsets(topic), this.#committed(topic, group)]);
+    // In this order: only the first one learns which brokers there are.
+    const ends = await this.#admin.fetchTopicOffsets(topic);
+    const committed = await this.#committed(topic, group);
     return new Map(
       ends
         .filter(({ partition }) => (committed.get(partition) ?? -1) < 0)
@@ -156,57 +157,39 @@ class KafkaConsumer implements MessageConsumer {
     if (at.length > 0) await this.#consumer.commitOffsets(at);
   }
 
-  async #takeBatch({ batch, resolveOffset, heartbeat, isRunning, isStale }: EachBatchPayload): Promise<void> {
-    const { topic, partition, messages } = batch;
-    const settlements: (Settlement | undefined)[] = messages.map(() => undefined);
-    const lastOfKey = new Map<string, Promise<void>>();
-    let begun = 0;
-    let resolved = 0;
-    const mayGoOn = (): boolean =>
-      !this.#isClosed && isRunning() && !isStale() && !settlements.some((settlement) => settlement === "again");
-    const begin = (): void => {
-      for (; begun < messages.length && this.#inHand.size < this.#options.prefetch && mayGoOn(); begun += 1) {
-        const at = begun;
-        const message = messages[at];
-        if (message === undefined) return;
-        const key = message.key?.toString("base64");
-        const before = (key === undefined ? undefined : lastOfKey.get(key)) ?? Promise.resolve();
-        const work = before.then(async () => {
-          settlements[at] = mayGoOn() ? await this.#take(message, { topic, partition }) : "again";
-          this.#settled.resolve();
-          this.#settled = Promise.withResolvers();
-        });
-        if (key !== undefined) lastOfKey.set(key, work);
-        this.#inHand.add(work);
-      }
-    };
-    const isOver = (): boolean =>
-      resolved === messages.length ||
-      this.#givenUp.signal.aborted ||
-      (!mayGoOn() && settlements.slice(0, begun).every((settlement) => settlement !== undefined));
+  async #takeBatch(payload: EachBatchPayload): Promise<void> {
+    const { topic, partition, messages } = payload.batch;
+    const taking = new BatchInHand(messages, (message) => this.#take(message, { topic, partition }));
+    const mayGoOn = (): boolean => !this.#isClosed && !taking.isHeldUp && payload.isRunning() && !payload.isStale();
     for (;;) {
-      begin();
-      const before = resolved;
-      while (settlements[resolved] === "done" || settlements[resolved] === "dead") resolved += 1;
-      const last = messages[resolved - 1];
-      if (resolved > before && last !== undefined) {
-        resolveOffset(last.offset);
-        const offset = resolved === messages.length ? batch.lastOffset() : last.offset;
-        await this.#consumer.commitOffsets([{ topic, partition, offset: String(BigInt(offset) + 1n) }]);
+      const settled = this.#settled.promise;
+      while (this.#inHand.size < this.#options.prefetch && mayGoOn()) {
+        const work = taking.beginNext(mayGoOn);
+        if (work === undefined) break;
+        this.#inHand.add(work.then(() => this.#tellSettled()));
       }
-      await heartbeat();
-      if (isOver()) return;
-      if (begun < messages.length && this.#inHand.size < this.#options.prefetch && mayGoOn()) continue;
-      if (settlements[resolved] !== undefined && settlements[resolved] !== "again") continue;
-      await this.#untilSettled();
+      const last = taking.advance();
+      if (last !== undefined) await this.#commit(payload, last, taking.isDone);
+      await payload.heartbeat();
+      const isOver = taking.isDone || this.#givenUp.signal.aborted || (!mayGoOn() && taking.isIdle);
+      if (isOver && (this.#isClosed || !taking.isHeldUp)) return;
+      await within(signOfLifeMs, settled);
+      // What was given back comes again with the next batch.
+      if (isOver) return;
     }
   }
 
-  async #untilSettled(): Promise<void> {
-    const over = new AbortController();
-    const soon = sleep(signOfLifeMs, undefined, { signal: over.signal }).catch(() => undefined);
-    await Promise.race([this.#settled.promise, soon]);
-    over.abort();
+  async #commit(payload: EachBatchPayload, last: string, isDone: boolean): Promise<void> {
+    const { topic, partition } = payload.batch;
+    payload.resolveOffset(last);
+    // Behind the last message there may be records that are none, such as those of transactions.
+    const offset = isDone ? payload.batch.lastOffset() : last;
+    await this.#consumer.commitOffsets([{ topic, partition, offset: String(BigInt(offset) + 1n) }]);
+  }
+
+  #tellSettled(): void {
+    this.#settled.resolve();
+    this.#settled = Promise.withResolvers();
   }
 
   async #take(
@@ -258,6 +241,67 @@ class KafkaConsumer implements MessageConsumer {
     const { text } = readFailure(error);
     this.#end(lostConsumer(this.#server, `${text}, topic '${this.#options.source.name}'`, error));
   }
+}
+
+/**
+ * The messages of a batch: begun in their order, those of one key one after the other, settled in any, and done
+ * with up to the first that is not.
+ */
+class BatchInHand {
+  readonly #messages: readonly KafkaMessage[];
+  readonly #take: (message: KafkaMessage) => Promise<Settlement>;
+  readonly #settlements: (Settlement | undefined)[];
+  readonly #lastOfKey = new Map<string, Promise<void>>();
+  #begun = 0;
+  #done = 0;
+
+  constructor(messages: readonly KafkaMessage[], take: (message: KafkaMessage) => Promise<Settlement>) {
+    this.#messages = messages;
+    this.#take = take;
+    this.#settlements = messages.map(() => undefined);
+  }
+
+  get isDone(): boolean {
+    return this.#done === this.#messages.length;
+  }
+
+  /** Nothing that was begun is open. */
+  get isIdle(): boolean {
+    return this.#settlements.slice(0, this.#begun).every((settlement) => settlement !== undefined);
+  }
+
+  /** One was given back, and nothing behind it can be done with. */
+  get isHeldUp(): boolean {
+    return this.#settlements.includes("again");
+  }
+
+  /** Never rejects. Undefined: all are begun. @param mayGoOn asked anew when its turn comes */
+  beginNext(mayGoOn: () => boolean): Promise<void> | undefined {
+    const at = this.#begun;
+    const message = this.#messages[at];
+    if (message === undefined) return undefined;
+    this.#begun += 1;
+    const key = message.key?.toString("base64");
+    const before = (key === undefined ? undefined : this.#lastOfKey.get(key)) ?? Promise.resolve();
+    const work = before.then(async () => {
+      this.#settlements[at] = mayGoOn() ? await this.#take(message) : "again";
+    });
+    if (key !== undefined) this.#lastOfKey.set(key, work);
+    return work;
+  }
+
+  /** Offset of the last message up to which all are done with, where it is another one by now. */
+  advance(): string | undefined {
+    const before = this.#done;
+    while (this.#settlements[this.#done] === "done" || this.#settlements[this.#done] === "dead") this.#done += 1;
+    return this.#done === before ? undefined : this.#messages[this.#done - 1]?.offset;
+  }
+}
+
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([work, sleep(ms, undefined, { signal: over.signal }).catch(() => undefined)]);
+  over.abort();
 }
 
 function toReceived(
