@@ -236,8 +236,8 @@ async function grantAccess(
 
 /** What every caller may do a node may not: its key is for its connection. */
 function refuseNode({ scopes }: Caller): void {
-  if (scopes.length !== 1 || scopes[0] !== "node") return;
-  throw new GatewayError("permission_denied", "This key has the scope 'node' alone, which is for connecting nodes.", {
+  if (scopes.length === 0 || scopes.some((scope) => scope !== "node" && scope !== "consume")) return;
+  throw new GatewayError("permission_denied", "This key has the scopes of a node alone, which are for connecting it.", {
     param: "node",
   });
 }

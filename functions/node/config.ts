@@ -18,7 +18,17 @@ const programSchema = nodeToolSchema.extend({
   max_output_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
 });
 
-const configSchema = z.strictObject({ name: nodeNameSchema, tools: z.array(programSchema).min(1) });
+const configSchema = z
+  .strictObject({
+    name: nodeNameSchema,
+    tools: z.array(programSchema).default([]),
+    /** Holds subscriptions of the tenant: takes messages from its brokers. */
+    subscriptions: z.boolean().default(false),
+  })
+  .refine(({ tools, subscriptions }) => tools.length > 0 || subscriptions, {
+    error: "has neither a tool nor 'subscriptions: true', so there is nothing to do",
+    path: ["tools"],
+  });
 
 export type NodeProgram = z.infer<typeof programSchema>;
 
@@ -27,6 +37,7 @@ export interface NodeConfig {
   /** Of the file; programs are found from here. */
   readonly directory: string;
   readonly programs: readonly NodeProgram[];
+  readonly holdsSubscriptions: boolean;
 }
 
 /** Ends the start: says what is wrong with the file. */
@@ -46,7 +57,7 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
   }
   const directory = dirname(resolve(path));
   const programs = parsed.data.tools.map((program) => ({ ...program, command: placed(program.command, directory) }));
-  return { name: parsed.data.name, directory, programs };
+  return { name: parsed.data.name, directory, programs, holdsSubscriptions: parsed.data.subscriptions };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {

@@ -24,7 +24,7 @@ export class NodeRefused extends Error {
 }
 
 /** The connection ended before there was an answer. */
-class LinkLost extends Error {
+export class LinkLost extends Error {
   override readonly name = "LinkLost";
 }
 
@@ -87,12 +87,15 @@ export class GatewayLink {
   }
 
   /**
-   * The answer, over as many connections as it takes. `undefined`: the link was closed.
+   * The answer, over as many connections as it takes. `undefined`: the link was closed, or nobody waits any more.
    * @throws AnsweredError that would come again
    */
-  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T | undefined> {
-    while (!this.#stopping.signal.aborted) {
-      if (!this.#isStanding) await this.#untilStanding();
+  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T, unwanted?: AbortSignal): Promise<T | undefined> {
+    const stopping = this.#stopping.signal;
+    const givenUp = unwanted === undefined ? stopping : AbortSignal.any([stopping, unwanted]);
+    while (!givenUp.aborted) {
+      if (!this.#isStanding) await this.#untilStanding(givenUp);
+      if (givenUp.aborted) return undefined;
       try {
         return await this.askNow(message, read);
       } catch (thrown) {
@@ -168,9 +171,8 @@ export class GatewayLink {
     if (event !== undefined) this.#options.onEvent(event);
   }
 
-  async #untilStanding(): Promise<void> {
+  async #untilStanding(signal: AbortSignal): Promise<void> {
     const { promise: stopped, resolve } = Promise.withResolvers<void>();
-    const { signal } = this.#stopping;
     const stop = (): void => resolve();
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) resolve();

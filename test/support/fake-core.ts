@@ -62,6 +62,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     breakers: fakeRepo("breakers"),
     connections: fakeRepo("connections"),
     nodes: fakeRepo("nodes"),
+    subscriptions: fakeRepo("subscriptions"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

@@ -41,6 +41,16 @@ import { getSettings, updateSettings } from "./settings.ts";
 import { takeSmsReceipts } from "./sms-receipts.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
 import {
+  createSubscription,
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  getSubscription,
+  listFailedMessages,
+  listSubscriptions,
+  updateSubscription,
+} from "./subscriptions.ts";
+import {
   acceptToolServiceTools,
   createToolService,
   deleteToolService,
@@ -121,6 +131,14 @@ export const routes = {
   getDescriptorSet,
   deleteDescriptorSet,
   takeSmsReceipts,
+  createSubscription,
+  listSubscriptions,
+  getSubscription,
+  updateSubscription,
+  deleteSubscription,
+  enableSubscription,
+  disableSubscription,
+  listFailedMessages,
   putCredential,
   listCredentials,
   deleteCredential,

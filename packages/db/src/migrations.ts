@@ -23,6 +23,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 11, name: "0010_connection_events", oldestCode: 1 },
   { version: 12, name: "0011_nodes", oldestCode: 1 },
   { version: 13, name: "0012_service_breakers", oldestCode: 1 },
+  { version: 14, name: "0013_subscriptions", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

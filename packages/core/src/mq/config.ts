@@ -193,6 +193,11 @@ export function openTopic(config: MqConfig, id: string): MqTopic | undefined {
   return topicSchema.parse({ description: `Publishes a message to '${id}'.` });
 }
 
+/** What an id of the service stands for. */
+export function topicOf(config: MqConfig, id: string): MqTopic | undefined {
+  return Object.hasOwn(config.topics, id) ? config.topics[id] : openTopic(config, id);
+}
+
 export function serversOf({ servers, broker, security }: MqConfig): readonly BrokerServer[] {
   return servers.map((text) => {
     const [, host = "", port] = serverPattern.exec(text) ?? [];

@@ -31,6 +31,7 @@ import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { NodeRepo } from "./nodes.ts";
+import type { SubscriptionRepo } from "./subscriptions.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -787,6 +788,7 @@ export interface Repos {
   readonly breakers: BreakerRepo;
   readonly connections: ConnectionRepo;
   readonly nodes: NodeRepo;
+  readonly subscriptions: SubscriptionRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -9,6 +9,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
 import { credentialsIn, liftSecrets, type LiftedSecret } from "./config-fields.ts";
@@ -17,7 +18,7 @@ import { findReferences, type Reference } from "./references.ts";
 import type { ServiceRuntime } from "./runtime.ts";
 import type { ToolService, ToolServiceChange } from "./service.ts";
 
-export type ServiceDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer">;
+export type ServiceDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer" | "tellNow" | "log">;
 
 /** Schemes whose back ends are configured as services. */
 export function serviceRuntimes(adapters: Adapters): readonly ServiceRuntime[] {
@@ -107,6 +108,7 @@ export async function updateService(
       const updated = await changeOnce(deps, context, { record, patch, expectedVersion });
       // Here at once; elsewhere with the next call, or when they have been idle.
       deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+      await announceChange(deps, context.tenant);
       return updated;
     } catch (error) {
       const isRace = error instanceof GatewayError && error.code === "version_conflict";
@@ -166,6 +168,7 @@ export async function deleteService(deps: ServiceDeps, context: CallContext, { i
   if (!(await deps.repos.services.delete(context.tenant, id))) throw noSuchService(id);
   await forgetSecrets(deps, context, ownSecrets(record));
   deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+  await announceChange(deps, context.tenant);
 }
 
 const mostNamed = 5;

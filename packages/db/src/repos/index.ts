@@ -17,6 +17,7 @@ import { createPriceRepo } from "./prices.ts";
 import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
+import { createSubscriptionRepo } from "./subscriptions.ts";
 import { createTenantRepo } from "./tenants.ts";
 import { createToolServiceRepo } from "./tool-services.ts";
 import { createUploadRepo } from "./uploads.ts";
@@ -50,6 +51,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     breakers: createBreakerRepo(shards),
     connections: createConnectionRepo(shards),
     nodes: createNodeRepo(shards),
+    subscriptions: createSubscriptionRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

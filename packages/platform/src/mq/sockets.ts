@@ -148,3 +148,12 @@ export function lostConnection(server: BrokerServer, what: string, cause: unknow
     "uncertain",
   );
 }
+
+/** A connection over which messages were taken: what was in hand is the broker's again. */
+export function lostConsumer(server: BrokerServer, what: string, cause: unknown): GatewayError {
+  return new GatewayError(
+    "tool_unreachable",
+    `The connection to the broker at '${nameOf(server)}' over which messages were taken is gone: ${oneLine(what)}.`,
+    { cause },
+  );
+}
