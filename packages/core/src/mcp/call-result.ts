@@ -9,6 +9,9 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../jso
 import { withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { checkValue } from "../tools/arguments.ts";
 
+/** Of results that are kept as `tools/call` gave them; back ends cannot say it, for parameters of their types are dropped. */
+export const partsMediaType = "application/json; profile=mcp-result";
+
 export interface ResultOptions {
   /** Of the tool, for messages. */
   readonly toolName: string;
@@ -93,8 +96,8 @@ function toPartsReply(parts: readonly Part[], result: JsonObject): ToolReply {
   const [only] = parts;
   if (parts.length === 1 && only?.kind === "bytes") return { mediaType: only.mediaType, body: only.bytes };
   const text = joined(parts);
-  if (parts.every(({ kind }) => kind !== "bytes")) return { mediaType: "text/plain", body: text };
-  return { mediaType: "application/json", body: JSON.stringify(wholeOf(result)), forModel: text };
+  if (parts.every(({ kind }) => kind === "text")) return { mediaType: "text/plain", body: text };
+  return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
 }
 
 function toStructuredReply(parts: readonly Part[], structured: JsonValue, result: JsonObject): ToolReply {
@@ -107,7 +110,7 @@ function toStructuredReply(parts: readonly Part[], structured: JsonValue, result
   }
   const repeats = parts.some((part) => part.kind === "text" && isDeepStrictEqual(parseJson(part.text), structured));
   const text = repeats ? joined(parts) : `${joined(parts)}\n${JSON.stringify(structured)}`;
-  return { ...isJson, body: JSON.stringify(wholeOf(result)), forModel: text };
+  return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
 }
 
 function joined(parts: readonly Part[]): string {

@@ -13,7 +13,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
-import { deliveryOf, type Delivery } from "./adapter.ts";
+import { deliveryOf, type Delivery, type InvocationContext } from "./adapter.ts";
 import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
@@ -28,6 +28,7 @@ export interface ExecutionOptions {
   readonly attempt: number;
   /** Cancels the call. */
   readonly signal: AbortSignal;
+  readonly onProgress?: InvocationContext["onProgress"];
 }
 
 /** Never throws: whatever goes wrong is the call's outcome. */
@@ -125,7 +126,12 @@ async function trySend(
     const reply = await attempt.race(
       call.adapter.invoke(
         { id: call.id, tool: call.tool, uri: call.uri, arguments: call.arguments, attempt: options.attempt },
-        { ...context, signal: attempt.signal, onSent: () => deps.reach("call.sent") },
+        {
+          ...context,
+          signal: attempt.signal,
+          onSent: () => deps.reach("call.sent"),
+          ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
+        },
       ),
     );
     deps.reach("call.answered");

@@ -290,14 +290,22 @@ class McpServers {
           arguments: args,
           token: call.id,
           mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
-          onProgress: ({ progress = null, total = null, message }) =>
+          onProgress: ({ progress = null, total = null, message }) => {
+            const note = typeof message === "string" ? context.redactor.redact(message).slice(0, 200) : undefined;
             this.#deps.log.log("debug", "an MCP server tells how far a call is", {
               call_id: call.id,
               tool: call.tool.name,
               progress,
               total,
-              ...(typeof message === "string" ? { note: context.redactor.redact(message).slice(0, 200) } : {}),
-            }),
+              ...(note === undefined ? {} : { note }),
+            });
+            if (typeof progress !== "number") return;
+            context.onProgress?.({
+              progress,
+              ...(typeof total === "number" ? { total } : {}),
+              ...(note === undefined ? {} : { message: note }),
+            });
+          },
         },
         exchange,
       );
