@@ -117,7 +117,7 @@ function requireMirrors({ header }: Exchange, { parameters }: Tool, args: JsonOb
   if (typeof mirrored === "string") return;
   for (const { path, header: name } of mirrored) {
     const wanted = valueAt(path, args);
-    const given = header(name);
+    const given = header(name.toLowerCase());
     if (wanted === undefined && given === undefined) continue;
     const value = given === undefined ? undefined : fromHeaderValue(given);
     const isSame =

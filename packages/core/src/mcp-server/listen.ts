@@ -14,9 +14,11 @@ import { invalidParams, invalidRequest } from "./fault.ts";
 import { describeTools } from "./list-tools.ts";
 import { describeTask, requireTasks } from "./tasks.ts";
 
-const lookMs = 1_000;
+const lookMs = 500;
+/** Looks between two at the tasks. */
+const looksPerTasks = 2;
 /** Looks between two of whether the caller may still listen and what its tools are. */
-const looksPerAdmission = 5;
+const looksPerAdmission = 10;
 const mostTasks = 20;
 
 export async function listen(exchange: Exchange, { id, params }: RpcRequest): Promise<MethodReply> {
@@ -74,8 +76,10 @@ async function follow(exchange: AdmittedExchange, { tell, taskIds, isTold, isDra
   for (let look = 1; !signal.aborted && !isDraining(); look += 1) {
     await deps.clock.sleep(lookMs, signal).catch(() => undefined);
     if (signal.aborted) return;
-    for (const id of taskIds) await tellTask(current, id, { states, tell });
-    if (look % looksPerAdmission !== 0) continue;
+    if (look % looksPerTasks === 0) for (const id of taskIds) await tellTask(current, id, { states, tell });
+    // What this instance has seen of a change is known at once, what others have is looked for.
+    const isSeen = deps.configs.peek(current.context.tenant)?.version !== current.context.config.version;
+    if (!isSeen && look % looksPerAdmission !== 0) continue;
     current = await admitExchange(exchange, { isCounted: false });
     const digest = digestOf(current);
     if (isTold && digest !== known) tell("notifications/tools/list_changed", {});
