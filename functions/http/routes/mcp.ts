@@ -7,9 +7,9 @@ import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-erro
 import type { JsonValue } from "@toolyard/core/json";
 import { encodeError } from "@toolyard/core/mcp/json-rpc";
 import { rpcCodes } from "@toolyard/core/mcp/revisions";
-import { RpcFault } from "@toolyard/core/mcp-server/fault";
+import { invalidRequest, RpcFault } from "@toolyard/core/mcp-server/fault";
 import { idOf, readMessage } from "@toolyard/core/mcp-server/incoming";
-import { serveMcp } from "@toolyard/core/mcp-server/serve";
+import { refuseMcp, serveMcp } from "@toolyard/core/mcp-server/serve";
 import type { McpReply } from "@toolyard/core/mcp-server/exchange";
 import * as z from "zod";
 import { headerOf, hostOf, type AppContext, type AppDeps } from "../app-env.ts";
@@ -30,6 +30,9 @@ const mostMessages = 20;
 const messageSchema = z
   .looseObject({ jsonrpc: z.literal("2.0") })
   .meta({ description: "A JSON-RPC message of the Model Context Protocol." });
+
+/** An error of JSON-RPC, or the gateway's own where the request has not come so far. */
+const refusalSchema = z.looseObject({ error: z.looseObject({ message: z.string() }) });
 
 function mcpRoute(path: string, summary: string, isolation: Isolation): RouteModule {
   return defineRoute({
@@ -53,6 +56,8 @@ function mcpRoute(path: string, summary: string, isolation: Isolation): RouteMod
     responses: {
       200: { description: "The answer.", schema: messageSchema, content: { "text/event-stream": messageSchema } },
       202: { description: "Taken; there is nothing to answer." },
+      400: { description: "No message of the protocol, or not as its headers say.", schema: refusalSchema },
+      404: { description: "No such method, session or toolset.", schema: refusalSchema },
     },
     isolation,
     handler: (c, { app, presented, stream }) => answerMcp(c, app, { presented, body: stream }),
@@ -84,7 +89,7 @@ async function answerMcp(c: AppContext, app: AppDeps, posted: Posted): Promise<R
   const value = await readValue(c, posted.body);
   return answerThroughSink(c, async (sink) => {
     const answer = new McpAnswer(c, sink);
-    if (value instanceof RpcFault) answer.end(toFaultReply(value, null));
+    if (value instanceof RpcFault) answer.end(await refuseMcp(app.core, posted, value, null));
     else if (Array.isArray(value)) await answerBatch(c, app, { ...posted, values: value, answer });
     else await answerOne(c, app, { ...posted, value, answer });
   });
@@ -168,12 +173,8 @@ async function serve(
     });
   } catch (error) {
     if (!(error instanceof RpcFault)) throw error;
-    return toFaultReply(error, value);
+    return refuseMcp(core, { presented }, error, idOf(value));
   }
-}
-
-function toFaultReply({ status, code, message, data }: RpcFault, value: JsonValue): McpReply {
-  return { status, body: encodeError(idOf(value), code, message, data) };
 }
 
 interface Batch extends Omit<One, "value"> {
@@ -185,7 +186,7 @@ async function answerBatch(c: AppContext, app: AppDeps, { values, presented, ans
   const revision = headerOf(c, "mcp-protocol-version") ?? "2025-03-26";
   if (revision !== "2025-03-26" || values.length === 0 || values.length > mostMessages) {
     const problem = `The body must be one message; batches of up to ${mostMessages} are of revision 2025-03-26 alone.`;
-    answer.end(toFaultReply(new RpcFault(rpcCodes.invalidRequest, problem, { status: 400 }), null));
+    answer.end(await refuseMcp(app.core, { presented }, invalidRequest(problem), null));
     return;
   }
   const replies: McpReply[] = [];

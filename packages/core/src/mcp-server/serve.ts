@@ -10,7 +10,14 @@ import { hasScope } from "../callers/caller.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import { encodeError, encodeResult, type RpcMessage, type RpcNotice, type RpcRequest } from "../mcp/json-rpc.ts";
+import {
+  encodeError,
+  encodeResult,
+  type RpcId,
+  type RpcMessage,
+  type RpcNotice,
+  type RpcRequest,
+} from "../mcp/json-rpc.ts";
 import { metaKeys, rpcCodes, statelessRevision, tasksExtension } from "../mcp/revisions.ts";
 import { admitExchange } from "./admit-exchange.ts";
 import { takeAnswer } from "./approve-call.ts";
@@ -35,8 +42,22 @@ export async function serveMcp(deps: CoreDeps, request: McpRequest): Promise<Mcp
     return await serveSession(deps, request, message);
   } catch (error) {
     if (!(error instanceof RpcFault)) throw error;
-    return { status: error.status, body: encodeError(id, error.code, error.message, error.data) };
+    return refuseMcp(deps, request, error, id);
   }
+}
+
+/**
+ * The error of the protocol; told to those who may be here, whatever they have posted.
+ * @throws GatewayError as `identify`
+ */
+export async function refuseMcp(
+  deps: CoreDeps,
+  { presented }: Pick<McpRequest, "presented">,
+  { status, code, message, data }: RpcFault,
+  id: RpcId | null,
+): Promise<McpReply> {
+  await identify(deps, presented, ["tools"]);
+  return { status, body: encodeError(id, code, message, data) };
 }
 
 const statelessMethods: Readonly<Record<string, Method>> = {

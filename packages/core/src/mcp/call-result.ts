@@ -32,7 +32,8 @@ export function toToolReply(result: JsonObject, { toolName, outputSchema }: Resu
 type Part =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "bytes"; readonly mediaType: string; readonly bytes: Uint8Array; readonly text: string }
-  /** Shown to the model by a line. */
+  /** Shown to the model by a line; clients that know it may want it as it is. */
+  | { readonly kind: "resource"; readonly text: string }
   | { readonly kind: "other"; readonly text: string };
 
 const mediaTypePattern = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/i;
@@ -49,7 +50,7 @@ function readPart(part: JsonValue): Part {
     case "resource":
       return readResource(isJsonObject(part["resource"]) ? part["resource"] : {});
     case "resource_link":
-      return other(`[resource link: ${describeResource(part)}]`);
+      return { kind: "resource", text: `[resource link: ${describeResource(part)}]` };
     default:
       return other(JSON.stringify(part).slice(0, longestUnknown));
   }
@@ -62,7 +63,7 @@ function readResource(resource: JsonObject): Part {
   const { text, blob, mimeType } = resource;
   const what = `resource ${describeResource(resource)}`;
   if (typeof blob === "string") return readBytes(what, blob, mimeType);
-  return other(`[${what}]\n${textOf(text)}`);
+  return { kind: "resource", text: `[${what}]\n${textOf(text)}` };
 }
 
 function describeResource({ uri, name, title, description, mimeType }: JsonObject): string {
@@ -96,7 +97,7 @@ function toPartsReply(parts: readonly Part[], result: JsonObject): ToolReply {
   const [only] = parts;
   if (parts.length === 1 && only?.kind === "bytes") return { mediaType: only.mediaType, body: only.bytes };
   const text = joined(parts);
-  if (parts.every(({ kind }) => kind === "text")) return { mediaType: "text/plain", body: text };
+  if (parts.every(({ kind }) => kind === "text" || kind === "other")) return { mediaType: "text/plain", body: text };
   return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
 }
 
