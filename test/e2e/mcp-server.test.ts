@@ -237,7 +237,6 @@ describe(`results ${verifies("MCP-3")}`, () => {
     const stub = await startMcpStub({ onCall: () => ({ content, structuredContent: { n: 1 } }) });
     await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "far", config: { url: stub.url } });
     const { answer } = await raw.at(`${url}/far`).ask("tools/call", { name: "echo", arguments: {} });
-    console.log(JSON.stringify(answer));
     expect(answer.result).toMatchObject({ content, structuredContent: { n: 1 } });
     await stub.close();
   });
@@ -668,6 +667,19 @@ describe("requests as hostile clients send them", () => {
       { id: 1, result: { tools: expect.any(Array) } },
       { id: "b", result: {} },
     ]);
+  });
+
+  test("headers are held against the tool as it is, not as another instance still knows it", async () => {
+    const region = { type: "string", "x-mcp-header": "Region" };
+    const parameters = { type: "object", properties: { q: { type: "string" }, region }, required: ["q"] };
+    const id = await tenant.addPlugin({ ...readingTool(backEnd), parameters });
+    const there = raw.at(`${other.url}/mcp`);
+    const call = { name: "lookup", arguments: { q: "x", region: "eu" } };
+    expect((await there.ask("tools/call", call)).answer.error.code).toBe(-32_020);
+    const plain = { ...parameters, properties: { ...parameters.properties, region: { type: "string" } } };
+    const definition = { schema_version: "v1", description: "A tool.", ...readingTool(backEnd), parameters: plain };
+    await tenant.client.expect("put", `/v1/plugins/${id}`, definition);
+    expect((await there.ask("tools/call", call)).answer.result).toBeDefined();
   });
 
   test("arguments that headers should mirror must be mirrored", async () => {

@@ -10,6 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { RpcRequest } from "../mcp/json-rpc.ts";
+import { rpcCodes } from "../mcp/revisions.ts";
 import { fromHeaderValue, mirroredArguments, valueAt } from "../mcp/mirrored-headers.ts";
 import { toOutcomeDetails } from "../tools/outcome.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
@@ -19,12 +20,12 @@ import { continueCall, waitForApproval } from "./approve-call.ts";
 import { toCallReply } from "./call-reply.ts";
 import { ownCall, replyOf } from "./calls.ts";
 import type { AdmittedExchange, AskedCall, Exchange, MethodReply } from "./exchange.ts";
-import { headerMismatch, invalidParams } from "./fault.ts";
+import { headerMismatch, invalidParams, RpcFault } from "./fault.ts";
 import { readResultArguments, resultToolName } from "./get-call-result.ts";
 import { answerLater, waitForEnd } from "./later.ts";
 import { metaOf } from "./peer.ts";
 import { ProgressReporter } from "./progress.ts";
-import { exposedTools, findToolset, within } from "./toolset.ts";
+import { exposedTools, findToolset, findToolsetSoFar, within } from "./toolset.ts";
 
 /** A tool whose attempts may take longer than this says so in its definition, and is not run by the request. */
 const slowMs = 60_000;
@@ -43,6 +44,13 @@ export async function callTool(exchange: Exchange, { params }: RpcRequest): Prom
   }
   const reporter = reporterFor(exchange, params);
   try {
+    return await start(exchange, asked, reporter);
+  } catch (error) {
+    if (!(error instanceof RpcFault) || error.code !== rpcCodes.headerMismatch) throw error;
+    // What this instance knows of the tool may be old; then it has learned now what the client knows.
+    const known = exchange.deps.configs.peek(exchange.presented.tenant)?.version;
+    const { context } = await admitExchange(exchange, { isCounted: false });
+    if (context.config.version === known) throw error;
     return await start(exchange, asked, reporter);
   } finally {
     reporter?.stop();
@@ -84,7 +92,7 @@ async function start(
       async: false,
       route: "mcp.tools_call",
       via: peer.client === undefined ? [] : [{ kind: "mcp_client", id: peer.client }],
-      narrow: (caller, config) => within(caller, findToolset(config, exchange.toolset)),
+      narrow: (caller, config) => within(caller, findToolsetSoFar(config, exchange.toolset)),
       queueOverMs: slowMs,
       signal: peer.era === "stateless" ? exchange.signal : never,
       ...(reporter === undefined ? {} : { onProgress: reporter.report }),
@@ -104,7 +112,7 @@ function findTarget(
   context: CallContext,
   asked: AskedCall,
 ): Pick<DispatchItem, "target" | "isUri" | "isOffered"> {
-  const toolset = findToolset(context.config, exchange.toolset);
+  const toolset = findToolsetSoFar(context.config, exchange.toolset);
   const tool = exposedTools(exchange.deps.adapters, context, toolset).get(asked.name);
   // Only what is listed has a name here; the refusal is on record as any other.
   if (tool === undefined) return { target: asked.name, isOffered: false };
@@ -145,7 +153,11 @@ const refusalsOfRequest: ReadonlySet<ErrorCode> = new Set([
 /** @throws RpcFault, GatewayError what is no result of a tool */
 async function toRefusal(exchange: Exchange, { name }: AskedCall, error: unknown): Promise<JsonObject> {
   if (!(error instanceof GatewayError)) throw error;
-  if (error.code === "tool_not_found") throw invalidParams(`Unknown tool: ${name.slice(0, 200)}`);
+  if (error.code === "tool_not_found") {
+    const config = exchange.deps.configs.peek(exchange.presented.tenant);
+    if (config !== undefined) findToolset(config, exchange.toolset);
+    throw invalidParams(`Unknown tool: ${name.slice(0, 200)}`);
+  }
   const callId = error.details.extra?.["call_id"];
   if (callId === undefined && refusalsOfRequest.has(error.code)) throw error;
   const { code, message } = error;

@@ -23,19 +23,28 @@ export interface Toolset {
 const everything: Toolset = { patterns: undefined, instructions: undefined, isService: false };
 
 /** @throws GatewayError `not_found` */
-export function findToolset({ settings, services }: TenantConfig, name: string | undefined): Toolset {
+export function findToolset(config: TenantConfig, name: string | undefined): Toolset {
+  const toolset = lookUpToolset(config, name);
+  if (toolset !== undefined) return toolset;
+  throw new GatewayError(
+    "not_found",
+    `There is no toolset '${name?.slice(0, 64)}'; name one in the setting 'mcp_toolsets', or a tool service.`,
+    { param: "toolset" },
+  );
+}
+
+/** The same where the configuration may be an old one, by which nobody is refused: without a toolset nothing is offered. */
+export function findToolsetSoFar(config: TenantConfig, name: string | undefined): Toolset {
+  return lookUpToolset(config, name) ?? { patterns: [], instructions: undefined, isService: false };
+}
+
+function lookUpToolset({ settings, services }: TenantConfig, name: string | undefined): Toolset | undefined {
   if (name === undefined) return everything;
   const { mcp_toolsets: toolsets } = settings;
   const named = Object.hasOwn(toolsets, name) ? toolsets[name] : undefined;
   if (named !== undefined) return { patterns: named.tools, instructions: named.instructions, isService: false };
   const found = services.filter(({ serviceId }) => serviceId === name);
-  if (found.length === 0) {
-    throw new GatewayError(
-      "not_found",
-      `There is no toolset '${name.slice(0, 64)}'; name one in the setting 'mcp_toolsets', or a tool service.`,
-      { param: "toolset" },
-    );
-  }
+  if (found.length === 0) return undefined;
   return {
     patterns: found.flatMap(({ scheme, serviceId }) => [`${scheme}://${serviceId}/*`, `${scheme}://${serviceId}`]),
     instructions: undefined,
