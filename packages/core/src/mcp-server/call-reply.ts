@@ -64,18 +64,16 @@ async function toCompletedReply(outcome: CompletedOutcome, options: ReplyOptions
   if (handle === undefined) {
     return { content: [{ type: "text", text }], ...structuredOf(text, mediaType, options.peer) };
   }
+  const head: JsonObject = { type: "text", text };
   const link = linkTo(handle, options);
-  if (handle.bytes > mostInline) return { content: [{ type: "text", text }, ...link] };
-  if (mediaType === partsMediaType) {
-    const parts = await readParts(options);
-    return parts ?? { content: [{ type: "text", text }, ...link] };
-  }
   const kind = /^(image|audio)\//.exec(mediaType)?.[1];
-  if (kind === undefined) return { content: [{ type: "text", text }, ...link] };
+  const isShown = handle.bytes <= mostInline && (mediaType === partsMediaType || kind !== undefined);
+  if (!isShown) return { content: [head, ...link] };
   const opened = await options.open();
-  if (opened === undefined) return { content: [{ type: "text", text }] };
-  const data = Buffer.from(await readAll(opened.body)).toString("base64");
-  return { content: [{ type: kind, data, mimeType: mediaType }, ...link] };
+  if (opened === undefined) return { content: [head] };
+  const bytes = Buffer.from(await readAll(opened.body));
+  if (kind === undefined) return toParts(bytes, options) ?? { content: [head, ...link] };
+  return { content: [{ type: kind, data: bytes.toString("base64"), mimeType: mediaType }, ...link] };
 }
 
 /** A value for clients that read values; until 2025-11-25 only objects may be some. */
@@ -107,10 +105,8 @@ function linkTo(
 }
 
 /** What another MCP server has answered, part by part. */
-async function readParts({ open, mostText, peer }: ReplyOptions): Promise<JsonObject | undefined> {
-  const opened = await open();
-  if (opened === undefined) return undefined;
-  const whole = parseKeepingDigits(Buffer.from(await readAll(opened.body)).toString("utf8"));
+function toParts(bytes: Buffer, { mostText, peer }: ReplyOptions): JsonObject | undefined {
+  const whole = parseKeepingDigits(bytes.toString("utf8"));
   if (!isJsonObject(whole) || !Array.isArray(whole["content"])) return undefined;
   const { content, structuredContent } = whole;
   const parts = content.map((part) => toPart(part, peer));

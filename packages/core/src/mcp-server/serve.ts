@@ -1,6 +1,6 @@
 /**
  * The server of `/mcp`: a tenant's tools for any client of the Model Context Protocol, in both eras, without
- * anything that is held between requests (VCP-21). Whatever a client refers to later is a row or says itself what
+ * anything that is held between requests. Whatever a client refers to later is a row or says itself what
  * it stands for, so every request can be answered by every instance.
  */
 import { identify } from "../calls/admit.ts";
