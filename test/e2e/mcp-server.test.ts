@@ -152,9 +152,9 @@ describe(`pages of the list ${verifies("CHAT-11")}`, () => {
     const second = (await raw.ask("tools/list", { cursor: first.nextCursor })).answer.result;
     expect(second).not.toHaveProperty("nextCursor");
     expect(second.tools[0].name > first.tools.at(-1).name).toBe(true);
-    for (const cursor of ["", "nonsense", 7, "YWZ0ZXI6eA=="]) {
+    for (const cursor of ["", "nonsense", 7]) {
       const { answer } = await raw.ask("tools/list", { cursor });
-      if (cursor !== "YWZ0ZXI6eA==") expect(answer.error).toMatchObject({ code: -32_602 });
+      expect(answer.error).toMatchObject({ code: -32_602 });
     }
     await stub.close();
   });
@@ -305,7 +305,7 @@ describe("cancelling", () => {
     const asked = raw.ask("tools/call", params, { signal: leave.signal });
     await stateless.asked;
     leave.abort();
-    await expect(asked).rejects.toThrow();
+    await expect(asked).rejects.toThrow("aborted");
     await stateless.left;
     await expect.poll(async () => (await callsOf()).map(({ state }) => state)).toEqual(["cancelled"]);
     stateless.release();
@@ -315,7 +315,7 @@ describe("cancelling", () => {
     const posted = raw.post({ jsonrpc: "2.0", id: 1, method: "tools/call", params }, { signal: stay.signal });
     await session.asked;
     stay.abort();
-    await expect(posted).rejects.toThrow();
+    await expect(posted).rejects.toThrow("aborted");
     session.release();
     await expect.poll(async () => (await callsOf()).map(({ state }) => state)).toEqual(["cancelled", "completed"]);
   });
@@ -497,7 +497,7 @@ describe("tasks", () => {
     held.release();
     await expect.poll(() => told.at(-1)?.params.status).toBe("completed");
     leave.abort();
-    await expect(listening).rejects.toThrow();
+    await expect(listening).rejects.toThrow("aborted");
   });
 });
 
@@ -524,13 +524,13 @@ describe("news of the list of tools", () => {
     await tenant.addPlugin(readingTool(backEnd, "fresh"));
     await expect.poll(() => told.at(-1)?.method).toBe("notifications/tools/list_changed");
     leave.abort();
-    await expect(listening).rejects.toThrow();
+    await expect(listening).rejects.toThrow("aborted");
   });
 });
 
 describe("who may come in", () => {
   test("without a key a client is told where to learn how", async () => {
-    const { status, headers } = await rawClient(url, undefined).ask("tools/list");
+    const { status, headers } = await rawClient(`${gateway.url}/mcp`, undefined).ask("tools/list");
     expect(status).toBe(401);
     const challenge = headers.get("www-authenticate") ?? "";
     const address = /resource_metadata="([^"]+)"/.exec(challenge)?.[1] ?? "";
@@ -601,48 +601,50 @@ describe("requests as hostile clients send them", () => {
   };
   const stateless = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list" };
 
-  test.each<[string, unknown, Record<string, string>, number, number]>([
-    ["no JSON", "{", {}, 400, -32_700],
-    ["nothing", "", {}, 400, -32_600],
-    ["no object", '"tools/list"', {}, 400, -32_600],
-    ["another version of JSON-RPC", { ...list, jsonrpc: "1.0" }, {}, 400, -32_600],
-    ["an id that is none", { ...list, id: null }, {}, 400, -32_600],
-    ["an id that is half", { ...list, id: 1.5 }, {}, 400, -32_600],
-    ["parameters that are a list", { ...list, params: [] }, {}, 400, -32_600],
-    ["neither request nor answer", { jsonrpc: "2.0", id: 1 }, {}, 400, -32_600],
-    ["an empty batch", [], {}, 400, -32_600],
-    ["a batch of a revision without", [list], { "mcp-protocol-version": "2025-11-25" }, 400, -32_600],
-    ["too large a batch", Array.from({ length: 21 }, () => list), {}, 400, -32_600],
-    ["a method of JavaScript's own", { ...list, method: "constructor" }, {}, 200, -32_601],
-    ["a tool of JavaScript's own", { ...list, method: "tools/call", params: { name: "__proto__" } }, {}, 200, -32_602],
-    ["a tool without a name", { ...list, method: "tools/call", params: { name: 7 } }, {}, 200, -32_602],
+  test.each<[string, unknown, Record<string, string>, readonly [status: number, code: number]]>([
+    ["no JSON", "{", {}, [400, -32_700]],
+    ["nothing", "", {}, [400, -32_600]],
+    ["no object", '"tools/list"', {}, [400, -32_600]],
+    ["another version of JSON-RPC", { ...list, jsonrpc: "1.0" }, {}, [400, -32_600]],
+    ["an id that is none", { ...list, id: null }, {}, [400, -32_600]],
+    ["an id that is half", { ...list, id: 1.5 }, {}, [400, -32_600]],
+    ["parameters that are a list", { ...list, params: [] }, {}, [400, -32_600]],
+    ["neither request nor answer", { jsonrpc: "2.0", id: 1 }, {}, [400, -32_600]],
+    ["an empty batch", [], {}, [400, -32_600]],
+    ["a batch of a revision without", [list], { "mcp-protocol-version": "2025-11-25" }, [400, -32_600]],
+    ["too large a batch", Array.from({ length: 21 }, () => list), {}, [400, -32_600]],
+    ["a method of JavaScript's own", { ...list, method: "constructor" }, {}, [200, -32_601]],
+    [
+      "a tool of JavaScript's own",
+      { ...list, method: "tools/call", params: { name: "__proto__" } },
+      {},
+      [200, -32_602],
+    ],
+    ["a tool without a name", { ...list, method: "tools/call", params: { name: 7 } }, {}, [200, -32_602]],
     [
       "arguments that are a text",
       { ...list, method: "tools/call", params: { name: "x", arguments: "{}" } },
       {},
-      200,
-      -32_602,
+      [200, -32_602],
     ],
-    ["a revision of nobody", list, { "mcp-protocol-version": "1999-01-01" }, 400, -32_022],
-    ["a revision in the header alone", list, stateless, 400, -32_602],
-    ["a revision in the body alone", { ...list, params: { _meta: meta } }, {}, 400, -32_020],
+    ["a revision of nobody", list, { "mcp-protocol-version": "1999-01-01" }, [400, -32_022]],
+    ["a revision in the header alone", list, stateless, [400, -32_602]],
+    ["a revision in the body alone", { ...list, params: { _meta: meta } }, {}, [400, -32_020]],
     [
       "another method in the header",
       { ...list, params: { _meta: meta } },
       { ...stateless, "mcp-method": "tools/call" },
-      400,
-      -32_020,
+      [400, -32_020],
     ],
     [
       "a method of the other era",
       { ...list, method: "ping", params: { _meta: meta } },
       { ...stateless, "mcp-method": "ping" },
-      404,
-      -32_601,
+      [404, -32_601],
     ],
-  ])("%s is refused as the protocol says", async (_what, body, headers, status, code) => {
+  ])("%s is refused as the protocol says", async (_what, body, headers, refusal) => {
     const posted = await raw.post(body, { headers });
-    expect([posted.status, posted.answer.error.code]).toEqual([status, code]);
+    expect([posted.status, posted.answer.error.code]).toEqual(refusal);
     expect(posted.answer.jsonrpc).toBe("2.0");
   });
 

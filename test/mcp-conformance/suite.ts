@@ -23,7 +23,7 @@ export async function suiteVersion(): Promise<string> {
 }
 
 /** @returns what it writes to standard output */
-export async function runProgram(parameters: readonly string[]): Promise<string> {
+async function runProgram(parameters: readonly string[]): Promise<string> {
   const child = spawn(process.execPath, [program, ...parameters], { stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
   child.stdout.on("data", (part: Buffer) => (output += part.toString("utf8")));

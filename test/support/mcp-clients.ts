@@ -5,7 +5,6 @@ import {
 } from "@modelcontextprotocol/client";
 import { Client as SessionClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport as SessionTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { Json } from "./gateway-client.ts";
 
 const info = { name: "test-client", version: "1.2.3" };
@@ -22,8 +21,7 @@ export async function connectSession({ url, key, capabilities = {} }: ClientOpti
   const transport = new SessionTransport(new URL(url), {
     requestInit: { headers: { authorization: `Bearer ${key}` } },
   });
-  // The SDK's own types disagree where absent properties may not be undefined.
-  await client.connect(transport as Transport);
+  await client.connect(transport);
   return client;
 }
 

@@ -23,14 +23,23 @@ describe("what clients post", () => {
       { requiredKeys: [] },
     );
     fc.assert(
-      fc.property(fc.oneof(fc.jsonValue(), parts), (value) => {
-        try {
-          const message = readMessage(value as JsonValue);
-          if (message.kind === "request") expect(idOf(value as JsonValue)).toBe(message.id);
-        } catch (error) {
-          expect(error).toBeInstanceOf(RpcFault);
-        }
+      fc.property(fc.oneof(fc.jsonValue(), parts), (given) => {
+        const value = given as JsonValue;
+        expect([...kinds, "refused"]).toContain(kindOf(value));
+        // What is a request can be answered.
+        return kindOf(value) !== "request" || idOf(value) !== null;
       }),
     );
   });
 });
+
+const kinds = ["request", "notice", "result", "error"];
+
+function kindOf(value: JsonValue): string {
+  try {
+    return readMessage(value).kind;
+  } catch (error) {
+    if (error instanceof RpcFault) return "refused";
+    throw error;
+  }
+}
