@@ -76,19 +76,22 @@ const ways: Readonly<Record<string, Way>> = {
 };
 
 function describePeer(peer: ServicePeer): void {
+  let starting: Promise<RunningPeer> | undefined;
   let running: RunningPeer;
   let tenant: TestTenant;
   let service: Json;
   beforeAll(async () => {
     if (peer.absent !== undefined) throw new Error(peer.absent);
-    running = await peer.start({ home });
+    starting = peer.start({ home });
+    running = await starting;
     tenant = await gateway.newTenant();
     await tenant.addProvider(llm.url);
     const { scheme } = peer;
     service = await tenant.client.post("/v1/tool-services", { scheme, service_id: "peer", config: running.config });
     // Brokers take their time to start.
   }, 120_000);
-  afterAll(() => running?.close());
+  // Also of a back end that was too slow for the hook above.
+  afterAll(async () => (await starting)?.close());
 
   test("has been given every operation", async () => {
     const { data } = await tenant.client.get(`/v1/tool-services/${service.id}/tools`);
