@@ -24,13 +24,19 @@ export interface BatchOptions {
   readonly repeatable?: boolean;
 }
 
+/**
+ * Statements of a batch, or what makes them, which is called once and later, when the batch is about to be
+ * sent: what was asked for until then can be in it.
+ */
+export type BatchContent = readonly Statement[] | (() => readonly Statement[]);
+
 export interface Database {
   /**
    * Local writes of several callers are committed together (group commit), so statements must be
    * conflict-free: `ON CONFLICT`, conditions and `RETURNING`, never an expected constraint error.
    * @throws GatewayError `database_unavailable`
    */
-  batch(statements: readonly Statement[], options?: BatchOptions): Promise<readonly StatementResult[]>;
+  batch(content: BatchContent, options?: BatchOptions): Promise<readonly StatementResult[]>;
   close(): Promise<void>;
 }
 

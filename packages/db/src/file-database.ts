@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
+import type { BatchContent, BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
 
 /** Batches that one transaction takes. */
@@ -26,6 +26,10 @@ interface Waiting {
   readonly statements: readonly Statement[];
   readonly resolve: (results: readonly StatementResult[]) => void;
   readonly reject: (error: unknown) => void;
+}
+
+interface Asked extends Omit<Waiting, "statements"> {
+  readonly content: BatchContent;
 }
 
 /** @throws GatewayError `database_unavailable` naming the file */
@@ -47,7 +51,7 @@ class FileDatabase implements Database {
   readonly #connection: DatabaseSync;
   readonly #budgetMs: number;
   readonly #prepared = new Map<string, Prepared>();
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting: Asked[] = [];
   #draining: Promise<void> | undefined;
   #closed = false;
 
@@ -67,11 +71,11 @@ class FileDatabase implements Database {
     });
   }
 
-  async batch(statements: readonly Statement[], options: BatchOptions = {}): Promise<readonly StatementResult[]> {
+  async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
     if (this.#closed) throw unavailable("is closed");
-    if (options.readonly === true) return this.#read(statements);
+    if (options.readonly === true) return this.#read(composed(content));
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ statements, resolve, reject });
+      this.#waiting.push({ content, resolve, reject });
       this.#draining ??= this.#drain();
     });
   }
@@ -97,7 +101,8 @@ class FileDatabase implements Database {
   async #drain(): Promise<void> {
     await nextTurn();
     while (this.#waiting.length > 0) {
-      await this.#commit(this.#waiting.splice(0, groupLimit));
+      const group = this.#waiting.splice(0, groupLimit);
+      await this.#commit(group.map(({ content, ...asked }) => ({ statements: composed(content), ...asked })));
       if (this.#waiting.length > 0) await nextTurn();
     }
     this.#draining = undefined;
@@ -173,6 +178,10 @@ class FileDatabase implements Database {
     this.#prepared.set(sql, prepared);
     return prepared;
   }
+}
+
+function composed(content: BatchContent): readonly Statement[] {
+  return typeof content === "function" ? content() : content;
 }
 
 function isWrite(sql: string): boolean {
