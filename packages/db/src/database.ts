@@ -24,11 +24,15 @@ export interface BatchOptions {
   readonly repeatable?: boolean;
 }
 
-/**
- * Statements of a batch, or what makes them, which is called once and later, when the batch is about to be
- * sent: what was asked for until then can be in it.
- */
-export type BatchContent = readonly Statement[] | (() => readonly Statement[]);
+/** Makes the statements of a batch when it is about to be sent: what was asked for until then is in it. */
+export interface GrowingBatch {
+  /** How much has been asked for so far. */
+  readonly size: number;
+  /** Called once, and not before `Database.batch` has returned. */
+  compose(): readonly Statement[];
+}
+
+export type BatchContent = readonly Statement[] | GrowingBatch;
 
 export interface Database {
   /**

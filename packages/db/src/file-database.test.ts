@@ -55,7 +55,7 @@ describe("group commit", () => {
     const wanted: string[] = [];
     const compose = (): readonly Statement[] =>
       wanted.splice(0).map((text) => sql("INSERT INTO t (v) VALUES (?)", text));
-    const written = database.batch(compose);
+    const written = database.batch({ size: 1, compose });
     wanted.push("first", "second");
     expect(await written).toHaveLength(2);
     expect(await value("SELECT group_concat(v) FROM t")).toBe("first,second");

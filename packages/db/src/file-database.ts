@@ -13,6 +13,8 @@ import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failur
 
 /** Batches that one transaction takes. */
 const groupLimit = 64;
+/** Beyond that nobody waits for others. */
+const longestGatherMs = 2;
 const preparedLimit = 500;
 const backoff = { first: 1, ceiling: 25 };
 
@@ -97,15 +99,36 @@ class FileDatabase implements Database {
     }
   }
 
-  /** Group commit: all that has come together in one turn of the event loop is one transaction. */
+  /** Group commit: all that has come together is one transaction. */
   async #drain(): Promise<void> {
     await nextTurn();
     while (this.#waiting.length > 0) {
+      await this.#gather();
       const group = this.#waiting.splice(0, groupLimit);
       await this.#commit(group.map(({ content, ...asked }) => ({ statements: composed(content), ...asked })));
       if (this.#waiting.length > 0) await nextTurn();
     }
     this.#draining = undefined;
+  }
+
+  /**
+   * Where several wait for the same commit, others are on their way to it: as long as every turn of the event
+   * loop brings some, their share of a commit is worth more than the wait. Whoever is alone waits for nobody.
+   */
+  async #gather(): Promise<void> {
+    const until = performance.now() + longestGatherMs;
+    let before = 1;
+    for (let size = this.#size(); size > before && performance.now() < until; size = this.#size()) {
+      if (this.#waiting.length >= groupLimit) return;
+      before = size;
+      await nextTurn();
+    }
+  }
+
+  #size(): number {
+    let size = 0;
+    for (const { content } of this.#waiting) size += "compose" in content ? content.size : 1;
+    return size;
   }
 
   async #commit(group: readonly Waiting[]): Promise<void> {
@@ -181,7 +204,7 @@ class FileDatabase implements Database {
 }
 
 function composed(content: BatchContent): readonly Statement[] {
-  return typeof content === "function" ? content() : content;
+  return "compose" in content ? content.compose() : content;
 }
 
 function isWrite(sql: string): boolean {

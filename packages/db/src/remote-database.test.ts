@@ -71,10 +71,11 @@ test("asks what makes a batch's statements once and later, and sends the same ag
   proxy.faults.push({ kind: "busy" });
   let asked = 0;
   const statements: Statement[] = [];
-  const written = database.batch(() => {
+  const compose = (): readonly Statement[] => {
     asked += 1;
     return statements;
-  });
+  };
+  const written = database.batch({ size: 1, compose });
   statements.push(increment, increment);
   expect(await written).toHaveLength(2);
   expect([asked, await count()]).toEqual([1, 2]);

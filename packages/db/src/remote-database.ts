@@ -58,8 +58,8 @@ class RemoteDatabase implements Database {
   }
 
   async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
-    if (typeof content === "function") await nextTurn();
-    const statements = typeof content === "function" ? content() : content;
+    if ("compose" in content) await nextTurn();
+    const statements = "compose" in content ? content.compose() : content;
     const isRepeatable = options.readonly === true || options.repeatable === true;
     const body = encodeBatch(statements, { readonly: options.readonly === true });
     const deadline = performance.now() + this.#budgetMs;

@@ -10,7 +10,7 @@
  * Sent twice, the batch finds its rows there, writes and counts nothing, and the long way recognises them.
  */
 import type { AdmitInput, NewCall } from "@toolyard/core/ports/repos";
-import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
+import type { Database, GrowingBatch, SqlValue, Statement, StatementResult } from "../database.ts";
 import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { openBreakers } from "./breakers.ts";
 import { hearing, now, windowMs, windowStart } from "./fragments.ts";
@@ -130,15 +130,54 @@ function isPlainChat(call: NewCall): boolean {
 
 type Row = StatementResult["rows"][number];
 
-/** Admissions that are decided as one. */
-interface Group {
+/** Admissions that are decided as one; what they have in common is that of the first. */
+class Group implements GrowingBatch {
+  readonly calls: NewCall[] = [];
+  readonly #common: PlainAdmission;
+  readonly #close: () => void;
+
+  constructor(common: PlainAdmission, close: () => void) {
+    this.#common = common;
+    this.#close = close;
+  }
+
+  get size(): number {
+    return this.calls.length;
+  }
+
+  compose(): readonly Statement[] {
+    this.#close();
+    const { tenant, expectedConfigVersion, attach, call } = this.#common;
+    const { caller, settings } = this.#common.known;
+    const first = this.calls[0]?.id ?? "";
+    const count = [
+      tenant,
+      first,
+      this.calls.length,
+      expectedConfigVersion,
+      hashOf(this.#common),
+      settings.concurrent_requests,
+      settings.requests_per_minute,
+      attach?.withinMs ?? null,
+      caller.id,
+      call.route,
+      JSON.stringify(this.calls.map(({ inputHash }) => inputHash)),
+    ];
+    return [
+      { sql: countUnhindered, args: count },
+      ...this.calls.map((one) => ({ sql: insertCounted, args: rowArgs(one, [tenant, first, caller.id]) })),
+    ];
+  }
+}
+
+interface OpenGroup {
   readonly calls: NewCall[];
   /** Undefined where something stands in the way. */
   readonly counted: Promise<Row | undefined>;
 }
 
 /** Those whose batch has not been composed yet, by what their admissions have in common. */
-const openGroups = new WeakMap<Database, Map<string, Group>>();
+const openGroups = new WeakMap<Database, Map<string, OpenGroup>>();
 
 /** @returns what was counted, this request being the last; undefined where the long way has to decide */
 export async function admitPlain(database: Database, input: PlainAdmission): Promise<Row | undefined> {
@@ -149,45 +188,20 @@ export async function admitPlain(database: Database, input: PlainAdmission): Pro
   return row && { ...row, count: Number(row["count"]) - (calls.length - place) };
 }
 
-function groupOf(database: Database, input: PlainAdmission): Group {
+function groupOf(database: Database, input: PlainAdmission): OpenGroup {
   const { tenant, expectedConfigVersion, known, call, attach } = input;
-  const name = [tenant, known.caller.id, hashOf(input), expectedConfigVersion, attach?.withinMs, call.route].join(" ");
+  const name = `${tenant} ${known.caller.id} ${hashOf(input)} ${expectedConfigVersion} ${attach?.withinMs} ${call.route}`;
   let groups = openGroups.get(database);
-  if (groups === undefined) openGroups.set(database, (groups = new Map<string, Group>()));
+  if (groups === undefined) openGroups.set(database, (groups = new Map<string, OpenGroup>()));
   const open = groups.get(name);
   if (open !== undefined && open.calls.length < mostTogether) return open;
-  const calls: NewCall[] = [];
-  const compose = (): readonly Statement[] => {
-    if (groups.get(name)?.calls === calls) groups.delete(name);
-    return statementsOf(input, calls);
-  };
-  const counted = database.batch(compose, { repeatable: true }).then(([result]) => result?.rows[0]);
-  const group = { calls, counted };
-  groups.set(name, group);
-  return group;
-}
-
-function statementsOf(input: PlainAdmission, calls: readonly NewCall[]): readonly Statement[] {
-  const { tenant, expectedConfigVersion, attach, call } = input;
-  const { caller, settings } = input.known;
-  const first = calls[0]?.id ?? "";
-  const count = [
-    tenant,
-    first,
-    calls.length,
-    expectedConfigVersion,
-    hashOf(input),
-    settings.concurrent_requests,
-    settings.requests_per_minute,
-    attach?.withinMs ?? null,
-    caller.id,
-    call.route,
-    JSON.stringify(calls.map(({ inputHash }) => inputHash)),
-  ];
-  return [
-    { sql: countUnhindered, args: count },
-    ...calls.map((one) => ({ sql: insertCounted, args: rowArgs(one, [tenant, first, caller.id]) })),
-  ];
+  const group = new Group(input, () => {
+    if (groups.get(name)?.calls === group.calls) groups.delete(name);
+  });
+  const counted = database.batch(group, { repeatable: true }).then(([result]) => result?.rows[0]);
+  const opened = { calls: group.calls, counted };
+  groups.set(name, opened);
+  return opened;
 }
 
 function rowArgs(call: NewCall, [tenant, first, callerId]: readonly [string, string, string]): SqlValue[] {
