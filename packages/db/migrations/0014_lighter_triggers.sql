@@ -1,5 +1,6 @@
 -- The triggers that run with every end of a call, saying the same by other words: SQLite makes a table of a list
--- (`IN`) of more than two, and in a trigger it makes it anew for each row. Three lists took as long as all the rest.
+-- (`IN`) of more than two, and in a trigger it makes it anew for each row. What tells webhooks is begun where there
+-- are any. A third of what an end costs was this.
 DROP TRIGGER calls_charged;
 --> statement-breakpoint
 CREATE TRIGGER calls_charged AFTER UPDATE OF state ON calls
@@ -108,6 +109,7 @@ DROP TRIGGER calls_told;
 --> statement-breakpoint
 CREATE TRIGGER calls_told AFTER UPDATE OF state ON calls
 WHEN NEW.state IS NOT OLD.state AND NEW.state <> 'queued' AND NEW.state <> 'running'
+  AND EXISTS (SELECT 1 FROM webhooks WHERE tenant = NEW.tenant AND enabled)
 BEGIN
   INSERT INTO webhook_deliveries (id, tenant, webhook_id, type, call_id, body, next_at)
   SELECT 'evt_' || printf('%012x%010x', CAST(unixepoch('subsec') * 1000 AS INTEGER),
