@@ -136,7 +136,7 @@ class FileDatabase implements Database {
       const results = await this.#whenFree(() =>
         this.#transact("BEGIN IMMEDIATE", () => group.map(({ statements }) => this.#run(statements))),
       );
-      for (const [index, waiting] of group.entries()) waiting.resolve(results[index] ?? []);
+      group.forEach(({ resolve }, index) => resolve(results[index] ?? []));
     } catch (error) {
       const [only] = group;
       if (group.length === 1) only?.reject(toGatewayError(error));

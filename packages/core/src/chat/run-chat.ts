@@ -500,13 +500,12 @@ class ChatRun {
 
 function createMeter(deps: CoreDeps, { callId, context, request, reserved, routes, offer }: OpenedChat): ChatMeter {
   const { tenant, config } = context;
-  const listed = new Set(offer.listed.map(({ name }) => name));
   return new ChatMeter({
     prices: config.prices,
     clock: deps.clock,
     routes,
     reserved,
-    isListed: (name) => listed.has(name),
+    isListed: (name) => offer.listed.some((tool) => tool.name === name),
     answerTokens: answerTokens(request, config),
     reserve: (amount, spent) => deps.repos.calls.reserve(tenant, callId, 1, { amount, spent }),
   });

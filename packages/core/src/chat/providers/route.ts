@@ -354,10 +354,10 @@ function backEndOf(deps: RouteDeps, { kind, name }: ProviderRecord): ChatProvide
   );
 }
 
-async function keyFor(
+function keyFor(
   deps: RouteDeps,
   { provider, owner }: Pick<Route, "provider" | "owner">,
-): Promise<string | undefined> {
+): Promise<string> | string | undefined {
   if (owner === "operator") return deps.defaultProvider?.apiKey;
   return provider.credential === null ? undefined : deps.credential(provider.credential);
 }
