@@ -4,7 +4,7 @@
  * what it was asked for or calls it.
  */
 import { isUtf8 } from "node:buffer";
-import { GatewayError } from "../../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
 import { forwardableBody } from "./forwardable-body.ts";
@@ -97,7 +97,7 @@ interface Rest {
   /** Not given away. */
   events: ProviderEvent[];
   isDone: boolean;
-  failure: unknown;
+  failure: GatewayError | undefined;
 }
 
 interface Reading {
@@ -181,7 +181,7 @@ class ModelExchange {
           return room === undefined;
         }
       } catch (thrown) {
-        rest.failure = thrown;
+        rest.failure = toGatewayError(thrown);
       }
       rest.events = events;
       return false;
