@@ -144,7 +144,7 @@ class Sink implements ResponseSink {
     this.#state = "open";
     this.#exchange.status = status;
     const isEventStream = headers["content-type"]?.startsWith("text/event-stream") === true;
-    this.#transport.open(status, { ...this.#exchange.headers, ...headers }, isEventStream);
+    this.#transport.open(status, Object.assign(this.#exchange.headers, headers), isEventStream);
     if (isEventStream && !this.#silent) {
       this.#keepAlive = setInterval(() => {
         this.#commentDue = true;

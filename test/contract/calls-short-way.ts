@@ -2,18 +2,16 @@
  * Whoever is known is admitted by a shorter way where nothing stands in the way; what it comes to, and what
  * is written, must be what the whole decision would have come to.
  */
-import type { AdmitInput, AdmitResult } from "@toolyard/core/ports/repos";
+import type { AdmitInput, AdmitResult, Tenant } from "@toolyard/core/ports/repos";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { newChat, times, useCallFixture, withKey, type CallFixture, type MakeInstances } from "./calls-fixture.ts";
 
-type Arrange = (fixture: CallFixture) => Promise<AdmitInput>;
-
 const day = 86_400_000;
 
 /** A tenant with a key, and a plain chat. */
-const plain: Arrange = async (fixture) => {
-  const tenant = await fixture.newTenant({ requests_per_minute: 50, concurrent_requests: 2 });
+const plain = async (fixture: CallFixture, settings: Tenant["settings"] = {}): Promise<AdmitInput> => {
+  const tenant = await fixture.newTenant({ requests_per_minute: 50, concurrent_requests: 2, ...settings });
   const key = await fixture.newKey(tenant);
   return withKey(tenant, key, { call: newChat(), attach: { withinMs: 900_000, to: "broken_off" } });
 };
@@ -121,6 +119,34 @@ export function describeShortWay(make: MakeInstances): void {
       expect(again.outcome).toEqual(first.outcome);
       expect(again.rate.remaining).toBe(first.rate.remaining);
       expect((await fixture.calls.list(input.tenant, {}, { limit: 10, order: "desc" })).data).toHaveLength(1);
+    });
+
+    test("chats that come together are counted as if they came one after the other", async () => {
+      const input = await asKnown(fixture, await plain(fixture, { concurrent_requests: 10 }));
+      const results = await times(6, (index) =>
+        fixture.calls.admit({ ...input, call: newChat({ inputHash: `hash ${index}` }) }),
+      );
+      expect(results.map(({ outcome }) => outcome.kind)).toEqual(Array(6).fill("admitted"));
+      expect(results.map(({ rate }) => rate.remaining).sort((a, b) => b - a)).toEqual([49, 48, 47, 46, 45, 44]);
+      expect((await fixture.calls.list(input.tenant, {}, { limit: 10, order: "desc" })).data).toHaveLength(6);
+    });
+
+    test("of chats that come together as many pass as there are requests left in the minute", async () => {
+      const input = await asKnown(fixture, await plain(fixture, { requests_per_minute: 3, concurrent_requests: 10 }));
+      const results = await times(5, (index) =>
+        fixture.calls.admit({ ...input, call: newChat({ inputHash: `hash ${index}` }) }),
+      );
+      const kinds = results.map(({ outcome }) => outcome.kind).sort();
+      expect(kinds).toEqual(["admitted", "admitted", "admitted", "rate_limited", "rate_limited"]);
+    });
+
+    test("one that repeats what was cut off holds up none of those that come with it", async () => {
+      const input = await asKnown(fixture, await plain(fixture, { concurrent_requests: 10 }));
+      await earlier(fixture, input, true);
+      const results = await times(4, (index) =>
+        fixture.calls.admit(index === 2 ? input : { ...input, call: newChat({ inputHash: `hash ${index}` }) }),
+      );
+      expect(results.map(({ outcome }) => outcome.kind)).toEqual(["admitted", "admitted", "existing", "admitted"]);
     });
 
     test("of many at once on two instances exactly as many pass as the tenant may have", async () => {

@@ -13,7 +13,7 @@ import {
 } from "@toolyard/core/chat/encoders/typed-events";
 import type { ChatEvent } from "@toolyard/core/chat/events";
 import { openChat, type Opening } from "@toolyard/core/chat/open-chat";
-import { runChat } from "@toolyard/core/chat/run-chat";
+import { runChat, type TakeChatEvents } from "@toolyard/core/chat/run-chat";
 import { chatRequestSchema } from "@toolyard/core/chat/schema";
 import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
 import type { CoreDeps } from "@toolyard/core/deps";
@@ -137,15 +137,15 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     sink.onClose(() => stop.abort());
     const { request } = opening;
     if (request.stream)
-      await answerStream(sink, eventsOf(core, opening), encoders[asked.shape](c, request.includeUsage));
+      await answerStream(sink, core, { opening, encode: encoders[asked.shape](c, request.includeUsage) });
     else await answerJson(sink, eventsOf(core, opening), exchange.requestId);
   });
 }
 
 type Events = AsyncGenerator<readonly ChatEvent[], void, void>;
 
-function eventsOf(core: CoreDeps, opening: Opening): Events {
-  return opening.kind === "run" ? runChat(core, opening.chat) : replayed(opening.body);
+function eventsOf(core: CoreDeps, opening: Opening, take?: TakeChatEvents): Events {
+  return opening.kind === "run" ? runChat(core, opening.chat, take) : replayed(opening.body);
 }
 
 async function* replayed(body: JsonObject): Events {
@@ -156,20 +156,31 @@ async function* replayed(body: JsonObject): Events {
  * An error before the first byte has a status of its own. The settlement follows the last byte: the
  * events are read to their end after `finish`.
  */
-async function answerStream(sink: ResponseSink, events: Events, encode: StreamEncoder): Promise<void> {
-  for await (const batch of events) {
-    if (sink.closed) return;
+async function answerStream(
+  sink: ResponseSink,
+  core: CoreDeps,
+  { opening, encode }: { readonly opening: Opening; readonly encode: StreamEncoder },
+): Promise<void> {
+  const write = (batch: readonly ChatEvent[]): Promise<void> | undefined => {
+    let room: Promise<void> | undefined;
     for (const event of batch) {
-      if (event.type === "error" && !sink.headSent) {
-        await events.next();
-        throw event.error;
-      }
       const bytes = encode(event);
       if (bytes === undefined) continue;
       if (!sink.headSent) sink.head(200, eventStreamHeaders);
-      const room = sink.write(bytes);
-      if (room !== undefined) await room;
+      room = sink.write(bytes) ?? room;
     }
+    return room;
+  };
+  const events = eventsOf(core, opening, write);
+  for await (const batch of events) {
+    if (sink.closed) return;
+    const failure = sink.headSent ? undefined : batch.find((event) => event.type === "error");
+    if (failure !== undefined) {
+      await events.next();
+      throw failure.error;
+    }
+    const room = write(batch);
+    if (room !== undefined) await room;
   }
 }
 

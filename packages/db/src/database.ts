@@ -24,13 +24,23 @@ export interface BatchOptions {
   readonly repeatable?: boolean;
 }
 
+/** Makes the statements of a batch when it is about to be sent: what was asked for until then is in it. */
+export interface GrowingBatch {
+  /** How much has been asked for so far. */
+  readonly size: number;
+  /** Called once, and not before `Database.batch` has returned. */
+  compose(): readonly Statement[];
+}
+
+export type BatchContent = readonly Statement[] | GrowingBatch;
+
 export interface Database {
   /**
    * Local writes of several callers are committed together (group commit), so statements must be
    * conflict-free: `ON CONFLICT`, conditions and `RETURNING`, never an expected constraint error.
    * @throws GatewayError `database_unavailable`
    */
-  batch(statements: readonly Statement[], options?: BatchOptions): Promise<readonly StatementResult[]>;
+  batch(content: BatchContent, options?: BatchOptions): Promise<readonly StatementResult[]>;
   close(): Promise<void>;
 }
 

@@ -51,6 +51,16 @@ describe("group commit", () => {
     expect((await stat(`${path}-wal`)).size - sizeBefore).toBeLessThan(10 * 4_096);
   });
 
+  test("asks what makes a batch's statements once, when all that came with it is there", async () => {
+    const wanted: string[] = [];
+    const compose = (): readonly Statement[] =>
+      wanted.splice(0).map((text) => sql("INSERT INTO t (v) VALUES (?)", text));
+    const written = database.batch({ size: 1, compose });
+    wanted.push("first", "second");
+    expect(await written).toHaveLength(2);
+    expect(await value("SELECT group_concat(v) FROM t")).toBe("first,second");
+  });
+
   test("lets no failing batch fail, undo or repeat another", async () => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 200 }, (_, at) =>

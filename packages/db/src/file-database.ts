@@ -8,11 +8,13 @@ import { dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import type { BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
+import type { BatchContent, BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
 
 /** Batches that one transaction takes. */
 const groupLimit = 64;
+/** Beyond that nobody waits for others. */
+const longestGatherMs = 2;
 const preparedLimit = 500;
 const backoff = { first: 1, ceiling: 25 };
 
@@ -26,6 +28,10 @@ interface Waiting {
   readonly statements: readonly Statement[];
   readonly resolve: (results: readonly StatementResult[]) => void;
   readonly reject: (error: unknown) => void;
+}
+
+interface Asked extends Omit<Waiting, "statements"> {
+  readonly content: BatchContent;
 }
 
 /** @throws GatewayError `database_unavailable` naming the file */
@@ -47,7 +53,7 @@ class FileDatabase implements Database {
   readonly #connection: DatabaseSync;
   readonly #budgetMs: number;
   readonly #prepared = new Map<string, Prepared>();
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting: Asked[] = [];
   #draining: Promise<void> | undefined;
   #closed = false;
 
@@ -67,11 +73,11 @@ class FileDatabase implements Database {
     });
   }
 
-  async batch(statements: readonly Statement[], options: BatchOptions = {}): Promise<readonly StatementResult[]> {
+  async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
     if (this.#closed) throw unavailable("is closed");
-    if (options.readonly === true) return this.#read(statements);
+    if (options.readonly === true) return this.#read(composed(content));
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ statements, resolve, reject });
+      this.#waiting.push({ content, resolve, reject });
       this.#draining ??= this.#drain();
     });
   }
@@ -93,14 +99,36 @@ class FileDatabase implements Database {
     }
   }
 
-  /** Group commit: all that has come together in one turn of the event loop is one transaction. */
+  /** Group commit: all that has come together is one transaction. */
   async #drain(): Promise<void> {
     await nextTurn();
     while (this.#waiting.length > 0) {
-      await this.#commit(this.#waiting.splice(0, groupLimit));
+      await this.#gather();
+      const group = this.#waiting.splice(0, groupLimit);
+      await this.#commit(group.map(({ content, ...asked }) => ({ statements: composed(content), ...asked })));
       if (this.#waiting.length > 0) await nextTurn();
     }
     this.#draining = undefined;
+  }
+
+  /**
+   * Where several wait for the same commit, others are on their way to it: as long as every turn of the event
+   * loop brings some, their share of a commit is worth more than the wait. Whoever is alone waits for nobody.
+   */
+  async #gather(): Promise<void> {
+    const until = performance.now() + longestGatherMs;
+    let before = 1;
+    for (let size = this.#size(); size > before && performance.now() < until; size = this.#size()) {
+      if (this.#waiting.length >= groupLimit) return;
+      before = size;
+      await nextTurn();
+    }
+  }
+
+  #size(): number {
+    let size = 0;
+    for (const { content } of this.#waiting) size += "compose" in content ? content.size : 1;
+    return size;
   }
 
   async #commit(group: readonly Waiting[]): Promise<void> {
@@ -108,7 +136,7 @@ class FileDatabase implements Database {
       const results = await this.#whenFree(() =>
         this.#transact("BEGIN IMMEDIATE", () => group.map(({ statements }) => this.#run(statements))),
       );
-      for (const [index, waiting] of group.entries()) waiting.resolve(results[index] ?? []);
+      group.forEach(({ resolve }, index) => resolve(results[index] ?? []));
     } catch (error) {
       const [only] = group;
       if (group.length === 1) only?.reject(toGatewayError(error));
@@ -173,6 +201,10 @@ class FileDatabase implements Database {
     this.#prepared.set(sql, prepared);
     return prepared;
   }
+}
+
+function composed(content: BatchContent): readonly Statement[] {
+  return "compose" in content ? content.compose() : content;
 }
 
 function isWrite(sql: string): boolean {

@@ -67,6 +67,20 @@ describe("a batch over HTTP", () => {
   });
 });
 
+test("asks what makes a batch's statements once and later, and sends the same again after a fault", async () => {
+  proxy.faults.push({ kind: "busy" });
+  let asked = 0;
+  const statements: Statement[] = [];
+  const compose = (): readonly Statement[] => {
+    asked += 1;
+    return statements;
+  };
+  const written = database.batch({ size: 1, compose });
+  statements.push(increment, increment);
+  expect(await written).toHaveLength(2);
+  expect([asked, await count()]).toEqual([1, 2]);
+});
+
 describe("what was certainly not done", () => {
   test.for<DatabaseFault>([{ kind: "busy" }, { kind: "rate-limited", retryAfterS: 0 }, { kind: "rate-limited" }])(
     "$kind is sent again, and happens once",

@@ -2,9 +2,9 @@
  * A libSQL server over HTTP: one batch is one transaction and one trip. A batch is sent again only where
  * that cannot do its work twice; else its caller learns that the database is unavailable.
  */
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { BatchOptions, Database, Statement, StatementResult } from "./database.ts";
+import type { BatchContent, BatchOptions, Database, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
 import { decodeBatch, encodeBatch, pipelinePath } from "./hrana.ts";
 import { RemoteLoss, RemoteRefusal, RemoteServer } from "./remote-server.ts";
@@ -57,7 +57,9 @@ class RemoteDatabase implements Database {
     this.#budgetMs = budgetMs;
   }
 
-  async batch(statements: readonly Statement[], options: BatchOptions = {}): Promise<readonly StatementResult[]> {
+  async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
+    if ("compose" in content) await nextTurn();
+    const statements = "compose" in content ? content.compose() : content;
     const isRepeatable = options.readonly === true || options.repeatable === true;
     const body = encodeBatch(statements, { readonly: options.readonly === true });
     const deadline = performance.now() + this.#budgetMs;

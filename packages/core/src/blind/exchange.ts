@@ -45,6 +45,12 @@ export interface ExchangeOptions {
   readonly span?: Span | undefined;
 }
 
+interface Following {
+  readonly take: (piece: Uint8Array) => boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
 interface Waiting {
   readonly resolve: (result: IteratorResult<Uint8Array, undefined>) => void;
   readonly reject: (error: Error) => void;
@@ -63,6 +69,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   #isUnwanted = false;
   #failure: GatewayError | undefined;
   #waiting: Waiting | undefined;
+  #following: Following | undefined;
   #chunks: Uint8Array[] = [];
   #queued = 0;
   #lastPieceAt = 0;
@@ -128,6 +135,11 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
       waiting.resolve({ done: false, value: chunk });
       return;
     }
+    const following = this.#following;
+    if (following !== undefined) {
+      if (!following.take(chunk)) this.#unfollow()?.resolve();
+      return;
+    }
     this.#queued += chunk.byteLength;
     if (this.#isUnwanted) {
       if (this.#queued > discardLimit) this.#leave();
@@ -142,8 +154,7 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
 
   onResponseEnd(): void {
     this.#finish();
-    this.#waiting?.resolve({ done: true, value: undefined });
-    this.#waiting = undefined;
+    this.#tellOver();
   }
 
   onResponseError(_controller: ExchangeController | null, error: Error): void {
@@ -157,21 +168,43 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
   }
 
   next(): Promise<IteratorResult<Uint8Array, undefined>> {
-    const chunk = this.#chunks.shift();
-    if (chunk !== undefined) {
-      this.#queued -= chunk.byteLength;
-      if (this.#isPaused && this.#queued < resumeBelow) {
-        this.#isPaused = false;
-        this.#lastPieceAt = performance.now();
-        this.#controller?.resume();
-      }
-      return Promise.resolve({ done: false, value: chunk });
-    }
+    const chunk = this.#shift();
+    if (chunk !== undefined) return Promise.resolve({ done: false, value: chunk });
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
     });
+  }
+
+  /** Instead of `next`, while nobody waits for that. */
+  follow(take: (piece: Uint8Array) => boolean): Promise<void> {
+    for (let chunk = this.#shift(); chunk !== undefined; chunk = this.#shift()) {
+      if (!take(chunk)) return Promise.resolve();
+    }
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    if (this.#isOver) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#following = { take, resolve, reject };
+    });
+  }
+
+  #shift(): Uint8Array | undefined {
+    const chunk = this.#chunks.shift();
+    if (chunk === undefined) return undefined;
+    this.#queued -= chunk.byteLength;
+    if (this.#isPaused && this.#queued < resumeBelow) {
+      this.#isPaused = false;
+      this.#lastPieceAt = performance.now();
+      this.#controller?.resume();
+    }
+    return chunk;
+  }
+
+  #unfollow(): Following | undefined {
+    const following = this.#following;
+    this.#following = undefined;
+    return following;
   }
 
   /** The consumer has enough: what is still to come is not read, and the connection is closed. */
@@ -247,15 +280,21 @@ export class Exchange implements AsyncIterableIterator<Uint8Array, undefined> {
     this.#settle = undefined;
     this.#waiting?.reject(error);
     this.#waiting = undefined;
+    this.#unfollow()?.reject(error);
   }
 
   #leave(): void {
     this.#chunks = [];
     if (this.#isOver) return;
     this.#finish();
+    this.#tellOver();
+    this.#controller?.abort(new Error("the reader left"));
+  }
+
+  #tellOver(): void {
     this.#waiting?.resolve({ done: true, value: undefined });
     this.#waiting = undefined;
-    this.#controller?.abort(new Error("the reader left"));
+    this.#unfollow()?.resolve();
   }
 
   #finish(): void {

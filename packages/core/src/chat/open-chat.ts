@@ -194,7 +194,7 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const offer = makeOffer(deps.adapters, context, request);
   const session = request.sessionId ?? (offer.gatewayTools.size > 0 ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
-  await checkCredentials(deps, placed, offer);
+  if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
   const routes = resolveRoute(config, request.model, deps.defaultProvider);
   return {
     request,

@@ -32,9 +32,19 @@ import { storeChatOutcome } from "./stored-chat.ts";
  * Events of the chat as they come, those that come together as one: the last is `finish` or `error`; then
  * its settlement. Never throws.
  */
-export function runChat(deps: CoreDeps, chat: OpenedChat): AsyncGenerator<readonly ChatEvent[], void, void> {
-  return new ChatRun(deps, chat).events();
+export function runChat(
+  deps: CoreDeps,
+  chat: OpenedChat,
+  take?: TakeChatEvents,
+): AsyncGenerator<readonly ChatEvent[], void, void> {
+  return new ChatRun(deps, chat, take).events();
 }
+
+/**
+ * Takes events at once that the reader waits for, as `TakeEvents` of providers: deltas only.
+ * @returns a promise where the next ones have to wait until it is resolved
+ */
+export type TakeChatEvents = (events: readonly ChatEvent[]) => Promise<void> | undefined;
 
 interface Turn {
   readonly message: JsonObject;
@@ -56,6 +66,7 @@ type Steps<Result = void> = AsyncGenerator<readonly ChatEvent[], Result, void>;
 class ChatRun {
   readonly #deps: CoreDeps;
   readonly #chat: OpenedChat;
+  readonly #take: TakeChatEvents | undefined;
   readonly #tools: ToolRun;
   readonly #guard: LoopGuard;
   readonly #meter: ChatMeter;
@@ -79,9 +90,10 @@ class ChatRun {
   #ended: CallFinish["state"] | undefined;
   #error: GatewayError | undefined;
 
-  constructor(deps: CoreDeps, chat: OpenedChat) {
+  constructor(deps: CoreDeps, chat: OpenedChat, take: TakeChatEvents | undefined) {
     this.#deps = deps;
     this.#chat = chat;
+    this.#take = take;
     this.#messages = [...chat.messages];
     this.#guard = new LoopGuard(chat.context.config.settings);
     this.#collector =
@@ -230,6 +242,7 @@ class ChatRun {
   ): AsyncIterable<readonly ProviderEvent[]> {
     const { request, offer, routes, credential, original } = this.#chat;
     const { egress, clock, log, defaultProvider } = this.#deps;
+    const take = this.#take;
     this.#turns.clear();
     this.#ids.clear();
     this.#separate = this.#textBefore;
@@ -249,6 +262,7 @@ class ChatRun {
         signal: this.#stop.signal,
         toolsFor: offer.toolsFor,
         onRoute: (route) => round.answeredBy(route),
+        take: take && ((batch) => take(this.#told(this.#translate(batch, round)))),
       },
     );
   }
@@ -486,13 +500,12 @@ class ChatRun {
 
 function createMeter(deps: CoreDeps, { callId, context, request, reserved, routes, offer }: OpenedChat): ChatMeter {
   const { tenant, config } = context;
-  const listed = new Set(offer.listed.map(({ name }) => name));
   return new ChatMeter({
     prices: config.prices,
     clock: deps.clock,
     routes,
     reserved,
-    isListed: (name) => listed.has(name),
+    isListed: (name) => offer.listed.some((tool) => tool.name === name),
     answerTokens: answerTokens(request, config),
     reserve: (amount, spent) => deps.repos.calls.reserve(tenant, callId, 1, { amount, spent }),
   });

@@ -138,9 +138,10 @@ function withoutNulls(body: JsonObject): JsonObject {
 
 /** Frameworks send back `tool_calls: []` or null with an answer that had none, which back ends refuse. */
 function withoutEmptyCalls(message: JsonObject): JsonObject {
-  const { tool_calls: calls, function_call: legacy, ...rest } = message;
+  const { tool_calls: calls, function_call: legacy } = message;
   const isEmpty = calls === null || (Array.isArray(calls) && calls.length === 0);
   if (!isEmpty && legacy !== null) return message;
+  const { tool_calls: _calls, function_call: _legacy, ...rest } = message;
   return {
     ...rest,
     ...(isEmpty || calls === undefined ? {} : { tool_calls: calls }),

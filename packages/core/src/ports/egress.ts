@@ -60,9 +60,19 @@ export interface EgressResponse {
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   /** Decoded from gzip, deflate or br where the back end compressed. Leaving the loop early closes the connection. */
-  readonly body: AsyncIterable<Uint8Array>;
+  readonly body: EgressBody;
   /** Where the answer came from after redirects. */
   readonly url: string;
+}
+
+/** A body is read at its reader's pace, piece by piece, or followed as it arrives. */
+export interface EgressBody extends AsyncIterable<Uint8Array> {
+  /**
+   * Gives each piece to `take` at the moment in which it arrives, without a promise for each, until that
+   * answers false or the body is over. `take` must not throw. Absent where pieces are decoded on their way.
+   * @throws GatewayError as `Egress.request`
+   */
+  follow?(take: (piece: Uint8Array) => boolean): Promise<void>;
 }
 
 /** Where a protocol other than HTTP is spoken. */

@@ -82,7 +82,8 @@ export class ToolRun {
   }
 
   /** Rows that were not worth a round trip of their own, for the settlement. */
-  async deferredRows(): Promise<NewCall[]> {
+  deferredRows(): readonly NewCall[] | Promise<readonly NewCall[]> {
+    if (this.#deferred.length === 0) return [];
     const now = this.#deps.clock.now();
     return Promise.all(
       this.#deferred.map(async ({ row, started, finished }) => ({
@@ -93,8 +94,8 @@ export class ToolRun {
   }
 
   /** All outcomes of recorded calls are in the database. */
-  async finished(): Promise<void> {
-    await Promise.all(this.#finishing);
+  finished(): Promise<unknown> | undefined {
+    return this.#finishing.length === 0 ? undefined : Promise.all(this.#finishing);
   }
 
   async #record(prepared: readonly Preparation[]): Promise<ReadonlyMap<string, Call>> {

@@ -17,7 +17,7 @@ import { parseSettings } from "../settings.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
-import { countedBy, planShortWay } from "./calls-admit-plain.ts";
+import { admitPlain, isPlain } from "./calls-admit-plain.ts";
 import { hearing, now, setting, toListeners, windowMs, windowStart } from "./fragments.ts";
 
 /** Results that one request takes along; more wait for the next one. */
@@ -231,16 +231,15 @@ export async function admit(database: Database, input: AdmitInput): Promise<Admi
 
 /** Undefined where nothing was done. */
 async function admitUnhindered(database: Database, input: AdmitInput): Promise<AdmitResult | undefined> {
-  const way = planShortWay(input);
-  if (way === undefined) return undefined;
-  const counted = countedBy(await database.batch(way.statements, { repeatable: true }));
+  if (!isPlain(input)) return undefined;
+  const counted = await admitPlain(database, input);
   if (counted === undefined) return undefined;
-  const { caller, settings } = way.known;
+  const { caller, settings } = input.known;
   return {
-    tenant: { id: input.tenant, status: "active", configVersion: way.configVersion },
+    tenant: { id: input.tenant, status: "active", configVersion: input.expectedConfigVersion },
     settings,
     caller,
-    outcome: { kind: "admitted", slots: input.call?.slots ?? 0 },
+    outcome: { kind: "admitted", slots: 0 },
     rate: rateOf(counted, settings),
     turns: [],
     ...toListeners(counted),

@@ -74,16 +74,9 @@ const newRow = {
 
 const newRowColumns = Object.keys(newRow).join(", ");
 
-/**
- * Every constraint that a new row may meet means that it, or its like, is there already.
- * @param condition on which it is written; may use the row's arguments and ones behind them, from ?36
- */
-export function insertCallWhere(condition: string): string {
-  return `INSERT INTO calls (${newRowColumns})
-  SELECT ${Object.values(newRow).join(", ")} WHERE ${condition} ON CONFLICT DO NOTHING`;
-}
-
-export const insertCall: string = insertCallWhere("true");
+/** Every constraint that a new row may meet means that it, or its like, is there already. */
+export const insertCall: string = `INSERT INTO calls (${newRowColumns})
+  SELECT ${Object.values(newRow).join(", ")} WHERE true ON CONFLICT DO NOTHING`;
 
 /** The same where the batch's decision, in `rate_windows`, was to admit; caller and slots come from there. */
 export const insertAdmittedCall = `INSERT INTO calls (${newRowColumns})

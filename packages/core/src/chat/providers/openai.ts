@@ -4,9 +4,9 @@
  * what it was asked for or calls it.
  */
 import { isUtf8 } from "node:buffer";
-import { GatewayError } from "../../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
-import type { Egress, EgressResponse } from "../../ports/egress.ts";
+import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
 import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
@@ -42,7 +42,8 @@ export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
 }
 
 async function* answer(exchange: ModelExchange): AsyncGenerator<readonly ProviderEvent[], void, void> {
-  const body = await exchange.open();
+  const source = await exchange.open();
+  const body = source[Symbol.asyncIterator]();
   const reader = new AnswerReader(exchange.model);
   let form: "events" | "whole" | undefined;
   let scanner: SseScanner | undefined;
@@ -69,6 +70,11 @@ async function* answer(exchange: ModelExchange): AsyncGenerator<readonly Provide
         throw thrown;
       }
       if (events.length > 0) yield events;
+      if (isDone || reader.isFinished) continue;
+      const rest = await exchange.follow(source, { scanner, reader });
+      isDone = rest.isDone;
+      if (rest.events.length > 0) yield rest.events;
+      if (rest.failure !== undefined) throw rest.failure;
     }
     const last: ProviderEvent[] = [];
     const response = form === "whole" ? exchange.parseBody(joined(whole)) : undefined;
@@ -85,6 +91,14 @@ async function* answer(exchange: ModelExchange): AsyncGenerator<readonly Provide
 }
 
 type Body = AsyncIterator<Uint8Array>;
+
+/** Where following has stopped. */
+interface Rest {
+  /** Not given away. */
+  events: ProviderEvent[];
+  isDone: boolean;
+  failure: GatewayError | undefined;
+}
 
 interface Reading {
   readonly scanner: SseScanner;
@@ -127,13 +141,13 @@ class ModelExchange {
   }
 
   /** Sends and gives the body of a good answer. */
-  async open(): Promise<Body> {
+  async open(): Promise<EgressBody> {
     const { provider, stream } = this.#request;
     const { withoutUsage } = this.#memory;
     const key = `${provider.id} ${provider.baseUrl}`;
     const asksUsage = stream && !withoutUsage.has(key);
     const response = await this.#send(asksUsage);
-    if (response.status >= 200 && response.status < 300) return response.body[Symbol.asyncIterator]();
+    if (response.status >= 200 && response.status < 300) return response.body;
     const failure = await this.#readFailure(response);
     if (!asksUsage || !refusesStreamOptions(failure)) throw this.#error(failure);
     if (withoutUsage.size >= rememberedBackEnds) withoutUsage.clear();
@@ -150,6 +164,38 @@ class ModelExchange {
       if (isFinished && !this.#request.signal.aborted) return undefined;
       throw this.#toLost(thrown);
     }
+  }
+
+  /** Gives events away as they come, up to those that end the answer. */
+  async follow(body: EgressBody, { scanner, reader }: Omit<Reading, "events">): Promise<Rest> {
+    const rest: Rest = { events: [], isDone: false, failure: undefined };
+    const { take } = this.#request;
+    if (take === undefined || body.follow === undefined) return rest;
+    let room: Promise<void> | undefined;
+    const takePiece = (piece: Uint8Array): boolean => {
+      const events: ProviderEvent[] = [];
+      try {
+        rest.isDone = this.readEvents(piece, { scanner, reader, events });
+        if (!rest.isDone && !reader.isFinished) {
+          room = events.length === 0 ? undefined : take(events);
+          return room === undefined;
+        }
+      } catch (thrown) {
+        rest.failure = toGatewayError(thrown);
+      }
+      rest.events = events;
+      return false;
+    };
+    try {
+      do {
+        await room;
+        room = undefined;
+        await body.follow(takePiece);
+      } while (room !== undefined);
+    } catch (thrown) {
+      rest.failure = this.#toLost(thrown);
+    }
+    return rest;
   }
 
   /** Adds to `events` what these bytes complete. True where the stream says that it is over. */

@@ -43,7 +43,16 @@ export interface ProviderRequest {
   readonly provider: ProviderRecord;
   /** Requests to the back end are told of under it. */
   readonly span?: Span | undefined;
+  /** Whoever reads the events also takes them at once, after the first. */
+  readonly take?: TakeEvents | undefined;
 }
+
+/**
+ * Takes events that come together, instead of reading them, while the reader waits for more of them. So a
+ * stream's text passes without a promise. What ends an answer is always read.
+ * @returns a promise where the next ones have to wait until it is resolved
+ */
+export type TakeEvents = (events: readonly ProviderEvent[]) => Promise<void> | undefined;
 
 export type ModelListRequest = Pick<ProviderRequest, "provider" | "apiKey" | "signal" | "span">;
 

@@ -16,7 +16,7 @@ import type { TenantConfig } from "../../tenant-config.ts";
 import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
 import { isProviderKind, providerKinds, providerOf } from "./index.ts";
-import type { ChatProvider, ProviderEvent, ProviderRecord } from "./provider.ts";
+import type { ChatProvider, ProviderEvent, ProviderRecord, TakeEvents } from "./provider.ts";
 import { scriptedModel } from "./scripted.ts";
 
 /** The operator's back end (`OPENAI_BASE_URL`). */
@@ -234,6 +234,7 @@ export interface RoutedRequest {
   /** The tools of `body` for back ends that read schemas in another way. */
   readonly toolsFor?: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   readonly onRoute?: (route: Route) => void;
+  readonly take?: TakeEvents | undefined;
 }
 
 /** Milliseconds before the second attempt; doubled for each further one. */
@@ -337,6 +338,7 @@ async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): P
       apiKey: await keyFor(deps, route),
       provider,
       span: deps.span,
+      take: request.take,
     });
     return { first: await events.next(), events };
   } catch (thrown) {
@@ -352,10 +354,10 @@ function backEndOf(deps: RouteDeps, { kind, name }: ProviderRecord): ChatProvide
   );
 }
 
-async function keyFor(
+function keyFor(
   deps: RouteDeps,
   { provider, owner }: Pick<Route, "provider" | "owner">,
-): Promise<string | undefined> {
+): Promise<string> | string | undefined {
   if (owner === "operator") return deps.defaultProvider?.apiKey;
   return provider.credential === null ? undefined : deps.credential(provider.credential);
 }
