@@ -129,11 +129,15 @@ export class Node {
     for (const desk of this.#desks.values()) {
       for (const run of desk.queue.splice(0)) this.#decline(run, "the node is stopping");
     }
-    await Promise.all([this.#within(this.#idle(), graceMs), this.#holder?.stop(graceMs)]);
+    await Promise.all([this.#within(this.#idle(), graceMs), this.#within(this.#stopHolding(graceMs), graceMs + 5_000)]);
     for (const { state, stop } of this.#runs.values()) if (state === "in_hand") stop.abort();
     await this.#within(this.#idle(), 5_000);
     await this.#within(Promise.all(this.#delivering), 5_000);
     this.#link.close();
+  }
+
+  async #stopHolding(graceMs: number): Promise<void> {
+    await this.#holder?.stop(graceMs);
   }
 
   async #register(): Promise<void> {

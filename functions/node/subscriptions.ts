@@ -33,8 +33,10 @@ export function createDesk({ link, node, instance, upload }: DeskOptions): Subsc
       const held = await passing(link.askNow(message, readHeld));
       return held === undefined ? undefined : toHeld(held);
     },
-    async open(id) {
-      const opened = await answered(link.ask({ type: "subscription.open", subscription: id, instance }, readOpened));
+    async open(id, signal) {
+      const opened = await answered(
+        link.ask({ type: "subscription.open", subscription: id, instance }, readOpened, signal),
+      );
       if (opened === undefined) throw new GatewayError("shutting_down", "The node is stopping.");
       return readOpening(opened);
     },

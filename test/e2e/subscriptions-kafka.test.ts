@@ -106,7 +106,7 @@ describe.skipIf(noKafka !== undefined)(
       });
       await expect.poll(async () => (await seen(id)).holders[0]?.waiting, within).toBe(0);
       // What was settled is committed: another process begins after it.
-      await first.stop();
+      expect(await first.stop()).toBe(0);
       await publish("orders", "later", { sku: "6" });
       await node("lab-2");
       await expect.poll(skus, within).toEqual([...inOrder, "5", "6"]);

@@ -14,8 +14,8 @@ import type { Taken } from "./take.ts";
 export interface SubscriptionDesk {
   /** Undefined: the gateway cannot be reached now. */
   hold(reports: readonly HolderReport[]): Promise<Held | undefined>;
-  /** @throws GatewayError */
-  open(id: string): Promise<OpenSubscription>;
+  /** @param signal nobody waits any more @throws GatewayError */
+  open(id: string, signal: AbortSignal): Promise<OpenSubscription>;
   /** Undefined: the desk is closed. @throws GatewayError */
   bring(bringing: Brought): Promise<Taken | undefined>;
   release(): Promise<void>;
@@ -214,7 +214,7 @@ class Hold {
       try {
         await this.#consume();
       } catch (thrown) {
-        this.#fail(toGatewayError(thrown));
+        this.#fail(toProblem(thrown));
       }
       if (signal.aborted) return;
       // One that held for a while has not been failing.
@@ -229,7 +229,7 @@ class Hold {
     const { desk, consumers, log } = this.#deps;
     const { id, name } = this.#assigned;
     const { signal } = this.#ending;
-    const opened = await desk.open(id);
+    const opened = await desk.open(id, signal);
     if (opened.fingerprint !== this.fingerprint) {
       this.#lookAgain();
       return;
@@ -293,7 +293,7 @@ class Hold {
     try {
       return await this.#deps.desk.bring(brought);
     } catch (thrown) {
-      const { code, message } = toGatewayError(thrown);
+      const { code, message } = toProblem(thrown);
       return { kind: "later", code, message, retryAfterMs: firstPauseMs * 4 };
     }
   }
@@ -361,6 +361,12 @@ class Hold {
     };
     this.#hasNews = true;
   }
+}
+
+/** What a client of a broker throws is told as it is: it is about the tenant's own broker. */
+function toProblem(thrown: unknown): GatewayError {
+  if (thrown instanceof GatewayError || !(thrown instanceof Error)) return toGatewayError(thrown);
+  return new GatewayError("internal_error", `The node does not get on: ${thrown.message}`, { cause: thrown });
 }
 
 /** Ends early with `interrupted`. */

@@ -1,4 +1,5 @@
 /** Messages that were taken and are not settled yet: how many there are, and when there are none. */
+import { atMost } from "./sockets.ts";
 
 export class InHand {
   readonly #open = new Set<Promise<unknown>>();
@@ -15,12 +16,6 @@ export class InHand {
 
   /** When all that are open now have been settled, or the time is over. */
   async settled(withinMs: number): Promise<void> {
-    if (this.#open.size === 0) return;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((done) => {
-      timer = setTimeout(done, withinMs);
-    });
-    await Promise.race([Promise.all(this.#open), late]);
-    clearTimeout(timer);
+    if (this.#open.size > 0) await atMost(withinMs, Promise.all(this.#open));
   }
 }

@@ -3,7 +3,6 @@
  * group, and an offset is committed once everything before it is settled. Messages of one key are given on one
  * after the other; of different keys, several at once.
  */
-import { setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
 import type {
@@ -15,7 +14,7 @@ import type {
 import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage, Producer } from "kafkajs";
 import { InHand } from "./in-hand.ts";
 import { clientOf, notConnected, readFailure, type KafkaClient } from "./kafka.ts";
-import { lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
+import { atMost, lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
 
 /** Reading is safe to repeat, and groups change hands all the time. */
 const retry = { retries: 5, initialRetryTime: 100, restartOnFailure: () => Promise.resolve(false) };
@@ -132,7 +131,7 @@ class KafkaConsumer implements MessageConsumer {
       this.#producer?.then((producer) => producer.disconnect()),
     ]);
     // A broker that does not answer must not keep anybody.
-    await within(hangUpMs, closing);
+    await atMost(hangUpMs, closing);
   }
 
   async #committed(topic: string, groupId: string): Promise<ReadonlyMap<number, number>> {
@@ -180,7 +179,7 @@ class KafkaConsumer implements MessageConsumer {
       await payload.heartbeat();
       const isOver = taking.isDone || this.#givenUp.signal.aborted || (!mayGoOn() && taking.isIdle);
       if (isOver && (this.#isClosed || !taking.isHeldUp)) return;
-      await within(signOfLifeMs, settled);
+      await atMost(signOfLifeMs, settled);
       // What was given back comes again with the next batch.
       if (isOver) return;
     }
@@ -303,12 +302,6 @@ class BatchInHand {
     while (this.#settlements[this.#done] === "done" || this.#settlements[this.#done] === "dead") this.#done += 1;
     return this.#done === before ? undefined : this.#messages[this.#done - 1]?.offset;
   }
-}
-
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  const over = new AbortController();
-  await Promise.race([work, sleep(ms, undefined, { signal: over.signal }).catch(() => undefined)]);
-  over.abort();
 }
 
 function toReceived(

@@ -17,7 +17,10 @@ import type {
 import type { AmqpConnection } from "./amqp-connection.ts";
 import { InHand } from "./in-hand.ts";
 import { connectRabbitMq, readRefusal } from "./rabbitmq.ts";
-import { lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
+import { atMost, lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
+
+/** A broker that does not answer must not keep anybody. */
+const hangUpMs = 1_000;
 
 export async function consumeRabbitMq(
   deps: BrokerDeps,
@@ -90,11 +93,10 @@ class RabbitMqConsumer implements MessageConsumer {
     const mayTake = this.#connection.isOpen;
     this.#isClosed = true;
     // What was delivered and not begun goes back to the queue with the connection.
-    if (mayTake) await this.#consumer?.cancel().catch(() => undefined);
+    if (mayTake && this.#consumer !== undefined) await atMost(hangUpMs, this.#consumer.cancel());
     await this.#inHand.settled(graceMs);
-    const timer = setTimeout(() => this.#connection.abandon(), 1_000);
-    if (this.#connection.isOpen) await this.#connection.close().catch(() => undefined);
-    clearTimeout(timer);
+    if (this.#connection.isOpen) await atMost(hangUpMs, this.#connection.close());
+    this.#connection.abandon();
   }
 
   async #take(message: AMQPMessage, onMessage: ConsumeOptions["onMessage"]): Promise<void> {

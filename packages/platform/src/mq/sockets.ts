@@ -130,6 +130,16 @@ export async function untilGivenUp<T>(confirmation: Promise<T>, signal: AbortSig
   }
 }
 
+/** Waits for it, but not for longer; whatever comes of it. */
+export async function atMost(ms: number, work: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<void>((done) => {
+    timer = setTimeout(done, ms);
+  });
+  await Promise.race([work.catch(() => undefined), over]);
+  clearTimeout(timer);
+}
+
 /** @returns marked `not_sent` */
 export function givenUp(): GatewayError {
   return withDelivery(
