@@ -21,7 +21,8 @@ export default defineConfig({
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
           testTimeout: 60_000,
-          hookTimeout: 60_000,
+          // Brokers take a minute where cores are few.
+          hookTimeout: 180_000,
           // A busy machine is no fault; where a time is part of what is proved, the test says it.
           expect: { poll: { timeout: 10_000 } },
         },

@@ -20,7 +20,7 @@ export type DataMood = "take" | "silent" | "drop" | "huge" | number;
 export interface SmtpStub {
   readonly port: number;
   readonly mails: readonly ReceivedMail[];
-  /** Mails that were begun to be given, taken or not. */
+  /** Mails of which something has arrived, taken or not. */
   readonly begun: number;
   /** Logins that were tried. */
   readonly logins: readonly { readonly username: string | undefined; readonly secure: boolean }[];
@@ -68,11 +68,11 @@ export async function startSmtpStub({ user, ...options }: SmtpStubOptions = {}):
     },
     onData(stream, session, done) {
       const mood = stub.onData;
-      stub.begun += 1;
-      if (mood === "drop") {
-        stream.once("data", () => dropAll());
-        return;
-      }
+      stream.once("data", () => {
+        stub.begun += 1;
+        if (mood === "drop") dropAll();
+      });
+      if (mood === "drop") return;
       const parts: Buffer[] = [];
       stream.on("data", (part: Buffer) => void parts.push(part));
       stream.on("end", () => {
