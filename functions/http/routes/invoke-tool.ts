@@ -39,6 +39,9 @@ const invokedSchema = z.object({
   media_type: z.string().optional(),
   handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
   url: z.string().optional().meta({ description: "Where the call can be followed." }),
+  input_requests: z.record(z.string(), z.json()).optional().meta({
+    description: "What the tool asks a person for, by name; answer with POST /v1/calls/{id}/approve.",
+  }),
 });
 
 export const invoke = defineRoute({
@@ -121,8 +124,9 @@ function answer(c: AppContext, { callId, tool, outcome }: Invoked, publicUrl: st
       return c.json(
         {
           ...head,
-          status: outcome.reason === "approval" ? "input_required" : "queued",
+          status: outcome.reason === "async" ? "queued" : "input_required",
           url: `${publicUrl}/v1/calls/${callId}`,
+          ...(outcome.requests === undefined ? {} : { input_requests: outcome.requests }),
         },
         202,
       );

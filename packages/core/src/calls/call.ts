@@ -128,4 +128,10 @@ export interface SealedInput {
   readonly traceparent?: string;
   /** As admitted; a key is read again before the call runs, since it may have been revoked. */
   readonly caller: Caller;
+  /** What the back end asked a person for, and where it was answered what. */
+  readonly asked?: {
+    readonly requests: { readonly [key: string]: JsonValue };
+    readonly state?: string;
+    readonly responses?: { readonly [key: string]: JsonValue };
+  };
 }

@@ -102,6 +102,8 @@ export const catalog = {
   outcome_unknown: tool(502),
   call_cancelled: tool(409),
   call_rejected: tool(409),
+  /** The back end asked a person for something; the call goes on once it is answered. */
+  input_required: { http: 409, type: "tool_execution_error", retryable: false },
   approval_required: { http: 403, type: "permission_error", retryable: false },
   call_interrupted: tool(502, true),
   call_not_finished: { http: 409, type: "invalid_request_error", retryable: true },

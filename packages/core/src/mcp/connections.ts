@@ -14,6 +14,7 @@ import { withDelivery, type InvocationContext } from "../tools/adapter.ts";
 import { HttpSse } from "./http-sse.ts";
 import type { HttpPeer } from "./http-peer.ts";
 import type { Era } from "./revisions.ts";
+import type { Elicitation } from "./server-requests.ts";
 import { McpSession } from "./session.ts";
 import { StdioOnce, type StdioProgram } from "./stdio-once.ts";
 import { StreamableHttp } from "./streamable-http.ts";
@@ -32,6 +33,8 @@ export interface McpEndpoint {
   readonly link: McpLink;
   /** Undefined: it is found out. */
   readonly era: Era | undefined;
+  /** What becomes of questions that the server has for people. */
+  readonly elicitation: Elicitation;
   /** Acts with its user's own access. */
   readonly isUsersOwn: boolean;
   /** What the server shows is what it shows the whole tenant: its tools are looked at for all. */
@@ -183,18 +186,19 @@ interface Opened {
 }
 
 async function open({ endpoint, known, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
-  const { name, link } = endpoint;
+  const { name, link, elicitation } = endpoint;
+  const own = { name, elicitation, onToolsChanged };
   if (link.kind === "stdio") {
     const transport = new StdioOnce(link.program);
     return {
-      session: await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange),
+      session: await McpSession.open(transport, { ...own, era: "session" }, exchange),
       isOld: false,
     };
   }
   const { peer } = link;
   const openOn = async (transport: McpTransport): Promise<McpSession> => {
     try {
-      return await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange);
+      return await McpSession.open(transport, { ...own, era: "session" }, exchange);
     } catch (error) {
       await transport.close();
       throw error;
@@ -210,7 +214,7 @@ async function open({ endpoint, known, onToolsChanged }: Opening, exchange: Exch
   if (link.kind === "sse" || known?.isOld === true) return openOld();
   const era = endpoint.era ?? known?.era;
   try {
-    const session = await McpSession.open(new StreamableHttp(peer), { name, era, onToolsChanged }, exchange);
+    const session = await McpSession.open(new StreamableHttp(peer), { ...own, era }, exchange);
     return { session, isOld: false };
   } catch (error) {
     if (era === "stateless" || !mayBeOld(error)) throw error;

@@ -40,15 +40,14 @@ export function isStatelessError(code: number): boolean {
   return statelessCodes.includes(code);
 }
 
-/** How this gateway introduces itself. It can neither be asked for input nor sample nor show directories. */
+/** How this gateway introduces itself. */
 export const clientInfo: JsonObject = { name: "toolyard", version: "0.1.0" };
-export const clientCapabilities: JsonObject = {};
 
 /** What a request of the stateless era carries along. */
-export function statelessMeta(): Record<string, JsonValue> {
+export function statelessMeta(capabilities: JsonObject): Record<string, JsonValue> {
   return {
     "io.modelcontextprotocol/protocolVersion": statelessRevision,
     "io.modelcontextprotocol/clientInfo": clientInfo,
-    "io.modelcontextprotocol/clientCapabilities": clientCapabilities,
+    "io.modelcontextprotocol/clientCapabilities": capabilities,
   };
 }

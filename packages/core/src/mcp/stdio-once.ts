@@ -16,8 +16,8 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
-import { clientCapabilities, clientInfo, newestSessionRevision } from "./revisions.ts";
-import type { ExchangeOptions, McpTransport } from "./transport.ts";
+import { clientInfo, newestSessionRevision } from "./revisions.ts";
+import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
 
 export interface StdioProgram {
   /** `mcp://memory`: what errors call it. */
@@ -73,6 +73,10 @@ export class StdioOnce implements McpTransport {
     return Promise.resolve();
   }
 
+  serve(_answer: RequestAnswerer): void {
+    // All that a process is told, it is told at its start.
+  }
+
   beginSession(): void {
     // Each process begins its own.
   }
@@ -92,7 +96,7 @@ export class StdioOnce implements McpTransport {
 
 function toInput(request: RpcRequest): string {
   if (request.method === "initialize") return `${encodeRequest(request)}\n`;
-  const params = { protocolVersion: newestSessionRevision, capabilities: clientCapabilities, clientInfo };
+  const params = { protocolVersion: newestSessionRevision, capabilities: {}, clientInfo };
   return [
     encodeRequest({ id: handshakeId, method: "initialize", params }),
     encodeNotice({ method: "notifications/initialized", params: {} }),

@@ -3,6 +3,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
+import { answerRequest } from "./server-requests.ts";
 
 export interface ExchangeOptions extends SendOptions {
   /** Bytes that an answer may have. */
@@ -13,6 +14,12 @@ export interface ExchangeOptions extends SendOptions {
   readonly headers?: readonly (readonly [name: string, value: string])[];
 }
 
+/** The message that answers a request of the server's own. */
+export type RequestAnswerer = (request: RpcRequest) => string;
+
+/** For servers that ask before it is said how they are answered. */
+export const refuseRequests: RequestAnswerer = (request) => answerRequest(request, "decline");
+
 export interface McpTransport {
   /**
    * The server's answer, an error of its among them.
@@ -21,6 +28,8 @@ export interface McpTransport {
   request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse>;
   /** @throws GatewayError where it could not be delivered */
   notify(notice: RpcNotice, options: SendOptions): Promise<void>;
+  /** How the server's own requests are answered; until it is said, they are refused. */
+  serve(answer: RequestAnswerer): void;
   /** What comes next begins a session. */
   beginSession(): void;
   /** From now on in this revision. */

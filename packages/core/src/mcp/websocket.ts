@@ -16,7 +16,7 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
-import type { ExchangeOptions, McpTransport } from "./transport.ts";
+import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
 import { closeFrame, FrameError, FrameReader, pongFrame, textFrame } from "./websocket-frames.ts";
 
 /** Of RFC 6455, to show that a server means this. */
@@ -82,6 +82,10 @@ export class WebSocketLink implements McpTransport {
 
   listen(_options: SendOptions, onNotice: (notice: RpcNotice) => void): Promise<void> {
     return this.#correlator.listen(onNotice);
+  }
+
+  serve(answer: RequestAnswerer): void {
+    this.#correlator.serve(answer);
   }
 
   beginSession(): void {

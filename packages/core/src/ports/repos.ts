@@ -323,7 +323,10 @@ export interface AdmitResult {
 }
 
 export interface CallFinish {
-  readonly state: Exclude<CallState, "queued" | "running" | "input_required">;
+  /** `input_required`: no end, it waits for an answer that somebody else was asked for. */
+  readonly state: Exclude<CallState, "queued" | "running">;
+  /** Of a call that waits: its input with what was asked, sealed, and whether the session's next chat gets the result. */
+  readonly continued?: { readonly input: string; readonly delivery?: "due" };
   readonly outcome?: StoredOutcome;
   readonly error?: CallError;
   readonly usage?: Usage;
@@ -450,7 +453,13 @@ export interface CallRepo {
   decide(
     tenant: string,
     id: string,
-    decision: { readonly by: string; readonly decision: "approved" | "rejected"; readonly reason?: string },
+    decision: {
+      readonly by: string;
+      readonly decision: "approved" | "rejected";
+      readonly reason?: string;
+      /** Of a call that waits for answers: its sealed input with them, and the attempt that had asked. */
+      readonly answered?: { readonly input: string; readonly attempt: number };
+    },
   ): Promise<Call | undefined>;
   /**
    * Work of all tenants that nobody holds: expired leases, queued rows that are due. What was returned is

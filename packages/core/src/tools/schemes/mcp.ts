@@ -77,6 +77,10 @@ const mcpConfigSchema = z
     protocol: z.enum(["auto", "session", "stateless"]).default("auto").meta({
       description: "`session`: revisions until 2025-11-25. `stateless`: 2026-07-28. `auto`: found out.",
     }),
+    elicitation: z.enum(["ask", "defaults", "decline"]).default("ask").meta({
+      description:
+        "Questions that the server has for people: `ask` them, the call waits meanwhile (`stateless` servers; others are told no); fill in the `defaults` of forms that have them, else as `ask`; `decline`.",
+    }),
     breaker: breakerField.optional(),
     timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt, where a tool says nothing." }),
     max_attempts: executionFields.shape.max_attempts.meta({
@@ -289,6 +293,7 @@ class McpServers {
           name: known.id,
           arguments: args,
           token: call.id,
+          answers: call.answers,
           mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
           onProgress: ({ progress = null, total = null, message }) =>
             this.#deps.log.log("debug", "an MCP server tells how far a call is", {
@@ -391,6 +396,7 @@ class McpServers {
       name: formatToolUri("mcp", record.serviceId),
       link: this.#linkOf(service),
       era: config.protocol === "auto" ? undefined : config.protocol,
+      elicitation: config.elicitation,
       isUsersOwn: actsForUser(config),
       isTenants: isTenants(context, service),
       refresh: async (session, exchange) => {
