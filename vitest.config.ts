@@ -41,6 +41,15 @@ export default defineConfig({
           expect: { poll: { timeout: 15_000 } },
         },
       },
+      {
+        // The official suite of MCP: some minutes of small programs.
+        test: {
+          name: "conformance",
+          include: ["test/mcp-conformance/**/*.test.ts"],
+          hookTimeout: 600_000,
+          testTimeout: 120_000,
+        },
+      },
       { test: { name: "container", include: ["test/container/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "infra", include: ["test/infra/**/*.test.ts"], fileParallelism: false, testTimeout: 60_000 } },
     ],

@@ -18,15 +18,44 @@ const programSchema = nodeToolSchema.extend({
   max_output_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
 });
 
-const configSchema = z.strictObject({ name: nodeNameSchema, tools: z.array(programSchema).min(1) });
+const commandShape = programSchema.shape.command;
+
+/** A server of the Model Context Protocol over stdio, held for services of `mcp://`. */
+const mcpProgramSchema = z.strictObject({
+  command: commandShape,
+  environment: programSchema.shape.environment,
+  /** Variables that services may set, beside those. */
+  variables: nodeToolSchema.shape.variables.unwrap().default([]),
+  timeout_ms: programSchema.shape.timeout_ms,
+  /** Requests at once, over all services. */
+  concurrency: nodeToolSchema.shape.concurrency.default(16),
+  max_message_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
+});
+
+const configSchema = z
+  .strictObject({
+    name: nodeNameSchema,
+    tools: z.array(programSchema).default([]),
+    /** By the name that services give as their `command`. */
+    mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
+  })
+  .superRefine(({ tools, mcp_servers: servers }, check) => {
+    if (tools.length + Object.keys(servers).length === 0)
+      check.addIssue({ code: "custom", path: ["tools"], message: "lists nothing, and 'mcp_servers' neither" });
+    const twice = tools.find(({ name }) => Object.hasOwn(servers, name));
+    if (twice !== undefined)
+      check.addIssue({ code: "custom", path: ["mcp_servers", twice.name], message: "is the name of a tool, too" });
+  });
 
 export type NodeProgram = z.infer<typeof programSchema>;
+export type McpProgram = z.infer<typeof mcpProgramSchema> & { readonly name: string };
 
 export interface NodeConfig {
   readonly name: string;
   /** Of the file; programs are found from here. */
   readonly directory: string;
   readonly programs: readonly NodeProgram[];
+  readonly mcpServers: readonly McpProgram[];
 }
 
 /** Ends the start: says what is wrong with the file. */
@@ -46,7 +75,12 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
   }
   const directory = dirname(resolve(path));
   const programs = parsed.data.tools.map((program) => ({ ...program, command: placed(program.command, directory) }));
-  return { name: parsed.data.name, directory, programs };
+  const mcpServers = Object.entries(parsed.data.mcp_servers).map(([name, server]) => ({
+    ...server,
+    name,
+    command: placed(server.command, directory),
+  }));
+  return { name: parsed.data.name, directory, programs, mcpServers };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {
@@ -59,4 +93,19 @@ function placed(command: NodeProgram["command"], directory: string): NodeProgram
 export function toOffer(program: NodeProgram): NodeTool {
   const { name, description, parameters, effect, sensitive, timeout_ms, concurrency } = program;
   return { name, description, parameters, effect, sensitive, timeout_ms, concurrency };
+}
+
+/** The same of a server that is held: how it is run stays here. */
+export function toMcpOffer({ name, variables, timeout_ms, concurrency }: McpProgram): NodeTool {
+  return {
+    name,
+    description: "An MCP server, for services of mcp:// that name this node.",
+    parameters: { type: "object" },
+    effect: "write",
+    sensitive: false,
+    timeout_ms,
+    concurrency,
+    kind: "mcp",
+    variables,
+  };
 }

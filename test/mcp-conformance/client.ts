@@ -1,15 +1,20 @@
 /**
  * The client that the conformance suite runs: it has the gateway reach the scenario's server, by an `mcp://`
  * service of a tenant of its own, and calls the server's tools as callers of the gateway do. Started by
- * `conformance client`, with the server's address as its last word; which gateway, the runner says.
+ * `conformance client`, with the gateway's address and key and, as the last word, the server's address.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { createDriver, type Json, type TestTenant } from "../support/gateway-client.ts";
-import { conformanceVariables } from "./variables.ts";
 
-const { scenario, revision, context, gatewayUrl, adminKey } = conformanceVariables();
-const url = process.argv.at(-1) ?? "";
+const [gatewayUrl = "", adminKey = "", url = ""] = process.argv.slice(2);
+/** The suite says by variables what it wants. */
+const {
+  MCP_CONFORMANCE_SCENARIO: scenario = "",
+  MCP_CONFORMANCE_PROTOCOL_VERSION: revision = "",
+  MCP_CONFORMANCE_CONTEXT: contextText = "",
+} = process.env;
+const context = parseJson(contextText);
 
 /** What a scenario's service needs beside its address. */
 const configs: Readonly<Record<string, JsonObject>> = {

@@ -1,95 +1,79 @@
-/** The official conformance suite as a program: which scenarios it has, and what it says of one. */
+/** Runs the official conformance suite as its users do, as a program, and reads what it found. */
 import { spawn } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
-import { parseJson } from "@toolyard/core/json";
+import { dirname, join } from "node:path";
 import * as z from "zod";
+import type { ConformanceRow } from "./table.ts";
 
 const require = createRequire(import.meta.url);
-const folder = dirname(require.resolve("@modelcontextprotocol/conformance/package.json"));
-const program = join(folder, "dist/index.js");
+const program = require.resolve("@modelcontextprotocol/conformance/dist/index.js");
 
-export type Side = "client" | "server";
-
-export interface Scenario {
-  readonly name: string;
-  /** Revisions of MCP that it is about; `extension`: none in particular. */
-  readonly revisions: readonly string[];
-}
-
-const checkSchema = z.looseObject({
-  id: z.string(),
-  name: z.string(),
-  description: z.string(),
-  status: z.enum(["SUCCESS", "FAILURE", "WARNING", "SKIPPED", "INFO"]),
-  errorMessage: z.string().nullish(),
-});
-export type Check = z.infer<typeof checkSchema>;
-
-export interface ScenarioRun {
-  readonly checks: readonly Check[];
-  /** What the suite and what it ran have written. */
-  readonly output: string;
-  /** It and all that it ran ended well. */
-  readonly ok: boolean;
-}
+const checksSchema = z.array(
+  z.looseObject({ id: z.string(), status: z.string(), errorMessage: z.string().optional() }),
+);
+export type Check = z.output<typeof checksSchema>[number];
+/** By scenario. */
+export type Results = ReadonlyMap<string, readonly Check[]>;
 
 export async function suiteVersion(): Promise<string> {
-  const { version } = z
-    .looseObject({ version: z.string() })
-    .parse(parseJson(await readFile(join(folder, "package.json"), "utf8")));
-  return version;
+  const manifest: unknown = JSON.parse(await readFile(join(dirname(program), "..", "package.json"), "utf8"));
+  return z.object({ version: z.string() }).parse(manifest).version;
 }
 
-export async function scenariosOf(side: Side): Promise<readonly Scenario[]> {
-  const { output } = await run(["list", `--${side}`], {});
-  return output.split("\n").flatMap((line) => {
-    const found = /^\s+- (\S+) \[([^\]]*)\]/.exec(line);
-    if (found === null) return [];
-    const [, name = "", revisions = ""] = found;
-    return [{ name, revisions: revisions.split(",") }];
-  });
+/** @returns what it writes to standard output */
+export async function runProgram(parameters: readonly string[]): Promise<string> {
+  const child = spawn(process.execPath, [program, ...parameters], { stdio: ["ignore", "pipe", "pipe"] });
+  let output = "";
+  child.stdout.on("data", (part: Buffer) => (output += part.toString("utf8")));
+  child.stderr.on("data", (part: Buffer) => (output += part.toString("utf8")));
+  await new Promise((done) => child.once("close", done));
+  return output;
 }
 
-/** @param words of the command line, after the side's own name */
-export async function runScenario(
-  side: Side,
-  words: readonly string[],
-  environment: Readonly<Record<string, string>> = {},
-): Promise<ScenarioRun> {
-  const results = await mkdtemp(join(tmpdir(), "toolyard-conformance-"));
+/** @param parameters of the command `server` or `client`, without where results go */
+export async function readChecks(command: "server" | "client", parameters: readonly string[]): Promise<Results> {
+  const directory = await mkdtemp(join(tmpdir(), "toolyard-conformance-"));
   try {
-    const { output, code } = await run([side, ...words, "--output-dir", results], environment);
-    // Scenarios with a slash in their names make a directory in a directory.
-    const made = (await readdir(results, { recursive: true })).find((name) => basename(name) === "checks.json");
-    const text = made === undefined ? "[]" : await readFile(join(results, made), "utf8");
-    const said = made === undefined ? "" : await readSaid(join(results, dirname(made)));
-    return { checks: z.array(checkSchema).parse(parseJson(text)), output: `${output}\n${said}`, ok: code === 0 };
+    const output = await runProgram([command, ...parameters, "--output-dir", directory]);
+    const found = new Map<string, readonly Check[]>();
+    for (const name of await readdir(directory)) {
+      const scenario = /^(?:server-)?(.+?)-\d{4}-\d\d-\d\dT[\w-]+$/.exec(name)?.[1];
+      if (scenario === undefined) continue;
+      const checks: unknown = JSON.parse(await readFile(join(directory, name, "checks.json"), "utf8"));
+      found.set(scenario, checksSchema.parse(checks));
+    }
+    if (found.size === 0) throw new Error(`the suite has left no results: ${output.slice(-2_000)}`);
+    return found;
   } finally {
-    await rm(results, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true });
   }
 }
 
-async function readSaid(directory: string): Promise<string> {
-  const texts = ["stdout.txt", "stderr.txt"].map((name) => readFile(join(directory, name), "utf8").catch(() => ""));
-  return (await Promise.all(texts)).join("\n");
+/** Scenarios that the suite has, with the revisions of each; `extension` for those of none. */
+export async function listScenarios(role: "Server" | "Client"): Promise<ReadonlyMap<string, readonly string[]>> {
+  const output = await runProgram(["list"]);
+  const section = output.split(/^(?=\w[\w ]* scenarios)/m).find((part) => part.startsWith(`${role} scenarios`)) ?? "";
+  const lines = [...section.matchAll(/^ {2}- (\S+) \[(.*)\]$/gm)];
+  return new Map(lines.map(([, name = "", revisions = ""]) => [name, revisions.split(",")]));
 }
 
-function run(
-  words: readonly string[],
-  environment: Readonly<Record<string, string>>,
-): Promise<{ readonly output: string; readonly code: number | null }> {
-  return new Promise((resolve) => {
-    const child = spawn(process.execPath, [program, ...words], {
-      env: { ...process.env, ...environment },
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    let output = "";
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on("data", (part: Buffer) => (output += part.toString("utf8")));
-    }
-    child.once("close", (code) => resolve({ output, code }));
-  });
+/** What is not as the row says; empty: nothing. */
+export function differencesFrom(row: ConformanceRow, checks: readonly Check[] | undefined): readonly string[] {
+  if (checks === undefined) return ["it was not run"];
+  const failed = checks.filter(({ status }) => status === "FAILURE");
+  if (row.notApplicable !== undefined) {
+    // That messages are well-formed is checked of every scenario.
+    const hasPassed = checks.some(({ id, status }) => status === "SUCCESS" && id !== "wire-schema-valid");
+    const isWhole = checks.every(({ status }) => status === "SUCCESS" || status === "INFO");
+    return hasPassed && isWhole ? ["it passes, so it applies: take 'notApplicable' away"] : [];
+  }
+  const expected = Object.keys(row.exceptions ?? {});
+  const unexpected = failed.filter(({ id }) => !expected.includes(id));
+  const passing = expected.filter((id) => !failed.some((check) => check.id === id));
+  return [
+    ...unexpected.map(({ id, errorMessage = "" }) => `${id}: ${errorMessage}`),
+    ...passing.map((id) => `${id} passes: take the exception away`),
+  ];
 }

@@ -20,6 +20,7 @@ export interface NodeProcessOptions {
   readonly key: string;
   readonly name?: string;
   readonly tools: readonly Readonly<Record<string, unknown>>[];
+  readonly mcpServers?: Readonly<Record<string, unknown>>;
   /** Files beside `node.json`, by name. */
   readonly files?: Readonly<Record<string, string>>;
   readonly graceMs?: number;
@@ -38,7 +39,7 @@ export async function endNodes(): Promise<void> {
 
 export async function startNode(options: NodeProcessOptions): Promise<NodeProcess> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-node-"));
-  const config = { name: options.name ?? "lab-pc", tools: options.tools };
+  const config = { name: options.name ?? "lab-pc", tools: options.tools, mcp_servers: options.mcpServers ?? {} };
   await writeFile(join(directory, "node.json"), JSON.stringify(config));
   for (const [name, text] of Object.entries(options.files ?? {})) {
     await writeFile(join(directory, name), text, { mode: 0o755 });

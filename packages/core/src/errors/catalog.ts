@@ -91,6 +91,8 @@ export const catalog = {
   tool_failed: tool(502),
   tool_timeout: tool(504),
   tool_unreachable: tool(502, true),
+  /** What is called is held on a node of the tenant's, and that node is not there. */
+  node_required: tool(503, true),
   /** The back end puts it off and has not taken it: too much at once, greylisting. */
   tool_deferred: tool(503, true),
   /** Its service has failed too often; `retry_after_ms` says when it is tried again. */

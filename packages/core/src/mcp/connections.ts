@@ -11,12 +11,14 @@ import type { Held, HeldConnections } from "../services/held-connections.ts";
 import type { ToolService } from "../services/service.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery, type InvocationContext } from "../tools/adapter.ts";
+import type { NodeDeps } from "../nodes/run.ts";
 import { HttpSse } from "./http-sse.ts";
 import type { HttpPeer } from "./http-peer.ts";
 import type { Era } from "./revisions.ts";
 import type { Elicitation } from "./server-requests.ts";
-import { McpSession } from "./session.ts";
+import { McpSession, type SessionOptions } from "./session.ts";
 import { StdioOnce, type StdioProgram } from "./stdio-once.ts";
+import { StdioOnNode, type NodeProgram } from "./stdio-node.ts";
 import { StreamableHttp } from "./streamable-http.ts";
 import type { ExchangeOptions, McpTransport } from "./transport.ts";
 import { WebSocketLink } from "./websocket.ts";
@@ -24,7 +26,8 @@ import { WebSocketLink } from "./websocket.ts";
 /** How the server is reached. */
 export type McpLink =
   | { readonly kind: "http" | "sse" | "websocket"; readonly peer: HttpPeer }
-  | { readonly kind: "stdio"; readonly program: StdioProgram };
+  | { readonly kind: "stdio"; readonly program: StdioProgram }
+  | { readonly kind: "node"; readonly deps: NodeDeps; readonly program: NodeProgram };
 
 export interface McpEndpoint {
   readonly service: ToolService;
@@ -112,6 +115,7 @@ export class McpConnections {
         endpoint,
         context,
         unwanted: context.signal,
+        isOwn: true,
         onToolsChanged: () => undefined,
       });
       try {
@@ -123,17 +127,17 @@ export class McpConnections {
     });
   }
 
-  async #open({ endpoint, context, unwanted, onToolsChanged }: Begun): Promise<McpSession> {
+  async #open({ endpoint, context, unwanted, isOwn, onToolsChanged }: Begun): Promise<McpSession> {
     const { service } = endpoint;
     const key = `${context.tenant} ${service.id} ${service.version}`;
     const known = this.#known.get(key);
     // Not the call's own signal: others wait for this session, too.
     const exchange = besideCalls(context, AbortSignal.any([unwanted, AbortSignal.timeout(openMs)]), openMs);
-    const opened = await open({ endpoint, known, onToolsChanged }, exchange).catch((error: unknown) => {
+    const opened = await open({ endpoint, known, isOwn, onToolsChanged }, exchange).catch((error: unknown) => {
       if (known === undefined || !(error instanceof GatewayError) || error.code !== "tool_failed") throw error;
       // The server is another than it was.
       this.#known.delete(key);
-      return open({ endpoint, known: undefined, onToolsChanged }, exchange);
+      return open({ endpoint, known: undefined, isOwn, onToolsChanged }, exchange);
     });
     this.#remember(key, { era: opened.session.era, isOld: opened.isOld });
     return opened.session;
@@ -149,7 +153,13 @@ export class McpConnections {
   async #openHeld(endpoint: McpEndpoint, context: CallContext, unwanted: AbortSignal): Promise<Held<Live>> {
     const end = new AbortController();
     let onToolsChanged = (): void => undefined;
-    const session = await this.#open({ endpoint, context, unwanted, onToolsChanged: () => onToolsChanged() });
+    const session = await this.#open({
+      endpoint,
+      context,
+      unwanted,
+      isOwn: false,
+      onToolsChanged: () => onToolsChanged(),
+    });
     const beside = new BesideCalls({ endpoint, session, context, signal: end.signal, clock: this.#clock });
     onToolsChanged = () => {
       if (endpoint.isTenants) beside.refresh();
@@ -171,11 +181,14 @@ interface Begun {
   readonly context: CallContext;
   /** Fires where nobody waits for the session any more. */
   readonly unwanted: AbortSignal;
+  /** It ends with what it is opened for. */
+  readonly isOwn: boolean;
   readonly onToolsChanged: () => void;
 }
 
 interface Opening {
   readonly endpoint: McpEndpoint;
+  readonly isOwn: boolean;
   readonly known: Known | undefined;
   readonly onToolsChanged: () => void;
 }
@@ -185,15 +198,14 @@ interface Opened {
   readonly isOld: boolean;
 }
 
-async function open({ endpoint, known, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
+async function open({ endpoint, known, isOwn, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
   const { name, link, elicitation } = endpoint;
   const own = { name, elicitation, onToolsChanged };
-  if (link.kind === "stdio") {
-    const transport = new StdioOnce(link.program);
-    return {
-      session: await McpSession.open(transport, { ...own, era: "session" }, exchange),
-      isOld: false,
-    };
+  if (link.kind === "stdio") return openProgram(() => new StdioOnce(link.program), { own, endpoint, known }, exchange);
+  if (link.kind === "node") {
+    const { deps, program } = link;
+    const make = (): McpTransport => new StdioOnNode(deps, program, { isOwn });
+    return openProgram(make, { own, endpoint, known }, exchange);
   }
   const { peer } = link;
   const openOn = async (transport: McpTransport): Promise<McpSession> => {
@@ -223,6 +235,40 @@ async function open({ endpoint, known, onToolsChanged }: Opening, exchange: Exch
       throw error;
     });
   }
+}
+
+interface OpeningProgram {
+  readonly own: Omit<SessionOptions, "era">;
+  readonly endpoint: McpEndpoint;
+  readonly known: Known | undefined;
+}
+
+/**
+ * Programs are asked for a session first: nearly all know it, and some never answer what comes before it. One that
+ * refuses it may be of the stateless era alone.
+ */
+async function openProgram(
+  make: () => McpTransport,
+  { own, endpoint, known }: OpeningProgram,
+  exchange: ExchangeOptions,
+): Promise<Opened> {
+  const era = endpoint.era ?? known?.era;
+  const openAs = async (one: Era): Promise<Opened> => ({
+    session: await McpSession.open(make(), { ...own, era: one }, exchange),
+    isOld: false,
+  });
+  if (era !== undefined) return openAs(era);
+  return openAs("session").catch((error: unknown) => {
+    if (!isRefusal(error)) throw error;
+    return openAs("stateless").catch(() => {
+      throw error;
+    });
+  });
+}
+
+/** An error of the protocol, from a server that is there. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof GatewayError && typeof error.details.extra?.["rpc_code"] === "number";
 }
 
 /** Refused as servers do that know HTTP with SSE alone. */

@@ -16,7 +16,7 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
-import { clientInfo, newestSessionRevision } from "./revisions.ts";
+import { clientInfo, newestSessionRevision, statelessRevision } from "./revisions.ts";
 import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
 
 export interface StdioProgram {
@@ -33,6 +33,7 @@ const handshakeId = "initialize";
 
 export class StdioOnce implements McpTransport {
   readonly #program: StdioProgram;
+  #isStateless = false;
 
   constructor(program: StdioProgram) {
     this.#program = program;
@@ -57,7 +58,7 @@ export class StdioOnce implements McpTransport {
       tenant: options.context.tenant,
       command,
       environment: variables,
-      stdin: toInput(request),
+      stdin: this.#isStateless ? `${encodeRequest(request)}\n` : toInput(request),
       timeoutMs: options.timeoutMs,
       maxOutputBytes: options.maxBytes,
       signal: AbortSignal.any([options.signal, answered.signal]),
@@ -77,12 +78,13 @@ export class StdioOnce implements McpTransport {
     // All that a process is told, it is told at its start.
   }
 
+  /** Each process begins its own. */
   beginSession(): void {
-    // Each process begins its own.
+    this.#isStateless = false;
   }
 
-  speak(_revision: string): void {
-    // Each process is told anew.
+  speak(revision: string): void {
+    this.#isStateless = revision === statelessRevision;
   }
 
   isAlive(): boolean {

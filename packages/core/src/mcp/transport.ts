@@ -6,6 +6,8 @@ import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
 import { answerRequest } from "./server-requests.ts";
 
 export interface ExchangeOptions extends SendOptions {
+  /** The call's row, where the request is one's. */
+  readonly call?: { readonly id: string; readonly attempt: number } | undefined;
   /** Bytes that an answer may have. */
   readonly maxBytes: number;
   /** What the server tells while it works on the request. */

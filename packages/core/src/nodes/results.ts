@@ -13,6 +13,8 @@ import type { CallContext } from "../context.ts";
 import type { AdapterDeps, CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
+import { toToolReply } from "../mcp/call-result.ts";
+import { mcpAnswerType, readMcpAnswer } from "../mcp/node-messages.ts";
 import { readAll, tenantKey } from "../ports/blob-store.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
@@ -159,7 +161,7 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
   const cost = price === undefined || run.state === "withdrawn" ? {} : { cost: toolCost(price.per_call) };
   try {
     if (run.result === null) throw notBegun(call, run);
-    const reply = await toReply(deps, call.tenant, run, parseNodeResult(run.result));
+    const reply = asToolReply(call, await toReply(deps, call.tenant, run, parseNodeResult(run.result)));
     const { stored } = await shapeReply(deps, context, call.id, reply);
     return { state: "completed", outcome: stored, ...cost };
   } catch (thrown) {
@@ -167,6 +169,21 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
     if (error.code === "database_unavailable" || error.code === "internal_error") throw error;
     return { ...failedFinish(call, error), ...cost };
   }
+}
+
+/**
+ * Where a server of the Model Context Protocol has answered, its tool's result.
+ * @throws GatewayError `tool_failed`, answered
+ */
+function asToolReply({ tool }: Call, reply: ToolReply): ToolReply {
+  if (reply.mediaType !== mcpAnswerType || typeof reply.body !== "string") return reply;
+  const answer = readMcpAnswer(reply.body);
+  const result = answer !== undefined && "result" in answer ? answer.result : undefined;
+  if (result !== undefined && (result["resultType"] ?? "complete") === "complete") {
+    return toToolReply(result, { toolName: tool, outputSchema: undefined });
+  }
+  const said = answer !== undefined && "error" in answer ? answer.error.message : "it asks for input";
+  throw withDelivery(new GatewayError("tool_failed", `'${tool}' failed: ${said}`), "answered");
 }
 
 function failedFinish(call: Call, error: GatewayError): CallFinish {

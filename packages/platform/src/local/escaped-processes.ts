@@ -8,8 +8,13 @@ import { readdir, readFile } from "node:fs/promises";
 /** A process may start another one while we look; this many looks are enough for honest programs. */
 const looks = 5;
 
-export async function endEscapedProcesses(home: string): Promise<void> {
-  const mark = Buffer.from(`\0HOME=${home}\0`, "utf8");
+export function endEscapedProcesses(home: string): Promise<void> {
+  return endMarkedProcesses("HOME", home);
+}
+
+/** Those in whose environment the variable has this value. */
+export async function endMarkedProcesses(variable: string, value: string): Promise<void> {
+  const mark = Buffer.from(`\0${variable}=${value}\0`, "utf8");
   for (let look = 0; look < looks; look += 1) {
     const escaped = await processesWith(mark);
     if (escaped.length === 0) return;

@@ -4,18 +4,24 @@
  * that were accepted. One session serves all calls of one tenant and identity, and is begun again where it
  * is lost.
  */
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import { userClientFrom } from "../../blind/auth-mapping.ts";
 import { findCredential } from "../../blind/credential-resolver.ts";
 import { executionFields, pluginDefinitionSchema } from "../../blind/definition.ts";
+import { tellProgress } from "../../calls/progress.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
+import { canonicalJson, type JsonObject } from "../../json.ts";
 import { McpConnections, type McpEndpoint, type McpLink } from "../../mcp/connections.ts";
 import { HttpPeer } from "../../mcp/http-peer.ts";
 import { toToolReply } from "../../mcp/call-result.ts";
 import { mirror, mirroredArguments } from "../../mcp/mirrored-headers.ts";
 import type { McpSession } from "../../mcp/session.ts";
+import type { HeldServer } from "../../mcp/node-messages.ts";
+import type { NodeProgram } from "../../mcp/stdio-node.ts";
 import type { StdioProgram } from "../../mcp/stdio-once.ts";
+import { nodeNameSchema } from "../../nodes/node.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
@@ -32,9 +38,10 @@ import {
   type ServiceCall,
   type ServiceTool,
 } from "../../services/scheme.ts";
+import { credentialVersions } from "../../services/held-connections.ts";
 import type { DiscoveredTool, ToolService } from "../../services/service.ts";
 import { openTls, tlsField } from "../../services/tls.ts";
-import { withDelivery, type InvocationContext, type ToolReply } from "../adapter.ts";
+import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../adapter.ts";
 import { compileArguments } from "../arguments.ts";
 import { formatToolUri } from "../uri.ts";
 
@@ -61,7 +68,11 @@ const mcpConfigSchema = z
       .meta({ example: "https://maps.example.com/mcp" })
       .optional(),
     command: z.string().min(1).max(64).optional().meta({
-      description: "Name of a program that the operator offers (`TOOLYARD_MCP_COMMANDS`), for `stdio`.",
+      description:
+        "Name of a program, for `stdio`: one that the operator offers (`TOOLYARD_MCP_COMMANDS`), or with `node` one of that node's `mcp_servers`.",
+    }),
+    node: nodeNameSchema.optional().meta({
+      description: "Name of a node that holds the program for all calls, for `stdio`; absent: a process for each call.",
     }),
     env: z
       .record(z.string(), secretField("Value of the variable."))
@@ -101,7 +112,7 @@ const mcpConfigSchema = z
       .default({})
       .meta({ description: "By tool name: what is known better than the server says." }),
   })
-  .superRefine(({ transport, url, command, env, auth_type: auth }, check) => {
+  .superRefine(({ transport, url, command, env, node, auth_type: auth }, check) => {
     const isProgram = transport === "stdio";
     const note = (field: string, problem: string): void =>
       check.addIssue({ code: "custom", message: problem, path: [field] });
@@ -112,6 +123,7 @@ const mcpConfigSchema = z
     if (isProgram && auth !== "none") note("auth_type", "has no meaning where 'transport' is 'stdio'; use 'env'");
     if (!isProgram && command !== undefined) note("command", "is for 'transport' 'stdio' alone");
     if (!isProgram && env !== undefined) note("env", "is for 'transport' 'stdio' alone");
+    if (!isProgram && node !== undefined) note("node", "is for 'transport' 'stdio' alone");
   })
   .transform(readAuth);
 type McpConfig = z.output<typeof mcpConfigSchema>;
@@ -132,7 +144,8 @@ export const mcpScheme = defineScheme({
     return {
       check: (service) => {
         if (service.config.url !== undefined) checkAddress(service.config.url, deps);
-        if (service.config.command !== undefined) requireProgram(service, deps);
+        // What a node offers shows when it is connected, which it need not be yet.
+        if (service.config.command !== undefined && service.config.node === undefined) requireProgram(service, deps);
       },
       tools: ({ record, config }) => (record.discovered?.tools ?? []).map((tool) => describe({ record, config }, tool)),
       // Until the server has been asked, which the first call does, there is a tool of every name.
@@ -284,7 +297,8 @@ class McpServers {
     const timeoutMs = call.uri.options.timeoutMs ?? tool.timeoutMs ?? context.config.settings.tool_timeout_ms;
     const { signal, onSent } = context;
     return this.#connections.use(this.#endpointOf(service, context), context, async (session) => {
-      const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context) };
+      const row = { id: call.id, attempt: call.attempt };
+      const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context), call: row };
       const known = await this.#required(service, tool, { session, exchange });
       const args = known === tool ? call.arguments : checkedArguments(known, call);
       const mirrored = mirroredArguments(known.parameters);
@@ -295,14 +309,7 @@ class McpServers {
           token: call.id,
           answers: call.answers,
           mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
-          onProgress: ({ progress = null, total = null, message }) =>
-            this.#deps.log.log("debug", "an MCP server tells how far a call is", {
-              call_id: call.id,
-              tool: call.tool.name,
-              progress,
-              total,
-              ...(typeof message === "string" ? { note: context.redactor.redact(message).slice(0, 200) } : {}),
-            }),
+          onProgress: (progress) => this.#tellProgress(call, context, progress),
         },
         exchange,
       );
@@ -310,7 +317,21 @@ class McpServers {
     });
   }
 
-  discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
+  #tellProgress({ id, tool }: ToolCall, context: CallContext, { progress, total, message }: JsonObject): void {
+    if (typeof progress !== "number") return;
+    tellProgress(this.#deps.log, {
+      tenant: context.tenant,
+      callId: id,
+      tool: tool.name,
+      callerId: context.caller.id,
+      sessionId: context.sessionId,
+      progress,
+      total: typeof total === "number" ? total : undefined,
+      message: typeof message === "string" ? context.redactor.redact(message) : undefined,
+    });
+  }
+
+  async discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
     return this.#connections.use(this.#endpointOf(service, context), context, (session) =>
       this.#list(session, exchangeOf(service, context)),
     );
@@ -343,7 +364,8 @@ class McpServers {
     { session, exchange }: { readonly session: McpSession; readonly exchange: ExchangeOptions },
   ): Promise<ServiceTool> {
     if (service.record.discovered !== null) return tool;
-    const kept = await this.#refresh(service, session, { ...exchange, onSent: undefined }).catch((error: unknown) => {
+    const beside = { ...exchange, onSent: undefined, call: undefined };
+    const kept = await this.#refresh(service, session, beside).catch((error: unknown) => {
       throw error instanceof Error ? withDelivery(error, "not_sent") : error;
     });
     const found = kept.discovered?.tools.find(({ id }) => id === tool.id);
@@ -374,9 +396,11 @@ class McpServers {
     return keepTools(this.#deps, tenant, { service, found });
   }
 
-  #linkOf(service: Service): McpLink {
+  #linkOf(service: Service, context: CallContext): McpLink {
     const { record, config } = service;
-    const { url, transport } = config;
+    const { url, transport, node } = config;
+    if (node !== undefined)
+      return { kind: "node", deps: this.#deps, program: this.#heldProgram(service, node, context) };
     if (transport === "stdio" || url === undefined)
       return { kind: "stdio", program: requireProgram(service, this.#deps) };
     const peer = new HttpPeer(this.#deps, {
@@ -389,12 +413,44 @@ class McpServers {
     return { kind: transport, peer };
   }
 
+  /** The program of a service as the node offers it that holds it. */
+  #heldProgram({ record, config }: Service, node: string, context: CallContext): NodeProgram {
+    const { command = "", env = {}, elicitation } = config;
+    const offered = context.config.nodes
+      .find(({ name }) => name === node)
+      ?.tools.find(({ name, kind }) => kind === "mcp" && name === command);
+    const refused = Object.keys(env).find((name) => offered?.variables?.includes(name) === false);
+    if (refused !== undefined) {
+      const known = offered?.variables?.join(", ") ?? "";
+      throw withDelivery(
+        invalidConfig(
+          `env.${refused}`,
+          `may not be set for this program; of its variables node '${node}' lets you set ${known === "" ? "none" : known}`,
+        ),
+        "not_sent",
+      );
+    }
+    return {
+      name: formatToolUri("mcp", record.serviceId),
+      node,
+      program: command,
+      offered,
+      server: async (caller) => ({
+        service: record.id,
+        version: record.version,
+        ...identityOf(record, caller),
+        environment: { ...(await variablesOf(env, this.#deps.credentials, caller)) },
+        elicitation,
+      }),
+    };
+  }
+
   #endpointOf(service: Service, context: CallContext): McpEndpoint {
     const { record, config } = service;
     return {
       service: record,
       name: formatToolUri("mcp", record.serviceId),
-      link: this.#linkOf(service),
+      link: this.#linkOf(service, context),
       era: config.protocol === "auto" ? undefined : config.protocol,
       elicitation: config.elicitation,
       isUsersOwn: actsForUser(config),
@@ -411,6 +467,19 @@ class McpServers {
       },
     };
   }
+}
+
+/** Whose process it is, and with which values of the credentials. */
+function identityOf(record: ToolService, context: CallContext): Pick<HeldServer, "owner" | "generation"> {
+  const origins = credentialsIn(record.config).map((name) => findCredential(context, name));
+  const isInline = origins.some((origin) => origin?.level === "inline");
+  const isUsers = origins.some((origin) => origin?.level === "user");
+  const owner = isInline ? `request ${context.requestId}` : isUsers ? `user ${context.caller.userId ?? ""}` : "tenant";
+  const generation = createHash("sha256")
+    .update(canonicalJson(credentialVersions(record, context)))
+    .digest("hex");
+  // User ids may be of any length and are nobody else's business.
+  return { owner: createHash("sha256").update(owner).digest("hex"), generation };
 }
 
 /** Is it the tenant that calls, rather than one of its users or whoever brings credentials along? */
