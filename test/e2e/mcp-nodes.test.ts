@@ -273,16 +273,21 @@ describe(`what becomes of it ${verifies("MCP-1", "MCP-4")}`, () => {
       { content: { error: { code: -32_602, message: "no such tool" } }, end: { error: { code: "tool_failed" } } },
       { content: { result: { resultType: "input_required", inputRequests: {} } }, end: { state: "failed" } },
     ];
-    for (const { content, end } of answers) {
-      const call = newTool({ uri: "mcp://held/count", tool: "count", repeat: "never", leaseMs: 1_000 });
-      await repos.calls.record(tenant.id, tenant.keyId, [call]);
-      const given = { callId: call.id, toolHash: hashNodeTool(offered) };
-      const { id: run = "" } = (await repos.nodes.offer(tenant.id, runOf("memory", given))) ?? {};
-      await repos.nodes.accept(tenant.id, run, instance, 60_000);
-      const answer = { media_type: mcpAnswerType, output: JSON.stringify(content) };
-      await socket.ask({ type: "node.result", run, instance, status: "completed", ...answer });
+    const ids = await Promise.all(
+      answers.map(async ({ content }) => {
+        const call = newTool({ uri: "mcp://held/count", tool: "count", repeat: "never", leaseMs: 1_000 });
+        await repos.calls.record(tenant.id, tenant.keyId, [call]);
+        const given = { callId: call.id, toolHash: hashNodeTool(offered) };
+        const { id: run = "" } = (await repos.nodes.offer(tenant.id, runOf("memory", given))) ?? {};
+        await repos.nodes.accept(tenant.id, run, instance, 60_000);
+        const answer = { media_type: mcpAnswerType, output: JSON.stringify(content) };
+        await socket.ask({ type: "node.result", run, instance, status: "completed", ...answer });
+        return call.id;
+      }),
+    );
+    for (const [at, { end }] of answers.entries()) {
       await expect
-        .poll(() => tenant.client.get(`/v1/calls/${call.id}`), { timeout: 15_000 })
+        .poll(() => tenant.client.get(`/v1/calls/${ids[at]}`), { timeout: 40_000 })
         .toMatchObject({ finished_at: expect.any(String), ...end });
     }
     await socket.close();

@@ -254,6 +254,20 @@ describe(`tools ${verifies("MCP-2")}`, () => {
     expect(stub.sent("tools/list").map(({ params }) => params.cursor)).toEqual([undefined, "p2=="]);
   });
 
+  test.each([
+    ["a cursor like any other", { "": { tools: [anyTool("last")] } }, ["echo", "last"]],
+    ["the end of the list for some", {}, ["echo"]],
+  ] as const)("an empty cursor is %s", async (_what, pages, expected) => {
+    stub.tools = (cursor) => {
+      const page = cursor === undefined ? undefined : (pages as Json)[cursor];
+      return page ?? { tools: [anyTool("echo")], nextCursor: "" };
+    };
+    const { id } = await addService();
+    const listed = await toolsOf(id);
+    expect(names(listed)).toEqual(expected.map((name) => `crm/${name}`));
+    expect(listed.warnings).toEqual([]);
+  });
+
   test("a cursor that comes again and again ends the reading, and that is said", async () => {
     stub.tools = (cursor) => ({ tools: [anyTool(cursor === undefined ? "t1" : "t2")], nextCursor: "same" });
     const { id } = await addService();

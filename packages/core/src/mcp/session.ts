@@ -3,6 +3,7 @@
  * the two things that are asked of it, its tools and their calls (MCP-2 to MCP-4). A session that the server
  * has forgotten is begun again, once; what it refused for that was not carried out, so it is sent again.
  */
+import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { deliveryOf, InputRequired, withDelivery, type InputAnswers } from "../tools/adapter.ts";
@@ -122,10 +123,13 @@ export class McpSession {
     let cursor: string | undefined;
     for (let page = 1; ; page += 1) {
       const result = await this.#listPage(cursor, exchange);
-      if (Array.isArray(result["tools"])) tools.push(...result["tools"]);
+      const given = Array.isArray(result["tools"]) ? result["tools"] : [];
+      // An empty cursor is one like any other, and some mean the end by it: then the list begins anew.
+      if (cursor === "" && isDeepStrictEqual(given, tools.slice(0, given.length))) return { tools, warnings: [] };
+      tools.push(...given);
       const { nextCursor } = result;
       if (tools.length > mostTools) return cut(tools, `It has more than ${mostTools} tools; the rest is left out.`);
-      if (typeof nextCursor !== "string" || nextCursor === "") return { tools, warnings: [] };
+      if (typeof nextCursor !== "string") return { tools, warnings: [] };
       if (seen.has(nextCursor)) {
         return cut(tools, `It gives one cursor again and again; ${page} pages of its list were read.`);
       }
