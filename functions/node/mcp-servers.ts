@@ -13,8 +13,9 @@ import {
   type RpcNotice,
   type RpcResponse,
 } from "@toolyard/core/mcp/json-rpc";
-import { mcpAnswerType, mcpRunSchema, type HeldServer, type McpRun } from "@toolyard/core/mcp/node-messages";
+import { mcpRunSchema, type HeldServer, type McpRun } from "@toolyard/core/mcp/node-messages";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
+import { mcpAnswerType } from "@toolyard/core/nodes/node";
 import type { Log } from "@toolyard/core/ports/log";
 import { startHeldProcess, type HeldProcess } from "@toolyard/platform/local/held-process";
 import type { McpProgram } from "./config.ts";

@@ -35,6 +35,7 @@ const rememberedMs = 600_000;
 /** How far a call is, is told so often at most. */
 const progressMs = 500;
 const longestNote = 1_000;
+const changedMs = 100;
 
 export interface NodeOptions extends ExecutorDeps {
   readonly url: string;
@@ -74,6 +75,8 @@ export class Node {
   readonly #instance = randomUUID();
   readonly #desks: ReadonlyMap<string, Desk>;
   readonly #servers: McpServers;
+  /** Services whose tools have changed, which is about to be told. */
+  readonly #changed = new Set<string>();
   readonly #runs = new Map<string, Run>();
   readonly #delivering = new Set<Promise<void>>();
   #beating: NodeJS.Timeout | undefined;
@@ -262,10 +265,16 @@ export class Node {
     void this.#link.askNow(tell, readDone).catch(() => undefined);
   }
 
+  /** Servers may say it many times at once. */
   #tellToolsChanged(service: string): void {
-    if (this.#isLeaving) return;
-    const changed = { type: "node.tools_changed", service, instance: this.#instance };
-    void this.#link.ask(changed, readDone).catch((thrown: unknown) => {
+    if (this.#isLeaving || this.#changed.has(service)) return;
+    this.#changed.add(service);
+    const tell = async (): Promise<void> => {
+      await sleep(changedMs);
+      this.#changed.delete(service);
+      await this.#link.ask({ type: "node.tools_changed", service, instance: this.#instance }, readDone);
+    };
+    void tell().catch((thrown: unknown) => {
       this.#options.log.log("warn", "changed tools were not told", { service, reason: messageOf(thrown) });
     });
   }

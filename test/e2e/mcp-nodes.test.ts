@@ -2,8 +2,7 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { mcpAnswerType } from "@toolyard/core/mcp/node-messages";
-import { hashNodeTool } from "@toolyard/core/nodes/node";
+import { hashNodeTool, mcpAnswerType } from "@toolyard/core/nodes/node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { newTool } from "../contract/calls-fixture.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";

@@ -36,9 +36,6 @@ export const mcpRunSchema = z.strictObject({
 });
 export type McpRun = z.infer<typeof mcpRunSchema>;
 
-/** Marks a node's result as an answer of the protocol. */
-export const mcpAnswerType = "application/vnd.toolyard.mcp-answer+json";
-
 const answerSchema = z.union([
   z.strictObject({ result: jsonObject }),
   z.strictObject({

@@ -7,12 +7,12 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
-import { hashNodeTool, type NodeTool } from "../nodes/node.ts";
+import { hashNodeTool, mcpAnswerType, type NodeTool } from "../nodes/node.ts";
 import { runOnNode, type NodeDeps } from "../nodes/run.ts";
 import { deliveryOf, withDelivery } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
-import { mcpAnswerType, readMcpAnswer, type HeldServer, type McpRun } from "./node-messages.ts";
+import { readMcpAnswer, type HeldServer, type McpRun } from "./node-messages.ts";
 import { statelessRevision } from "./revisions.ts";
 import { toNoAnswer, type ExchangeOptions, type McpTransport, type RequestAnswerer } from "./transport.ts";
 

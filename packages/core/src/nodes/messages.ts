@@ -11,7 +11,6 @@ import { defineMessage, type MessageKind } from "../realtime/message-kind.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { tellProgress } from "../calls/progress.ts";
-import { discoverIfPossible, probeTimeoutMs } from "../services/list-tools.ts";
 import { openInput } from "./input.ts";
 import { nodeNameSchema, nodeToolsSchema, type NodeTool } from "./node.ts";
 import { nodeResultSchema, nodeResultShape, resultKey, useResult } from "./results.ts";
@@ -139,7 +138,7 @@ export const nodeMessages = {
   "node.tools_changed": defineNodeMessage({
     schema: z.strictObject({ type: z.literal("node.tools_changed"), id: id.optional(), service: id, instance }),
     async answer(deps, { tenant, holder, caller }, { service }) {
-      const looking = lookAgain(deps, { tenant, caller }, service);
+      const looking = lookOnce(deps, { tenant, caller }, service);
       // A process that holds the socket answers its messages in turn, and those that looking needs come next.
       if (holder === null) await looking;
       return { type: "node.received" };
@@ -203,6 +202,30 @@ function requireMayOffer({ caller }: Pick<CallContext, "caller">, node: string, 
   });
 }
 
+/** By tenant and service, of which the tools are being looked at; true: they have changed again since. */
+const lookedAt = new WeakMap<CoreDeps, Map<string, boolean>>();
+
+/** However often a server says that its tools have changed, it is asked one time after the other. */
+async function lookOnce(
+  deps: CoreDeps,
+  context: Pick<CallContext, "tenant" | "caller">,
+  service: string,
+): Promise<void> {
+  const known = lookedAt.get(deps);
+  const looking = known ?? new Map<string, boolean>();
+  if (known === undefined) lookedAt.set(deps, looking);
+  const key = `${context.tenant} ${service}`;
+  if (looking.has(key)) {
+    looking.set(key, true);
+    return;
+  }
+  do {
+    looking.set(key, false);
+    await lookAgain(deps, context, service);
+  } while (looking.get(key) === true);
+  looking.delete(key);
+}
+
 /** Asks a held server for its tools, as the tenant has them: the key of a node is no user's. Never throws. */
 async function lookAgain(
   deps: CoreDeps,
@@ -212,9 +235,10 @@ async function lookAgain(
   try {
     const config = await configOf(deps, tenant);
     const record = config.services.find((each) => each.id === service);
-    if (record?.enabled !== true) return;
+    if (record?.enabled !== true || typeof record.config["node"] !== "string") return;
     const { userId: _userId, ...own } = caller;
     const context = { tenant, caller: own, config, requestId: "", traceId: "", redactor: new Redactor() };
+    const { discoverIfPossible, probeTimeoutMs } = await import("../services/list-tools.ts");
     await discoverIfPossible(deps, context, record, probeTimeoutMs);
   } catch (thrown) {
     const { code } = toGatewayError(thrown);

@@ -18,6 +18,9 @@ export const nodeNameSchema = z
     "must have 1 to 64 letters, digits, '_', '-' or '.', and begin with one of the first two",
   );
 
+/** Marks a result as the answer of an MCP server that the node holds (mcp/node-messages.ts). */
+export const mcpAnswerType = "application/vnd.toolyard.mcp-answer+json";
+
 /** A tool as a node offers it: what a model may know, never how it is run. */
 export const nodeToolSchema = z.strictObject({
   name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),

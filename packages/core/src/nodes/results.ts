@@ -13,14 +13,12 @@ import type { CallContext } from "../context.ts";
 import type { AdapterDeps, CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
-import { toToolReply } from "../mcp/call-result.ts";
-import { mcpAnswerType, readMcpAnswer } from "../mcp/node-messages.ts";
 import { readAll, tenantKey } from "../ports/blob-store.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { inputKey, isBlob } from "./input.ts";
-import type { NodeRun } from "./node.ts";
+import { mcpAnswerType, type NodeRun } from "./node.ts";
 
 const resultFields = {
   /**
@@ -161,7 +159,7 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
   const cost = price === undefined || run.state === "withdrawn" ? {} : { cost: toolCost(price.per_call) };
   try {
     if (run.result === null) throw notBegun(call, run);
-    const reply = asToolReply(call, await toReply(deps, call.tenant, run, parseNodeResult(run.result)));
+    const reply = await asToolReply(call, await toReply(deps, call.tenant, run, parseNodeResult(run.result)));
     const { stored } = await shapeReply(deps, context, call.id, reply);
     return { state: "completed", outcome: stored, ...cost };
   } catch (thrown) {
@@ -171,19 +169,11 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
   }
 }
 
-/**
- * Where a server of the Model Context Protocol has answered, its tool's result.
- * @throws GatewayError `tool_failed`, answered
- */
-function asToolReply({ tool }: Call, reply: ToolReply): ToolReply {
+/** Where a held server has answered, its tool's result: read by code that is seldom needed. @throws GatewayError */
+async function asToolReply({ tool }: Call, reply: ToolReply): Promise<ToolReply> {
   if (reply.mediaType !== mcpAnswerType || typeof reply.body !== "string") return reply;
-  const answer = readMcpAnswer(reply.body);
-  const result = answer !== undefined && "result" in answer ? answer.result : undefined;
-  if (result !== undefined && (result["resultType"] ?? "complete") === "complete") {
-    return toToolReply(result, { toolName: tool, outputSchema: undefined });
-  }
-  const said = answer !== undefined && "error" in answer ? answer.error.message : "it asks for input";
-  throw withDelivery(new GatewayError("tool_failed", `'${tool}' failed: ${said}`), "answered");
+  const { toLateReply } = await import("../mcp/late-answer.ts");
+  return toLateReply(reply.body, tool);
 }
 
 function failedFinish(call: Call, error: GatewayError): CallFinish {

@@ -175,22 +175,30 @@ function splitLines(most: number, give: (line: string) => void, tooLong: () => v
   let parts: Buffer[] = [];
   let kept = 0;
   let isOver = false;
+  const isTooLong = (): boolean => {
+    if (kept <= most) return false;
+    isOver = true;
+    parts = [];
+    tooLong();
+    return true;
+  };
+  const keep = (part: Buffer): void => {
+    parts.push(part);
+    kept += part.byteLength;
+  };
   return (part) => {
     if (isOver) return;
     let rest = part;
     for (let at = rest.indexOf(0x0a); at >= 0; at = rest.indexOf(0x0a)) {
-      give(Buffer.concat([...parts, rest.subarray(0, at)]).toString("utf8"));
+      keep(rest.subarray(0, at));
+      if (isTooLong()) return;
+      give(Buffer.concat(parts).toString("utf8"));
       parts = [];
       kept = 0;
       rest = rest.subarray(at + 1);
     }
-    if (rest.byteLength === 0) return;
-    parts.push(rest);
-    kept += rest.byteLength;
-    if (kept <= most) return;
-    isOver = true;
-    parts = [];
-    tooLong();
+    keep(rest);
+    isTooLong();
   };
 }
 
