@@ -68,7 +68,6 @@ describe("node.json", () => {
         command: ["node", join(directory, "memory.mjs")],
         environment: { A: "b" },
         variables: ["FILE"],
-        timeout_ms: 60_000,
         concurrency: 16,
         max_message_bytes: 10_485_760,
       },
@@ -78,7 +77,7 @@ describe("node.json", () => {
         name: "memory",
         kind: "mcp",
         variables: ["FILE"],
-        timeout_ms: 60_000,
+        timeout_ms: 86_400_000,
         concurrency: 16,
       }),
     ]);

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parseJson } from "@toolyard/core/json";
-import { nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
+import { longestTimeoutMs, nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
 import * as z from "zod";
 
 const programSchema = nodeToolSchema.extend({
@@ -26,7 +26,6 @@ const mcpProgramSchema = z.strictObject({
   environment: programSchema.shape.environment,
   /** Variables that services may set, beside those. */
   variables: nodeToolSchema.shape.variables.unwrap().default([]),
-  timeout_ms: programSchema.shape.timeout_ms,
   /** Requests at once, over all services. */
   concurrency: nodeToolSchema.shape.concurrency.default(16),
   max_message_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
@@ -96,14 +95,15 @@ export function toOffer(program: NodeProgram): NodeTool {
 }
 
 /** The same of a server that is held: how it is run stays here. */
-export function toMcpOffer({ name, variables, timeout_ms, concurrency }: McpProgram): NodeTool {
+export function toMcpOffer({ name, variables, concurrency }: McpProgram): NodeTool {
   return {
     name,
     description: "An MCP server, for services of mcp:// that name this node.",
     parameters: { type: "object" },
     effect: "write",
     sensitive: false,
-    timeout_ms,
+    // Services say how long a request may take.
+    timeout_ms: longestTimeoutMs,
     concurrency,
     kind: "mcp",
     variables,

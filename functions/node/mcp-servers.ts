@@ -54,20 +54,16 @@ export class McpServers {
   async execute(program: McpProgram, { arguments: args, ...execution }: Execution): Promise<Executed> {
     const parsed = mcpRunSchema.safeParse(args);
     if (!parsed.success) return ended("declined", "this node does not understand what the gateway wants of it");
-    const { server, request } = parsed.data;
+    const { server } = parsed.data;
     const refused = Object.keys(server.environment).find((name) => !program.variables.includes(name));
     if (refused !== undefined) return ended("declined", `it may not be given the variable '${refused}' ('variables')`);
     const key = `${server.service} ${server.owner}`;
     const now = this.#held.get(key);
     if (now !== undefined && now.server.version > server.version)
       return ended("declined", "its service has been changed meanwhile; try again");
-    if (request === undefined) {
-      this.#release(key);
-      return answer({ result: {} });
-    }
     const held = now?.isFor(server) === true ? now : this.#replace(key, program, server);
     if (held === undefined) return ended("declined", `this node holds ${mostHeld} servers already`);
-    return held.ask({ ...parsed.data, request }, execution);
+    return held.ask(parsed.data, execution);
   }
 
   /** The gateway says that they are no more, or configured otherwise. */
@@ -101,14 +97,14 @@ export class McpServers {
   }
 }
 
-type Asked = McpRun & { readonly request: NonNullable<McpRun["request"]> };
-
 /** One run of the process, from its start to its end. */
 interface Life {
   readonly correlator: Correlator;
   /** Undefined: it has not been greeted yet. */
   greeting: Promise<RpcResponse> | undefined;
   nextId: number;
+  /** To news, where those have to be asked for. */
+  isSubscribed: boolean;
 }
 
 class Held {
@@ -144,7 +140,7 @@ class Held {
     return this.server.version === version && this.server.generation === generation;
   }
 
-  async ask(asked: Asked, execution: Omit<Execution, "arguments">): Promise<Executed> {
+  async ask(asked: McpRun, execution: Omit<Execution, "arguments">): Promise<Executed> {
     this.#inHand += 1;
     try {
       const problem = await this.#process.problem();
@@ -174,7 +170,7 @@ class Held {
     void correlator.listen(({ method }) => {
       if (method === "notifications/tools/list_changed") this.#options.onToolsChanged(this.server.service);
     });
-    this.#life = { correlator, greeting: undefined, nextId: 1 };
+    this.#life = { correlator, greeting: undefined, nextId: 1, isSubscribed: false };
     this.#lives += 1;
     // Another run of the program need not be the same as the one before.
     if (this.#lives > 1) this.#options.onToolsChanged(this.server.service);
@@ -182,7 +178,7 @@ class Held {
 
   async #askIn(
     life: Life,
-    { request, server, timeout_ms: timeoutMs, max_bytes: maxBytes }: Asked,
+    { request, server, timeout_ms: timeoutMs, max_bytes: maxBytes }: McpRun,
     { signal, onProgress }: Omit<Execution, "arguments">,
   ): Promise<Executed> {
     try {
@@ -190,6 +186,7 @@ class Held {
         const greeting = await this.#greet(life, server.initialize);
         if (request.method === "initialize" || greeting.kind === "error") return toAnswer(greeting);
       }
+      if (server.initialize === undefined) this.#subscribe(life, request.params);
       const onNotice = ({ method, params }: RpcNotice): void => {
         const isOurs = method === "notifications/progress" && params["progressToken"] === tokenOf(request.params);
         if (isOurs) onProgress?.(params);
@@ -224,9 +221,18 @@ class Held {
     return life.greeting;
   }
 
+  /** A server of the stateless era tells what is new to who has asked for it; one that does not know that refuses. */
+  #subscribe(life: Life, { _meta: meta = {} }: JsonObject): void {
+    if (life.isSubscribed) return;
+    life.isSubscribed = true;
+    const { progressToken: _token, ...about } = isJsonObject(meta) ? meta : {};
+    const params = { notifications: { toolsListChanged: true }, _meta: about };
+    this.#process.write(encodeRequest({ id: "news", method: "subscriptions/listen", params }));
+  }
+
   async #send(
     life: Life,
-    { method, params }: Asked["request"],
+    { method, params }: McpRun["request"],
     options: Parameters<Correlator["request"]>[1],
   ): Promise<RpcResponse> {
     const id = life.nextId;

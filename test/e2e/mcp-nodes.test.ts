@@ -131,7 +131,10 @@ describe(`a server that is held ${verifies("MCP-1", "MCP-2", "MCP-3")}`, () => {
     await start({ memory: heldServer(note, {}, { ERA: "stateless" }) });
     const { id } = await addService();
     expect(await said()).toMatchObject({ greetings: 0, count: 1 });
+    // Testing the connection asks the same process, and leaves it as it is.
     expect((await tenant.client.post(`/v1/tool-services/${id}/test`)).detail).toContain("2026-07-28");
+    expect(await said({ add: "another" })).toMatchObject({ count: 2 });
+    await expect.poll(() => toolNames(id)).toEqual(["another", "count"]);
   });
 
   test("that asks is given the defaults of its form, or told no", async () => {
@@ -142,6 +145,25 @@ describe(`a server that is held ${verifies("MCP-1", "MCP-2", "MCP-3")}`, () => {
     expect(await said({ ask: true }, "mcp://filled/count")).toEqual({
       answer: { action: "accept", content: { a: 3 } },
     });
+  });
+
+  test("is another one where its node describes it otherwise from now on", async () => {
+    await start();
+    await addService();
+    const first = await said();
+    await endNodes();
+    await start({ memory: heldServer(note, { concurrency: 3, variables: ["KEY", "MORE"] }) });
+    await expect.poll(async () => (await invoke()).status).toBe(200);
+    expect((await said()).pid).not.toBe(first.pid);
+  });
+
+  test("is not given credentials of a request's own, which it would keep", async () => {
+    await start();
+    await tenant.putCredential("HELD_KEY", "for-everybody");
+    await addService({ env: { KEY: { credential: "HELD_KEY" } } });
+    const body = { uri: "mcp://held/count", arguments: {}, runtime_config: { credentials: { HELD_KEY: "for-once" } } };
+    const { json } = await tenant.client.send("post", "/v1/tools/invoke", body);
+    expect(json.error).toMatchObject({ code: "invalid_request", param: "runtime_config" });
   });
 
   test("has its new tools known without anybody asking", async () => {

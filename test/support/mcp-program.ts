@@ -53,6 +53,8 @@ for await (const line of createInterface({ input: process.stdin })) {
     greetings += 1;
     write({ id, result: { protocolVersion: params.protocolVersion, capabilities: { tools: { listChanged: true } }, serverInfo: { name: "held", version: "1" } } });
   }
+  else if (modern && method === "subscriptions/listen")
+    write({ method: "notifications/subscriptions/acknowledged", params: {} });
   else if (id === undefined) continue;
   else if (!modern && !isReady) write({ id, error: { code: -32600, message: "not greeted" } });
   else if (method === "tools/list") write({ id, result: { tools } });

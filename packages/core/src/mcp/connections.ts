@@ -115,7 +115,6 @@ export class McpConnections {
         endpoint,
         context,
         unwanted: context.signal,
-        isOwn: true,
         onToolsChanged: () => undefined,
       });
       try {
@@ -127,17 +126,17 @@ export class McpConnections {
     });
   }
 
-  async #open({ endpoint, context, unwanted, isOwn, onToolsChanged }: Begun): Promise<McpSession> {
+  async #open({ endpoint, context, unwanted, onToolsChanged }: Begun): Promise<McpSession> {
     const { service } = endpoint;
     const key = `${context.tenant} ${service.id} ${service.version}`;
     const known = this.#known.get(key);
     // Not the call's own signal: others wait for this session, too.
     const exchange = besideCalls(context, AbortSignal.any([unwanted, AbortSignal.timeout(openMs)]), openMs);
-    const opened = await open({ endpoint, known, isOwn, onToolsChanged }, exchange).catch((error: unknown) => {
+    const opened = await open({ endpoint, known, onToolsChanged }, exchange).catch((error: unknown) => {
       if (known === undefined || !(error instanceof GatewayError) || error.code !== "tool_failed") throw error;
       // The server is another than it was.
       this.#known.delete(key);
-      return open({ endpoint, known: undefined, isOwn, onToolsChanged }, exchange);
+      return open({ endpoint, known: undefined, onToolsChanged }, exchange);
     });
     this.#remember(key, { era: opened.session.era, isOld: opened.isOld });
     return opened.session;
@@ -157,7 +156,6 @@ export class McpConnections {
       endpoint,
       context,
       unwanted,
-      isOwn: false,
       onToolsChanged: () => onToolsChanged(),
     });
     const beside = new BesideCalls({ endpoint, session, context, signal: end.signal, clock: this.#clock });
@@ -181,14 +179,11 @@ interface Begun {
   readonly context: CallContext;
   /** Fires where nobody waits for the session any more. */
   readonly unwanted: AbortSignal;
-  /** It ends with what it is opened for. */
-  readonly isOwn: boolean;
   readonly onToolsChanged: () => void;
 }
 
 interface Opening {
   readonly endpoint: McpEndpoint;
-  readonly isOwn: boolean;
   readonly known: Known | undefined;
   readonly onToolsChanged: () => void;
 }
@@ -198,13 +193,13 @@ interface Opened {
   readonly isOld: boolean;
 }
 
-async function open({ endpoint, known, isOwn, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
+async function open({ endpoint, known, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
   const { name, link, elicitation } = endpoint;
   const own = { name, elicitation, onToolsChanged };
   if (link.kind === "stdio") return openProgram(() => new StdioOnce(link.program), { own, endpoint, known }, exchange);
   if (link.kind === "node") {
     const { deps, program } = link;
-    const make = (): McpTransport => new StdioOnNode(deps, program, { isOwn });
+    const make = (): McpTransport => new StdioOnNode(deps, program);
     return openProgram(make, { own, endpoint, known }, exchange);
   }
   const { peer } = link;

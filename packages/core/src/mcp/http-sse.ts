@@ -17,6 +17,7 @@ const besideMs = 2_000;
 const smallBytes = 1_048_576;
 
 export class HttpSse implements McpTransport {
+  readonly tellsNews = true;
   readonly #peer: HttpPeer;
   readonly #endpoint: string;
   readonly #stream: EventStream;

@@ -28,8 +28,7 @@ export type HeldServer = z.infer<typeof heldServerSchema>;
 
 export const mcpRunSchema = z.strictObject({
   server: heldServerSchema,
-  /** Absent: the process of this owner is to end. */
-  request: z.strictObject({ method: z.string().min(1).max(128), params: jsonObject }).exactOptional(),
+  request: z.strictObject({ method: z.string().min(1).max(128), params: jsonObject }),
   timeout_ms: z.int().min(1),
   /** Bytes that the answer may have. */
   max_bytes: z.int().min(1),

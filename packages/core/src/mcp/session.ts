@@ -162,6 +162,7 @@ export class McpSession {
 
   /** Follows the server's news until it ends them; comes back at once where there are none. */
   async listen(options: SendOptions): Promise<void> {
+    if (!this.transport.tellsNews) return;
     // In sessions, questions come on that stream as well.
     const isServed = this.#era === "session" && this.#options.elicitation === "defaults";
     if (!this.#about.tellsChanges && !isServed) return;

@@ -22,33 +22,31 @@ export interface NodeProgram {
   /** On which it is held. */
   readonly node: string;
   readonly program: string;
-  /** As the node offers it; undefined: no node of the name is known, or it offers no such program. */
-  readonly offered: NodeTool | undefined;
+  /**
+   * As the node offers it now; undefined: no node of the name is known, or it offers no such program.
+   * @throws GatewayError `invalid_definition`, not sent
+   */
+  readonly offered: (context: CallContext) => NodeTool | undefined;
   /** @throws GatewayError `credential_missing` and others, not sent */
   readonly server: (context: CallContext) => Promise<Omit<HeldServer, "initialize">>;
 }
 
-const closeMs = 5_000;
-
 export class StdioOnNode implements McpTransport {
+  /** The node listens, and tells of it by itself. */
+  readonly tellsNews = false;
   readonly #deps: NodeDeps;
   readonly #program: NodeProgram;
-  /** It is this caller's alone, and ends with it. */
-  readonly #isOwn: boolean;
   #initialize: JsonObject | undefined;
-  #lastUsed: ExchangeOptions | undefined;
 
-  constructor(deps: NodeDeps, program: NodeProgram, { isOwn }: { readonly isOwn: boolean }) {
+  constructor(deps: NodeDeps, program: NodeProgram) {
     this.#deps = deps;
     this.#program = program;
-    this.#isOwn = isOwn;
   }
 
   async request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse> {
-    this.#lastUsed = options;
     const { id, method, params } = request;
     if (method === "initialize") this.#initialize = params;
-    const text = await this.#run({ request: { method, params } }, options);
+    const text = await this.#run({ method, params }, options);
     const answer = readMcpAnswer(text);
     if (answer === undefined) throw toNoAnswer(this.#program.name, "gave no answer of the protocol");
     if ("result" in answer) return { kind: "result", id, result: answer.result };
@@ -76,23 +74,20 @@ export class StdioOnNode implements McpTransport {
     return true;
   }
 
-  async close(): Promise<void> {
-    const last = this.#lastUsed;
-    if (!this.#isOwn || last === undefined) return;
-    const signal = AbortSignal.timeout(closeMs);
-    const options = { ...last, signal, timeoutMs: closeMs, call: undefined, onSent: undefined };
-    // A node that is gone has ended the process, too.
-    await this.#run({}, options).catch(() => undefined);
+  /** The process is everybody's, and stays. */
+  close(): Promise<void> {
+    return Promise.resolve();
   }
 
-  async #run(part: Pick<McpRun, "request">, options: ExchangeOptions): Promise<string> {
+  async #run(request: McpRun["request"], options: ExchangeOptions): Promise<string> {
     const { context, signal, timeoutMs, maxBytes } = options;
-    const { node, program, offered } = this.#program;
+    const { node, program } = this.#program;
+    const offered = this.#program.offered(context);
     if (offered === undefined) throw this.#needsNode();
     const server = await this.#program.server(context);
     const run: McpRun = {
       server: { ...server, ...(this.#initialize === undefined ? {} : { initialize: this.#initialize }) },
-      ...part,
+      request,
       timeout_ms: timeoutMs,
       max_bytes: maxBytes,
     };

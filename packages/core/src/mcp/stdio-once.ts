@@ -32,6 +32,7 @@ export interface StdioProgram {
 const handshakeId = "initialize";
 
 export class StdioOnce implements McpTransport {
+  readonly tellsNews = false;
   readonly #program: StdioProgram;
   #isStateless = false;
 

@@ -50,6 +50,7 @@ const besideMs = 2_000;
 const smallBytes = 1_048_576;
 
 export class StreamableHttp implements McpTransport {
+  readonly tellsNews = true;
   readonly #peer: HttpPeer;
   #revision: string | undefined;
   #sessionId: string | undefined;

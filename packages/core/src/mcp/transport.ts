@@ -30,6 +30,8 @@ export interface McpTransport {
   request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse>;
   /** @throws GatewayError where it could not be delivered */
   notify(notice: RpcNotice, options: SendOptions): Promise<void>;
+  /** Tells unasked what is new, where a server does; else nobody need listen. */
+  readonly tellsNews: boolean;
   /** How the server's own requests are answered; until it is said, they are refused. */
   serve(answer: RequestAnswerer): void;
   /** What comes next begins a session. */

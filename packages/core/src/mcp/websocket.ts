@@ -26,6 +26,7 @@ const subprotocol = "mcp";
 const closingMs = 500;
 
 export class WebSocketLink implements McpTransport {
+  readonly tellsNews = true;
   readonly #name: string;
   readonly #socket: Duplex;
   readonly #reader: FrameReader;

@@ -9,7 +9,7 @@ import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 const mostTools = 64;
 const longestParameters = 16_384;
 /** A day: what takes longer is not one call. */
-const longestTimeoutMs = 86_400_000;
+export const longestTimeoutMs = 86_400_000;
 
 export const nodeNameSchema = z
   .string()

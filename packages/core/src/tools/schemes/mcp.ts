@@ -21,7 +21,7 @@ import type { McpSession } from "../../mcp/session.ts";
 import type { HeldServer } from "../../mcp/node-messages.ts";
 import type { NodeProgram } from "../../mcp/stdio-node.ts";
 import type { StdioProgram } from "../../mcp/stdio-once.ts";
-import { nodeNameSchema } from "../../nodes/node.ts";
+import { nodeNameSchema, type NodeTool } from "../../nodes/node.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
@@ -396,11 +396,10 @@ class McpServers {
     return keepTools(this.#deps, tenant, { service, found });
   }
 
-  #linkOf(service: Service, context: CallContext): McpLink {
+  #linkOf(service: Service): McpLink {
     const { record, config } = service;
     const { url, transport, node } = config;
-    if (node !== undefined)
-      return { kind: "node", deps: this.#deps, program: this.#heldProgram(service, node, context) };
+    if (node !== undefined) return { kind: "node", deps: this.#deps, program: this.#heldProgram(service, node) };
     if (transport === "stdio" || url === undefined)
       return { kind: "stdio", program: requireProgram(service, this.#deps) };
     const peer = new HttpPeer(this.#deps, {
@@ -413,33 +412,19 @@ class McpServers {
     return { kind: transport, peer };
   }
 
-  /** The program of a service as the node offers it that holds it. */
-  #heldProgram({ record, config }: Service, node: string, context: CallContext): NodeProgram {
+  /** The program of a service on the node that holds it. */
+  #heldProgram({ record, config }: Service, node: string): NodeProgram {
     const { command = "", env = {}, elicitation } = config;
-    const offered = context.config.nodes
-      .find(({ name }) => name === node)
-      ?.tools.find(({ name, kind }) => kind === "mcp" && name === command);
-    const refused = Object.keys(env).find((name) => offered?.variables?.includes(name) === false);
-    if (refused !== undefined) {
-      const known = offered?.variables?.join(", ") ?? "";
-      throw withDelivery(
-        invalidConfig(
-          `env.${refused}`,
-          `may not be set for this program; of its variables node '${node}' lets you set ${known === "" ? "none" : known}`,
-        ),
-        "not_sent",
-      );
-    }
     return {
       name: formatToolUri("mcp", record.serviceId),
       node,
       program: command,
-      offered,
-      server: async (caller) => ({
+      offered: (context) => offeredBy(node, { command, env }, context),
+      server: async (context) => ({
         service: record.id,
         version: record.version,
-        ...identityOf(record, caller),
-        environment: { ...(await variablesOf(env, this.#deps.credentials, caller)) },
+        ...identityOf(record, node, context),
+        environment: { ...(await variablesOf(env, this.#deps.credentials, context)) },
         elicitation,
       }),
     };
@@ -450,7 +435,7 @@ class McpServers {
     return {
       service: record,
       name: formatToolUri("mcp", record.serviceId),
-      link: this.#linkOf(service, context),
+      link: this.#linkOf(service),
       era: config.protocol === "auto" ? undefined : config.protocol,
       elicitation: config.elicitation,
       isUsersOwn: actsForUser(config),
@@ -469,17 +454,55 @@ class McpServers {
   }
 }
 
-/** Whose process it is, and with which values of the credentials. */
-function identityOf(record: ToolService, context: CallContext): Pick<HeldServer, "owner" | "generation"> {
+/**
+ * A node's program as the tenant's snapshot has it.
+ * @throws GatewayError `invalid_definition` naming the field; not sent
+ */
+function offeredBy(
+  node: string,
+  { command, env }: { readonly command: string; readonly env: NonNullable<McpConfig["env"]> },
+  { config: { nodes } }: CallContext,
+): NodeTool | undefined {
+  const tools = nodes.find(({ name }) => name === node)?.tools;
+  const offered = tools?.find(({ name, kind }) => kind === "mcp" && name === command);
+  const { variables = [] } = offered ?? {};
+  const refused = offered === undefined ? undefined : Object.keys(env).find((name) => !variables.includes(name));
+  if (refused === undefined) return offered;
+  const known = variables.length === 0 ? "none" : variables.join(", ");
+  throw withDelivery(
+    invalidConfig(
+      `env.${refused}`,
+      `may not be set for this program; of its variables node '${node}' lets you set ${known}`,
+    ),
+    "not_sent",
+  );
+}
+
+/**
+ * Whose process it is, and with which values of the credentials.
+ * @throws GatewayError `invalid_request`, not sent, where the request brought them, which are kept nowhere (BLIND-7)
+ */
+function identityOf(record: ToolService, node: string, context: CallContext): Pick<HeldServer, "owner" | "generation"> {
   const origins = credentialsIn(record.config).map((name) => findCredential(context, name));
-  const isInline = origins.some((origin) => origin?.level === "inline");
+  if (origins.some((origin) => origin?.level === "inline")) {
+    const uri = formatToolUri("mcp", record.serviceId);
+    throw withDelivery(
+      new GatewayError(
+        "invalid_request",
+        `'${uri}' is held on node '${node}', which would keep the credentials of this request's 'runtime_config'; store them with PUT /v1/credentials instead.`,
+        { param: "runtime_config" },
+      ),
+      "not_sent",
+    );
+  }
   const isUsers = origins.some((origin) => origin?.level === "user");
-  const owner = isInline ? `request ${context.requestId}` : isUsers ? `user ${context.caller.userId ?? ""}` : "tenant";
-  const generation = createHash("sha256")
-    .update(canonicalJson(credentialVersions(record, context)))
-    .digest("hex");
   // User ids may be of any length and are nobody else's business.
-  return { owner: createHash("sha256").update(owner).digest("hex"), generation };
+  const owner = isUsers ? hashOf(`user ${context.caller.userId ?? ""}`) : "tenant";
+  return { owner, generation: hashOf(canonicalJson(credentialVersions(record, context))) };
+}
+
+function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
 }
 
 /** Is it the tenant that calls, rather than one of its users or whoever brings credentials along? */
