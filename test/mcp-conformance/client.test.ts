@@ -25,9 +25,13 @@ async function run(
   const command = [process.execPath, resolve(import.meta.dirname, "client.ts"), gateway.url, gateway.adminKey];
   const isExtension = (await listScenarios("Client")).get(scenario)?.includes("extension") === true;
   try {
+    const wanted = ["--scenario", scenario, "--spec-version", revision, "--output-dir", directory];
     const output = await runProgram([
-      ...["client", "--command", command.join(" "), "--scenario", scenario, "--output-dir", directory],
-      ...["--spec-version", revision, ...(isExtension ? ["--force"] : [])],
+      "client",
+      "--command",
+      command.join(" "),
+      ...wanted,
+      ...(isExtension ? ["--force"] : []),
     ]);
     // A slash in a scenario's name makes a directory in a directory.
     const file = (await readdir(directory, { recursive: true })).find((name) => basename(name) === "checks.json");

@@ -60,7 +60,7 @@ describe("how far calls are", () => {
     expect(written).toMatchObject([
       { type: "call.log", data: { call_id: "call_1", level: "debug", progress: 2, total: 4 } },
     ]);
-    expect(String(written[0]?.data["note"])).toHaveLength(200);
+    expect(written[0]?.data["note"]).toHaveLength(200);
   });
 
   test("costs nothing where nobody listens", async () => {

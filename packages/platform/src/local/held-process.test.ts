@@ -56,7 +56,7 @@ describe("a process that is held", () => {
     await expect.poll(() => lines, patience).toHaveLength(1);
     await access(lines[0] ?? "");
     await held.stop();
-    await expect(access(lines[0] ?? "")).rejects.toThrow();
+    await expect(access(lines[0] ?? "")).rejects.toThrow("ENOENT");
   });
 
   test("that ignores the end of its input and SIGTERM is killed", { timeout: 60_000 }, async () => {
