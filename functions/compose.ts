@@ -20,6 +20,7 @@ import type { Push } from "@toolyard/core/ports/push";
 import { CallLogs } from "@toolyard/core/realtime/call-logs";
 import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import { Listening, watchCalls } from "@toolyard/core/realtime/listening";
+import { OpenBreakers, watchBreakers } from "@toolyard/core/services/open-breakers";
 import { publish } from "@toolyard/core/realtime/publish";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
 import { createBlobLinks } from "@toolyard/core/secrets/blob-links";
@@ -130,8 +131,9 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     onBrokenRow: ({ table, tenant, id, reason }) =>
       log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
   });
+  const openBreakers = new OpenBreakers();
   const measured = measureCalls(stored.calls, home.metrics, clock);
-  const repos: Repos = { ...stored, calls: watchCalls(measured, realtime.listening) };
+  const repos: Repos = { ...stored, calls: watchBreakers(watchCalls(measured, realtime.listening), openBreakers) };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = openDoor(environment, home);
   const [push, pluginBox] = await Promise.all([home.push ?? createPush(environment), createPluginBox(environment)]);
@@ -158,6 +160,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     queue,
     answers: createDatabaseReplies(shards, clock),
     tellNow: () => tellNow({ repos, log }, { push, realtime }),
+    openBreakers,
     configs: new ConfigCache(repos.config, (config) => schemes.loadFor(config)),
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),

@@ -33,6 +33,7 @@ const allowed = new Set([
   "session",
   "signal",
   "status",
+  "subscription",
   "table",
   "tenant",
   "tool",

@@ -1,6 +1,7 @@
 /** `npm run node -- --url <gateway> --config node.json`: offers tools of this machine to a gateway (docs/nodes.md). */
 import { parseArgs } from "node:util";
 import { createEgress } from "@toolyard/core/blind/egress";
+import { createMessageConsumers } from "@toolyard/platform/mq/message-consumers";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { EnvironmentError, readNodeEnvironment } from "./env.ts";
 import { createLog } from "./log.ts";
@@ -53,6 +54,7 @@ async function main(args: readonly string[]): Promise<void> {
     key: environment.key,
     config,
     egress,
+    consumers: createMessageConsumers({ egress }),
     log,
     path: environment.path,
     runner: createProcessPluginRunner({ path: environment.path, log }),

@@ -43,6 +43,15 @@ export async function startProcess(parameters: readonly string[], options: Start
   return pid;
 }
 
+/** Lets a process end by itself, with what it still has to write. */
+export async function endProcess(pid: number): Promise<void> {
+  const child = [...running].find((each) => each.pid === pid);
+  if (child === undefined) return;
+  const ended = new Promise((done) => child.once("exit", done));
+  child.kill("SIGTERM");
+  await ended;
+}
+
 export async function stopProcesses(): Promise<void> {
   const ends = [...running].map((child) => new Promise((ended) => child.once("exit", ended)));
   for (const child of running) child.kill("SIGKILL");

@@ -4,15 +4,18 @@ export interface Finding {
   /** What was measured, in words. */
   readonly figures: string;
   readonly value: number;
-  readonly floor: { readonly at: "least" | "most"; readonly value: number; readonly unit: string };
+  /** Without a value it is only told. */
+  readonly floor: { readonly at: "least" | "most"; readonly value?: number; readonly unit: string };
 }
 
 export function printTable(findings: readonly Finding[]): void {
   const rows = findings.map((finding) => {
     const { what, figures, value, floor } = finding;
     const sign = floor.at === "least" ? "≥" : "≤";
+    const result = `${round(value)} ${floor.unit}`;
+    if (floor.value === undefined) return [what, figures, result, "", "told"];
     const passed = isReached(finding) ? "pass" : "FAIL";
-    return [what, figures, `${round(value)} ${floor.unit}`, `${sign} ${round(floor.value)} ${floor.unit}`, passed];
+    return [what, figures, result, `${sign} ${round(floor.value)} ${floor.unit}`, passed];
   });
   const table = [["measured", "figures", "result", "floor", ""], ...rows];
   const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...table.map((row) => (row[column] ?? "").length)));
@@ -22,6 +25,7 @@ export function printTable(findings: readonly Finding[]): void {
 }
 
 export function isReached({ value, floor }: Finding): boolean {
+  if (floor.value === undefined) return true;
   return floor.at === "least" ? value >= floor.value : value <= floor.value;
 }
 

@@ -51,6 +51,8 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
 export interface IsolationDriver {
   /** Sends JSON as a caller with every scope; throws where the answer is not 2xx. */
   send(method: Method, path: string, body?: unknown): Promise<Record<string, unknown>>;
+  /** Sends bytes as they are, likewise. */
+  upload(path: string, bytes: Uint8Array<ArrayBuffer>): Promise<Record<string, unknown>>;
   /** A node of this name has connected and offers a tool. */
   registerNode(name: string): Promise<void>;
   /** The owner's calls that have ended are so many days older, and what is due to them is done. */
@@ -234,8 +236,8 @@ async function grantAccess(
 
 /** What every caller may do a node may not: its key is for its connection. */
 function refuseNode({ scopes }: Caller): void {
-  if (scopes.length !== 1 || scopes[0] !== "node") return;
-  throw new GatewayError("permission_denied", "This key has the scope 'node' alone, which is for connecting nodes.", {
+  if (scopes.length === 0 || scopes.some((scope) => scope !== "node" && scope !== "consume")) return;
+  throw new GatewayError("permission_denied", "This key has the scopes of a node alone, which are for connecting it.", {
     param: "node",
   });
 }

@@ -37,10 +37,14 @@ const configSchema = z
     tools: z.array(programSchema).default([]),
     /** By the name that services give as their `command`. */
     mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
+    /** Holds subscriptions of the tenant: takes messages from its brokers. */
+    subscriptions: z.boolean().default(false),
   })
-  .superRefine(({ tools, mcp_servers: servers }, check) => {
-    if (tools.length + Object.keys(servers).length === 0)
-      check.addIssue({ code: "custom", path: ["tools"], message: "lists nothing, and 'mcp_servers' neither" });
+  .superRefine(({ tools, mcp_servers: servers, subscriptions }, check) => {
+    if (tools.length + Object.keys(servers).length === 0 && !subscriptions) {
+      const message = "has neither a tool nor 'mcp_servers' nor 'subscriptions: true', so there is nothing to do";
+      check.addIssue({ code: "custom", path: ["tools"], message });
+    }
     const twice = tools.find(({ name }) => Object.hasOwn(servers, name));
     if (twice !== undefined)
       check.addIssue({ code: "custom", path: ["mcp_servers", twice.name], message: "is the name of a tool, too" });
@@ -55,6 +59,7 @@ export interface NodeConfig {
   readonly directory: string;
   readonly programs: readonly NodeProgram[];
   readonly mcpServers: readonly McpProgram[];
+  readonly holdsSubscriptions: boolean;
 }
 
 /** Ends the start: says what is wrong with the file. */
@@ -79,7 +84,8 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
     name,
     command: placed(server.command, directory),
   }));
-  return { name: parsed.data.name, directory, programs, mcpServers };
+  const { name, subscriptions: holdsSubscriptions } = parsed.data;
+  return { name, directory, programs, mcpServers, holdsSubscriptions };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {

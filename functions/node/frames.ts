@@ -28,6 +28,30 @@ const beatenSchema = z.looseObject({
 
 const uploadSchema = z.looseObject({ url: z.string(), headers: z.record(z.string(), z.string()) });
 
+const heldSchema = z.looseObject({
+  subscriptions: z.array(z.looseObject({ id: z.string(), name: z.string(), fingerprint: z.string() })),
+  beat_ms: z.number().min(1),
+  lease_ms: z.number().min(1),
+});
+
+const takenSchema = z.discriminatedUnion("outcome", [
+  z.looseObject({ outcome: z.enum(["accepted", "duplicate"]), call_id: z.string() }),
+  z.looseObject({ outcome: z.literal("dead"), code: z.string(), message: z.string() }),
+  z.looseObject({
+    outcome: z.literal("refused"),
+    code: z.string(),
+    message: z.string(),
+    retry_after_ms: z.number().min(0),
+  }),
+  z.looseObject({
+    outcome: z.literal("later"),
+    code: z.string().nullable(),
+    message: z.string(),
+    retry_after_ms: z.number().min(0),
+  }),
+  z.looseObject({ outcome: z.literal("withdrawn") }),
+]);
+
 const eventSchema = z.discriminatedUnion("type", [
   z.looseObject({
     type: z.literal("node.call"),
@@ -37,6 +61,7 @@ const eventSchema = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("node.look") }),
   z.looseObject({ type: z.literal("node.replaced") }),
   z.looseObject({ type: z.literal("node.removed") }),
+  z.looseObject({ type: z.literal("subscription.changed") }),
 ]);
 export type NodeEvent = z.infer<typeof eventSchema>;
 
@@ -76,6 +101,10 @@ export const readRegistered: (answer: JsonObject) => z.infer<typeof registeredSc
 export const readAccepted: (answer: JsonObject) => z.infer<typeof acceptedSchema> = reader(acceptedSchema);
 export const readBeaten: (answer: JsonObject) => z.infer<typeof beatenSchema> = reader(beatenSchema);
 export const readUpload: (answer: JsonObject) => z.infer<typeof uploadSchema> = reader(uploadSchema);
+export const readHeld: (answer: JsonObject) => z.infer<typeof heldSchema> = reader(heldSchema);
+export const readTaken: (answer: JsonObject) => z.infer<typeof takenSchema> = reader(takenSchema);
+/** Read in full by whoever wrote it. */
+export const readOpened: (answer: JsonObject) => JsonObject = reader(z.custom<JsonObject>(isJsonObject));
 /** An answer of which only matters that it is no error. */
 export const readDone: (answer: JsonObject) => unknown = reader(z.unknown());
 

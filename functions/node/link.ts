@@ -24,7 +24,7 @@ export class NodeRefused extends Error {
 }
 
 /** The connection ended before there was an answer. */
-class LinkLost extends Error {
+export class LinkLost extends Error {
   override readonly name = "LinkLost";
 }
 
@@ -48,6 +48,7 @@ export class GatewayLink {
   readonly #questions = new Map<string, Question>();
   #waiting: (() => void)[] = [];
   #socket: WebSocket | undefined;
+  #isStanding = false;
   /** Resolves when it stands again. */
   #standing = Promise.withResolvers<void>();
   readonly #stopping = new AbortController();
@@ -86,12 +87,15 @@ export class GatewayLink {
   }
 
   /**
-   * The answer, over as many connections as it takes. `undefined`: the link was closed.
+   * The answer, over as many connections as it takes. `undefined`: the link was closed, or nobody waits any more.
    * @throws AnsweredError that would come again
    */
-  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T | undefined> {
-    while (!this.#stopping.signal.aborted) {
-      await Promise.race([this.#standing.promise, aborted(this.#stopping.signal)]);
+  async ask<T>(message: JsonObject, read: (answer: JsonObject) => T, unwanted?: AbortSignal): Promise<T | undefined> {
+    const stopping = this.#stopping.signal;
+    const givenUp = unwanted === undefined ? stopping : AbortSignal.any([stopping, unwanted]);
+    while (!givenUp.aborted) {
+      if (!this.#isStanding) await this.#untilStanding(givenUp);
+      if (givenUp.aborted) return undefined;
       try {
         return await this.askNow(message, read);
       } catch (thrown) {
@@ -135,6 +139,7 @@ export class GatewayLink {
     const ended = new Promise<string>((done) => {
       socket.once("close", (code, reason) => {
         this.#socket = undefined;
+        this.#isStanding = false;
         this.#standing.resolve();
         this.#standing = Promise.withResolvers();
         for (const { fail } of this.#questions.values()) fail(new LinkLost("the connection has ended"));
@@ -151,6 +156,7 @@ export class GatewayLink {
       socket.close(1000);
       throw thrown;
     }
+    if (this.#socket === socket) this.#isStanding = true;
     this.#standing.resolve();
     return ended;
   }
@@ -163,6 +169,16 @@ export class GatewayLink {
     const event = question === undefined ? readEvent(frame) : undefined;
     question?.give(frame);
     if (event !== undefined) this.#options.onEvent(event);
+  }
+
+  async #untilStanding(signal: AbortSignal): Promise<void> {
+    const { promise: stopped, resolve } = Promise.withResolvers<void>();
+    const stop = (): void => resolve();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) resolve();
+    await Promise.race([this.#standing.promise, stopped]);
+    // None is left behind: a node asks for as long as it lives.
+    signal.removeEventListener("abort", stop);
   }
 
   async #pause(ms: number): Promise<void> {
@@ -202,12 +218,5 @@ function opened(socket: WebSocket): Promise<void> {
         socket.terminate();
       });
     });
-  });
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    if (signal.aborted) done();
-    else signal.addEventListener("abort", () => done(), { once: true });
   });
 }

@@ -9,6 +9,8 @@ import { parseJson, type JsonObject } from "@toolyard/core/json";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
+import type { MessageConsumers } from "@toolyard/core/ports/message-consumer";
+import { SubscriptionHolder } from "@toolyard/core/subscriptions/holder";
 import { version } from "../version.ts";
 import { toMcpOffer, toOffer, type NodeConfig } from "./config.ts";
 import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
@@ -24,6 +26,7 @@ import {
 } from "./frames.ts";
 import { GatewayLink, NodeRefused } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
+import { createDesk } from "./subscriptions.ts";
 
 /** A result that fits into a frame together with the rest of its message. */
 const longestInline = 24_000;
@@ -43,6 +46,8 @@ export interface NodeOptions extends ExecutorDeps {
   readonly config: NodeConfig;
   /** To links of the gateway. */
   readonly egress: Egress;
+  /** Of brokers that subscriptions are at. */
+  readonly consumers: MessageConsumers;
   readonly log: Log;
   /** Milliseconds that calls in hand may take once it is told to stop. */
   readonly graceMs: number;
@@ -79,6 +84,7 @@ export class Node {
   readonly #changed = new Set<string>();
   readonly #runs = new Map<string, Run>();
   readonly #delivering = new Set<Promise<void>>();
+  readonly #holder: SubscriptionHolder | undefined;
   #beating: NodeJS.Timeout | undefined;
   #isLeaving = false;
   #refusal: NodeRefused | undefined;
@@ -106,6 +112,18 @@ export class Node {
       onOpen: () => this.#register(),
       onEvent: (event) => this.#hear(event),
     });
+    this.#holder = options.config.holdsSubscriptions ? this.#createHolder() : undefined;
+  }
+
+  #createHolder(): SubscriptionHolder {
+    const { config, consumers, log } = this.#options;
+    const upload = async (url: string, headers: Readonly<Record<string, string>>, body: Uint8Array): Promise<void> => {
+      const { status } = await this.#request("PUT", url, { headers, body });
+      // Something is there already where an earlier try was not heard of.
+      if (status >= 300 && status !== 409 && status !== 412) throw new Error(`the upload was answered with ${status}`);
+    };
+    const desk = createDesk({ link: this.#link, node: config.name, instance: this.#instance, upload });
+    return new SubscriptionHolder({ desk, consumers, log, newDelivery: () => randomUUID() });
   }
 
   /** Until it is stopped. @throws NodeRefused where the gateway does not want it, or no longer */
@@ -117,6 +135,7 @@ export class Node {
       this.#isLeaving = true;
       clearInterval(this.#beating);
       this.#link.close();
+      await this.#holder?.stop(0);
       await Promise.all([this.#servers.stop(), ...[...this.#desks.values()].map(({ executor }) => executor.stop())]);
     }
   }
@@ -131,7 +150,7 @@ export class Node {
     for (const desk of this.#desks.values()) {
       for (const run of desk.queue.splice(0)) this.#decline(run, "the node is stopping");
     }
-    await this.#within(this.#idle(), graceMs);
+    await Promise.all([this.#within(this.#idle(), graceMs), this.#holder?.stop(graceMs)]);
     for (const { state, stop } of this.#runs.values()) if (state === "in_hand") stop.abort();
     await this.#within(this.#idle(), 5_000);
     await this.#within(Promise.all(this.#delivering), 5_000);
@@ -148,6 +167,8 @@ export class Node {
     for (const { name, by } of registered.hidden) {
       log.log("warn", `'${name}' is hidden by ${by}, which has the name already; rename the tool`, { tool: name });
     }
+    this.#holder?.start();
+    this.#holder?.refresh();
     onRegistered?.();
     // What is in hand may have been given up meanwhile.
     void this.#beat();
@@ -181,6 +202,8 @@ export class Node {
         return this.#sentAway("Another process has registered under this name; this one ends.");
       case "node.removed":
         return this.#sentAway("This node was removed from the gateway; it ends.");
+      case "subscription.changed":
+        return this.#holder?.refresh();
       default:
         return event satisfies never;
     }

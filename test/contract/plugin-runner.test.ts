@@ -13,7 +13,7 @@ import { commandLines, describePluginRunner, expectNoneRuns, uniqueSeconds } fro
 // The `node` of plugins is the one that runs this suite.
 const path = `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`;
 const bubblewrap = await findBubblewrap(path);
-const setpriv = await findProgram("setpriv", path, "/");
+const setpriv = findProgram("setpriv", path, "/");
 const temporaryDirectory = await mkdtemp(join(tmpdir(), "toolyard-runner-"));
 afterAll(() => rm(temporaryDirectory, { recursive: true, force: true }));
 

@@ -3,6 +3,7 @@ import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import type { NewToolService } from "@toolyard/core/services/service";
+import type { NewSubscription } from "@toolyard/core/subscriptions/subscription";
 import type { NewWebhook } from "@toolyard/core/webhooks/webhook";
 import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
@@ -81,6 +82,18 @@ const event = {
 } as const;
 
 describe("each function of the configuration's repositories", () => {
+  const subscription: NewSubscription = {
+    id: "sub_1",
+    name: "orders",
+    description: null,
+    serviceId: "shop",
+    topic: "orders",
+    target: { uri: "plugin://create_order", arguments: {} },
+    options: { format: "json", prefetch: 8, max_open_calls: 100, max_attempts: 3 },
+    enabled: true,
+    role: "admin",
+  };
+
   const functions: Readonly<Record<string, () => Promise<unknown>>> = {
     "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
     "tenants.get": () => repos.tenants.get(tenant),
@@ -199,6 +212,38 @@ describe("each function of the configuration's repositories", () => {
     "nodes.late": () => repos.nodes.late(10),
     "nodes.settle": () => repos.nodes.settle(tenant, "nrun_none"),
     "nodes.expire": () => repos.nodes.expire(10),
+    "subscriptions.create": () => repos.subscriptions.create(tenant, subscription),
+    "subscriptions.update": () => repos.subscriptions.update(tenant, "sub_none", { enabled: false }),
+    "subscriptions.get": () => repos.subscriptions.get(tenant, "sub_none"),
+    "subscriptions.list": () => repos.subscriptions.list(tenant, page),
+    "subscriptions.delete": () => repos.subscriptions.delete(tenant, "sub_none"),
+    "subscriptions.all": () => repos.subscriptions.all(tenant),
+    "subscriptions.hold": () =>
+      repos.subscriptions.hold(tenant, {
+        instance: "i",
+        node: "n",
+        connectionId: "c",
+        leaseMs: 1_000,
+        wanted: [],
+        reports: [],
+      }),
+    "subscriptions.release": () => repos.subscriptions.release(tenant, "i"),
+    "subscriptions.holders": () => repos.subscriptions.holders(tenant, "sub_none"),
+    "subscriptions.begin": () =>
+      repos.subscriptions.begin(tenant, { subscription: "sub_none", key: "k", instance: "i", lane: "l" }),
+    "subscriptions.fail": () =>
+      repos.subscriptions.fail(tenant, {
+        id: "fmsg_1",
+        subscription: subscription.id,
+        key: "k",
+        messageId: null,
+        code: "invalid_json",
+        message: "It is not JSON.",
+        maxAttempts: 3,
+      }),
+    "subscriptions.recover": () => repos.subscriptions.recover(tenant, "sub_none", "k"),
+    "subscriptions.failed": () => repos.subscriptions.failed(tenant, "sub_none", page),
+    "subscriptions.expire": () => repos.subscriptions.expire(10),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

@@ -103,6 +103,17 @@ describe(`mail:// sends ${verifies("MAIL-1", "MAIL-2", "MAIL-3", "MAIL-4", "MAIL
     expect(smtp.logins.at(-1)).toEqual({ username: "shop", secure: true });
   });
 
+  test("one after another over one connection, until the password is another one", async () => {
+    await sent("mail://marketing/welcome", hello);
+    const { length } = smtp.logins;
+    await sent("mail://marketing/welcome", hello);
+    await sent("mail://marketing/welcome", hello);
+    expect(smtp.logins).toHaveLength(length);
+    await tenant.client.expect("put", "/v1/credentials/SMTP_PASSWORD", { value: password });
+    await sent("mail://marketing/welcome", hello);
+    expect(smtp.logins).toHaveLength(length + 1);
+  });
+
   test("HTML", async () => {
     const args = { ...hello, body: "<h1>欢迎</h1>", contentType: "html" };
     const { mails } = await sent("mail://marketing/welcome", args);

@@ -6,7 +6,14 @@ import { jwtVerify } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json, Reply } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
-import { loyaltyDescriptors, startGrpcPeer, type GrpcPeer, type GrpcPeerOptions } from "../support/grpc-peer.ts";
+import {
+  descriptorSetNamed,
+  descriptorSetOf,
+  loyaltyDescriptors,
+  startGrpcPeer,
+  type GrpcPeer,
+  type GrpcPeerOptions,
+} from "../support/grpc-peer.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { startConsul, startKubernetes, startNacos, type RegistryStub } from "../support/schemes/registries.ts";
 import { localCertificate, localKey } from "../support/tls-pair.ts";
@@ -232,6 +239,94 @@ describe(`a gRPC service ${verifies("SVC-1")}`, () => {
     if (config.endpoints === null) delete config.endpoints;
     const { status, json } = await client.send("post", "/v1/tool-services", { scheme: "svc", service_id: "x", config });
     expect([status, json.error?.param], JSON.stringify(json)).toEqual([param.includes("host") ? 403 : 400, param]);
+  });
+});
+
+describe(`an uploaded descriptor set ${verifies("SVC-1", "CFG-1")}`, () => {
+  let client: Client;
+  beforeAll(async () => {
+    client = (await gateway.newTenant()).client;
+  });
+  const upload = (raw: Uint8Array<ArrayBuffer>, by = client): Promise<Reply> =>
+    by.send("post", "/v1/descriptor-sets", undefined, { raw });
+
+  test("is kept as it is under the name of its content, and says what is in it", async () => {
+    const bytes = descriptorSetNamed("kept");
+    const { status, json } = await upload(bytes);
+    expect(status).toBe(201);
+    expect(json).toMatchObject({ object: "descriptor_set", bytes: bytes.byteLength, used_by: [] });
+    expect(json.services).toContainEqual({ name: "loyalty.v1.Customers", methods: expect.arrayContaining(["List"]) });
+    const again = await upload(bytes);
+    expect([again.status, again.json.id]).toEqual([200, json.id]);
+    expect(await client.get(`/v1/descriptor-sets/${json.id}`)).toEqual(json);
+  });
+
+  test("goes before what the server says of itself, and a service can go on to another and back", async () => {
+    const peer = await grpcPeer();
+    const first = (await upload(descriptorSetNamed("first"))).json.id;
+    const second = (await upload(descriptorSetNamed("second"))).json.id;
+    const config = {
+      protocol: "grpc",
+      endpoints: [{ host: "127.0.0.1", port: peer.port }],
+      grpc: { descriptor_set: first },
+      tools: { customers_list: { method: "loyalty.v1.Customers/List" } },
+    };
+    const { id } = await client.post("/v1/tool-services", { scheme: "svc", service_id: "loyalty", config });
+    peer.answer = () => ({ message: { customers: [{ name: "Ada" }] } });
+    for (const set of [first, second, first]) {
+      await client.expect("patch", `/v1/tool-services/${id}`, { config: { grpc: { descriptor_set: set } } });
+      const listed = await client.get(`/v1/tool-services/${id}/tools`);
+      const tool = listed.data.find(({ uri }: Json) => uri === "svc://loyalty/customers_list");
+      expect(tool).toMatchObject({ effect: "read", parameters: { properties: { page: expect.anything() } } });
+      expect((await result(client, "customers_list", { page: 1 })).customers[0].name).toBe("Ada");
+      expect((await client.get(`/v1/descriptor-sets/${set}`)).used_by).toEqual(["svc://loyalty"]);
+    }
+    const inUse = await client.send("delete", `/v1/descriptor-sets/${first}`);
+    expect([inUse.status, inUse.json.error.code]).toEqual([409, "conflict"]);
+    expect(inUse.json.error.message).toContain("svc://loyalty");
+    expect((await client.send("delete", `/v1/descriptor-sets/${second}`)).status).toBe(204);
+    expect((await client.send("get", `/v1/descriptor-sets/${second}`)).status).toBe(404);
+  });
+
+  test.each<[string, Uint8Array<ArrayBuffer>, RegExp]>([
+    ["no FileDescriptorSet", new Uint8Array(Buffer.from('syntax = "proto3";')), /FileDescriptorSet|no service/],
+    ["nothing", new Uint8Array(), /no service/],
+    ["without a service", new Uint8Array(Buffer.from("CgkKB2EucHJvdG8=", "base64")), /no service/],
+    // As protoc writes it without --include_imports.
+    ["without what it imports", descriptorSetOf("loyalty.proto"), /imports 'money\.proto', which is not among them/],
+  ])("is refused where it is %s", async (_what, bytes, reason) => {
+    const { status, json } = await upload(bytes);
+    expect([status, json.error.code, json.error.param]).toEqual([400, "invalid_definition", "body"]);
+    expect(json.error.message).toMatch(reason);
+  });
+
+  test("is refused where it is too large", async () => {
+    const { status, json } = await upload(new Uint8Array(8_388_609));
+    expect([status, json.error.code, json.error.limit_bytes]).toEqual([413, "payload_too_large", 8_388_608]);
+  });
+
+  test("that is not there, is another tenant's or lacks a method is said by the field of the configuration", async () => {
+    const { client: stranger } = await gateway.newTenant();
+    const theirs = (await upload(descriptorSetNamed("theirs"), stranger)).json.id;
+    const ours = (await upload(descriptorSetNamed("ours"))).json.id;
+    const base = { protocol: "grpc", endpoints: [{ host: "127.0.0.1", port: 9 }] };
+    const refused = async (grpc: Json, tools: Json = {}): Promise<Json> => {
+      const config = { ...base, grpc, tools };
+      const body = { scheme: "svc", service_id: "refused", config };
+      return (await client.send("post", "/v1/tool-services", body)).json.error;
+    };
+    expect(await refused({ descriptor_set: theirs })).toMatchObject({
+      code: "invalid_definition",
+      param: "config.grpc.descriptor_set",
+      message: expect.stringContaining("/v1/descriptor-sets"),
+    });
+    expect(await refused({ descriptor_set: "loyalty" })).toMatchObject({ param: "config.grpc.descriptor_set" });
+    expect(await refused({ descriptor_set: ours, descriptors: loyaltyDescriptors })).toMatchObject({
+      param: "config.grpc.descriptor_set",
+    });
+    expect(await refused({ descriptor_set: ours }, { x: { method: "loyalty.v1.Customers/None" } })).toMatchObject({
+      param: "config.tools.x.method",
+    });
   });
 });
 

@@ -10,6 +10,7 @@ import { routes } from "../../functions/http/routes/index.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { ageCalls } from "../support/old-calls.ts";
+import { descriptorSetNamed } from "../support/grpc-peer.ts";
 import { registerNode } from "../support/registered-node.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -30,6 +31,8 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
       service_id: name,
       config: { base_url: "https://api.example.com" },
     }),
+  "/v1/descriptor-sets": (client, name) =>
+    client.expect("post", "/v1/descriptor-sets", undefined, { raw: descriptorSetNamed(name) }),
   "/v1/credentials": (client, name) => client.expect("put", `/v1/credentials/${name}`, { value: "secret-value" }),
   "/v1/oauth/connections": (client, name) => addConnection(client, name),
   "/v1/sessions": (client, name) => client.expect("put", `/v1/sessions/${name}/files/a.json`, {}),
@@ -51,6 +54,15 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
     await client.post("/v1/plugins", { ...definition(name), execution: unreachable });
     await client.send("post", "/v1/tools/invoke", { name, arguments: {} });
   },
+  "/v1/subscriptions": async (client, name) => {
+    await oneMessageService(client);
+    return client.post("/v1/subscriptions", { ...subscription, name });
+  },
+  "/v1/subscriptions/{id}/failed-messages": async (client, name, tenant) => {
+    const id = await oneSubscription(client);
+    const failure = { subscription: id, key: name, messageId: name, code: "invalid_json", message: "It is not JSON." };
+    return gateway.core.repos.subscriptions.fail(tenant, { ...failure, id: newId("failedMessage"), maxAttempts: 3 });
+  },
   "/v1/nodes": (_client, name, tenant) => registerNode(gateway, tenant, name),
   "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
 };
@@ -67,10 +79,29 @@ async function oneWebhook(client: Client): Promise<string> {
   return (known ?? (await client.post("/v1/webhooks", { ...webhook, name: "one" }))).id as string;
 }
 
+const subscription = {
+  uri: "mq://bus/orders",
+  target: { uri: "mq://bus/copies", arguments: { message: { $message: "/body" } } },
+};
+
+async function oneMessageService(client: Client): Promise<void> {
+  if ((await client.get("/v1/tool-services?scheme=mq")).data.length > 0) return;
+  const config = { broker: "redis", servers: ["mq.example.com"], topics: { orders: {}, copies: {} } };
+  await client.post("/v1/tool-services", { scheme: "mq", service_id: "bus", config });
+}
+
+/** The only subscription of a tenant, made at first. */
+async function oneSubscription(client: Client): Promise<string> {
+  const [known] = (await client.get("/v1/subscriptions")).data;
+  await oneMessageService(client);
+  return (known ?? (await client.post("/v1/subscriptions", { ...subscription, name: "one" }))).id as string;
+}
+
 /** Whose items a list is, where its path names that. */
 const owners: Readonly<Record<string, (client: Client) => Promise<string>>> = {
   "/v1/sessions/{id}/files": () => Promise.resolve("paged"),
   "/v1/webhooks/{id}/deliveries": oneWebhook,
+  "/v1/subscriptions/{id}/failed-messages": oneSubscription,
 };
 
 /** One more user who has yet to follow a link. */

@@ -40,6 +40,7 @@ afterAll(() => gateway.close());
 function driverOf(tenant: TestTenant): IsolationDriver {
   return {
     send: async (method, path, body) => (await tenant.client.expect(method, path, body)) ?? {},
+    upload: (path, bytes) => tenant.client.expect("post", path, undefined, { raw: bytes }),
     registerNode: (name) => registerNode(gateway, tenant.id, name),
     passDays: (days) => ageCalls(gateway, tenant.id, days),
   };

@@ -3,6 +3,7 @@ import { ConfigCache } from "@toolyard/core/config-cache";
 import { defaultTiming, type CoreDeps } from "@toolyard/core/deps";
 import type { AdmitInput, AdmitResult, Repos } from "@toolyard/core/ports/repos";
 import type { LogFields, LogLevel } from "@toolyard/core/ports/log";
+import { OpenBreakers } from "@toolyard/core/services/open-breakers";
 import { Sealer } from "@toolyard/core/secrets/sealer";
 import { tenantSettingsSchema, type TenantConfig } from "@toolyard/core/tenant-config";
 import type { Caller } from "@toolyard/core/callers/caller";
@@ -58,8 +59,10 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     oauth: fakeRepo("oauth"),
     webhooks: fakeRepo("webhooks"),
     services: fakeRepo("services"),
+    breakers: fakeRepo("breakers"),
     connections: fakeRepo("connections"),
     nodes: fakeRepo("nodes"),
+    subscriptions: fakeRepo("subscriptions"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -76,6 +79,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     brokers: unscripted("brokers"),
     tokens: unscripted("tokens"),
     clock,
+    openBreakers: new OpenBreakers(),
     configs: new ConfigCache(allRepos.config),
     log: { log: (level, message, fields = {}) => void lines.push({ level, message, fields }) },
     reach: () => undefined,

@@ -114,7 +114,7 @@ export interface GatewayProcess extends GatewayDriver {
   close(): Promise<void>;
 }
 
-const startWithinMs = 20_000;
+const startWithinMs = 60_000;
 const root = new URL("../../", import.meta.url);
 
 export async function startGatewayProcess(options: ProcessOptions = {}): Promise<GatewayProcess> {

@@ -36,8 +36,22 @@ const setOf = (name: string): FileDescriptorSet =>
 export const loyaltyDescriptors: string = readFileSync(join(fixtures, "loyalty.binpb")).toString("base64");
 
 const loyaltySet = setOf("loyalty.binpb");
+
+/** The same set with one more file, so that each name makes another set. */
+export function descriptorSetNamed(name: string): Uint8Array<ArrayBuffer> {
+  const more = create(FileDescriptorProtoSchema, { name: `${name}.proto`, syntax: "proto3" });
+  const set = create(FileDescriptorSetSchema, { file: [...loyaltySet.file, more] });
+  return new Uint8Array(toBinary(FileDescriptorSetSchema, set));
+}
+
 const loyalty = createFileRegistry(loyaltySet);
 const reflection = createFileRegistry(setOf("reflection.binpb"));
+
+/** A set of one file alone, as protoc writes it without its imports. */
+export function descriptorSetOf(name: string): Uint8Array<ArrayBuffer> {
+  const file = loyaltySet.file.filter((each) => each.name === name);
+  return new Uint8Array(toBinary(FileDescriptorSetSchema, create(FileDescriptorSetSchema, { file })));
+}
 
 export interface GrpcAsked {
   /** `/package.Service/Method`. */

@@ -19,7 +19,8 @@ export interface NodeProcessOptions {
   readonly url: string;
   readonly key: string;
   readonly name?: string;
-  readonly tools: readonly Readonly<Record<string, unknown>>[];
+  readonly tools?: readonly Readonly<Record<string, unknown>>[];
+  readonly subscriptions?: boolean;
   readonly mcpServers?: Readonly<Record<string, unknown>>;
   /** Files beside `node.json`, by name. */
   readonly files?: Readonly<Record<string, string>>;
@@ -39,7 +40,8 @@ export async function endNodes(): Promise<void> {
 
 export async function startNode(options: NodeProcessOptions): Promise<NodeProcess> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-node-"));
-  const config = { name: options.name ?? "lab-pc", tools: options.tools, mcp_servers: options.mcpServers ?? {} };
+  const { name = "lab-pc", tools = [], subscriptions = false, mcpServers = {} } = options;
+  const config = { name, tools, subscriptions, mcp_servers: mcpServers };
   await writeFile(join(directory, "node.json"), JSON.stringify(config));
   for (const [name, text] of Object.entries(options.files ?? {})) {
     await writeFile(join(directory, name), text, { mode: 0o755 });

@@ -6,8 +6,8 @@ import { createServer as createPlainServer, type AddressInfo, type Socket } from
 import { createServer as createTlsServer } from "node:tls";
 import { localCertificate, localKey } from "./tls-pair.ts";
 
-/** `silent`: takes a message and says nothing. `drop`: takes it and breaks the connection, once. */
-export type PublishMood = "take" | "silent" | "drop";
+/** `silent`: takes a message and says nothing. `drop`: takes it and breaks the connection, once. `huge`: answers without an end. */
+export type PublishMood = "take" | "silent" | "drop" | "huge";
 
 export interface RedisStub {
   readonly port: number;
@@ -85,6 +85,7 @@ export async function startRedisStub({ user, tls = false }: RedisStubOptions = {
         const reply = publish(channel, message);
         if (stub.onPublish === "silent") return undefined;
         if (stub.onPublish === "take") return reply;
+        if (stub.onPublish === "huge") return bulk("x".repeat(10_000_000));
         stub.onPublish = "take";
         socket.destroy();
         return undefined;

@@ -15,7 +15,7 @@ export interface ReceivedMail {
  * `take`: says 250. `silent`: reads the mail and says nothing. `drop`: breaks the connection in the middle
  * of the mail. A number: that status after the mail.
  */
-export type DataMood = "take" | "silent" | "drop" | number;
+export type DataMood = "take" | "silent" | "drop" | "huge" | number;
 
 export interface SmtpStub {
   readonly port: number;
@@ -77,6 +77,10 @@ export async function startSmtpStub({ user, ...options }: SmtpStubOptions = {}):
       stream.on("data", (part: Buffer) => void parts.push(part));
       stream.on("end", () => {
         if (mood === "silent") return;
+        if (mood === "huge") {
+          done(null, "x".repeat(10_000_000));
+          return;
+        }
         if (typeof mood === "number") {
           done(refusal(mood, mood < 500 ? "Try again later" : "Content refused"));
           return;

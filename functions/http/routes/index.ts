@@ -20,6 +20,7 @@ import {
 } from "./calls.ts";
 import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
+import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
 import { live, ready, status } from "./health.ts";
 import { interrupt } from "./interrupt.ts";
@@ -39,6 +40,16 @@ import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions
 import { getSettings, updateSettings } from "./settings.ts";
 import { takeSmsReceipts } from "./sms-receipts.ts";
 import { createTenant, eraseTenant, getTenant, listTenants, rotateTenantKey, updateTenant } from "./tenants.ts";
+import {
+  createSubscription,
+  deleteSubscription,
+  disableSubscription,
+  enableSubscription,
+  getSubscription,
+  listFailedMessages,
+  listSubscriptions,
+  updateSubscription,
+} from "./subscriptions.ts";
 import {
   acceptToolServiceTools,
   createToolService,
@@ -115,7 +126,19 @@ export const routes = {
   listToolServiceTools,
   acceptToolServiceTools,
   importToolService,
+  createDescriptorSet,
+  listDescriptorSets,
+  getDescriptorSet,
+  deleteDescriptorSet,
   takeSmsReceipts,
+  createSubscription,
+  listSubscriptions,
+  getSubscription,
+  updateSubscription,
+  deleteSubscription,
+  enableSubscription,
+  disableSubscription,
+  listFailedMessages,
   putCredential,
   listCredentials,
   deleteCredential,

@@ -5,10 +5,10 @@ import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { toErrorDetails } from "@toolyard/core/tools/outcome";
 import * as z from "zod";
-import type { AppContext } from "../app-env.ts";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+import { answerThroughSink } from "../sink.ts";
 import { argumentsField } from "./shared.ts";
 
 const invokeBody = z
@@ -76,60 +76,60 @@ export const invoke = defineRoute({
       return { params: {}, body: { uri: "plugin://isolated_tool" } };
     },
   },
-  handler: async (c, { core, presented, body }) => {
+  handler: (c, { core, presented, body }) => {
     const exchange = c.get("exchange");
     const idempotencyKey = readIdempotencyKey(c);
-    const invoked = await invokeTool(core, {
-      ...presented,
-      requestId: exchange.requestId,
-      traceId: exchange.traceId,
-      span: exchange.span,
-      target: body.uri ?? body.name ?? "",
-      isUri: body.uri !== undefined,
-      arguments: body.arguments,
-      async: body.async,
-      signal: c.req.raw.signal,
-      ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),
-      ...((body.runtime_config ?? null) === null ? {} : { runtimeConfig: body.runtime_config }),
-      ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    return answerThroughSink(c, async (sink) => {
+      const stop = new AbortController();
+      sink.onClose(() => stop.abort());
+      const invoked = await invokeTool(core, {
+        ...presented,
+        requestId: exchange.requestId,
+        traceId: exchange.traceId,
+        span: exchange.span,
+        target: body.uri ?? body.name ?? "",
+        isUri: body.uri !== undefined,
+        arguments: body.arguments,
+        async: body.async,
+        signal: stop.signal,
+        ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),
+        ...((body.runtime_config ?? null) === null ? {} : { runtimeConfig: body.runtime_config }),
+        ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      });
+      setRateLimitHeaders(exchange.headers, invoked.rate);
+      exchange.callerId = invoked.callerId;
+      exchange.headers["x-toolyard-call-id"] = invoked.callId;
+      if (invoked.replayed) exchange.headers["idempotent-replayed"] = "true";
+      const { status, body: answer } = toAnswer(invoked, core.publicUrl);
+      const bytes = Buffer.from(JSON.stringify(answer));
+      sink.head(status, { "content-type": "application/json", "content-length": String(bytes.length) });
+      sink.end(bytes);
     });
-    setRateLimitHeaders(exchange.headers, invoked.rate);
-    exchange.callerId = invoked.callerId;
-    exchange.headers["x-toolyard-call-id"] = invoked.callId;
-    if (invoked.replayed) exchange.headers["idempotent-replayed"] = "true";
-    return answer(c, invoked, core.publicUrl);
   },
 });
 
-function answer(c: AppContext, { callId, tool, outcome }: Invoked, publicUrl: string): Response {
+interface InvokeAnswer {
+  readonly status: 200 | 202;
+  readonly body: z.output<typeof invokedSchema>;
+}
+
+/** @throws GatewayError what a call came to that did not complete */
+function toAnswer({ callId, tool, outcome }: Invoked, publicUrl: string): InvokeAnswer {
   const head = { id: callId, object: "call" as const, tool };
   switch (outcome.kind) {
-    case "completed":
-      return c.json({
-        ...head,
-        status: "completed",
-        content: outcome.text,
-        media_type: outcome.mediaType,
-        ...(outcome.handle === undefined
+    case "completed": {
+      const { text, mediaType, handle } = outcome;
+      const rest =
+        handle === undefined
           ? {}
-          : {
-              handle: {
-                call_id: outcome.handle.callId,
-                bytes: outcome.handle.bytes,
-                media_type: outcome.handle.mediaType,
-              },
-            }),
-      });
-    case "pending":
-      return c.json(
-        {
-          ...head,
-          status: outcome.reason === "async" ? "queued" : "input_required",
-          url: `${publicUrl}/v1/calls/${callId}`,
-          ...(outcome.requests === undefined ? {} : { input_requests: outcome.requests }),
-        },
-        202,
-      );
+          : { handle: { call_id: handle.callId, bytes: handle.bytes, media_type: handle.mediaType } };
+      return { status: 200, body: { ...head, status: "completed", content: text, media_type: mediaType, ...rest } };
+    }
+    case "pending": {
+      const status = outcome.reason === "async" ? "queued" : "input_required";
+      const asked = outcome.requests === undefined ? {} : { input_requests: { ...outcome.requests } };
+      return { status: 202, body: { ...head, status, url: `${publicUrl}/v1/calls/${callId}`, ...asked } };
+    }
     case "failed":
     case "rejected": {
       const { extra, ...details } = toErrorDetails(outcome.details);

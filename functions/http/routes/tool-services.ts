@@ -6,7 +6,6 @@
 import { importRequestSchema } from "@toolyard/core/import/request";
 import { missingCredentials } from "@toolyard/core/blind/credential-resolver";
 import type { CallContext } from "@toolyard/core/context";
-import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import {
@@ -32,8 +31,9 @@ import { toRfc3339 } from "@toolyard/core/time";
 import { toListedTool } from "@toolyard/core/tools/describe";
 import { formatToolUri, parseToolUri } from "@toolyard/core/tools/uri";
 import * as z from "zod";
-import { headerOf, type AppContext } from "../app-env.ts";
+import type { AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
+import { readIfMatch } from "../if-match.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { emptyBody, idOf, idParams, nameField, timeSchema, withoutUndefined } from "./shared.ts";
 import { listedToolSchema } from "./tools-list.ts";
@@ -219,18 +219,6 @@ const changes = z.strictObject({
     .meta({ description: "Refuse unless it is the service's; `if-match` does the same." }),
 });
 
-/** @throws GatewayError `invalid_request` */
-function expectedVersion(c: AppContext, given: number | undefined): number | undefined {
-  const header = headerOf(c, "if-match");
-  if (header === undefined || header.trim() === "*") return given;
-  const match = /^\s*(?:W\/)?"?(\d{1,15})"?\s*$/.exec(header);
-  const version = match === null ? Number.NaN : Number(match[1]);
-  if (version >= 1 && (given === undefined || given === version)) return version;
-  throw new GatewayError("invalid_request", "'if-match' must be the `etag` of the service, and agree with 'version'.", {
-    param: "if-match",
-  });
-}
-
 export const updateToolService = defineRoute({
   method: "patch",
   path: "/v1/tool-services/{id}",
@@ -251,7 +239,7 @@ export const updateToolService = defineRoute({
   },
   async handler(c, { core, context, params, body }) {
     const { display_name: displayName, description, enabled, config } = body;
-    const version = expectedVersion(c, body.version);
+    const version = readIfMatch(c, body.version, "service");
     const patch: ServicePatch = withoutUndefined({ displayName, description, enabled, config });
     const options = { id: params.id, patch, ...(version === undefined ? {} : { expectedVersion: version }) };
     const service = await updateService(core, context, options);

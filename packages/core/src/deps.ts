@@ -16,6 +16,7 @@ import type { Sealer } from "./secrets/sealer.ts";
 import type { SettingsCaps } from "./tenants/settings.ts";
 import type { ConfigCache } from "./config-cache.ts";
 import type { TokenSource } from "./oauth/token-source.ts";
+import type { OpenBreakers } from "./services/open-breakers.ts";
 import type { Adapters } from "./tools/catalog.ts";
 
 /** Milliseconds. */
@@ -52,6 +53,8 @@ export interface AdapterDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly configs: ConfigCache;
+  /** What this process knows of breakers that any instance has opened. */
+  readonly openBreakers: OpenBreakers;
   readonly reach: (point: KillPoint) => void;
   readonly timing: Timing;
   /** Has connections told at once what was written for them. Never throws. */

@@ -26,6 +26,8 @@ export const idPrefixes = {
   socket: "sock",
   node: "node",
   nodeRun: "nrun",
+  subscription: "sub",
+  failedMessage: "fmsg",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

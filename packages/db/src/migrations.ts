@@ -22,6 +22,8 @@ export const migrations: readonly MigrationStep[] = [
   { version: 10, name: "0009_connections", oldestCode: 1 },
   { version: 11, name: "0010_connection_events", oldestCode: 1 },
   { version: 12, name: "0011_nodes", oldestCode: 1 },
+  { version: 13, name: "0012_service_breakers", oldestCode: 1 },
+  { version: 14, name: "0013_subscriptions", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

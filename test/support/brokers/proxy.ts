@@ -61,3 +61,48 @@ export async function startCuttingProxy(target: number): Promise<CuttingProxy> {
   proxy.port = (server.address() as AddressInfo).port;
   return proxy;
 }
+
+/** Stands between a consumer and a broker, and keeps what the consumer says to itself when told to. */
+export interface MutingProxy {
+  readonly port: number;
+  /** From now on nothing that clients say arrives; what the broker says does. */
+  mute(): void;
+  /** Connections from now on are heard again. */
+  unmute(): void;
+  close(): Promise<void>;
+}
+
+export async function startMutingProxy(target: number): Promise<MutingProxy> {
+  const sockets = new Set<Socket>();
+  let isMute = false;
+  const server = createServer((client) => {
+    const broker = connect(target, "127.0.0.1");
+    for (const socket of [client, broker]) {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        sockets.delete(socket);
+        client.destroy();
+        broker.destroy();
+      });
+    }
+    client.on("data", (bytes: Buffer) => {
+      if (!isMute) broker.write(bytes);
+    });
+    broker.on("data", (bytes: Buffer) => void client.write(bytes));
+  });
+  await new Promise<void>((done) => void server.listen(0, "127.0.0.1", () => done()));
+  return {
+    port: (server.address() as AddressInfo).port,
+    mute() {
+      isMute = true;
+    },
+    unmute() {
+      isMute = false;
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((done) => void server.close(() => done()));
+    },
+  };
+}

@@ -13,7 +13,6 @@ export const apiFixture: SchemeFixture = {
   arguments: { page: 2 },
   badArguments: { page: "two" },
   effect: "read",
-  cannot: {},
   async start() {
     let mood: Mood = "well";
     let calls = 0;

@@ -2,6 +2,7 @@
  * What the suite over all schemes needs of one: a back end that can be told how to behave, and a tool of it.
  * A new scheme adds a file here and a line in `index.ts`; without them test/e2e/schemes.test.ts fails.
  */
+import type { ErrorCode } from "@toolyard/core/errors/catalog";
 import type { Json } from "../gateway-client.ts";
 
 /**
@@ -33,7 +34,7 @@ export interface SchemeFixture {
   readonly effect: "read" | "write";
   /** Milliseconds within which a call has reached it for certain, where it does not at once. */
   readonly reachedWithinMs?: number;
-  /** What its kind of back end cannot do, with the reason; those cases are skipped. */
-  readonly cannot: Readonly<Partial<Record<Mood, string>>>;
+  /** How a call ends whose answer is `huge`, where results of that size are nothing that its back ends have. */
+  readonly hugeIs?: ErrorCode;
   start(): Promise<SchemeBackEnd>;
 }

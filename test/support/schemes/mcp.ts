@@ -10,7 +10,6 @@ export const mcpFixture: SchemeFixture = {
   arguments: { id: "C001" },
   badArguments: { id: 7 },
   effect: "write",
-  cannot: {},
   async start() {
     let mood: Mood = "well";
     const secret = "sentinel-of-the-mcp-server";

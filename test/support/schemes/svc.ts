@@ -14,7 +14,6 @@ const overHttp: SchemeFixture = {
   arguments: { page: 2 },
   badArguments: { page: "two" },
   effect: "read",
-  cannot: {},
   async start() {
     let mood: Mood = "well";
     let calls = 0;
@@ -61,7 +60,6 @@ const overGrpc: SchemeFixture = {
   arguments: { page: 2 },
   badArguments: { page: "two" },
   effect: "read",
-  cannot: {},
   async start() {
     let mood: Mood = "well";
     const peer = await startGrpcPeer({ health: "serving" });

@@ -8,6 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { CredentialRepo, CredentialView } from "../ports/repos.ts";
 import type { CredentialRef, StoredCredential } from "../secrets/credential.ts";
 import type { Sealer } from "../secrets/sealer.ts";
+import type { TenantConfig } from "../tenant-config.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { credentialNameSchema } from "./definition.ts";
 
@@ -68,10 +69,23 @@ function inlineValue(context: CredentialContext, name: string): string | undefin
   return inline !== undefined && Object.hasOwn(inline, name) ? inline[name] : undefined;
 }
 
+type ByName = ReadonlyMap<string, readonly StoredCredential[]>;
+
+const indexes = new WeakMap<TenantConfig["credentials"], ByName>();
+
+/** Made once for each snapshot: a call asks for several names, some of them more than once. */
+function indexOf({ credentials }: TenantConfig): ByName {
+  let index = indexes.get(credentials);
+  if (index === undefined) {
+    index = Map.groupBy(credentials, ({ name }) => name);
+    indexes.set(credentials, index);
+  }
+  return index;
+}
+
 function findStored({ config, caller }: CredentialContext, name: string): StoredCredential | undefined {
   let found: StoredCredential | undefined;
-  for (const stored of config.credentials) {
-    if (stored.name !== name) continue;
+  for (const stored of indexOf(config).get(name) ?? []) {
     if (stored.level === "tenant") found ??= stored;
     else if (stored.userId !== undefined && stored.userId === caller.userId) return stored;
   }

@@ -16,6 +16,8 @@ export const scopes = [
   "manage",
   /** Be a node: offer tools and carry out calls of them. */
   "node",
+  /** As a node, hold subscriptions: be given access to their brokers, and bring their messages. */
+  "consume",
 ] as const;
 export const scopeSchema = z.enum(scopes);
 export type Scope = (typeof scopes)[number];
@@ -25,8 +27,11 @@ export const roleSchema = z.enum(roles);
 export type Role = (typeof roles)[number];
 
 export interface Caller {
-  readonly kind: "operator" | "key" | "user";
-  /** Stable id used in idempotency keys, kept turns and audit: key id, `user:{issuer}:{subject}`, `operator`. */
+  readonly kind: "operator" | "key" | "user" | "subscription";
+  /**
+   * Stable id used in idempotency keys, kept turns and audit: key id, `user:{issuer}:{subject}`, `operator`,
+   * subscription id.
+   */
   readonly id: string;
   readonly role: Role;
   readonly scopes: readonly Scope[];

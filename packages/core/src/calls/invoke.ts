@@ -39,6 +39,8 @@ export interface InvokeRequest {
   readonly async: boolean;
   readonly sessionId?: string;
   readonly idempotencyKey?: string;
+  /** Where it comes from; absent: `tools.invoke`. */
+  readonly route?: string;
   /** As given; read once it is known who asks. */
   readonly runtimeConfig?: unknown;
   /** Aborts when the client has left. */
@@ -54,7 +56,7 @@ export interface Invoked {
   readonly rate: AdmitResult["rate"];
 }
 
-const place: CallPlace = { route: "tools.invoke", parentId: null, rootId: null };
+const placeOf = ({ route = "tools.invoke" }: InvokeRequest): CallPlace => ({ route, parentId: null, rootId: null });
 /** Each stale admission means that the configuration changed in between. */
 const maxStale = 5;
 
@@ -132,13 +134,17 @@ async function proceed(
     return { kind: "pending", reason: "async", callId: call.id };
   }
   const stopped = new AbortController();
+  // `AbortSignal.any` would keep a weak reference for each call at the request's signal.
+  const stop = (): void => stopped.abort();
+  if (run.signal.aborted) stop();
+  else run.signal.addEventListener("abort", stop, { once: true });
   const row = { tenant: context.tenant, id: call.id, attempt: 1 };
-  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: () => stopped.abort() });
+  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: stop });
   try {
-    const signal = AbortSignal.any([run.signal, stopped.signal]);
-    const execution = await executeCall(deps, call, context, { attempt: 1, signal });
+    const execution = await executeCall(deps, call, context, { attempt: 1, signal: stopped.signal });
     return await settleCall(deps, context, { call, execution, signal: run.signal });
   } finally {
+    run.signal.removeEventListener("abort", stop);
     lease.stop();
   }
 }
@@ -214,7 +220,7 @@ async function rowFor(
   context: CallContext,
   { preparation, request }: { readonly preparation: Preparation; readonly request: InvokeRequest },
 ): Promise<NewCall> {
-  if (preparation.kind === "refused") return refusedCall(context, place, preparation, request.arguments);
+  if (preparation.kind === "refused") return refusedCall(context, placeOf(request), preparation, request.arguments);
   const { call } = preparation;
   const tooLong = call.timeoutMs * call.maxAttempts > deps.timing.invokeBudgetMs;
   const queued = request.async || call.uri.options.async === true || tooLong;
@@ -227,7 +233,7 @@ async function rowFor(
   }
   const state = preparation.kind === "needs_approval" ? "input_required" : queued ? "queued" : "running";
   return newToolCall(deps, context, call, {
-    ...place,
+    ...placeOf(request),
     state,
     async: state !== "running",
     slots: 1,

@@ -34,6 +34,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   await useLateResults(deps, sweepLimit);
   await deps.repos.calls.expire(sweepLimit);
   await deps.repos.nodes.expire(sweepLimit);
+  await deps.repos.subscriptions.expire(sweepLimit);
   await archiveCalls(deps);
   await expireArchives(deps, sweepLimit);
   await createWorkspace(deps).expireSessions(sweepLimit);

@@ -1,4 +1,6 @@
-/** Descriptors that stand in a configuration, read once for each text; everything made of them is pure. */
+/**
+ * Descriptors that somebody has uploaded, read once for each text or blob; everything made of them is pure.
+ */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Codec } from "./codec.ts";
 import { readDescriptorSet, type Descriptors } from "./descriptors.ts";
@@ -6,48 +8,64 @@ import { readDescriptorSet, type Descriptors } from "./descriptors.ts";
 /** Sets of descriptors of which something is kept. */
 const most = 200;
 
-interface Uploaded {
+/** Descriptors with what encodes and decodes their messages, which is made at the first use. */
+export class DescriptorSet {
   readonly descriptors: Descriptors;
-  readonly codecs: Map<boolean, Promise<Codec>>;
-}
+  readonly #codecs = new Map<boolean, Promise<Codec>>();
 
-const known = new Map<string, Uploaded>();
+  constructor(descriptors: Descriptors) {
+    this.descriptors = descriptors;
+  }
 
-function open(base64: string): Uploaded {
-  const before = known.get(base64);
-  if (before !== undefined) return before;
-  const made = { descriptors: read(base64), codecs: new Map<boolean, Promise<Codec>>() };
-  known.set(base64, made);
-  const oldest = known.keys().next().value;
-  if (known.size > most && oldest !== undefined) known.delete(oldest);
-  return made;
-}
-
-function read(base64: string): Descriptors {
-  try {
-    return readDescriptorSet(Buffer.from(base64, "base64"));
-  } catch (cause) {
-    throw new GatewayError(
-      "invalid_definition",
-      "'config.grpc.descriptors' is no FileDescriptorSet; make it with 'protoc --include_imports --descriptor_set_out' and encode it as base64.",
-      { param: "config.grpc.descriptors", cause },
-    );
+  /** @throws GatewayError `invalid_definition` saying what is wrong with the descriptors */
+  codec(emitDefaults: boolean): Promise<Codec> {
+    const known = this.#codecs.get(emitDefaults);
+    if (known !== undefined) return known;
+    const made = loadCodec(this.descriptors, emitDefaults);
+    this.#codecs.set(emitDefaults, made);
+    return made;
   }
 }
 
-/** @throws GatewayError `invalid_definition` */
-export function uploadedDescriptors(base64: string): Descriptors {
-  return open(base64).descriptors;
+/** Keeps what was used last. */
+export class KnownSets<Key extends string> {
+  readonly #sets = new Map<Key, DescriptorSet>();
+
+  get(key: Key): DescriptorSet | undefined {
+    return this.#sets.get(key);
+  }
+
+  keep(key: Key, set: DescriptorSet): DescriptorSet {
+    this.#sets.set(key, set);
+    const oldest = this.#sets.keys().next().value;
+    if (this.#sets.size > most && oldest !== undefined) this.#sets.delete(oldest);
+    return set;
+  }
 }
 
-/** @throws GatewayError `invalid_definition` */
-export function uploadedCodec(base64: string, emitDefaults: boolean): Promise<Codec> {
-  const { descriptors, codecs } = open(base64);
-  const before = codecs.get(emitDefaults);
-  if (before !== undefined) return before;
-  const made = loadCodec(descriptors, emitDefaults);
-  codecs.set(emitDefaults, made);
-  return made;
+const inConfigurations = new KnownSets();
+
+/** Descriptors that stand in a configuration. @throws GatewayError `invalid_definition` */
+export function configuredSet(base64: string): DescriptorSet {
+  const known = inConfigurations.get(base64);
+  if (known !== undefined) return known;
+  const descriptors = readSet(Buffer.from(base64, "base64"), {
+    param: "config.grpc.descriptors",
+    advice: "make it with 'protoc --include_imports --descriptor_set_out' and encode it as base64",
+  });
+  return inConfigurations.keep(base64, new DescriptorSet(descriptors));
+}
+
+/** @throws GatewayError `invalid_definition` naming where the bytes came from */
+export function readSet(
+  bytes: Uint8Array,
+  { param, advice }: { readonly param: string; readonly advice: string },
+): Descriptors {
+  try {
+    return readDescriptorSet(bytes);
+  } catch (cause) {
+    throw new GatewayError("invalid_definition", `'${param}' is no FileDescriptorSet; ${advice}.`, { param, cause });
+  }
 }
 
 /** With the library, which is loaded at the first use. @throws GatewayError `invalid_definition` */

@@ -44,7 +44,7 @@ export interface ServiceImport {
   readonly warnings: readonly string[];
 }
 
-type ImportDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer" | "egress" | "log" | "tellNow">;
+type ImportDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer" | "egress" | "tellNow" | "log">;
 
 /**
  * @throws GatewayError `not_found`; `invalid_request` for a service of another scheme or a document that

@@ -67,6 +67,12 @@ describe(`large YAML, read in pieces ${verifies("BLIND-1")}`, () => {
       }),
       { numRuns: 60 },
     );
+  }, 60_000);
+
+  test("takes a text below a key for a text, however much both look like mappings", async () => {
+    const padding = Array.from({ length: 40 }, (_none, at) => `  pad_${at}: x\n`).join("");
+    const text = `first:\n  "a:# b": |-\n    : \n     cccccccc\n  "d: # e": |\n    ffff: gggg\n${padding}`;
+    expect(await readYaml(text, 200)).toEqual(parse(text));
   });
 
   const filler = `filler:\n${Array.from({ length: 100 }, (_none, at) => `  key_${at}: ${"v".repeat(40)}\n`).join("")}`;

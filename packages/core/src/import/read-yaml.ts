@@ -106,10 +106,11 @@ class YamlReader {
     return this.readPiece(text);
   }
 
+  /** What looks like a key may begin a text: a colon and a `#` can stand in a quoted key. */
   #keyOf(line: string): string {
-    const [key] = Object.keys(this.readPiece(line) ?? {});
-    if (key === undefined) throw new Error("a line is no key of a mapping");
-    return key;
+    const [entry] = Object.entries(this.readPiece(line) ?? {});
+    if (entry === undefined || entry[1] !== null) throw new Error("a line is no key of a mapping");
+    return entry[0];
   }
 }
 
@@ -139,7 +140,7 @@ function hasContent(line: string): boolean {
 /** `key:` with a mapping in the lines below it. */
 function opensMapping(first: string, rest: readonly string[]): boolean {
   const next = rest.find(hasContent);
-  if (next === undefined || !/:\s*(?:#.*)?$/.test(first.trimEnd())) return false;
+  if (next === undefined || !/:(?:\s+#.*)?$/.test(first.trimEnd())) return false;
   return indentOf(next) > indentOf(first) && !/^\s*-(?:\s|$)/.test(next);
 }
 

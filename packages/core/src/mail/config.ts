@@ -1,7 +1,7 @@
 /** What a mail service is: an SMTP account, templates, and profiles, which are its tools (MAIL-1, MAIL-4). */
 import * as z from "zod";
 import { pluginDefinitionSchema } from "../blind/definition.ts";
-import { secretField } from "../services/config-fields.ts";
+import { accountFaults, policyFields, secretField, unencryptedField } from "../services/config-fields.ts";
 import { tlsField } from "../services/tls.ts";
 import { isHeaderText, parseAddress } from "./address.ts";
 
@@ -106,10 +106,7 @@ export const mailConfigSchema = z
       description:
         "`tls`: encrypted from the start. `starttls`: turned on before anything else, or nothing is sent. `none`: in clear.",
     }),
-    allow_unencrypted: z
-      .boolean()
-      .optional()
-      .meta({ description: "Has to be true for `security: none`: mails and password can be read on their way." }),
+    allow_unencrypted: unencryptedField("mails"),
     tls: tlsField.optional(),
     username: z.string().min(1).max(320).optional().meta({ description: "Absent: no login." }),
     password: secretField("Password of `username`.").optional(),
@@ -146,29 +143,15 @@ export const mailConfigSchema = z
       .max(52_428_800)
       .default(10_485_760)
       .meta({ description: "Bytes of all attachments of one call." }),
-    timeout_ms: z
-      .int()
-      .min(1)
-      .max(840_000)
-      .optional()
-      .meta({ description: "For one attempt; absent: as the tenant has it." }),
-    max_attempts: z
-      .int()
-      .min(1)
-      .max(10)
-      .optional()
-      .meta({ description: "Sends in all. Only what the server has put off before it had the mail is sent again." }),
+    ...policyFields({
+      timeout: "For one attempt; absent: as the tenant has it.",
+      attempts: "Sends in all. Only what the server has put off before it had the mail is sent again.",
+    }),
   })
   .superRefine((config, check) => {
     const say = (path: readonly string[], message: string): void =>
       check.addIssue({ code: "custom", message, path: [...path] });
-    if (config.security === "none" && config.allow_unencrypted !== true)
-      say(["security"], "'none' sends mails and password in clear; say 'allow_unencrypted: true' if that is meant");
-    if ((config.username === undefined) !== (config.password === undefined))
-      say(
-        [config.username === undefined ? "username" : "password"],
-        "is missing: 'username' and 'password' go together",
-      );
+    for (const { field, message } of accountFaults(config, { what: "mails" })) say([field], message);
     for (const [name, { template, free_text: isFree }] of Object.entries(config.profiles)) {
       if (template !== undefined && !Object.hasOwn(config.templates, template))
         say(["profiles", name, "template"], "is not the name of one of 'templates'");

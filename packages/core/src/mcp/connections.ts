@@ -6,7 +6,7 @@
 import { findCredential } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
 import type { Clock } from "../ports/clock.ts";
-import { credentialsIn } from "../services/config-fields.ts";
+import { credentialsOf } from "../services/config-fields.ts";
 import type { Held, HeldConnections } from "../services/held-connections.ts";
 import type { ToolService } from "../services/service.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -342,9 +342,9 @@ function besideCalls(context: CallContext, signal: AbortSignal, timeoutMs: numbe
 }
 
 /** Credentials of a request's own are not kept beyond it (BLIND-7), so neither is a session begun with them. */
-function bringsItsOwn(context: CallContext, { config }: ToolService): boolean {
+function bringsItsOwn(context: CallContext, service: ToolService): boolean {
   if (context.runtimeConfig === undefined) return false;
-  return credentialsIn(config).some((name) => findCredential(context, name)?.level === "inline");
+  return credentialsOf(service).some((name) => findCredential(context, name)?.level === "inline");
 }
 
 /** A call that is given up before its session is there has not been sent, and is not sent afterwards. */

@@ -59,10 +59,16 @@ export class HttpPeer {
   readonly url: string;
   readonly #deps: HttpPeerDeps;
   readonly #options: HttpPeerOptions;
+  readonly #credentials: CredentialResolver;
+  /** Of credentials that go with every message. */
+  readonly #names: readonly string[];
 
   constructor(deps: HttpPeerDeps, options: HttpPeerOptions) {
+    const { authConfig, literals } = options.auth;
     this.#deps = deps;
     this.#options = options;
+    this.#credentials = withLiterals(deps.credentials, literals);
+    this.#names = authConfig?.mapping.map(({ source }) => source) ?? [];
     this.name = options.name;
     this.url = options.url;
   }
@@ -125,10 +131,8 @@ export class HttpPeer {
     const { auth, name } = this.#options;
     let token: AccessToken | undefined;
     try {
-      const names = auth.authConfig?.mapping.map(({ source }) => source) ?? [];
-      const credentials = withLiterals(this.#deps.credentials, auth.literals);
       const placed = await placeSecrets(auth.authConfig, {
-        values: names.length === 0 ? new Map() : await credentials.resolve(context, names),
+        values: this.#names.length === 0 ? new Map() : await this.#credentials.resolve(context, this.#names),
         accessToken: async (client) => {
           token = await this.#deps.tokens.accessToken(client, { context, signal, tool: name, toolName: name, refused });
           return token.value;

@@ -21,11 +21,21 @@ export interface MirroredArgument {
   readonly header: string;
 }
 
+const known = new WeakMap<JsonObject, readonly MirroredArgument[] | string>();
+
 /**
- * Arguments that a tool's schema wants mirrored.
+ * Arguments that a tool's schema wants mirrored, looked for once in each schema.
  * @returns the problem instead where it may not be used over HTTP
  */
 export function mirroredArguments(schema: JsonObject): readonly MirroredArgument[] | string {
+  const before = known.get(schema);
+  if (before !== undefined) return before;
+  const found = findMirrored(schema);
+  known.set(schema, found);
+  return found;
+}
+
+function findMirrored(schema: JsonObject): readonly MirroredArgument[] | string {
   const found: MirroredArgument[] = [];
   const names = new Set<string>();
   const visit = (properties: JsonValue | undefined, path: readonly string[]): string | undefined => {

@@ -3,9 +3,8 @@
  * instances are, how calls are spread, how it is known who calls, and the tools.
  */
 import * as z from "zod";
-import { executionFields } from "../blind/definition.ts";
 import { breakerField } from "../services/breaker.ts";
-import { headersField, queryField, SchemaVariants, variantsKeyword } from "../services/config-fields.ts";
+import { headersField, policyFields, queryField, SchemaVariants, variantsKeyword } from "../services/config-fields.ts";
 import { authFields, readAuth } from "../services/http-auth.ts";
 import { endpointSchema, operationSchema, toolIdSchema, type HttpServiceConfig } from "../services/http-operations.ts";
 import { problemOf } from "../services/invalid-config.ts";
@@ -49,10 +48,7 @@ export const svcConfigSchema = z
     headers: headersField().optional(),
     query: queryField().optional(),
     breaker: breakerField.optional(),
-    timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt, where the tool says nothing." }),
-    max_attempts: executionFields.shape.max_attempts.meta({
-      description: "Sends in all, where the tool says nothing.",
-    }),
+    ...policyFields(),
     probe_endpoint: endpointSchema.optional().meta({
       description: "What a test of the connection asks for with GET; absent: the base path, any answer will do.",
     }),

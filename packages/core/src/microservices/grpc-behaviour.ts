@@ -10,7 +10,7 @@ import type { Codec } from "../grpc/codec.ts";
 import type { Descriptors, MethodDescriptor } from "../grpc/descriptors.ts";
 import { reflect } from "../grpc/reflection.ts";
 import { toStatusError, unauthenticated, unimplemented } from "../grpc/status.ts";
-import { loadCodec, uploadedCodec, uploadedDescriptors } from "../grpc/uploaded.ts";
+import { loadCodec } from "../grpc/uploaded.ts";
 import { readFields } from "../grpc/wire.ts";
 import type { AccessToken } from "../oauth/token-source.ts";
 import type { Http2Connection } from "../ports/egress.ts";
@@ -22,6 +22,7 @@ import { withDelivery, type InvocationContext, type ToolReply } from "../tools/a
 import { formatToolUri } from "../tools/uri.ts";
 import { isSecure, type SvcConfig } from "./config.ts";
 import { describe, methodOf } from "./grpc-tools.ts";
+import { UploadedSets } from "./uploaded-sets.ts";
 import { authorityOf, type Instance } from "./instance.ts";
 import type { Spread } from "./spread.ts";
 
@@ -57,18 +58,19 @@ export function createGrpcBehaviour(deps: SchemeDeps, spread: Spread): GrpcBehav
 class GrpcClient implements GrpcBehaviour {
   readonly #deps: SchemeDeps;
   readonly #spread: Spread;
+  readonly #sets: UploadedSets;
 
   constructor(deps: SchemeDeps, spread: Spread) {
     this.#deps = deps;
+    this.#sets = new UploadedSets(deps);
     this.#spread = spread;
   }
 
   async invoke(call: ServiceCall<SvcConfig>, context: InvocationContext): Promise<ToolReply> {
     const { config } = call;
     const { path } = methodOf(config, call.tool.id);
-    const uploaded = config.grpc?.descriptors;
     // Before anything is connected to: arguments that do not fit cost nobody anything.
-    const known = uploaded === undefined ? undefined : await typedFromConfig(config, uploaded, path);
+    const known = await this.#typedFromUpload(call, context, path);
     const request = known?.codec.encode(known.method, call.call.arguments);
     return this.#onInstance(call, context, async (channel) => {
       const typed = known ?? (await this.#typedFromServer(channel, call, context, path));
@@ -77,7 +79,9 @@ class GrpcClient implements GrpcBehaviour {
     });
   }
 
-  discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
+  async discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
+    const uploaded = await this.#sets.of(service.config, context.tenant);
+    if (uploaded !== undefined) return { tools: describe(service.config, uploaded.descriptors), warnings: [] };
     return this.#onInstance(service, context, async (channel) => {
       const { descriptors } = await this.#reflected(channel, service, context);
       return { tools: describe(service.config, descriptors), warnings: [] };
@@ -213,6 +217,16 @@ class GrpcClient implements GrpcBehaviour {
     return { metadata: [...metadata, ["traceparent", trace]], token };
   }
 
+  /** Undefined: nothing is uploaded, the server has to be asked. */
+  async #typedFromUpload({ config }: Service, { tenant }: InvocationContext, path: string): Promise<Typed | undefined> {
+    const uploaded = await this.#sets.of(config, tenant).catch((error: unknown) => {
+      throw error instanceof Error ? withDelivery(error, "not_sent") : error;
+    });
+    if (uploaded === undefined) return undefined;
+    const method = requireMethod(uploaded.descriptors, path);
+    return { method, codec: await uploaded.codec(config.grpc?.emit_defaults ?? true) };
+  }
+
   async #typedFromServer(
     channel: Channel,
     call: ServiceCall<SvcConfig>,
@@ -266,11 +280,6 @@ interface Sending {
   readonly message: Uint8Array;
 }
 
-async function typedFromConfig(config: SvcConfig, uploaded: string, path: string): Promise<Typed> {
-  const method = requireMethod(uploadedDescriptors(uploaded), path);
-  return { method, codec: await uploadedCodec(uploaded, config.grpc?.emit_defaults ?? true) };
-}
-
 function requireMethod({ methods }: Descriptors, path: string): MethodDescriptor {
   const method = methods.get(path);
   if (method !== undefined && !method.isClientStreaming) return method;
@@ -320,7 +329,7 @@ function toReflectionError(error: unknown, toolName: string): unknown {
     if (error.details.extra?.["grpc_status"] !== "UNIMPLEMENTED") return error;
     return new GatewayError(
       "tool_failed",
-      `'${toolName}' has no server reflection; give its FileDescriptorSet as 'config.grpc.descriptors'.`,
+      `'${toolName}' has no server reflection; upload its FileDescriptorSet with POST /v1/descriptor-sets and name it as 'config.grpc.descriptor_set', or give it as 'config.grpc.descriptors'.`,
       { toolName, extra: { grpc_status: "UNIMPLEMENTED" }, cause: error },
     );
   }

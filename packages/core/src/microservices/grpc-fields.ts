@@ -26,6 +26,13 @@ export const grpcField = z
         description:
           "FileDescriptorSet in base64 (protoc --include_imports --include_source_info --descriptor_set_out); absent: the server is asked by reflection.",
       }),
+    descriptor_set: z
+      .string()
+      .regex(/^fds_[0-9a-f]{40}$/, "must be the id of a descriptor set: fds_…")
+      .optional()
+      .meta({
+        description: "Id of a set that was uploaded with POST /v1/descriptor-sets, instead of `descriptors`.",
+      }),
     services: z
       .array(serviceNameSchema)
       .min(1)

@@ -2,7 +2,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Descriptors, MethodDescriptor } from "../grpc/descriptors.ts";
 import { toParameters } from "../grpc/parameters.ts";
-import { uploadedDescriptors } from "../grpc/uploaded.ts";
+import { configuredSet } from "../grpc/uploaded.ts";
 import { invalidConfig } from "../services/invalid-config.ts";
 import type { OpenService, ServiceTool } from "../services/scheme.ts";
 import { methodsIn, type SvcConfig } from "./config.ts";
@@ -13,7 +13,7 @@ type Service = OpenService<SvcConfig>;
 /** What is known without asking the server. */
 export function toolsOf({ record, config }: Service): readonly ServiceTool[] {
   const uploaded = config.grpc?.descriptors;
-  if (uploaded !== undefined) return describe(config, uploadedDescriptors(uploaded));
+  if (uploaded !== undefined) return describe(config, configuredSet(uploaded).descriptors);
   const configured = methodsIn(config);
   const discovered = (record.discovered?.tools ?? []).filter(({ id }) => !Object.hasOwn(configured, id));
   const known = new Map((record.discovered?.tools ?? []).map((tool) => [tool.id, tool]));
@@ -81,12 +81,12 @@ function withPolicy(tool: ServiceTool, method: ConfiguredMethod): ServiceTool {
   };
 }
 
-/** @throws GatewayError `invalid_definition` naming the field */
-export function checkMethods({ config }: Service): void {
-  const uploaded = config.grpc?.descriptors;
-  if (uploaded === undefined) return;
-  const descriptors = uploadedDescriptors(uploaded);
-  if (descriptors.methods.size === 0) throw invalidConfig("grpc.descriptors", "holds no service");
+/**
+ * @param field where the descriptors are said: `grpc.descriptors`
+ * @throws GatewayError `invalid_definition` naming the field
+ */
+export function checkMethods({ config }: Service, descriptors: Descriptors, field: string): void {
+  if (descriptors.methods.size === 0) throw invalidConfig(field, "holds no service");
   const services = new Set([...descriptors.methods.values()].map(({ service }) => service));
   for (const [index, name] of (config.grpc?.services ?? []).entries()) {
     if (!services.has(name))
@@ -107,7 +107,7 @@ export function checkMethods({ config }: Service): void {
     describe(config, descriptors);
   } catch (error) {
     if (error instanceof GatewayError || !(error instanceof Error)) throw error;
-    throw invalidConfig("grpc.descriptors", `cannot be used: ${error.message}; make it with protoc --include_imports`);
+    throw invalidConfig(field, `cannot be used: ${error.message}; make it with protoc --include_imports`);
   }
 }
 

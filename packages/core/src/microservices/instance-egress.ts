@@ -3,19 +3,42 @@ import type { Egress } from "../ports/egress.ts";
 import { anyInstance } from "./config.ts";
 import { authorityOf, type Instance } from "./instance.ts";
 
-/** Whoever asks sees the address that was asked for, so that origins compare as if there were one instance. */
+const made = new WeakMap<Instance, { readonly egress: Egress; readonly to: Egress }>();
+
+/**
+ * Whoever asks sees the address that was asked for, so that origins compare as if there were one instance.
+ * The same for the same instance, as long as the list with it lasts.
+ */
 export function egressTo(egress: Egress, instance: Instance): Egress {
+  const known = made.get(instance);
+  if (known?.egress === egress) return known.to;
+  const to = createEgressTo(egress, instance);
+  made.set(instance, { egress, to });
+  return to;
+}
+
+function createEgressTo(egress: Egress, instance: Instance): Egress {
+  const routes = ["http:", "https:"].map((protocol) => ({
+    asked: `${protocol}//${anyInstance}`,
+    origin: new URL(`${protocol}//${authorityOf(instance)}`).origin,
+  }));
   return {
     ...delegated(egress),
     async request(request) {
-      const asked = new URL(request.url);
-      if (asked.hostname !== anyInstance) return egress.request(request);
-      const origin = `${asked.protocol}//${authorityOf(instance)}`;
-      const response = await egress.request({ ...request, url: origin + request.url.slice(asked.origin.length) });
-      const isThere = new URL(response.url).origin === new URL(origin).origin;
-      return isThere ? { ...response, url: request.url } : response;
+      const route = routes.find(({ asked }) => isBelow(request.url, asked));
+      if (route === undefined) return egress.request(request);
+      const { asked, origin } = route;
+      const response = await egress.request({ ...request, url: origin + request.url.slice(asked.length) });
+      return isBelow(response.url, origin) ? { ...response, url: request.url } : response;
     },
   };
+}
+
+/** Is it an address of this origin? */
+function isBelow(url: string, origin: string): boolean {
+  if (!url.startsWith(origin)) return false;
+  const next = url[origin.length];
+  return next === undefined || next === "/" || next === "?" || next === "#";
 }
 
 function delegated(egress: Egress): Omit<Egress, "request"> {

@@ -1,7 +1,7 @@
 /** What a message service is: a broker, how it is reached, and topics, which are its tools (MQ-1, MQ-4). */
 import * as z from "zod";
 import { pluginDefinitionSchema } from "../blind/definition.ts";
-import { isSecretName, secretField } from "../services/config-fields.ts";
+import { accountFaults, isSecretName, policyFields, secretField, unencryptedField } from "../services/config-fields.ts";
 import { tlsField } from "../services/tls.ts";
 import type { BrokerServer } from "../ports/message-broker.ts";
 
@@ -115,10 +115,7 @@ export const mqConfigSchema = z
         example: ["mq.example.com:5671"],
       }),
     security: z.enum(["tls", "none"]).default("tls").meta({ description: "`none`: in clear." }),
-    allow_unencrypted: z
-      .boolean()
-      .optional()
-      .meta({ description: "Has to be true for `security: none`: messages and password can be read on their way." }),
+    allow_unencrypted: unencryptedField("messages"),
     tls: tlsField.optional(),
     username: z.string().min(1).max(255).optional().meta({ description: "Absent: no login." }),
     password: secretField("Password of `username`; for Redis also without one.").optional(),
@@ -139,29 +136,17 @@ export const mqConfigSchema = z
       .max(longestDelayMs)
       .default(604_800_000)
       .meta({ description: "Longest delay of a message; 0: none." }),
-    timeout_ms: z
-      .int()
-      .min(1)
-      .max(840_000)
-      .optional()
-      .meta({ description: "For one attempt; absent: as the tenant has it." }),
-    max_attempts: z
-      .int()
-      .min(1)
-      .max(10)
-      .optional()
-      .meta({ description: "Sends in all. Only what certainly did not reach the broker is sent again." }),
+    ...policyFields({
+      timeout: "For one attempt; absent: as the tenant has it.",
+      attempts: "Sends in all. Only what certainly did not reach the broker is sent again.",
+    }),
   })
   .superRefine((config, check) => {
     const say = (path: readonly string[], message: string): void =>
       check.addIssue({ code: "custom", message, path: [...path] });
-    const { broker, security, username, password } = config;
-    if (security === "none" && config.allow_unencrypted !== true)
-      say(["security"], "'none' sends messages and password in clear; say 'allow_unencrypted: true' if that is meant");
-    if (security === "none" && config.tls !== undefined) say(["tls"], "has no use with 'security: none'");
-    if (username !== undefined && password === undefined) say(["password"], "is missing: 'username' needs one");
-    if (username === undefined && password !== undefined && broker !== "redis")
-      say(["username"], "is missing: 'password' needs one");
+    const { broker } = config;
+    const faults = accountFaults(config, { what: "messages", passwordAlone: broker === "redis" });
+    for (const { field, message } of faults) say([field], message);
     if (broker !== "kafka" && config.mechanism !== undefined) say(["mechanism"], "is for Kafka only");
     if (broker !== "rabbitmq" && config.virtual_host !== undefined) say(["virtual_host"], "is for RabbitMQ only");
     for (const [id, topic] of Object.entries(config.topics)) {
@@ -206,6 +191,11 @@ export function openTopic(config: MqConfig, id: string): MqTopic | undefined {
   if (!config.open_topics || !brokerKinds[config.broker].name.test(id) || !/^[\p{L}\p{N}._:-]+$/u.test(id))
     return undefined;
   return topicSchema.parse({ description: `Publishes a message to '${id}'.` });
+}
+
+/** What an id of the service stands for. */
+export function topicOf(config: MqConfig, id: string): MqTopic | undefined {
+  return Object.hasOwn(config.topics, id) ? config.topics[id] : openTopic(config, id);
 }
 
 export function serversOf({ servers, broker, security }: MqConfig): readonly BrokerServer[] {

@@ -49,7 +49,6 @@ export type NodeTool = z.infer<typeof nodeToolSchema>;
 
 export const nodeToolsSchema = z
   .array(nodeToolSchema)
-  .min(1)
   .max(mostTools)
   .superRefine((tools, context) => {
     const seen = new Set<string>();

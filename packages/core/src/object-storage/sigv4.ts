@@ -3,7 +3,7 @@
  * Pure: clock and keys come in, text goes out. Paths are encoded once and never normalised, which is how S3
  * differs from the other services. Proved against the published vectors, and against the SDK's signer.
  */
-import { createHash, createHmac } from "node:crypto";
+import { createHash, createHmac, createSecretKey, type KeyObject } from "node:crypto";
 
 export type Pair = readonly [name: string, value: string];
 
@@ -147,11 +147,36 @@ function scopeText({ region, now }: SigningScope): string {
   return `${timeOf(now).slice(0, 8)}/${region}/s3/aws4_request`;
 }
 
-function signingKey({ keys, region, now }: SigningScope): Buffer {
-  const day = hmac(`AWS4${keys.secretAccessKey}`, timeOf(now).slice(0, 8));
-  return hmac(hmac(hmac(day, region), "s3"), "aws4_request");
+interface DerivedKey {
+  readonly key: KeyObject;
+  /** Milliseconds since 1970. */
+  readonly until: number;
 }
 
-function hmac(key: Buffer | string, text: string): Buffer {
+/** By a hash of what they are derived from; the least recently derived goes first. */
+const derivedKeys = new Map<string, DerivedKey>();
+const mostDerivedKeys = 500;
+/** As long as keys of tenants are kept. */
+const derivedKeyLifetimeMs = 900_000;
+
+/** Derived anew it would cost more than the signature. It is good for a day, a region and a store, and nothing else. */
+function signingKey({ keys, region, now }: SigningScope): KeyObject {
+  const day = timeOf(now).slice(0, 8);
+  const name = sha256Hex(JSON.stringify([day, region, keys.secretAccessKey]));
+  const known = derivedKeys.get(name);
+  const current = Date.now();
+  if (known !== undefined && known.until > current) return known.key;
+  const ofDay = hmac(`AWS4${keys.secretAccessKey}`, day);
+  const key = createSecretKey(hmac(hmac(hmac(ofDay, region), "s3"), "aws4_request"));
+  derivedKeys.delete(name);
+  derivedKeys.set(name, { key, until: current + derivedKeyLifetimeMs });
+  for (const [each, { until }] of derivedKeys) {
+    if (until > current && derivedKeys.size <= mostDerivedKeys) break;
+    derivedKeys.delete(each);
+  }
+  return key;
+}
+
+function hmac(key: Buffer | KeyObject | string, text: string): Buffer {
   return createHmac("sha256", key).update(text, "utf8").digest();
 }

@@ -81,6 +81,10 @@ export interface MailSession {
    * `uncertain` after it; `credential_invalid` for a signing key that is none
    */
   send(message: MailMessage): Promise<readonly RecipientReply[]>;
+  /** Nothing has broken it so far. */
+  isAlive(): boolean;
+  /** For the next call: clears what is left of the one before. `false` where the server is there no more. */
+  renew(signal: AbortSignal): Promise<boolean>;
   close(): void;
 }
 

@@ -14,6 +14,7 @@ import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
+import type { OpenBreaker } from "../services/open-breakers.ts";
 import type { Discovered, NewToolService, ToolService, ToolServiceChange } from "../services/service.ts";
 import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
@@ -30,6 +31,7 @@ import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { NodeRepo } from "./nodes.ts";
+import type { SubscriptionRepo } from "./subscriptions.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -216,6 +218,23 @@ export interface ToolServiceRepo {
   saveDiscovered(tenant: string, id: string, version: number, discovered: Discovered): Promise<void>;
 }
 
+/** Breakers of tool services that are open; read with `admit` and `claim`, see services/breaker.ts. */
+export interface BreakerRepo {
+  /** For so many milliseconds from now, by the database's clock. Nothing happens where the service is newer. */
+  open(
+    tenant: string,
+    breaker: { readonly service: string; readonly version: number; readonly openMs: number },
+  ): Promise<void>;
+  /** One caller of all gets it, until it is over or so many milliseconds have passed. `closed`: there is none. */
+  claimTrial(
+    tenant: string,
+    trial: { readonly service: string; readonly version: number; readonly trialMs: number },
+  ): Promise<"claimed" | "taken" | "closed">;
+  /** Whoever tried has found out nothing. */
+  releaseTrial(tenant: string, breaker: { readonly service: string; readonly version: number }): Promise<void>;
+  close(tenant: string, breaker: { readonly service: string; readonly version: number }): Promise<void>;
+}
+
 export interface ConfigRepo {
   /** The whole snapshot; the tenant's own plugins, enabled and disabled alike. `undefined`: no such tenant. */
   load(tenant: string): Promise<TenantConfig | undefined>;
@@ -318,6 +337,8 @@ export interface AdmitResult {
   readonly turns: readonly KeptTurn[];
   /** Who listens to the tenant's calls; absent: nobody does. */
   readonly listeners?: Listeners;
+  /** Of the tenant's services; absent: none. */
+  readonly openBreakers?: readonly OpenBreaker[];
   /** `foreign`: the session is another tenant's, or another caller's who does not manage; nothing was recorded. */
   readonly session?: { readonly state: "new" | "live" | "expired" | "foreign"; readonly due: readonly Call[] };
 }
@@ -416,7 +437,12 @@ export interface CallRepo {
     id: string,
     options: { readonly leaseMs: number; readonly concurrency: number },
   ): Promise<
-    | { readonly call: Call; readonly wasRunning: boolean; readonly listeners?: Listeners }
+    | {
+        readonly call: Call;
+        readonly wasRunning: boolean;
+        readonly listeners?: Listeners;
+        readonly openBreakers?: readonly OpenBreaker[];
+      }
     | { readonly refusal: BudgetRefusal; readonly attempt: number }
     /** Queued, and not to be run before that. */
     | { readonly dueInMs: number }
@@ -768,8 +794,10 @@ export interface Repos {
   readonly oauth: OAuthRepo;
   readonly webhooks: WebhookRepo;
   readonly services: ToolServiceRepo;
+  readonly breakers: BreakerRepo;
   readonly connections: ConnectionRepo;
   readonly nodes: NodeRepo;
+  readonly subscriptions: SubscriptionRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -103,15 +103,14 @@ export class Hub {
   }
 
   async #repeatLooking(): Promise<void> {
-    const { deps, timing } = this.#options;
+    const { timing } = this.#options;
     while (!this.#stopping.signal.aborted) {
       const hasMore = this.#held.size > 0 && (await this.#try(() => this.#look()));
       await this.#options.ready();
-      // Changes come in groups, and one look finds them all.
-      await this.#pause(gatherMs, this.#stopping.signal);
-      if (hasMore) continue;
+      // Changes elsewhere come in groups, and one look finds them all; who wakes us waits for it.
+      await this.#pause(gatherMs, this.#wakeUp.signal);
       const wait = this.#held.size === 0 ? idleMs : timing.pollMs;
-      await deps.clock.sleep(wait, this.#wakeUp.signal).catch(() => undefined);
+      if (!hasMore) await this.#pause(wait, this.#wakeUp.signal);
       if (this.#wakeUp.signal.aborted) this.#wakeUp = new AbortController();
     }
   }

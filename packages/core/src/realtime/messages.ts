@@ -9,6 +9,7 @@ import { toOpenAiError } from "../errors/to-openai.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { protocolVersion, subscriptionSchema, type Connection } from "./connection.ts";
 import { nodeMessages } from "../nodes/messages.ts";
+import { subscriptionMessages } from "../subscriptions/messages.ts";
 import { longestFrame } from "./frames.ts";
 import { defineMessage, type MessageKind } from "./message-kind.ts";
 
@@ -61,6 +62,7 @@ const kinds = {
     },
   }),
   ...nodeMessages,
+  ...subscriptionMessages,
 } as const;
 
 const typeNames: readonly string[] = Object.keys(kinds);

@@ -4,15 +4,16 @@
  * user, name or version does not open.
  */
 import { createHmac, createSecretKey, hkdfSync, randomBytes, type KeyObject } from "node:crypto";
-import { FlattenedEncrypt, flattenedDecrypt, type FlattenedJWE } from "jose";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyVault } from "../ports/key-vault.ts";
+import { decryptJwe, encodeHeader, encryptJwe } from "./jwe.ts";
 
 interface TenantKeys {
-  readonly id: string;
-  readonly encrypt: Uint8Array;
-  /** As an object: made of bytes each time, it costs more than the hash. */
+  /** Of what is sealed with them. */
+  readonly header: string;
+  /** As objects: made of bytes each time, they cost more than their work. */
+  readonly encrypt: KeyObject;
   readonly hmac: KeyObject;
   readonly signing: KeyObject;
   readonly readAt: number;
@@ -64,29 +65,14 @@ export class Sealer {
   /** @param wrappedKey the tenant's data key as stored */
   async seal(tenant: string, wrappedKey: string, aad: readonly string[], plaintext: string): Promise<string> {
     const keys = await this.#keysOf(tenant, wrappedKey);
-    const {
-      protected: header,
-      iv,
-      ciphertext,
-      tag,
-    } = await new FlattenedEncrypt(Buffer.from(plaintext, "utf8"))
-      .setProtectedHeader({ alg: "dir", enc: "A256GCM", kid: keys.id })
-      .setAdditionalAuthenticatedData(aadBytes(tenant, aad))
-      .encrypt(keys.encrypt);
-    return JSON.stringify({ protected: header, iv, ciphertext, tag });
+    return encryptJwe(plaintext, { key: keys.encrypt, header: keys.header, aad: aadBytes(tenant, aad) });
   }
 
   /** @throws GatewayError `credential_unreadable` for a value sealed for another row or key */
   async open(tenant: string, wrappedKey: string, aad: readonly string[], sealed: string): Promise<string> {
     const keys = await this.#keysOf(tenant, wrappedKey);
     try {
-      const jwe = JSON.parse(sealed) as FlattenedJWE;
-      const opened = await flattenedDecrypt(
-        { ...jwe, aad: Buffer.from(aadBytes(tenant, aad)).toString("base64url") },
-        keys.encrypt,
-        { keyManagementAlgorithms: ["dir"], contentEncryptionAlgorithms: ["A256GCM"] },
-      );
-      return Buffer.from(opened.plaintext).toString("utf8");
+      return decryptJwe(sealed, { key: keys.encrypt, aad: aadBytes(tenant, aad) });
     } catch (cause) {
       if (this.#doubtful.size < mostDoubts) this.#doubtful.add(tenant);
       throw new GatewayError("credential_unreadable", "A stored value cannot be opened with this tenant's key.", {
@@ -123,8 +109,8 @@ export class Sealer {
     const key = await this.#vault.unwrap(tenant, wrappedKey);
     const derive = (use: string): Uint8Array => new Uint8Array(hkdfSync("sha256", key, "", `toolyard/${use}`, 32));
     return {
-      id: this.#vault.currentKeyId,
-      encrypt: derive("seal"),
+      header: encodeHeader(this.#vault.currentKeyId),
+      encrypt: createSecretKey(derive("seal")),
       hmac: createSecretKey(derive("hash")),
       signing: createSecretKey(derive("sign")),
       readAt: this.#clock.now(),

@@ -5,7 +5,7 @@
  */
 import * as z from "zod";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "../blind/header-rules.ts";
-import { credentialNameSchema } from "../blind/definition.ts";
+import { credentialNameSchema, executionFields } from "../blind/definition.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 export interface SecretReference {
@@ -138,6 +138,59 @@ export function queryField(): z.ZodType<Record<string, string>, Record<string, s
     .meta({ description: "Query parameters of every request. Never secrets." });
 }
 
+type TimeLimit = typeof executionFields.shape.timeout_ms;
+type Attempts = typeof executionFields.shape.max_attempts;
+
+/** Time limit and number of sends of a whole service; each scheme says when they count and what is sent again. */
+export function policyFields({
+  timeout = "For one attempt, where the tool says nothing.",
+  attempts = "Sends in all, where the tool says nothing.",
+}: {
+  readonly timeout?: string;
+  readonly attempts?: string;
+} = {}): { readonly timeout_ms: TimeLimit; readonly max_attempts: Attempts } {
+  const { timeout_ms: limit, max_attempts: sends } = executionFields.shape;
+  return { timeout_ms: limit.meta({ description: timeout }), max_attempts: sends.meta({ description: attempts }) };
+}
+
+/** For services that may be spoken to in clear. @param what is read by others then: `mails` */
+export function unencryptedField(what: string): z.ZodOptional<z.ZodBoolean> {
+  return z
+    .boolean()
+    .optional()
+    .meta({ description: `Has to be true for \`security: none\`: ${what} and password can be read on their way.` });
+}
+
+export interface AccountFields {
+  readonly security: string;
+  readonly allow_unencrypted?: boolean | undefined;
+  readonly tls?: unknown;
+  readonly username?: string | undefined;
+  readonly password?: SecretReference | undefined;
+}
+
+/**
+ * What is wrong with how an account is reached and logged in to, by field.
+ * @param what is sent in clear without encryption: `mails`
+ */
+export function accountFaults(
+  { security, allow_unencrypted: isMeant, tls, username, password }: AccountFields,
+  { what, passwordAlone = false }: { readonly what: string; readonly passwordAlone?: boolean },
+): readonly { readonly field: string; readonly message: string }[] {
+  const faults: { readonly field: string; readonly message: string }[] = [];
+  if (security === "none" && isMeant !== true) {
+    const message = `'none' sends ${what} and password in clear; say 'allow_unencrypted: true' if that is meant`;
+    faults.push({ field: "security", message });
+  }
+  if (security === "none" && tls !== undefined)
+    faults.push({ field: "tls", message: "has no use with 'security: none'" });
+  if (username !== undefined && password === undefined)
+    faults.push({ field: "password", message: "is missing: 'username' needs one" });
+  if (username === undefined && password !== undefined && !passwordAlone)
+    faults.push({ field: "username", message: "is missing: 'password' needs one" });
+  return faults;
+}
+
 export interface LiftedSecret {
   /** Where it stood: `auth_config.token`. */
   readonly path: string;
@@ -171,6 +224,17 @@ export function liftSecrets(parsed: unknown, nameOf: (path: string) => string): 
       Object.entries(value).flatMap(([key, part]) => (part === undefined ? [] : [[key, lift(part, [...path, key])]])),
     );
   return { config: isJsonObject(parsed) ? liftObject(parsed, []) : {}, secrets };
+}
+
+const ofServices = new WeakMap<object, readonly string[]>();
+
+/** Names of all credentials of a stored service, whose configuration nobody changes: looked for once. */
+export function credentialsOf({ config }: { readonly config: JsonObject }): readonly string[] {
+  const known = ofServices.get(config);
+  if (known !== undefined) return known;
+  const names = credentialsIn(config);
+  ofServices.set(config, names);
+  return names;
 }
 
 /** Names of all credentials that a configuration refers to. */

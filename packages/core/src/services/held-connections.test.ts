@@ -84,6 +84,21 @@ describe(`held connections ${verifies("MCP-1", "MCP-4", "CFG-3")}`, () => {
     expect(backEnd.open.size).toBe(0);
   });
 
+  test("made with a request's own credentials end with it", async () => {
+    const [connections, backEnd] = [pool(), new BackEnd()];
+    const runtimeConfig = { plugins: [], credentials: { TOKEN: "brought along" } };
+    const context = { ...contextWith([token(1)]), runtimeConfig };
+    expect([await use(connections, backEnd, { context }), await use(connections, backEnd, { context })]).toEqual([
+      1, 2,
+    ]);
+    expect([connections.size, backEnd.open.size]).toEqual([0, 0]);
+    expect(
+      await use(connections, backEnd, { context: { ...context, runtimeConfig: { plugins: [], credentials: {} } } }),
+    ).toBe(3);
+    expect(connections.size).toBe(1);
+    await connections.close();
+  });
+
   test("belong to one tenant, one service, and one part of it", async () => {
     const [connections, backEnd] = [pool(), new BackEnd()];
     await use(connections, backEnd);

@@ -8,7 +8,7 @@ import { findCredential, type CredentialContext } from "../blind/credential-reso
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Log } from "../ports/log.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import { credentialsIn } from "./config-fields.ts";
+import { credentialsOf } from "./config-fields.ts";
 import type { ToolService } from "./service.ts";
 
 export interface Held<Connection> {
@@ -80,6 +80,7 @@ export class HeldConnections {
     options: UseOptions<Connection>,
     work: (connection: Connection) => Promise<Result>,
   ): Promise<Result> {
+    if (bringsItsOwn(options)) return this.#useOnce(options, work);
     const entry = this.#take(options);
     try {
       // The key holds the scheme, whose connections are all of this one type.
@@ -87,6 +88,19 @@ export class HeldConnections {
       return await work(held.connection);
     } finally {
       this.#release(entry);
+    }
+  }
+
+  /** Credentials of a request's own are not kept beyond it (BLIND-7), so neither is a connection made with them. */
+  async #useOnce<Connection, Result>(
+    { open }: UseOptions<Connection>,
+    work: (connection: Connection) => Promise<Result>,
+  ): Promise<Result> {
+    const held = await open(new AbortController().signal);
+    try {
+      return await work(held.connection);
+    } finally {
+      await held.close().catch((error: unknown) => this.#noteUnclean(error));
     }
   }
 
@@ -114,7 +128,6 @@ export class HeldConnections {
       this.#entries.delete(key);
       this.#entries.set(key, known);
       known.users += 1;
-      clearTimeout(known.timer);
       return known;
     }
     if (known !== undefined) this.#retire(known);
@@ -153,8 +166,15 @@ export class HeldConnections {
       this.#drop(entry);
       return;
     }
-    entry.timer = setTimeout(() => this.#drop(entry), this.#idleMs);
-    entry.timer.unref();
+    // One timer for all uses; it finds the connection in use where its time is over meanwhile.
+    entry.timer = entry.timer?.refresh() ?? this.#startTimer(entry);
+  }
+
+  #startTimer(entry: Entry): NodeJS.Timeout {
+    const whenIdle = (): void => {
+      if (entry.users === 0) this.#drop(entry);
+    };
+    return setTimeout(whenIdle, this.#idleMs).unref();
   }
 
   /** @param version the one that stays; calls with an older snapshot may still ask for theirs */
@@ -203,10 +223,14 @@ export class HeldConnections {
     try {
       await (await entry.opening).close();
     } catch (error) {
-      this.#log.log("warn", "a connection of a tool service did not close cleanly", {
-        error: error instanceof Error ? error.name : "unknown",
-      });
+      this.#noteUnclean(error);
     }
+  }
+
+  #noteUnclean(error: unknown): void {
+    this.#log.log("warn", "a connection of a tool service did not close cleanly", {
+      error: error instanceof Error ? error.name : "unknown",
+    });
   }
 }
 
@@ -214,12 +238,17 @@ function placeOf(tenant: string, service: Pick<ToolService, "id">): string {
   return `${tenant} ${service.id}`;
 }
 
+function bringsItsOwn({ service, context }: Pick<UseOptions<unknown>, "service" | "context">): boolean {
+  if (context.runtimeConfig === undefined) return false;
+  return credentialsOf(service).some((name) => findCredential(context, name)?.level === "inline");
+}
+
 /** Whose credentials, in which versions: a new value or another user means another connection. */
 export function credentialVersions(
   service: Pick<ToolService, "config">,
   context: CredentialContext,
 ): readonly unknown[] {
-  return credentialsIn(service.config).map((name) => {
+  return credentialsOf(service).map((name) => {
     const origin = findCredential(context, name);
     return origin === undefined ? [name] : [name, origin.level, origin.userId ?? null, origin.version ?? null];
   });

@@ -103,8 +103,18 @@ export interface MadeValue {
 
 type Parts = Readonly<Record<string, string | SecretReference | undefined>>;
 
-/** @param fields as `readAuth` left them */
-export function toHttpAuth({ auth_type: type, auth_config: config }: AuthFields): HttpAuth {
+const read = new WeakMap<AuthFields, HttpAuth>();
+
+/** Made once for each configuration. @param fields as `readAuth` left them */
+export function toHttpAuth(fields: AuthFields): HttpAuth {
+  const known = read.get(fields);
+  if (known !== undefined) return known;
+  const made = makeHttpAuth(fields);
+  read.set(fields, made);
+  return made;
+}
+
+function makeHttpAuth({ auth_type: type, auth_config: config }: AuthFields): HttpAuth {
   if (type === "none") return { authConfig: undefined, literals: new Map() };
   if (type === "mapping") return { authConfig: authConfigSchema.parse(config), literals: new Map() };
   if (type === "jwt") return toJwtAuth(jwtSchema.parse(config));

@@ -90,13 +90,23 @@ export interface HttpBehaviour extends Required<
 
 export function createHttpBehaviour(deps: SchemeDeps): HttpBehaviour {
   const requests = new Requests();
-  const blind = ({ config }: HttpService, egress: Egress = deps.egress): BlindDeps => ({
-    egress,
-    tokens: deps.tokens,
-    replies: deps.replies,
-    tls: (context) => openTls(config.tls, deps.credentials, context),
-    credentials: withLiterals(deps.credentials, toHttpAuth(config).literals),
-  });
+  const made = new WeakMap<HttpServiceConfig, BlindDeps>();
+  const ofService = ({ config }: HttpService): BlindDeps => {
+    let own = made.get(config);
+    if (own === undefined) {
+      own = {
+        egress: deps.egress,
+        tokens: deps.tokens,
+        replies: deps.replies,
+        tls: (context) => openTls(config.tls, deps.credentials, context),
+        credentials: withLiterals(deps.credentials, toHttpAuth(config).literals),
+      };
+      made.set(config, own);
+    }
+    return own;
+  };
+  const blind = (service: HttpService, egress?: Egress): BlindDeps =>
+    egress === undefined ? ofService(service) : { ...ofService(service), egress };
   return {
     check(service) {
       for (const [id, operation] of Object.entries(service.config.tools)) {

@@ -37,7 +37,7 @@ export type Referrer = (
 ) => Promise<readonly Reference[]>;
 
 /** One line for each kind of referrer. */
-const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices];
+const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions];
 
 export async function findReferences(
   deps: Pick<CoreDeps, "repos" | "adapters">,
@@ -95,6 +95,21 @@ function toolPrices(
   return Promise.resolve(
     named.map(({ pattern }) => ({ kind: "tool_price", id: pattern, name: null, field: "pattern", value: pattern })),
   );
+}
+
+/** What takes messages from it, or makes calls of them. */
+async function subscriptions(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const all = await repos.subscriptions.all(tenant);
+  return (all?.subscriptions ?? []).flatMap(({ id, name, serviceId, topic, target }) => {
+    const named = { uri: formatToolUri("mq", serviceId, topic), "target.uri": target.uri };
+    return Object.entries(named)
+      .filter(([, value]) => namesService(value, address))
+      .map(([field, value]) => ({ kind: "subscription", id, name, field, value }));
+  });
 }
 
 /** Everything behind a paged list. */

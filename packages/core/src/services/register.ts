@@ -10,6 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
 import { credentialsIn, liftSecrets, type LiftedSecret } from "./config-fields.ts";
@@ -18,7 +19,7 @@ import { findReferences, type Reference } from "./references.ts";
 import type { ServiceRuntime } from "./runtime.ts";
 import type { ToolService, ToolServiceChange } from "./service.ts";
 
-export type ServiceDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer" | "log" | "tellNow">;
+export type ServiceDeps = Pick<CoreDeps, "adapters" | "repos" | "sealer" | "tellNow" | "log">;
 
 /** Schemes whose back ends are configured as services. */
 export function serviceRuntimes(adapters: Adapters): readonly ServiceRuntime[] {
@@ -109,6 +110,7 @@ export async function updateService(
       // Here at once; elsewhere with the next call, or when they have been idle.
       deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
       await tellHolder(deps, context, record);
+      await announceChange(deps, context.tenant);
       return updated;
     } catch (error) {
       const isRace = error instanceof GatewayError && error.code === "version_conflict";
@@ -169,6 +171,7 @@ export async function deleteService(deps: ServiceDeps, context: CallContext, { i
   await forgetSecrets(deps, context, ownSecrets(record));
   deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
   await tellHolder(deps, context, record);
+  await announceChange(deps, context.tenant);
 }
 
 /** What is held on a node for a service that was changed ends there. */
@@ -222,7 +225,7 @@ async function checkRecord(
   context: CallContext,
   { runtime, record }: { readonly runtime: ServiceRuntime; readonly record: ToolService },
 ): Promise<void> {
-  await runtime.check(record);
+  await runtime.check(context.tenant, record);
   const others = [adapters.plugin, adapters.native];
   const taken = runtime
     .toolsOf(record)

@@ -40,7 +40,7 @@ export interface ServiceRuntime {
   /** Asks back ends for tools, rather than knowing them from the configuration. */
   readonly discovers: boolean;
   /** @throws GatewayError `invalid_definition`, `egress_denied` whose `param` is the field's path below `config` */
-  check(record: ToolService): Promise<void>;
+  check(tenant: string, record: ToolService): Promise<void>;
   /** Tools of a service, disabled or not, by id. @throws GatewayError `invalid_definition` */
   toolsOf(record: ToolService): readonly Tool[];
   /** Undefined for schemes whose tools are all configured. */
@@ -60,11 +60,16 @@ interface MadeTool {
 
 /** A service with everything that was made of it; lives as long as the object in the snapshot. */
 interface Opened extends OpenService<unknown> {
-  readonly byId: Map<string, MadeTool>;
+  readonly byId: ReadonlyMap<string, MadeTool>;
+  /** Those that are there without being listed, as far as they were called. */
+  readonly unlisted: Map<string, MadeTool>;
   readonly listed: readonly Tool[];
   readonly hash: string;
   readonly credentials: readonly string[];
 }
+
+/** Of one service. */
+const mostUnlisted = 500;
 
 interface Index {
   readonly services: ReadonlyMap<string, ToolService>;
@@ -97,7 +102,7 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     this.#behaviour = scheme.create(deps);
     this.discovers = this.#behaviour.discover !== undefined;
     this.#deps = deps;
-    this.#breakers = new Breakers(deps.clock);
+    this.#breakers = new Breakers(deps);
   }
 
   resolve(uri: ToolUri, { config }: CallContext): Tool | undefined {
@@ -127,9 +132,12 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     if (options === undefined) return send();
     const { record } = opened;
     const guarded = {
-      key: `${context.tenant} ${record.id} ${record.version}`,
+      tenant: context.tenant,
+      service: record.id,
+      version: record.version,
       options,
       name: made.tool.service,
+      timeoutMs: call.uri.options.timeoutMs ?? made.tool.timeoutMs ?? context.config.settings.tool_timeout_ms,
       hasTimedOut: () => context.signal.reason === attemptTimedOut,
     };
     return this.#breakers.guard(guarded, send);
@@ -156,9 +164,9 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     return undefined;
   }
 
-  async check(record: ToolService): Promise<void> {
+  async check(tenant: string, record: ToolService): Promise<void> {
     const opened = this.#read(record);
-    await this.#behaviour.check?.(opened);
+    await this.#behaviour.check?.(opened, tenant);
     this.toolsOf(record);
   }
 
@@ -232,7 +240,8 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     for (const described of this.#behaviour.tools(service)) {
       byId.set(described.id, makeTool(base, described));
     }
-    const opened: Opened = { ...base, byId, listed: [...byId.values()].map(({ tool }) => tool) };
+    const listed = [...byId.values()].map(({ tool }) => tool);
+    const opened: Opened = { ...base, byId, unlisted: new Map(), listed };
     this.#opened.set(record, opened);
     return opened;
   }
@@ -259,12 +268,19 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
   }
 
   #makeOpen(opened: Opened, id: string): MadeTool | undefined {
+    const known = opened.unlisted.get(id);
+    if (known !== undefined) return known;
     const described = this.#behaviour.findTool?.(opened, id);
-    return described === undefined ? undefined : makeTool(opened, described);
+    if (described === undefined) return undefined;
+    const made = makeTool(opened, described);
+    // Whoever calls a new name each time keeps none.
+    if (opened.unlisted.size >= mostUnlisted) opened.unlisted.clear();
+    opened.unlisted.set(id, made);
+    return made;
   }
 }
 
-type ToolOwner = Omit<Opened, "byId" | "listed">;
+type ToolOwner = Omit<Opened, "byId" | "unlisted" | "listed">;
 
 function makeTool(owner: ToolOwner, described: ServiceTool): MadeTool {
   const variants = [...(described.byMethod ?? [])].map(([method, variant]): [string, MadeTool] => [

@@ -90,7 +90,7 @@ export interface SchemeDeps extends AdapterDeps {
 
 export interface SchemeBehaviour<Config> {
   /** Checks that span fields. @throws GatewayError whose `param` is a path below `config` */
-  check?(service: OpenService<Config>): void | Promise<void>;
+  check?(service: OpenService<Config>, tenant: string): void | Promise<void>;
   /** Tools that are known without asking the back end; `record.discovered` holds what it said last. */
   tools(service: OpenService<Config>): readonly ServiceTool[];
   /** A tool that is not in the list: ids that are open (topics), or not discovered yet. */

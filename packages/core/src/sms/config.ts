@@ -1,7 +1,7 @@
 /** What an SMS service is: an account with a vendor, templates, and profiles, which are its tools (SMS-1, SMS-2). */
 import * as z from "zod";
 import { pluginDefinitionSchema } from "../blind/definition.ts";
-import { SchemaVariants, variantsKeyword } from "../services/config-fields.ts";
+import { policyFields, SchemaVariants, variantsKeyword } from "../services/config-fields.ts";
 import { problemOf } from "../services/invalid-config.ts";
 import { parsePhoneNumber } from "./phone-number.ts";
 import type { SmsVendor } from "./vendor.ts";
@@ -81,18 +81,10 @@ export const smsConfigSchema = z
       description: "The vendor tells us what became of messages; a test of the connection says the address for it.",
     }),
     max_recipients: z.int().min(1).max(1_000).default(100).meta({ description: "Recipients of one call." }),
-    timeout_ms: z
-      .int()
-      .min(1)
-      .max(840_000)
-      .optional()
-      .meta({ description: "For one attempt; absent: as the tenant has it." }),
-    max_attempts: z
-      .int()
-      .min(1)
-      .max(10)
-      .optional()
-      .meta({ description: "Sends in all. Only what the vendor has not taken is sent again." }),
+    ...policyFields({
+      timeout: "For one attempt; absent: as the tenant has it.",
+      attempts: "Sends in all. Only what the vendor has not taken is sent again.",
+    }),
   })
   .superRefine(({ templates, profiles }, check) => {
     const names = Object.keys(templates);

@@ -68,12 +68,27 @@ function createValidator(schema: JsonObject): ArgumentValidator {
 export function checkValue(schema: JsonObject, value: JsonValue): readonly ArgumentError[] {
   const size = measure(value);
   if (size === undefined) return [{ pointer: "", message: `is nested more than ${deepestArguments} levels deep` }];
-  const document = new SchemaDocument(schema);
-  const rule = new RuleCompiler(document).compile(schema, document.root, "");
+  const { document, rule } = compileValue(schema);
   const errors = new ErrorList();
   const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
   rule.evaluate(value, { budget: new Budget(size), place: undefined, errors, evaluated });
   return errors.errors;
+}
+
+interface CompiledValue {
+  readonly document: SchemaDocument;
+  readonly rule: ReturnType<RuleCompiler["compile"]>;
+}
+
+const compiledValues = new WeakMap<JsonObject, CompiledValue>();
+
+function compileValue(schema: JsonObject): CompiledValue {
+  const known = compiledValues.get(schema);
+  if (known !== undefined) return known;
+  const document = new SchemaDocument(schema);
+  const made = { document, rule: new RuleCompiler(document).compile(schema, document.root, "") };
+  compiledValues.set(schema, made);
+  return made;
 }
 
 function failure(message: string): CheckedArguments {

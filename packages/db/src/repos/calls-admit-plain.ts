@@ -12,6 +12,7 @@ import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { Statement, StatementResult } from "../database.ts";
 import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { insertCallWhere, newRowArgs } from "./calls-rows.ts";
+import { openBreakers } from "./breakers.ts";
 import { hearing, now, windowMs, windowStart } from "./fragments.ts";
 
 // Behind the columns: ?36 config version, ?37 hash of the key, ?38 chats and ?39 requests a minute that the
@@ -39,7 +40,7 @@ const countInserted = `INSERT INTO rate_windows (tenant, scope, window_start, co
   ON CONFLICT (tenant, scope) DO UPDATE SET
     count = 1 + CASE WHEN window_start = excluded.window_start THEN count ELSE 0 END,
     window_start = excluded.window_start, request = excluded.request, verdict = NULL
-  RETURNING count, window_start + ${windowMs} - ${now} AS reset_ms, ${hearing}`;
+  RETURNING count, window_start + ${windowMs} - ${now} AS reset_ms, ${hearing}, ${openBreakers}`;
 
 export interface ShortWay {
   readonly statements: readonly Statement[];

@@ -14,6 +14,7 @@ import type { TenantSettings } from "@toolyard/core/tenant-config";
 import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
 import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
+import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
 import { countedBy, planShortWay } from "./calls-admit-plain.ts";
@@ -173,7 +174,7 @@ const touchSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, c
 
 /** The decision, with the row of a key that has a limit of its own. */
 const readDecision = `
-SELECT decided.verdict, ${hearing}, decided.existing, decided.over_budget, decided.count, own.count AS key_count,
+SELECT decided.verdict, ${hearing}, ${openBreakers}, decided.existing, decided.over_budget, decided.count, own.count AS key_count,
   decided.window_start + ${windowMs} - ${now} AS reset_ms,
   CASE decided.verdict WHEN 'repeated' THEN (SELECT slots FROM calls WHERE tenant = ?1 AND id = ?2) ELSE decided.slots END AS slots,
   CASE decided.verdict WHEN 'stale_config' THEN (SELECT config_version FROM tenants WHERE id = ?1) END AS config_version,
@@ -243,6 +244,7 @@ async function admitUnhindered(database: Database, input: AdmitInput): Promise<A
     rate: rateOf(counted, settings),
     turns: [],
     ...toListeners(counted),
+    ...toOpenBreakers(counted),
   };
 }
 
@@ -270,6 +272,7 @@ async function decideAndAdmit(database: Database, input: AdmitInput): Promise<Ad
     rate: rateOf(decision, known.settings),
     turns: rowsAt(plan.turns).map(toKeptTurn),
     ...toListeners(decision),
+    ...toOpenBreakers(decision),
     ...(sessionState === undefined
       ? {}
       : { session: { state: sessionState, due: sessionState === "foreign" ? [] : rowsAt(plan.due).map(toCall) } }),

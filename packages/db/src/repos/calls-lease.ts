@@ -9,6 +9,7 @@ import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Database, Statement } from "../database.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { keepSpent, sentAt, spentArgs, toCall } from "./calls-rows.ts";
+import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { hearing, now, toListeners } from "./fragments.ts";
 
 type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
@@ -44,7 +45,7 @@ const claimCall = `UPDATE calls SET
     AND ((${unheld} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)
         AND (state = 'running' OR ${overAnyBudget} IS NULL))
       OR write_token = ?5)
-  RETURNING *, ${hearing}`;
+  RETURNING *, ${hearing}, ${openBreakers}`;
 
 const explainClaim = `SELECT CASE
     WHEN state NOT IN ('queued', 'running') THEN 'gone'
@@ -71,7 +72,8 @@ export async function claim(
     { repeatable: true },
   );
   const row = claimed?.rows[0];
-  if (row !== undefined) return { call: toCall(row), wasRunning: row["taken_over"] === 1, ...toListeners(row) };
+  if (row !== undefined)
+    return { call: toCall(row), wasRunning: row["taken_over"] === 1, ...toListeners(row), ...toOpenBreakers(row) };
   const explanation = explained?.rows[0];
   const overBudgetNow = explanation?.["over_budget"];
   if (typeof overBudgetNow === "string") {

@@ -3,6 +3,7 @@ import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
 import { createArchiveRepo } from "./archives.ts";
+import { createBreakerRepo } from "./breakers.ts";
 import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
@@ -16,6 +17,7 @@ import { createPriceRepo } from "./prices.ts";
 import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
+import { createSubscriptionRepo } from "./subscriptions.ts";
 import { createTenantRepo } from "./tenants.ts";
 import { createToolServiceRepo } from "./tool-services.ts";
 import { createUploadRepo } from "./uploads.ts";
@@ -46,8 +48,10 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     oauth: createOAuthRepo(shards),
     webhooks: createWebhookRepo(shards),
     services: createToolServiceRepo(shards, onBrokenRow),
+    breakers: createBreakerRepo(shards),
     connections: createConnectionRepo(shards),
     nodes: createNodeRepo(shards),
+    subscriptions: createSubscriptionRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -8,6 +8,7 @@ import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { toolServices } from "../schema/tool-services.ts";
 import { build, statement } from "../sql.ts";
+import { forgetBreaker } from "./breakers.ts";
 import { raiseConfigVersion, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 /** Each is part of the tenant's snapshot. */
@@ -73,7 +74,7 @@ export function createToolServiceRepo(shards: Shards, onBrokenRow: OnBrokenRow):
       const present = build.select({ version: toolServices.version }).from(toolServices).where(own(tenant, id));
       const [updated, , found] = await shards
         .databaseFor(tenant)
-        .batch([statement(update), raiseConfigVersion(tenant), statement(present)]);
+        .batch([statement(update), raiseConfigVersion(tenant), statement(present), forgetBreaker(tenant, id)]);
       const record = readFirst(reader, updated);
       const version = found?.rows[0]?.["version"];
       if (record === undefined && version !== undefined) throw otherVersion(Number(version), expectedVersion);
@@ -98,7 +99,11 @@ export function createToolServiceRepo(shards: Shards, onBrokenRow: OnBrokenRow):
     delete: async (tenant, id) => {
       const [deleted] = await shards
         .databaseFor(tenant)
-        .batch([statement(build.delete(toolServices).where(own(tenant, id))), raiseConfigVersion(tenant)]);
+        .batch([
+          statement(build.delete(toolServices).where(own(tenant, id))),
+          raiseConfigVersion(tenant),
+          forgetBreaker(tenant, id),
+        ]);
       return (deleted?.changes ?? 0) > 0;
     },
 

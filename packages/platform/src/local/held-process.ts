@@ -105,13 +105,13 @@ class Held implements HeldProcess {
   async #start(): Promise<void> {
     const { command, directory, path, name, log, maxLineBytes, onLine, onStart } = this.#options;
     const [first, ...rest] = command;
-    const program = await findProgram(first, path, directory);
+    const program = findProgram(first, path, directory);
     if (program === undefined) {
       this.#gone(`the program '${first}' was not found, or cannot be executed`);
       return;
     }
     // The system ends it should we be killed.
-    const endWithUs = await findProgram("setpriv", path, directory);
+    const endWithUs = findProgram("setpriv", path, directory);
     const words = [...(endWithUs === undefined ? [] : [endWithUs, "--pdeathsig", "KILL", "--"]), program, ...rest];
     const env = await this.#environment();
     const child = spawn(words[0] ?? program, words.slice(1), {

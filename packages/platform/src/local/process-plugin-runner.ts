@@ -28,8 +28,8 @@ export interface ProcessPluginRunnerOptions {
   readonly maxProcesses?: number;
   /** Where fresh directories are made; default: the system's. */
   readonly temporaryDirectory?: string;
-  /** Ends what left the plugin's process group. Default: what carries the plugin's directory as its HOME. */
-  readonly endEscaped?: (directory: string) => Promise<void>;
+  /** Ends what left the plugin's process group. Default: what came after it and carries its directory as HOME. */
+  readonly endEscaped?: (directory: string, since: number | undefined) => Promise<void>;
   readonly log?: Log;
 }
 
@@ -51,12 +51,13 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
     async run(run) {
       const started = performance.now();
       const directory = await freshDirectory(options.temporaryDirectory ?? tmpdir());
+      const place: Place = { directory, pid: undefined };
       try {
         await layFiles(directory, run.files ?? []);
-        const exit = await runIn(directory, run, options);
+        const exit = await runIn(place, run, options);
         return { ...exit, durationMs: Math.round(performance.now() - started) };
       } finally {
-        await cleanUp(directory, options);
+        await cleanUp(place, options);
       }
     },
   };
@@ -64,22 +65,30 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
 
 type Exit = Omit<PluginExit, "durationMs">;
 
-async function runIn(directory: string, run: PluginRun, options: ProcessPluginRunnerOptions): Promise<Exit> {
+/** Of one call. */
+interface Place {
+  readonly directory: string;
+  /** Once something has been started there. */
+  pid: number | undefined;
+}
+
+async function runIn(place: Place, run: PluginRun, options: ProcessPluginRunnerOptions): Promise<Exit> {
+  const { directory } = place;
   const [name] = run.command;
   // Also: words travel to the wall with a byte 0 between them.
   if ([...run.command, ...Object.entries(run.environment).flat()].some((word) => word.includes("\0"))) {
     return notStarted("spawn", "The command and the environment of a plugin cannot hold a byte 0.");
   }
-  const program = await findProgram(name, options.path, directory);
+  const program = findProgram(name, options.path, directory);
   if (program === undefined) {
     return notStarted("spawn", `The program "${name}" was not found on the plugins' PATH, or cannot be executed.`);
   }
-  const endWithUs = await findProgram("setpriv", options.path, directory);
+  const endWithUs = findProgram("setpriv", options.path, directory);
   if (run.signal?.aborted === true) return notStarted("aborted", "");
   try {
-    return await watch(start({ directory, program, endWithUs, run, options }), run, () =>
-      endEscaped(directory, options),
-    );
+    const child = start({ directory, program, endWithUs, run, options });
+    place.pid = child.pid;
+    return await watch(child, run, () => endEscaped(place, options));
   } catch (cause) {
     // Thrown before anything ran: too long a command, for example.
     return notStarted("spawn", `The program "${name}" could not be started: ${reasonOf(cause)}`);
@@ -210,9 +219,15 @@ function rememberGroup(child: ChildProcess): void {
   groups.add(child);
 }
 
+/** Links of the directory above are resolved once. */
+const resolved = new Map<string, Promise<string>>();
+
 async function freshDirectory(temporaryDirectory: string): Promise<string> {
-  // Links resolved: a plugin that compares its HOME with its working directory finds them equal.
-  return realpath(await mkdtemp(join(temporaryDirectory, "toolyard-plugin-")));
+  let above = resolved.get(temporaryDirectory);
+  if (above === undefined) resolved.set(temporaryDirectory, (above = realpath(temporaryDirectory)));
+  above.catch(() => resolved.delete(temporaryDirectory));
+  // A plugin that compares its HOME with its working directory finds them equal.
+  return mkdtemp(join(await above, "toolyard-plugin-"));
 }
 
 /** @throws GatewayError `invalid_definition` for a path that would leave the directory or is taken */
@@ -237,13 +252,14 @@ async function layFiles(directory: string, files: NonNullable<PluginRun["files"]
   }
 }
 
-function endEscaped(directory: string, options: ProcessPluginRunnerOptions): Promise<void> {
-  return (options.endEscaped ?? endEscapedProcesses)(directory);
+function endEscaped({ directory, pid }: Place, options: ProcessPluginRunnerOptions): Promise<void> {
+  return (options.endEscaped ?? endEscapedProcesses)(directory, pid);
 }
 
-async function cleanUp(directory: string, options: ProcessPluginRunnerOptions): Promise<void> {
+async function cleanUp(place: Place, options: ProcessPluginRunnerOptions): Promise<void> {
+  const { directory } = place;
   try {
-    await endEscaped(directory, options);
+    await endEscaped(place, options);
     await removeTree(directory);
   } catch (cause) {
     // The call has its answer; a left-over directory is the operator's to see.

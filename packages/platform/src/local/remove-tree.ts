@@ -3,13 +3,20 @@
  * trees so deep that their paths are longer than the system takes.
  */
 import { execFile } from "node:child_process";
-import { rm } from "node:fs/promises";
+import { rm, rmdir } from "node:fs/promises";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
 /** @throws where something is left */
 export async function removeTree(path: string): Promise<void> {
+  try {
+    // Most are empty, and what is empty needs no walk.
+    await rmdir(path);
+    return;
+  } catch {
+    // Not empty, or not there.
+  }
   try {
     await rm(path, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
   } catch {

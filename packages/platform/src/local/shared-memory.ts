@@ -11,7 +11,7 @@ export async function removeSharedMemory(path: string): Promise<void> {
   const texts = await Promise.all(lists.map((list) => readFile(list, "utf8").catch(() => "")));
   // The first line of each is its heading.
   if (texts.every((text) => text.trimEnd().split("\n").length < 2)) return;
-  const program = await findProgram("ipcrm", path, "/");
+  const program = findProgram("ipcrm", path, "/");
   if (program === undefined) return;
   // It fails where one is somebody else's, having removed the others.
   await promisify(execFile)(program, ["--all"], { env: {} }).catch(() => undefined);

@@ -55,6 +55,28 @@ export async function openKafka(
   account: BrokerAccount,
   server: BrokerServer,
 ): Promise<BrokerSession> {
+  const { kafka, wire } = clientOf(deps, account, server);
+  const producer = kafka.producer({
+    retry: { retries: 0 },
+    allowAutoTopicCreation: false,
+    createPartitioner: Partitioners.DefaultPartitioner,
+  });
+  try {
+    await producer.connect();
+    return new KafkaSession(producer, server, wire);
+  } catch (error) {
+    await producer.disconnect().catch(() => undefined);
+    throw notConnected(error, { account, server, wire });
+  }
+}
+
+export interface KafkaClient {
+  readonly kafka: Kafka;
+  readonly wire: Wire;
+}
+
+/** Has not connected yet, and repeats nothing unless it is told to. */
+export function clientOf(deps: BrokerDeps, account: BrokerAccount, server: BrokerServer): KafkaClient {
   const wire: Wire = { produced: 0, refusal: undefined };
   const kafka = new Kafka({
     clientId: "toolyard",
@@ -68,26 +90,26 @@ export async function openKafka(
     socketFactory: socketsOf(deps, account, wire),
     ...(account.login === undefined ? {} : { sasl: saslOf(account), ssl: false }),
   });
-  const producer = kafka.producer({
-    retry: { retries: 0 },
-    allowAutoTopicCreation: false,
-    createPartitioner: Partitioners.DefaultPartitioner,
-  });
-  try {
-    await producer.connect();
-    return new KafkaSession(producer, server, wire);
-  } catch (error) {
-    await producer.disconnect().catch(() => undefined);
-    if (wire.refusal !== undefined) throw wire.refusal;
-    const { name, text, type } = readFailure(error);
-    if (name === "KafkaJSSASLAuthenticationError" || type === "SASL_AUTHENTICATION_FAILED")
-      throw loginRefused(account, server, text);
-    throw unreachable(server, text, error);
-  }
+  return { kafka, wire };
+}
+
+interface Connecting {
+  readonly account: BrokerAccount;
+  readonly server: BrokerServer;
+  readonly wire: Wire;
+}
+
+/** @returns why there is no connection; `not_sent` */
+export function notConnected(error: unknown, { account, server, wire }: Connecting): GatewayError {
+  if (wire.refusal !== undefined) return wire.refusal;
+  const { name, text, type } = readFailure(error);
+  if (name === "KafkaJSSASLAuthenticationError" || type === "SASL_AUTHENTICATION_FAILED")
+    return loginRefused(account, server, text);
+  return unreachable(server, text, error);
 }
 
 /** What was seen of the connections of one session. */
-interface Wire {
+export interface Wire {
   /** Requests to take messages that have begun to leave. */
   produced: number;
   /** What our own door said no to. */
@@ -195,7 +217,7 @@ class KafkaSession implements BrokerSession {
   }
 }
 
-interface KafkaFailure {
+export interface KafkaFailure {
   readonly name: string;
   /** Name of the protocol's error, where the broker said one. */
   readonly type: string | undefined;
@@ -203,7 +225,7 @@ interface KafkaFailure {
 }
 
 /** The library wraps what happened into what it would have done about it. */
-function readFailure(error: unknown): KafkaFailure {
+export function readFailure(error: unknown): KafkaFailure {
   let at: unknown = error;
   for (let depth = 0; depth < 5 && at instanceof Error && at.cause instanceof Error && at.cause !== at; depth += 1)
     at = at.cause;

@@ -38,6 +38,15 @@ export async function openRabbitMq(
   account: BrokerAccount,
   server: BrokerServer,
 ): Promise<BrokerSession> {
+  return new RabbitMqSession(await connectRabbitMq(deps, account, server), server, account.virtualHost);
+}
+
+/** @throws GatewayError as `MessageBrokers.open` */
+export async function connectRabbitMq(
+  deps: BrokerDeps,
+  account: BrokerAccount,
+  server: BrokerServer,
+): Promise<AmqpConnection> {
   const socket = await connectTo(deps, server, account.tls);
   const { virtualHost, login } = account;
   const connection = new AmqpConnection(socket, {
@@ -48,7 +57,7 @@ export async function openRabbitMq(
   const timer = setTimeout(() => socket.destroy(new Error(`it did not answer within ${setUpMs} ms`)), setUpMs);
   try {
     await connection.connect();
-    return new RabbitMqSession(connection, server, virtualHost);
+    return connection;
   } catch (error) {
     connection.abandon();
     const { code, text } = readRefusal(error);
@@ -257,14 +266,14 @@ function refused(
   return withDelivery(new GatewayError("tool_failed", message, extra), delivery);
 }
 
-interface Refusal {
+export interface Refusal {
   /** Reply code of AMQP, where the broker said one. */
   readonly code: number | undefined;
   readonly text: string;
   readonly isOfChannel: boolean;
 }
 
-function readRefusal(error: unknown): Refusal {
+export function readRefusal(error: unknown): Refusal {
   const message = error instanceof Error ? error.message : String(error);
   const [, where, said, code] = /^(channel|connection)(?: \d+)? closed: (.*) \((\d{3})\)$/s.exec(message) ?? [];
   return {

@@ -32,6 +32,16 @@ export async function openRedis(
   account: BrokerAccount,
   server: BrokerServer,
 ): Promise<BrokerSession> {
+  const { client, socket } = await connectRedis(deps, account, server);
+  return new RedisSession(client, socket, server);
+}
+
+/** @throws GatewayError as `MessageBrokers.open` */
+export async function connectRedis(
+  deps: BrokerDeps,
+  account: BrokerAccount,
+  server: BrokerServer,
+): Promise<{ readonly client: Redis; readonly socket: Socket }> {
   const socket = await connectTo(deps, server, account.tls);
   const client = new Redis({
     Connector: connectorOf(socket),
@@ -48,7 +58,7 @@ export async function openRedis(
   try {
     await client.connect();
     await logIn(client, account, server);
-    return new RedisSession(client, socket, server);
+    return { client, socket };
   } catch (error) {
     client.disconnect();
     socket.destroy();
@@ -106,7 +116,8 @@ class RedisSession implements BrokerSession {
     if (!this.#isOpen) throw unreachable(this.#server, "it closed the connection");
     onSent?.();
     try {
-      const receivers = await untilGivenUp(this.#client.publish(destination, Buffer.from(body)), signal);
+      const receivers: unknown = await untilGivenUp(this.#client.publish(destination, Buffer.from(body)), signal);
+      if (typeof receivers !== "number") throw new TypeError("it answered with something else than a number");
       return { receivers };
     } catch (error) {
       if (error instanceof GatewayError) {

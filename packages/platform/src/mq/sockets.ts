@@ -27,13 +27,14 @@ export async function connectTo(
   return tls === undefined ? socket : encrypt(socket, { host, port }, tls);
 }
 
-function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key }: EgressTls): Promise<Socket> {
+function encrypt(socket: Socket, server: BrokerServer, { ca, cert, key, serverName }: EgressTls): Promise<Socket> {
   const { host } = server;
+  const name = serverName ?? (isIP(host) === 0 ? host : undefined);
   return new Promise((resolve, reject) => {
     const secure = startTls({
       socket,
       host,
-      ...(isIP(host) === 0 ? { servername: host } : {}),
+      ...(name === undefined ? {} : { servername: name }),
       minVersion: "TLSv1.2",
       rejectUnauthorized: true,
       ...(ca === undefined ? {} : { ca: [...getCACertificates("default"), ...ca] }),
@@ -145,5 +146,14 @@ export function lostConnection(server: BrokerServer, what: string, cause: unknow
       { cause },
     ),
     "uncertain",
+  );
+}
+
+/** A connection over which messages were taken: what was in hand is the broker's again. */
+export function lostConsumer(server: BrokerServer, what: string, cause: unknown): GatewayError {
+  return new GatewayError(
+    "tool_unreachable",
+    `The connection to the broker at '${nameOf(server)}' over which messages were taken is gone: ${oneLine(what)}.`,
+    { cause },
   );
 }

@@ -57,6 +57,7 @@ function optionsOf({ host, port, security, tls, clientName }: MailAccount): SMTP
     tls: {
       minVersion: "TLSv1.2",
       rejectUnauthorized: true,
+      ...(tls?.serverName === undefined ? {} : { servername: tls.serverName }),
       ...(tls?.ca === undefined ? {} : { ca: [...getCACertificates("default"), ...tls.ca] }),
       ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
       ...(tls?.key === undefined ? {} : { key: tls.key }),
@@ -67,8 +68,11 @@ function optionsOf({ host, port, security, tls, clientName }: MailAccount): SMTP
 class SmtpSession implements MailSession {
   readonly #connection: SmtpConnection;
   readonly #account: MailAccount;
-  readonly #signal: AbortSignal;
+  /** Of the call that has it now. */
+  #signal: AbortSignal;
   #failure: Error | undefined;
+  /** Given up in the middle of a step: what comes next would answer that one. */
+  #isSpent = false;
   /** A mail that was refused has to be put away before the next. */
   #isOpen = false;
   #onFailure: (error: Error) => void = () => undefined;
@@ -80,6 +84,9 @@ class SmtpSession implements MailSession {
     connection.on("error", (error: Error) => {
       this.#failure ??= error;
       this.#onFailure(error);
+    });
+    connection.on("end", () => {
+      this.#failure ??= new Error("the connection was closed");
     });
   }
 
@@ -120,8 +127,24 @@ class SmtpSession implements MailSession {
     }
   }
 
+  isAlive(): boolean {
+    return this.#failure === undefined && !this.#isSpent;
+  }
+
+  async renew(signal: AbortSignal): Promise<boolean> {
+    this.#signal = signal;
+    try {
+      await this.#reset();
+      this.#isOpen = false;
+      return this.isAlive();
+    } catch (error) {
+      if (error instanceof GatewayError) throw withDelivery(error, "not_sent");
+      return false;
+    }
+  }
+
   close(): void {
-    if (this.#failure === undefined && !this.#signal.aborted) this.#connection.quit();
+    if (this.isAlive()) this.#connection.quit();
     // The server may take its time with the goodbye.
     setTimeout(() => this.#connection.close(), 1_000).unref();
   }
@@ -153,6 +176,7 @@ class SmtpSession implements MailSession {
     const signal = this.#signal;
     return new Promise<T>((resolve, reject) => {
       const giveUp = (): void => {
+        this.#isSpent = true;
         reject(new GatewayError("call_cancelled", "The call was given up before the mail server answered."));
         this.#connection.close();
       };

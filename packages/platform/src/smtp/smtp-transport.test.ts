@@ -184,6 +184,34 @@ describe(`mails ${verifies("MAIL-5")}`, () => {
     session.close();
   });
 
+  test("of one call after another go over one session, until the server ends it", async () => {
+    const stub = await start({ user: { name: "shop", password: "pw" } });
+    const login = { username: "shop", password: "pw", credential: "PW" };
+    const session = await transport.open(account(stub.port, { login }), never);
+    stub.refuses.set("ann@example.com", 550);
+    await session.send(message);
+    stub.refuses.clear();
+    expect(await session.renew(never)).toBe(true);
+    expect(await session.send(message)).toMatchObject([{ status: "accepted" }]);
+    expect(await session.renew(never)).toBe(true);
+    expect(stub.logins).toHaveLength(1);
+    await stub.close();
+    expect(await session.renew(never)).toBe(false);
+    expect(session.isAlive()).toBe(false);
+  });
+
+  test("of a call that is given up take their session along", async () => {
+    const stub = await start();
+    stub.onData = "silent";
+    const giveUp = new AbortController();
+    const session = await transport.open(account(stub.port), giveUp.signal);
+    const sending = failed(session.send(message));
+    while (stub.begun === 0) await new Promise((done) => setTimeout(done, 5));
+    giveUp.abort();
+    await sending;
+    expect(session.isAlive()).toBe(false);
+  });
+
   test("are signed with the domain's key", async () => {
     const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2_048 });
     const stub = await start();

@@ -3,11 +3,10 @@
  * has the address, the credentials and the defaults; a tool is an operation of it.
  */
 import * as z from "zod";
-import { executionFields } from "../../blind/definition.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { Egress } from "../../ports/egress.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { headersField, httpUrlField, queryField } from "../../services/config-fields.ts";
+import { headersField, httpUrlField, policyFields, queryField } from "../../services/config-fields.ts";
 import { authFields, readAuth } from "../../services/http-auth.ts";
 import { createHttpBehaviour, endpointSchema, operationSchema, toolIdSchema } from "../../services/http-operations.ts";
 import { defineScheme } from "../../services/scheme.ts";
@@ -22,10 +21,7 @@ const apiConfigSchema = z
     query: queryField().optional(),
     tls: tlsField.optional(),
     breaker: breakerField.optional(),
-    timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt, where the tool says nothing." }),
-    max_attempts: executionFields.shape.max_attempts.meta({
-      description: "Sends in all, where the tool says nothing.",
-    }),
+    ...policyFields(),
     probe_endpoint: endpointSchema.optional().meta({
       description: "What a test of the connection asks for with GET; absent: `base_url`, any answer will do.",
     }),

@@ -6,21 +6,18 @@
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { domainOf } from "../../mail/address.ts";
 import { readAttachments } from "../../mail/attachments.ts";
-import { mailConfigSchema, portOf, type MailConfig, type MailProfile } from "../../mail/config.ts";
+import { mailConfigSchema, portOf, type MailConfig } from "../../mail/config.ts";
 import { deliverAll, requireSomeAccepted, viewResults } from "../../mail/deliver.ts";
 import { parametersOf, readMailRequest, type MailRequest } from "../../mail/request.ts";
 import { parseTemplate, TemplateFault } from "../../mail/template.ts";
-import type { MailAttachment, MailMessage, MailSession, MailSigning } from "../../ports/mail-transport.ts";
+import { MailSessions } from "../../mail/sessions.ts";
+import type { MailAccount, MailAttachment, MailMessage, MailSigning } from "../../ports/mail-transport.ts";
 import type { SecretReference } from "../../services/config-fields.ts";
+import type { Held } from "../../services/held-connections.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { openSecret } from "../../services/open-secret.ts";
-import {
-  defineScheme,
-  type OpenService,
-  type SchemeDeps,
-  type ServiceCall,
-  type ServiceTool,
-} from "../../services/scheme.ts";
+import { profileTool } from "../../services/profile.ts";
+import { defineScheme, type OpenService, type SchemeDeps, type ServiceCall } from "../../services/scheme.ts";
 import { openPem, openTls } from "../../services/tls.ts";
 import type { InvocationContext, ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
@@ -36,10 +33,13 @@ export const mailScheme = defineScheme({
   options: {},
   create: (deps) => ({
     check: (service) => check(service, deps),
-    tools: ({ config }) => Object.entries(config.profiles).map(([id, profile]) => describe(config, id, profile)),
+    tools: ({ config }) =>
+      Object.entries(config.profiles).map(([id, profile]) =>
+        profileTool(config, id, { profile, parameters: parametersOf(config, profile) }),
+      ),
     invoke: (call, context) => send(call, context, deps),
     async probe({ config }, context) {
-      const session = await open(config, context, deps);
+      const session = await deps.mail.open(await accountOf(config, context, deps), context.signal);
       session.close();
       const { host, security, username } = config;
       const protection = { tls: "encrypted", starttls: "encrypted by STARTTLS", none: "not encrypted" }[security];
@@ -66,27 +66,8 @@ async function check({ config }: Service, { egress }: SchemeDeps): Promise<void>
   }
 }
 
-function describe(config: MailConfig, id: string, profile: MailProfile): ServiceTool {
-  return {
-    id,
-    title: profile.title,
-    description: profile.description,
-    parameters: parametersOf(config, profile),
-    effect: "write",
-    // SMTP knows no key: a server that gets one mail twice delivers it twice.
-    repeat: "never",
-    outward: true,
-    // Of what the tenant's own server says, statuses and a line of text come back.
-    outputTrust: "own",
-    sensitive: profile.sensitive,
-    roles: profile.roles,
-    timeoutMs: config.timeout_ms,
-    maxAttempts: config.max_attempts,
-  };
-}
-
 async function send(
-  { config, tool, call }: ServiceCall<MailConfig>,
+  { record, config, tool, call }: ServiceCall<MailConfig>,
   context: InvocationContext,
   deps: SchemeDeps,
 ): Promise<ToolReply> {
@@ -104,20 +85,31 @@ async function send(
     signing,
     date: new Date(deps.clock.now()),
   });
-  const session = await open(config, context, deps);
-  try {
-    context.onSent?.();
-    const results = await deliverAll(session, messages);
-    requireSomeAccepted(results);
-    return jsonReply(viewResults(results));
-  } finally {
-    session.close();
-  }
+  const account = await accountOf(config, context, deps);
+  const results = await deps.connections.use(
+    { service: record, context, open: () => Promise.resolve(holdSessions(deps)) },
+    (sessions) =>
+      sessions.use(
+        context.signal,
+        () => deps.mail.open(account, context.signal),
+        (session) => {
+          context.onSent?.();
+          return deliverAll(session, messages);
+        },
+      ),
+  );
+  requireSomeAccepted(results);
+  return jsonReply(viewResults(results));
 }
 
-async function open(config: MailConfig, context: InvocationContext, deps: SchemeDeps): Promise<MailSession> {
+function holdSessions({ clock }: SchemeDeps): Held<MailSessions> {
+  const sessions = new MailSessions(clock);
+  return { connection: sessions, close: () => sessions.close(), isAlive: () => true };
+}
+
+async function accountOf(config: MailConfig, context: InvocationContext, deps: SchemeDeps): Promise<MailAccount> {
   const { username, password } = config;
-  const account = {
+  return {
     host: config.host,
     port: portOf(config),
     security: config.security,
@@ -132,7 +124,6 @@ async function open(config: MailConfig, context: InvocationContext, deps: Scheme
             credential: password.credential,
           },
   };
-  return deps.mail.open(account, context.signal);
 }
 
 async function openPassword(

@@ -25,7 +25,7 @@ import { nodeNameSchema, type NodeTool } from "../../nodes/node.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { credentialsIn, headersField, httpUrlField, secretField } from "../../services/config-fields.ts";
+import { credentialsOf, headersField, httpUrlField, policyFields, secretField } from "../../services/config-fields.ts";
 import { keepTools, withTools } from "../../services/discovery.ts";
 import { authFields, readAuth, toHttpAuth, toRefusedCredentials, withLiterals } from "../../services/http-auth.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
@@ -93,9 +93,8 @@ const mcpConfigSchema = z
         "Questions that the server has for people: `ask` them, the call waits meanwhile (`stateless` servers; others are told no); fill in the `defaults` of forms that have them, else as `ask`; `decline`.",
     }),
     breaker: breakerField.optional(),
-    timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt, where a tool says nothing." }),
-    max_attempts: executionFields.shape.max_attempts.meta({
-      description: "Sends in all, where a tool says nothing; repeated only where that is safe. Absent: 2.",
+    ...policyFields({
+      attempts: "Sends in all, where a tool says nothing; repeated only where that is safe. Absent: 2.",
     }),
     trust_hints: z.boolean().default(false).meta({
       description: "Believe the server which of its tools only read, and which may be repeated. Absent: all write.",
@@ -286,6 +285,7 @@ function toServiceTool(definition: ToolDefinition): ServiceTool {
 class McpServers {
   readonly #deps: SchemeDeps;
   readonly #connections: McpConnections;
+  readonly #endpoints = new WeakMap<ToolService, McpEndpoint>();
 
   constructor(deps: SchemeDeps) {
     this.#deps = deps;
@@ -430,7 +430,14 @@ class McpServers {
     };
   }
 
+  /** Made once for each state of a service; only who calls is another each time. */
   #endpointOf(service: Service, context: CallContext): McpEndpoint {
+    let endpoint = this.#endpoints.get(service.record);
+    if (endpoint === undefined) this.#endpoints.set(service.record, (endpoint = this.#toEndpoint(service)));
+    return isTenants(context, service) ? endpoint : { ...endpoint, isTenants: false };
+  }
+
+  #toEndpoint(service: Service): McpEndpoint {
     const { record, config } = service;
     return {
       service: record,
@@ -439,7 +446,7 @@ class McpServers {
       era: config.protocol === "auto" ? undefined : config.protocol,
       elicitation: config.elicitation,
       isUsersOwn: actsForUser(config),
-      isTenants: isTenants(context, service),
+      isTenants: true,
       refresh: async (session, exchange) => {
         try {
           await this.#refresh(service, session, exchange);
@@ -483,7 +490,7 @@ function offeredBy(
  * @throws GatewayError `invalid_request`, not sent, where the request brought them, which are kept nowhere (BLIND-7)
  */
 function identityOf(record: ToolService, node: string, context: CallContext): Pick<HeldServer, "owner" | "generation"> {
-  const origins = credentialsIn(record.config).map((name) => findCredential(context, name));
+  const origins = credentialsOf(record).map((name) => findCredential(context, name));
   if (origins.some((origin) => origin?.level === "inline")) {
     const uri = formatToolUri("mcp", record.serviceId);
     throw withDelivery(
@@ -508,7 +515,7 @@ function hashOf(text: string): string {
 /** Is it the tenant that calls, rather than one of its users or whoever brings credentials along? */
 function isTenants(context: CallContext, { record, config }: Service): boolean {
   if (actsForUser(config)) return false;
-  return credentialsIn(record.config).every((name) => findCredential(context, name)?.level === "tenant");
+  return credentialsOf(record).every((name) => findCredential(context, name)?.level === "tenant");
 }
 
 function exchangeOf({ config }: Service, context: InvocationContext): ExchangeOptions {

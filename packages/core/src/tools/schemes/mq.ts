@@ -6,11 +6,19 @@
 import { postpone } from "../../calls/postpone.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
-import { brokerKinds, mqConfigSchema, openTopic, serversOf, type MqConfig, type MqTopic } from "../../mq/config.ts";
+import { accountOf } from "../../mq/account.ts";
+import {
+  brokerKinds,
+  mqConfigSchema,
+  openTopic,
+  serversOf,
+  topicOf,
+  type MqConfig,
+  type MqTopic,
+} from "../../mq/config.ts";
 import { delayOf, parametersOf, placeOf, toMessage } from "../../mq/message.ts";
-import type { BrokerAccount, BrokerLogin, BrokerSession } from "../../ports/message-broker.ts";
+import type { BrokerSession } from "../../ports/message-broker.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
-import { openSecret } from "../../services/open-secret.ts";
 import {
   defineScheme,
   type OpenService,
@@ -18,7 +26,6 @@ import {
   type ServiceCall,
   type ServiceTool,
 } from "../../services/scheme.ts";
-import { openTls } from "../../services/tls.ts";
 import { withDelivery, type InvocationContext, type ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
 import { uriOptions } from "../uri.ts";
@@ -84,7 +91,7 @@ async function publish(
   deps: SchemeDeps,
 ): Promise<ToolReply> {
   const { config, tool, call } = service;
-  const topic = Object.hasOwn(config.topics, tool.id) ? config.topics[tool.id] : openTopic(config, tool.id);
+  const topic = topicOf(config, tool.id);
   if (topic === undefined) throw invalidConfig(`topics.${tool.id}`, "is not there");
   const delayMs = delayOf(config, call.arguments, call.uri.options.delayMs);
   const { holdsBack, isStored } = brokerKinds[config.broker];
@@ -139,7 +146,7 @@ async function withSession<T>(
 ): Promise<T> {
   const { record, config } = service;
   const { signal } = context;
-  const account = await accountOf(config, context, deps);
+  const account = await accountOf(config, context, deps.credentials);
   const { promise: gaveUp, reject } = Promise.withResolvers<never>();
   const giveUp = (): void => reject(notBegun());
   if (signal.aborted) throw notBegun();
@@ -173,31 +180,4 @@ function notBegun(): GatewayError {
     new GatewayError("call_cancelled", "The call was given up before the broker could be reached."),
     "not_sent",
   );
-}
-
-async function accountOf(
-  config: MqConfig,
-  context: InvocationContext,
-  { credentials }: SchemeDeps,
-): Promise<BrokerAccount> {
-  const { broker } = config;
-  return {
-    kind: broker,
-    servers: serversOf(config),
-    tls: config.security === "none" ? undefined : ((await openTls(config.tls, credentials, context)) ?? {}),
-    login: await loginOf(config, context, credentials),
-    virtualHost: config.virtual_host ?? "/",
-    mechanism: config.mechanism ?? "plain",
-  };
-}
-
-async function loginOf(
-  { username, password: reference }: MqConfig,
-  context: InvocationContext,
-  credentials: SchemeDeps["credentials"],
-): Promise<BrokerLogin | undefined> {
-  if (reference === undefined) return undefined;
-  const password = await openSecret(reference, credentials, context);
-  context.redactor.add(password);
-  return { username, password, credential: reference.credential };
 }

@@ -3,7 +3,6 @@
  * OSS-1, OSS-2). A service is one bucket, or the part of one below a prefix, with one vendor's profile.
  */
 import * as z from "zod";
-import { executionFields } from "../../blind/definition.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { addressOf, type BucketAddress } from "../../object-storage/bucket-address.ts";
 import { keyProblem } from "../../object-storage/object-key.ts";
@@ -14,7 +13,7 @@ import { bucketTools, type BucketTool } from "../../object-storage/tools.ts";
 import { profileOf, vendors, type Vendor } from "../../object-storage/vendors.ts";
 import type { Egress } from "../../ports/egress.ts";
 import { breakerField } from "../../services/breaker.ts";
-import { httpUrlField, secretField, type SecretReference } from "../../services/config-fields.ts";
+import { httpUrlField, policyFields, secretField, type SecretReference } from "../../services/config-fields.ts";
 import { openSecret } from "../../services/open-secret.ts";
 import {
   defineScheme,
@@ -66,9 +65,9 @@ const ossConfigSchema = z
     presign_endpoint: httpUrlField("Address for links, where 'endpoint' is not reached from outside.").optional(),
     tls: tlsField.optional(),
     breaker: breakerField.optional(),
-    timeout_ms: executionFields.shape.timeout_ms.meta({ description: "For one attempt of a call, whatever its size." }),
-    max_attempts: executionFields.shape.max_attempts.meta({
-      description: "Sends in all; absent: 3. All of the tools can be repeated without harm.",
+    ...policyFields({
+      timeout: "For one attempt of a call, whatever its size.",
+      attempts: "Sends in all; absent: 3. All of the tools can be repeated without harm.",
     }),
   })
   .superRefine((config, check) => {
@@ -155,8 +154,8 @@ export const ossScheme = defineScheme({
         client,
         profile: profileOf(config.vendor),
         rules: { prefix: config.prefix ?? "", keyBytes: profileOf(config.vendor).keyBytes },
-        address: addressOf(placeOf(config)),
-        linkAddress: linkAddressOf(config),
+        address: addressesOf(config).objects,
+        linkAddress: addressesOf(config).links,
         publicUrl: config.public_url?.replace(/\/+$/, ""),
       });
     },
@@ -175,14 +174,27 @@ function describe({ run: _run, ...tool }: BucketTool, config: OssConfig): Servic
   };
 }
 
+interface Addresses {
+  readonly objects: BucketAddress;
+  /** For links. */
+  readonly links: BucketAddress;
+}
+
+const known = new WeakMap<OssConfig, Addresses>();
+
+function addressesOf(config: OssConfig): Addresses {
+  let addresses = known.get(config);
+  if (addresses === undefined) {
+    const place = placeOf(config);
+    const links = addressOf({ ...place, endpoint: config.presign_endpoint ?? place.endpoint });
+    known.set(config, (addresses = { objects: addressOf(place), links }));
+  }
+  return addresses;
+}
+
 function placeOf(config: OssConfig): Parameters<typeof addressOf>[0] & { readonly region: string } {
   const { vendor, bucket, endpoint, addressing } = config;
   return { vendor, bucket, region: config.region ?? profileOf(vendor).defaultRegion ?? "", endpoint, addressing };
-}
-
-function linkAddressOf(config: OssConfig): BucketAddress {
-  const place = placeOf(config);
-  return addressOf({ ...place, endpoint: config.presign_endpoint ?? place.endpoint });
 }
 
 /** @throws GatewayError `egress_denied` naming the field */
@@ -212,11 +224,10 @@ async function openClient(
   // A link without the token in it would be of no use.
   if (!makesLink && keys.sessionToken !== undefined) context.redactor.add(keys.sessionToken);
   const tls = await openTls(config.tls, credentials, context);
-  const place = placeOf(config);
   return new S3Client({
     egress,
-    address: addressOf(place),
-    region: place.region,
+    address: addressesOf(config).objects,
+    region: placeOf(config).region,
     keys,
     sending: {
       timeoutMs,

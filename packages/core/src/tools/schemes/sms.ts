@@ -10,14 +10,9 @@ import type { EgressResponse } from "../../ports/egress.ts";
 import { credentialsIn } from "../../services/config-fields.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { openSecret } from "../../services/open-secret.ts";
-import {
-  defineScheme,
-  type OpenService,
-  type SchemeDeps,
-  type ServiceCall,
-  type ServiceTool,
-} from "../../services/scheme.ts";
-import { smsConfigSchema, vendorOf, type SmsConfig, type SmsProfile } from "../../sms/config.ts";
+import { profileTool } from "../../services/profile.ts";
+import { defineScheme, type OpenService, type SchemeDeps, type ServiceCall } from "../../services/scheme.ts";
+import { smsConfigSchema, vendorOf, type SmsConfig } from "../../sms/config.ts";
 import { requireSomeAccepted, sendAll, toRefusal, viewResults, type VendorNames } from "../../sms/deliver.ts";
 import { isOfCountry } from "../../sms/phone-number.ts";
 import { receiptUrl } from "../../sms/receipt-link.ts";
@@ -41,7 +36,10 @@ export const smsScheme = defineScheme({
   options: {},
   create: (deps) => ({
     check: (service) => check(service, deps),
-    tools: ({ config }) => Object.entries(config.profiles).map(([id, profile]) => describe(config, id, profile)),
+    tools: ({ config }) =>
+      Object.entries(config.profiles).map(([id, profile]) =>
+        profileTool(config, id, { profile, parameters: parametersOf(config, profile) }),
+      ),
     invoke: (call, context) => send(call, context, deps),
     probe: (service, context) => probe(service, context, deps),
   }),
@@ -54,24 +52,6 @@ function check({ config }: Service, { egress }: SchemeDeps): void {
     if (!(error instanceof GatewayError)) throw error;
     throw new GatewayError(error.code, error.message, { ...error.details, param: "config.account.endpoint" });
   }
-}
-
-function describe(config: SmsConfig, id: string, profile: SmsProfile): ServiceTool {
-  return {
-    id,
-    title: profile.title,
-    description: profile.description,
-    parameters: parametersOf(config, profile),
-    effect: "write",
-    repeat: "never",
-    outward: true,
-    // Of what the tenant's own vendor says, statuses and a line of text come back.
-    outputTrust: "own",
-    sensitive: profile.sensitive,
-    roles: profile.roles,
-    timeoutMs: config.timeout_ms,
-    maxAttempts: config.max_attempts,
-  };
 }
 
 async function send(service: ServiceCall<SmsConfig>, context: InvocationContext, deps: SchemeDeps): Promise<ToolReply> {

@@ -6,10 +6,10 @@
  */
 import { authSlots, userClientFrom } from "../../blind/auth-mapping.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { uploadedCodec } from "../../grpc/uploaded.ts";
 import type { MicroserviceCalls } from "../../microservices/calls.ts";
 import { isHttp, svcConfigSchema, toHttpConfig, type SvcConfig } from "../../microservices/config.ts";
 import { checkMethods, findOpen, toolsOf } from "../../microservices/grpc-tools.ts";
+import { UploadedSets } from "../../microservices/uploaded-sets.ts";
 import type { Egress } from "../../ports/egress.ts";
 import { credentialsIn } from "../../services/config-fields.ts";
 import { authSources, toHttpAuth, withLiterals } from "../../services/http-auth.ts";
@@ -29,17 +29,18 @@ export const svcScheme = defineScheme({
   options: { method: uriOptions.method },
   create: (deps) => {
     const http = createHttpBehaviour(deps);
+    const sets = new UploadedSets(deps);
     let loaded: Promise<MicroserviceCalls> | undefined;
     const calls = (): Promise<MicroserviceCalls> => {
       loaded ??= import("../../microservices/calls.ts").then(({ createCalls }) => createCalls(deps));
       return loaded;
     };
     return {
-      async check(service) {
+      async check(service, tenant) {
         checkProtocol(service);
         checkInstances(service, deps.egress);
         if (service.config.protocol === "http") http.check(asHttp(service));
-        else await checkGrpc(service);
+        else await checkGrpc(service, sets, tenant);
       },
       tools: (service) =>
         (isHttp(service.config) ? http.tools(asHttp(service)) : toolsOf(service)).map((tool) =>
@@ -112,10 +113,15 @@ function checkMetadataName(path: string, name: string): void {
 }
 
 /** @throws GatewayError `invalid_definition` naming the field */
-async function checkGrpc(service: Service): Promise<void> {
-  checkMethods(service);
+async function checkGrpc(service: Service, sets: UploadedSets, tenant: string): Promise<void> {
   const { grpc } = service.config;
-  if (grpc?.descriptors !== undefined) await uploadedCodec(grpc.descriptors, grpc.emit_defaults);
+  if (grpc?.descriptors !== undefined && grpc.descriptor_set !== undefined)
+    throw invalidConfig("grpc.descriptor_set", "and 'config.grpc.descriptors' exclude each other");
+  const uploaded = await sets.of(service.config, tenant);
+  if (uploaded === undefined) return;
+  const field = grpc?.descriptors === undefined ? "grpc.descriptor_set" : "grpc.descriptors";
+  checkMethods(service, uploaded.descriptors, field);
+  await uploaded.codec(grpc?.emit_defaults ?? true);
 }
 
 /** @throws GatewayError `invalid_definition`; `egress_denied` naming the endpoint or the registry's address */

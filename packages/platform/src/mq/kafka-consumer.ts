@@ -1,0 +1,329 @@
+/**
+ * Takes messages from a Kafka topic as a member of a consumer group (MQ-3): partitions are shared among those of a
+ * group, and an offset is committed once everything before it is settled. Messages of one key are given on one
+ * after the other; of different keys, several at once.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
+import type {
+  ConsumeOptions,
+  MessageConsumer,
+  ReceivedMessage,
+  Settlement,
+} from "@toolyard/core/ports/message-consumer";
+import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage, Producer } from "kafkajs";
+import { InHand } from "./in-hand.ts";
+import { clientOf, notConnected, readFailure, type KafkaClient } from "./kafka.ts";
+import { lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
+
+/** Reading is safe to repeat, and groups change hands all the time. */
+const retry = { retries: 5, initialRetryTime: 100, restartOnFailure: () => Promise.resolve(false) };
+/** While messages are in hand the group is told so often that this member lives. */
+const signOfLifeMs = 1_000;
+const mostPartitionsAtOnce = 16;
+const hangUpMs = 5_000;
+
+interface Place {
+  readonly account: BrokerAccount;
+  readonly server: BrokerServer;
+}
+
+export async function consumeKafka(deps: BrokerDeps, place: Place, options: ConsumeOptions): Promise<MessageConsumer> {
+  const client = clientOf(deps, place.account, place.server);
+  const consumer = new KafkaConsumer(client, place, options);
+  try {
+    await consumer.start();
+    return consumer;
+  } catch (error) {
+    await consumer.close(0);
+    if (error instanceof GatewayError) throw error;
+    const { type, text } = readFailure(error);
+    const isRefusal = type !== undefined && type !== "SASL_AUTHENTICATION_FAILED";
+    if (!isRefusal) throw notConnected(error, { ...place, wire: client.wire });
+    const { name, group } = options.source;
+    const what = type === "UNKNOWN_TOPIC_OR_PARTITION" ? "there is no such topic" : text;
+    throw new GatewayError("tool_failed", `Kafka does not let topic '${name}' be consumed by '${group}': ${what}.`, {
+      extra: { type },
+      cause: error,
+    });
+  }
+}
+
+class KafkaConsumer implements MessageConsumer {
+  readonly dropped = 0;
+  readonly ended: Promise<GatewayError>;
+  readonly #kafka: Kafka;
+  readonly #server: BrokerServer;
+  readonly #options: ConsumeOptions;
+  readonly #consumer: Consumer;
+  readonly #admin: Admin;
+  readonly #inHand = new InHand();
+  readonly #end: (error: GatewayError) => void;
+  /** Nothing is waited for any more. */
+  readonly #givenUp = new AbortController();
+  #producer: Promise<Producer> | undefined;
+  /** Resolved and made anew whenever a message is settled. */
+  #settled = Promise.withResolvers<void>();
+  #isClosed = false;
+
+  constructor({ kafka }: KafkaClient, { server }: Place, options: ConsumeOptions) {
+    this.#kafka = kafka;
+    this.#server = server;
+    this.#options = options;
+    this.#consumer = kafka.consumer({ groupId: options.source.group, allowAutoTopicCreation: false, retry });
+    this.#admin = kafka.admin({ retry: { retries: 5, initialRetryTime: 100 } });
+    const { promise, resolve } = Promise.withResolvers<GatewayError>();
+    this.ended = promise;
+    this.#end = resolve;
+  }
+
+  /** @throws whatever the library makes of what the brokers say */
+  async start(): Promise<void> {
+    const { name, from, group } = this.#options.source;
+    await this.#admin.connect();
+    const beginning = from === "latest" ? await this.#notBegun(name, group) : new Map<number, string>();
+    await this.#consumer.connect();
+    await this.#consumer.subscribe({ topics: [name], fromBeginning: from === "earliest" });
+    const joined = Promise.withResolvers<readonly number[]>();
+    const failed = Promise.withResolvers<never>();
+    failed.promise.catch(() => undefined);
+    this.#consumer.on("consumer.group_join", ({ payload }) => joined.resolve(payload.memberAssignment[name] ?? []));
+    this.#consumer.on("consumer.crash", ({ payload }) => {
+      failed.reject(payload.error);
+      this.#lost(payload.error);
+    });
+    await this.#consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      partitionsConsumedConcurrently: Math.min(mostPartitionsAtOnce, this.#options.prefetch),
+      eachBatch: (batch) => this.#takeBatch(batch),
+    });
+    const assigned = await Promise.race([joined.promise, failed.promise]);
+    await this.#begin(name, new Map([...beginning].filter(([partition]) => assigned.includes(partition))));
+  }
+
+  async waiting(): Promise<number | undefined> {
+    const { name, group } = this.#options.source;
+    const ends = await this.#admin.fetchTopicOffsets(name);
+    const committed = await this.#committed(name, group);
+    return ends.reduce((total, { partition, high, low }) => {
+      const at = committed.get(partition) ?? -1;
+      return total + Math.max(0, Number(high) - (at < 0 ? Number(low) : at));
+    }, 0);
+  }
+
+  async close(graceMs: number): Promise<void> {
+    this.#isClosed = true;
+    this.#settled.resolve();
+    await this.#inHand.settled(graceMs);
+    this.#givenUp.abort();
+    this.#settled.resolve();
+    const closing = Promise.allSettled([
+      this.#consumer.disconnect(),
+      this.#admin.disconnect(),
+      this.#producer?.then((producer) => producer.disconnect()),
+    ]);
+    // A broker that does not answer must not keep anybody.
+    await within(hangUpMs, closing);
+  }
+
+  async #committed(topic: string, groupId: string): Promise<ReadonlyMap<number, number>> {
+    const found = await this.#admin.fetchOffsets({ groupId, topics: [topic] });
+    return new Map(
+      found.flatMap(({ partitions }) => partitions.map(({ partition, offset }) => [partition, Number(offset)])),
+    );
+  }
+
+  /** Partitions of which the group has consumed nothing yet, with where they end now. */
+  async #notBegun(topic: string, group: string): Promise<ReadonlyMap<number, string>> {
+    // In this order: only the first one learns which brokers there are.
+    const ends = await this.#admin.fetchTopicOffsets(topic);
+    const committed = await this.#committed(topic, group);
+    return new Map(
+      ends
+        .filter(({ partition }) => (committed.get(partition) ?? -1) < 0)
+        .map(({ partition, high }) => [partition, high]),
+    );
+  }
+
+  /**
+   * A group that begins at the end says so at once: what is published from here on must not be passed over by a
+   * member that dies before its first commit.
+   */
+  async #begin(topic: string, offsets: ReadonlyMap<number, string>): Promise<void> {
+    const at = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
+    for (const each of at) this.#consumer.seek(each);
+    if (at.length > 0) await this.#consumer.commitOffsets(at);
+  }
+
+  async #takeBatch(payload: EachBatchPayload): Promise<void> {
+    const { topic, partition, messages } = payload.batch;
+    const taking = new BatchInHand(messages, (message) => this.#take(message, { topic, partition }));
+    const mayGoOn = (): boolean => !this.#isClosed && !taking.isHeldUp && payload.isRunning() && !payload.isStale();
+    for (;;) {
+      const settled = this.#settled.promise;
+      while (this.#inHand.size < this.#options.prefetch && mayGoOn()) {
+        const work = taking.beginNext(mayGoOn);
+        if (work === undefined) break;
+        this.#inHand.add(work.then(() => this.#tellSettled()));
+      }
+      const last = taking.advance();
+      if (last !== undefined) await this.#commit(payload, last, taking.isDone);
+      await payload.heartbeat();
+      const isOver = taking.isDone || this.#givenUp.signal.aborted || (!mayGoOn() && taking.isIdle);
+      if (isOver && (this.#isClosed || !taking.isHeldUp)) return;
+      await within(signOfLifeMs, settled);
+      // What was given back comes again with the next batch.
+      if (isOver) return;
+    }
+  }
+
+  async #commit(payload: EachBatchPayload, last: string, isDone: boolean): Promise<void> {
+    const { topic, partition } = payload.batch;
+    payload.resolveOffset(last);
+    // Behind the last message there may be records that are none, such as those of transactions.
+    const offset = isDone ? payload.batch.lastOffset() : last;
+    await this.#consumer.commitOffsets([{ topic, partition, offset: String(BigInt(offset) + 1n) }]);
+  }
+
+  #tellSettled(): void {
+    this.#settled.resolve();
+    this.#settled = Promise.withResolvers();
+  }
+
+  async #take(
+    message: KafkaMessage,
+    where: { readonly topic: string; readonly partition: number },
+  ): Promise<Settlement> {
+    try {
+      const settlement = await this.#options.onMessage(toReceived(message, where));
+      if (settlement === "dead") await this.#bury(message, where);
+      return settlement;
+    } catch (error) {
+      this.#lost(error);
+      return "again";
+    }
+  }
+
+  /** @throws whatever keeps it from the topic for such messages */
+  async #bury(
+    message: KafkaMessage,
+    { topic, partition }: { readonly topic: string; readonly partition: number },
+  ): Promise<void> {
+    const { deadLetterTopic } = this.#options.source;
+    if (deadLetterTopic === undefined) return;
+    this.#producer ??= this.#connectProducer();
+    const producer = await this.#producer;
+    const origin = { "dead-letter-topic": topic, "dead-letter-partition": String(partition) };
+    await producer.send({
+      topic: deadLetterTopic,
+      acks: -1,
+      messages: [
+        {
+          key: message.key,
+          value: message.value,
+          headers: { ...message.headers, ...origin, "dead-letter-offset": message.offset },
+        },
+      ],
+    });
+  }
+
+  async #connectProducer(): Promise<Producer> {
+    const producer = this.#kafka.producer({ allowAutoTopicCreation: false, retry: { retries: 3 } });
+    await producer.connect();
+    return producer;
+  }
+
+  #lost(error: unknown): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const { text } = readFailure(error);
+    this.#end(lostConsumer(this.#server, `${text}, topic '${this.#options.source.name}'`, error));
+  }
+}
+
+/**
+ * The messages of a batch: begun in their order, those of one key one after the other, settled in any, and done
+ * with up to the first that is not.
+ */
+class BatchInHand {
+  readonly #messages: readonly KafkaMessage[];
+  readonly #take: (message: KafkaMessage) => Promise<Settlement>;
+  readonly #settlements: (Settlement | undefined)[];
+  readonly #lastOfKey = new Map<string, Promise<void>>();
+  #begun = 0;
+  #done = 0;
+
+  constructor(messages: readonly KafkaMessage[], take: (message: KafkaMessage) => Promise<Settlement>) {
+    this.#messages = messages;
+    this.#take = take;
+    this.#settlements = messages.map(() => undefined);
+  }
+
+  get isDone(): boolean {
+    return this.#done === this.#messages.length;
+  }
+
+  /** Nothing that was begun is open. */
+  get isIdle(): boolean {
+    return this.#settlements.slice(0, this.#begun).every((settlement) => settlement !== undefined);
+  }
+
+  /** One was given back, and nothing behind it can be done with. */
+  get isHeldUp(): boolean {
+    return this.#settlements.includes("again");
+  }
+
+  /** Never rejects. Undefined: all are begun. @param mayGoOn asked anew when its turn comes */
+  beginNext(mayGoOn: () => boolean): Promise<void> | undefined {
+    const at = this.#begun;
+    const message = this.#messages[at];
+    if (message === undefined) return undefined;
+    this.#begun += 1;
+    const key = message.key?.toString("base64");
+    const before = (key === undefined ? undefined : this.#lastOfKey.get(key)) ?? Promise.resolve();
+    const work = before.then(async () => {
+      this.#settlements[at] = mayGoOn() ? await this.#take(message) : "again";
+    });
+    if (key !== undefined) this.#lastOfKey.set(key, work);
+    return work;
+  }
+
+  /** Offset of the last message up to which all are done with, where it is another one by now. */
+  advance(): string | undefined {
+    const before = this.#done;
+    while (this.#settlements[this.#done] === "done" || this.#settlements[this.#done] === "dead") this.#done += 1;
+    return this.#done === before ? undefined : this.#messages[this.#done - 1]?.offset;
+  }
+}
+
+async function within(ms: number, work: Promise<unknown>): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([work, sleep(ms, undefined, { signal: over.signal }).catch(() => undefined)]);
+  over.abort();
+}
+
+function toReceived(
+  { key, value, headers = {}, offset, timestamp }: KafkaMessage,
+  { topic, partition }: { readonly topic: string; readonly partition: number },
+): ReceivedMessage {
+  const texts = Object.fromEntries(
+    Object.entries(headers).flatMap(([name, given]): [string, string][] => {
+      const first = Array.isArray(given) ? given[0] : given;
+      return first === undefined ? [] : [[name, oneLine(first.toString("utf8"))]];
+    }),
+  );
+  const contentType = texts["content-type"];
+  return {
+    // A topic that was made anew has the same offsets once more.
+    id: texts["message-id"] || `${topic}-${partition}@${offset}#${timestamp}`,
+    body: value ?? new Uint8Array(),
+    ...(contentType === undefined ? {} : { contentType }),
+    headers: texts,
+    ...(key === null ? {} : { key: key.toString("utf8") }),
+    place: { partition, offset },
+    at: Number(timestamp),
+    isRedelivered: false,
+  };
+}

@@ -1,0 +1,202 @@
+/**
+ * Subscriptions to Redis Pub/Sub through the whole gateway, and what of subscriptions hangs on no broker. Redis is
+ * skipped with the reason where it is not installed (MQ-3, MQ-4, CFG-1, CFG-4, URI-2).
+ */
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { noRedis, redisPassword, startRedis, type RedisServer } from "../support/brokers/redis.ts";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { writingTool } from "../support/http-tools.ts";
+import { endNodes, startNode, type NodeProcess } from "../support/node-process.ts";
+import { connectSocket } from "../support/socket-client.ts";
+import { verifies } from "../support/verifies.ts";
+
+const within = { timeout: 30_000, interval: 100 };
+
+let gateway: Gateway;
+let backEnd: HttpStub;
+let tenant: TestTenant;
+let nodeKey: string;
+beforeAll(async () => {
+  backEnd = await startHttpStub();
+  gateway = await startGateway({ timing: { leaseMs: 6_000, heartbeatMs: 1_000 }, tickEveryMs: 200 });
+}, 60_000);
+afterAll(async () => {
+  await gateway.close();
+  await backEnd.close();
+});
+beforeEach(async () => {
+  backEnd.requests.length = 0;
+  tenant = await gateway.newTenant();
+  nodeKey = (await tenant.newKey({ scopes: ["node", "consume"] })).key;
+  await tenant.putCredential("REDIS", redisPassword);
+  await tenant.addPlugin(writingTool(backEnd));
+});
+afterEach(endNodes);
+
+const target = { uri: "plugin://create_order", arguments: { sku: { $message: "/body/sku" } } };
+const addService = (port: number, change: Json = {}, owner = tenant): Promise<Json> =>
+  owner.client.post("/v1/tool-services", {
+    scheme: "mq",
+    service_id: "bus",
+    config: {
+      broker: "redis",
+      servers: [`127.0.0.1:${port}`],
+      security: "none",
+      allow_unencrypted: true,
+      password: { credential: "REDIS" },
+      topics: { orders: {}, copies: {} },
+      ...change,
+    },
+  });
+const subscribe = (change: Json = {}, owner = tenant): Promise<Json> =>
+  owner.client.post("/v1/subscriptions", { name: "orders", uri: "mq://bus/orders", target, ...change });
+const seen = (id: string, owner = tenant): Promise<Json> => owner.client.get(`/v1/subscriptions/${id}`);
+const node = (name = "lab-1", key = nodeKey): Promise<NodeProcess> =>
+  startNode({ url: gateway.url, key, name, subscriptions: true });
+
+describe(`a subscription ${verifies("MQ-3", "CFG-1", "URI-2")}`, () => {
+  beforeEach(() => addService(9));
+
+  test.for<readonly [string, Json, string, RegExp]>([
+    ["another scheme", { uri: "api://bus/orders" }, "uri", /mq:\/\/\{service\}\/\{topic\}/],
+    ["no such service", { uri: "mq://none/orders" }, "uri", /no mq service 'none'.*POST \/v1\/tool-services/],
+    ["no such topic", { uri: "mq://bus/none" }, "uri", /'bus' has no topic 'none'/],
+    ["a target that is no URI", { target: { uri: "nothing" } }, "target.uri", /target\.uri/],
+    ["a target that is not there", { target: { uri: "plugin://none" } }, "target.uri", /target\.uri.*none/],
+    [
+      "itself as its target",
+      { target: { uri: "mq://bus/orders", arguments: { message: 1 } } },
+      "target.uri",
+      /subscribed/,
+    ],
+    [
+      "an argument that the target does not have",
+      { target: { uri: "mq://bus/copies", arguments: { message: 1, colour: 1 } } },
+      "target.arguments.colour",
+      /not a parameter/,
+    ],
+    ["an argument missing", { target: { uri: "mq://bus/copies", arguments: {} } }, "target.arguments", /'message'/],
+    [
+      "a pointer that is none",
+      { target: { ...target, arguments: { sku: { $message: "body" } } } },
+      "target.arguments.sku.$message",
+      /JSON pointer/,
+    ],
+    ["another broker's option", { options: { queue: "q" } }, "options.queue", /RabbitMQ only.*Redis/],
+    ["an option that there is not", { options: { colour: 1 } }, "options.colour", /colour/],
+    ["a name that nobody can write", { name: "a b" }, "name", /letters/],
+  ])("with %s is refused, naming the field", async ([, change, param, message]) => {
+    const body = { name: "bad", uri: "mq://bus/orders", target, ...change };
+    const { status, json } = await tenant.client.send("post", "/v1/subscriptions", body);
+    expect(status).toBeGreaterThanOrEqual(400);
+    expect(status).toBeLessThan(500);
+    expect(json.error.param).toBe(param);
+    expect(json.error.message).toMatch(message);
+  });
+
+  test(`keeps its service from being deleted, unless that is meant ${verifies("CFG-4")}`, async () => {
+    const { id } = await subscribe();
+    const [service] = (await tenant.client.get("/v1/tool-services?scheme=mq")).data;
+    const refused = await tenant.client.send("delete", `/v1/tool-services/${service.id}`);
+    expect(refused.json.error).toMatchObject({
+      code: "service_referenced",
+      references: [{ kind: "subscription", id, name: "orders", field: "uri", value: "mq://bus/orders" }],
+    });
+    await tenant.client.send("delete", `/v1/tool-services/${service.id}?force=true`);
+    expect(await seen(id)).toMatchObject({ state: "blocked", delivery: null, reason: { code: "tool_not_found" } });
+    expect((await tenant.client.send("delete", `/v1/subscriptions/${id}`)).status).toBe(204);
+    expect((await tenant.client.send("get", `/v1/subscriptions/${id}`)).status).toBe(404);
+  });
+
+  test("gives nobody's broker to a node without the scope, and nobody else's to another tenant's", async () => {
+    const { id } = await subscribe();
+    const socketOf = (key: string) =>
+      connectSocket(`${gateway.url.replace("http", "ws")}/ws?client_type=node`, {
+        headers: { authorization: `Bearer ${key}` },
+      });
+    const hold = { type: "subscription.hold", node: "lab-1", instance: "instance-of-a-test", reports: [] };
+    const open = { type: "subscription.open", subscription: id, instance: "instance-of-a-test" };
+    const plain = await socketOf((await tenant.newKey({ scopes: ["node"] })).key);
+    for (const message of [hold, open]) {
+      expect((await plain.ask(message)).error).toMatchObject({ code: "permission_denied", param: "consume" });
+    }
+    const stranger = await gateway.newTenant();
+    const other = await socketOf((await stranger.newKey({ scopes: ["node", "consume"] })).key);
+    expect((await other.ask(hold)).subscriptions).toEqual([]);
+    expect((await other.ask(open)).error).toMatchObject({ code: "not_found" });
+    const own = await socketOf(nodeKey);
+    // It has to hold it first.
+    expect((await own.ask(open)).error).toMatchObject({ code: "not_found" });
+    expect((await own.ask(hold)).subscriptions).toMatchObject([{ id, name: "orders" }]);
+    expect((await own.ask(open)).account).toMatchObject({ kind: "redis", login: { password: redisPassword } });
+    await Promise.all([plain, other, own].map((socket) => socket.close()));
+  });
+});
+
+describe.skipIf(noRedis !== undefined)(
+  `a subscription to Redis${noRedis === undefined ? "" : ` (skipped: ${noRedis})`} ${verifies("MQ-3", "MQ-4")}`,
+  () => {
+    let redis: RedisServer;
+    beforeAll(async () => {
+      redis = await startRedis();
+    }, 60_000);
+    afterAll(() => redis.close());
+
+    const listeners = async (): Promise<number> => Number((await redis.client().pubsub("NUMSUB", "orders"))[1]);
+    const callsOf = async (id: string, owner = tenant): Promise<Json[]> =>
+      (await owner.client.get(`/v1/calls?caller_id=${id}&limit=100`)).data;
+
+    test("is at most once, says so, and is one node's at a time, which another takes over", async () => {
+      await addService(redis.port);
+      const created = await subscribe();
+      const { id } = created;
+      expect(created).toMatchObject({ delivery: "at_most_once" });
+      expect(created.note).toMatch(/gone/);
+      const first = await node("lab-1");
+      await expect.poll(listeners, within).toBe(1);
+      await node("lab-2");
+      const publisher = redis.client();
+      await publisher.publish("orders", JSON.stringify({ sku: "1" }));
+      await expect.poll(async () => (await callsOf(id)).length, within).toBe(1);
+      expect(await listeners()).toBe(1);
+      await first.stop("SIGKILL");
+      await expect
+        .poll(async () => (await seen(id)).holders.map(({ node: name }: Json) => name), within)
+        .toEqual(["lab-2"]);
+      await expect.poll(listeners, within).toBe(1);
+      await publisher.publish("orders", JSON.stringify({ sku: "2" }));
+      await expect.poll(async () => (await callsOf(id)).length, within).toBe(2);
+    }, 60_000);
+
+    test("of one tenant is heard by none of another, at the same broker", async () => {
+      await addService(redis.port);
+      const { id } = await subscribe();
+      const stranger = await gateway.newTenant();
+      await stranger.putCredential("REDIS", redisPassword);
+      await addService(redis.port, {}, stranger);
+      const theirs = await subscribe({ target: { uri: "mq://bus/copies", arguments: { message: 1 } } }, stranger);
+      await node();
+      await expect.poll(async () => (await seen(id)).state, within).toBe("consuming");
+      expect(await seen(theirs.id, stranger)).toMatchObject({ state: "unheld", holders: [] });
+      await redis.client().publish("orders", JSON.stringify({ sku: "1" }));
+      await expect.poll(async () => (await callsOf(id)).length, within).toBe(1);
+      expect(await callsOf(theirs.id, stranger)).toEqual([]);
+    }, 60_000);
+
+    test("says at which server what went wrong, and goes on once that is mended", async () => {
+      await addService(redis.port);
+      await tenant.putCredential("REDIS", "wrong");
+      const { id } = await subscribe();
+      await node();
+      await expect.poll(async () => (await seen(id)).state, within).toBe("failing");
+      const { reason, holders } = await seen(id);
+      expect(reason).toMatchObject({ code: "credential_invalid" });
+      expect(reason.message).toMatch(new RegExp(`127\\.0\\.0\\.1:${redis.port}.*REDIS`));
+      expect(holders[0].last_error_at).not.toBeNull();
+      await tenant.putCredential("REDIS", redisPassword);
+      await expect.poll(async () => (await seen(id)).state, within).toBe("consuming");
+    }, 60_000);
+  },
+);
