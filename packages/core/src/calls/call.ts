@@ -135,3 +135,12 @@ export interface SealedInput {
     readonly responses?: { readonly [key: string]: JsonValue };
   };
 }
+
+/** A person's word on a call that waits. */
+export interface CallDecision {
+  readonly by: string;
+  readonly decision: "approved" | "rejected";
+  readonly reason?: string;
+  /** Of a call that waits for answers: its sealed input with them, and the attempt that had asked. */
+  readonly answered?: { readonly input: string; readonly attempt: number };
+}

@@ -8,7 +8,7 @@
 import type { Amount, BudgetRefusal } from "../budgets/budget.ts";
 import type { Spent } from "../budgets/chat-meter.ts";
 import type { CallCost } from "../budgets/cost.ts";
-import type { Call, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
+import type { Call, CallDecision, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
 import type { Caller, Role, Scope } from "../callers/caller.ts";
 import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
@@ -476,17 +476,7 @@ export interface CallRepo {
   requestCancel(tenant: string, id: string): Promise<Call | undefined>;
   isCancelRequested(tenant: string, id: string): Promise<boolean>;
   /** `input_required` → queued, or → rejected. `undefined`: no such call; a call in another state is returned unchanged. */
-  decide(
-    tenant: string,
-    id: string,
-    decision: {
-      readonly by: string;
-      readonly decision: "approved" | "rejected";
-      readonly reason?: string;
-      /** Of a call that waits for answers: its sealed input with them, and the attempt that had asked. */
-      readonly answered?: { readonly input: string; readonly attempt: number };
-    },
-  ): Promise<Call | undefined>;
+  decide(tenant: string, id: string, decision: CallDecision): Promise<Call | undefined>;
   /**
    * Work of all tenants that nobody holds: expired leases, queued rows that are due. What was returned is
    * not returned again for `offerAgainMs` (default a minute), however often and by whomever this is asked.
