@@ -7,7 +7,14 @@ export default defineConfig({
     // Most suites wait more than they compute.
     maxWorkers: availableParallelism() + 1,
     projects: [
-      { test: { name: "unit", include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"] } },
+      {
+        // Properties are tried with hundreds of cases, and a busy machine is no fault.
+        test: {
+          name: "unit",
+          include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"],
+          testTimeout: 30_000,
+        },
+      },
       { test: { name: "contract", include: ["test/contract/**/*.test.ts"], testTimeout: 20_000 } },
       {
         test: {

@@ -179,6 +179,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       core,
       adminKeyHash: hashApiKey(home.adminKey),
       version,
+      mcpOrigins: environment.mcpOrigins,
       ...(servesOwnBlobs(environment) ? { blobLinks } : {}),
       metrics: home.metrics,
       ...(environment.wsUrl === undefined ? {} : { wsUrl: environment.wsUrl }),

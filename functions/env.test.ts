@@ -28,6 +28,7 @@ describe("settings", () => {
       defaultModel: undefined,
       egressAllow: undefined,
       pluginDir: "plugins",
+      mcpOrigins: [],
       mcpCommands: undefined,
       path: "/usr/local/bin:/usr/bin:/bin",
       pluginBoxFunction: undefined,
@@ -102,6 +103,8 @@ describe("settings", () => {
     ["TOOLYARD_MCP_COMMANDS", "memory=mcp-server-memory"],
     ["TOOLYARD_MCP_COMMANDS", '{"memory": {"command": []}}'],
     ["TOOLYARD_MCP_COMMANDS", '{"memory": {"command": ["x"], "env": ["A=B"]}}'],
+    ["TOOLYARD_MCP_ORIGINS", "https://shop.example.net/page"],
+    ["TOOLYARD_MCP_ORIGINS", "shop.example.net"],
     ["TOOLYARD_PUBLIC_URL", "https://host.example/?x=1"],
     ["TOOLYARD_WS_URL", "https://host.example/ws"],
     ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
@@ -120,6 +123,12 @@ describe("settings", () => {
   test("offer programs as MCP servers by name", () => {
     const environment = readEnvironment({ TOOLYARD_MCP_COMMANDS: '{"memory": {"command": ["mcp-server-memory"]}}' });
     expect(environment.mcpCommands).toEqual({ memory: { command: ["mcp-server-memory"], env: [] } });
+  });
+
+  test("let web pages use the MCP endpoint by their origins", () => {
+    const { mcpOrigins } = readEnvironment({ TOOLYARD_MCP_ORIGINS: "https://app.example.com, http://localhost:3000" });
+    expect(mcpOrigins).toEqual(["https://app.example.com", "http://localhost:3000"]);
+    expect(readEnvironment({}).mcpOrigins).toEqual([]);
   });
 
   test("name two queues of SQS, or none", () => {

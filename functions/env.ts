@@ -32,6 +32,8 @@ export interface Environment {
   /** Upper bounds for tenants' settings. */
   readonly settingsCaps: SettingsCaps | undefined;
   readonly pluginDir: string;
+  /** Web pages that may speak to `/mcp`, beside our own and those of the user's machine; `*`: all. */
+  readonly mcpOrigins: readonly string[];
   /** Programs that tenants may use as MCP servers. */
   readonly mcpCommands: McpCommands | undefined;
   /** Where programs are found. */
@@ -265,6 +267,10 @@ const variables = z.object({
   TOOLYARD_EGRESS_ALLOW: list,
   TOOLYARD_SETTINGS_CAPS: caps,
   TOOLYARD_MCP_COMMANDS: mcpCommands,
+  TOOLYARD_MCP_ORIGINS: list.refine(
+    (values) => values?.every((value) => value === "*" || URL.parse(value)?.origin === value) !== false,
+    { message: "must hold origins like https://app.example.com, without a path, or be *" },
+  ),
   PATH: text.transform((value) => value ?? "/usr/local/bin:/usr/bin:/bin"),
   TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
@@ -303,6 +309,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     settingsCaps: data.TOOLYARD_SETTINGS_CAPS,
     pluginDir: data.TOOLYARD_PLUGIN_DIR,
     mcpCommands: data.TOOLYARD_MCP_COMMANDS,
+    mcpOrigins: data.TOOLYARD_MCP_ORIGINS ?? [],
     path: data.PATH,
     pluginBoxFunction: data.PLUGIN_BOX_FUNCTION,
     pushUrl: data.PUSH_URL,

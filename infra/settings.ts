@@ -50,6 +50,7 @@ export const passedOn: Readonly<Record<string, string>> = Object.fromEntries(
     "TOOLYARD_EGRESS_ALLOW",
     "TOOLYARD_SETTINGS_CAPS",
     "TOOLYARD_MCP_COMMANDS",
+    "TOOLYARD_MCP_ORIGINS",
     "TOOLYARD_SECURITY_CONTACT",
     "TOOLYARD_LOG_LEVEL",
     "TOOLYARD_PREVIOUS_MASTER_KEYS",

@@ -16,6 +16,8 @@ export interface AppDeps {
   /** Tenant on which the operator acts where the request names none. */
   readonly defaultTenant?: string;
   readonly version: string;
+  /** Origins of web pages that may speak to `/mcp`; `*`: all. */
+  readonly mcpOrigins?: readonly string[];
   /** Where the gateway itself serves the links of its blob store; absent: the store has an HTTP of its own. */
   readonly blobLinks?: BlobLinks;
   readonly metrics?: Metrics;

@@ -8,6 +8,7 @@ import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
 import { answerInExchange } from "./middleware/exchange.ts";
 import { answerPreflight } from "./middleware/preflight.ts";
+import { challengeFor } from "./protected-resource.ts";
 import { TableRouter } from "./table-router.ts";
 
 /** @param routes those that this host serves */
@@ -28,7 +29,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
       try {
         return await respond(c);
       } catch (thrown) {
-        return answerError(c, thrown);
+        return answerError(c, thrown, core.publicUrl);
       }
     });
   app.on("OPTIONS", "*", answered(answerPreflight));
@@ -40,11 +41,11 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
     app.on(route.method.toUpperCase(), toHonoPath(route.path), answered(respond));
   }
   const allowed = allowedMethods(Object.values(routes));
-  app.notFound(answered((c) => answerError(c, unmatched(c, allowed(c.req.path)))));
+  app.notFound(answered((c) => answerError(c, unmatched(c, allowed(c.req.path)), core.publicUrl)));
   return app;
 }
 
-function answerError(c: AppContext, thrown: unknown): Response {
+function answerError(c: AppContext, thrown: unknown, publicUrl: string): Response {
   const error = toGatewayError(thrown);
   const { requestId, traceId, span, route, log } = c.get("exchange");
   // A caller's mistake is told, but is no failure of the server.
@@ -59,7 +60,11 @@ function answerError(c: AppContext, thrown: unknown): Response {
     });
   }
   const { status, headers, body } = toErrorReply(error, requestId);
-  return new Response(body, { status, headers });
+  const challenge = challengeFor(error, { publicUrl, path: c.req.path, tenant: c.req.query("tenant") });
+  return new Response(body, {
+    status,
+    headers: challenge === undefined ? headers : { ...headers, "www-authenticate": challenge },
+  });
 }
 
 function unmatched(c: AppContext, methods: readonly string[]): GatewayError {

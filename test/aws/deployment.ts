@@ -69,7 +69,7 @@ const timeoutMs: Readonly<Record<FunctionName, number>> = {
   tick: 60_000,
 };
 /** Routes of the `chat` function. */
-const longPaths: readonly string[] = ["/v1/chat/completions", "/api/chat/completions"];
+const longPaths = /^(?:\/(?:v1|api)\/chat\/completions|\/mcp(?:\/.*)?)$/;
 
 const socketResultSchema = z.strictObject({
   statusCode: z.int(),
@@ -122,8 +122,8 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
     tick: create("tick"),
   };
   restApi.integrate = (_method, path) => ({
-    function: longPaths.includes(path) ? functions.chat : functions.api,
-    responseTransferMode: longPaths.includes(path) ? "STREAM" : (options.apiTransferMode ?? "STREAM"),
+    function: longPaths.test(path) ? functions.chat : functions.api,
+    responseTransferMode: longPaths.test(path) ? "STREAM" : (options.apiTransferMode ?? "STREAM"),
   });
   const { visibilityMs, tickEveryMs, duplicates = false } = options;
   const triggers = [

@@ -6,6 +6,7 @@ import { createDriver, type GatewayDriver, type TestTenant } from "../support/ga
 import { deploy, startServices, type Services } from "../support/homes.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool } from "../support/http-tools.ts";
+import { connectSession, connectStateless, rawClient } from "../support/mcp-clients.ts";
 import { calls, chunk, done, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
 import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
@@ -102,6 +103,29 @@ describe.skipIf(inject("runtimeClientMissing") !== "")("functions under the runt
     const answer = await tenant.client.post("/v1/chat/completions", { model: "stub-1", messages });
     expect(answer.choices[0].message.content).toBe("still here");
     expect(deployment.functions.chat.started).toBe(1);
+  });
+
+  test(`MCP clients of both eras list and call the tools through the streaming function ${verifies("CHAT-11")}`, async () => {
+    backEnd.answer = () => ({ body: '{"seen":"x"}' });
+    await tenant.addPlugin(readingTool(backEnd, "look_slowly", { timeout_ms: 90_000 }));
+    for (const connect of [connectSession, connectStateless]) {
+      const client = await connect({ url: `${deployment.url}/mcp`, key: tenant.key });
+      expect((await client.listTools()).tools.map(({ name }) => name)).toContain("look");
+      expect(await client.callTool(look)).toMatchObject({ structuredContent: { seen: "x" } });
+      // This one a worker carries out while the function waits.
+      expect(await client.callTool({ ...look, name: "look_slowly" })).toMatchObject({
+        structuredContent: { seen: "x" },
+      });
+      await client.close();
+    }
+    const raw = rawClient(`${deployment.url}/mcp`, tenant.key);
+    const { answer } = await raw.ask("server/discover");
+    expect(answer.result.capabilities.tools).toEqual({});
+    const listened = await raw.ask("subscriptions/listen", { notifications: { toolsListChanged: true } });
+    expect(listened.messages).toMatchObject([
+      { params: { notifications: {} } },
+      { result: { resultType: "complete" } },
+    ]);
   });
 
   test("an environment that is killed in the middle of a stream breaks it off, and the next one serves", async () => {

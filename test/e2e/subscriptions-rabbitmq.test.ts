@@ -30,7 +30,7 @@ describe.skipIf(noRabbitMq !== undefined)(
       proxy = await startMutingProxy(rabbit.port);
       backEnd = await startHttpStub();
       gateway = await startGateway({ timing: { leaseMs: 6_000, heartbeatMs: 1_000 }, tickEveryMs: 200 });
-    }, 60_000);
+    }, 120_000);
     afterAll(async () => {
       await gateway.close();
       await backEnd.close();

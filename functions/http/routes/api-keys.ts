@@ -1,7 +1,7 @@
 /** API keys of a tenant. The key itself is shown once, when it is made; only its hash is stored. */
 import { newApiKey } from "@toolyard/core/callers/api-key";
 import { requireMayGrant } from "@toolyard/core/callers/grant";
-import { scopeSchema } from "@toolyard/core/callers/caller";
+import { scopeSchema, toolPatternSchema } from "@toolyard/core/callers/caller";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { ApiKey } from "@toolyard/core/ports/repos";
@@ -14,15 +14,7 @@ import { found, idOf, idParams, nameField, notFound, timeSchema } from "./shared
 const tags = ["api keys"];
 
 const toolPatternsSchema = z
-  .array(
-    z
-      .string()
-      .max(512)
-      .regex(
-        /^(?:[a-zA-Z0-9_*-]{1,64}|[a-z]{1,16}:\/\/[^\s?#]+)$/,
-        "must be a tool name or a tool URI without options, in which '*' stands for any characters",
-      ),
-  )
+  .array(toolPatternSchema)
   .max(256)
   .nullable()
   .meta({

@@ -26,6 +26,7 @@ import { live, ready, status } from "./health.ts";
 import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
+import { mcp, mcpMetadata, mcpToolset, mcpToolsetMetadata, resourceMetadata } from "./mcp.ts";
 import { getModel, listModels } from "./models.ts";
 import { deleteNode, getNode, listNodes } from "./nodes.ts";
 import { metrics } from "./metrics.ts";
@@ -91,6 +92,11 @@ export const routes = {
   getModel,
   interrupt,
   listTools,
+  mcp,
+  mcpToolset,
+  resourceMetadata,
+  mcpMetadata,
+  mcpToolsetMetadata,
   invokeTool: invoke,
   explainTool,
   listCalls,

@@ -6,10 +6,13 @@
 import type { RouteModule } from "../define-route.ts";
 import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
 import { live, ready } from "./health.ts";
+import { mcp, mcpToolset } from "./mcp.ts";
 
 export const streamedRoutes = {
   chatCompletions,
   typedChatCompletions,
+  mcp,
+  mcpToolset,
   // By which a deployment is looked at before it gets traffic.
   healthLive: live,
   healthReady: ready,

@@ -3,6 +3,7 @@
  * current version with every request, so a snapshot is never stale and never needs a lifetime.
  */
 import * as z from "zod";
+import { toolPatternSchema } from "./callers/caller.ts";
 import type { Budget } from "./budgets/budget.ts";
 import type { PriceTables } from "./budgets/price.ts";
 import type { StoredCredential } from "./secrets/credential.ts";
@@ -44,6 +45,22 @@ export const tenantSettingsSchema = z.strictObject({
   native_tools: z
     .array(z.string())
     .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),
+  /** Subsets of the tools, by name, each at an address of its own: `/mcp/{name}`. */
+  mcp_toolsets: z
+    .record(
+      z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, "a name has 1 to 64 characters a-z, 0-9, _ and -"),
+      z.strictObject({
+        tools: z.array(toolPatternSchema).min(1).max(256),
+        /** For the models of clients that connect there. */
+        instructions: z.string().min(1).max(4_000).optional(),
+      }),
+    )
+    .default({}),
+  /** Issuers of tokens that clients of `/mcp` are sent to; told to whoever names the tenant. */
+  mcp_authorization_servers: z
+    .array(z.url({ protocol: /^https?$/ }))
+    .max(10)
+    .default([]),
   /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
   /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */

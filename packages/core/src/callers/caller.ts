@@ -37,6 +37,8 @@ export interface Caller {
   readonly scopes: readonly Scope[];
   /** Patterns of tool names or URIs (`*` matches any run of characters) bound to the key; null: all enabled tools. */
   readonly tools: readonly string[] | null;
+  /** Patterns that this request narrows itself to, on top of `tools`; absent: it does not. */
+  readonly within?: readonly string[];
   /** End user for user-level credentials; from the JWT subject or, for keys, the key's own user. */
   readonly userId?: string;
   readonly businessUnit?: string;
@@ -46,6 +48,15 @@ export interface Caller {
 export function hasScope(caller: Caller, scope: Scope): boolean {
   return caller.role === "operator" || caller.scopes.includes(scope);
 }
+
+/** A tool name, or a tool URI without options; `*` stands for any run of characters. */
+export const toolPatternSchema = z
+  .string()
+  .max(512)
+  .regex(
+    /^(?:[a-zA-Z0-9_*-]{1,64}|[a-z]{1,16}:\/\/[^\s?#]+)$/,
+    "must be a tool name or a tool URI without options, in which '*' stands for any characters",
+  );
 
 /** Facts about a tool that the decision needs. */
 export interface GuardedTool {
@@ -61,7 +72,11 @@ export interface GuardedTool {
 export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
   if (!tool.enabled) return false;
   if (tool.roles.length > 0 && !tool.roles.includes(caller.role) && caller.role !== "operator") return false;
-  return caller.tools === null || caller.tools.some((pattern) => namesTool(pattern, tool));
+  return names(caller.tools ?? undefined, tool) && names(caller.within, tool);
+}
+
+function names(patterns: readonly string[] | undefined, tool: GuardedTool): boolean {
+  return patterns === undefined || patterns.some((pattern) => namesTool(pattern, tool));
 }
 
 function namesTool(pattern: string, { name, uri }: GuardedTool): boolean {

@@ -13,9 +13,9 @@ import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import { executeCall, type Execution } from "../tools/execute-call.ts";
+import { executeCall, type Execution, type ExecutionOptions } from "../tools/execute-call.ts";
 import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
-import { prepareCall, rejectedBy, type Preparation, type PreparedCall } from "../tools/prepare.ts";
+import { prepareCall, rejectedBy, type DispatchItem, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { tellNotRun } from "../tools/tool-trace.ts";
 import { admit, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
@@ -32,11 +32,18 @@ export interface InvokeRequest {
   readonly traceId: string;
   /** Of the request. */
   readonly span?: Span | undefined;
-  /** Tool URI or name. */
-  readonly target: string;
+  /** Tool URI or name; or what finds it, once it is known who asks. */
+  readonly target: string | ((context: CallContext) => Pick<DispatchItem, "target" | "isUri" | "isOffered">);
   readonly isUri?: boolean;
   readonly arguments: JsonObject;
   readonly async: boolean;
+  /** Who else stands behind it, after the caller. */
+  readonly via?: CallPlace["via"];
+  /** The caller with what the request narrows it to. */
+  readonly narrow?: (caller: Caller, config: TenantConfig) => Caller;
+  /** Milliseconds of one attempt above which the call is a worker's; absent: only what outlasts every request. */
+  readonly queueOverMs?: number;
+  readonly onProgress?: ExecutionOptions["onProgress"];
   readonly sessionId?: string;
   readonly idempotencyKey?: string;
   /** Where it comes from; absent: `tools.invoke`. */
@@ -50,13 +57,18 @@ export interface InvokeRequest {
 export interface Invoked {
   readonly callId: string;
   readonly callerId: string;
+  /** Under which the call was asked for. */
+  readonly context: CallContext;
   readonly tool: string;
   readonly outcome: ToolOutcome;
   readonly replayed: boolean;
   readonly rate: AdmitResult["rate"];
 }
 
-const placeOf = ({ route = "tools.invoke" }: InvokeRequest): CallPlace => ({ route, parentId: null, rootId: null });
+function placeOf({ route = "tools.invoke", via = [] }: InvokeRequest): CallPlace {
+  return { route, parentId: null, rootId: null, via };
+}
+
 /** Each stale admission means that the configuration changed in between. */
 const maxStale = 5;
 
@@ -67,31 +79,37 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
       "tools",
       ...(request.runtimeConfig === undefined ? [] : (["runtime_config"] as const)),
     ]);
-    const context = contextOf(deps, request, { config, caller });
+    const narrowed = request.narrow?.(caller, config) ?? caller;
+    const context = contextOf(deps, request, { config, caller: narrowed });
     const preparation = await prepare(deps, context, request);
     const row = await rowFor(deps, context, { preparation, request });
-    const { result } = await admit(deps, admissionOf(request, row, context), { scope: null });
+    const { result } = await admit(deps, admissionOf(request, row, { caller, config }), { scope: null });
     // The admission has loaded the newer configuration.
     if (result.outcome.kind === "stale_config") continue;
     if (result.outcome.kind === "existing")
-      return { ...replayOf(row, result.outcome.call), callerId: caller.id, rate: result.rate };
+      return { ...replayOf(row, result.outcome.call), callerId: caller.id, context, rate: result.rate };
     deps.reach("invoke.recorded");
     if (preparation.kind !== "ready") tellNotRun(context, preparation);
     if (preparation.kind === "refused") throw refusal(preparation);
-    const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, signal: request.signal });
-    return { callId: row.id, callerId: caller.id, tool: row.tool, outcome, replayed: false, rate: result.rate };
+    const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, request });
+    return {
+      callId: row.id,
+      callerId: caller.id,
+      context,
+      tool: row.tool,
+      outcome,
+      replayed: false,
+      rate: result.rate,
+    };
   }
   throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
 }
 
 async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {
-  const { target, arguments: args } = request;
-  const prepared = prepareCall(
-    deps.adapters,
-    context,
-    { target, arguments: args, isUri: request.isUri === true },
-    { hasReadOutside: false },
-  );
+  const { target: given, arguments: args } = request;
+  const found = typeof given === "string" ? { target: given, isUri: request.isUri === true } : given(context);
+  const { target } = found;
+  const prepared = prepareCall(deps.adapters, context, { ...found, arguments: args }, { hasReadOutside: false });
   if (prepared.kind === "refused") return prepared;
   const { id, tool } = prepared.call;
   try {
@@ -106,7 +124,7 @@ async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequ
 function admissionOf(
   request: InvokeRequest,
   row: NewCall,
-  { caller, config }: CallContext,
+  { caller, config }: Pick<CallContext, "caller" | "config">,
 ): Parameters<typeof admit>[1] {
   return {
     tenant: request.tenant,
@@ -123,9 +141,9 @@ function admissionOf(
 async function proceed(
   deps: CoreDeps,
   context: CallContext,
-  run: { readonly call: PreparedCall; readonly state: NewCall["state"]; readonly signal: AbortSignal },
+  run: { readonly call: PreparedCall; readonly state: NewCall["state"]; readonly request: InvokeRequest },
 ): Promise<ToolOutcome> {
-  const { call, state } = run;
+  const { call, state, request } = run;
   if (state === "input_required") return { kind: "pending", reason: "approval", callId: call.id };
   if (state === "queued") {
     deps.reach("async.recorded");
@@ -136,15 +154,20 @@ async function proceed(
   const stopped = new AbortController();
   // `AbortSignal.any` would keep a weak reference for each call at the request's signal.
   const stop = (): void => stopped.abort();
-  if (run.signal.aborted) stop();
-  else run.signal.addEventListener("abort", stop, { once: true });
+  if (request.signal.aborted) stop();
+  else request.signal.addEventListener("abort", stop, { once: true });
   const row = { tenant: context.tenant, id: call.id, attempt: 1 };
   const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: stop });
   try {
-    const execution = await executeCall(deps, call, context, { attempt: 1, signal: stopped.signal });
-    return await settleCall(deps, context, { call, execution, signal: run.signal });
+    const { onProgress } = request;
+    const execution = await executeCall(deps, call, context, {
+      attempt: 1,
+      signal: stopped.signal,
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+    return await settleCall(deps, context, { call, execution, signal: request.signal });
   } finally {
-    run.signal.removeEventListener("abort", stop);
+    request.signal.removeEventListener("abort", stop);
     lease.stop();
   }
 }
@@ -184,7 +207,7 @@ async function settledOutcome(
   return outcomeOf(theirs);
 }
 
-function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "rate"> {
+function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "context" | "rate"> {
   if (call.inputHash !== row.inputHash) {
     throw new GatewayError(
       "idempotency_key_reused",
@@ -220,9 +243,12 @@ async function rowFor(
   context: CallContext,
   { preparation, request }: { readonly preparation: Preparation; readonly request: InvokeRequest },
 ): Promise<NewCall> {
-  if (preparation.kind === "refused") return refusedCall(context, placeOf(request), preparation, request.arguments);
+  const place = placeOf(request);
+  if (preparation.kind === "refused") return refusedCall(context, place, preparation, request.arguments);
   const { call } = preparation;
-  const tooLong = call.timeoutMs * call.maxAttempts > deps.timing.invokeBudgetMs;
+  const tooLong =
+    call.timeoutMs > (request.queueOverMs ?? Number.POSITIVE_INFINITY) ||
+    call.timeoutMs * call.maxAttempts > deps.timing.invokeBudgetMs;
   const queued = request.async || call.uri.options.async === true || tooLong;
   if (queued && preparation.kind === "ready" && request.runtimeConfig !== undefined) {
     throw new GatewayError(

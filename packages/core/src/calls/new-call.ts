@@ -19,6 +19,8 @@ export interface CallPlace {
   readonly route: string;
   readonly parentId: string | null;
   readonly rootId: string | null;
+  /** Who else stands behind the call, after the caller. */
+  readonly via?: readonly CallerLink[];
 }
 
 export interface RowOptions extends CallPlace {
@@ -181,6 +183,7 @@ export function errorForRecord(context: Pick<CallContext, "runtimeConfig">, erro
 function callerChain(context: CallContext, place: CallPlace): CallerLink[] {
   const chain: CallerLink[] = [{ kind: context.caller.kind, id: context.caller.id }];
   if (context.caller.userId !== undefined) chain.push({ kind: "user", id: context.caller.userId });
+  chain.push(...(place.via ?? []));
   if (place.parentId !== null) chain.push({ kind: "chat", id: place.parentId });
   if (context.runtimeConfig !== undefined) chain.push({ kind: inlineConfigLink, id: "inline" });
   return chain;

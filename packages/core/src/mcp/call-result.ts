@@ -9,6 +9,9 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../jso
 import { withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { checkValue } from "../tools/arguments.ts";
 
+/** Of results that are kept as `tools/call` gave them; back ends cannot say it, for parameters of their types are dropped. */
+export const partsMediaType = "application/json; profile=mcp-result";
+
 export interface ResultOptions {
   /** Of the tool, for messages. */
   readonly toolName: string;
@@ -29,7 +32,8 @@ export function toToolReply(result: JsonObject, { toolName, outputSchema }: Resu
 type Part =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "bytes"; readonly mediaType: string; readonly bytes: Uint8Array; readonly text: string }
-  /** Shown to the model by a line. */
+  /** Shown to the model by a line; clients that know it may want it as it is. */
+  | { readonly kind: "resource"; readonly text: string }
   | { readonly kind: "other"; readonly text: string };
 
 const mediaTypePattern = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/i;
@@ -46,7 +50,7 @@ function readPart(part: JsonValue): Part {
     case "resource":
       return readResource(isJsonObject(part["resource"]) ? part["resource"] : {});
     case "resource_link":
-      return other(`[resource link: ${describeResource(part)}]`);
+      return { kind: "resource", text: `[resource link: ${describeResource(part)}]` };
     default:
       return other(JSON.stringify(part).slice(0, longestUnknown));
   }
@@ -59,7 +63,7 @@ function readResource(resource: JsonObject): Part {
   const { text, blob, mimeType } = resource;
   const what = `resource ${describeResource(resource)}`;
   if (typeof blob === "string") return readBytes(what, blob, mimeType);
-  return other(`[${what}]\n${textOf(text)}`);
+  return { kind: "resource", text: `[${what}]\n${textOf(text)}` };
 }
 
 function describeResource({ uri, name, title, description, mimeType }: JsonObject): string {
@@ -93,8 +97,8 @@ function toPartsReply(parts: readonly Part[], result: JsonObject): ToolReply {
   const [only] = parts;
   if (parts.length === 1 && only?.kind === "bytes") return { mediaType: only.mediaType, body: only.bytes };
   const text = joined(parts);
-  if (parts.every(({ kind }) => kind !== "bytes")) return { mediaType: "text/plain", body: text };
-  return { mediaType: "application/json", body: JSON.stringify(wholeOf(result)), forModel: text };
+  if (parts.every(({ kind }) => kind === "text" || kind === "other")) return { mediaType: "text/plain", body: text };
+  return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
 }
 
 function toStructuredReply(parts: readonly Part[], structured: JsonValue, result: JsonObject): ToolReply {
@@ -107,7 +111,7 @@ function toStructuredReply(parts: readonly Part[], structured: JsonValue, result
   }
   const repeats = parts.some((part) => part.kind === "text" && isDeepStrictEqual(parseJson(part.text), structured));
   const text = repeats ? joined(parts) : `${joined(parts)}\n${JSON.stringify(structured)}`;
-  return { ...isJson, body: JSON.stringify(wholeOf(result)), forModel: text };
+  return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
 }
 
 function joined(parts: readonly Part[]): string {

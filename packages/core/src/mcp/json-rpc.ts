@@ -47,8 +47,9 @@ export function encodeResult(id: RpcId, result: JsonObject): string {
   return JSON.stringify({ jsonrpc: "2.0", id, result });
 }
 
-export function encodeError(id: RpcId, code: number, message: string): string {
-  return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message } });
+/** @param id null: it could not be read */
+export function encodeError(id: RpcId | null, code: number, message: string, data?: JsonValue): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, ...(data === undefined ? {} : { data }) } });
 }
 
 /** All messages of a text, which may hold a batch; what is none is left out. */
@@ -56,12 +57,13 @@ export function decodeMessages(text: string): readonly RpcMessage[] {
   const parsed = parseJson(text);
   const values = Array.isArray(parsed) ? parsed : [parsed];
   return values.flatMap((value) => {
-    const message = toMessage(value);
+    const message = decodeMessage(value);
     return message === undefined ? [] : [message];
   });
 }
 
-function toMessage(value: JsonValue | undefined): RpcMessage | undefined {
+/** Undefined: it is no message. */
+export function decodeMessage(value: JsonValue | undefined): RpcMessage | undefined {
   if (!isJsonObject(value)) return undefined;
   const { id, method, result, error } = value;
   if (typeof method === "string") {

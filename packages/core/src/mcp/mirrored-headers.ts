@@ -2,6 +2,7 @@
  * Parts of a request that servers since 2026-07-28 want mirrored in headers: the tool's name, and arguments
  * that its schema marks with `x-mcp-header`. Values that a header cannot carry are encoded as the revision says.
  */
+import { isUtf8 } from "node:buffer";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 const keyword = "x-mcp-header";
@@ -13,6 +14,17 @@ export function toHeaderValue(text: string): string {
   const isPlain = /^(?:[\u0021-\u007e](?:[\t\u0020-\u007e]*[\u0021-\u007e])?)?$/.test(text);
   if (isPlain && !(text.startsWith(prefix) && text.endsWith(suffix))) return text;
   return `${prefix}${Buffer.from(text, "utf8").toString("base64")}${suffix}`;
+}
+
+/** What a header says; undefined where it says nothing that a client may send. */
+export function fromHeaderValue(value: string): string | undefined {
+  const text = value.replace(/^[\t ]+|[\t ]+$/g, "");
+  if (!/^[\t\u0020-\u007e]*$/.test(text)) return undefined;
+  if (!text.startsWith(prefix) || !text.endsWith(suffix)) return text;
+  const encoded = text.slice(prefix.length, -suffix.length);
+  const bytes = Buffer.from(encoded, "base64");
+  // Node reads what is no base64 as well.
+  return bytes.toString("base64") === encoded && isUtf8(bytes) ? bytes.toString("utf8") : undefined;
 }
 
 /** An argument and the header that mirrors it. */
@@ -81,10 +93,14 @@ export function mirror(
   args: JsonObject,
 ): readonly (readonly [name: string, value: string])[] {
   return mirrored.flatMap(({ path, header }) => {
-    let value: JsonValue | undefined = args;
-    for (const name of path) value = isJsonObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
-    return value === undefined || value === null || typeof value === "object"
-      ? []
-      : [[header, toHeaderValue(String(value))] as const];
+    const value = valueAt(path, args);
+    return value === undefined ? [] : [[header, toHeaderValue(String(value))] as const];
   });
+}
+
+/** The value that a header mirrors; undefined where it may have none. */
+export function valueAt(path: readonly string[], args: JsonObject): string | number | boolean | undefined {
+  let value: JsonValue | undefined = args;
+  for (const name of path) value = isJsonObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+  return value === undefined || value === null || typeof value === "object" ? undefined : value;
 }

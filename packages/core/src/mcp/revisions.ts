@@ -22,6 +22,9 @@ export const knownRevisions: readonly string[] = [statelessRevision, ...sessionR
 
 /** Codes of JSON-RPC and MCP that something follows from. */
 export const rpcCodes = {
+  parseError: -32_700,
+  invalidRequest: -32_600,
+  internalError: -32_603,
   methodNotFound: -32_601,
   invalidParams: -32_602,
   headerMismatch: -32_020,
@@ -43,11 +46,23 @@ export function isStatelessError(code: number): boolean {
 /** How this gateway introduces itself. */
 export const clientInfo: JsonObject = { name: "toolyard", version: "0.1.0" };
 
+/** Names of what messages of the stateless era carry along in `_meta`. */
+export const metaKeys = {
+  version: "io.modelcontextprotocol/protocolVersion",
+  clientInfo: "io.modelcontextprotocol/clientInfo",
+  clientCapabilities: "io.modelcontextprotocol/clientCapabilities",
+  serverInfo: "io.modelcontextprotocol/serverInfo",
+  subscription: "io.modelcontextprotocol/subscriptionId",
+} as const;
+
+/** The extension by which a call may answer with a task to ask about later. */
+export const tasksExtension = "io.modelcontextprotocol/tasks";
+
 /** What a request of the stateless era carries along. */
 export function statelessMeta(capabilities: JsonObject): Record<string, JsonValue> {
   return {
-    "io.modelcontextprotocol/protocolVersion": statelessRevision,
-    "io.modelcontextprotocol/clientInfo": clientInfo,
-    "io.modelcontextprotocol/clientCapabilities": capabilities,
+    [metaKeys.version]: statelessRevision,
+    [metaKeys.clientInfo]: clientInfo,
+    [metaKeys.clientCapabilities]: capabilities,
   };
 }

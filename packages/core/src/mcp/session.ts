@@ -15,6 +15,7 @@ import {
   isSessionRevision,
   isStatelessError,
   knownRevisions,
+  metaKeys,
   newestSessionRevision,
   rpcCodes,
   statelessMeta,
@@ -323,7 +324,7 @@ export class McpSession {
   #learn(revision: string, result: JsonObject): void {
     this.#isStale = false;
     const meta = isJsonObject(result["_meta"]) ? result["_meta"] : {};
-    const info = result["serverInfo"] ?? meta["io.modelcontextprotocol/serverInfo"];
+    const info = result["serverInfo"] ?? meta[metaKeys.serverInfo];
     const { name, version } = isJsonObject(info) ? info : {};
     const capabilities = isJsonObject(result["capabilities"]) ? result["capabilities"] : {};
     const tools = isJsonObject(capabilities["tools"]) ? capabilities["tools"] : {};

@@ -53,6 +53,15 @@ export interface InvocationContext extends CallContext {
   readonly signal: AbortSignal;
   /** To be called when the first byte of a request is about to leave. */
   readonly onSent?: () => void;
+  /** Told how far the call is, where the back end says so and somebody wants to know. */
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+export interface Progress {
+  readonly progress: number;
+  readonly total?: number;
+  /** Redacted. */
+  readonly message?: string;
 }
 
 /** The raw reply of a back end; the dispatcher caps, stores and redacts it. */

@@ -14,7 +14,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
-import { deliveryOf, InputRequired, type Delivery } from "./adapter.ts";
+import { deliveryOf, InputRequired, type Delivery, type InvocationContext } from "./adapter.ts";
 import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
@@ -29,6 +29,7 @@ export interface ExecutionOptions {
   readonly attempt: number;
   /** Cancels the call. */
   readonly signal: AbortSignal;
+  readonly onProgress?: InvocationContext["onProgress"];
 }
 
 /** Never throws: whatever goes wrong is the call's outcome. */
@@ -135,7 +136,12 @@ async function trySend(
           attempt: options.attempt,
           answers: call.answers,
         },
-        { ...context, signal: attempt.signal, onSent: () => deps.reach("call.sent") },
+        {
+          ...context,
+          signal: attempt.signal,
+          onSent: () => deps.reach("call.sent"),
+          ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
+        },
       ),
     );
     deps.reach("call.answered");

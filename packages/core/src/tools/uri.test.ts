@@ -41,6 +41,12 @@ describe(`tool URIs ${verifies("URI-1", "URI-3", "URI-4")}`, () => {
       tool: "读取 文件",
     });
     expect(parseToolUri("plugin://Search_Company").service).toBe("Search_Company");
+    expect(parseToolUri("svc://%E8%AE%A2%E5%8D%95/%E6%9F%A5%E8%AF%A2")).toEqual(parseToolUri("svc://订单/查询"));
+  });
+
+  test("paths are not walked: what a platform would take for the tool above is an id like any other", () => {
+    expect(parseToolUri("api://crm/../x")).toMatchObject({ service: "crm", tool: "../x" });
+    expect(parseToolUri("api://crm/a/b").tool).toBe("a/b");
   });
 
   test.each([
@@ -49,6 +55,9 @@ describe(`tool URIs ${verifies("URI-1", "URI-3", "URI-4")}`, () => {
     ["api:///list", "service id is missing"],
     ["api:crm/list", "is not a tool URI"],
     ["", "is not a tool URI"],
+    ["invalid-uri", "is not a tool URI"],
+    ["api://user:pw@crm/x", "no user name, password or port"],
+    ["api://crm:99999/x", "no user name, password or port"],
     ["api://crm/list#part", "no '#' part"],
     ["api://crm/%zz", "bad percent-encoding"],
     ["api://crm/%00", "control character"],

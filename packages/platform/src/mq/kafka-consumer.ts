@@ -21,6 +21,8 @@ import { lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
 const retry = { retries: 5, initialRetryTime: 100, restartOnFailure: () => Promise.resolve(false) };
 /** While messages are in hand the group is told so often that this member lives. */
 const signOfLifeMs = 1_000;
+/** A member that says nothing for so long has died, and others get its partitions. */
+const sessionMs = 10_000;
 const mostPartitionsAtOnce = 16;
 const hangUpMs = 5_000;
 
@@ -71,7 +73,12 @@ class KafkaConsumer implements MessageConsumer {
     this.#kafka = kafka;
     this.#server = server;
     this.#options = options;
-    this.#consumer = kafka.consumer({ groupId: options.source.group, allowAutoTopicCreation: false, retry });
+    this.#consumer = kafka.consumer({
+      groupId: options.source.group,
+      sessionTimeout: sessionMs,
+      allowAutoTopicCreation: false,
+      retry,
+    });
     this.#admin = kafka.admin({ retry: { retries: 5, initialRetryTime: 100 } });
     const { promise, resolve } = Promise.withResolvers<GatewayError>();
     this.ended = promise;

@@ -128,6 +128,9 @@ const mcpConfigSchema = z
 type McpConfig = z.output<typeof mcpConfigSchema>;
 type Service = OpenService<McpConfig>;
 
+/** Characters of what a server says of how far it is. */
+const longestNote = 200;
+
 /** Sends in all where nobody says. */
 const defaultAttempts = 2;
 
@@ -317,17 +320,26 @@ class McpServers {
     });
   }
 
-  #tellProgress({ id, tool }: ToolCall, context: CallContext, { progress, total, message }: JsonObject): void {
+  #tellProgress({ id, tool }: ToolCall, context: InvocationContext, told: JsonObject): void {
+    const { progress, total, message } = told;
     if (typeof progress !== "number") return;
+    const far = {
+      progress,
+      total: typeof total === "number" ? total : undefined,
+      message: typeof message === "string" ? context.redactor.redact(message).slice(0, longestNote) : undefined,
+    };
     tellProgress(this.#deps.log, {
       tenant: context.tenant,
       callId: id,
       tool: tool.name,
       callerId: context.caller.id,
       sessionId: context.sessionId,
+      ...far,
+    });
+    context.onProgress?.({
       progress,
-      total: typeof total === "number" ? total : undefined,
-      message: typeof message === "string" ? context.redactor.redact(message) : undefined,
+      ...(far.total === undefined ? {} : { total: far.total }),
+      ...(far.message === undefined ? {} : { message: far.message }),
     });
   }
 

@@ -1,0 +1,132 @@
+/**
+ * What a call came to, as the result of `tools/call` (MCP-3): the texts that a model reads, pictures and sounds
+ * as what they are, JSON as a value too, and failures with their catalogued code, so that a model can do better.
+ */
+import type { CallError } from "../calls/call.ts";
+import type { OpenResult } from "../calls/result-store.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { partsMediaType } from "../mcp/call-result.ts";
+import { rpcCodes } from "../mcp/revisions.ts";
+import { readAll } from "../ports/blob-store.ts";
+import { parseKeepingDigits } from "../tools/native/json-path.ts";
+import { textForModel, type CompletedOutcome, type ToolOutcome } from "../tools/outcome.ts";
+import { RpcFault } from "./fault.ts";
+import type { Peer } from "./peer.ts";
+
+export interface ReplyOptions {
+  readonly callId: string;
+  readonly peer: Pick<Peer, "era" | "revision">;
+  readonly publicUrl: string;
+  /** Characters of text that a model is given. */
+  readonly mostText: number;
+  /** The whole result, where the outcome is only its head; undefined: it is no longer there. */
+  readonly open: () => Promise<OpenResult | undefined>;
+}
+
+/** Bytes of pictures and sounds that stand in an answer; what is larger is linked. */
+const mostInline = 4_194_304;
+
+/**
+ * An error of the protocol rather than one of a tool: ours, or what another MCP server has answered with. That
+ * arguments are wrong is for the model to read, whoever says it.
+ */
+export function protocolFault({ code, message, details }: CallError): RpcFault | undefined {
+  if (code === "internal_error") return new RpcFault(rpcCodes.internalError, message);
+  const given = details?.["rpc_code"];
+  if (typeof given !== "number" || given === rpcCodes.invalidParams) return undefined;
+  // What these codes say holds between that server and us.
+  const isReserved = given <= -32_000 && given >= -32_099;
+  return new RpcFault(isReserved ? rpcCodes.internalError : Math.trunc(given), message);
+}
+
+/** @throws RpcFault where a tool failed by an error of the protocol */
+export async function toCallReply(outcome: ToolOutcome, options: ReplyOptions): Promise<JsonObject> {
+  if (outcome.kind === "completed") return toCompletedReply(outcome, options);
+  const fault = outcome.kind === "failed" ? protocolFault(outcome) : undefined;
+  if (fault !== undefined) throw fault;
+  const text = textForModel(outcome);
+  const told = parseJson(text);
+  const failed = outcome.kind !== "pending";
+  return {
+    content: [{ type: "text", text }],
+    ...(isJsonObject(told) ? { structuredContent: withCall(told, options.callId) } : {}),
+    ...(failed ? { isError: true } : {}),
+  };
+}
+
+function withCall(told: JsonObject, callId: string): JsonObject {
+  const { error } = told;
+  return isJsonObject(error) ? { error: { ...error, call_id: callId } } : told;
+}
+
+async function toCompletedReply(outcome: CompletedOutcome, options: ReplyOptions): Promise<JsonObject> {
+  const { text, mediaType, handle } = outcome;
+  if (handle === undefined) {
+    return { content: [{ type: "text", text }], ...structuredOf(text, mediaType, options.peer) };
+  }
+  const head: JsonObject = { type: "text", text };
+  const link = linkTo(handle, options);
+  const kind = /^(image|audio)\//.exec(mediaType)?.[1];
+  const isShown = handle.bytes <= mostInline && (mediaType === partsMediaType || kind !== undefined);
+  if (!isShown) return { content: [head, ...link] };
+  const opened = await options.open();
+  if (opened === undefined) return { content: [head] };
+  const bytes = Buffer.from(await readAll(opened.body));
+  if (kind === undefined) return toParts(bytes, options) ?? { content: [head, ...link] };
+  return { content: [{ type: kind, data: bytes.toString("base64"), mimeType: mediaType }, ...link] };
+}
+
+/** A value for clients that read values; until 2025-11-25 only objects may be some. */
+function structuredOf(text: string, mediaType: string, { era }: ReplyOptions["peer"]): JsonObject {
+  if (!/^application\/(?:[\w.+-]+\+)?json\b/.test(mediaType)) return {};
+  const value = parseKeepingDigits(text);
+  if (value === undefined || (era === "session" && !isJsonObject(value))) return {};
+  return { structuredContent: value };
+}
+
+/** Where the whole is, for whoever has the key; kinds of content that a revision does not know break its clients. */
+function linkTo(
+  { bytes, mediaType }: NonNullable<CompletedOutcome["handle"]>,
+  { callId, publicUrl, peer }: ReplyOptions,
+): JsonObject[] {
+  if (peer.revision < "2025-06-18") return [];
+  const [essence = mediaType] = mediaType.split(";", 1);
+  const uri = `${publicUrl}/v1/calls/${callId}/result`;
+  return [
+    {
+      type: "resource_link",
+      uri,
+      name: callId,
+      description: "The whole result; needs the same key.",
+      mimeType: essence,
+      size: bytes,
+    },
+  ];
+}
+
+/** What another MCP server has answered, part by part. */
+function toParts(bytes: Buffer, { mostText, peer }: ReplyOptions): JsonObject | undefined {
+  const whole = parseKeepingDigits(bytes.toString("utf8"));
+  if (!isJsonObject(whole) || !Array.isArray(whole["content"])) return undefined;
+  const { content, structuredContent } = whole;
+  const parts = content.map((part) => toPart(part, peer));
+  const length = parts.reduce((sum, part) => sum + (typeof part["text"] === "string" ? part["text"].length : 0), 0);
+  // Longer than what models are given at once: the head and the handle stand for it.
+  if (length > mostText) return undefined;
+  const isTold = structuredContent !== undefined && (peer.era === "stateless" || isJsonObject(structuredContent));
+  return { content: parts, ...(isTold ? { structuredContent } : {}) };
+}
+
+function toPart(part: JsonValue, { revision }: ReplyOptions["peer"]): JsonObject {
+  return isJsonObject(part) && isKnownPart(part, revision) ? part : { type: "text", text: JSON.stringify(part) };
+}
+
+function isKnownPart({ type, text, data, mimeType, resource, uri, name }: JsonObject, revision: string): boolean {
+  const isMedia = typeof data === "string" && typeof mimeType === "string";
+  if (type === "text") return typeof text === "string";
+  if (type === "image") return isMedia;
+  if (type === "audio") return isMedia && revision >= "2025-03-26";
+  if (type === "resource") return isJsonObject(resource) && typeof resource["uri"] === "string";
+  const isLink = typeof uri === "string" && typeof name === "string";
+  return type === "resource_link" && isLink && revision >= "2025-06-18";
+}
