@@ -51,7 +51,12 @@ export default defineConfig({
       },
       {
         // The official suite of MCP: some minutes of small programs.
-        test: { name: "conformance", include: ["test/mcp-conformance/**/*.test.ts"], hookTimeout: 600_000 },
+        test: {
+          name: "conformance",
+          include: ["test/mcp-conformance/**/*.test.ts"],
+          hookTimeout: 600_000,
+          testTimeout: 120_000,
+        },
       },
       { test: { name: "container", include: ["test/container/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "infra", include: ["test/infra/**/*.test.ts"], fileParallelism: false, testTimeout: 60_000 } },

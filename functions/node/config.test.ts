@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { NodeConfigError, readNodeConfig, toOffer, type NodeConfig } from "./config.ts";
+import { NodeConfigError, readNodeConfig, toMcpOffer, toOffer, type NodeConfig } from "./config.ts";
 
 async function read(config: unknown): Promise<NodeConfig> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-config-"));
@@ -44,6 +44,9 @@ describe("node.json", () => {
     ["{", "the file"],
     [{ name: "lab", tools: [] }, "tools"],
     [{ name: "la/b", tools: [tool] }, "name"],
+    [{ name: "lab", mcp_servers: { "a b": { command: ["x"] } } }, "mcp_servers"],
+    [{ name: "lab", mcp_servers: { a: { command: ["x"], variables: ["A-B"] } } }, "mcp_servers.a.variables"],
+    [{ name: "lab", tools: [tool], mcp_servers: { measure: { command: ["x"] } } }, "mcp_servers.measure"],
     [{ name: "lab", tools: [{ ...tool, command: [] }] }, "tools.0.command"],
     [{ name: "lab", tools: [{ ...tool, timeout_ms: 0 }] }, "tools.0.timeout_ms"],
     [{ name: "lab", tools: [{ ...tool, extra: 1 }] }, "extra"],
@@ -51,6 +54,34 @@ describe("node.json", () => {
     const failed = read(config);
     await expect(failed).rejects.toThrow(NodeConfigError);
     await expect(failed).rejects.toThrow(where);
+  });
+
+  test("lists servers that are held, of which the gateway learns the name and the variables", async () => {
+    const { directory, mcpServers, programs } = await read({
+      name: "lab",
+      mcp_servers: { memory: { command: ["node", "./memory.mjs"], environment: { A: "b" }, variables: ["FILE"] } },
+    });
+    expect(programs).toEqual([]);
+    expect(mcpServers).toEqual([
+      {
+        name: "memory",
+        command: ["node", join(directory, "memory.mjs")],
+        environment: { A: "b" },
+        variables: ["FILE"],
+        concurrency: 16,
+        max_message_bytes: 10_485_760,
+      },
+    ]);
+    expect(mcpServers.map(toMcpOffer)).toEqual([
+      expect.objectContaining({
+        name: "memory",
+        kind: "mcp",
+        variables: ["FILE"],
+        timeout_ms: 86_400_000,
+        concurrency: 16,
+      }),
+    ]);
+    expect(JSON.stringify(mcpServers.map(toMcpOffer))).not.toMatch(/memory\.mjs|"A"/);
   });
 
   test("that is not there is named", async () => {

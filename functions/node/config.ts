@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parseJson } from "@toolyard/core/json";
-import { nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
+import { longestTimeoutMs, nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
 import * as z from "zod";
 
 const programSchema = nodeToolSchema.extend({
@@ -18,25 +18,47 @@ const programSchema = nodeToolSchema.extend({
   max_output_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
 });
 
+const commandShape = programSchema.shape.command;
+
+/** A server of the Model Context Protocol over stdio, held for services of `mcp://`. */
+const mcpProgramSchema = z.strictObject({
+  command: commandShape,
+  environment: programSchema.shape.environment,
+  /** Variables that services may set, beside those. */
+  variables: nodeToolSchema.shape.variables.unwrap().default([]),
+  /** Requests at once, over all services. */
+  concurrency: nodeToolSchema.shape.concurrency.default(16),
+  max_message_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
+});
+
 const configSchema = z
   .strictObject({
     name: nodeNameSchema,
     tools: z.array(programSchema).default([]),
+    /** By the name that services give as their `command`. */
+    mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
     /** Holds subscriptions of the tenant: takes messages from its brokers. */
     subscriptions: z.boolean().default(false),
   })
-  .refine(({ tools, subscriptions }) => tools.length > 0 || subscriptions, {
-    error: "has neither a tool nor 'subscriptions: true', so there is nothing to do",
-    path: ["tools"],
+  .superRefine(({ tools, mcp_servers: servers, subscriptions }, check) => {
+    if (tools.length + Object.keys(servers).length === 0 && !subscriptions) {
+      const message = "has neither a tool nor 'mcp_servers' nor 'subscriptions: true', so there is nothing to do";
+      check.addIssue({ code: "custom", path: ["tools"], message });
+    }
+    const twice = tools.find(({ name }) => Object.hasOwn(servers, name));
+    if (twice !== undefined)
+      check.addIssue({ code: "custom", path: ["mcp_servers", twice.name], message: "is the name of a tool, too" });
   });
 
 export type NodeProgram = z.infer<typeof programSchema>;
+export type McpProgram = z.infer<typeof mcpProgramSchema> & { readonly name: string };
 
 export interface NodeConfig {
   readonly name: string;
   /** Of the file; programs are found from here. */
   readonly directory: string;
   readonly programs: readonly NodeProgram[];
+  readonly mcpServers: readonly McpProgram[];
   readonly holdsSubscriptions: boolean;
 }
 
@@ -57,7 +79,13 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
   }
   const directory = dirname(resolve(path));
   const programs = parsed.data.tools.map((program) => ({ ...program, command: placed(program.command, directory) }));
-  return { name: parsed.data.name, directory, programs, holdsSubscriptions: parsed.data.subscriptions };
+  const mcpServers = Object.entries(parsed.data.mcp_servers).map(([name, server]) => ({
+    ...server,
+    name,
+    command: placed(server.command, directory),
+  }));
+  const { name, subscriptions: holdsSubscriptions } = parsed.data;
+  return { name, directory, programs, mcpServers, holdsSubscriptions };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {
@@ -70,4 +98,20 @@ function placed(command: NodeProgram["command"], directory: string): NodeProgram
 export function toOffer(program: NodeProgram): NodeTool {
   const { name, description, parameters, effect, sensitive, timeout_ms, concurrency } = program;
   return { name, description, parameters, effect, sensitive, timeout_ms, concurrency };
+}
+
+/** The same of a server that is held: how it is run stays here. */
+export function toMcpOffer({ name, variables, concurrency }: McpProgram): NodeTool {
+  return {
+    name,
+    description: "An MCP server, for services of mcp:// that name this node.",
+    parameters: { type: "object" },
+    effect: "write",
+    sensitive: false,
+    // Services say how long a request may take.
+    timeout_ms: longestTimeoutMs,
+    concurrency,
+    kind: "mcp",
+    variables,
+  };
 }

@@ -19,6 +19,8 @@ export interface Execution {
   readonly run: string;
   readonly arguments: JsonObject;
   readonly signal: AbortSignal;
+  /** As a server of the Model Context Protocol tells it. */
+  readonly onProgress?: (progress: JsonObject) => void;
 }
 
 export interface Executor {

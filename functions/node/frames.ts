@@ -19,7 +19,12 @@ const acceptedSchema = z.looseObject({
   input_url: z.string().optional(),
 });
 
-const beatenSchema = z.looseObject({ known: z.array(z.string()), cancelled: z.array(z.string()) });
+const beatenSchema = z.looseObject({
+  known: z.array(z.string()),
+  cancelled: z.array(z.string()),
+  /** Services whose held processes are to end. */
+  stop: z.array(z.string()).default([]),
+});
 
 const uploadSchema = z.looseObject({ url: z.string(), headers: z.record(z.string(), z.string()) });
 
@@ -53,6 +58,7 @@ const eventSchema = z.discriminatedUnion("type", [
     data: z.looseObject({ run: z.string(), call_id: z.string(), tool: z.string() }),
   }),
   z.looseObject({ type: z.literal("node.cancel"), data: z.looseObject({ run: z.string() }) }),
+  z.looseObject({ type: z.literal("node.look") }),
   z.looseObject({ type: z.literal("node.replaced") }),
   z.looseObject({ type: z.literal("node.removed") }),
   z.looseObject({ type: z.literal("subscription.changed") }),

@@ -12,7 +12,7 @@ import type { Log } from "@toolyard/core/ports/log";
 import type { MessageConsumers } from "@toolyard/core/ports/message-consumer";
 import { SubscriptionHolder } from "@toolyard/core/subscriptions/holder";
 import { version } from "../version.ts";
-import { toOffer, type NodeConfig, type NodeProgram } from "./config.ts";
+import { toMcpOffer, toOffer, type NodeConfig } from "./config.ts";
 import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
 import {
   AnsweredError,
@@ -25,6 +25,7 @@ import {
   type NodeEvent,
 } from "./frames.ts";
 import { GatewayLink, NodeRefused } from "./link.ts";
+import { McpServers } from "./mcp-servers.ts";
 import { createDesk } from "./subscriptions.ts";
 
 /** A result that fits into a frame together with the rest of its message. */
@@ -34,6 +35,10 @@ const mostOpen = 400;
 const transferMs = 300_000;
 /** What was carried out is known for so long, should the gateway offer it again. */
 const rememberedMs = 600_000;
+/** How far a call is, is told so often at most. */
+const progressMs = 500;
+const longestNote = 1_000;
+const changedMs = 100;
 
 export interface NodeOptions extends ExecutorDeps {
   readonly url: string;
@@ -55,11 +60,15 @@ interface Run {
   readonly callId: string;
   readonly stop: AbortController;
   state: "queued" | "in_hand" | "over";
+  /** When it was last told how far it is. */
+  toldAt: number;
 }
 
 /** A tool with what waits for a place. */
 interface Desk {
-  readonly program: NodeProgram;
+  readonly name: string;
+  /** Calls at once. */
+  readonly concurrency: number;
   readonly executor: Executor;
   readonly queue: Run[];
   inHand: number;
@@ -70,6 +79,9 @@ export class Node {
   readonly #link: GatewayLink;
   readonly #instance = randomUUID();
   readonly #desks: ReadonlyMap<string, Desk>;
+  readonly #servers: McpServers;
+  /** Services whose tools have changed, which is about to be told. */
+  readonly #changed = new Set<string>();
   readonly #runs = new Map<string, Run>();
   readonly #delivering = new Set<Promise<void>>();
   readonly #holder: SubscriptionHolder | undefined;
@@ -80,12 +92,21 @@ export class Node {
 
   constructor(options: NodeOptions) {
     this.#options = options;
-    this.#desks = new Map(
-      options.config.programs.map((program) => [
-        program.name,
-        { program, executor: createExecutor(program, options.config, options), queue: [], inHand: 0 },
-      ]),
-    );
+    const { config, path, log } = options;
+    this.#servers = new McpServers({
+      directory: config.directory,
+      path,
+      log,
+      onToolsChanged: (service) => this.#tellToolsChanged(service),
+    });
+    const desks = [
+      ...config.programs.map((program) => toDesk(program, createExecutor(program, config, options))),
+      ...config.mcpServers.map((program) => {
+        const execute: Executor["execute"] = (execution) => this.#servers.execute(program, execution);
+        return toDesk(program, { execute, stop: () => Promise.resolve() });
+      }),
+    ];
+    this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
     this.#link = new GatewayLink({
       ...options,
       onOpen: () => this.#register(),
@@ -115,7 +136,7 @@ export class Node {
       clearInterval(this.#beating);
       this.#link.close();
       await this.#holder?.stop(0);
-      await Promise.all([...this.#desks.values()].map(({ executor }) => executor.stop()));
+      await Promise.all([this.#servers.stop(), ...[...this.#desks.values()].map(({ executor }) => executor.stop())]);
     }
   }
 
@@ -146,7 +167,7 @@ export class Node {
     const registered = await this.#askToRegister();
     clearInterval(this.#beating);
     this.#beating = setInterval(() => void this.#beat(), registered.beat_ms);
-    log.log("info", "registered", { node: config.name, count: config.programs.length });
+    log.log("info", "registered", { node: config.name, count: this.#desks.size });
     for (const { name, by } of registered.hidden) {
       log.log("warn", `'${name}' is hidden by ${by}, which has the name already; rename the tool`, { tool: name });
     }
@@ -160,7 +181,8 @@ export class Node {
   /** @throws NodeRefused where trying again is of no use */
   async #askToRegister(): Promise<ReturnType<typeof readRegistered>> {
     const { config } = this.#options;
-    const tools = config.programs.map((program) => ({ ...toOffer(program) }));
+    const offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer)];
+    const tools = offers.map((offer) => ({ ...offer }));
     const own = { name: config.name, version, instance: this.#instance };
     try {
       return await this.#link.askNow({ type: "node.register", ...own, tools }, readRegistered);
@@ -178,6 +200,8 @@ export class Node {
         return this.#take(event.data);
       case "node.cancel":
         return this.#cancel(event.data.run);
+      case "node.look":
+        return void this.#beat();
       case "node.replaced":
         return this.#sentAway("Another process has registered under this name; this one ends.");
       case "node.removed":
@@ -196,7 +220,7 @@ export class Node {
 
   #take({ run: id, call_id: callId, tool }: Extract<NodeEvent, { type: "node.call" }>["data"]): void {
     if (this.#runs.has(id)) return;
-    const run: Run = { id, callId, stop: new AbortController(), state: "queued" };
+    const run: Run = { id, callId, stop: new AbortController(), state: "queued", toldAt: Number.NEGATIVE_INFINITY };
     this.#runs.set(id, run);
     const desk = this.#desks.get(tool);
     if (desk === undefined) return this.#decline(run, "the node does not offer it any more");
@@ -212,7 +236,7 @@ export class Node {
   }
 
   #serve(desk: Desk): void {
-    while (desk.inHand < desk.program.concurrency) {
+    while (desk.inHand < desk.concurrency) {
       const run = desk.queue.shift();
       if (run === undefined) return;
       if (run.stop.signal.aborted) {
@@ -240,10 +264,11 @@ export class Node {
         run: run.id,
         arguments: input.arguments,
         signal: run.stop.signal,
+        onProgress: (progress) => this.#tellProgress(run, progress),
       });
       log.log("info", "a call was carried out", {
         call_id: run.callId,
-        tool: desk.program.name,
+        tool: desk.name,
         status: executed.status,
       });
       this.#deliver(run, executed);
@@ -251,6 +276,34 @@ export class Node {
       log.log("error", "a call was not carried out", { call_id: run.callId, reason: messageOf(thrown) });
       this.#deliver(run, { status: "lost", mediaType: "text/plain", output: "", message: messageOf(thrown) });
     }
+  }
+
+  /** Best effort: what matters comes with the result. */
+  #tellProgress(run: Run, { progress, total, message }: JsonObject): void {
+    const now = performance.now();
+    if (typeof progress !== "number" || now - run.toldAt < progressMs) return;
+    run.toldAt = now;
+    const said = {
+      progress,
+      ...(typeof total === "number" ? { total } : {}),
+      ...(typeof message === "string" ? { message: message.slice(0, longestNote) } : {}),
+    };
+    const tell = { type: "node.progress", run: run.id, instance: this.#instance, ...said };
+    void this.#link.askNow(tell, readDone).catch(() => undefined);
+  }
+
+  /** Servers may say it many times at once. */
+  #tellToolsChanged(service: string): void {
+    if (this.#isLeaving || this.#changed.has(service)) return;
+    this.#changed.add(service);
+    const tell = async (): Promise<void> => {
+      await sleep(changedMs);
+      this.#changed.delete(service);
+      await this.#link.ask({ type: "node.tools_changed", service, instance: this.#instance }, readDone);
+    };
+    void tell().catch((thrown: unknown) => {
+      this.#options.log.log("warn", "changed tools were not told", { service, reason: messageOf(thrown) });
+    });
   }
 
   /** Until the gateway has it, over as many connections as it takes. */
@@ -352,8 +405,15 @@ export class Node {
   async #beat(): Promise<void> {
     const open = this.#open();
     try {
-      const beat = { type: "node.beat", instance: this.#instance, runs: open.map(({ id }) => id) };
-      const { known, cancelled } = await this.#link.askNow(beat, readBeaten);
+      const held = this.#servers.services.map((each) => ({ ...each }));
+      const beat = {
+        type: "node.beat",
+        instance: this.#instance,
+        runs: open.map(({ id }) => id),
+        ...(held.length === 0 ? {} : { held }),
+      };
+      const { known, cancelled, stop } = await this.#link.askNow(beat, readBeaten);
+      this.#servers.stopServices(stop);
       for (const { id, state } of open) {
         // One that nobody knows any more was given up, or ended by a result of ours that was not answered.
         if (cancelled.includes(id) || (state === "in_hand" && !known.includes(id))) this.#cancel(id);
@@ -371,6 +431,10 @@ export class Node {
     ]);
     over.abort();
   }
+}
+
+function toDesk({ name, concurrency }: Pick<Desk, "name" | "concurrency">, executor: Executor): Desk {
+  return { name, concurrency, executor, queue: [], inHand: 0 };
 }
 
 function messageOf(thrown: unknown): string {

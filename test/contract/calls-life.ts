@@ -476,6 +476,27 @@ function describeDecisions(fixture: CallFixture): void {
       expect(claim).toMatchObject({ wasRunning: false, call: { approval: decision } });
     });
 
+    test("a call whose back end asks gives its lease up, and goes on with the answer to that very question", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "running");
+      const error = { code: "input_required", message: "asks", details: { input_requests: { a: {} } } } as const;
+      const asked = { state: "input_required", error, continued: { input: "asked", delivery: "due" } } as const;
+      expect(await fixture.calls.finish(tenant, id, 2, asked)).toBe(false);
+      expect(await fixture.calls.finish(tenant, id, 1, asked)).toBe(true);
+      const waiting = { state: "input_required", error, input: "asked", leaseUntil: null, finishedAt: null };
+      expect(await fixture.row(tenant, id)).toMatchObject({ ...waiting, delivery: "due", slots: 1, cost: null });
+      const answer = { by: "key_1", decision: "approved" } as const;
+      const late = { ...answer, answered: { input: "late", attempt: 2 } };
+      expect(await fixture.calls.decide(tenant, id, late)).toMatchObject({ state: "input_required", input: "asked" });
+      const fitting = { ...answer, answered: { input: "answered", attempt: 1 } };
+      expect(await fixture.calls.decide(tenant, id, fitting)).toMatchObject({ state: "queued", error: null });
+      const claim = await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 });
+      expect(claim).toMatchObject({ wasRunning: false, call: { input: "answered", attempt: 2 } });
+      expect(await fixture.calls.finish(tenant, id, 1, { state: "completed" })).toBe(false);
+      expect(await fixture.calls.finish(tenant, id, 2, { state: "completed" })).toBe(true);
+      expect(await fixture.row(tenant, id)).toMatchObject({ state: "completed", delivery: "due" });
+    });
+
     test(`a rejection ends the call with its reason ${verifies("CHAT-11")}`, async () => {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "input_required");

@@ -25,6 +25,21 @@ const rude = `
   });
 `;
 
+/** Knows the stateless era alone. */
+const modern = `
+  process.stdin.on("data", (part) => {
+    for (const line of String(part).split("\\n").filter(Boolean)) {
+      const { id, method, params } = JSON.parse(line);
+      const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...message }) + "\\n");
+      const version = params._meta?.["io.modelcontextprotocol/protocolVersion"];
+      if (method === "server/discover") send({ result: { supportedVersions: [version], capabilities: { tools: {} } } });
+      else if (version !== "2026-07-28") send({ error: { code: -32601, message: "Method not found" } });
+      else if (method === "tools/list") send({ result: { resultType: "complete", tools: [{ name: "say", inputSchema: { type: "object" } }] } });
+      else if (method === "tools/call") send({ result: { resultType: "complete", content: [{ type: "text", text: version }] } });
+    }
+  });
+`;
+
 let gateway: Gateway;
 let tenant: TestTenant;
 let home: string;
@@ -36,6 +51,7 @@ beforeAll(async () => {
     files: { command: [...stdioServers.filesystem, home] },
     memory: { command: stdioServers.memory, env: ["MEMORY_FILE_PATH"] },
     rude: { command: [process.execPath, "-e", rude], env: ["MOOD", "MOOD_SECRET"] },
+    modern: { command: [process.execPath, "-e", modern] },
     nowhere: { command: ["/no/such/program"] },
   };
   gateway = await startGateway({ env: { TOOLYARD_MCP_COMMANDS: JSON.stringify(commands) } });
@@ -88,6 +104,15 @@ describe(`the reference servers ${verifies("MCP-1", "MCP-2", "MCP-3")}`, () => {
     expect(await readFile(file, "utf8")).toContain("Ada");
   });
 });
+
+test.each([{}, { protocol: "stateless" }])(
+  `a program of revision 2026-07-28 is spoken to without a session: %j ${verifies("MCP-1")}`,
+  async (more) => {
+    const { json } = await addService("modern", more);
+    expect(await content("mcp://modern/say")).toBe("2026-07-28");
+    expect((await tenant.client.post(`/v1/tool-services/${json.id}/test`)).detail).toContain("2026-07-28");
+  },
+);
 
 describe(`programs that are not what they should be ${verifies("MCP-1", "MCP-4")}`, () => {
   test("noise before the answer does not disturb, and nothing of our environment is given on", async () => {

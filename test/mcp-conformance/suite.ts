@@ -38,10 +38,11 @@ export async function readChecks(command: "server" | "client", parameters: reado
   try {
     const output = await runProgram([command, ...parameters, "--output-dir", directory]);
     const found = new Map<string, readonly Check[]>();
-    for (const name of await readdir(directory)) {
-      const scenario = /^(?:server-)?(.+?)-\d{4}-\d\d-\d\dT[\w-]+$/.exec(name)?.[1];
+    // A slash in a scenario's name makes a directory in a directory.
+    for (const file of await readdir(directory, { recursive: true })) {
+      const scenario = /^(?:server-)?(.+?)-\d{4}-\d\d-\d\dT[\w-]+\/checks\.json$/.exec(file)?.[1];
       if (scenario === undefined) continue;
-      const checks: unknown = JSON.parse(await readFile(join(directory, name, "checks.json"), "utf8"));
+      const checks: unknown = JSON.parse(await readFile(join(directory, file), "utf8"));
       found.set(scenario, checksSchema.parse(checks));
     }
     if (found.size === 0) throw new Error(`the suite has left no results: ${output.slice(-2_000)}`);

@@ -21,6 +21,7 @@ export interface NodeProcessOptions {
   readonly name?: string;
   readonly tools?: readonly Readonly<Record<string, unknown>>[];
   readonly subscriptions?: boolean;
+  readonly mcpServers?: Readonly<Record<string, unknown>>;
   /** Files beside `node.json`, by name. */
   readonly files?: Readonly<Record<string, string>>;
   readonly graceMs?: number;
@@ -39,8 +40,8 @@ export async function endNodes(): Promise<void> {
 
 export async function startNode(options: NodeProcessOptions): Promise<NodeProcess> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-node-"));
-  const { name = "lab-pc", tools = [], subscriptions = false } = options;
-  const config = { name, tools, subscriptions };
+  const { name = "lab-pc", tools = [], subscriptions = false, mcpServers = {} } = options;
+  const config = { name, tools, subscriptions, mcp_servers: mcpServers };
   await writeFile(join(directory, "node.json"), JSON.stringify(config));
   for (const [name, text] of Object.entries(options.files ?? {})) {
     await writeFile(join(directory, name), text, { mode: 0o755 });

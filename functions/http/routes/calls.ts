@@ -7,6 +7,7 @@ import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { cancelCall as cancel } from "@toolyard/core/calls/cancel";
 import { decideCall } from "@toolyard/core/calls/decide";
 import { findCall } from "@toolyard/core/calls/find-call";
+import { inputAnswersSchema } from "@toolyard/core/calls/input-request";
 import { openResult, presignResult } from "@toolyard/core/calls/result-store";
 import { replayCall as replay } from "@toolyard/core/calls/replay";
 import { viewCall, type CallView } from "@toolyard/core/calls/view";
@@ -54,6 +55,9 @@ const callSchema = z.strictObject({
       url: z.string().meta({ description: "Where the whole result is." }),
     })
     .nullable(),
+  input_requests: z.json().meta({
+    description: "Of a call that waits for input: what a person is asked, by name; answered with POST …/approve.",
+  }),
   error: z
     .strictObject({ code: z.string(), message: z.string(), details: z.record(z.string(), z.unknown()).optional() })
     .nullable(),
@@ -300,6 +304,10 @@ const rejectionBody = z.strictObject({ reason }).default({});
 const approvalBody = z
   .strictObject({
     reason,
+    input: inputAnswersSchema.optional().meta({
+      description:
+        "Of a call with `input_requests`: by their names, `accept` with `content` as asked for, `decline` or `cancel`.",
+    }),
     runtime_config: runtimeConfigField.describe(
       "The configuration that came with the request of the call, which is never stored; the call then runs before the answer. Scope `runtime_config`.",
     ),
@@ -309,20 +317,21 @@ const approvalBody = z
 export const approveCall = defineRoute({
   method: "post",
   path: "/v1/calls/{id}/approve",
-  summary: "Approve a call that waits",
+  summary: "Approve a call that waits, or answer what it asks",
   description:
-    "The call is queued. Permission, definition and credentials are checked again before it runs; the session's next chat receives its result.",
+    "The call is queued. Permission, definition and credentials are checked again before it runs; the session's next chat receives its result. Needs the scope 'approve', or for the input of one's own call none.",
   tags,
-  scope: "approve",
+  scope: null,
   request: { params: idParams, body: approvalBody },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params, body }) {
-    const { reason: given, runtime_config: inline } = body;
+    const { reason: given, runtime_config: inline, input } = body;
     const call = await decideCall(core, context, {
       callId: params.id,
       decision: "approved",
       ...(given === undefined ? {} : { reason: given }),
+      ...(input === undefined ? {} : { input }),
       ...((inline ?? null) === null ? {} : { runtimeConfig: inline }),
     });
     return c.json(await showCall(core, call));
@@ -333,8 +342,9 @@ export const rejectCall = defineRoute({
   method: "post",
   path: "/v1/calls/{id}/reject",
   summary: "Reject a call that waits",
+  description: "Needs the scope 'approve', or for a call of one's own that waits for input none.",
   tags,
-  scope: "approve",
+  scope: null,
   request: { params: idParams, body: rejectionBody },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },

@@ -39,6 +39,9 @@ const invokedSchema = z.object({
   media_type: z.string().optional(),
   handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
   url: z.string().optional().meta({ description: "Where the call can be followed." }),
+  input_requests: z.record(z.string(), z.json()).optional().meta({
+    description: "What the tool asks a person for, by name; answer with POST /v1/calls/{id}/approve.",
+  }),
 });
 
 export const invoke = defineRoute({
@@ -123,8 +126,9 @@ function toAnswer({ callId, tool, outcome }: Invoked, publicUrl: string): Invoke
       return { status: 200, body: { ...head, status: "completed", content: text, media_type: mediaType, ...rest } };
     }
     case "pending": {
-      const status = outcome.reason === "approval" ? "input_required" : "queued";
-      return { status: 202, body: { ...head, status, url: `${publicUrl}/v1/calls/${callId}` } };
+      const status = outcome.reason === "async" ? "queued" : "input_required";
+      const asked = outcome.requests === undefined ? {} : { input_requests: { ...outcome.requests } };
+      return { status: 202, body: { ...head, status, url: `${publicUrl}/v1/calls/${callId}`, ...asked } };
     }
     case "failed":
     case "rejected": {

@@ -128,4 +128,19 @@ export interface SealedInput {
   readonly traceparent?: string;
   /** As admitted; a key is read again before the call runs, since it may have been revoked. */
   readonly caller: Caller;
+  /** What the back end asked a person for, and where it was answered what. */
+  readonly asked?: {
+    readonly requests: { readonly [key: string]: JsonValue };
+    readonly state?: string;
+    readonly responses?: { readonly [key: string]: JsonValue };
+  };
+}
+
+/** A person's word on a call that waits. */
+export interface CallDecision {
+  readonly by: string;
+  readonly decision: "approved" | "rejected";
+  readonly reason?: string;
+  /** Of a call that waits for answers: its sealed input with them, and the attempt that had asked. */
+  readonly answered?: { readonly input: string; readonly attempt: number };
 }

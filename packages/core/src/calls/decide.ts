@@ -1,5 +1,5 @@
 /**
- * A person's yes or no to a call that waits for approval. Approving only puts the call on the queue:
+ * A person's yes or no to a call that waits for approval, or answers to what it asks. Approving only puts the call on the queue:
  * the worker checks permission, definition and credentials again before anything is sent
  * (design "Approval never holds an invocation").
  */
@@ -12,6 +12,7 @@ import { findTool } from "../tools/catalog.ts";
 import { requireScope } from "./admit.ts";
 import type { Call } from "./call.ts";
 import { callNotFound } from "./find-call.ts";
+import { requireFittingDecision, withAnswers, type GivenAnswers } from "./input-request.ts";
 import { usedInlineConfig } from "./new-call.ts";
 import { enqueue, runWithConfig } from "./worker.ts";
 
@@ -19,6 +20,8 @@ export interface Decision {
   readonly callId: string;
   readonly decision: "approved" | "rejected";
   readonly reason?: string;
+  /** Answers to what the call's back end has asked. */
+  readonly input?: GivenAnswers;
   /** As given, for a call whose configuration came with its request and is stored nowhere. */
   readonly runtimeConfig?: unknown;
 }
@@ -30,11 +33,14 @@ export interface Decision {
  */
 export async function decideCall(deps: CoreDeps, context: CallContext, request: Decision): Promise<Call> {
   const { callId, decision, reason } = request;
-  const inline = decision === "approved" ? await inlineConfigFor(deps, context, request) : undefined;
+  const before = await requireDecidable(deps, context, callId);
+  const inline = decision === "approved" ? inlineConfigFor(deps, context, { call: before, request }) : undefined;
+  const answered = decision === "approved" ? await answeredBy(deps, context, { call: before, request }) : undefined;
   const call = await deps.repos.calls.decide(context.tenant, callId, {
     by: context.caller.id,
     decision,
     ...(reason === undefined ? {} : { reason }),
+    ...(answered === undefined ? {} : { answered }),
   });
   if (call === undefined) throw callNotFound(callId);
   if (call.approval?.decision !== decision) throw notWaiting(call);
@@ -49,14 +55,39 @@ export async function decideCall(deps: CoreDeps, context: CallContext, request: 
   return call;
 }
 
-/** A worker would not have the configuration, so it has to come with the approval (BLIND-7). */
-async function inlineConfigFor(
+interface Asked {
+  readonly call: Call;
+  readonly request: Decision;
+}
+
+/**
+ * Approvals need the scope; what a caller's own call asks, it may answer itself.
+ * @throws GatewayError `permission_denied`, `not_found`
+ */
+async function requireDecidable(deps: CoreDeps, { tenant, caller }: CallContext, callId: string): Promise<Call> {
+  const call = await deps.repos.calls.get(tenant, callId);
+  const isOwnQuestion = call?.callerId === caller.id && call.error?.code === "input_required";
+  if (!isOwnQuestion) requireScope(caller, "approve");
+  if (call === undefined) throw callNotFound(callId);
+  return call;
+}
+
+async function answeredBy(
   deps: CoreDeps,
   context: CallContext,
-  { callId, runtimeConfig }: Decision,
-): Promise<RuntimeConfig | undefined> {
-  const call = await deps.repos.calls.get(context.tenant, callId);
-  if (call === undefined) throw callNotFound(callId);
+  { call, request: { input } }: Asked,
+): Promise<{ readonly input: string; readonly attempt: number } | undefined> {
+  requireFittingDecision(call, input);
+  if (input === undefined || call.state !== "input_required") return undefined;
+  return { input: await withAnswers(deps, context, call, input), attempt: call.attempt };
+}
+
+/** A worker would not have the configuration, so it has to come with the approval (BLIND-7). */
+function inlineConfigFor(
+  deps: CoreDeps,
+  context: CallContext,
+  { call, request: { runtimeConfig } }: Asked,
+): RuntimeConfig | undefined {
   const waits = call.state === "input_required" || call.state === "queued";
   if (!waits || !usedInlineConfig(call)) return undefined;
   if (runtimeConfig === undefined) {

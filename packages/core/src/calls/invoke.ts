@@ -216,7 +216,7 @@ function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "context
     );
   }
   const outcome = outcomeOf(call);
-  if (outcome.kind === "pending" && !call.async) {
+  if (outcome.kind === "pending" && outcome.reason === "async" && !call.async) {
     throw new GatewayError(
       "idempotency_in_progress",
       "The first request with this Idempotency-Key is still running; its call is named in 'call_id'.",

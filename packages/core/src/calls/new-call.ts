@@ -5,7 +5,7 @@ import { reserveTool } from "../budgets/reservation.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
-import { canonicalJson, type JsonObject } from "../json.ts";
+import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
 import type { Preparation, PreparedCall } from "../tools/prepare.ts";
@@ -47,16 +47,9 @@ export async function newToolCall(
   const { tenant, config } = context;
   const uri = formatToolUri(call.uri.scheme, call.uri.service, call.uri.tool);
   const text = canonicalJson({ uri, arguments: call.arguments });
-  const sealed: SealedInput = {
-    arguments: call.arguments,
-    uri: fullUri(call),
-    caller: context.caller,
-    ...(context.sessionId === undefined ? {} : { sessionId: context.sessionId }),
-    ...(context.span === undefined ? {} : { traceparent: context.span.traceparent }),
-  };
   const [inputHash, input] = await Promise.all([
     deps.sealer.hash(tenant, config.wrappedKey, text),
-    deps.sealer.seal(tenant, config.wrappedKey, inputAad(call.id), JSON.stringify(sealed)),
+    sealInput(deps, context, call.id, inputOf(context, call)),
   ]);
   return {
     ...commonFields(context, options),
@@ -80,6 +73,36 @@ export async function newToolCall(
     delivery: options.delivery,
     runAt: options.runAt ?? null,
   };
+}
+
+/** What whoever carries the call out later needs. */
+export function inputOf(context: CallContext, call: CallToRecord): SealedInput {
+  return {
+    arguments: call.arguments,
+    uri: fullUri(call),
+    caller: context.caller,
+    ...(context.sessionId === undefined ? {} : { sessionId: context.sessionId }),
+    ...(context.span === undefined ? {} : { traceparent: context.span.traceparent }),
+  };
+}
+
+export function sealInput(
+  { sealer }: Pick<AdapterDeps, "sealer">,
+  { tenant, config }: Pick<CallContext, "tenant" | "config">,
+  callId: string,
+  input: SealedInput,
+): Promise<string> {
+  return sealer.seal(tenant, config.wrappedKey, inputAad(callId), JSON.stringify(input));
+}
+
+/** @throws GatewayError `credential_unreadable` and the like where it cannot be opened */
+export async function openInput(
+  { sealer }: Pick<AdapterDeps, "sealer">,
+  { tenant, config }: Pick<CallContext, "tenant" | "config">,
+  { id, input }: { readonly id: string; readonly input: string },
+): Promise<SealedInput> {
+  // Sealed by this code for this row; nobody else can have written it.
+  return JSON.parse(await sealer.open(tenant, config.wrappedKey, inputAad(id), input)) as SealedInput;
 }
 
 /** The row of a call that was refused before it could run. */
@@ -194,8 +217,17 @@ export function effectKeyOf(call: PreparedCall, occurrence: number): string {
   return createHash("sha256").update(text).digest("base64url");
 }
 
+/** What a person is asked for before the call goes on; undefined: nothing. */
+export function inputRequestsOf({ state, error }: Pick<Call, "state" | "error">): JsonObject | undefined {
+  if (state !== "input_required" || error?.code !== "input_required") return undefined;
+  const requests = error.details?.["input_requests"];
+  return isJsonObject(requests) ? requests : {};
+}
+
 /** What a recorded call came to, for whoever asks again. */
 export function outcomeOf(call: Call): ToolOutcome {
+  const requests = inputRequestsOf(call);
+  if (requests !== undefined) return { kind: "pending", reason: "input", callId: call.id, requests };
   if (call.state === "completed" && call.outcome !== null) {
     const { text, mediaType, bytes, blobKey } = call.outcome;
     return {

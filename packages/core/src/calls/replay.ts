@@ -12,7 +12,7 @@ import { toErrorDetails } from "../tools/outcome.ts";
 import { prepareCall, type PreparedCall } from "../tools/prepare.ts";
 import { endStates, type Call, type SealedInput } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
-import { inputAad, newToolCall, usedInlineConfig } from "./new-call.ts";
+import { newToolCall, openInput, usedInlineConfig } from "./new-call.ts";
 import { enqueue } from "./worker.ts";
 
 export interface ReplayRequest {
@@ -32,7 +32,7 @@ export async function replayCall(deps: CoreDeps, context: CallContext, request: 
   requireReplayScope(context);
   const original = await findCall(deps, context, request.callId);
   requireReplayable(original, request.confirm);
-  const input = await openInput(deps, context, original);
+  const input = await argumentsOf(deps, context, original);
   const replay: CallContext = input.sessionId === undefined ? context : { ...context, sessionId: input.sessionId };
   const { call, waits } = prepareReplay(deps, replay, input);
   const row = await newToolCall(deps, replay, call, {
@@ -98,18 +98,11 @@ function requireReplayable(call: Call, confirmed: boolean): void {
   }
 }
 
-async function openInput(deps: CoreDeps, { tenant, config }: CallContext, call: Call): Promise<SealedInput> {
-  if (call.input === null) {
-    throw new GatewayError(
-      "conflict",
-      `The arguments of call '${call.id}' are no longer stored; it cannot be replayed.`,
-      {
-        param: "id",
-      },
-    );
-  }
-  // Sealed by this code for this row; nobody else can have written it.
-  return JSON.parse(await deps.sealer.open(tenant, config.wrappedKey, inputAad(call.id), call.input)) as SealedInput;
+async function argumentsOf(deps: CoreDeps, context: CallContext, { id, input }: Call): Promise<SealedInput> {
+  if (input !== null) return openInput(deps, context, { id, input });
+  throw new GatewayError("conflict", `The arguments of call '${id}' are no longer stored; it cannot be replayed.`, {
+    param: "id",
+  });
 }
 
 function prepareReplay(

@@ -6,6 +6,7 @@ import { noCost } from "../budgets/cost.ts";
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { Call, CallerLink, CallState, Usage } from "./call.ts";
 import { parseJson, type JsonValue } from "../json.ts";
+import { inputRequestsOf } from "./new-call.ts";
 import { toRfc3339 } from "../time.ts";
 
 /** Characters of a result shown with its call; the whole is at `result.url`. */
@@ -30,6 +31,8 @@ export interface CallView {
   /** Redacted arguments; text where they were cut or never were JSON. */
   readonly input: JsonValue;
   readonly result: CallResultView | null;
+  /** What a person is asked, by name, before the call goes on. */
+  readonly input_requests: JsonValue;
   readonly error: { readonly code: string; readonly message: string; readonly details?: JsonValue } | null;
   readonly usage: Usage | null;
   readonly cost: CallCostView | null;
@@ -97,6 +100,7 @@ export function viewCall(call: Call, costBelow: number): CallView {
     idempotency_key: call.idempotencyKey,
     input: parseJson(call.inputView) ?? call.inputView,
     result: viewResult(call),
+    input_requests: inputRequestsOf(call) ?? null,
     error: viewError(call),
     usage: call.usage,
     cost: viewCost(call, costBelow),
@@ -144,8 +148,9 @@ function viewResult({ id, outcome }: Call): CallResultView | null {
   };
 }
 
-function viewError({ error }: Call): CallView["error"] {
-  if (error === null) return null;
+function viewError(call: Call): CallView["error"] {
+  const { error } = call;
+  if (error === null || inputRequestsOf(call) !== undefined) return null;
   return {
     code: error.code,
     message: error.message,

@@ -12,12 +12,13 @@ import type { CallFinish } from "../ports/repos.ts";
 import type { QueueMessage, QueueName } from "../ports/task-queue.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
+import type { InputAnswers } from "../tools/adapter.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
 import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { holdLease } from "./lease.ts";
-import { errorForRecord, inputAad, usedInlineConfig } from "./new-call.ts";
+import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
 
 /** Calls expected to take longer than this go to the long queue. */
@@ -255,7 +256,8 @@ async function runIn(
       await adapter.handOver(handed, { ...context, signal });
       return "handed-over";
     }
-    const { finish } = await executeCall(deps, { ...preparation.call, id: call.id }, context, {
+    const answers = answersOf(input);
+    const { finish } = await executeCall(deps, { ...preparation.call, id: call.id, answers }, context, {
       attempt: call.attempt,
       signal,
     });
@@ -267,6 +269,10 @@ async function runIn(
   }
 }
 
+function answersOf({ asked }: SealedInput): InputAnswers | undefined {
+  return asked?.responses === undefined ? undefined : { responses: { ...asked.responses }, state: asked.state };
+}
+
 async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Promise<WorkContext> {
   if (inline === undefined && usedInlineConfig(call)) {
     throw new GatewayError(
@@ -275,9 +281,7 @@ async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Pro
     );
   }
   if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
-  const text = await deps.sealer.open(call.tenant, config.wrappedKey, inputAad(call.id), call.input);
-  // Sealed by this code for this row; nobody else can have written it.
-  const input = JSON.parse(text) as SealedInput;
+  const input = await openInput(deps, { tenant: call.tenant, config }, { id: call.id, input: call.input });
   const caller = await currentCaller(deps, call.tenant, input.caller);
   return {
     tenant: call.tenant,

@@ -1,6 +1,6 @@
 /** The one stream of a chat. JSON is it collected, SSE is it encoded (design "One loop"). */
 import type { GatewayError } from "../errors/gateway-error.ts";
-import type { JsonObject } from "../json.ts";
+import type { JsonObject, JsonValue } from "../json.ts";
 import type { Usage } from "../calls/call.ts";
 import type { ToolOutcome } from "../tools/outcome.ts";
 import type { ProviderEvent } from "./providers/provider.ts";
@@ -16,7 +16,7 @@ export interface ToolExecution {
   readonly pending?: readonly {
     readonly call_id: string;
     readonly tool: string;
-    readonly reason: "approval" | "async";
+    readonly reason: "approval" | "async" | "input";
     readonly url?: string;
   }[];
 }
@@ -62,6 +62,8 @@ export type ChatEvent =
       readonly tool: string;
       readonly callId: string;
       readonly url: string;
+      /** It is not approval that is wanted, but answers to these. */
+      readonly requests?: { readonly [name: string]: JsonValue };
     }
   | { readonly type: "usage"; readonly usage: Usage; readonly rounds: readonly Usage[] }
   | {

@@ -8,6 +8,7 @@ import type { CoreDeps } from "../deps.ts";
 import { ChatMeter, type MeteredRound, type Spent } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
+import { questionsOf } from "../calls/input-request.ts";
 import { holdLease, type Lease } from "../calls/lease.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
@@ -76,7 +77,9 @@ class ChatRun {
   readonly #collector: ChatCollector | undefined;
   readonly #messages: JsonObject[];
   readonly #toolsCalled: string[] = [];
-  readonly #pending: NonNullable<ToolExecution["pending"]>[number][] = [];
+  readonly #pending: PendingCall[] = [];
+  /** Of those that wait for input, by call. */
+  readonly #questions = new Map<string, string>();
   #turns = new Map<number, Turn>();
   #response: Extract<ProviderEvent, { type: "response" }> | undefined;
   #round = 0;
@@ -181,7 +184,7 @@ class ChatRun {
       yield* this.#finishForClient(turn, owned, results);
       return false;
     }
-    if (this.#pending.some(({ reason }) => reason === "approval")) {
+    if (this.#pending.some(waitsForPerson)) {
       yield this.#told(this.#finishForApproval());
       return false;
     }
@@ -386,12 +389,19 @@ class ChatRun {
   #report(running: RoundCall, toolCallId: string, outcome: ToolOutcome): ChatEvent {
     const { tool } = running;
     if (outcome.kind !== "pending") return { type: "tool-result", toolCallId, tool, outcome };
-    const { callId, reason } = outcome;
+    const { callId, reason, requests } = outcome;
     const url = `${this.#deps.publicUrl}/v1/calls/${callId}`;
     this.#pending.push({ call_id: callId, tool, reason, url });
-    return reason === "approval"
-      ? { type: "approval-required", toolCallId, tool, callId, url }
-      : { type: "tool-pending", toolCallId, tool, callId };
+    if (reason === "async") return { type: "tool-pending", toolCallId, tool, callId };
+    if (requests !== undefined) this.#questions.set(callId, questionsOf(requests));
+    return {
+      type: "approval-required",
+      toolCallId,
+      tool,
+      callId,
+      url,
+      ...(requests === undefined ? {} : { requests }),
+    };
   }
 
   async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
@@ -417,8 +427,12 @@ class ChatRun {
 
   /** Approval never holds an invocation: the turn ends with text that names call and link. */
   #finishForApproval(): readonly ChatEvent[] {
-    const waiting = this.#pending.filter(({ reason }) => reason === "approval");
-    const lines = waiting.map(({ tool, call_id: id, url }) => `'${tool}' waits for approval (call ${id}): ${url}`);
+    const lines = this.#pending.filter(waitsForPerson).map(({ tool, call_id: id, url }) => {
+      const question = this.#questions.get(id);
+      return question === undefined
+        ? `'${tool}' waits for approval (call ${id}): ${url}`
+        : `'${tool}' asks for input (call ${id}): ${url}\n${question}`;
+    });
     const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
     this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
     this.#response = undefined;
@@ -622,4 +636,10 @@ function withWriteStarted(error: GatewayError): GatewayError {
     ...error.details,
     extra: { ...error.details.extra, write_started: true },
   });
+}
+
+type PendingCall = NonNullable<ToolExecution["pending"]>[number];
+
+function waitsForPerson({ reason }: PendingCall): boolean {
+  return reason !== "async";
 }

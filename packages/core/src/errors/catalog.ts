@@ -91,6 +91,8 @@ export const catalog = {
   tool_failed: tool(502),
   tool_timeout: tool(504),
   tool_unreachable: tool(502, true),
+  /** What is called is held on a node of the tenant's, and that node is not there. */
+  node_required: tool(503, true),
   /** The back end puts it off and has not taken it: too much at once, greylisting. */
   tool_deferred: tool(503, true),
   /** Its service has failed too often; `retry_after_ms` says when it is tried again. */
@@ -102,6 +104,8 @@ export const catalog = {
   outcome_unknown: tool(502),
   call_cancelled: tool(409),
   call_rejected: tool(409),
+  /** The back end asked a person for something; the call goes on once it is answered. */
+  input_required: { http: 409, type: "tool_execution_error", retryable: false },
   approval_required: { http: 403, type: "permission_error", retryable: false },
   call_interrupted: tool(502, true),
   call_not_finished: { http: 409, type: "invalid_request_error", retryable: true },

@@ -24,7 +24,7 @@ import { readDocumentText } from "./read-text.ts";
 import type { ImportRequest } from "./request.ts";
 import { toResult, type ImportResult } from "./result.ts";
 
-export type ImportDeps = Pick<CoreDeps, "repos" | "egress" | "sealer" | "adapters">;
+export type ImportDeps = Pick<CoreDeps, "repos" | "egress" | "sealer" | "adapters" | "log" | "tellNow">;
 
 /**
  * @throws GatewayError `invalid_request`, `invalid_definition`, `egress_denied`, `tool_unreachable` for a

@@ -11,11 +11,14 @@ import type { Held, HeldConnections } from "../services/held-connections.ts";
 import type { ToolService } from "../services/service.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery, type InvocationContext } from "../tools/adapter.ts";
+import type { NodeDeps } from "../nodes/run.ts";
 import { HttpSse } from "./http-sse.ts";
 import type { HttpPeer } from "./http-peer.ts";
 import type { Era } from "./revisions.ts";
-import { McpSession } from "./session.ts";
+import type { Elicitation } from "./server-requests.ts";
+import { McpSession, type SessionOptions } from "./session.ts";
 import { StdioOnce, type StdioProgram } from "./stdio-once.ts";
+import { StdioOnNode, type NodeProgram } from "./stdio-node.ts";
 import { StreamableHttp } from "./streamable-http.ts";
 import type { ExchangeOptions, McpTransport } from "./transport.ts";
 import { WebSocketLink } from "./websocket.ts";
@@ -23,7 +26,8 @@ import { WebSocketLink } from "./websocket.ts";
 /** How the server is reached. */
 export type McpLink =
   | { readonly kind: "http" | "sse" | "websocket"; readonly peer: HttpPeer }
-  | { readonly kind: "stdio"; readonly program: StdioProgram };
+  | { readonly kind: "stdio"; readonly program: StdioProgram }
+  | { readonly kind: "node"; readonly deps: NodeDeps; readonly program: NodeProgram };
 
 export interface McpEndpoint {
   readonly service: ToolService;
@@ -32,6 +36,8 @@ export interface McpEndpoint {
   readonly link: McpLink;
   /** Undefined: it is found out. */
   readonly era: Era | undefined;
+  /** What becomes of questions that the server has for people. */
+  readonly elicitation: Elicitation;
   /** Acts with its user's own access. */
   readonly isUsersOwn: boolean;
   /** What the server shows is what it shows the whole tenant: its tools are looked at for all. */
@@ -146,7 +152,12 @@ export class McpConnections {
   async #openHeld(endpoint: McpEndpoint, context: CallContext, unwanted: AbortSignal): Promise<Held<Live>> {
     const end = new AbortController();
     let onToolsChanged = (): void => undefined;
-    const session = await this.#open({ endpoint, context, unwanted, onToolsChanged: () => onToolsChanged() });
+    const session = await this.#open({
+      endpoint,
+      context,
+      unwanted,
+      onToolsChanged: () => onToolsChanged(),
+    });
     const beside = new BesideCalls({ endpoint, session, context, signal: end.signal, clock: this.#clock });
     onToolsChanged = () => {
       if (endpoint.isTenants) beside.refresh();
@@ -183,18 +194,18 @@ interface Opened {
 }
 
 async function open({ endpoint, known, onToolsChanged }: Opening, exchange: ExchangeOptions): Promise<Opened> {
-  const { name, link } = endpoint;
-  if (link.kind === "stdio") {
-    const transport = new StdioOnce(link.program);
-    return {
-      session: await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange),
-      isOld: false,
-    };
+  const { name, link, elicitation } = endpoint;
+  const own = { name, elicitation, onToolsChanged };
+  if (link.kind === "stdio") return openProgram(() => new StdioOnce(link.program), { own, endpoint, known }, exchange);
+  if (link.kind === "node") {
+    const { deps, program } = link;
+    const make = (): McpTransport => new StdioOnNode(deps, program);
+    return openProgram(make, { own, endpoint, known }, exchange);
   }
   const { peer } = link;
   const openOn = async (transport: McpTransport): Promise<McpSession> => {
     try {
-      return await McpSession.open(transport, { name, era: "session", onToolsChanged }, exchange);
+      return await McpSession.open(transport, { ...own, era: "session" }, exchange);
     } catch (error) {
       await transport.close();
       throw error;
@@ -210,7 +221,7 @@ async function open({ endpoint, known, onToolsChanged }: Opening, exchange: Exch
   if (link.kind === "sse" || known?.isOld === true) return openOld();
   const era = endpoint.era ?? known?.era;
   try {
-    const session = await McpSession.open(new StreamableHttp(peer), { name, era, onToolsChanged }, exchange);
+    const session = await McpSession.open(new StreamableHttp(peer), { ...own, era }, exchange);
     return { session, isOld: false };
   } catch (error) {
     if (era === "stateless" || !mayBeOld(error)) throw error;
@@ -219,6 +230,40 @@ async function open({ endpoint, known, onToolsChanged }: Opening, exchange: Exch
       throw error;
     });
   }
+}
+
+interface OpeningProgram {
+  readonly own: Omit<SessionOptions, "era">;
+  readonly endpoint: McpEndpoint;
+  readonly known: Known | undefined;
+}
+
+/**
+ * Programs are asked for a session first: nearly all know it, and some never answer what comes before it. One that
+ * refuses it may be of the stateless era alone.
+ */
+async function openProgram(
+  make: () => McpTransport,
+  { own, endpoint, known }: OpeningProgram,
+  exchange: ExchangeOptions,
+): Promise<Opened> {
+  const era = endpoint.era ?? known?.era;
+  const openAs = async (one: Era): Promise<Opened> => ({
+    session: await McpSession.open(make(), { ...own, era: one }, exchange),
+    isOld: false,
+  });
+  if (era !== undefined) return openAs(era);
+  return openAs("session").catch((error: unknown) => {
+    if (!isRefusal(error)) throw error;
+    return openAs("stateless").catch(() => {
+      throw error;
+    });
+  });
+}
+
+/** An error of the protocol, from a server that is there. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof GatewayError && typeof error.details.extra?.["rpc_code"] === "number";
 }
 
 /** Refused as servers do that know HTTP with SSE alone. */

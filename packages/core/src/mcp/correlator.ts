@@ -4,23 +4,16 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import {
-  encodeError,
-  encodeResult,
-  type RpcId,
-  type RpcMessage,
-  type RpcNotice,
-  type RpcRequest,
-  type RpcResponse,
-} from "./json-rpc.ts";
-import { rpcCodes } from "./revisions.ts";
-import type { ExchangeOptions } from "./transport.ts";
+import type { RpcId, RpcMessage, RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
+import { refuseRequests, type ExchangeOptions, type RequestAnswerer } from "./transport.ts";
 
 interface Pending {
   readonly resolve: (answer: RpcResponse) => void;
   readonly reject: (error: Error) => void;
   readonly onNotice: ExchangeOptions["onNotice"];
 }
+
+type WaitOptions = Pick<ExchangeOptions, "onNotice" | "timeoutMs" | "signal">;
 
 export interface CorrelatorOptions {
   /** `mcp://maps`: what errors call the server. */
@@ -36,12 +29,17 @@ export class Correlator {
   readonly #ended: Promise<void>;
   #end: () => void = () => undefined;
   #isOver = false;
+  #answerRequest = refuseRequests;
 
   constructor(options: CorrelatorOptions) {
     this.#options = options;
     this.#ended = new Promise((resolve) => {
       this.#end = resolve;
     });
+  }
+
+  serve(answer: RequestAnswerer): void {
+    this.#answerRequest = answer;
   }
 
   get isOver(): boolean {
@@ -52,7 +50,7 @@ export class Correlator {
    * @param send hands the request to the connection
    * @throws GatewayError of `send`; uncertain where there is no answer in time or the connection ends
    */
-  async request(request: RpcRequest, options: ExchangeOptions, send: () => Promise<void>): Promise<RpcResponse> {
+  async request(request: RpcRequest, options: WaitOptions, send: () => Promise<void>): Promise<RpcResponse> {
     const { id } = request;
     if (this.#isOver) throw withDelivery(toEnded(this.#options.name), "not_sent");
     const answer = new Promise<RpcResponse>((resolve, reject) => {
@@ -86,11 +84,7 @@ export class Correlator {
           for (const listener of this.#listeners) listener(message);
           break;
         case "request":
-          this.#options.reply(
-            message.method === "ping"
-              ? encodeResult(message.id, {})
-              : encodeError(message.id, rpcCodes.methodNotFound, "This client does not serve requests of servers."),
-          );
+          this.#options.reply(this.#answerRequest(message));
           break;
         default:
           message satisfies never;

@@ -10,13 +10,14 @@ import { Correlator } from "./correlator.ts";
 import { EventStream } from "./event-stream.ts";
 import type { HttpPeer, SendOptions } from "./http-peer.ts";
 import { encodeNotice, encodeRequest, type RpcNotice, type RpcRequest, type RpcResponse } from "./json-rpc.ts";
-import { toNoAnswer, type ExchangeOptions, type McpTransport } from "./transport.ts";
+import { toNoAnswer, type ExchangeOptions, type McpTransport, type RequestAnswerer } from "./transport.ts";
 
 const longestStreamMs = 86_400_000;
 const besideMs = 2_000;
 const smallBytes = 1_048_576;
 
 export class HttpSse implements McpTransport {
+  readonly tellsNews = true;
   readonly #peer: HttpPeer;
   readonly #endpoint: string;
   readonly #stream: EventStream;
@@ -66,6 +67,10 @@ export class HttpSse implements McpTransport {
 
   listen(_options: SendOptions, onNotice: (notice: RpcNotice) => void): Promise<void> {
     return this.#correlator.listen(onNotice);
+  }
+
+  serve(answer: RequestAnswerer): void {
+    this.#correlator.serve(answer);
   }
 
   beginSession(): void {

@@ -43,9 +43,8 @@ export function isStatelessError(code: number): boolean {
   return statelessCodes.includes(code);
 }
 
-/** How this gateway introduces itself. It can neither be asked for input nor sample nor show directories. */
+/** How this gateway introduces itself. */
 export const clientInfo: JsonObject = { name: "toolyard", version: "0.1.0" };
-export const clientCapabilities: JsonObject = {};
 
 /** Names of what messages of the stateless era carry along in `_meta`. */
 export const metaKeys = {
@@ -60,10 +59,10 @@ export const metaKeys = {
 export const tasksExtension = "io.modelcontextprotocol/tasks";
 
 /** What a request of the stateless era carries along. */
-export function statelessMeta(): Record<string, JsonValue> {
+export function statelessMeta(capabilities: JsonObject): Record<string, JsonValue> {
   return {
     [metaKeys.version]: statelessRevision,
     [metaKeys.clientInfo]: clientInfo,
-    [metaKeys.clientCapabilities]: clientCapabilities,
+    [metaKeys.clientCapabilities]: capabilities,
   };
 }

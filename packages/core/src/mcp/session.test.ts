@@ -31,7 +31,12 @@ test.each(["json", "sse"] as const)(
     );
     const { signal } = new AbortController();
     const exchange = { context: callContext(), signal, timeoutMs: 10_000, maxBytes: 100_000 };
-    const options = { name: "mcp://stub", era: "session" as const, onToolsChanged: () => undefined };
+    const options = {
+      name: "mcp://stub",
+      era: "session" as const,
+      elicitation: "ask" as const,
+      onToolsChanged: () => undefined,
+    };
     const session = await McpSession.open(new StreamableHttp(peer), options, exchange);
     const call = (count: number): Promise<unknown> =>
       session.callTool({ name: "echo", arguments: { count }, token: `call_${count}` }, exchange);

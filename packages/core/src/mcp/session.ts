@@ -3,14 +3,14 @@
  * the two things that are asked of it, its tools and their calls (MCP-2 to MCP-4). A session that the server
  * has forgotten is begun again, once; what it refused for that was not carried out, so it is sent again.
  */
+import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { deliveryOf, InputRequired, withDelivery, type InputAnswers } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcError, RpcNotice } from "./json-rpc.ts";
 import { toHeaderValue } from "./mirrored-headers.ts";
 import {
-  clientCapabilities,
   clientInfo,
   isSessionRevision,
   isStatelessError,
@@ -22,6 +22,14 @@ import {
   statelessRevision,
   type Era,
 } from "./revisions.ts";
+import {
+  answerRequest,
+  defaultResponses,
+  elicitationMethod,
+  sessionCapabilities,
+  statelessCapabilities,
+  type Elicitation,
+} from "./server-requests.ts";
 import { SessionLost, type ExchangeOptions, type McpTransport } from "./transport.ts";
 
 /** What a server says of itself; for people, nothing is decided by it. */
@@ -38,6 +46,8 @@ export interface SessionOptions {
   readonly name: string;
   /** Undefined: it is to be found out. */
   readonly era: Era | undefined;
+  /** What becomes of questions that the server has for people. */
+  readonly elicitation: Elicitation;
   readonly onToolsChanged: () => void;
 }
 
@@ -54,6 +64,8 @@ export interface ToolCallRequest {
   /** Names the call to the server; told back with each progress. */
   readonly token: string;
   readonly onProgress?: (progress: JsonObject) => void;
+  /** To what the server has asked before. */
+  readonly answers?: InputAnswers | undefined;
   /** Arguments that are mirrored in headers. */
   readonly mirrored?: readonly (readonly [name: string, value: string])[];
 }
@@ -66,8 +78,6 @@ const mostRounds = 5;
 /** Milliseconds that an unknown method may take to be refused, before a server counts as one of the other era. */
 const probeMs = 5_000;
 const cancelMs = 2_000;
-const cannotServe = "this gateway cannot give while a tool runs";
-
 export class McpSession {
   readonly transport: McpTransport;
   readonly #options: SessionOptions;
@@ -83,6 +93,7 @@ export class McpSession {
   private constructor(transport: McpTransport, options: SessionOptions) {
     this.transport = transport;
     this.#options = options;
+    transport.serve((request) => answerRequest(request, options.elicitation));
   }
 
   /**
@@ -113,10 +124,13 @@ export class McpSession {
     let cursor: string | undefined;
     for (let page = 1; ; page += 1) {
       const result = await this.#listPage(cursor, exchange);
-      if (Array.isArray(result["tools"])) tools.push(...result["tools"]);
+      const given = Array.isArray(result["tools"]) ? result["tools"] : [];
+      // An empty cursor is one like any other, and some mean the end by it: then the list begins anew.
+      if (cursor === "" && isDeepStrictEqual(given, tools.slice(0, given.length))) return { tools, warnings: [] };
+      tools.push(...given);
       const { nextCursor } = result;
       if (tools.length > mostTools) return cut(tools, `It has more than ${mostTools} tools; the rest is left out.`);
-      if (typeof nextCursor !== "string" || nextCursor === "") return { tools, warnings: [] };
+      if (typeof nextCursor !== "string") return { tools, warnings: [] };
       if (seen.has(nextCursor)) {
         return cut(tools, `It gives one cursor again and again; ${page} pages of its list were read.`);
       }
@@ -126,27 +140,33 @@ export class McpSession {
     }
   }
 
-  /** The result of `tools/call` as it came. */
+  /**
+   * The result of `tools/call` as it came.
+   * @throws InputRequired; GatewayError
+   */
   async callTool(call: ToolCallRequest, exchange: ExchangeOptions): Promise<JsonObject> {
     const onNotice = (notice: RpcNotice): void => {
       const isOurs = notice.method === "notifications/progress" && notice.params["progressToken"] === call.token;
       if (isOurs) call.onProgress?.(notice.params);
     };
-    let state: JsonObject = {};
-    for (let round = 1; round <= mostRounds; round += 1) {
-      const params = { name: call.name, arguments: call.arguments, ...state, _meta: { progressToken: call.token } };
+    let round: JsonObject = call.answers === undefined ? {} : toRound(call.answers);
+    for (let asked = 1; asked <= mostRounds; asked += 1) {
+      const params = { name: call.name, arguments: call.arguments, ...round, _meta: { progressToken: call.token } };
       const headers = [["mcp-name", toHeaderValue(call.name)] as const, ...(call.mirrored ?? [])];
       const result = await this.#request("tools/call", params, { ...exchange, onNotice, headers });
-      const next = nextRound(result, this.#options.name);
+      const next = nextRound(result, this.#options);
       if (next === undefined) return result;
-      state = next;
+      round = next;
     }
     throw new GatewayError("tool_failed", `'${this.#options.name}' asks to be asked again, without an end.`);
   }
 
   /** Follows the server's news until it ends them; comes back at once where there are none. */
   async listen(options: SendOptions): Promise<void> {
-    if (!this.#about.tellsChanges) return;
+    if (!this.transport.tellsNews) return;
+    // In sessions, questions come on that stream as well.
+    const isServed = this.#era === "session" && this.#options.elicitation === "defaults";
+    if (!this.#about.tellsChanges && !isServed) return;
     const onNotice = (notice: RpcNotice): void => this.#hear(notice);
     if (this.#era === "session") {
       await this.transport.listen?.(options, onNotice);
@@ -207,7 +227,7 @@ export class McpSession {
     };
     try {
       const answer = await this.transport.request(
-        { id, method, params: this.#era === "session" ? params : withMeta(params) },
+        { id, method, params: this.#era === "session" ? params : this.#withMeta(params) },
         { ...exchange, onNotice, onSent, headers: this.#mirror(method, exchange.headers) },
       );
       if (answer.kind === "result") return answer.result;
@@ -229,6 +249,12 @@ export class McpSession {
     const params = { requestId, reason: "The caller gave up." };
     const options = { context, signal: AbortSignal.timeout(cancelMs), timeoutMs: cancelMs };
     void this.transport.notify({ method: "notifications/cancelled", params }, options).catch(() => undefined);
+  }
+
+  #withMeta(params: JsonObject): JsonObject {
+    const meta = isJsonObject(params["_meta"]) ? params["_meta"] : {};
+    const own = statelessMeta(statelessCapabilities(this.#options.elicitation));
+    return { ...params, _meta: { ...meta, ...own } };
   }
 
   #takeId(): number {
@@ -256,7 +282,7 @@ export class McpSession {
     const isAsked = this.#options.era === undefined;
     const timeoutMs = isAsked ? Math.min(probeMs, exchange.timeoutMs) : exchange.timeoutMs;
     try {
-      const result = await this.#send("server/discover", {}, { ...exchange, timeoutMs });
+      const result = await this.#askWhatItSpeaks({ ...exchange, timeoutMs });
       const versions = result["supportedVersions"];
       if (!Array.isArray(versions) || versions.includes(statelessRevision)) {
         this.#learn(statelessRevision, result);
@@ -270,12 +296,23 @@ export class McpSession {
     return false;
   }
 
+  /** A server may refuse a revision that it names as one of its own, as some do that have just been changed. */
+  async #askWhatItSpeaks(exchange: ExchangeOptions): Promise<JsonObject> {
+    try {
+      return await this.#send("server/discover", {}, exchange);
+    } catch (error) {
+      if (!namesOurRevision(error)) throw error;
+      return this.#send("server/discover", {}, exchange);
+    }
+  }
+
   async #initialize(exchange: ExchangeOptions): Promise<void> {
     const { transport } = this;
     this.#era = "session";
     this.#generation += 1;
     transport.beginSession();
-    const params = { protocolVersion: newestSessionRevision, capabilities: clientCapabilities, clientInfo };
+    const capabilities = sessionCapabilities(this.#options.elicitation);
+    const params = { protocolVersion: newestSessionRevision, capabilities, clientInfo };
     const result = await this.#send("initialize", params, exchange);
     const revision = textOf(result["protocolVersion"]);
     if (!isSessionRevision(revision)) throw wrongRevision(this.#options.name, revision);
@@ -300,46 +337,82 @@ export class McpSession {
   }
 }
 
-function withMeta(params: JsonObject): JsonObject {
-  const meta = isJsonObject(params["_meta"]) ? params["_meta"] : {};
-  return { ...params, _meta: { ...meta, ...statelessMeta() } };
-}
-
 function cut(tools: readonly JsonValue[], warning: string): ListedTools {
   return { tools: tools.slice(0, mostTools), warnings: [warning] };
 }
 
-/** What a result that is none yet is answered with; undefined: it is one. */
-function nextRound(result: JsonObject, name: string): JsonObject | undefined {
+/**
+ * What a result that is none yet is answered with; undefined: it is one.
+ * @throws InputRequired, GatewayError `tool_failed`
+ */
+function nextRound(result: JsonObject, { name, elicitation }: SessionOptions): JsonObject | undefined {
   const { resultType = "complete", inputRequests, requestState } = result;
   if (resultType === "complete") return undefined;
-  const isAsked = isJsonObject(inputRequests) && Object.keys(inputRequests).length > 0;
-  if (resultType === "input_required" && !isAsked && typeof requestState === "string") return { requestState };
-  const wants = isAsked ? Object.values(inputRequests).flatMap(describeInput).join("; ") : `a '${textOf(resultType)}'`;
-  throw new GatewayError("tool_failed", `'${name}' needs input that ${cannotServe}: ${wants.slice(0, 500)}.`, {
-    extra: { input_required: true },
-  });
+  const state = typeof requestState === "string" ? requestState : undefined;
+  const requests = isJsonObject(inputRequests) ? inputRequests : {};
+  const isAsked = Object.keys(requests).length > 0;
+  if (resultType !== "input_required" || (!isAsked && state === undefined)) {
+    throw new GatewayError(
+      "tool_failed",
+      `'${name}' gave a result of the type '${textOf(resultType)}', which is none.`,
+    );
+  }
+  if (!isAsked) return toRound({ responses: undefined, state });
+  requirePeople(name, requests, elicitation);
+  const responses = elicitation === "defaults" ? defaultResponses(requests) : undefined;
+  if (responses !== undefined) return toRound({ responses, state });
+  throw new InputRequired(requests, state);
 }
 
-function describeInput(request: JsonValue): readonly string[] {
-  if (!isJsonObject(request)) return [];
-  const params = isJsonObject(request["params"]) ? request["params"] : {};
-  const message = typeof params["message"] === "string" ? ` (${params["message"]})` : "";
-  return [`${textOf(request["method"])}${message}`];
+function toRound({
+  responses,
+  state,
+}: {
+  readonly responses: JsonObject | undefined;
+  readonly state: string | undefined;
+}): JsonObject {
+  return {
+    ...(responses === undefined ? {} : { inputResponses: responses }),
+    ...(state === undefined ? {} : { requestState: state }),
+  };
+}
+
+/** Only what people can be asked is passed on. */
+function requirePeople(name: string, requests: JsonObject, elicitation: Elicitation): void {
+  const methods = Object.values(requests).map((request) =>
+    textOf(isJsonObject(request) ? request["method"] : undefined),
+  );
+  const other = methods.find((method) => elicitation === "decline" || method !== elicitationMethod);
+  if (other === undefined) return;
+  throw new GatewayError(
+    "tool_failed",
+    `'${name}' asks for '${other.slice(0, 100)}', which this client has not offered it.`,
+    { extra: { input_required: true } },
+  );
 }
 
 function textOf(value: JsonValue | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-function toFailure(name: string, { code, message, status }: RpcError): GatewayError {
+function toFailure(name: string, { code, message, status, data }: RpcError): GatewayError {
   const text = message === "" ? `error ${code}` : `${message} (error ${code})`;
+  const supported = code === rpcCodes.unsupportedVersion && isJsonObject(data) ? data["supported"] : undefined;
   return withDelivery(
     new GatewayError("tool_failed", `'${name}' refused: ${text.slice(0, 2_000)}`, {
-      extra: { rpc_code: code, ...(status === undefined ? {} : { status }) },
+      extra: {
+        rpc_code: code,
+        ...(status === undefined ? {} : { status }),
+        ...(Array.isArray(supported) ? { supported: supported.slice(0, 16) } : {}),
+      },
     }),
     "answered",
   );
+}
+
+function namesOurRevision(error: unknown): boolean {
+  const supported = error instanceof GatewayError ? error.details.extra?.["supported"] : undefined;
+  return Array.isArray(supported) && supported.includes(statelessRevision);
 }
 
 /** The code of the error that the server gave, where it gave one. */

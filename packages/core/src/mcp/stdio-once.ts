@@ -16,8 +16,8 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
-import { clientCapabilities, clientInfo, newestSessionRevision } from "./revisions.ts";
-import type { ExchangeOptions, McpTransport } from "./transport.ts";
+import { clientInfo, newestSessionRevision, statelessRevision } from "./revisions.ts";
+import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
 
 export interface StdioProgram {
   /** `mcp://memory`: what errors call it. */
@@ -32,7 +32,9 @@ export interface StdioProgram {
 const handshakeId = "initialize";
 
 export class StdioOnce implements McpTransport {
+  readonly tellsNews = false;
   readonly #program: StdioProgram;
+  #isStateless = false;
 
   constructor(program: StdioProgram) {
     this.#program = program;
@@ -57,7 +59,7 @@ export class StdioOnce implements McpTransport {
       tenant: options.context.tenant,
       command,
       environment: variables,
-      stdin: toInput(request),
+      stdin: this.#isStateless ? `${encodeRequest(request)}\n` : toInput(request),
       timeoutMs: options.timeoutMs,
       maxOutputBytes: options.maxBytes,
       signal: AbortSignal.any([options.signal, answered.signal]),
@@ -73,12 +75,17 @@ export class StdioOnce implements McpTransport {
     return Promise.resolve();
   }
 
-  beginSession(): void {
-    // Each process begins its own.
+  serve(_answer: RequestAnswerer): void {
+    // All that a process is told, it is told at its start.
   }
 
-  speak(_revision: string): void {
-    // Each process is told anew.
+  /** Each process begins its own. */
+  beginSession(): void {
+    this.#isStateless = false;
+  }
+
+  speak(revision: string): void {
+    this.#isStateless = revision === statelessRevision;
   }
 
   isAlive(): boolean {
@@ -92,7 +99,7 @@ export class StdioOnce implements McpTransport {
 
 function toInput(request: RpcRequest): string {
   if (request.method === "initialize") return `${encodeRequest(request)}\n`;
-  const params = { protocolVersion: newestSessionRevision, capabilities: clientCapabilities, clientInfo };
+  const params = { protocolVersion: newestSessionRevision, capabilities: {}, clientInfo };
   return [
     encodeRequest({ id: handshakeId, method: "initialize", params }),
     encodeNotice({ method: "notifications/initialized", params: {} }),

@@ -13,10 +13,8 @@ import { EventStream } from "./event-stream.ts";
 import type { HttpMessage, HttpPeer, SendOptions } from "./http-peer.ts";
 import {
   decodeMessages,
-  encodeError,
   encodeNotice,
   encodeRequest,
-  encodeResult,
   isAnswerTo,
   type RpcId,
   type RpcMessage,
@@ -25,7 +23,15 @@ import {
   type RpcResponse,
 } from "./json-rpc.ts";
 import { rpcCodes, statelessRevision } from "./revisions.ts";
-import { SessionLost, toCutOff, toNoAnswer, type ExchangeOptions, type McpTransport } from "./transport.ts";
+import {
+  refuseRequests,
+  SessionLost,
+  toCutOff,
+  toNoAnswer,
+  type ExchangeOptions,
+  type McpTransport,
+  type RequestAnswerer,
+} from "./transport.ts";
 
 type Headers = HttpMessage["headers"];
 
@@ -44,11 +50,13 @@ const besideMs = 2_000;
 const smallBytes = 1_048_576;
 
 export class StreamableHttp implements McpTransport {
+  readonly tellsNews = true;
   readonly #peer: HttpPeer;
   #revision: string | undefined;
   #sessionId: string | undefined;
   /** Whose session it is; ends it. */
   #opener: SendOptions["context"] | undefined;
+  #answerRequest = refuseRequests;
 
   constructor(peer: HttpPeer) {
     this.#peer = peer;
@@ -60,6 +68,10 @@ export class StreamableHttp implements McpTransport {
 
   speak(revision: string): void {
     this.#revision = revision;
+  }
+
+  serve(answer: RequestAnswerer): void {
+    this.#answerRequest = answer;
   }
 
   /** The next request begins one. */
@@ -211,18 +223,14 @@ export class StreamableHttp implements McpTransport {
     throw cause instanceof Error && deliveryOf(cause) === "uncertain" ? cause : toCutOff(this.#peer.name);
   }
 
-  /** What comes beside the answer: news for whoever wants it, and requests, of which only pings are served. */
+  /** What comes beside the answer: news for whoever wants it, and requests of the server's own. */
   #attend(messages: readonly RpcMessage[], options: ExchangeOptions): void {
     for (const message of messages) {
       if (message.kind === "notice") options.onNotice?.(message);
       if (message.kind !== "request" || this.#revision === statelessRevision) continue;
-      const reply =
-        message.method === "ping"
-          ? encodeResult(message.id, {})
-          : encodeError(message.id, rpcCodes.methodNotFound, "This client does not serve requests of servers.");
       const signal = AbortSignal.timeout(besideMs);
       const context = beside(options.context);
-      void this.#post(reply, { context, signal, timeoutMs: besideMs }).catch(() => undefined);
+      void this.#post(this.#answerRequest(message), { context, signal, timeoutMs: besideMs }).catch(() => undefined);
     }
   }
 

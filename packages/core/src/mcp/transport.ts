@@ -3,8 +3,11 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
+import { answerRequest } from "./server-requests.ts";
 
 export interface ExchangeOptions extends SendOptions {
+  /** The call's row, where the request is one's. */
+  readonly call?: { readonly id: string; readonly attempt: number } | undefined;
   /** Bytes that an answer may have. */
   readonly maxBytes: number;
   /** What the server tells while it works on the request. */
@@ -12,6 +15,12 @@ export interface ExchangeOptions extends SendOptions {
   /** Headers that mirror parts of the request, where the transport has headers. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
 }
+
+/** The message that answers a request of the server's own. */
+export type RequestAnswerer = (request: RpcRequest) => string;
+
+/** For servers that ask before it is said how they are answered. */
+export const refuseRequests: RequestAnswerer = (request) => answerRequest(request, "decline");
 
 export interface McpTransport {
   /**
@@ -21,6 +30,10 @@ export interface McpTransport {
   request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse>;
   /** @throws GatewayError where it could not be delivered */
   notify(notice: RpcNotice, options: SendOptions): Promise<void>;
+  /** Tells unasked what is new, where a server does; else nobody need listen. */
+  readonly tellsNews: boolean;
+  /** How the server's own requests are answered; until it is said, they are refused. */
+  serve(answer: RequestAnswerer): void;
   /** What comes next begins a session. */
   beginSession(): void;
   /** From now on in this revision. */

@@ -16,7 +16,7 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
-import type { ExchangeOptions, McpTransport } from "./transport.ts";
+import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
 import { closeFrame, FrameError, FrameReader, pongFrame, textFrame } from "./websocket-frames.ts";
 
 /** Of RFC 6455, to show that a server means this. */
@@ -26,6 +26,7 @@ const subprotocol = "mcp";
 const closingMs = 500;
 
 export class WebSocketLink implements McpTransport {
+  readonly tellsNews = true;
   readonly #name: string;
   readonly #socket: Duplex;
   readonly #reader: FrameReader;
@@ -82,6 +83,10 @@ export class WebSocketLink implements McpTransport {
 
   listen(_options: SendOptions, onNotice: (notice: RpcNotice) => void): Promise<void> {
     return this.#correlator.listen(onNotice);
+  }
+
+  serve(answer: RequestAnswerer): void {
+    this.#correlator.serve(answer);
   }
 
   beginSession(): void {

@@ -7,8 +7,8 @@ import type { AdapterDeps, CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { tenantKey } from "../ports/blob-store.ts";
-import type { ToolCall } from "../tools/adapter.ts";
 import type { NodeRun } from "./node.ts";
+import type { NodeWork } from "./run.ts";
 
 /** Leaves room for the rest of the frame. */
 const longestInline = 24_000;
@@ -26,9 +26,9 @@ export async function keepInput(
   { blobs, sealer }: Pick<AdapterDeps, "blobs" | "sealer">,
   { tenant, config, traceId }: CallContext,
   runId: string,
-  { id, attempt, tool, arguments: args }: ToolCall,
+  { callId, attempt, tool, arguments: args }: Pick<NodeWork, "callId" | "attempt" | "tool" | "arguments">,
 ): Promise<string> {
-  const text = JSON.stringify({ call_id: id, attempt, tool: tool.name, arguments: args, trace_id: traceId });
+  const text = JSON.stringify({ call_id: callId, attempt, tool, arguments: args, trace_id: traceId });
   if (Buffer.byteLength(text) <= longestInline) return sealer.seal(tenant, config.wrappedKey, aadOf(runId), text);
   await blobs.put(inputKey(tenant, runId), Buffer.from(text, "utf8"), { mediaType: "application/json" });
   return isBlob;

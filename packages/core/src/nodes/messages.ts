@@ -3,13 +3,14 @@ import * as z from "zod";
 import { hasScope, mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { Connection } from "../realtime/connection.ts";
 import { defineMessage, type MessageKind } from "../realtime/message-kind.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { formatToolUri } from "../tools/uri.ts";
+import { tellProgress } from "../calls/progress.ts";
 import { openInput } from "./input.ts";
 import { nodeNameSchema, nodeToolsSchema, type NodeTool } from "./node.ts";
 import { nodeResultSchema, nodeResultShape, resultKey, useResult } from "./results.ts";
@@ -19,6 +20,8 @@ const id = z.string().regex(/^[A-Za-z0-9][\w.:-]{0,63}$/, "must have 1 to 64 let
 const instance = z.string().regex(/^[\w-]{16,64}$/, "must have 16 to 64 letters, digits, '_' or '-'");
 const run = z.string().max(64);
 const uploadLifetimeMs = 900_000;
+/** Processes of MCP servers on one node. */
+const mostHeld = 64;
 
 /** Only for connections that may be nodes. */
 function defineNodeMessage<Message>(kind: MessageKind<Message>): MessageKind<Message> {
@@ -88,10 +91,57 @@ export const nodeMessages = {
     },
   }),
   "node.beat": defineNodeMessage({
-    schema: z.strictObject({ type: z.literal("node.beat"), id: id.optional(), instance, runs: z.array(run).max(500) }),
-    async answer(deps, { tenant }, { instance: own, runs }) {
+    schema: z.strictObject({
+      type: z.literal("node.beat"),
+      id: id.optional(),
+      instance,
+      runs: z.array(run).max(500),
+      held: z
+        .array(z.strictObject({ service: id, version: z.int() }))
+        .max(mostHeld)
+        .default([]),
+    }),
+    async answer(deps, { tenant }, { instance: own, runs, held }) {
       const { known, cancelled } = await deps.repos.nodes.extend(tenant, own, runs, deps.timing.leaseMs);
-      return { type: "node.beaten", known: [...known], cancelled: [...cancelled] };
+      const stop = held.length === 0 ? [] : await unwantedOf(deps, tenant, held);
+      return { type: "node.beaten", known: [...known], cancelled: [...cancelled], stop };
+    },
+  }),
+  "node.progress": defineNodeMessage({
+    schema: z.strictObject({
+      type: z.literal("node.progress"),
+      id: id.optional(),
+      run,
+      instance,
+      progress: z.number(),
+      total: z.number().exactOptional(),
+      message: z.string().max(1_000).exactOptional(),
+    }),
+    async answer(deps, { tenant }, { run: runId, instance: own, progress, total, message }) {
+      const found = await deps.repos.nodes.run(tenant, runId);
+      if (found?.instance !== own) throw new GatewayError("not_found", `There is no run '${runId}'.`, { param: "run" });
+      // A chat's read has its row when the chat ends.
+      const call = await deps.repos.calls.get(tenant, found.callId);
+      tellProgress(deps.log, {
+        tenant,
+        callId: found.callId,
+        tool: call?.tool ?? found.tool,
+        callerId: call?.callerId,
+        sessionId: call?.sessionId ?? undefined,
+        progress,
+        total,
+        message,
+      });
+      return { type: "node.received", run: runId };
+    },
+  }),
+  "node.tools_changed": defineNodeMessage({
+    schema: z.strictObject({ type: z.literal("node.tools_changed"), id: id.optional(), service: id, instance }),
+    async answer(deps, { tenant, holder, caller }, { service }) {
+      const looking = lookOnce(deps, { tenant, caller }, service);
+      // A process that holds the socket answers its messages in turn, and those that looking needs come next.
+      if (holder === null) await looking;
+      return { type: "node.received" };
     },
   }),
   "node.upload": defineNodeMessage({
@@ -152,6 +202,64 @@ function requireMayOffer({ caller }: Pick<CallContext, "caller">, node: string, 
   });
 }
 
+/** By tenant and service, of which the tools are being looked at; true: they have changed again since. */
+const lookedAt = new WeakMap<CoreDeps, Map<string, boolean>>();
+
+/** However often a server says that its tools have changed, it is asked one time after the other. */
+async function lookOnce(
+  deps: CoreDeps,
+  context: Pick<CallContext, "tenant" | "caller">,
+  service: string,
+): Promise<void> {
+  const known = lookedAt.get(deps);
+  const looking = known ?? new Map<string, boolean>();
+  if (known === undefined) lookedAt.set(deps, looking);
+  const key = `${context.tenant} ${service}`;
+  if (looking.has(key)) {
+    looking.set(key, true);
+    return;
+  }
+  do {
+    looking.set(key, false);
+    await lookAgain(deps, context, service);
+  } while (looking.get(key) === true);
+  looking.delete(key);
+}
+
+/** Asks a held server for its tools, as the tenant has them: the key of a node is no user's. Never throws. */
+async function lookAgain(
+  deps: CoreDeps,
+  { tenant, caller }: Pick<CallContext, "tenant" | "caller">,
+  service: string,
+): Promise<void> {
+  try {
+    const config = await configOf(deps, tenant);
+    const record = config.services.find((each) => each.id === service);
+    if (record?.enabled !== true || typeof record.config["node"] !== "string") return;
+    const { userId: _userId, ...own } = caller;
+    const context = { tenant, caller: own, config, requestId: "", traceId: "", redactor: new Redactor() };
+    const { discoverIfPossible, probeTimeoutMs } = await import("../services/list-tools.ts");
+    await discoverIfPossible(deps, context, record, probeTimeoutMs);
+  } catch (thrown) {
+    const { code } = toGatewayError(thrown);
+    deps.log.log("warn", "the tools of a held server could not be looked at again", { tenant, service, code });
+  }
+}
+
+/** Services whose processes are to end: gone, disabled, or configured otherwise by now. */
+async function unwantedOf(
+  deps: CoreDeps,
+  tenant: string,
+  held: readonly { readonly service: string; readonly version: number }[],
+): Promise<string[]> {
+  const { services } = await configOf(deps, tenant);
+  return held
+    .filter(
+      ({ service, version }) => !services.some((now) => now.id === service && now.enabled && now.version === version),
+    )
+    .map(({ service }) => service);
+}
+
 async function configOf(deps: CoreDeps, tenant: string): Promise<CallContext["config"]> {
   const row = await deps.repos.tenants.get(tenant);
   if (row === undefined) throw new GatewayError("not_found", "The tenant is gone.");
@@ -167,7 +275,8 @@ async function hiddenTools(
   const config = await configOf(deps, tenant);
   const context: CallContext = { tenant, caller, config, requestId: "", traceId: "", redactor: new Redactor() };
   const { node: _node, ...others } = deps.adapters;
-  return tools.flatMap(({ name }) => {
+  return tools.flatMap(({ name, kind }) => {
+    if (kind !== undefined) return [];
     for (const adapter of Object.values(others)) {
       const found = adapter.find?.(name, context);
       if (found !== undefined) return [{ name, by: found.uri }];

@@ -9,7 +9,7 @@ import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 const mostTools = 64;
 const longestParameters = 16_384;
 /** A day: what takes longer is not one call. */
-const longestTimeoutMs = 86_400_000;
+export const longestTimeoutMs = 86_400_000;
 
 export const nodeNameSchema = z
   .string()
@@ -17,6 +17,9 @@ export const nodeNameSchema = z
     /^[A-Za-z0-9][\w.-]{0,63}$/,
     "must have 1 to 64 letters, digits, '_', '-' or '.', and begin with one of the first two",
   );
+
+/** Marks a result as the answer of an MCP server that the node holds (mcp/node-messages.ts). */
+export const mcpAnswerType = "application/vnd.toolyard.mcp-answer+json";
 
 /** A tool as a node offers it: what a model may know, never how it is run. */
 export const nodeToolSchema = z.strictObject({
@@ -34,6 +37,13 @@ export const nodeToolSchema = z.strictObject({
   sensitive: z.boolean().default(false),
   timeout_ms: z.int().min(1).max(longestTimeoutMs),
   concurrency: z.int().min(1).max(1_000),
+  /** `mcp`: no tool but a program of an MCP server, which services of `mcp://` have held; it is not called by itself. */
+  kind: z.literal("mcp").exactOptional(),
+  /** Of such a program: variables that services may set. */
+  variables: z
+    .array(z.string().regex(/^[A-Za-z_]\w{0,127}$/))
+    .max(64)
+    .exactOptional(),
 });
 export type NodeTool = z.infer<typeof nodeToolSchema>;
 

@@ -18,7 +18,7 @@ import type { CallFinish } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { inputKey, isBlob } from "./input.ts";
-import type { NodeRun } from "./node.ts";
+import { mcpAnswerType, type NodeRun } from "./node.ts";
 
 const resultFields = {
   /**
@@ -159,7 +159,7 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
   const cost = price === undefined || run.state === "withdrawn" ? {} : { cost: toolCost(price.per_call) };
   try {
     if (run.result === null) throw notBegun(call, run);
-    const reply = await toReply(deps, call.tenant, run, parseNodeResult(run.result));
+    const reply = await asToolReply(call, await toReply(deps, call.tenant, run, parseNodeResult(run.result)));
     const { stored } = await shapeReply(deps, context, call.id, reply);
     return { state: "completed", outcome: stored, ...cost };
   } catch (thrown) {
@@ -167,6 +167,13 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
     if (error.code === "database_unavailable" || error.code === "internal_error") throw error;
     return { ...failedFinish(call, error), ...cost };
   }
+}
+
+/** Where a held server has answered, its tool's result: read by code that is seldom needed. @throws GatewayError */
+async function asToolReply({ tool }: Call, reply: ToolReply): Promise<ToolReply> {
+  if (reply.mediaType !== mcpAnswerType || typeof reply.body !== "string") return reply;
+  const { toLateReply } = await import("../mcp/late-answer.ts");
+  return toLateReply(reply.body, tool);
 }
 
 function failedFinish(call: Call, error: GatewayError): CallFinish {

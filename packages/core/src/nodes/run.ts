@@ -5,7 +5,8 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { newId } from "../ids.ts";
-import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import type { JsonObject } from "../json.ts";
+import { withDelivery, type InvocationContext, type ToolReply } from "../tools/adapter.ts";
 import { keepInput } from "./input.ts";
 import type { NodeRun } from "./node.ts";
 import { parseNodeResult, settleRun, toReply } from "./results.ts";
@@ -18,10 +19,24 @@ export type NodeDeps = Pick<
 /** At most this long a waiting process does not look whether the node is still there. */
 const longestLookMs = 5_000;
 
-/** @throws GatewayError `tool_unreachable` (not sent) where no node is connected that offers the tool */
+/** What a node is to carry out. */
+export interface NodeWork {
+  readonly callId: string;
+  /** Of the call's row, for what ends it. */
+  readonly attempt: number;
+  readonly tool: string;
+  readonly toolHash: string;
+  /** The node that it must be; null: whichever has room. */
+  readonly node: string | null;
+  readonly arguments: JsonObject;
+  /** What to say where no node is connected that offers it. */
+  readonly notConnected: () => GatewayError;
+}
+
+/** @throws GatewayError of `notConnected` */
 export async function offerRun(
   deps: NodeDeps,
-  call: ToolCall,
+  work: NodeWork,
   context: InvocationContext,
   { handedOver }: { readonly handedOver: boolean },
 ): Promise<NodeRun> {
@@ -29,36 +44,23 @@ export async function offerRun(
   const { tenant } = context;
   const run = await deps.repos.nodes.offer(tenant, {
     id,
-    callId: call.id,
-    attempt: call.attempt,
-    tool: call.tool.name,
-    toolHash: call.tool.hash,
-    node: call.uri.tool === "" ? null : call.uri.service,
+    callId: work.callId,
+    attempt: work.attempt,
+    tool: work.tool,
+    toolHash: work.toolHash,
+    node: work.node,
     handedOver,
-    input: await keepInput(deps, context, id, call),
+    input: await keepInput(deps, context, id, work),
     leaseMs: deps.timing.leaseMs,
   });
-  if (run === undefined) throw notConnected(call);
+  if (run === undefined) throw work.notConnected();
   await deps.tellNow();
   return run;
 }
 
-function notConnected({ tool, uri }: ToolCall): GatewayError {
-  const nodes = uri.tool === "" ? (tool.nodes ?? []) : [uri.service];
-  const named = nodes.map((name) => `'${name}'`).join(", ");
-  return withDelivery(
-    new GatewayError(
-      "tool_unreachable",
-      `No node that offers '${tool.name}' is connected (${named}); start it there with npm run node -- --url <this gateway> --config node.json.`,
-      { toolName: tool.name },
-    ),
-    "not_sent",
-  );
-}
-
 /** Gives the call to a node and waits for what comes of it. */
-export async function runOnNode(deps: NodeDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
-  const run = await offerRun(deps, call, context, { handedOver: false });
+export async function runOnNode(deps: NodeDeps, work: NodeWork, context: InvocationContext): Promise<ToolReply> {
+  const run = await offerRun(deps, work, context, { handedOver: false });
   context.onSent?.();
   try {
     return await waitForResult(deps, context, run);

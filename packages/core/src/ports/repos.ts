@@ -8,7 +8,7 @@
 import type { Amount, BudgetRefusal } from "../budgets/budget.ts";
 import type { Spent } from "../budgets/chat-meter.ts";
 import type { CallCost } from "../budgets/cost.ts";
-import type { Call, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
+import type { Call, CallDecision, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
 import type { Caller, Role, Scope } from "../callers/caller.ts";
 import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
@@ -344,7 +344,10 @@ export interface AdmitResult {
 }
 
 export interface CallFinish {
-  readonly state: Exclude<CallState, "queued" | "running" | "input_required">;
+  /** `input_required`: no end, it waits for an answer that somebody else was asked for. */
+  readonly state: Exclude<CallState, "queued" | "running">;
+  /** Of a call that waits: its input with what was asked, sealed, and whether the session's next chat gets the result. */
+  readonly continued?: { readonly input: string; readonly delivery?: "due" };
   readonly outcome?: StoredOutcome;
   readonly error?: CallError;
   readonly usage?: Usage;
@@ -473,11 +476,7 @@ export interface CallRepo {
   requestCancel(tenant: string, id: string): Promise<Call | undefined>;
   isCancelRequested(tenant: string, id: string): Promise<boolean>;
   /** `input_required` → queued, or → rejected. `undefined`: no such call; a call in another state is returned unchanged. */
-  decide(
-    tenant: string,
-    id: string,
-    decision: { readonly by: string; readonly decision: "approved" | "rejected"; readonly reason?: string },
-  ): Promise<Call | undefined>;
+  decide(tenant: string, id: string, decision: CallDecision): Promise<Call | undefined>;
   /**
    * Work of all tenants that nobody holds: expired leases, queued rows that are due. What was returned is
    * not returned again for `offerAgainMs` (default a minute), however often and by whomever this is asked.

@@ -8,7 +8,20 @@ import type { Log, LogFields, LogLevel } from "../ports/log.ts";
 import type { Listening } from "./listening.ts";
 import type { Publication } from "./publish.ts";
 
-const shown = ["tool", "attempt", "code", "reason", "status", "duration_ms", "provider", "model", "count"] as const;
+const shown = [
+  "tool",
+  "attempt",
+  "code",
+  "reason",
+  "status",
+  "duration_ms",
+  "provider",
+  "model",
+  "count",
+  "progress",
+  "total",
+  "note",
+] as const;
 /** Lines kept while they cannot be written; more are dropped, oldest first. */
 const mostLines = 500;
 
@@ -32,10 +45,26 @@ export class CallLogs implements Log {
     const { log, listening, onLine } = this.#options;
     log.log(level, message, fields);
     const { tenant, call_id: callId } = fields;
-    if (typeof tenant !== "string" || typeof callId !== "string" || !listening.hearsLogs(tenant)) return;
-    this.#waiting.push({ tenant, line: toLine(level, message, { ...fields, call_id: callId }) });
+    if (typeof tenant !== "string" || typeof callId !== "string") return;
+    const wasEmpty = this.#waiting.length === 0;
+    const named = { ...fields, call_id: callId };
+    if (listening.hearsLogs(tenant)) this.#keep(tenant, toLine(level, message, named));
+    if (typeof fields["progress"] === "number" && listening.hearsCalls(tenant)) this.#keepLast(tenant, named);
+    if (wasEmpty && this.#waiting.length > 0) onLine?.();
+  }
+
+  #keep(tenant: string, line: Publication): void {
+    this.#waiting.push({ tenant, line });
     if (this.#waiting.length > mostLines) this.#waiting.shift();
-    if (this.#waiting.length === 1) onLine?.();
+  }
+
+  /** Of how far a call is, only the last is worth telling. */
+  #keepLast(tenant: string, fields: NamedFields): void {
+    const line = toProgress(fields);
+    this.#waiting = this.#waiting.filter(
+      (waiting) => waiting.line.type !== line.type || waiting.line.callId !== line.callId,
+    );
+    this.#keep(tenant, line);
   }
 
   /** Writes what waits. A line that cannot be written is lost; the log itself has it. */
@@ -59,17 +88,29 @@ export class CallLogs implements Log {
   }
 }
 
-function toLine(level: LogLevel, message: string, fields: LogFields & { readonly call_id: string }): Publication {
-  const { call_id: callId, caller, session } = fields;
-  const data: JsonObject = { call_id: callId, level, message };
+type NamedFields = LogFields & { readonly call_id: string };
+
+function toLine(level: LogLevel, message: string, fields: NamedFields): Publication {
+  const data: JsonObject = { call_id: fields.call_id, level, message };
   for (const name of shown) {
     const value = fields[name];
     if (typeof value === "string" || typeof value === "number") data[name] = value;
   }
+  return { type: "call.log", audience: { kind: "logs" }, data, ...whose(fields) };
+}
+
+function toProgress(fields: NamedFields): Publication {
+  const { call_id: id, tool = null, progress = null, total = null, note = null } = fields;
+  const data = { id, object: "call", kind: "tool", state: "running", tool, progress, total, message: note };
+  return { type: "call.progress", audience: { kind: "calls" }, data, ...whose(fields) };
+}
+
+function whose({
+  call_id: callId,
+  caller,
+  session,
+}: NamedFields): Pick<Publication, "callId" | "callerId" | "sessionId"> {
   return {
-    type: "call.log",
-    audience: { kind: "logs" },
-    data,
     callId,
     ...(typeof caller === "string" ? { callerId: caller } : {}),
     ...(typeof session === "string" ? { sessionId: session } : {}),

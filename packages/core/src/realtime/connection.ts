@@ -19,6 +19,7 @@ export const callEventSchema = z.enum([
   "call.cancelled",
   "call.unknown",
   "call.rejected",
+  "call.progress",
 ]);
 type CallEvent = z.infer<typeof callEventSchema>;
 

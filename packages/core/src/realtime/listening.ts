@@ -34,6 +34,10 @@ export class Listening {
     if (oldest !== undefined) this.#tenants.delete(oldest);
   }
 
+  hearsCalls(tenant: string): boolean {
+    return this.#tenants.get(tenant)?.calls === true;
+  }
+
   hearsLogs(tenant: string): boolean {
     return this.#tenants.get(tenant)?.logs === true;
   }

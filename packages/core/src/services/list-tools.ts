@@ -66,10 +66,11 @@ export async function discoverIfPossible(
   deps: Pick<CoreDeps, "adapters" | "repos" | "clock">,
   context: CallContext,
   service: ToolService,
+  withinMs: number = atOnceMs,
 ): Promise<void> {
   const runtime = runtimeOf(deps.adapters, service.scheme);
   if (!runtime.discovers || !service.enabled) return;
-  const asking = runtime.discover(service, { ...context, signal: AbortSignal.timeout(atOnceMs) });
+  const asking = runtime.discover(service, { ...context, signal: AbortSignal.timeout(withinMs) });
   try {
     const found = await asking;
     if (found === undefined) return;

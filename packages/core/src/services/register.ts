@@ -7,6 +7,7 @@ import { sealCredential } from "../blind/credential-resolver.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { announceChange } from "../subscriptions/announce.ts";
@@ -108,6 +109,7 @@ export async function updateService(
       const updated = await changeOnce(deps, context, { record, patch, expectedVersion });
       // Here at once; elsewhere with the next call, or when they have been idle.
       deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+      await tellHolder(deps, context, record);
       await announceChange(deps, context.tenant);
       return updated;
     } catch (error) {
@@ -168,7 +170,13 @@ export async function deleteService(deps: ServiceDeps, context: CallContext, { i
   if (!(await deps.repos.services.delete(context.tenant, id))) throw noSuchService(id);
   await forgetSecrets(deps, context, ownSecrets(record));
   deps.adapters[record.scheme]?.services?.retire(context.tenant, record);
+  await tellHolder(deps, context, record);
   await announceChange(deps, context.tenant);
+}
+
+/** What is held on a node for a service that was changed ends there. */
+async function tellHolder(deps: ServiceDeps, { tenant }: CallContext, { config }: ToolService): Promise<void> {
+  if (typeof config["node"] === "string") await haveNodesLook(deps, tenant);
 }
 
 const mostNamed = 5;

@@ -20,6 +20,32 @@ export interface ToolCall {
   /** Validated, defaults applied. */
   readonly arguments: JsonObject;
   readonly attempt: number;
+  /** What a person has answered where the back end had asked (`InputRequired`); the call is made once more with it. */
+  readonly answers?: InputAnswers | undefined;
+}
+
+export interface InputAnswers {
+  /** By the names that the requests had. */
+  readonly responses: JsonObject;
+  /** Goes back as it came. */
+  readonly state: string | undefined;
+}
+
+/**
+ * The back end wants to be told something by a person before it goes on, and holds nothing meanwhile: thrown by
+ * an adapter, it makes the call wait for input, and be made again with the answers.
+ */
+export class InputRequired extends Error {
+  override readonly name = "InputRequired";
+  /** By name, each with `method` and `params`, as the Model Context Protocol has them. */
+  readonly requests: JsonObject;
+  readonly state: string | undefined;
+
+  constructor(requests: JsonObject, state: string | undefined) {
+    super("the back end asks for input");
+    this.requests = requests;
+    this.state = state;
+  }
 }
 
 export interface InvocationContext extends CallContext {

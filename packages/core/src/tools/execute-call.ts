@@ -5,6 +5,7 @@
 import { toolCost } from "../budgets/cost.ts";
 import { toolPrice } from "../budgets/price.ts";
 import type { CallError, StoredOutcome } from "../calls/call.ts";
+import { pauseForInput } from "../calls/input-request.ts";
 import { errorForRecord } from "../calls/new-call.ts";
 import { shapeReply } from "../calls/result-store.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -13,7 +14,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
-import { deliveryOf, type Delivery, type InvocationContext } from "./adapter.ts";
+import { deliveryOf, InputRequired, type Delivery, type InvocationContext } from "./adapter.ts";
 import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
@@ -78,6 +79,8 @@ function charged(
 ): Execution {
   const { outcome, finish } = execution;
   if (outcome.kind === "completed" && outcome.reused === "cache") return execution;
+  // It is billed with its end.
+  if (outcome.kind === "pending") return execution;
   const price = toolPrice(config.prices, call.tool.name, deps.clock.now());
   return price === undefined ? execution : { outcome, finish: { ...finish, cost: toolCost(price.per_call) } };
 }
@@ -125,7 +128,14 @@ async function trySend(
     deps.reach("call.before-send");
     const reply = await attempt.race(
       call.adapter.invoke(
-        { id: call.id, tool: call.tool, uri: call.uri, arguments: call.arguments, attempt: options.attempt },
+        {
+          id: call.id,
+          tool: call.tool,
+          uri: call.uri,
+          arguments: call.arguments,
+          attempt: options.attempt,
+          answers: call.answers,
+        },
         {
           ...context,
           signal: attempt.signal,
@@ -140,6 +150,7 @@ async function trySend(
     deps.reach("call.result-stored");
     return { kind: "done", execution: { outcome, finish: completedFinish(stored, call, context) } };
   } catch (thrown) {
+    if (thrown instanceof InputRequired) return await paused(deps, call, context, thrown);
     const delivery = deliveryOf(thrown);
     // Nothing was sent because something before was too slow, which has said so.
     if (attempt.timedOut && delivery === "not_sent" && thrown instanceof GatewayError && thrown.code === "tool_timeout")
@@ -159,6 +170,14 @@ async function trySend(
     return { kind: "failed", error, delivery };
   } finally {
     attempt.end();
+  }
+}
+
+async function paused(deps: CoreDeps, call: PreparedCall, context: CallContext, asked: InputRequired): Promise<Tried> {
+  try {
+    return { kind: "done", execution: await pauseForInput(deps, context, call, asked) };
+  } catch (thrown) {
+    return { kind: "failed", error: toGatewayError(thrown), delivery: "answered" };
   }
 }
 

@@ -23,8 +23,10 @@ export interface CompletedOutcome {
 
 export interface PendingOutcome {
   readonly kind: "pending";
-  readonly reason: "async" | "approval";
+  readonly reason: "async" | "approval" | "input";
   readonly callId: string;
+  /** Where it waits for input: what a person is asked, by name. */
+  readonly requests?: { readonly [key: string]: JsonValue };
 }
 
 export interface FailedOutcome {
@@ -70,6 +72,12 @@ export function toErrorDetails(
 
 export type ToolOutcome = CompletedOutcome | PendingOutcome | FailedOutcome | RejectedOutcome;
 
+const pendingMessages = {
+  approval: "Waits for a person's approval; the result comes with a later request.",
+  input: "The tool asks a person for something first; the result comes with a later request.",
+  async: "Still running; the result comes later.",
+} as const satisfies Record<PendingOutcome["reason"], string>;
+
 /** What the model reads of an outcome. */
 export function textForModel(outcome: ToolOutcome): string {
   switch (outcome.kind) {
@@ -79,10 +87,7 @@ export function textForModel(outcome: ToolOutcome): string {
       return JSON.stringify({
         status: "pending",
         call_id: outcome.callId,
-        message:
-          outcome.reason === "approval"
-            ? "Waits for a person's approval; the result comes with a later request."
-            : "Still running; the result comes later.",
+        message: pendingMessages[outcome.reason],
       });
     case "failed":
     case "rejected":

@@ -9,7 +9,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
-import type { ToolAdapter } from "./adapter.ts";
+import type { ToolAdapter, ToolCall } from "./adapter.ts";
 import { compileArguments, parseToolArguments } from "./arguments.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
 import type { Effect, Repeat, Tool } from "./tool.ts";
@@ -40,6 +40,7 @@ export interface PreparedCall {
   readonly service: string;
   readonly timeoutMs: number;
   readonly maxAttempts: number;
+  readonly answers?: ToolCall["answers"];
 }
 
 export type Preparation =

@@ -186,10 +186,15 @@ export class ToolRun {
       delivery: "none",
     });
     this.#defer(
-      row.then((made) => ({ ...made, state: finish.state, end: finish })),
+      row.then((made) => ({ ...made, state: finish.state, end: finish, delivery: this.#deliveryOf(finish) })),
       started,
     );
     return outcome;
+  }
+
+  /** Whoever answers what the call asks, the result belongs into this conversation. */
+  #deliveryOf({ state }: CallFinish): NewCall["delivery"] {
+    return state === "input_required" && this.#options.deliverLate ? "due" : "none";
   }
 
   #defer(row: Promise<NewCall>, started: number): void {
@@ -218,7 +223,10 @@ export class ToolRun {
   async #finish(call: PreparedCall, finish: CallFinish): Promise<void> {
     try {
       const { tenant } = this.#context;
-      await recordEnd(this.#deps, { tenant, id: call.id, attempt: 1, repeat: call.repeat }, finish);
+      const { continued } = finish;
+      const isDue = continued !== undefined && this.#deliveryOf(finish) === "due";
+      const end = isDue ? { ...finish, continued: { ...continued, delivery: "due" as const } } : finish;
+      await recordEnd(this.#deps, { tenant, id: call.id, attempt: 1, repeat: call.repeat }, end);
       this.#deps.reach("call.finished");
     } catch (error) {
       // The row keeps its lease until it runs out; then the sweep finds what became of the call.

@@ -137,13 +137,13 @@ const decideCall = `UPDATE calls SET
     async = CASE ?3 WHEN 'approved' THEN 1 ELSE async END,
     finished_at = CASE ?3 WHEN 'approved' THEN NULL ELSE ${now} END,
     error = CASE ?3 WHEN 'approved' THEN NULL ELSE ?6 END,
-    run_at = NULL, sent_at = ${now}, write_token = NULL
-  WHERE tenant = ?1 AND id = ?2 AND state = 'input_required'`;
+    input = COALESCE(?7, input), run_at = NULL, sent_at = ${now}, write_token = NULL
+  WHERE tenant = ?1 AND id = ?2 AND state = 'input_required' AND attempt = COALESCE(?8, attempt)`;
 
 export async function decide(
   database: Database,
   tenant: string,
-  { id, by, decision, reason }: Decision & { readonly id: string },
+  { id, by, decision, reason, answered }: Decision & { readonly id: string },
 ): Promise<Call | undefined> {
   const why = reason === undefined ? {} : { reason };
   const rejection: CallError = {
@@ -151,9 +151,10 @@ export async function decide(
     message: `The call was rejected by '${by}'${reason === undefined ? "" : `: ${reason}`}.`,
   };
   const args = [tenant, id, decision, by, JSON.stringify(why), JSON.stringify(rejection)];
+  const { input = null, attempt = null } = answered ?? {};
   const [, found] = await database.batch(
     [
-      { sql: decideCall, args },
+      { sql: decideCall, args: [...args, input, attempt] },
       { sql: readCall, args: [tenant, id] },
     ],
     { repeatable: true },

@@ -164,7 +164,10 @@ const mayEnd = `(state = 'running' AND attempt = ?4)
 const endColumns = `state = ?3, lease_until = NULL, write_token = ?5,
   outcome_text = ?6, outcome_media_type = ?7, outcome_bytes = ?8, outcome_blob_key = ?9,
   error = ?10, usage = COALESCE(?11, usage), cost = COALESCE(?12, cost),
-  finished_at = CASE WHEN write_token IS ?5 THEN finished_at ELSE COALESCE(started_at + ?13, ${now}) END`;
+  input = COALESCE(?14, input), delivery = COALESCE(?15, delivery),
+  slots = CASE WHEN ?3 = 'input_required' THEN MAX(slots, 1) ELSE slots END,
+  finished_at = CASE WHEN ?3 = 'input_required' THEN NULL WHEN write_token IS ?5 THEN finished_at
+    ELSE COALESCE(started_at + ?13, ${now}) END`;
 
 /** Fenced by `attempt`. A second time with the same token it changes nothing and still counts its row. */
 const finishCall = `UPDATE calls SET ${endColumns}
@@ -200,6 +203,8 @@ export function endArgs(tenant: string, { id, attempt, finish, ranMs }: RowEnd):
     jsonOrNull(finish.usage),
     jsonOrNull(finish.cost),
     ranMs ?? null,
+    finish.continued?.input ?? null,
+    finish.continued?.delivery ?? null,
   ];
 }
 

@@ -14,8 +14,13 @@ const fewProcesses = 100;
 const environmentBytes = 8_192;
 
 /** @param since process id of the plugin: what it started came later. Absent: all processes are looked at */
-export async function endEscapedProcesses(home: string, since?: number): Promise<void> {
-  const mark = Buffer.from(`\0HOME=${home}\0`, "utf8");
+export function endEscapedProcesses(home: string, since?: number): Promise<void> {
+  return endMarkedProcesses("HOME", home, since);
+}
+
+/** Those in whose environment the variable has this value. */
+export async function endMarkedProcesses(variable: string, value: string, since?: number): Promise<void> {
+  const mark = Buffer.from(`\0${variable}=${value}\0`, "utf8");
   for (let look = 0; look < looks; look += 1) {
     const escaped = await processesWith(mark, since);
     if (escaped.length === 0) return;

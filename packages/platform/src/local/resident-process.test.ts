@@ -39,9 +39,11 @@ describe("a program that is held", () => {
     expect(await first).toEqual({ kind: "answered", result: "ä" });
   });
 
-  test("has the environment that it was given and nothing of ours", async () => {
+  test("has the environment that it was given and nothing of ours but its mark", async () => {
     const resident = start("say({ id, result: Object.keys(process.env).sort() });");
-    expect(await resident.ask({ id: "a", arguments: {} }, never)).toMatchObject({ result: ["GIVEN", "LANG", "PATH"] });
+    expect(await resident.ask({ id: "a", arguments: {} }, never)).toMatchObject({
+      result: ["GIVEN", "LANG", "PATH", "TOOLYARD_HELD_PROCESS"],
+    });
   });
 
   test("refuses with its own words, and what is no answer is nothing", async () => {
@@ -67,6 +69,7 @@ describe("a program that is held", () => {
 
   test("is told that nobody waits any more", async () => {
     const resident = start("if (cancel) cancelled.push(cancel); else if (args.ask) say({ id, result: cancelled });");
+    expect(await resident.ask({ id: "first", arguments: { ask: true } }, never)).toMatchObject({ kind: "answered" });
     const stop = new AbortController();
     const waiting = resident.ask({ id: "a", arguments: {} }, stop.signal);
     await sleep(10);

@@ -36,7 +36,7 @@ export const toolExecutionSchema = z.object({
       z.object({
         call_id: z.string(),
         tool: z.string(),
-        reason: z.enum(["approval", "async"]),
+        reason: z.enum(["approval", "async", "input"]),
         url: z.string().optional(),
       }),
     )
@@ -64,6 +64,7 @@ export const typedEventSchema = z.discriminatedUnion("type", [
     tool: z.string(),
     call_id: z.string(),
     url: z.string(),
+    input_requests: z.record(z.string(), z.json()).optional(),
   }),
   z.object({
     type: z.literal("done"),
@@ -156,5 +157,6 @@ export function toApprovalRequired(event: Extract<ChatEvent, { type: "approval-r
     tool: event.tool,
     call_id: event.callId,
     url: event.url,
+    ...(event.requests === undefined ? {} : { input_requests: event.requests }),
   };
 }

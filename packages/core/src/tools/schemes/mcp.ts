@@ -4,18 +4,24 @@
  * that were accepted. One session serves all calls of one tenant and identity, and is begun again where it
  * is lost.
  */
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import { userClientFrom } from "../../blind/auth-mapping.ts";
 import { findCredential } from "../../blind/credential-resolver.ts";
 import { executionFields, pluginDefinitionSchema } from "../../blind/definition.ts";
+import { tellProgress } from "../../calls/progress.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
+import { canonicalJson, type JsonObject } from "../../json.ts";
 import { McpConnections, type McpEndpoint, type McpLink } from "../../mcp/connections.ts";
 import { HttpPeer } from "../../mcp/http-peer.ts";
 import { toToolReply } from "../../mcp/call-result.ts";
 import { mirror, mirroredArguments } from "../../mcp/mirrored-headers.ts";
 import type { McpSession } from "../../mcp/session.ts";
+import type { HeldServer } from "../../mcp/node-messages.ts";
+import type { NodeProgram } from "../../mcp/stdio-node.ts";
 import type { StdioProgram } from "../../mcp/stdio-once.ts";
+import { nodeNameSchema, type NodeTool } from "../../nodes/node.ts";
 import { readToolDefinitions, type ToolDefinition } from "../../mcp/tool-definition.ts";
 import type { ExchangeOptions } from "../../mcp/transport.ts";
 import { breakerField } from "../../services/breaker.ts";
@@ -32,9 +38,10 @@ import {
   type ServiceCall,
   type ServiceTool,
 } from "../../services/scheme.ts";
+import { credentialVersions } from "../../services/held-connections.ts";
 import type { DiscoveredTool, ToolService } from "../../services/service.ts";
 import { openTls, tlsField } from "../../services/tls.ts";
-import { withDelivery, type InvocationContext, type ToolReply } from "../adapter.ts";
+import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../adapter.ts";
 import { compileArguments } from "../arguments.ts";
 import { formatToolUri } from "../uri.ts";
 
@@ -61,7 +68,11 @@ const mcpConfigSchema = z
       .meta({ example: "https://maps.example.com/mcp" })
       .optional(),
     command: z.string().min(1).max(64).optional().meta({
-      description: "Name of a program that the operator offers (`TOOLYARD_MCP_COMMANDS`), for `stdio`.",
+      description:
+        "Name of a program, for `stdio`: one that the operator offers (`TOOLYARD_MCP_COMMANDS`), or with `node` one of that node's `mcp_servers`.",
+    }),
+    node: nodeNameSchema.optional().meta({
+      description: "Name of a node that holds the program for all calls, for `stdio`; absent: a process for each call.",
     }),
     env: z
       .record(z.string(), secretField("Value of the variable."))
@@ -76,6 +87,10 @@ const mcpConfigSchema = z
     tls: tlsField.optional(),
     protocol: z.enum(["auto", "session", "stateless"]).default("auto").meta({
       description: "`session`: revisions until 2025-11-25. `stateless`: 2026-07-28. `auto`: found out.",
+    }),
+    elicitation: z.enum(["ask", "defaults", "decline"]).default("ask").meta({
+      description:
+        "Questions that the server has for people: `ask` them, the call waits meanwhile (`stateless` servers; others are told no); fill in the `defaults` of forms that have them, else as `ask`; `decline`.",
     }),
     breaker: breakerField.optional(),
     ...policyFields({
@@ -96,7 +111,7 @@ const mcpConfigSchema = z
       .default({})
       .meta({ description: "By tool name: what is known better than the server says." }),
   })
-  .superRefine(({ transport, url, command, env, auth_type: auth }, check) => {
+  .superRefine(({ transport, url, command, env, node, auth_type: auth }, check) => {
     const isProgram = transport === "stdio";
     const note = (field: string, problem: string): void =>
       check.addIssue({ code: "custom", message: problem, path: [field] });
@@ -107,10 +122,14 @@ const mcpConfigSchema = z
     if (isProgram && auth !== "none") note("auth_type", "has no meaning where 'transport' is 'stdio'; use 'env'");
     if (!isProgram && command !== undefined) note("command", "is for 'transport' 'stdio' alone");
     if (!isProgram && env !== undefined) note("env", "is for 'transport' 'stdio' alone");
+    if (!isProgram && node !== undefined) note("node", "is for 'transport' 'stdio' alone");
   })
   .transform(readAuth);
 type McpConfig = z.output<typeof mcpConfigSchema>;
 type Service = OpenService<McpConfig>;
+
+/** Characters of what a server says of how far it is. */
+const longestNote = 200;
 
 /** Sends in all where nobody says. */
 const defaultAttempts = 2;
@@ -127,7 +146,8 @@ export const mcpScheme = defineScheme({
     return {
       check: (service) => {
         if (service.config.url !== undefined) checkAddress(service.config.url, deps);
-        if (service.config.command !== undefined) requireProgram(service, deps);
+        // What a node offers shows when it is connected, which it need not be yet.
+        if (service.config.command !== undefined && service.config.node === undefined) requireProgram(service, deps);
       },
       tools: ({ record, config }) => (record.discovered?.tools ?? []).map((tool) => describe({ record, config }, tool)),
       // Until the server has been asked, which the first call does, there is a tool of every name.
@@ -280,7 +300,8 @@ class McpServers {
     const timeoutMs = call.uri.options.timeoutMs ?? tool.timeoutMs ?? context.config.settings.tool_timeout_ms;
     const { signal, onSent } = context;
     return this.#connections.use(this.#endpointOf(service, context), context, async (session) => {
-      const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context) };
+      const row = { id: call.id, attempt: call.attempt };
+      const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context), call: row };
       const known = await this.#required(service, tool, { session, exchange });
       const args = known === tool ? call.arguments : checkedArguments(known, call);
       const mirrored = mirroredArguments(known.parameters);
@@ -289,23 +310,9 @@ class McpServers {
           name: known.id,
           arguments: args,
           token: call.id,
+          answers: call.answers,
           mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
-          onProgress: ({ progress = null, total = null, message }) => {
-            const note = typeof message === "string" ? context.redactor.redact(message).slice(0, 200) : undefined;
-            this.#deps.log.log("debug", "an MCP server tells how far a call is", {
-              call_id: call.id,
-              tool: call.tool.name,
-              progress,
-              total,
-              ...(note === undefined ? {} : { note }),
-            });
-            if (typeof progress !== "number") return;
-            context.onProgress?.({
-              progress,
-              ...(typeof total === "number" ? { total } : {}),
-              ...(note === undefined ? {} : { message: note }),
-            });
-          },
+          onProgress: (progress) => this.#tellProgress(call, context, progress),
         },
         exchange,
       );
@@ -313,7 +320,30 @@ class McpServers {
     });
   }
 
-  discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
+  #tellProgress({ id, tool }: ToolCall, context: InvocationContext, told: JsonObject): void {
+    const { progress, total, message } = told;
+    if (typeof progress !== "number") return;
+    const far = {
+      progress,
+      total: typeof total === "number" ? total : undefined,
+      message: typeof message === "string" ? context.redactor.redact(message).slice(0, longestNote) : undefined,
+    };
+    tellProgress(this.#deps.log, {
+      tenant: context.tenant,
+      callId: id,
+      tool: tool.name,
+      callerId: context.caller.id,
+      sessionId: context.sessionId,
+      ...far,
+    });
+    context.onProgress?.({
+      progress,
+      ...(far.total === undefined ? {} : { total: far.total }),
+      ...(far.message === undefined ? {} : { message: far.message }),
+    });
+  }
+
+  async discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
     return this.#connections.use(this.#endpointOf(service, context), context, (session) =>
       this.#list(session, exchangeOf(service, context)),
     );
@@ -346,7 +376,8 @@ class McpServers {
     { session, exchange }: { readonly session: McpSession; readonly exchange: ExchangeOptions },
   ): Promise<ServiceTool> {
     if (service.record.discovered !== null) return tool;
-    const kept = await this.#refresh(service, session, { ...exchange, onSent: undefined }).catch((error: unknown) => {
+    const beside = { ...exchange, onSent: undefined, call: undefined };
+    const kept = await this.#refresh(service, session, beside).catch((error: unknown) => {
       throw error instanceof Error ? withDelivery(error, "not_sent") : error;
     });
     const found = kept.discovered?.tools.find(({ id }) => id === tool.id);
@@ -379,7 +410,8 @@ class McpServers {
 
   #linkOf(service: Service): McpLink {
     const { record, config } = service;
-    const { url, transport } = config;
+    const { url, transport, node } = config;
+    if (node !== undefined) return { kind: "node", deps: this.#deps, program: this.#heldProgram(service, node) };
     if (transport === "stdio" || url === undefined)
       return { kind: "stdio", program: requireProgram(service, this.#deps) };
     const peer = new HttpPeer(this.#deps, {
@@ -390,6 +422,24 @@ class McpServers {
       tls: (context) => openTls(config.tls, this.#deps.credentials, context),
     });
     return { kind: transport, peer };
+  }
+
+  /** The program of a service on the node that holds it. */
+  #heldProgram({ record, config }: Service, node: string): NodeProgram {
+    const { command = "", env = {}, elicitation } = config;
+    return {
+      name: formatToolUri("mcp", record.serviceId),
+      node,
+      program: command,
+      offered: (context) => offeredBy(node, { command, env }, context),
+      server: async (context) => ({
+        service: record.id,
+        version: record.version,
+        ...identityOf(record, node, context),
+        environment: { ...(await variablesOf(env, this.#deps.credentials, context)) },
+        elicitation,
+      }),
+    };
   }
 
   /** Made once for each state of a service; only who calls is another each time. */
@@ -406,6 +456,7 @@ class McpServers {
       name: formatToolUri("mcp", record.serviceId),
       link: this.#linkOf(service),
       era: config.protocol === "auto" ? undefined : config.protocol,
+      elicitation: config.elicitation,
       isUsersOwn: actsForUser(config),
       isTenants: true,
       refresh: async (session, exchange) => {
@@ -420,6 +471,57 @@ class McpServers {
       },
     };
   }
+}
+
+/**
+ * A node's program as the tenant's snapshot has it.
+ * @throws GatewayError `invalid_definition` naming the field; not sent
+ */
+function offeredBy(
+  node: string,
+  { command, env }: { readonly command: string; readonly env: NonNullable<McpConfig["env"]> },
+  { config: { nodes } }: CallContext,
+): NodeTool | undefined {
+  const tools = nodes.find(({ name }) => name === node)?.tools;
+  const offered = tools?.find(({ name, kind }) => kind === "mcp" && name === command);
+  const { variables = [] } = offered ?? {};
+  const refused = offered === undefined ? undefined : Object.keys(env).find((name) => !variables.includes(name));
+  if (refused === undefined) return offered;
+  const known = variables.length === 0 ? "none" : variables.join(", ");
+  throw withDelivery(
+    invalidConfig(
+      `env.${refused}`,
+      `may not be set for this program; of its variables node '${node}' lets you set ${known}`,
+    ),
+    "not_sent",
+  );
+}
+
+/**
+ * Whose process it is, and with which values of the credentials.
+ * @throws GatewayError `invalid_request`, not sent, where the request brought them, which are kept nowhere (BLIND-7)
+ */
+function identityOf(record: ToolService, node: string, context: CallContext): Pick<HeldServer, "owner" | "generation"> {
+  const origins = credentialsOf(record).map((name) => findCredential(context, name));
+  if (origins.some((origin) => origin?.level === "inline")) {
+    const uri = formatToolUri("mcp", record.serviceId);
+    throw withDelivery(
+      new GatewayError(
+        "invalid_request",
+        `'${uri}' is held on node '${node}', which would keep the credentials of this request's 'runtime_config'; store them with PUT /v1/credentials instead.`,
+        { param: "runtime_config" },
+      ),
+      "not_sent",
+    );
+  }
+  const isUsers = origins.some((origin) => origin?.level === "user");
+  // User ids may be of any length and are nobody else's business.
+  const owner = isUsers ? hashOf(`user ${context.caller.userId ?? ""}`) : "tenant";
+  return { owner, generation: hashOf(canonicalJson(credentialVersions(record, context))) };
+}
+
+function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
 }
 
 /** Is it the tenant that calls, rather than one of its users or whoever brings credentials along? */

@@ -5,10 +5,11 @@
  */
 import type { AdapterDeps } from "../../deps.ts";
 import type { CallContext } from "../../context.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
 import { hashNodeTool, type NodeTool } from "../../nodes/node.ts";
-import { offerRun, runOnNode } from "../../nodes/run.ts";
+import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
-import type { ToolAdapter } from "../adapter.ts";
+import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri } from "../uri.ts";
 
@@ -30,9 +31,32 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
     find: (name, { config }) => toolsOf(config).byName.get(name),
     list: ({ config }) => [...toolsOf(config).byName.values()],
     whyMissing: ({ service, tool }, context) => whyMissing(service, tool, context),
-    invoke: (call, context) => runOnNode(deps, call, context),
+    invoke: (call, context) => runOnNode(deps, toWork(call), context),
     async handOver(call, context) {
-      await offerRun(deps, call, context, { handedOver: true });
+      await offerRun(deps, toWork(call), context, { handedOver: true });
+    },
+  };
+}
+
+function toWork({ id, attempt, tool, uri, arguments: args }: ToolCall): NodeWork {
+  const node = uri.tool === "" ? null : uri.service;
+  return {
+    callId: id,
+    attempt,
+    tool: tool.name,
+    toolHash: tool.hash,
+    node,
+    arguments: args,
+    notConnected: () => {
+      const named = (node === null ? (tool.nodes ?? []) : [node]).map((name) => `'${name}'`).join(", ");
+      return withDelivery(
+        new GatewayError(
+          "tool_unreachable",
+          `No node that offers '${tool.name}' is connected (${named}); start it there with npm run node -- --url <this gateway> --config node.json.`,
+          { toolName: tool.name },
+        ),
+        "not_sent",
+      );
     },
   };
 }
@@ -54,6 +78,7 @@ function collect({ nodes }: TenantConfig): NodeTools {
   const ofNodes = new Map<string, Tool>();
   for (const node of nodes) {
     for (const offered of node.tools) {
+      if (offered.kind !== undefined) continue;
       const uri = formatToolUri("node", node.name, offered.name);
       const tool = toTool(offered, uri, [node.name]);
       ofNodes.set(uri, tool);
