@@ -8,6 +8,7 @@ import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { localCertificate, localKey } from "../tls-pair.ts";
 import { findProgram, freePort, stop, untilListening, untilSilent } from "./programs.ts";
 
 const java = findProgram("java");
@@ -32,22 +33,18 @@ export const rocketMqTopics = {
 
 export const rocketMqUser = { accessKey: "toolyard-access", secretKey: "sentinel-of-rocketmq" } as const;
 
+/** Asks for `rocketMqUser`. */
 export interface RocketMqServer {
-  /** Of the proxy; in clear and encrypted. */
+  /** Of the proxy, in clear. */
   readonly port: number;
+  /** With `localCertificate`. */
+  readonly tlsPort: number;
   /** Killed as by a power cut, and started again with what it had on disk. */
   restart(): Promise<void>;
   close(): Promise<void>;
 }
 
-export interface RocketMqOptions {
-  /** Asks for `rocketMqUser`. */
-  readonly needsLogin?: boolean;
-  /** PEM of the server's certificate and key. */
-  readonly tls?: { readonly cert: string; readonly key: string };
-}
-
-export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions = {}): Promise<RocketMqServer> {
+export async function startRocketMq(): Promise<RocketMqServer> {
   if (java === undefined || home === undefined || noRocketMq !== undefined) throw new Error(noRocketMq);
   const directory = await mkdtemp(join(tmpdir(), "toolyard-rocketmq-"));
   const [names, port, remoting, broker, replication] = await freePorts();
@@ -56,10 +53,8 @@ export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions
   const brokerConfig = join(directory, "conf", "broker.conf");
   await mkdir(join(directory, "conf", "tls"), { recursive: true });
   await mkdir(join(directory, "store", "config"), { recursive: true });
-  if (tls !== undefined) {
-    await writeFile(join(directory, "conf", "tls", "rocketmq.crt"), tls.cert);
-    await writeFile(join(directory, "conf", "tls", "rocketmq.key"), tls.key);
-  }
+  await writeFile(join(directory, "conf", "tls", "rocketmq.crt"), localCertificate);
+  await writeFile(join(directory, "conf", "tls", "rocketmq.key"), localKey);
   await writeFile(join(directory, "conf", "namesrv.conf"), `listenPort=${names}\n`);
   await writeFile(join(directory, "store", "config", "topics.json"), JSON.stringify(toTopics()));
   await writeFile(
@@ -69,10 +64,11 @@ export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions
       namesrvAddr: nameServer,
       grpcServerPort: port,
       remotingListenPort: remoting,
-      tlsTestModeEnable: tls === undefined,
+      tlsTestModeEnable: false,
       // Seconds that others wait for what it did not answer; tests do not.
       grpcShutdownTimeSeconds: 1,
-      ...(needsLogin ? { ...login, authConfigPath: join(directory, "accounts") } : {}),
+      ...login,
+      authenticationMetadataProvider: `${proxyAuth}ProxyAuthenticationMetadataProvider`,
     }),
   );
   await writeFile(
@@ -90,6 +86,9 @@ export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions
       mappedFileSizeTimerLog: 1_048_576,
       autoCreateTopicEnable: false,
       flushDiskType: "SYNC_FLUSH",
+      ...login,
+      authenticationMetadataProvider: `${brokerAuth}LocalAuthenticationMetadataProvider`,
+      authConfigPath: join(directory, "accounts"),
     }),
   );
   const run = (main: string, args: readonly string[]): ChildProcess =>
@@ -99,8 +98,14 @@ export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions
     });
   const startProxy = async (): Promise<ChildProcess> => {
     const child = run("org.apache.rocketmq.proxy.ProxyStartup", [
-      ...["-pm", "local", "-n", nameServer],
-      ...["-bc", brokerConfig, "-pc", proxyConfig],
+      "-pm",
+      "local",
+      "-n",
+      nameServer,
+      "-bc",
+      brokerConfig,
+      "-pc",
+      proxyConfig,
     ]);
     await untilListening(port, child);
     return child;
@@ -113,6 +118,8 @@ export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions
   let proxy = await startProxy();
   return {
     port,
+    // It tells by the first bytes which of both is meant.
+    tlsPort: port,
     async restart() {
       await stop(proxy, "SIGKILL");
       await untilSilent(port);
@@ -126,12 +133,14 @@ export async function startRocketMq({ needsLogin = false, tls }: RocketMqOptions
   };
 }
 
+const brokerAuth = "org.apache.rocketmq.auth.authentication.provider.";
+const proxyAuth = "org.apache.rocketmq.proxy.auth.";
+const { accessKey, secretKey } = rocketMqUser;
 const login = {
   authenticationEnabled: true,
-  authenticationProvider: "org.apache.rocketmq.auth.authentication.provider.DefaultAuthenticationProvider",
-  authenticationMetadataProvider:
-    "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider",
-  initAuthenticationUser: JSON.stringify({ username: rocketMqUser.accessKey, password: rocketMqUser.secretKey }),
+  authenticationProvider: `${brokerAuth}DefaultAuthenticationProvider`,
+  initAuthenticationUser: JSON.stringify({ username: accessKey, password: secretKey }),
+  innerClientAuthenticationCredentials: JSON.stringify({ accessKey, secretKey }),
 };
 
 /** A broker also listens two ports below its own. */
@@ -165,8 +174,8 @@ function toTopics(): unknown {
     topicName,
     {
       topicName,
-      readQueueNums: 4,
-      writeQueueNums: 4,
+      readQueueNums: 1,
+      writeQueueNums: 1,
       perm: 6,
       topicFilterType: "SINGLE_TAG",
       topicSysFlag: 0,
