@@ -257,7 +257,8 @@ for (const { what, missing, start } of servers) {
       test("keeps what it has confirmed over its restart, delayed messages, too; the next message finds it again", async () => {
         const confirmed = await published("mq://rocket/orders", { message: "kept" });
         const delayed = await published("mq://rocket/late?delay=3000", { message: "kept and late" });
-        await server.restart();
+        await server.kill();
+        await server.start();
         const after = await published("mq://rocket/orders?max-attempts=5", { message: "after" });
         const [orders, late] = await Promise.all([read("orders"), read("late")]);
         expect(await orders.take([confirmed.message_id, after.message_id])).toHaveLength(2);

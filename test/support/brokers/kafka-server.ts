@@ -43,8 +43,8 @@ export interface KafkaServerRecord {
 export interface KafkaServer {
   readonly ports: Readonly<Record<KafkaListener, number>>;
   createTopic(name: string, settings?: Readonly<Record<string, string>>): Promise<void>;
-  /** Waits for so many records, from the beginning; then looks whether there are more. */
-  read(topic: string, count: number): Promise<readonly KafkaServerRecord[]>;
+  /** All records up to the one of this value, for which it waits. */
+  readUntil(topic: string, value: string): Promise<readonly KafkaServerRecord[]>;
   /** Killed as by a power cut. */
   kill(): Promise<void>;
   /** Started again with what it had on disk. */
@@ -94,7 +94,7 @@ export async function startKafkaServer(): Promise<KafkaServer> {
       await admin.createTopics({ topics: [{ topic, numPartitions: 1, replicationFactor: 1, configEntries }] });
       await admin.disconnect();
     },
-    async read(topic, count) {
+    async readUntil(topic, last) {
       const consumer = client.consumer({ groupId: randomBytes(8).toString("hex") });
       consumers.push(consumer);
       await consumer.connect();
@@ -113,7 +113,7 @@ export async function startKafkaServer(): Promise<KafkaServer> {
           return Promise.resolve();
         },
       });
-      while (records.length < count) await new Promise((done) => setTimeout(done, 20));
+      while (!records.some(({ value }) => value === last)) await new Promise((done) => setTimeout(done, 20));
       await consumer.disconnect();
       return records;
     },

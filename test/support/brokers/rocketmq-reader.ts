@@ -15,6 +15,8 @@ export interface RocketMqRecord {
 }
 
 export interface RocketMqReader {
+  /** All that came so far. */
+  readonly taken: readonly RocketMqRecord[];
   /** Waits for all of these messages; what came of them, in the order in which it came. */
   take(ids: readonly string[]): Promise<readonly RocketMqRecord[]>;
   close(): void;
@@ -105,6 +107,7 @@ export async function readRocketMq({ port, topic, login }: ReaderOptions): Promi
   await ask("Heartbeat", { group, clientType: simpleConsumer });
   const taken: RocketMqRecord[] = [];
   return {
+    taken,
     async take(ids) {
       const wanted = new Set(ids);
       while (ids.some((id) => !taken.some((record) => record.id === id))) {

@@ -141,9 +141,12 @@ export async function startRocketMqStub({ names }: StubOptions = {}): Promise<Ro
     get tlsPort() {
       return tlsPort;
     },
-    async restart() {
+    kill() {
       server.forceShutdown();
       clients.clear();
+      return Promise.resolve();
+    },
+    async start() {
       server = await listen([port, tlsPort]);
     },
     close() {

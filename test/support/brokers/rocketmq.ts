@@ -39,8 +39,10 @@ export interface RocketMqServer {
   readonly port: number;
   /** With `localCertificate`. */
   readonly tlsPort: number;
-  /** Killed as by a power cut, and started again with what it had on disk. */
-  restart(): Promise<void>;
+  /** Killed as by a power cut. */
+  kill(): Promise<void>;
+  /** Started again with what it had on disk. */
+  start(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -120,9 +122,11 @@ export async function startRocketMq(): Promise<RocketMqServer> {
     port,
     // It tells by the first bytes which of both is meant.
     tlsPort: port,
-    async restart() {
+    async kill() {
       await stop(proxy, "SIGKILL");
       await untilSilent(port);
+    },
+    async start() {
       proxy = await startProxy();
     },
     async close() {
