@@ -333,25 +333,29 @@ describe.skipIf(noRedis !== undefined)(`Redis${why(noRedis)} ${verifies("MQ-1", 
     });
   });
 
-  test("that is killed under way is found again, hears nothing twice, and keeps no socket", async () => {
-    const { id } = await create("redis-faults", {
-      broker: "redis",
-      servers: [`127.0.0.1:${redis.port}`],
-      open_topics: true,
-      ...clear,
-      password: redisPassword,
-    });
-    const listener = redis.client();
-    const heard: string[] = [];
-    listener.on("message", (_channel: string, message: string) => heard.push(message));
-    await listener.subscribe("faults");
-    const told = await publishThroughKill({ uri: "mq://redis-faults/faults", kill: redis.kill, start: redis.start });
-    expect(heard.length).toBe(new Set(heard).size);
-    const allowed = new Set([...told.sent, ...told.unknown].map((message) => JSON.stringify(message)));
-    expect(heard.filter((message) => !allowed.has(message))).toEqual([]);
-    listener.disconnect();
-    await expectNoSocketLeft(id, [redis.port]);
-  });
+  test(
+    "that is killed under way is found again, hears nothing twice, and keeps no socket",
+    async () => {
+      const { id } = await create("redis-faults", {
+        broker: "redis",
+        servers: [`127.0.0.1:${redis.port}`],
+        open_topics: true,
+        ...clear,
+        password: redisPassword,
+      });
+      const listener = redis.client();
+      const heard: string[] = [];
+      listener.on("message", (_channel: string, message: string) => heard.push(message));
+      await listener.subscribe("faults");
+      const told = await publishThroughKill({ uri: "mq://redis-faults/faults", kill: redis.kill, start: redis.start });
+      expect(heard.length).toBe(new Set(heard).size);
+      const allowed = new Set([...told.sent, ...told.unknown].map((message) => JSON.stringify(message)));
+      expect(heard.filter((message) => !allowed.has(message))).toEqual([]);
+      redis.hangUp();
+      await expectNoSocketLeft(id, [redis.port]);
+    },
+    startMs,
+  );
 });
 
 for (const { what, missing, start } of [

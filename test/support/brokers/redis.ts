@@ -27,6 +27,8 @@ export interface RedisServer {
   start(): Promise<void>;
   /** A client of the test's own. */
   client(): Redis;
+  /** Ends the test's own connections. */
+  hangUp(): void;
   close(): Promise<void>;
 }
 
@@ -63,6 +65,9 @@ export async function startRedis(): Promise<RedisServer> {
   };
   await start();
   const clients: Redis[] = [];
+  const hangUp = (): void => {
+    for (const client of clients.splice(0)) client.disconnect();
+  };
   return {
     port,
     tlsPort,
@@ -77,8 +82,9 @@ export async function startRedis(): Promise<RedisServer> {
       clients.push(client);
       return client;
     },
+    hangUp,
     async close() {
-      for (const client of clients) client.disconnect();
+      hangUp();
       await stop(child);
       await rm(directory, { recursive: true, force: true });
     },
