@@ -23,6 +23,8 @@ const largestBody = 4_194_304;
 const longestDelayMs = 86_400_000;
 const reservedProperties: ReadonlySet<string> = new Set(["KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY"]);
 const pollMs = 20;
+/** Shorter than anybody asks for, so that tests of what was not settled need not wait. */
+const hiddenMs = 3_000;
 
 type Unary = ServerUnaryCall<Fields, Fields>;
 
@@ -32,6 +34,8 @@ interface Stored {
   readonly dueAt: number;
   /** By group: until when nobody else of it gets the message; Infinity: done with. */
   readonly hiddenUntil: Map<string, number>;
+  /** By group: how often it was given to somebody. */
+  readonly attempts: Map<string, number>;
 }
 
 class Refusal extends Error {
@@ -93,18 +97,33 @@ export async function startRocketMqStub({ names }: StubOptions = {}): Promise<Ro
         stored[Number(receiptHandle)]?.hiddenUntil.set(nameOf(group), Infinity);
       return {};
     }),
+    ChangeInvisibleDuration: unary(({ group, receiptHandle, invisibleDuration }) => {
+      const hiddenUntil = Date.now() + secondsOf(invisibleDuration) * 1_000;
+      stored[Number(receiptHandle)]?.hiddenUntil.set(nameOf(group), hiddenUntil);
+      return { receiptHandle: String(receiptHandle) };
+    }),
+    ForwardMessageToDeadLetterQueue: unary(({ group, receiptHandle }) => {
+      stored[Number(receiptHandle)]?.hiddenUntil.set(nameOf(group), Infinity);
+      return {};
+    }),
     NotifyClientTermination: unary((_request, clientId) => {
       clients.delete(clientId);
       return {};
     }),
     ReceiveMessage(call: ServerWritableStream<Fields, Fields>) {
-      void receive(call, stored).then(
-        () => call.end(),
-        (error: unknown) => {
-          call.write({ status: toStatus(error) });
-          call.end();
-        },
-      );
+      void Promise.resolve()
+        .then(() => {
+          if (!clients.has(check(call.metadata)))
+            throw new Refusal(40_015, "cannot find client settings for this client");
+          return receive(call, stored);
+        })
+        .then(
+          () => call.end(),
+          (error: unknown) => {
+            call.write({ status: toStatus(error) });
+            call.end();
+          },
+        );
     },
     Telemetry(call: ServerDuplexStream<Fields, Fields>) {
       call.on("error", () => undefined);
@@ -188,6 +207,10 @@ function checkLogin(metadata: Metadata): void {
   if (signature !== wanted) throw new Refusal(40_100, "check signature failed");
 }
 
+function secondsOf(duration: unknown): number {
+  return Number.parseFloat(String(duration));
+}
+
 function nameOf(resource: unknown): string {
   return String((resource as { name?: string } | undefined)?.name ?? "");
 }
@@ -240,25 +263,28 @@ function accept(message: Fields): Stored {
     const text = `TopicMessageType validate failed, the expected type is ${expected}, but actual type is ${actual}.`;
     throw new Refusal(40_014, `org.apache.rocketmq.proxy.common.ProxyException: ${text}`);
   }
-  return { topic, message, dueAt, hiddenUntil: new Map() };
+  return { topic, message, dueAt, hiddenUntil: new Map(), attempts: new Map() };
 }
 
 async function receive(call: ServerWritableStream<Fields, Fields>, stored: readonly Stored[]): Promise<void> {
-  const { group, messageQueue, longPollingTimeout } = call.request;
+  const { group, messageQueue, longPollingTimeout, batchSize } = call.request;
   const topic = nameOf((messageQueue as Fields | undefined)?.["topic"]);
-  const until = Date.now() + Number.parseFloat(String(longPollingTimeout)) * 1_000;
+  const until = Date.now() + secondsOf(longPollingTimeout) * 1_000;
   for (;;) {
     const now = Date.now();
+    if (call.cancelled) return;
     const found = stored
       .map((entry, at) => ({ entry, at }))
       .filter(({ entry }) => entry.topic === topic && entry.dueAt <= now)
       .filter(({ entry }) => (entry.hiddenUntil.get(nameOf(group)) ?? 0) <= now);
-    for (const { entry, at } of found) {
-      entry.hiddenUntil.set(nameOf(group), now + 30_000);
-      const systemProperties = { ...systemOf(entry.message), receiptHandle: String(at), deliveryAttempt: 1 };
+    for (const { entry, at } of found.slice(0, Number(batchSize))) {
+      entry.hiddenUntil.set(nameOf(group), now + hiddenMs);
+      const deliveryAttempt = (entry.attempts.get(nameOf(group)) ?? 0) + 1;
+      entry.attempts.set(nameOf(group), deliveryAttempt);
+      const systemProperties = { ...systemOf(entry.message), receiptHandle: String(at), deliveryAttempt };
       call.write({ message: { ...entry.message, systemProperties } });
     }
-    if (found.length > 0 || now >= until || call.cancelled) {
+    if (found.length > 0 || now >= until) {
       call.write({ status: found.length > 0 ? ok : { code: 40_404, message: `no new message ${randomUUID()}` } });
       return;
     }

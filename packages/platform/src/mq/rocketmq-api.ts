@@ -18,20 +18,25 @@ import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-b
 import { withDelivery } from "@toolyard/core/tools/adapter";
 import * as z from "zod";
 import { rocketMqDescriptors } from "./rocketmq-descriptors.ts";
-import { nameOf, oneLine, setUpMs, type BrokerDeps } from "./sockets.ts";
+import { nameOf, oneLine, setUpMs, unreachable, type BrokerDeps } from "./sockets.ts";
 
 const service = "apache.rocketmq.v2.MessagingService";
 /** The newest behaviour that servers tell apart by the version of a client. */
 const clientVersion = "5.0.3";
 /** What has no number of its own among the protocol's languages on older servers. */
 const clientLanguage = "HTTP";
-const largestAnswer = 4_194_304;
+/** So much of a batch is taken at once: some messages of the largest size that brokers take. */
+const largestAnswer = 67_108_864;
 
 export const codes = {
   ok: 20_000,
   illegalDeliveryTime: 40_012,
+  invalidReceiptHandle: 40_013,
   unauthorized: 40_100,
+  messageNotFound: 40_401,
+  notFound: 40_400,
   topicNotFound: 40_402,
+  offsetNotFound: 40_404,
   tooManyRequests: 42_900,
 } as const;
 
@@ -85,6 +90,42 @@ export const sendMessage = method(
   z.looseObject({ status: statusSchema, entries: z.array(entrySchema).default([]) }),
 );
 
+const statusOnly = z.looseObject({ status: statusSchema });
+export const heartbeat = method("Heartbeat", statusOnly);
+export const ackMessage = method(
+  "AckMessage",
+  z.looseObject({ status: statusSchema, entries: z.array(statusOnly).default([]) }),
+);
+export const changeInvisibleDuration = method(
+  "ChangeInvisibleDuration",
+  z.looseObject({ status: statusSchema, receiptHandle: z.string().optional() }),
+);
+export const forwardToDeadLetterQueue = method("ForwardMessageToDeadLetterQueue", statusOnly);
+export const notifyClientTermination = method("NotifyClientTermination", statusOnly);
+
+const systemPropertiesSchema = z.looseObject({
+  tag: z.string().optional(),
+  keys: z.array(z.string()).default([]),
+  messageId: z.string().default(""),
+  bodyEncoding: z.int().default(0),
+  bornTimestamp: z.string().optional(),
+  receiptHandle: z.string().default(""),
+  queueId: z.int().default(0),
+  queueOffset: z.string().optional(),
+  deliveryAttempt: z.int().default(1),
+  messageGroup: z.string().optional(),
+});
+const messageSchema = z.looseObject({
+  userProperties: z.record(z.string(), z.string()).default({}),
+  systemProperties: systemPropertiesSchema,
+  body: z.base64().default(""),
+});
+export type RocketMqMessage = z.output<typeof messageSchema>;
+export const receiveMessage = method(
+  "ReceiveMessage",
+  z.looseObject({ status: statusSchema.optional(), message: messageSchema.optional() }),
+);
+
 const settingsSchema = z.looseObject({
   publishing: z.looseObject({ maxBodySize: z.int().optional() }).optional(),
 });
@@ -112,6 +153,7 @@ export class RocketMqApi {
   readonly #clientId = `${hostname()}@toolyard@${randomUUID()}`;
   readonly #opening = new Map<string, Promise<Http2Connection>>();
   readonly #open = new Map<string, Http2Connection>();
+  #isClosed = false;
 
   constructor(deps: BrokerDeps, account: BrokerAccount, codec: Codec) {
     this.#deps = deps;
@@ -128,6 +170,13 @@ export class RocketMqApi {
    * `Http2Connection.request`, and `egress_denied`
    */
   async ask<T>(method: ApiMethod<T>, request: JsonObject, call: ApiCall): Promise<T> {
+    const [answer] = await this.askAll(method, request, call);
+    if (answer === undefined) throw noAnswer(method.name, call.server, { code: 0, message: "" });
+    return answer;
+  }
+
+  /** Everything that it answers. @throws GatewayError as `ask` */
+  async askAll<T>(method: ApiMethod<T>, request: JsonObject, call: ApiCall): Promise<readonly T[]> {
     const { server, signal, timeoutMs, onSent } = call;
     const message = this.#codec.encode(method, request);
     const connection = await this.#connectionTo(server);
@@ -142,11 +191,12 @@ export class RocketMqApi {
       ...(method.isStream === true ? { maxMessages: 1, staysOpen: true } : {}),
       ...(onSent === undefined ? {} : { onSent }),
     });
-    const [answer] = reply.messages;
-    if (reply.status.code !== 0 || answer === undefined) throw noAnswer(method.name, server, reply.status);
-    const read = method.answer.safeParse(JSON.parse(this.#codec.decode(method, answer)));
-    if (!read.success) throw noAnswer(method.name, server, { code: 0, message: "the answer is none of RocketMQ's" });
-    return read.data;
+    if (reply.status.code !== 0) throw noAnswer(method.name, server, reply.status);
+    return reply.messages.map((bytes) => {
+      const read = method.answer.safeParse(JSON.parse(this.#codec.decode(method, bytes)));
+      if (read.success) return read.data;
+      throw noAnswer(method.name, server, { code: 0, message: "the answer is none of RocketMQ's" });
+    });
   }
 
   /** A topic, in the namespace of the account. */
@@ -156,6 +206,7 @@ export class RocketMqApi {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.allSettled(this.#opening.values());
     const connections = [...this.#open.values()];
     this.#open.clear();
@@ -163,6 +214,7 @@ export class RocketMqApi {
   }
 
   #connectionTo(server: BrokerServer): Promise<Http2Connection> {
+    if (this.#isClosed) return Promise.reject(unreachable(server, "the connection has been closed"));
     const name = nameOf(server);
     const connection = this.#open.get(name);
     if (connection?.isAlive() === true) return Promise.resolve(connection);
