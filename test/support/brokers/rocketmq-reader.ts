@@ -1,7 +1,7 @@
 /** Takes messages from RocketMQ as its own consumers do ("simple consumer"), by grpc-js. */
 import { createHmac, randomUUID } from "node:crypto";
 import { Client, credentials, Metadata, type ServiceError } from "@grpc/grpc-js";
-import { rocketMqMethod, type Fields } from "./rocketmq-wire.ts";
+import { rocketMqMethod, textOf, type Fields } from "./rocketmq-wire.ts";
 
 export interface RocketMqRecord {
   readonly id: string;
@@ -147,7 +147,7 @@ function toRecord(message: Fields): RocketMqRecord {
   const { messageId = "", tag, keys = [], messageGroup } = propertiesOf(message);
   return {
     id: messageId,
-    body: Buffer.from(String(message["body"] ?? ""), "base64").toString(),
+    body: Buffer.from(textOf(message["body"]), "base64").toString(),
     tag,
     keys,
     group: messageGroup,

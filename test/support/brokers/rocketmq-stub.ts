@@ -16,7 +16,7 @@ import {
 } from "@grpc/grpc-js";
 import { localCertificate, localKey } from "../tls-pair.ts";
 import { rocketMqTopics, rocketMqUser, type RocketMqServer } from "./rocketmq.ts";
-import { rocketMqMethod, type Fields } from "./rocketmq-wire.ts";
+import { rocketMqMethod, textOf, type Fields } from "./rocketmq-wire.ts";
 
 const types = { NORMAL: 1, FIFO: 2, DELAY: 3, TRANSACTION: 4 } as const;
 const largestBody = 4_194_304;
@@ -86,7 +86,7 @@ export async function startRocketMqStub({ names }: StubOptions = {}): Promise<Ro
       if (message === undefined) throw new Refusal(40_016, "no message to send");
       const entry = accept(message);
       stored.push(entry);
-      return { entries: [{ status: ok, messageId: String(systemOf(message)["messageId"]), offset: "0" }] };
+      return { entries: [{ status: ok, messageId: textOf(systemOf(message)["messageId"]), offset: "0" }] };
     }),
     Heartbeat: unary((_request, clientId) => {
       if (!clients.has(clientId)) throw new Refusal(40_015, "cannot find client settings for this client");
@@ -100,7 +100,7 @@ export async function startRocketMqStub({ names }: StubOptions = {}): Promise<Ro
     ChangeInvisibleDuration: unary(({ group, receiptHandle, invisibleDuration }) => {
       const hiddenUntil = Date.now() + secondsOf(invisibleDuration) * 1_000;
       stored[Number(receiptHandle)]?.hiddenUntil.set(nameOf(group), hiddenUntil);
-      return { receiptHandle: String(receiptHandle) };
+      return { receiptHandle: textOf(receiptHandle) };
     }),
     ForwardMessageToDeadLetterQueue: unary(({ group, receiptHandle }) => {
       stored[Number(receiptHandle)]?.hiddenUntil.set(nameOf(group), Infinity);
@@ -245,15 +245,14 @@ function accept(message: Fields): Stored {
   const topic = nameOf(message["topic"]);
   const accepted = typesOf(topic);
   const system = systemOf(message);
-  const body = Buffer.from(String(message["body"] ?? ""), "base64");
+  const body = Buffer.from(textOf(message["body"]), "base64");
   if (body.length === 0) throw new Refusal(41_302, "message body cannot be empty");
   if (body.length > largestBody) throw new Refusal(41_301, `message body cannot exceed the max ${largestBody}`);
   for (const key of Object.keys((message["userProperties"] as Fields | undefined) ?? {}))
     if (reservedProperties.has(key)) throw new Refusal(40_007, `property is used by system: ${key}`);
-  if (String(system["tag"] ?? "").includes("|")) throw new Refusal(40_004, "tag cannot contain '|'");
-  if (String(system["messageGroup"] ?? "").length > 63)
-    throw new Refusal(40_006, "message group exceed the max size 64");
-  const dueAt = Date.parse(String(system["deliveryTimestamp"] ?? new Date(0).toISOString()));
+  if (textOf(system["tag"]).includes("|")) throw new Refusal(40_004, "tag cannot contain '|'");
+  if (textOf(system["messageGroup"]).length > 63) throw new Refusal(40_006, "message group exceed the max size 64");
+  const dueAt = Date.parse(textOf(system["deliveryTimestamp"]) || new Date(0).toISOString());
   if (dueAt - Date.now() > longestDelayMs)
     throw new Refusal(40_012, `the max delay time of message is too large, max is ${longestDelayMs}`);
   const actual =

@@ -24,10 +24,15 @@ const registry = createFileRegistry(
   }),
 );
 
-export const messagingService = "apache.rocketmq.v2.MessagingService";
+const messagingService = "apache.rocketmq.v2.MessagingService";
 
 /** What stands in a message, as JSON has it. */
 export type Fields = Record<string, JsonValue>;
+
+/** Empty where it is none. */
+export function textOf(value: JsonValue | undefined): string {
+  return typeof value === "string" ? value : "";
+}
 
 function schemaOf(name: string): DescMessage {
   const schema = registry.getMessage(`apache.rocketmq.v2.${name}`);
@@ -35,12 +40,12 @@ function schemaOf(name: string): DescMessage {
   return schema;
 }
 
-export function encode(name: string, fields: Fields): Buffer {
+function encode(name: string, fields: Fields): Buffer {
   const schema = schemaOf(name);
   return Buffer.from(toBinary(schema, fromJson(schema, fields, { registry })));
 }
 
-export function decode(name: string, bytes: Uint8Array): Fields {
+function decode(name: string, bytes: Uint8Array): Fields {
   const schema = schemaOf(name);
   const json = toJson(schema, fromBinary(schema, bytes), { registry });
   return typeof json === "object" && json !== null && !Array.isArray(json) ? json : {};
