@@ -462,6 +462,7 @@ describe.skipIf(noKafka !== undefined)(
             new Promise((resolve, reject) => {
               const socket = connect(proxy.port, host, () => resolve(socket)).once("error", reject);
             }),
+          connectHttp2: () => Promise.reject(new Error("Kafka speaks no HTTP.")),
         },
       });
       const session = await brokers.open({

@@ -64,8 +64,10 @@ export async function runProgram(
   path: string,
   args: readonly string[],
   env: NodeJS.ProcessEnv = process.env,
+  signal?: AbortSignal,
 ): Promise<string> {
-  const child = spawn(path, args, { env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(path, args, { env, stdio: ["ignore", "pipe", "pipe"], signal });
+  child.on("error", () => undefined);
   const said: Buffer[] = [];
   child.stdout.on("data", (bytes: Buffer) => void said.push(bytes));
   child.stderr.on("data", (bytes: Buffer) => void said.push(bytes));

@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AMQPClient, type AMQPChannel } from "@cloudamqp/amqp-client";
+import { localCertificate, localKey } from "../tls-pair.ts";
 import { findProgram, freePort, stop, untilListening, untilSilent } from "./programs.ts";
 
 // What is on the path of most changes the user first.
@@ -20,17 +21,25 @@ export const rabbitUser = { name: "shop", password: "sentinel-of-rabbitmq" } as 
 
 export interface RabbitMq {
   readonly port: number;
+  /** With `localCertificate`. */
+  readonly tlsPort: number;
   /** A channel of the test's own, with all rights. */
   channel(): Promise<AMQPChannel>;
-  /** Killed as by a power cut, and started again with what it had on disk. */
+  /** Killed as by a power cut. */
+  kill(): Promise<void>;
+  /** Started again with what it had on disk. */
+  start(): Promise<void>;
   restart(): Promise<void>;
+  /** Ends the test's own connections. */
+  hangUp(): Promise<void>;
   close(): Promise<void>;
 }
 
 export async function startRabbitMq(): Promise<RabbitMq> {
   if (server === undefined || epmd === undefined) throw new Error(noRabbitMq);
   const directory = await mkdtemp(join(tmpdir(), "toolyard-rabbitmq-"));
-  const [port, distributionPort, epmdPort] = [await freePort(), await freePort(), await freePort()];
+  const [port, tlsPort] = [await freePort(), await freePort()];
+  const [distributionPort, epmdPort] = [await freePort(), await freePort()];
   const env: NodeJS.ProcessEnv = {
     PATH: process.env["PATH"],
     HOME: directory,
@@ -51,8 +60,18 @@ export async function startRabbitMq(): Promise<RabbitMq> {
   };
   await writeFile(
     join(directory, "rabbitmq.conf"),
-    [`default_user = ${rabbitUser.name}`, `default_pass = ${rabbitUser.password}`, "loopback_users = none"].join("\n"),
+    [
+      `default_user = ${rabbitUser.name}`,
+      `default_pass = ${rabbitUser.password}`,
+      "loopback_users = none",
+      `listeners.ssl.default = 127.0.0.1:${tlsPort}`,
+      `ssl_options.certfile = ${join(directory, "cert.pem")}`,
+      `ssl_options.keyfile = ${join(directory, "key.pem")}`,
+      `ssl_options.cacertfile = ${join(directory, "cert.pem")}`,
+    ].join("\n"),
   );
+  await writeFile(join(directory, "cert.pem"), localCertificate);
+  await writeFile(join(directory, "key.pem"), localKey);
   await writeFile(join(directory, "plugins"), "[].");
   const start = async (): Promise<ChildProcess> => {
     const child = spawn(server, [], { env, stdio: "ignore", detached: true });
@@ -71,8 +90,19 @@ export async function startRabbitMq(): Promise<RabbitMq> {
   await untilListening(epmdPort, names);
   let child = await start();
   const clients = new Set<AMQPClient>();
+  const hangUp = async (): Promise<void> => {
+    for (const client of clients) if (!client.closed) await client.close().catch(() => undefined);
+    clients.clear();
+  };
+  const kill = (): Promise<void> => end(child);
+  const startAgain = async (): Promise<void> => {
+    child = await start();
+  };
   return {
     port,
+    tlsPort,
+    kill,
+    start: startAgain,
     async channel() {
       const client = new AMQPClient(`amqp://${rabbitUser.name}:${rabbitUser.password}@127.0.0.1:${port}`);
       client.onerror = () => undefined;
@@ -81,11 +111,12 @@ export async function startRabbitMq(): Promise<RabbitMq> {
       return client.channel();
     },
     async restart() {
-      await end(child);
-      child = await start();
+      await kill();
+      await startAgain();
     },
+    hangUp,
     async close() {
-      for (const client of clients) if (!client.closed) await client.close().catch(() => undefined);
+      await hangUp();
       await end(child);
       await stop(names);
       await rm(directory, { recursive: true, force: true });

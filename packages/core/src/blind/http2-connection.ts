@@ -160,7 +160,7 @@ class Connection implements Http2Connection {
     });
   }
 
-  #exchange(stream: ClientHttp2Stream, { body, signal, onSent }: Http2Request): Promise<Http2Response> {
+  #exchange(stream: ClientHttp2Stream, { body, staysOpen, signal, onSent }: Http2Request): Promise<Http2Response> {
     const giveUp = (): void => {
       // Silence may be the other side's or the connection's.
       if (!isAnswered) this.#isSuspect = true;
@@ -191,7 +191,8 @@ class Connection implements Http2Connection {
         resolve({ status: Number(status), headers: others, body: read(stream, fate), trailers: () => trailers });
       });
       onSent?.();
-      stream.end(body);
+      if (staysOpen === true) stream.write(body);
+      else stream.end(body);
     });
   }
 

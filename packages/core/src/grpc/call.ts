@@ -22,6 +22,8 @@ export interface GrpcRequest {
   readonly maxBytes: number;
   /** Answers after which no more are read; absent: all. */
   readonly maxMessages?: number | undefined;
+  /** More messages could follow, for all that the server knows. */
+  readonly staysOpen?: boolean | undefined;
   readonly onSent?: (() => void) | undefined;
 }
 
@@ -34,7 +36,7 @@ export interface GrpcReply {
 
 /** @throws GatewayError as `Http2Connection.request`; `tool_failed`, answered, for an answer that is no gRPC */
 export async function callGrpc(connection: Http2Connection, request: GrpcRequest): Promise<GrpcReply> {
-  const { path, metadata, timeoutMs, signal, onSent } = request;
+  const { path, metadata, timeoutMs, staysOpen, signal, onSent } = request;
   const response = await connection.request({
     path: `/${path}`,
     headers: [
@@ -46,6 +48,7 @@ export async function callGrpc(connection: Http2Connection, request: GrpcRequest
       ...metadata,
     ],
     body: Buffer.concat(request.messages.map(toFrame)),
+    staysOpen,
     signal,
     ...(onSent === undefined ? {} : { onSent }),
   });

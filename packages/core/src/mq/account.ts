@@ -20,6 +20,7 @@ export async function accountOf(
     login: await loginOf(config, context, credentials),
     virtualHost: config.virtual_host ?? "/",
     mechanism: config.mechanism ?? "plain",
+    namespace: config.namespace,
   };
 }
 

@@ -41,6 +41,17 @@ export const brokerKinds = {
     name: /^[^\p{C}]{1,255}$/u,
     names: "1 to 255 characters without control characters",
   },
+  rocketmq: {
+    title: "RocketMQ",
+    ports: { tls: 8081, none: 8081 },
+    hasHeaders: true,
+    hasKeys: true,
+    /** Where the topic is of that type. */
+    holdsBack: true,
+    isStored: true,
+    name: /^[%|a-zA-Z0-9_-]{1,127}$/,
+    names: "letters, digits, '_', '-', '%' and '|', at most 127",
+  },
 } as const;
 
 const serverPattern = /^(\[[0-9a-f:.]+\]|[\p{L}\p{N}._-]+)(?::(\d{1,5}))?$/iu;
@@ -64,6 +75,12 @@ const headerText = z
   // oxlint-disable-next-line no-control-regex
   .regex(/^[^\u0000-\u001f\u007f]*$/, "must not have line breaks or other control characters");
 
+/** What RocketMQ takes for a tag. */
+export const tagPattern = "^[^|\\s\\p{C}]{1,127}$";
+
+const tagField = (description: string): z.ZodString =>
+  z.string().regex(new RegExp(tagPattern, "u"), "must be without spaces and '|'").meta({ description });
+
 const contentTypePattern =
   "^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}(; ?[a-z0-9-]+=[A-Za-z0-9._-]+)*$";
 
@@ -74,13 +91,14 @@ const topicIdSchema = z
 const topicSchema = z.strictObject({
   title: pluginDefinitionSchema.shape.title,
   description: z.string().min(1).max(1_024).default("Publishes a message."),
-  name: nameField("Topic (Kafka), channel (Redis) or queue (RabbitMQ); absent: the tool id.").optional(),
+  name: nameField("Topic (Kafka, RocketMQ), channel (Redis) or queue (RabbitMQ); absent: the tool id.").optional(),
   exchange: nameField("RabbitMQ: publish to this exchange rather than straight to a queue.").optional(),
   routing_key: z
     .string()
     .max(255)
     .optional()
     .meta({ description: "RabbitMQ, with `exchange`; absent: each call says it as `key`." }),
+  tag: tagField("RocketMQ: tag of every message; absent: each call may say one.").optional(),
   message: pluginDefinitionSchema.shape.parameters
     .optional()
     .meta({ description: "JSON Schema of messages that are objects; absent: any JSON." }),
@@ -104,7 +122,7 @@ const topicSchema = z.strictObject({
 
 export const mqConfigSchema = z
   .strictObject({
-    broker: z.enum(["rabbitmq", "kafka", "redis"]).meta({ description: "What kind of broker it is." }),
+    broker: z.enum(["rabbitmq", "kafka", "redis", "rocketmq"]).meta({ description: "What kind of broker it is." }),
     servers: z
       .array(serverField)
       .min(1)
@@ -117,13 +135,21 @@ export const mqConfigSchema = z
     security: z.enum(["tls", "none"]).default("tls").meta({ description: "`none`: in clear." }),
     allow_unencrypted: unencryptedField("messages"),
     tls: tlsField.optional(),
-    username: z.string().min(1).max(255).optional().meta({ description: "Absent: no login." }),
-    password: secretField("Password of `username`; for Redis also without one.").optional(),
+    username: z
+      .string()
+      .min(1)
+      .max(255)
+      .optional()
+      .meta({ description: "User, for RocketMQ the access key; absent: no login." }),
+    password: secretField(
+      "Password of `username`, for RocketMQ the secret key; for Redis also without one.",
+    ).optional(),
     mechanism: z
       .enum(["plain", "scram-sha-256", "scram-sha-512"])
       .optional()
       .meta({ description: "Kafka: how to log in; absent: `plain`." }),
     virtual_host: nameField("RabbitMQ; absent: `/`.").optional(),
+    namespace: nameField("RocketMQ: namespace of the topics (instance id at some vendors); absent: none.").optional(),
     topics: z.record(topicIdSchema, topicSchema).default({}).meta({ description: "Where to publish, by tool id." }),
     open_topics: z
       .boolean()
@@ -136,6 +162,10 @@ export const mqConfigSchema = z
       .max(longestDelayMs)
       .default(604_800_000)
       .meta({ description: "Longest delay of a message; 0: none." }),
+    max_native_delay_ms: z.int().min(0).max(longestDelayMs).optional().meta({
+      description:
+        "RocketMQ: longest delay that its proxy takes; longer ones the gateway keeps. Absent: a day (86400000). For proxies that know levels of delay only: 7200000.",
+    }),
     ...policyFields({
       timeout: "For one attempt; absent: as the tenant has it.",
       attempts: "Sends in all. Only what certainly did not reach the broker is sent again.",
@@ -149,6 +179,9 @@ export const mqConfigSchema = z
     for (const { field, message } of faults) say([field], message);
     if (broker !== "kafka" && config.mechanism !== undefined) say(["mechanism"], "is for Kafka only");
     if (broker !== "rabbitmq" && config.virtual_host !== undefined) say(["virtual_host"], "is for RabbitMQ only");
+    if (broker !== "rocketmq" && config.namespace !== undefined) say(["namespace"], "is for RocketMQ only");
+    if (broker !== "rocketmq" && config.max_native_delay_ms !== undefined)
+      say(["max_native_delay_ms"], "is for RocketMQ only");
     for (const [id, topic] of Object.entries(config.topics)) {
       const problem = topicProblem(broker, id, topic);
       if (problem !== undefined) say(["topics", id, problem.field], problem.message);
@@ -166,6 +199,7 @@ function topicProblem(broker: MqConfig["broker"], id: string, topic: MqTopic): T
   const { name, exchange, routing_key: key, headers } = topic;
   const kind = brokerKinds[broker];
   if (broker !== "rabbitmq" && exchange !== undefined) return { field: "exchange", message: "is for RabbitMQ only" };
+  if (broker !== "rocketmq" && topic.tag !== undefined) return { field: "tag", message: "is for RocketMQ only" };
   if (exchange === undefined && key !== undefined)
     return { field: "routing_key", message: "needs an 'exchange'; a queue is named by 'name'" };
   if (exchange !== undefined && name !== undefined)

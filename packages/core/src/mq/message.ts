@@ -1,9 +1,10 @@
 /** From a call's arguments to the message that leaves (MQ-1, MQ-2, SVCERR-1). */
+import { createHash } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { BrokerMessage } from "../ports/message-broker.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import { brokerKinds, type MqConfig, type MqTopic } from "./config.ts";
+import { brokerKinds, tagPattern, type MqConfig, type MqTopic } from "./config.ts";
 
 /** JSON Schema of a call's arguments. */
 export function parametersOf(config: MqConfig, topic: MqTopic): JsonObject {
@@ -18,6 +19,7 @@ export function parametersOf(config: MqConfig, topic: MqTopic): JsonObject {
     properties: {
       message,
       ...(key === undefined ? {} : { key: key.schema }),
+      ...(config.broker === "rocketmq" ? rocketMqFields(topic) : {}),
       ...(hasHeaders && topic.free_headers ? { headers: freeHeaders } : {}),
       ...(config.max_delay_ms === 0
         ? {}
@@ -35,6 +37,14 @@ export function parametersOf(config: MqConfig, topic: MqTopic): JsonObject {
   };
 }
 
+const rocketMqKey: JsonObject = {
+  type: "string",
+  description: "Topics of the type FIFO keep messages of one key in order and need one; others are searched by it.",
+  minLength: 1,
+  maxLength: 63,
+  pattern: "^[^\\s\\p{C}]+$",
+};
+
 const freeHeaders: JsonObject = {
   type: "object",
   description: "Headers of the message.",
@@ -43,6 +53,20 @@ const freeHeaders: JsonObject = {
   additionalProperties: { type: "string", maxLength: 8_192, pattern: "^[^\\u0000-\\u001f\\u007f]*$" },
 };
 
+function rocketMqFields({ tag }: MqTopic): JsonObject {
+  return {
+    keys: {
+      type: "array",
+      description: "By what the message can be searched for at the broker.",
+      maxItems: 16,
+      items: { type: "string", minLength: 1, maxLength: 255, pattern: "^[^\\s\\p{C}]+$" },
+    },
+    ...(tag === undefined
+      ? { tag: { type: "string", description: "By what consumers choose.", pattern: tagPattern } }
+      : {}),
+  };
+}
+
 function keyField(
   { broker }: MqConfig,
   { exchange, routing_key: routingKey }: MqTopic,
@@ -50,6 +74,7 @@ function keyField(
   const schema: JsonObject = { type: "string", minLength: 1, maxLength: 255 };
   if (broker === "kafka")
     return { schema: { ...schema, description: "Messages of one key keep their order." }, isRequired: false };
+  if (broker === "rocketmq") return { schema: rocketMqKey, isRequired: false };
   if (exchange === undefined || routingKey !== undefined) return undefined;
   return { schema: { ...schema, description: "Routing key: who gets the message." }, isRequired: true };
 }
@@ -73,8 +98,14 @@ export function delayOf(config: MqConfig, args: JsonObject, option: number | und
   return delay;
 }
 
+/** Of the call, so that it is the same however often the message is sent; in the form that the broker's clients use. */
+export function messageIdOf({ broker }: MqConfig, callId: string): string {
+  if (broker !== "rocketmq") return callId;
+  return `01${createHash("sha256").update(callId).digest("hex").slice(0, 32).toUpperCase()}`;
+}
+
 export interface MessageOptions {
-  readonly id: string;
+  readonly callId: string;
   readonly at: Date;
   readonly delayMs: number;
 }
@@ -83,7 +114,7 @@ export interface MessageOptions {
 export function toMessage(
   config: MqConfig,
   { topicId, topic, args }: { readonly topicId: string; readonly topic: MqTopic; readonly args: JsonObject },
-  { id, at, delayMs }: MessageOptions,
+  { callId, at, delayMs }: MessageOptions,
 ): BrokerMessage {
   const body = Buffer.from(textOf(args["message"] ?? null, topic.content_type), "utf8");
   if (body.byteLength > config.max_message_bytes) {
@@ -97,9 +128,11 @@ export function toMessage(
   const name = topic.name ?? topicId;
   const isRabbit = config.broker === "rabbitmq";
   return {
-    id,
+    id: messageIdOf(config, callId),
     destination: isRabbit ? (exchange ?? "") : name,
     key: isRabbit ? (exchange === undefined ? name : (routingKey ?? key ?? "")) : key,
+    keys: stringsIn(args["keys"]),
+    tag: topic.tag ?? stringsIn([args["tag"] ?? null])[0],
     body,
     contentType: topic.content_type,
     headers: { ...headersIn(args["headers"]), ...topic.headers },
@@ -111,7 +144,7 @@ export function toMessage(
 
 /** Where a message went, in the broker's words. */
 export function placeOf(config: MqConfig, { destination, key = "" }: BrokerMessage): JsonObject {
-  if (config.broker === "kafka") return { topic: destination };
+  if (config.broker === "kafka" || config.broker === "rocketmq") return { topic: destination };
   if (config.broker === "redis") return { channel: destination };
   return destination === "" ? { queue: key } : { exchange: destination, routing_key: key };
 }
@@ -122,6 +155,10 @@ function textOf(message: JsonValue, contentType: string): string {
 
 function isJsonType(contentType: string): boolean {
   return /^[^;]*[/+]json(?:;|$)/.test(contentType);
+}
+
+function stringsIn(given: JsonValue | undefined): readonly string[] {
+  return Array.isArray(given) ? given.filter((each) => typeof each === "string") : [];
 }
 
 function headersIn(given: JsonValue | undefined): Record<string, string> {

@@ -94,6 +94,8 @@ export interface Http2Request {
   /** Sent with POST. Lower-case names. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: Uint8Array;
+  /** The other side does not hear that this is all: it would hang up rather than answer. Ends with the reading. */
+  readonly staysOpen?: boolean | undefined;
   readonly signal: AbortSignal;
   /** Called once, when the request's bytes are about to leave. */
   readonly onSent?: (() => void) | undefined;

@@ -4,7 +4,7 @@
  */
 import type { EgressTls } from "./egress.ts";
 
-export type BrokerKind = "rabbitmq" | "kafka" | "redis";
+export type BrokerKind = "rabbitmq" | "kafka" | "redis" | "rocketmq";
 
 export interface BrokerServer {
   readonly host: string;
@@ -22,6 +22,8 @@ export interface BrokerAccount {
   readonly virtualHost: string;
   /** Of Kafka, where there is a login. */
   readonly mechanism: "plain" | "scram-sha-256" | "scram-sha-512";
+  /** Of RocketMQ: what its topics stand in. */
+  readonly namespace?: string | undefined;
 }
 
 export interface BrokerLogin {
@@ -36,8 +38,12 @@ export interface BrokerMessage {
   readonly id: string;
   /** Where it goes: a topic, a channel, a queue, or an exchange (RabbitMQ; empty: straight to the queue `key`). */
   readonly destination: string;
-  /** Routing key (RabbitMQ), or what keeps messages in order (Kafka). */
+  /** Routing key (RabbitMQ), or what keeps messages in order (Kafka, RocketMQ). */
   readonly key?: string | undefined;
+  /** RocketMQ: by what it is searched for at the broker, besides `key`. */
+  readonly keys?: readonly string[] | undefined;
+  /** RocketMQ: by what consumers choose. */
+  readonly tag?: string | undefined;
   readonly body: Uint8Array;
   readonly contentType: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -51,10 +57,11 @@ export interface BrokerMessage {
 export interface Confirmation {
   /** Kafka: where it lies. */
   readonly partition?: number | undefined;
+  /** Kafka, RocketMQ. */
   readonly offset?: string | undefined;
   /** Redis: who has it. */
   readonly receivers?: number | undefined;
-  /** RabbitMQ: milliseconds for which it is held back, the delay asked for or a little more. */
+  /** RabbitMQ, RocketMQ: milliseconds for which it is held back, the delay asked for or a little more. */
   readonly heldBackMs?: number | undefined;
 }
 
@@ -71,6 +78,11 @@ export interface BrokerSession {
    * `tool_unreachable`, `call_cancelled`; `not_sent` before the message's first byte, `uncertain` after it
    */
   publish(message: BrokerMessage, options: PublishOptions): Promise<Confirmation>;
+  /**
+   * Whether the broker itself can hold back a message for this destination; absent: as its kind says.
+   * @throws GatewayError as `publish`; nothing has been sent
+   */
+  holdsBack?(message: BrokerMessage, signal: AbortSignal): Promise<boolean>;
   /** What is there, for people. */
   describe(): Promise<string>;
   isAlive(): boolean;

@@ -12,7 +12,7 @@ export interface ConsumerSource {
   readonly name: string;
   /** Consumers of one group share the messages (Kafka, RocketMQ). */
   readonly group: string;
-  /** Where a group begins that has consumed nothing yet (Kafka, RocketMQ). */
+  /** Where a group begins that has consumed nothing yet (Kafka). */
   readonly from: "latest" | "earliest";
   /** RabbitMQ: makes the queue where it is missing. */
   readonly declare?: QueueDeclaration | undefined;
@@ -38,7 +38,7 @@ export interface ReceivedMessage {
   readonly contentType?: string | undefined;
   /** Those that are text. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Routing key (RabbitMQ), or what keeps messages in order (Kafka). */
+  /** Routing key (RabbitMQ), or what keeps messages in order (Kafka, RocketMQ). */
   readonly key?: string | undefined;
   /** Where it lies, in the broker's words: `partition`, `offset`, `exchange`. */
   readonly place: Readonly<Record<string, string | number>>;

@@ -11,7 +11,7 @@ const wireSchema = z.looseObject({
   max_message_bytes: z.int().min(1),
   in_order: z.boolean(),
   account: z.looseObject({
-    kind: z.enum(["rabbitmq", "kafka", "redis"]),
+    kind: z.enum(["rabbitmq", "kafka", "redis", "rocketmq"]),
     servers: z.array(z.looseObject({ host: text, port: z.int() })).min(1),
     tls: z
       .looseObject({
@@ -27,6 +27,7 @@ const wireSchema = z.looseObject({
       .exactOptional(),
     virtualHost: text,
     mechanism: z.enum(["plain", "scram-sha-256", "scram-sha-512"]),
+    namespace: text.exactOptional(),
   }),
   source: z.looseObject({
     name: text,

@@ -37,6 +37,7 @@ const optionsOf: Readonly<Record<BrokerKind, readonly BrokerOption[]>> = {
   rabbitmq: ["queue", "declare_queue", "binding_keys", "dead_letter_exchange"],
   kafka: ["order", "group", "start_from", "dead_letter_topic"],
   redis: [],
+  rocketmq: ["group"],
 };
 const brokerOptions = Object.entries(optionsOf).flatMap(([broker, names]) =>
   names.map((name) => [broker as BrokerKind, name] as const),
@@ -117,7 +118,9 @@ function sourceOf(
   config: MqConfig,
   topic: MqTopic,
 ): ConsumerSource {
-  const { group = `toolyard.${id}`, start_from: from = "latest", dead_letter_topic: deadLetterTopic } = options;
+  // RocketMQ's names of groups have no dots.
+  const ownGroup = config.broker === "rocketmq" ? `toolyard-${id}` : `toolyard.${id}`;
+  const { group = ownGroup, start_from: from = "latest", dead_letter_topic: deadLetterTopic } = options;
   const base = {
     name: topic.name ?? topicId,
     group,

@@ -80,7 +80,7 @@ export const subscriptionOptionsSchema = z.strictObject({
   dead_letter_exchange: shortText(
     "RabbitMQ, with `declare_queue`: gets what is given up. A queue that is there has its own.",
   ).optional(),
-  group: shortText("Kafka: consumer group; absent: one of the subscription's own.").optional(),
+  group: shortText("Kafka, RocketMQ: consumer group; absent: one of the subscription's own.").optional(),
   start_from: z
     .enum(["latest", "earliest"])
     .optional()

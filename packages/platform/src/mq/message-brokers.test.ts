@@ -1,12 +1,14 @@
 import { createServer, connect, type AddressInfo, type Server, type Socket } from "node:net";
+import { openHttp2 } from "@toolyard/core/blind/http2-connection";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { EgressTarget } from "@toolyard/core/ports/egress";
 import type { BrokerAccount, BrokerKind } from "@toolyard/core/ports/message-broker";
 import { deliveryOf, withDelivery } from "@toolyard/core/tools/adapter";
 import { afterEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createMessageBrokers } from "./message-brokers.ts";
 
-const kinds: readonly BrokerKind[] = ["rabbitmq", "kafka", "redis"];
+const kinds: readonly BrokerKind[] = ["rabbitmq", "kafka", "redis", "rocketmq"];
 const servers: Server[] = [];
 afterEach(async () => {
   for (const server of servers.splice(0)) await new Promise<void>((done) => void server.close(() => done()));
@@ -35,16 +37,24 @@ function account(kind: BrokerKind, ports: readonly number[]): BrokerAccount {
 }
 
 const opened: Socket[] = [];
+
+function dial({ host, port }: EgressTarget): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, host, () => resolve(socket));
+    opened.push(socket);
+    socket.once("error", () =>
+      reject(withDelivery(new GatewayError("tool_unreachable", `Nobody is at ${host}:${port}.`), "not_sent")),
+    );
+  });
+}
+
 const brokers = createMessageBrokers({
   egress: {
-    connect: ({ host, port }) =>
-      new Promise((resolve, reject) => {
-        const socket = connect(port, host, () => resolve(socket));
-        opened.push(socket);
-        socket.once("error", () =>
-          reject(withDelivery(new GatewayError("tool_unreachable", `Nobody is at ${host}:${port}.`), "not_sent")),
-        );
-      }),
+    connect: dial,
+    async connectHttp2(target) {
+      const { host, port, signal } = target;
+      return openHttp2({ socket: await dial(target), host, port, tls: undefined, signal });
+    },
   },
 });
 
@@ -79,8 +89,9 @@ describe.each(kinds)(`opening %s ${verifies("MQ-4")}`, (kind) => {
   });
 
   test("keeps what our own door says no to", async () => {
+    const refuse = (): Promise<never> => Promise.reject(new GatewayError("egress_denied", "Not there."));
     const closed = createMessageBrokers({
-      egress: { connect: () => Promise.reject(new GatewayError("egress_denied", "Not there.")) },
+      egress: { connect: refuse, connectHttp2: refuse },
     });
     await expect(closed.open(account(kind, [1]))).rejects.toMatchObject({ code: "egress_denied" });
   });

@@ -15,6 +15,7 @@ const brokers = {
   rabbitmq: async () => (await import("./rabbitmq.ts")).openRabbitMq,
   kafka: async () => (await import("./kafka.ts")).openKafka,
   redis: async () => (await import("./redis.ts")).openRedis,
+  rocketmq: async () => (await import("./rocketmq.ts")).openRocketMq,
 } as const satisfies Record<BrokerKind, () => Promise<Open>>;
 
 export function createMessageBrokers(deps: BrokerDeps): MessageBrokers {

@@ -13,6 +13,7 @@ const consumers = {
   rabbitmq: async () => (await import("./rabbitmq-consumer.ts")).consumeRabbitMq,
   kafka: async () => (await import("./kafka-consumer.ts")).consumeKafka,
   redis: async () => (await import("./redis-consumer.ts")).consumeRedis,
+  rocketmq: async () => (await import("./rocketmq-consumer.ts")).consumeRocketMq,
 } as const satisfies Record<BrokerKind, () => Promise<Consume>>;
 
 export function createMessageConsumers(deps: BrokerDeps): MessageConsumers {

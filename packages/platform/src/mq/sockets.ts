@@ -7,7 +7,7 @@ import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-b
 import { withDelivery } from "@toolyard/core/tools/adapter";
 
 export interface BrokerDeps {
-  readonly egress: Pick<Egress, "connect">;
+  readonly egress: Pick<Egress, "connect" | "connectHttp2">;
 }
 
 /** A broker that takes longer to be connected to is not there. */

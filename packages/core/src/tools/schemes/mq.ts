@@ -16,7 +16,7 @@ import {
   type MqConfig,
   type MqTopic,
 } from "../../mq/config.ts";
-import { delayOf, parametersOf, placeOf, toMessage } from "../../mq/message.ts";
+import { delayOf, messageIdOf, parametersOf, placeOf, toMessage } from "../../mq/message.ts";
 import type { BrokerSession } from "../../ports/message-broker.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import {
@@ -35,7 +35,7 @@ type Service = OpenService<MqConfig>;
 export const mqScheme = defineScheme({
   scheme: "mq",
   title: "Message queue",
-  description: "Messages to RabbitMQ, Kafka or Redis Pub/Sub, confirmed and delayed where asked.",
+  description: "Messages to RabbitMQ, Kafka, RocketMQ or Redis Pub/Sub, confirmed and delayed where asked.",
   icon: "messages",
   config: mqConfigSchema,
   options: { delay: uriOptions.delay },
@@ -94,17 +94,23 @@ async function publish(
   const topic = topicOf(config, tool.id);
   if (topic === undefined) throw invalidConfig(`topics.${tool.id}`, "is not there");
   const delayMs = delayOf(config, call.arguments, call.uri.options.delayMs);
-  const { holdsBack, isStored } = brokerKinds[config.broker];
+  const { isStored } = brokerKinds[config.broker];
+  const isLong = delayMs > longestNativeDelayMs(config);
   const message = toMessage(
     config,
     { topicId: tool.id, topic, args: call.arguments },
-    { id: call.id, at: new Date(deps.clock.now()), delayMs: holdsBack ? delayMs : 0 },
+    { callId: call.id, at: new Date(deps.clock.now()), delayMs: isLong ? 0 : delayMs },
   );
   const place = { broker: config.broker, ...placeOf(config, message) };
-  if (delayMs > 0 && !holdsBack) return jsonReply({ ...(await later(service, context, deps, delayMs)), ...place });
-  const { receivers, heldBackMs, partition, offset } = await withSession({ service, context, deps }, (session) =>
-    session.publish(message, { signal: context.signal, onSent: context.onSent }),
-  );
+  const confirmation = isLong
+    ? undefined
+    : await withSession({ service, context, deps }, async (session) => {
+        const { signal, onSent } = context;
+        const isHeldBack = delayMs === 0 || (await session.holdsBack?.(message, signal)) !== false;
+        return isHeldBack ? session.publish(message, { signal, onSent }) : undefined;
+      });
+  if (confirmation === undefined) return jsonReply({ ...(await later(service, context, deps, delayMs)), ...place });
+  const { receivers, heldBackMs, partition, offset } = confirmation;
   const reply: JsonObject = {
     message_id: message.id,
     status: heldBackMs === undefined ? "published" : "delayed",
@@ -119,9 +125,15 @@ async function publish(
   return jsonReply(reply);
 }
 
+/** The longest delay that the broker is asked for; longer ones are calls of our own. */
+function longestNativeDelayMs({ broker, max_native_delay_ms: given = 86_400_000 }: MqConfig): number {
+  if (broker === "rocketmq") return given;
+  return brokerKinds[broker].holdsBack ? Infinity : 0;
+}
+
 /** The same call without its delay, due then: its id is the message's. */
 async function later(
-  { call }: ServiceCall<MqConfig>,
+  { config, call }: ServiceCall<MqConfig>,
   context: InvocationContext,
   deps: SchemeDeps,
   delayMs: number,
@@ -130,7 +142,12 @@ async function later(
   const { delayMs: _option, ...options } = call.uri.options;
   const uri = { ...call.uri, options };
   const { callId, dueAt } = await postpone(deps, context, call, { delayMs, uri, arguments: args });
-  return { message_id: callId, status: "delayed", due_at: new Date(dueAt).toISOString(), call_id: callId };
+  return {
+    message_id: messageIdOf(config, callId),
+    status: "delayed",
+    due_at: new Date(dueAt).toISOString(),
+    call_id: callId,
+  };
 }
 
 interface Opening {
