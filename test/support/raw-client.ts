@@ -62,12 +62,25 @@ export function requireKnown(asked: Pick<Asked, "method" | "target">, { status, 
   requireDeclared(asked.method, asked.target, { status, json });
   if (status < 400) return;
   const code: unknown = json?.error?.code;
+  const isRpc = json?.jsonrpc === "2.0" && typeof code === "number" && rpcStatuses.get(code) === status;
   const isKnown =
-    typeof code === "string" && isErrorCode(code) && code !== "internal_error" && catalog[code].http === status;
+    isRpc ||
+    (typeof code === "string" && isErrorCode(code) && code !== "internal_error" && catalog[code].http === status);
   if (!isKnown) {
     throw new Error(`${asked.method} ${asked.target.slice(0, 200)} answered ${status}: ${text.slice(0, 500)}`);
   }
 }
+
+/** Errors of JSON-RPC that go with a status of HTTP (docs/mcp-server.md). */
+const rpcStatuses: ReadonlyMap<number, number> = new Map([
+  [-32_700, 400],
+  [-32_600, 400],
+  [-32_602, 400],
+  [-32_601, 404],
+  [-32_020, 400],
+  [-32_021, 400],
+  [-32_022, 400],
+]);
 
 /** Node's own complaints: listeners that pile up, what is deprecated. */
 const warnings: string[] = [];

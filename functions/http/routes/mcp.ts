@@ -54,7 +54,11 @@ function mcpRoute(path: string, summary: string, isolation: Isolation): RouteMod
       },
     },
     responses: {
-      200: { description: "The answer.", schema: messageSchema, content: { "text/event-stream": messageSchema } },
+      200: {
+        description: "The answer; to a batch, which revision 2025-03-26 has, a list.",
+        schema: z.union([messageSchema, z.array(messageSchema)]),
+        content: { "text/event-stream": messageSchema },
+      },
       202: { description: "Taken; there is nothing to answer." },
       400: { description: "No message of the protocol, or not as its headers say.", schema: refusalSchema },
       404: { description: "No such method, session or toolset.", schema: refusalSchema },
