@@ -53,7 +53,7 @@ export function createRawClient(url: string, key: () => string): RawClient {
   };
 }
 
-/** @throws Error where an answer is neither what the route declares nor an error of the catalogue with its status nor one of JSON-RPC */
+/** @throws Error where an answer is neither what the route declares nor an error of the catalogue with its status */
 export function requireKnown(asked: Pick<Asked, "method" | "target">, { status, headers, text }: Answered): void {
   // "You have it already" is for any answer with a tag.
   if (status === 304) return;
@@ -62,19 +62,25 @@ export function requireKnown(asked: Pick<Asked, "method" | "target">, { status, 
   requireDeclared(asked.method, asked.target, { status, json });
   if (status < 400) return;
   const code: unknown = json?.error?.code;
+  const isRpc = json?.jsonrpc === "2.0" && typeof code === "number" && rpcStatuses.get(code) === status;
   const isKnown =
-    typeof code === "string"
-      ? isErrorCode(code) && code !== "internal_error" && catalog[code].http === status
-      : json?.jsonrpc === "2.0" && status < 500 && isRefusal(code);
+    isRpc ||
+    (typeof code === "string" && isErrorCode(code) && code !== "internal_error" && catalog[code].http === status);
   if (!isKnown) {
     throw new Error(`${asked.method} ${asked.target.slice(0, 200)} answered ${status}: ${text.slice(0, 500)}`);
   }
 }
 
-/** Of the codes that JSON-RPC reserves, all but "internal error". */
-function isRefusal(code: unknown): boolean {
-  return typeof code === "number" && code >= -32_768 && code <= -32_000 && code !== -32_603;
-}
+/** Errors of JSON-RPC that go with a status of HTTP (docs/mcp-server.md). */
+const rpcStatuses: ReadonlyMap<number, number> = new Map([
+  [-32_700, 400],
+  [-32_600, 400],
+  [-32_602, 400],
+  [-32_601, 404],
+  [-32_020, 400],
+  [-32_021, 400],
+  [-32_022, 400],
+]);
 
 /** Node's own complaints: listeners that pile up, what is deprecated. */
 const warnings: string[] = [];

@@ -55,7 +55,7 @@ function mcpRoute(path: string, summary: string, isolation: Isolation): RouteMod
     },
     responses: {
       200: {
-        description: "The answer; to a batch (revision 2025-03-26), a list.",
+        description: "The answer; to a batch, which revision 2025-03-26 has, a list.",
         schema: z.union([messageSchema, z.array(messageSchema)]),
         content: { "text/event-stream": messageSchema },
       },

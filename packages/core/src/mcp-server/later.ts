@@ -43,13 +43,13 @@ export async function waitWhile(
   call: Call,
   { waitMs, isOpen }: { readonly waitMs: number; readonly isOpen: (call: Call) => boolean },
 ): Promise<Call> {
-  const { deps, remainingMs = Number.POSITIVE_INFINITY } = exchange;
+  const { deps, signal, remainingMs = Number.POSITIVE_INFINITY } = exchange;
   const until = deps.clock.now() + Math.min(waitMs, remainingMs - reserveMs);
   let current = call;
-  for (let lookMs = firstLookMs; isOpen(current) && !hasLeft(exchange);) {
+  for (let lookMs = firstLookMs; isOpen(current) && !signal.aborted;) {
     const left = until - deps.clock.now();
     if (left <= 0) break;
-    await deps.clock.sleep(Math.min(lookMs, left), exchange.signal).catch(() => undefined);
+    await deps.clock.sleep(Math.min(lookMs, left), signal).catch(() => undefined);
     lookMs = Math.min(lookMs * 2, longestLookMs);
     current = await readCall(exchange, call.id);
   }
