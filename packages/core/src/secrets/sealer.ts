@@ -16,9 +16,14 @@ interface TenantKeys {
   readonly encrypt: KeyObject;
   readonly hmac: KeyObject;
   readonly signing: KeyObject;
-  readonly readAt: number;
 }
 
+interface HeldKeys {
+  readonly keys: Promise<TenantKeys>;
+  readonly askedAt: number;
+}
+
+/** How long a data key is held: a master key that was taken away closes what is stored this much later. */
 const keyLifetimeMs = 15 * 60_000;
 /** More tell no more than that something is wrong. */
 const mostDoubts = 100;
@@ -26,7 +31,7 @@ const mostDoubts = 100;
 export class Sealer {
   readonly #vault: KeyVault;
   readonly #clock: Clock;
-  readonly #keys = new Map<string, Promise<TenantKeys>>();
+  readonly #held = new Map<string, HeldKeys>();
   readonly #doubtful = new Set<string>();
 
   constructor(vault: KeyVault, clock: Clock) {
@@ -94,15 +99,18 @@ export class Sealer {
   }
 
   #keysOf(tenant: string, wrappedKey: string): Promise<TenantKeys> {
-    const known = this.#keys.get(wrappedKey);
-    if (known !== undefined) return known;
-    const loading = this.#load(tenant, wrappedKey);
-    this.#keys.set(wrappedKey, loading);
-    loading.then(
-      () => this.#expire(),
-      () => this.#keys.delete(wrappedKey),
-    );
-    return loading;
+    // With the tenant: whose key it is the vault checks, which is not asked about a key that is held.
+    const name = `${tenant} ${wrappedKey}`;
+    const now = this.#clock.now();
+    const held = this.#held.get(name);
+    if (held !== undefined && now - held.askedAt < keyLifetimeMs) return held.keys;
+    this.#forgetOld(now);
+    const keys = this.#load(tenant, wrappedKey);
+    this.#held.set(name, { keys, askedAt: now });
+    keys.catch(() => {
+      if (this.#held.get(name)?.keys === keys) this.#held.delete(name);
+    });
+    return keys;
   }
 
   async #load(tenant: string, wrappedKey: string): Promise<TenantKeys> {
@@ -113,19 +121,11 @@ export class Sealer {
       encrypt: createSecretKey(derive("seal")),
       hmac: createSecretKey(derive("hash")),
       signing: createSecretKey(derive("sign")),
-      readAt: this.#clock.now(),
     };
   }
 
-  #expire(): void {
-    for (const [wrapped, loading] of this.#keys) {
-      void loading.then(
-        (keys) => {
-          if (this.#clock.now() - keys.readAt > keyLifetimeMs) this.#keys.delete(wrapped);
-        },
-        () => undefined,
-      );
-    }
+  #forgetOld(now: number): void {
+    for (const [name, { askedAt }] of this.#held) if (now - askedAt >= keyLifetimeMs) this.#held.delete(name);
   }
 }
 
