@@ -3,7 +3,8 @@
  * time and in 110 MB, where stripping the types of some 400 sources leaves 280 MB behind. `npm start` does
  * it first; images do it once.
  */
-import { cp, rm } from "node:fs/promises";
+import { cp, readdir, rm } from "node:fs/promises";
+import { join, resolve } from "node:path";
 import { build } from "esbuild";
 
 const directory = import.meta.dirname;
@@ -14,14 +15,13 @@ const banner = `import { createRequire as createRequireOf } from "node:module"; 
 export interface ServerBuild {
   /** Starts a server; default: `functions/local.ts`. */
   readonly entry?: string;
-  /** Directory that is made anew. The program is `bin/server.mjs` in it. */
+  /** Directory that holds this build afterwards, and nothing else. The program is `bin/server.mjs` in it. */
   readonly out: string;
 }
 
 /** @returns where the program is */
 export async function buildServer({ entry = `${directory}/local.ts`, out }: ServerBuild): Promise<string> {
-  await rm(out, { recursive: true, force: true });
-  await build({
+  const { metafile } = await build({
     entryPoints: [{ in: entry, out: "server" }],
     // All in one directory: migrations are looked for beside it. What a setting asks for is read then.
     outdir: `${out}/bin`,
@@ -36,8 +36,15 @@ export async function buildServer({ entry = `${directory}/local.ts`, out }: Serv
     target: "node24",
     sourcemap: "linked",
     banner: { js: banner },
+    metafile: true,
     logLevel: "warning",
   });
+  // Afterwards, and only what is of another build: a server that runs from here reads some of its files late.
+  const made = new Set(Object.keys(metafile.outputs).map((file) => resolve(file)));
+  for (const name of await readdir(`${out}/bin`)) {
+    if (!made.has(resolve(out, "bin", name))) await rm(join(out, "bin", name), { recursive: true });
+  }
+  await rm(`${out}/migrations`, { recursive: true, force: true });
   // Found beside the code, as in the sources.
   await cp(`${directory}/../packages/db/migrations`, `${out}/migrations`, { recursive: true });
   return `${out}/bin/server.mjs`;

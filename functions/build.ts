@@ -3,8 +3,8 @@
  * load at the first use, such as the clients of AWS (design "AWS"). What only the server form needs (the
  * native database binding) is left out, and zod's other languages with it.
  */
-import { readFile, rm, writeFile } from "node:fs/promises";
-import { dirname, relative, resolve } from "node:path";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { dirname, join, relative, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build as bundle, type BuildOptions as BundlerOptions, type Metafile, type Plugin } from "esbuild";
 
@@ -13,6 +13,8 @@ const names = ["chat", "api", "ws", "worker", "tick", "migration"];
 /** The function whose start somebody waits for with every first chat. */
 const awaited = "chat";
 const box = "plugin-box";
+/** Of the server form, which lies beside the functions and may be running from there. */
+const notOurs = "server";
 
 export interface BuildOptions {
   /** Default: `functions/dist`. */
@@ -172,7 +174,7 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     metafile: true,
     logLevel: "warning",
   } as const satisfies BundlerOptions;
-  await rm(out, { recursive: true, force: true });
+  await clear(out);
   const split = { ...common, splitting: true } as const;
   const entryPoint = (name: string): { in: string; out: string } => ({ in: `${directory}/${name}.ts`, out: name });
   const shared = await bundle({ ...split, entryPoints: names.filter((name) => name !== awaited).map(entryPoint) });
@@ -219,6 +221,12 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     }
   }
   return [...measured, await measure(loadedLater, later)];
+}
+
+async function clear(out: string): Promise<void> {
+  const found = await readdir(out).catch(() => []);
+  const ours = found.filter((name) => name !== notOurs);
+  await Promise.all(ours.map((name) => rm(join(out, name), { recursive: true, force: true })));
 }
 
 /**

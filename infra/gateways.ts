@@ -29,6 +29,8 @@ export const rest = new sst.aws.ApiGatewayV1("Http", {
   transform: {
     // Without this, bodies that are not text reach the function damaged.
     api: { binaryMediaTypes: ["*/*"], disableExecuteApiEndpoint: domain !== undefined },
+    // Without this AWS may take TLS 1.0 as well.
+    domainName: { securityPolicy: "TLS_1_2" },
     stage: (args) => {
       args.accessLogSettings = $output(args.accessLogSettings).apply((settings) => ({
         destinationArn: settings?.destinationArn ?? "",

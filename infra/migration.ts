@@ -5,6 +5,7 @@
 import { database } from "./environment.ts";
 import { createFunction } from "./function.ts";
 import { seconds } from "./limits.ts";
+import { databaseUrl } from "./settings.ts";
 
 const migrate = createFunction("Migrate", {
   bundle: "migration",
@@ -15,9 +16,9 @@ const migrate = createFunction("Migrate", {
   may: [],
 });
 
-/** Invoked again whenever its code is another; fails the deploy where it fails. */
+/** Invoked again whenever its code or the database is another; fails the deploy where it fails. */
 export const migrated = new aws.lambda.Invocation("Migrated", {
   functionName: migrate.name,
   input: "{}",
-  triggers: { code: migrate.nodes.function.s3Key.apply((key) => key ?? "") },
+  triggers: { code: migrate.nodes.function.s3Key.apply((key) => key ?? ""), database: databaseUrl },
 });

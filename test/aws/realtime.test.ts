@@ -56,7 +56,7 @@ describe.skipIf(inject("runtimeClientMissing") !== "")("/ws under the runtime cl
   });
 
   const connect = async (options: ConnectOptions = {}, query = ""): Promise<SocketClient> => {
-    const client = await connectSocket(`${deployment.webSocketApi.url}/${query}`, options);
+    const client = await connectSocket(`${deployment.webSocketApi.url}${query}`, options);
     clients.push(client);
     return client;
   };

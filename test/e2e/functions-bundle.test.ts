@@ -1,13 +1,14 @@
 /** The bundled functions, as they are uploaded: with a database server, outside Lambda and as if inside it. */
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { startOf } from "../../functions/build.ts";
+import { buildServer } from "../../functions/build-server.ts";
 import { startHranaServer, type HranaServer } from "../support/hrana-server.ts";
 import { startOtlpReceiver, type OtlpReceiver } from "../support/otlp-receiver.ts";
 import { verifies } from "../support/verifies.ts";
@@ -24,6 +25,10 @@ let built: string;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "toolyard-bundle-"));
   database = await startHranaServer({ file: join(directory, "server.db") });
+  await mkdir(join(dist, "server"), { recursive: true });
+  await writeFile(join(dist, "server/planted.txt"), "of a server that runs");
+  await mkdir(join(dist, "chunks"), { recursive: true });
+  await writeFile(join(dist, "chunks/planted-OLD.mjs"), "of an earlier build");
   built = (await run(process.execPath, ["functions/build.ts"], { cwd: root })).stdout;
 });
 afterAll(async () => {
@@ -104,6 +109,12 @@ describe("the bundles", () => {
     expect((await stat(join(dist, "plugin-box.mjs"))).size).toBeLessThan(250_000);
   });
 
+  test("replace earlier ones, and leave a server alone that was built beside them and may be running", async () => {
+    expect(await readFile(join(dist, "server/planted.txt"), "utf8")).toBe("of a server that runs");
+    expect(await readdir(join(dist, "chunks"))).not.toContain("planted-OLD.mjs");
+    await rm(join(dist, "server/planted.txt"));
+  });
+
   test("for a chat start from one file, and read the engine of patterns later", async () => {
     const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));
     // Its own, that of the start's modules, and what the bundler itself needs.
@@ -177,6 +188,22 @@ describe("the bundles", () => {
       expect(content).not.toContain("@libsql/linux");
       expect(content).not.toContain(root);
     }
+  });
+});
+
+describe("the server form", () => {
+  test("built again under a server that runs from there keeps that one's files, and those of no other build", async () => {
+    const out = join(directory, "server");
+    const files = async (): Promise<string[]> => (await readdir(join(out, "bin"))).sort();
+    await buildServer({ out });
+    const before = await files();
+    const nodes = await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino));
+    await writeFile(join(out, "bin/chunk-OLD.mjs"), "of an earlier build");
+    await buildServer({ out });
+    expect(await files()).toEqual(before);
+    // The same files, written over: at no time was one of them missing.
+    expect(await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino))).toEqual(nodes);
+    expect(await readdir(join(out, "migrations"))).not.toEqual([]);
   });
 });
 

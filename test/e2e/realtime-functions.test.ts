@@ -58,7 +58,7 @@ async function connect(url: string, options: ConnectOptions = {}): Promise<Socke
 }
 
 const open = (key = owner.key, query = ""): Promise<SocketClient> =>
-  connect(`${functions.api.url}/${query}`, { headers: { authorization: `Bearer ${key}` } });
+  connect(`${functions.api.url}${query}`, { headers: { authorization: `Bearer ${key}` } });
 const statusOf = async (url: string, headers: Readonly<Record<string, string>> = {}): Promise<number> => {
   try {
     await connect(url, { headers });
@@ -95,12 +95,25 @@ describe(`connecting ${verifies("BLIND-4")}`, () => {
     expect(await connections()).toEqual([]);
   });
 
+  test("is done at the stage's address and nowhere below it, where no function hears of it", async () => {
+    const { url, results } = functions.api;
+    const headers = { authorization: `Bearer ${owner.key}` };
+    const before = results.length;
+    for (const path of [`${url}/`, `${url}/ws`, `${url}x`, new URL("/", url).href, new URL("/ws", url).href]) {
+      expect(await statusOf(path, headers), path).toBe(403);
+    }
+    expect(results.length).toBe(before);
+    expect(await statusOf(url, headers)).toBe(101);
+    // What users are told is this address and no other.
+    expect((await owner.request("POST", "/v1/realtime/tickets")).url).toBe(url);
+  });
+
   test("with a ticket works once, in the query or as a subprotocol that is chosen", async () => {
     const given = await owner.request("POST", "/v1/realtime/tickets");
     expect(given.url).toBe(functions.api.url);
     const { ticket } = given;
-    await connect(`${functions.api.url}/?ticket=${ticket}`);
-    expect(await statusOf(`${functions.api.url}/?ticket=${ticket}`)).toBe(401);
+    await connect(`${functions.api.url}?ticket=${ticket}`);
+    expect(await statusOf(`${functions.api.url}?ticket=${ticket}`)).toBe(401);
     const next = await owner.request("POST", "/v1/realtime/tickets");
     const client = await connect(functions.api.url, { protocols: ["toolyard.v1", `ticket.${next.ticket}`] });
     expect(client.socket.protocol).toBe("toolyard.v1");

@@ -47,7 +47,7 @@ beforeAll(async () => {
   dev = await synthesize("dev");
   named = await synthesize("production", { ...completeSettings, TOOLYARD_DOMAIN: "tools.example.com" });
   everything = await synthesize("dev", { ...completeSettings, ...everySetting });
-}, 240_000);
+}, 600_000);
 
 const certificate = "arn:aws:acm:eu-central-1:123456789012:certificate/1";
 const earlierKey = "arn:aws:kms:eu-central-1:123456789012:key/earlier";
@@ -201,7 +201,14 @@ describe("settings", () => {
     }
   });
 
-  test("that are missing or unusable end the deploy and are named", async () => {
+  test("fit into the 4 KB that Lambda keeps, with room for what an operator may add", () => {
+    for (const name of zippedFunctions) {
+      const size = Object.entries(variablesOf(name, everything)).join("").length;
+      expect(size, name).toBeLessThan(3_072);
+    }
+  });
+
+  test("that are missing or unusable end the deploy and are named", { timeout: 600_000 }, async () => {
     const without = (name: string): Record<string, string> =>
       Object.fromEntries(Object.entries(completeSettings).filter(([other]) => other !== name));
     await expect(synthesize("dev", without("DATABASE_URL"))).rejects.toThrow(/DATABASE_URL: must be set.*\.env\.dev/);
@@ -325,6 +332,28 @@ describe("permissions", () => {
     expect(resourcesFor("EveryMinute", "lambda:InvokeFunction")).toEqual([arnOf(production.function("Tick"))]);
   });
 
+  test("to invoke from outside have the two doors alone, each for its functions, and nobody has an address of its own", () => {
+    const doorOf = (api: SynthesizedResource | undefined): string =>
+      `arn:aws:execute-api:eu-central-1:123456789012:${String(api?.inputs["name"] ?? api?.name)}`;
+    const http = doorOf(production.one("apigateway/restApi"));
+    const sockets = doorOf(production.of("apigatewayv2/api")[0]);
+    const allowed = new Map<string, Set<string>>();
+    for (const { inputs, name } of production.of("lambda/permission")) {
+      expect(inputs, name).toMatchObject({ action: "lambda:InvokeFunction", principal: "apigateway.amazonaws.com" });
+      const [door = "", ...rest] = String(inputs["sourceArn"]).split("/");
+      expect([http, sockets], name).toContain(door);
+      expect(rest.length, name).toBeGreaterThan(0);
+      const fn = production.functionOfArn(String(inputs["function"]));
+      allowed.set(fn, (allowed.get(fn) ?? new Set()).add(door));
+    }
+    expect(Object.fromEntries([...allowed].map(([fn, doors]) => [fn, [...doors]]))).toEqual({
+      Chat: [http],
+      Api: [http],
+      Ws: [sockets],
+    });
+    expect(production.of("lambda/functionUrl")).toEqual([]);
+  });
+
   test("to receive are for the own queue", () => {
     expect(resourcesFor("WorkerShort", "sqs:ReceiveMessage")).toEqual([expect.stringContaining("CallsShortQueue")]);
     expect(resourcesFor("WorkerLong", "sqs:ReceiveMessage")).toEqual([expect.stringContaining("CallsLongQueue")]);
@@ -375,6 +404,8 @@ describe("blobs", () => {
     // Links are used by browsers, too; they can neither list nor delete.
     const [cors] = production.one("s3/bucketCorsConfiguration").inputs["corsRules"];
     expect(cors.allowedMethods).toEqual(["GET", "HEAD", "PUT"]);
+    // The headers that links ask to be sent, and a range of what is large.
+    expect(cors.allowedHeaders).toEqual(expect.arrayContaining(["content-type", "if-none-match", "range"]));
   });
 
   test("outlive the stack in production, where old versions are kept for a month; elsewhere they go with it", () => {
@@ -449,10 +480,31 @@ describe("queues", () => {
     }
   });
 
+  test("keep a message for longer than it takes to be given up", () => {
+    for (const subscription of subscriptions()) {
+      const { visibilityTimeoutSeconds, redrivePolicy, messageRetentionSeconds } = queueOf(subscription).inputs;
+      const { maxReceiveCount } = JSON.parse(redrivePolicy);
+      expect(messageRetentionSeconds).toBeGreaterThan(2 * maxReceiveCount * visibilityTimeoutSeconds);
+    }
+  });
+
+  test("are worked by functions that have the time for what is sent there", () => {
+    // Of the short one: calls of up to a minute (core/calls/worker.ts), twice over; of the long one: as long as tools may take.
+    expect(production.function("WorkerShort").inputs["timeout"]).toBeGreaterThanOrEqual(120);
+    expect(production.function("WorkerLong").inputs["timeout"]).toBeGreaterThan(840);
+  });
+
   test("get back only the messages that failed, and hold back what would be too much at once", () => {
     for (const { inputs } of subscriptions()) {
       expect(inputs["functionResponseTypes"]).toEqual(["ReportBatchItemFailures"]);
+      // AWS takes 2 at least; the account has 1,000 for everything.
       expect(inputs["scalingConfig"].maximumConcurrency).toBeGreaterThanOrEqual(2);
+      expect(inputs["scalingConfig"].maximumConcurrency).toBeLessThanOrEqual(100);
+      // Without a window AWS takes no larger ones.
+      expect(inputs["batchSize"]).toBeLessThanOrEqual(10);
+    }
+    for (const { inputs } of dev.of("lambda/eventSourceMapping")) {
+      expect(inputs["scalingConfig"].maximumConcurrency).toBeLessThanOrEqual(5);
     }
     const long = subscriptions().find((one) => queueOf(one).name === "CallsLongQueue");
     expect(long?.inputs["batchSize"]).toBe(1);
@@ -610,6 +662,15 @@ describe("the WebSocket API", () => {
   });
 });
 
+describe("the log of the WebSocket API", () => {
+  test("has no query and no header, which may hold tickets", () => {
+    const [stage] = production.of("apigatewayv2/stage");
+    const logged = JSON.stringify(stage?.inputs["accessLogSettings"].format);
+    expect(logged).toContain("$context.connectionId");
+    expect(logged).not.toMatch(/querystring|\$context\.(path|authorizer|requestOverride)|header/i);
+  });
+});
+
 describe("the tick", () => {
   test("is started every minute, not late and not by others", () => {
     const { inputs } = production.one("scheduler/schedule");
@@ -628,7 +689,9 @@ describe("the tick", () => {
     expect(trust?.conditions).toEqual([
       { test: "StringEquals", variable: "aws:SourceAccount", values: ["123456789012"] },
     ]);
+    // Two never run at once, and one has nearly the whole minute.
     expect(production.function("Tick").inputs["timeout"]).toBeLessThan(60);
+    expect(production.function("Tick").inputs["timeout"]).toBeGreaterThanOrEqual(50);
   });
 });
 
@@ -642,6 +705,10 @@ describe("the plugin box", () => {
       imageUri: expect.stringMatching(/@sha256:/),
     });
     expect(inputs["memorySize"]).toBeGreaterThanOrEqual(1_024);
+    expect(inputs["ephemeralStorage"].size).toBeGreaterThanOrEqual(1_024);
+    // As long as the longest of those who wait for it.
+    const waiting = ["Chat", "Api", "WorkerShort", "WorkerLong"].map((name) => production.function(name));
+    expect(inputs["timeout"]).toBe(Math.max(...waiting.map((one) => Number(one.inputs["timeout"]))));
     expect(inputs["environment"]).toBeUndefined();
     expect(inputs["vpcConfig"]).toBeUndefined();
   });
@@ -657,12 +724,16 @@ describe("the plugin box", () => {
 });
 
 describe("a migration", () => {
-  test("is done before any function gets new code, and again when the code is another", () => {
+  test("is done before any function gets new code, and again when the code or the database is another", () => {
     const migrated = production.one("lambda/invocation");
     expect(migrated.inputs).toMatchObject({
       functionName: production.function("Migrate").inputs["name"],
-      triggers: { code: production.function("Migrate").inputs["s3Key"] },
+      triggers: {
+        code: production.function("Migrate").inputs["s3Key"],
+        database: variablesOf("Migrate")["DATABASE_URL"],
+      },
     });
+    expect(production.function("Migrate").inputs["timeout"]).toBe(900);
     for (const name of gatewayFunctions) expect(production.function(name).after).toContain(migrated.urn);
   });
 });
@@ -707,6 +778,64 @@ describe("alarms", () => {
     expect(named.of("sns/topicSubscription")).toEqual([]);
   });
 
+  test("go off at the first dead letter, at calls that wait, and before a function runs out of its time", () => {
+    const of = (metric: string): readonly SynthesizedResource[] =>
+      alarms().filter(({ inputs }) => inputs["metricName"] === metric);
+    for (const { name, inputs } of alarms()) {
+      const isTick = name === "TickMissingAlarm";
+      expect(inputs["comparisonOperator"], name).toBe(isTick ? "LessThanThreshold" : "GreaterThanThreshold");
+      // Seen within a quarter of an hour.
+      expect(inputs["period"] * inputs["evaluationPeriods"], name).toBeLessThanOrEqual(900);
+      expect(inputs["okActions"], name).toEqual(inputs["alarmActions"]);
+    }
+    for (const { inputs } of of("ApproximateNumberOfMessagesVisible")) {
+      expect(inputs).toMatchObject({ namespace: "AWS/SQS", statistic: "Maximum", threshold: 0, period: 60 });
+    }
+    for (const { inputs } of of("ApproximateAgeOfOldestMessage")) {
+      expect(inputs).toMatchObject({ namespace: "AWS/SQS", statistic: "Maximum" });
+      const queue = production.of("sqs/queue").find((one) => one.inputs["name"] === inputs["dimensions"].QueueName);
+      expect(inputs["threshold"]).toBeGreaterThan(0);
+      // A message that is held counts as well: the alarm comes before the first of them is handed over again.
+      expect(inputs["threshold"]).toBeLessThan(queue?.inputs["visibilityTimeoutSeconds"]);
+    }
+    for (const metric of ["Errors", "Throttles"]) {
+      for (const { inputs } of of(metric)) {
+        expect(inputs).toMatchObject({ namespace: "AWS/Lambda", statistic: "Sum", threshold: 0 });
+      }
+    }
+    for (const { inputs } of of("Duration")) {
+      const watched = production
+        .of("lambda/function")
+        .find((one) => one.inputs["name"] === inputs["dimensions"].FunctionName);
+      expect(inputs).toMatchObject({ namespace: "AWS/Lambda", extendedStatistic: "p99" });
+      expect(inputs["threshold"]).toBeLessThan(1_000 * watched?.inputs["timeout"]);
+    }
+    for (const metric of ["5XXError", "IntegrationError"]) {
+      for (const { inputs } of of(metric)) {
+        expect(inputs).toMatchObject({ namespace: "AWS/ApiGateway", statistic: "Sum" });
+        expect(inputs["threshold"]).toBeLessThanOrEqual(5);
+      }
+    }
+    expect(of("Invocations")[0]?.inputs).toMatchObject({ namespace: "AWS/Lambda", statistic: "Sum", threshold: 1 });
+  });
+
+  test("look where AWS counts: at stages and at the group of the schedule", () => {
+    const dimensionsOf = (name: string): unknown => production.one("cloudwatch/metricAlarm", name).inputs["dimensions"];
+    expect(dimensionsOf("Http5xxAlarm")).toEqual({
+      ApiName: production.one("apigateway/restApi").inputs["name"],
+      Stage: production.one("apigateway/stage").inputs["stageName"],
+    });
+    const [sockets] = production.of("apigatewayv2/api");
+    const [stage] = production.of("apigatewayv2/stage");
+    expect(dimensionsOf("RealtimeIntegrationAlarm")).toEqual({
+      ApiId: `${String(sockets?.inputs["name"] ?? sockets?.name)}-id`,
+      Stage: stage?.inputs["name"],
+    });
+    expect(dimensionsOf("SchedulerDroppedAlarm")).toEqual({
+      ScheduleGroup: production.one("scheduler/schedule").inputs["groupName"] ?? "default",
+    });
+  });
+
   test("take silence for a fault of the tick alone", () => {
     for (const { name, inputs } of alarms()) {
       expect(inputs["treatMissingData"], name).toBe(name === "TickMissingAlarm" ? "breaching" : "notBreaching");
@@ -743,7 +872,10 @@ describe("a domain of one's own", () => {
       domainName: "ws.tools.example.com",
       domainNameConfiguration: { securityPolicy: "TLS_1_2", endpointType: "REGIONAL" },
     });
-    // Frames are pushed through the API's own address.
+    // Neither takes anything older than TLS 1.2.
+    expect(named.one("apigateway/domainName").inputs["securityPolicy"]).toBe("TLS_1_2");
+    // Frames are pushed through the API's own address, so that one stays open.
+    expect(named.of("apigatewayv2/api")[0]?.inputs["disableExecuteApiEndpoint"] ?? false).toBe(false);
     expect(variablesOf("Chat", named)["PUSH_URL"]).toContain(".execute-api.");
   });
 

@@ -1,7 +1,8 @@
 /**
  * API Gateway's WebSocket API, small: `$connect`, `$disconnect` and `$default` as events for a function,
  * `@connections` for whoever pushes, its own answers where a function gives none, and the limits that
- * clients feel: messages of 128 KB in frames of 32 KB, an end for the silent and for everybody after two hours.
+ * clients feel: one address and nothing below it, messages of 128 KB in frames of 32 KB, an end for the
+ * silent and for everybody after two hours.
  */
 import { randomBytes } from "node:crypto";
 import { createServer, STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
@@ -11,6 +12,8 @@ import { WebSocketServer, type WebSocket } from "ws";
 import type { SocketResult } from "../../functions/realtime/lambda.ts";
 import { checkSignature, type Signer } from "./aws/sigv4.ts";
 
+/** Part of every address; nothing lies below it but `@connections`. */
+const stage = "test";
 const longestMessage = 131_072;
 const longestFrame = 32_768;
 
@@ -78,7 +81,7 @@ export async function startWebSocketApi({
   ): Promise<SocketResult> => {
     const routeKey = { CONNECT: "$connect", DISCONNECT: "$disconnect", MESSAGE: "$default" }[type];
     const requestId = newName();
-    const requestContext = { routeKey, eventType: type, connectionId: id, requestId, stage: "test" };
+    const requestContext = { routeKey, eventType: type, connectionId: id, requestId, stage };
     const event = { requestContext, isBase64Encoded: false, ...more };
     const result = await handler()(event).catch(() => failed);
     results.push({ type, result });
@@ -91,13 +94,14 @@ export async function startWebSocketApi({
   const server = createServer((request, response) => void manage(request, response));
   const manage = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const target = request.url ?? "";
-    const [, name = ""] = /^\/@connections\/(.+)$/.exec(target) ?? [];
+    const [, at = "", name = ""] = /^\/(\w+)\/@connections\/(.+)$/.exec(target) ?? [];
     const body = await read(request);
     const answer = (status: number, type?: string): void =>
       void response.writeHead(status, type === undefined ? {} : { "x-amzn-errortype": type }).end("{}");
     held += 1;
     await mayPush;
     held -= 1;
+    if (at !== stage) return answer(403, "ForbiddenException");
     if (signer !== undefined && !isSigned(request, body, signer)) return answer(403, "ForbiddenException");
     const connection = open.get(decodeURIComponent(name));
     if (failing.count > 0) {
@@ -118,7 +122,11 @@ export async function startWebSocketApi({
   const connect = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     socket.on("error", () => undefined);
     const id = newName();
+    const refuse = (status: number): void =>
+      void socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
     const url = new URL(request.url ?? "/", "http://localhost");
+    // No function hears of whoever asks for another path.
+    if (url.pathname !== `/${stage}`) return refuse(403);
     const headers = Object.fromEntries(
       Object.entries(request.headers).map(([name, value]) => [titled(name), Array.isArray(value) ? value[0] : value]),
     );
@@ -126,11 +134,7 @@ export async function startWebSocketApi({
       headers,
       queryStringParameters: Object.fromEntries(url.searchParams),
     });
-    if (result.statusCode >= 300) {
-      const { statusCode: status } = result;
-      socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
-      return;
-    }
+    if (result.statusCode >= 300) return refuse(result.statusCode);
     const chosen = result.headers?.["Sec-WebSocket-Protocol"];
     sockets.once("headers", (lines) => {
       if (chosen !== undefined) lines.push(`Sec-WebSocket-Protocol: ${chosen}`);
@@ -164,10 +168,10 @@ export async function startWebSocketApi({
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   const { port } = server.address() as AddressInfo;
   return {
-    url: `ws://127.0.0.1:${port}`,
+    url: `ws://127.0.0.1:${port}/${stage}`,
     pushed,
     results,
-    managementUrl: `http://127.0.0.1:${port}`,
+    managementUrl: `http://127.0.0.1:${port}/${stage}`,
     cut() {
       for (const [id, { socket }] of open) {
         open.delete(id);

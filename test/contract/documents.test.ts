@@ -1,0 +1,58 @@
+/** What the documents tell people to type and to open is there. */
+import { existsSync } from "node:fs";
+import { access, constants, glob, readFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { beforeAll, describe, expect, test } from "vitest";
+
+const root = resolve(import.meta.dirname, "../..");
+
+interface Document {
+  readonly file: string;
+  readonly text: string;
+}
+
+const documents: Document[] = [];
+let scripts: readonly string[];
+
+beforeAll(async () => {
+  for (const pattern of ["*.md", "docs/**/*.md"]) {
+    for await (const file of glob(pattern, { cwd: root })) {
+      documents.push({ file, text: await readFile(join(root, file), "utf8") });
+    }
+  }
+  scripts = Object.keys(JSON.parse(await readFile(join(root, "package.json"), "utf8")).scripts);
+});
+
+/** The first group of every match, with the file it is in. */
+function found(pattern: RegExp): readonly (readonly [file: string, what: string])[] {
+  return documents.flatMap(({ file, text }) =>
+    [...text.matchAll(pattern)].map(([, what = ""]) => [file, what] as const),
+  );
+}
+
+describe("the documents", () => {
+  test("name only scripts of package.json", () => {
+    const named = found(/\bnpm run ([a-z][\w:-]*)/g);
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter(([, script]) => !scripts.includes(script))).toEqual([]);
+  });
+
+  test("name only programs of `.ci/` that can be run", async () => {
+    const named = found(/(?<![\w/])(\.ci\/\w+)/g);
+    expect(named.length).toBeGreaterThan(2);
+    for (const [, program] of named) await access(join(root, program), constants.X_OK);
+  });
+
+  test("link only to files that are there", () => {
+    const links = found(/\]\((?!\w+:|#)([^)#\s]+)(?:#[^)]*)?\)/g);
+    expect(links.length).toBeGreaterThan(100);
+    expect(links.filter(([file, to]) => !existsSync(join(root, dirname(file), to)))).toEqual([]);
+  });
+});
+
+test("the release checklist has one command a line, numbered through", () => {
+  const { text } = documents.find(({ file }) => file === "docs/release-checklist.md") ?? { text: "" };
+  const rows = text.split("\n").filter((line) => /^\| \d/.test(line));
+  expect(rows.map((row) => Number(/^\| (\d+) /.exec(row)?.[1]))).toEqual(rows.map((_row, at) => at + 1));
+  for (const row of rows) expect(row).toMatch(/^\| \d+ \| [^|`]+ \| `[^`]+` \|$/);
+});
