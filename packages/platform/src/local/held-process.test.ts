@@ -69,12 +69,18 @@ describe("a process that is held", () => {
     expect(gone).toEqual(["it ended with SIGKILL"]);
   });
 
-  test("is started again when it dies, and says meanwhile why it is not there", { timeout: 60_000 }, async () => {
-    const { held, lines, gone } = start("console.log(process.pid); setTimeout(() => process.exit(3), 50);");
-    await expect.poll(() => gone, patience).toContain("it ended with exit code 3");
-    expect(await held.problem()).toBe("it ended with exit code 3");
-    await expect.poll(() => new Set(lines).size, patience).toBeGreaterThan(1);
-  });
+  test(
+    "is started again when it dies, soon at first, and says later why it is not there",
+    { timeout: 60_000 },
+    async () => {
+      const { held, lines, gone } = start("console.log(process.pid); setTimeout(() => process.exit(3), 50);");
+      await expect.poll(() => gone, patience).toContain("it ended with exit code 3");
+      // The first pauses are short enough to wait for.
+      expect(await held.problem()).toBe(undefined);
+      await expect.poll(() => new Set(lines).size, patience).toBeGreaterThan(1);
+      await expect.poll(() => held.problem(), patience).toBe("it ended with exit code 3");
+    },
+  );
 
   test("is read no further than the longest line that it may write", { timeout: 60_000 }, async () => {
     const { lines, gone } = start('process.stdout.write("x".repeat(5_000) + "\\nmore\\n"); process.stdin.resume();');

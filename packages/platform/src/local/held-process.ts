@@ -35,7 +35,7 @@ export interface HeldProcessOptions {
 }
 
 export interface HeldProcess {
-  /** Undefined: it runs; else what came of its last start. */
+  /** Undefined: it runs; else what came of its last start. Waits where it is about to be started again. */
   problem(): Promise<string | undefined>;
   /** Lost where it does not run. */
   write(line: string): void;
@@ -44,6 +44,8 @@ export interface HeldProcess {
 
 const firstPauseMs = 250;
 const longestPauseMs = 30_000;
+/** A pause so short is waited for by whoever wants something of the process meanwhile. */
+const shortPauseMs = 1_000;
 /** One that has run for so long is started again at once. */
 const steadyMs = 60_000;
 /** From the end of its input to SIGTERM, and from there to the end of the process. */
@@ -64,6 +66,8 @@ class Held implements HeldProcess {
   #startedAt = 0;
   #pauseMs = firstPauseMs;
   #timer: NodeJS.Timeout | undefined;
+  /** Lets those go that wait for the end of a pause. */
+  #endPause: () => void = () => undefined;
   #isStopping = false;
   #problem = "it has not been started yet";
   #ready: Promise<void>;
@@ -85,6 +89,7 @@ class Held implements HeldProcess {
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearTimeout(this.#timer);
+    this.#endPause();
     await this.#ready;
     const child = this.#child;
     if (child !== undefined) {
@@ -163,8 +168,12 @@ class Held implements HeldProcess {
       reason: problem,
       duration_ms: this.#pauseMs,
     });
+    const { promise: started, resolve } = Promise.withResolvers<void>();
+    this.#endPause = resolve;
+    if (this.#pauseMs <= shortPauseMs) this.#ready = started;
     this.#timer = setTimeout(() => {
       this.#ready = this.#start();
+      resolve(this.#ready);
     }, this.#pauseMs);
     this.#pauseMs = Math.min(longestPauseMs, this.#pauseMs * 2);
   }
