@@ -20,6 +20,7 @@ const suites = [
   "test/e2e/microservices.test.ts",
   "test/e2e/object-storage.test.ts",
   "test/e2e/mq",
+  "test/e2e/subscriptions-",
   "test/e2e/mail.test.ts",
   "test/e2e/sms",
   "test/contract/object-storage-peers.test.ts",
@@ -53,6 +54,7 @@ async function startMoto(): Promise<{ readonly url: string; readonly process: Ch
 }
 
 async function run(): Promise<boolean> {
+  process.env["TOOLYARD_SERVICES"] = isRequired ? "required" : "on";
   // Looks for its back ends as it is loaded.
   const { servicePeers } = await import("./support/service-peers/index.ts");
   console.log("Back ends of tool services:");
@@ -73,7 +75,6 @@ async function run(): Promise<boolean> {
       {
         name: "services",
         command: ["vitest", "run", "--project", "e2e", "--project", "contract", ...reporters, ...suites],
-        environment: { TOOLYARD_SERVICES: isRequired ? "required" : "on" },
       },
       "show",
     );

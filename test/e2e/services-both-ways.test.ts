@@ -89,7 +89,7 @@ function describePeer(peer: ServicePeer): void {
     const { scheme } = peer;
     service = await tenant.client.post("/v1/tool-services", { scheme, service_id: "peer", config: running.config });
     // Brokers take their time to start.
-  }, 120_000);
+  }, 400_000);
   // Also of a back end that was too slow for the hook above.
   afterAll(async () => (await starting)?.close());
 

@@ -7,7 +7,7 @@ import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Kafka, logLevel, type Consumer } from "kafkajs";
+import { Kafka, logLevel, type Admin, type Consumer } from "kafkajs";
 import { localCertificate, localKey } from "../tls-pair.ts";
 import { fetchJars } from "./jars.ts";
 import { freePort, runProgram, stop, untilListening, untilSilent } from "./programs.ts";
@@ -43,6 +43,8 @@ export interface KafkaServerRecord {
 export interface KafkaServer {
   readonly ports: Readonly<Record<KafkaListener, number>>;
   createTopic(name: string, settings?: Readonly<Record<string, string>>): Promise<void>;
+  /** How many records lie in the topic. */
+  count(topic: string): Promise<number>;
   /** All records up to the one of this value, for which it waits. */
   readUntil(topic: string, value: string): Promise<readonly KafkaServerRecord[]>;
   /** Killed as by a power cut. */
@@ -85,14 +87,25 @@ export async function startKafkaServer(): Promise<KafkaServer> {
     retry: { retries: 30, maxRetryTime: 1_000 },
   });
   const consumers: Consumer[] = [];
+  const withAdmin = async <T>(work: (admin: Admin) => Promise<T>): Promise<T> => {
+    const admin = client.admin();
+    await admin.connect();
+    try {
+      return await work(admin);
+    } finally {
+      await admin.disconnect();
+    }
+  };
   return {
     ports,
     async createTopic(topic, settings = {}) {
-      const admin = client.admin();
-      await admin.connect();
       const configEntries = Object.entries(settings).map(([name, value]) => ({ name, value }));
-      await admin.createTopics({ topics: [{ topic, numPartitions: 1, replicationFactor: 1, configEntries }] });
-      await admin.disconnect();
+      const topics = [{ topic, numPartitions: 1, replicationFactor: 1, configEntries }];
+      await withAdmin((admin) => admin.createTopics({ topics }));
+    },
+    async count(topic) {
+      const partitions = await withAdmin((admin) => admin.fetchTopicOffsets(topic));
+      return partitions.reduce((sum, { high, low }) => sum + Number(high) - Number(low), 0);
     },
     async readUntil(topic, last) {
       const consumer = client.consumer({ groupId: randomBytes(8).toString("hex") });

@@ -19,6 +19,8 @@ export interface RocketMqReader {
   readonly taken: readonly RocketMqRecord[];
   /** Waits for all of these messages; what came of them, in the order in which it came. */
   take(ids: readonly string[]): Promise<readonly RocketMqRecord[]>;
+  /** Takes what there is; how many came so far. */
+  count(): Promise<number>;
   close(): void;
 }
 
@@ -29,8 +31,11 @@ export interface ReaderOptions {
 }
 
 const simpleConsumer = 3;
+const topicNotFound = 40_402;
+/** No shorter than `startRocketMq`'s proxy lets anybody ask for. */
+const shortPollMs = 1_000;
 
-/** @returns once the broker knows it */
+/** @returns once the broker knows it, and the topic, which it may not right after its start */
 export async function readRocketMq({ port, topic, login }: ReaderOptions): Promise<RocketMqReader> {
   const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure());
   const clientId = randomUUID();
@@ -73,7 +78,7 @@ export async function readRocketMq({ port, topic, login }: ReaderOptions): Promi
     });
   }
 
-  async function receive(): Promise<readonly Fields[]> {
+  async function receive(forMs: number): Promise<readonly Fields[]> {
     const { path, requestSerialize, responseDeserialize } = rocketMqMethod("ReceiveMessage", "answers");
     const request = {
       group,
@@ -81,7 +86,7 @@ export async function readRocketMq({ port, topic, login }: ReaderOptions): Promi
       filterExpression: everything,
       batchSize: 16,
       invisibleDuration: "30s",
-      longPollingTimeout: "5s",
+      longPollingTimeout: `${forMs / 1_000}s`,
     };
     const stream = client.makeServerStreamRequest(path, requestSerialize, responseDeserialize, request, metadata(), {
       deadline: Date.now() + 30_000,
@@ -105,24 +110,36 @@ export async function readRocketMq({ port, topic, login }: ReaderOptions): Promi
   settings.write({ settings: { clientType: simpleConsumer, requestTimeout: "10s", subscription } });
   await known;
   await ask("Heartbeat", { group, clientType: simpleConsumer });
+  const route = { topic: { name: topic }, endpoints: { scheme: 1, addresses: [{ host: "127.0.0.1", port }] } };
+  while (codeOf(await ask("QueryRoute", route)) === topicNotFound) await new Promise((done) => setTimeout(done, 50));
   const taken: RocketMqRecord[] = [];
+
+  /** @returns how many came */
+  async function takeSome(forMs: number): Promise<number> {
+    const messages = await receive(forMs);
+    for (const message of messages) {
+      const record = toRecord(message);
+      taken.push(record);
+      const { receiptHandle = "" } = propertiesOf(message);
+      await ask("AckMessage", {
+        group,
+        topic: { name: topic },
+        entries: [{ messageId: record.id, receiptHandle }],
+      });
+    }
+    return messages.length;
+  }
+
   return {
     taken,
     async take(ids) {
       const wanted = new Set(ids);
-      while (ids.some((id) => !taken.some((record) => record.id === id))) {
-        for (const message of await receive()) {
-          const record = toRecord(message);
-          taken.push(record);
-          const { receiptHandle = "" } = propertiesOf(message);
-          await ask("AckMessage", {
-            group,
-            topic: { name: topic },
-            entries: [{ messageId: record.id, receiptHandle }],
-          });
-        }
-      }
+      while (ids.some((id) => !taken.some((record) => record.id === id))) await takeSome(5_000);
       return taken.filter(({ id }) => wanted.has(id));
+    },
+    async count() {
+      while ((await takeSome(shortPollMs)) > 0);
+      return taken.length;
     },
     close() {
       settings.end();
@@ -141,6 +158,10 @@ interface Properties {
 
 function propertiesOf(message: Fields): Properties {
   return message["systemProperties"] as Properties;
+}
+
+function codeOf(answer: Fields): unknown {
+  return (answer["status"] as Fields | undefined)?.["code"];
 }
 
 function toRecord(message: Fields): RocketMqRecord {

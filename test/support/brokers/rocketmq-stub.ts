@@ -23,6 +23,8 @@ const largestBody = 4_194_304;
 const longestDelayMs = 86_400_000;
 const reservedProperties: ReadonlySet<string> = new Set(["KEYS", "TAGS", "WAIT", "DELAY", "UNIQ_KEY"]);
 const pollMs = 20;
+/** Before the group's name. */
+const deadLetters = "%DLQ%";
 /** Shorter than anybody asks for, so that tests of what was not settled need not wait. */
 const hiddenMs = 3_000;
 
@@ -103,7 +105,17 @@ export async function startRocketMqStub({ names }: StubOptions = {}): Promise<Ro
       return { receiptHandle: textOf(receiptHandle) };
     }),
     ForwardMessageToDeadLetterQueue: unary(({ group, receiptHandle }) => {
-      stored[Number(receiptHandle)]?.hiddenUntil.set(nameOf(group), Infinity);
+      const entry = stored[Number(receiptHandle)];
+      if (entry === undefined) return {};
+      entry.hiddenUntil.set(nameOf(group), Infinity);
+      const { message } = entry;
+      stored.push({
+        topic: `${deadLetters}${nameOf(group)}`,
+        message,
+        dueAt: 0,
+        hiddenUntil: new Map(),
+        attempts: new Map(),
+      });
       return {};
     }),
     NotifyClientTermination: unary((_request, clientId) => {
@@ -224,6 +236,7 @@ function typesOf(topic: string): readonly number[] {
     const text = `The specified topic[${topic}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$`;
     throw new Refusal(40_002, text);
   }
+  if (topic.startsWith(deadLetters)) return [0];
   const found = Object.entries(rocketMqTopics).find(([name]) => name === topic);
   if (found === undefined) throw new Refusal(40_402, `CODE: 17  DESC: No topic route info in name server: ${topic}`);
   const [, type] = found;

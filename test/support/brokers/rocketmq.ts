@@ -69,6 +69,7 @@ export async function startRocketMq(): Promise<RocketMqServer> {
       tlsTestModeEnable: false,
       // Seconds that others wait for what it did not answer; tests do not.
       grpcShutdownTimeSeconds: 1,
+      grpcClientConsumerMinLongPollingTimeoutMillis: 1_000,
       ...login,
       authenticationMetadataProvider: `${proxyAuth}ProxyAuthenticationMetadataProvider`,
     }),

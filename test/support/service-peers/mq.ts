@@ -1,17 +1,88 @@
-/** Brokers of the system, one for each kind that `mq://` knows; see ../brokers. */
+/**
+ * Brokers, one for each kind that `mq://` knows; see ../brokers. Of Kafka and RocketMQ the real ones where they are
+ * there, else what stands in for them, which their names say.
+ */
 import { brokerKinds } from "@toolyard/core/mq/config";
 import { noKafka, startKafka } from "../brokers/kafka.ts";
 import { noRabbitMq, rabbitUser, startRabbitMq } from "../brokers/rabbitmq.ts";
 import { noRedis, redisPassword, startRedis } from "../brokers/redis.ts";
-import type { ServicePeer } from "./peer.ts";
+import { readRocketMq, type RocketMqReader } from "../brokers/rocketmq-reader.ts";
+import { startRocketMqStub } from "../brokers/rocketmq-stub.ts";
+import { noRocketMq, rocketMqUser, startRocketMq } from "../brokers/rocketmq.ts";
+import { localCertificate } from "../tls-pair.ts";
+import { servicesRun, type PeerOperation, type ServicePeer } from "./peer.ts";
 
 type Kind = keyof typeof brokerKinds;
-type BrokerPeer = Omit<ServicePeer, "scheme" | "name">;
+
+interface BrokerPeer extends Omit<ServicePeer, "scheme" | "name"> {
+  /** What stands in for the broker; undefined: it is the broker itself. */
+  readonly standIn?: string | undefined;
+}
 
 const inClear = { security: "none", allow_unencrypted: true } as const;
+/** Held back by the gateway where the broker has no delays. */
+const heldBack = { message: "later", delay: 3_600_000 } as const;
 
-/** One line for each kind of broker; a kind without one is skipped, saying so. */
-const brokers: { readonly [K in Kind]?: BrokerPeer } = {
+/** Maven fetches it as its module is loaded, which is for `npm run test:services` to wait for. */
+async function findKafka(): Promise<BrokerPeer> {
+  if (servicesRun === undefined) return kafkaMock;
+  const { kafkaUser, noKafkaServer, startKafkaServer } = await import("../brokers/kafka-server.ts");
+  if (noKafkaServer !== undefined)
+    return noKafka === undefined ? kafkaMock : { ...kafkaMock, absent: `${noKafkaServer}; ${noKafka}` };
+  return {
+    async start() {
+      const kafka = await startKafkaServer();
+      for (const topic of ["orders", "late"]) await kafka.createTopic(topic);
+      return {
+        config: {
+          broker: "kafka",
+          servers: [`127.0.0.1:${kafka.ports.tls_login}`],
+          tls: { ca: localCertificate },
+          mechanism: "scram-sha-512",
+          username: kafkaUser.name,
+          password: kafkaUser.password,
+          topics: { orders: {}, late: {} },
+        },
+        operations: kafkaOperations(() => kafka.count("orders")),
+        close: () => kafka.close(),
+      };
+    },
+  };
+}
+
+const kafkaMock: BrokerPeer = {
+  standIn: "librdkafka's mock cluster",
+  absent: noKafka,
+  takes: "a compiler, and a broker",
+  async start() {
+    const kafka = await startKafka(["orders", "late"]);
+    return {
+      config: {
+        broker: "kafka",
+        servers: [`127.0.0.1:${kafka.port}`],
+        ...inClear,
+        topics: { orders: {}, late: {} },
+      },
+      operations: kafkaOperations(async () => (await kafka.read("orders")).length),
+      close: () => kafka.close(),
+    };
+  },
+};
+
+function kafkaOperations(count: () => Promise<number>): readonly PeerOperation[] {
+  return [
+    {
+      tool: "orders",
+      arguments: { message: { orderId: "O001" }, key: "customer-7" },
+      gives: /"status":"published".*"partition":0/,
+      count,
+    },
+    { tool: "late", what: "late, held back", arguments: heldBack, gives: /"status":"delayed".*"call_id"/ },
+  ];
+}
+
+/** One line for each kind of broker. */
+const brokers: Readonly<Record<Kind, BrokerPeer>> = {
   rabbitmq: {
     absent: noRabbitMq,
     takes: "a broker",
@@ -49,7 +120,7 @@ const brokers: { readonly [K in Kind]?: BrokerPeer } = {
           {
             tool: "orders",
             what: "orders, held back",
-            arguments: { message: "later", delay: 3_600_000 },
+            arguments: heldBack,
             gives: /"status":"delayed"/,
           },
         ],
@@ -57,33 +128,50 @@ const brokers: { readonly [K in Kind]?: BrokerPeer } = {
       };
     },
   },
-  kafka: {
-    absent: noKafka,
-    takes: "a compiler, and a broker",
+  kafka: await findKafka(),
+  rocketmq: {
+    standIn: noRocketMq === undefined ? undefined : "a server recorded from it",
     async start() {
-      const kafka = await startKafka(["orders", "late"]);
+      const server = await (noRocketMq === undefined ? startRocketMq() : startRocketMqStub());
+      const { port } = server;
+      const read = (topic: string): Promise<RocketMqReader> => readRocketMq({ port, topic, login: rocketMqUser });
+      const orders = await read("orders");
+      const ordered = await read("ordered");
       return {
         config: {
-          broker: "kafka",
-          servers: [`127.0.0.1:${kafka.port}`],
+          broker: "rocketmq",
+          servers: [`127.0.0.1:${port}`],
           ...inClear,
-          topics: { orders: {}, late: {} },
+          username: rocketMqUser.accessKey,
+          password: rocketMqUser.secretKey,
+          topics: { orders: { free_headers: true }, ordered: {}, late: {} },
         },
         operations: [
           {
             tool: "orders",
-            arguments: { message: { orderId: "O001" }, key: "customer-7" },
-            gives: /"status":"published".*"partition":0/,
-            count: async () => (await kafka.read("orders")).length,
+            arguments: { message: { orderId: "O001" }, keys: ["O001"], tag: "created", headers: { trace: "t1" } },
+            gives: /"status":"published".*"stored":true/,
+            count: () => orders.count(),
           },
           {
-            tool: "late",
-            what: "late, held back",
-            arguments: { message: "later", delay: 3_600_000 },
+            tool: "ordered",
+            arguments: { message: { orderId: "O001" }, key: "customer-7" },
+            gives: /"status":"published".*"stored":true/,
+            count: () => ordered.count(),
+          },
+          { tool: "late", what: "late, held back by it", arguments: heldBack, gives: /"status":"delayed"/ },
+          {
+            tool: "orders",
+            what: "orders, held back by the gateway",
+            arguments: heldBack,
             gives: /"status":"delayed".*"call_id"/,
           },
         ],
-        close: () => kafka.close(),
+        async close() {
+          orders.close();
+          ordered.close();
+          await server.close();
+        },
       };
     },
   },
@@ -117,11 +205,8 @@ const brokers: { readonly [K in Kind]?: BrokerPeer } = {
   },
 };
 
-export const mqPeers: readonly ServicePeer[] = (Object.keys(brokerKinds) as readonly Kind[]).map((kind) => ({
-  scheme: "mq",
-  name: brokerKinds[kind].title,
-  ...(brokers[kind] ?? {
-    absent: `test/support/service-peers/mq.ts has no line for '${kind}'`,
-    start: () => Promise.reject(new Error(`There is no ${kind}.`)),
-  }),
-}));
+export const mqPeers: readonly ServicePeer[] = (Object.keys(brokerKinds) as readonly Kind[]).map((kind) => {
+  const { standIn, ...peer } = brokers[kind];
+  const { title } = brokerKinds[kind];
+  return { scheme: "mq", name: standIn === undefined ? title : `${title} (${standIn})`, ...peer };
+});
