@@ -281,20 +281,30 @@ describe.skipIf(whyNot !== "")(`tool services leave nothing behind${whyNot} ${ve
   });
   afterAll(() => Promise.all(backEnds.map(([, , backEnd]) => backEnd.close())));
 
-  const everything = async (tenant: TestTenant): Promise<void> => {
-    await Promise.all([
-      ...backEnds.map(([scheme, fixture, backEnd]) => useUp(tenant, scheme, fixture, backEnd)),
-      useUpPrograms(tenant),
-    ]);
-  };
+  /**
+   * Each back end has a tenant of its own: `conflict` is what calls may meet where configurations change all the time.
+   * @returns what uses all of them up once
+   */
+  async function prepare(gateway: Pick<Gateway, "newTenant">): Promise<() => Promise<void>> {
+    const newTenant = (): Promise<TestTenant> =>
+      gateway.newTenant({ concurrent_tool_calls: 200, requests_per_minute: 100_000 });
+    const users: (() => Promise<void>)[] = [];
+    for (const [scheme, fixture, backEnd] of backEnds) {
+      const tenant = await newTenant();
+      users.push(() => useUp(tenant, scheme, fixture, backEnd));
+    }
+    const owner = await newTenant();
+    users.push(() => useUpPrograms(owner));
+    return async () => void (await Promise.all(users.map((use) => use())));
+  }
 
   test("in a process that goes on, however often they are used and fail", async () => {
     const gateway = await startGatewayProcess({ env: { TOOLYARD_MCP_COMMANDS: commands } });
     try {
-      const tenant = await gateway.newTenant({ concurrent_tool_calls: 200, requests_per_minute: 100_000 });
-      await everything(tenant);
+      const everything = await prepare(gateway);
+      await everything();
       const before = await heldBy(gateway.pid);
-      for (let round = 0; round < 2; round += 1) await everything(tenant);
+      for (let round = 0; round < 2; round += 1) await everything();
       // Connections that are kept for the next request, to as many places as before.
       await expect
         .poll(() => heldBy(gateway.pid).then(({ sockets }) => sockets))
@@ -314,7 +324,8 @@ describe.skipIf(whyNot !== "")(`tool services leave nothing behind${whyNot} ${ve
     };
     const before = active();
     const gateway = await startGateway({ env: { TOOLYARD_MCP_COMMANDS: commands }, timing: { cancelPollMs: 50 } });
-    await everything(await gateway.newTenant({ concurrent_tool_calls: 200, requests_per_minute: 100_000 }));
+    const everything = await prepare(gateway);
+    await everything();
     expect(active()["TCPServerWrap"]).toBeGreaterThan(before["TCPServerWrap"] ?? 0);
     await gateway.close();
     await expect.poll(() => kinds.filter((kind) => (active()[kind] ?? 0) > (before[kind] ?? 0))).toEqual([]);
