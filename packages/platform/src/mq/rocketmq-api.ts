@@ -41,9 +41,8 @@ export const codes = {
 } as const;
 
 /** What a server says of one thing it was asked for. */
-const statusSchema = z
-  .looseObject({ code: z.int().default(0), message: z.string().default("") })
-  .default({ code: 0, message: "" });
+const saidSchema = z.looseObject({ code: z.int().default(0), message: z.string().default("") });
+const statusSchema = saidSchema.default({ code: 0, message: "" });
 export type RocketMqStatus = z.output<typeof statusSchema>;
 
 const addressSchema = z.looseObject({ host: z.string().default(""), port: z.int().default(0) });
@@ -123,7 +122,8 @@ const messageSchema = z.looseObject({
 export type RocketMqMessage = z.output<typeof messageSchema>;
 export const receiveMessage = method(
   "ReceiveMessage",
-  z.looseObject({ status: statusSchema.optional(), message: messageSchema.optional() }),
+  // One of the two, or the time of delivery, which is neither.
+  z.looseObject({ status: saidSchema.optional(), message: messageSchema.optional() }),
 );
 
 const settingsSchema = z.looseObject({
