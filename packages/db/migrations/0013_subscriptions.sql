@@ -69,4 +69,4 @@ CREATE TABLE `subscriptions` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `subscriptions_tenant_name` ON `subscriptions` (`tenant`,`name`);--> statement-breakpoint
 CREATE INDEX `subscriptions_tenant_id` ON `subscriptions` (`tenant`,`id`);--> statement-breakpoint
-CREATE INDEX `calls_of_subscriptions` ON `calls` (`tenant`,`caller_id`,`idempotency_key`) WHERE route = 'mq.subscription' and state in ('queued', 'running', 'input_required');
+CREATE INDEX `calls_of_subscriptions` ON `calls` (`tenant`,`caller_id`,`idempotency_key`) WHERE route || '' = 'mq.subscription' and state in ('queued', 'running', 'input_required');

@@ -81,7 +81,8 @@ const countReports = `UPDATE subscriptions SET
 const readHolders = `SELECT h.*, ${isConnected} AND h.lease_until > ${now} AS connected FROM subscription_holders AS h
   WHERE h.tenant = ?1 AND h.subscription_id = ?2 ORDER BY h.since, h.instance LIMIT 100`;
 
-const open = `route = '${subscriptionRoute}' AND state IN ('queued', 'running', 'input_required')`;
+// As the index `calls_of_subscriptions` has it.
+const open = `route || '' = '${subscriptionRoute}' AND state IN ('queued', 'running', 'input_required')`;
 const callOf = (key: string): string => `SELECT id FROM calls
   WHERE tenant = ?1 AND caller_id = ?2 AND route = '${subscriptionRoute}' AND idempotency_key = ${key}`;
 /** A call that waits for a person holds nobody up: that may take days. */

@@ -153,10 +153,11 @@ export const calls = sqliteTable(
     index("calls_keyed")
       .on(table.createdAt)
       .where(sql`idempotency_key is not null`),
-    // What of a subscription has not ended holds its messages back.
+    // What of a subscription has not ended holds its messages back. An expression, since SQLite compares a plain
+    // `route = …` with what statements ask for by parameter, and prepares those anew with every value.
     index("calls_of_subscriptions")
       .on(table.tenant, table.callerId, table.idempotencyKey)
-      .where(sql`route = 'mq.subscription' and state in ('queued', 'running', 'input_required')`),
+      .where(sql`route || '' = 'mq.subscription' and state in ('queued', 'running', 'input_required')`),
     index("calls_archived")
       .on(table.tenant, table.archiveId)
       .where(sql`archive_id is not null`),
