@@ -10,6 +10,7 @@ import { openShards } from "@toolyard/db/shards";
 import type { QueueName } from "@toolyard/core/ports/task-queue";
 import * as z from "zod";
 import type { SocketResult } from "../../functions/realtime/lambda.ts";
+import { longPaths } from "../../infra/routes.ts";
 import { newSigner } from "../support/aws/aws-server.ts";
 import type { SqsServer } from "../support/aws/sqs-server.ts";
 import { startWebSocketApi, type WebSocketApi } from "../support/websocket-api.ts";
@@ -68,8 +69,8 @@ const timeoutMs: Readonly<Record<FunctionName, number>> = {
   worker: 900_000,
   tick: 60_000,
 };
-/** Routes of the `chat` function. */
-const longPaths = /^(?:\/(?:v1|api)\/chat\/completions|\/mcp(?:\/.*)?)$/;
+/** A route of the `chat` function. */
+const isLong = (path: string): boolean => longPaths.some((long) => path === long || path.startsWith(`${long}/`));
 
 const socketResultSchema = z.strictObject({
   statusCode: z.int(),
@@ -122,8 +123,8 @@ export async function startDeployment(options: DeploymentOptions): Promise<Deplo
     tick: create("tick"),
   };
   restApi.integrate = (_method, path) => ({
-    function: longPaths.test(path) ? functions.chat : functions.api,
-    responseTransferMode: longPaths.test(path) ? "STREAM" : (options.apiTransferMode ?? "STREAM"),
+    function: isLong(path) ? functions.chat : functions.api,
+    responseTransferMode: isLong(path) ? "STREAM" : (options.apiTransferMode ?? "STREAM"),
   });
   const { visibilityMs, tickEveryMs, duplicates = false } = options;
   const triggers = [

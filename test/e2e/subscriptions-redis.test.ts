@@ -84,6 +84,12 @@ describe(`a subscription ${verifies("MQ-3", "CFG-1", "URI-2")}`, () => {
       "target.arguments.sku.$message",
       /JSON pointer/,
     ],
+    [
+      "a part that no message has",
+      { target: { ...target, arguments: { sku: { $message: "/boddy/sku" } } } },
+      "target.arguments.sku.$message",
+      /'\/boddy\/sku'.*body.*published_at/,
+    ],
     ["another broker's option", { options: { queue: "q" } }, "options.queue", /RabbitMQ only.*Redis/],
     ["an option that there is not", { options: { colour: 1 } }, "options.colour", /colour/],
     ["a name that nobody can write", { name: "a b" }, "name", /letters/],

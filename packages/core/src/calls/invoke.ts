@@ -259,7 +259,7 @@ async function rowFor(
   }
   const state = preparation.kind === "needs_approval" ? "input_required" : queued ? "queued" : "running";
   return newToolCall(deps, context, call, {
-    ...placeOf(request),
+    ...place,
     state,
     async: state !== "running",
     slots: 1,

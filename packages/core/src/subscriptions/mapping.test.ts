@@ -63,6 +63,7 @@ describe(`a mapping ${verifies("MQ-3")}`, () => {
   test.for<readonly [JsonObject, string]>([
     [{ a: { $message: "body" } }, "target.arguments.a.$message"],
     [{ a: { $message: 1 } }, "target.arguments.a.$message"],
+    [{ a: { $message: "/boddy/orderId" } }, "target.arguments.a.$message"],
     [{ a: [{ b: { $message: "/x~2" } }] }, "target.arguments.a.0.b.$message"],
     [{ a: { $message: "/x", other: 1 } }, "target.arguments.a.other"],
     [{ $message: "/x", other: 1 }, "target.arguments.other"],

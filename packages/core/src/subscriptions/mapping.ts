@@ -6,6 +6,8 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 const marker = "$message";
+/** Of a message, see `documentOf`. */
+const parts = ["body", "id", "headers", "key", "topic", "place", "published_at", "content_type"];
 
 interface PartOfMessage {
   readonly pointer: string;
@@ -26,7 +28,15 @@ export function mapArguments(mapping: JsonObject, document: JsonObject): JsonObj
 /** @throws GatewayError `invalid_definition` whose `param` is the field's path */
 export function checkMapping(mapping: JsonObject, path: string): void {
   for (const [name, value] of Object.entries(mapping)) checkValue(value, `${path}.${name}`);
-  if (Object.hasOwn(mapping, marker)) readPart(mapping, path);
+  if (Object.hasOwn(mapping, marker)) checkPart(mapping, path);
+}
+
+/** What no message has would be missing from every call. */
+function checkPart(mapping: JsonObject, path: string): void {
+  const { pointer } = readPart(mapping, path);
+  const [, first] = pointer.split("/");
+  if (first === undefined || parts.includes(first)) return;
+  throw invalid(`${path}.${marker}`, `is '${pointer}', and a message has only ${parts.join(", ")}`);
 }
 
 /** Names that it gives arguments; undefined where the message itself decides. */
