@@ -144,7 +144,8 @@ function storedValues(config: TenantConfig): ByName {
   return stored;
 }
 
-async function openValue(
+/** A stored value of the tenant, whatever it is for. */
+export async function openValue(
   { sealer }: ConfigurationDeps,
   { tenant, config }: ConfigurationContext,
   name: string,
