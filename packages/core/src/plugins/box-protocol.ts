@@ -13,6 +13,7 @@ const boxRequestSchema = z.strictObject({
   tenant: z.string().min(1),
   command: z.tuple([z.string()], z.string()),
   environment: z.record(z.string(), z.string()),
+  directoryVariables: z.array(z.string()).optional(),
   stdin: z.string(),
   timeoutMs: z.int().positive(),
   maxOutputBytes: z.int().positive(),
@@ -45,11 +46,12 @@ export const boxSilenceMs = 15_000;
 
 /** The request as text; what belongs to this side (`signal`, `onStdout`) stays here. */
 export function toBoxRequest(run: PluginRun): string {
-  const { tenant, command, environment, stdin, timeoutMs, maxOutputBytes, files } = run;
+  const { tenant, command, environment, directoryVariables, stdin, timeoutMs, maxOutputBytes, files } = run;
   const request: z.input<typeof boxRequestSchema> = {
     tenant,
     command: [...command],
     environment: { ...environment },
+    ...(directoryVariables && { directoryVariables: [...directoryVariables] }),
     stdin,
     timeoutMs,
     maxOutputBytes,
@@ -67,9 +69,10 @@ export function readBoxRequest(event: unknown): PluginRun {
       param,
     });
   }
-  const { files, ...run } = parsed.data;
+  const { files, directoryVariables, ...run } = parsed.data;
   return {
     ...run,
+    ...(directoryVariables && { directoryVariables }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body, "base64") })) }),
   };
 }

@@ -7,6 +7,8 @@ export interface PluginRun {
   readonly command: readonly [string, ...string[]];
   /** The whole environment of the process beside PATH, HOME, TMPDIR and LANG. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Names of variables that hold the path of the fresh directory, for programs that want to be told it. */
+  readonly directoryVariables?: readonly string[];
   readonly stdin: string;
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;

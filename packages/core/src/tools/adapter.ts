@@ -20,6 +20,8 @@ export interface ToolCall {
   /** Validated, defaults applied. */
   readonly arguments: JsonObject;
   readonly attempt: number;
+  /** Milliseconds for this attempt, of the dispatcher's calls. */
+  readonly timeoutMs?: number;
   /** What a person has answered where the back end had asked (`InputRequired`); the call is made once more with it. */
   readonly answers?: InputAnswers | undefined;
 }

@@ -123,7 +123,7 @@ async function trySend(
   context: CallContext,
   options: ExecutionOptions,
 ): Promise<Tried> {
-  const attempt = new AttemptSignal(options.signal, call.timeoutMs);
+  const attempt = new AttemptSignal(options.signal, call.timeoutMs + (call.tool.endsInTime === true ? graceMs : 0));
   try {
     deps.reach("call.before-send");
     const reply = await attempt.race(
@@ -134,6 +134,7 @@ async function trySend(
           uri: call.uri,
           arguments: call.arguments,
           attempt: options.attempt,
+          timeoutMs: call.timeoutMs,
           answers: call.answers,
         },
         {
@@ -250,6 +251,9 @@ function toFailedOutcome(error: CallError): FailedOutcome {
     ...(error.details === undefined ? {} : { details: error.details }),
   };
 }
+
+/** For adapters that end an attempt themselves. */
+const graceMs = 1_000;
 
 /** Reason of an attempt's signal where the time limit ended it. */
 export const attemptTimedOut = Symbol("the attempt's time limit");

@@ -45,6 +45,8 @@ export interface Tool {
   readonly actsForUser?: boolean;
   /** Milliseconds for one attempt; absent: the tenant's `tool_timeout_ms`. */
   readonly timeoutMs?: number;
+  /** Its adapter ends an attempt at the time limit by itself and says how it ended; the dispatcher waits a moment longer. */
+  readonly endsInTime?: boolean;
   /** Sends in all, the first included; absent: 1. */
   readonly maxAttempts?: number;
   /** Tools that read outside content make later outward writes need approval (design "Approval"). */

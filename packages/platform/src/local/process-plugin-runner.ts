@@ -106,7 +106,8 @@ function start(to: {
   const { directory, program, run, options } = to;
   const { wall } = options;
   const ours = { PATH: options.path, HOME: directory, TMPDIR: directory, LANG: "C.UTF-8" };
-  const environment = { ...run.environment, ...ours };
+  const told = Object.fromEntries((run.directoryVariables ?? []).map((name) => [name, directory]));
+  const environment = { ...run.environment, ...told, ...ours };
   const words = [
     to.endWithUs === undefined ? [] : [to.endWithUs, "--no-new-privs", "--pdeathsig", "KILL", "--"],
     ["/bin/sh", "-c", limitAndRun, "plugin", ...limitsOf(run, options), "--"],

@@ -30,8 +30,8 @@ export const serviceSchemes = {
 
 export interface OpenAdapters {
   readonly adapters: Adapters;
-  /** Before a tenant's configuration is used: its services' schemes. */
-  loadFor(config: Pick<TenantConfig, "services">): Promise<void>;
+  /** Before a tenant's configuration is used: the schemes of its services and plugins. */
+  loadFor(config: Pick<TenantConfig, "services" | "plugins">): Promise<void>;
   /** For who answers about services of every scheme, and has the time. */
   loadAll(): Promise<void>;
   /** Ends what adapters hold. */
@@ -52,20 +52,26 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
       new LateAdapter(name, async () => createServiceAdapter(await read(), schemeDeps)),
     ]),
   );
+  const vcp = new LateAdapter("vcp", async () => (await import("./vcp.ts")).createVcpAdapter(deps));
   return {
     adapters: {
       plugin: createPluginAdapter(schemeDeps),
       native: createNativeAdapter(deps),
       ...(Object.fromEntries(services) as Adapters),
+      vcp,
       // Last: a name that anything else of the tenant has is not a node's.
       node: createNodeAdapter(deps),
     },
     async loadFor(config) {
       const wanted = new Set<string>(config.services.map(({ scheme }) => scheme));
-      await loadEach([...services].filter(([scheme]) => wanted.has(scheme)));
+      const isVcp = config.plugins.some(({ type }) => type === "VCP");
+      await Promise.all([
+        loadEach([...services].filter(([scheme]) => wanted.has(scheme))),
+        isVcp ? vcp.load() : undefined,
+      ]);
     },
     async loadAll() {
-      await loadEach([...services]);
+      await Promise.all([loadEach([...services]), vcp.load()]);
     },
     close: () => connections.close(),
   };

@@ -1,0 +1,128 @@
+/**
+ * `vcp://Plugin` and `vcp://Plugin/command`: VCP plugins of the tenant as tools (VCP-3). The same tool is an OpenAI
+ * function, an MCP tool and what a `TOOL_REQUEST` block names.
+ */
+import type { CallContext } from "../../context.ts";
+import type { AdapterDeps } from "../../deps.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import type { JsonObject } from "../../json.ts";
+import { invokerOf } from "../../vcp/plugins/invoke.ts";
+import { describeTool, type DescribedTool } from "../../vcp/plugins/parameters.ts";
+import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
+import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
+import type { Tool } from "../tool.ts";
+import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
+
+/** The longest that any call may take; what a manifest says beyond it is cut. */
+const longestMs = 840_000;
+
+export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
+  return {
+    options: dispatcherOptions,
+    resolve(uri, context) {
+      const plugin = callable(uri.service, context);
+      if (plugin === undefined) return undefined;
+      return uri.tool === "" || commandOf(plugin, uri.tool) !== undefined ? toolOf(plugin) : undefined;
+    },
+    find(name, context) {
+      const plugin = callable(name, context);
+      return plugin === undefined ? undefined : toolOf(plugin);
+    },
+    list: (context) => [...vcpPluginsOf(context.config).values()].filter(isTool).map(toolOf),
+    whyMissing: (uri, context) => whyMissing(uri, context),
+    async invoke(call, context) {
+      const plugin = vcpPluginsOf(context.config).get(call.uri.service);
+      const load = plugin === undefined ? undefined : invokerOf(plugin.manifest.pluginType);
+      if (plugin === undefined || load === undefined) throw notFound(call);
+      const invoke = await load();
+      return invoke(deps, { plugin, call: { ...call, arguments: argumentsOf(plugin, call) } }, context);
+    },
+  };
+}
+
+function isTool(plugin: VcpPlugin): boolean {
+  return plugin.type.isTool && invokerOf(plugin.manifest.pluginType) !== undefined;
+}
+
+function callable(name: string, context: CallContext): VcpPlugin | undefined {
+  const plugin = vcpPluginsOf(context.config).get(name);
+  return plugin !== undefined && isTool(plugin) ? plugin : undefined;
+}
+
+/** The value of argument `command` behind the address; empty where the plugin takes none; undefined: no such command. */
+function commandOf(plugin: VcpPlugin, name: string): string | undefined {
+  return describedOf(plugin).commands.get(name);
+}
+
+/** The address may say the command that the arguments leave out, not another one. */
+function argumentsOf(plugin: VcpPlugin, { uri, arguments: args }: ToolCall): JsonObject {
+  const command = uri.tool === "" ? "" : (commandOf(plugin, uri.tool) ?? "");
+  if (command === "") return args;
+  const given = args["command"];
+  if (given !== undefined && given !== command) {
+    const message = `The address names the command '${command}', and argument 'command' another one; leave one of them out.`;
+    throw withDelivery(new GatewayError("invalid_arguments", message, { param: "command" }), "not_sent");
+  }
+  return { command, ...args };
+}
+
+function whyMissing({ service, tool }: ToolUri, context: CallContext): string | undefined {
+  const plugin = vcpPluginsOf(context.config).get(service);
+  if (plugin === undefined) return `there is no VCP plugin '${service}'`;
+  if (!isTool(plugin)) return `'${service}' is a plugin of type ${plugin.manifest.pluginType}, which is not called`;
+  const known = [...describedOf(plugin).commands.keys()];
+  if (tool === "") return undefined;
+  return `'${service}' has no command '${tool}'; ${known.length === 0 ? "it has none" : `known: ${known.join(", ")}`}`;
+}
+
+function notFound({ uri }: ToolCall): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_not_found", `Tool '${uri.service}' not found`, { toolName: uri.service }),
+    "not_sent",
+  );
+}
+
+const described = new WeakMap<VcpPlugin["manifest"], DescribedTool>();
+
+function describedOf({ manifest }: VcpPlugin): DescribedTool {
+  let tool = described.get(manifest);
+  if (tool === undefined) described.set(manifest, (tool = describeTool(manifest)));
+  return tool;
+}
+
+const tools = new WeakMap<VcpPlugin["record"], Tool>();
+
+/** The same object while plugin and state are the same: what models are told of it is kept beside it. */
+function toolOf(plugin: VcpPlugin): Tool {
+  const known = tools.get(plugin.record);
+  if (known !== undefined && known.enabled === plugin.enabled) return known;
+  const tool = toTool(plugin);
+  tools.set(plugin.record, tool);
+  return tool;
+}
+
+function toTool(plugin: VcpPlugin): Tool {
+  const { name, displayName, manifest, enabled, record } = plugin;
+  const { description, parameters } = describedOf(plugin);
+  return {
+    uri: formatToolUri("vcp", name),
+    name,
+    title: displayName,
+    description,
+    parameters,
+    kind: "VCP",
+    enabled,
+    roles: record.roles,
+    // Nothing says what a plugin does.
+    effect: "write",
+    repeat: "never",
+    sensitive: record.sensitive,
+    service: formatToolUri("vcp", name),
+    requiredCredentials: [],
+    timeoutMs: Math.min(manifest.timeoutMs, longestMs),
+    endsInTime: true,
+    maxAttempts: 1,
+    outputTrust: "outside",
+    hash: record.hash,
+  };
+}

@@ -1,0 +1,98 @@
+/**
+ * The folders of plugins: zip files in the blob store under the hash of what they hold, unpacked once for each
+ * process. Equal folders of a tenant lie there once; what nothing refers to any more is small and stays until the
+ * tenant is erased, since a call under way may still need it.
+ */
+import { createHash } from "node:crypto";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { readAll, tenantKey, type BlobStore } from "../../ports/blob-store.ts";
+import { withDelivery } from "../../tools/adapter.ts";
+import type { PluginFiles } from "./plugin.ts";
+import { readZip, writeZip, type ZipFile } from "./zip.ts";
+
+export const folderLimits = {
+  files: 2_000,
+  /** Of one plugin, unpacked. */
+  bytes: 52_428_800,
+} as const;
+
+export function pluginFilesKey(tenant: string, hash: string): string {
+  return tenantKey(tenant, "vcp-plugins", `${hash}.zip`);
+}
+
+/** Stores a folder, unless an equal one is there. Null for no files. */
+export async function storePluginFiles(
+  { blobs }: { readonly blobs: Pick<BlobStore, "put"> },
+  tenant: string,
+  files: readonly ZipFile[],
+): Promise<PluginFiles | null> {
+  if (files.length === 0) return null;
+  const archive = writeZip(files);
+  const described = describeFiles(files, archive);
+  const options = { mediaType: "application/zip", ifAbsent: true };
+  await blobs.put(pluginFilesKey(tenant, described.hash), archive, options);
+  return described;
+}
+
+/** What would be stored. */
+export function describeFiles(files: readonly ZipFile[], archive = writeZip(files)): PluginFiles {
+  const hash = createHash("sha256").update(archive).digest("hex");
+  return { hash, bytes: archive.byteLength, count: files.length };
+}
+
+/** Bytes of unpacked folders that a process keeps. */
+const keptBytes = 67_108_864;
+
+interface Kept {
+  readonly files: Promise<readonly ZipFile[]>;
+  bytes: number;
+}
+
+/** One for each process; the tenant is part of the key. */
+export class PluginFolders {
+  readonly #blobs: Pick<BlobStore, "get">;
+  readonly #kept = new Map<string, Kept>();
+  #bytes = 0;
+
+  constructor(blobs: Pick<BlobStore, "get">) {
+    this.#blobs = blobs;
+  }
+
+  /** @throws GatewayError `tool_failed`: not sent, the folder is no longer there */
+  get(tenant: string, files: PluginFiles | null): Promise<readonly ZipFile[]> {
+    if (files === null) return Promise.resolve([]);
+    const key = pluginFilesKey(tenant, files.hash);
+    const known = this.#kept.get(key);
+    if (known !== undefined) {
+      this.#kept.delete(key);
+      this.#kept.set(key, known);
+      return known.files;
+    }
+    const kept: Kept = { files: this.#load(key), bytes: 0 };
+    this.#kept.set(key, kept);
+    kept.files.then(
+      (loaded) => this.#count(kept, loaded),
+      () => this.#kept.delete(key),
+    );
+    return kept.files;
+  }
+
+  async #load(key: string): Promise<readonly ZipFile[]> {
+    const blob = await this.#blobs.get(key);
+    if (blob === undefined) {
+      const message = "The files of this plugin are no longer in the blob store; import it again.";
+      throw withDelivery(new GatewayError("tool_failed", message), "not_sent");
+    }
+    return readZip(await readAll(blob.body), { ...folderLimits, param: "files" });
+  }
+
+  #count(kept: Kept, files: readonly ZipFile[]): void {
+    kept.bytes = files.reduce((sum, { body }) => sum + body.byteLength, 0);
+    this.#bytes += kept.bytes;
+    for (const [key, oldest] of this.#kept) {
+      if (this.#bytes <= keptBytes || oldest === kept) return;
+      this.#kept.delete(key);
+      this.#bytes -= oldest.bytes;
+    }
+  }
+}

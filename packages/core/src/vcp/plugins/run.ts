@@ -1,0 +1,144 @@
+/**
+ * One run of a plugin over stdio (VCP-4, VCP-5, VCP-20): its configuration, its files, its environment, and the
+ * process behind the port. Whatever waits for the answer, and in which way, is the caller's.
+ */
+import type { CallContext } from "../../context.ts";
+import type { AdapterDeps } from "../../deps.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import type { PluginExit, PluginRun } from "../../ports/plugin-runner.ts";
+import { withDelivery } from "../../tools/adapter.ts";
+import { globalValueName, ownValueName } from "./configuration-names.ts";
+import { openConfiguration, openValue } from "./configuration.ts";
+import { PluginFolders } from "./files.ts";
+import { vcpPluginsOf, type VcpPlugin } from "./plugin.ts";
+
+export type PluginRunDeps = Pick<AdapterDeps, "sealer" | "blobs" | "plugins" | "publicUrl">;
+
+export type PluginRunContext = Pick<CallContext, "tenant" | "config" | "redactor">;
+
+export interface PluginRunOptions extends Pick<PluginRun, "stdin" | "timeoutMs" | "signal" | "onStdout"> {
+  /** Beside what every plugin of its type is given. */
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly maxOutputBytes: number;
+}
+
+/** The variable of upstream for its own folder; here the folder of the run, which is all that a plugin sees. */
+const basePath = "PROJECT_BASE_PATH";
+
+const folders = new WeakMap<PluginRunDeps["blobs"], PluginFolders>();
+
+/** Unpacked folders of this process, for everything that runs plugins. */
+export function foldersOf({ blobs }: Pick<PluginRunDeps, "blobs">): PluginFolders {
+  let known = folders.get(blobs);
+  if (known === undefined) folders.set(blobs, (known = new PluginFolders(blobs)));
+  return known;
+}
+
+/** @throws GatewayError not sent: no runner here, unreadable values, missing files; else what the runner says */
+export async function runPlugin(
+  deps: PluginRunDeps,
+  context: PluginRunContext,
+  plugin: VcpPlugin,
+  options: PluginRunOptions,
+): Promise<PluginExit> {
+  const { plugins: runner } = deps;
+  if (runner === undefined) throw noRunner(plugin.name);
+  const [configuration, files, extra] = await Promise.all([
+    openConfiguration(deps, context, plugin),
+    foldersOf(deps).get(context.tenant, plugin.files),
+    grantedVariables(deps, context, plugin),
+  ]);
+  const { environment, stdin, timeoutMs, maxOutputBytes, signal, onStdout } = options;
+  return runner.run({
+    tenant: context.tenant,
+    command: toCommand(plugin.manifest.entryPoint.command ?? ""),
+    environment: {
+      ...configuration.environment,
+      ...serverPort(deps.publicUrl),
+      ...extra,
+      ...environment,
+      PYTHONIOENCODING: "utf-8",
+    },
+    directoryVariables: [basePath],
+    stdin,
+    timeoutMs,
+    maxOutputBytes,
+    ...(signal === undefined ? {} : { signal }),
+    ...(onStdout === undefined ? {} : { onStdout }),
+    files: [...files, ...configuration.envFiles],
+  });
+}
+
+/**
+ * A manifest's command goes through a shell. One of plain words does the same without, which saves a process.
+ */
+export function toCommand(command: string): PluginRun["command"] {
+  const [first, ...rest] = command.split(" ").filter((word) => word !== "");
+  const isPlain = /^[\w@%+,./-][\w@%+=:,./ -]*$/.test(command);
+  return first !== undefined && isPlain && !isAssignment(first) ? [first, ...rest] : ["/bin/sh", "-c", command];
+}
+
+/** `NAME=value program` is the shell's to understand. */
+function isAssignment(word: string): boolean {
+  return word.includes("=");
+}
+
+function serverPort(publicUrl: string): Readonly<Record<string, string>> {
+  const port = URL.parse(publicUrl)?.port ?? "";
+  return port === "" ? {} : { SERVER_PORT: port };
+}
+
+/**
+ * Secrets that are not the plugin's own, each for the one reason that upstream has for it.
+ * @throws GatewayError `tool_failed` where the code that an administrator's tool needs is not stored
+ */
+async function grantedVariables(
+  deps: PluginRunDeps,
+  context: PluginRunContext,
+  { name, manifest }: VcpPlugin,
+): Promise<Readonly<Record<string, string>>> {
+  const [imageKey, fileKey, code] = await Promise.all([
+    imageServerKey(deps, context, "Image_Key"),
+    imageServerKey(deps, context, "File_Key"),
+    manifest.requiresAdmin ? openValue(deps, context, globalValueName(authCodeKey)) : undefined,
+  ]);
+  if (manifest.requiresAdmin && code === undefined) throw noAuthCode(name);
+  if (code !== undefined) context.redactor.add(code);
+  return {
+    ...(imageKey === undefined ? {} : { IMAGESERVER_IMAGE_KEY: imageKey }),
+    ...(fileKey === undefined ? {} : { IMAGESERVER_FILE_KEY: fileKey }),
+    ...(code === undefined ? {} : { DECRYPTED_AUTH_CODE: code }),
+  };
+}
+
+/** Name of the tenant-wide value that plugins with `requiresAdmin` are given. */
+export const authCodeKey = "AuthCode";
+const imageServer = "ImageServer";
+
+async function imageServerKey(
+  deps: PluginRunDeps,
+  context: PluginRunContext,
+  key: "Image_Key" | "File_Key",
+): Promise<string | undefined> {
+  if (vcpPluginsOf(context.config).get(imageServer)?.enabled !== true) return undefined;
+  const value = await openValue(deps, context, ownValueName(imageServer, key));
+  if (value !== undefined) context.redactor.add(value);
+  return value;
+}
+
+function noRunner(name: string): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_unreachable", `'${name}' cannot be run here: no plugin runner is configured.`, {
+      toolName: name,
+    }),
+    "not_sent",
+  );
+}
+
+function noAuthCode(name: string): GatewayError {
+  const message = `'${name}' requires an administrator's code, and none is stored; set it with PUT /v1/vcp/config, key '${authCodeKey}'.`;
+  return withDelivery(
+    new GatewayError("tool_failed", message, { toolName: name, extra: { vcp_error: { plugin_error: message } } }),
+    "not_sent",
+  );
+}

@@ -1,0 +1,22 @@
+/** Synchronous plugins over stdio (VCP specification s. 4.1): arguments in, one JSON object out, one process a call. */
+import { outcomeOfStdout } from "./outcome.ts";
+import { toToolReply } from "./reply.ts";
+import { runPlugin } from "./run.ts";
+import type { PluginInvoker } from "./invoke.ts";
+
+export const invokeSynchronous: PluginInvoker = async (deps, { plugin, call }, context) => {
+  context.onSent?.();
+  const exit = await runPlugin(deps, context, plugin, {
+    stdin: stdinOf(call.arguments),
+    timeoutMs: call.timeoutMs ?? plugin.manifest.timeoutMs,
+    maxOutputBytes: context.config.settings.result_max_bytes,
+    signal: context.signal,
+  });
+  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"] };
+  return toToolReply(plugin.name, outcomeOfStdout(speaker, exit));
+};
+
+/** Without arguments nothing is written, only the end. */
+export function stdinOf(args: Readonly<Record<string, unknown>>): string {
+  return Object.keys(args).length === 0 ? "" : JSON.stringify(args);
+}

@@ -1,0 +1,252 @@
+/**
+ * Zip files, read as hostile (plugins are uploaded) and written so that equal contents give equal bytes. Stored and
+ * deflated entries only; no encryption, no parts, no Zip64: nothing that a folder of scripts needs.
+ */
+import { deflateRawSync, inflateRawSync, crc32 } from "node:zlib";
+import { GatewayError } from "../../errors/gateway-error.ts";
+
+export interface ZipFile {
+  readonly path: string;
+  readonly body: Uint8Array;
+}
+
+export interface ZipLimits {
+  readonly files: number;
+  /** Of all files together, unpacked. */
+  readonly bytes: number;
+  /** Field of the request, for errors. */
+  readonly param: string;
+}
+
+const endSignature = 0x06054b50;
+const centralSignature = 0x02014b50;
+const localSignature = 0x04034b50;
+const endBytes = 22;
+const centralBytes = 46;
+const localBytes = 30;
+const stored = 0;
+const deflated = 8;
+const encrypted = 0x1;
+const utf8Names = 0x800;
+/** Unix file types in the upper half of the external attributes. */
+const typeMask = 0o170000;
+const regularFile = 0o100000;
+const folder = 0o040000;
+const unix = 3;
+
+interface Entry {
+  readonly path: string;
+  readonly method: number;
+  readonly crc: number;
+  readonly packed: number;
+  readonly unpacked: number;
+  readonly offset: number;
+}
+
+/**
+ * The files of an archive; folders go without saying.
+ * @throws GatewayError `invalid_request` naming what is wrong: no zip, a path that leads out, a link, a bomb
+ */
+export function readZip(archive: Uint8Array, limits: ZipLimits): readonly ZipFile[] {
+  const bytes = Buffer.from(archive.buffer, archive.byteOffset, archive.byteLength);
+  const entries = readDirectory(bytes, limits);
+  const seen = new Set<string>();
+  let left = limits.bytes;
+  return entries.map((entry) => {
+    const key = entry.path.toLowerCase();
+    if (seen.has(key)) throw bad(limits, `holds '${shorten(entry.path)}' twice`);
+    seen.add(key);
+    const body = unpack(bytes, entry, left, limits);
+    left -= body.byteLength;
+    return { path: entry.path, body };
+  });
+}
+
+function readDirectory(bytes: Buffer, limits: ZipLimits): readonly Entry[] {
+  const end = findEnd(bytes, limits);
+  const count = bytes.readUInt16LE(end + 10);
+  const size = bytes.readUInt32LE(end + 12);
+  let at = bytes.readUInt32LE(end + 16);
+  if (count === 0xffff || at === 0xffffffff || bytes.readUInt16LE(end + 4) !== 0) {
+    throw bad(limits, "is a Zip64 archive, or one of several parts; pack it as one plain zip");
+  }
+  if (at + size > end) throw bad(limits, "has a directory that does not fit into it");
+  // Folders count, too: a million of them are no plugin.
+  if (count > 2 * limits.files) throw bad(limits, `holds ${count} entries; ${limits.files} files are taken`);
+  const entries: Entry[] = [];
+  for (let index = 0; index < count; index += 1) {
+    if (at + centralBytes > end || bytes.readUInt32LE(at) !== centralSignature) {
+      throw bad(limits, "has a damaged directory");
+    }
+    const nameBytes = bytes.readUInt16LE(at + 28);
+    const next = at + centralBytes + nameBytes + bytes.readUInt16LE(at + 30) + bytes.readUInt16LE(at + 32);
+    if (next > end) throw bad(limits, "has a damaged directory");
+    const entry = readEntry(bytes, at, limits);
+    if (entry !== undefined) entries.push(entry);
+    at = next;
+  }
+  if (entries.length > limits.files) throw bad(limits, `holds ${entries.length} files; ${limits.files} are taken`);
+  return entries;
+}
+
+function findEnd(bytes: Buffer, limits: ZipLimits): number {
+  const lowest = Math.max(0, bytes.length - endBytes - 0xffff);
+  for (let at = bytes.length - endBytes; at >= lowest; at -= 1) {
+    if (bytes.readUInt32LE(at) === endSignature) return at;
+  }
+  throw bad(limits, "is no zip archive, or one that is cut off");
+}
+
+/** Undefined for a folder. */
+function readEntry(bytes: Buffer, at: number, limits: ZipLimits): Entry | undefined {
+  const flags = bytes.readUInt16LE(at + 8);
+  const name = bytes.subarray(at + centralBytes, at + centralBytes + bytes.readUInt16LE(at + 28)).toString("utf8");
+  const path = safePath(name, limits);
+  const madeBy = bytes.readUInt16LE(at + 4) >> 8;
+  const type = madeBy === unix ? (bytes.readUInt32LE(at + 38) >>> 16) & typeMask : 0;
+  if (type === folder || name.endsWith("/") || name.endsWith("\\")) return undefined;
+  if (type !== 0 && type !== regularFile) {
+    throw bad(limits, `holds '${shorten(name)}', which is a link or no regular file; put the file itself there`);
+  }
+  if ((flags & encrypted) !== 0) throw bad(limits, "is encrypted");
+  const method = bytes.readUInt16LE(at + 10);
+  if (method !== stored && method !== deflated) {
+    throw bad(limits, `holds '${shorten(name)}' packed by method ${method}; 'deflate' and 'store' are read`);
+  }
+  return {
+    path,
+    method,
+    crc: bytes.readUInt32LE(at + 16),
+    packed: bytes.readUInt32LE(at + 20),
+    unpacked: bytes.readUInt32LE(at + 24),
+    offset: bytes.readUInt32LE(at + 42),
+  };
+}
+
+/** @throws GatewayError `invalid_request` for a path that is absolute, leads out, or means something to a system */
+export function safePath(name: string, limits: Pick<ZipLimits, "param">): string {
+  // Some packers on Windows write backslashes.
+  const steps = name.replaceAll("\\", "/").split("/");
+  const path = steps.filter((step) => step !== "" && step !== ".").join("/");
+  const isAbsolute = /^(?:[/\\]|[A-Za-z]:)/.test(name);
+  // oxlint-disable-next-line no-control-regex
+  const isStrange = /[\u0000-\u001f\u007f:*?"<>|]/.test(name) || name.includes("\uFFFD");
+  if (isAbsolute || isStrange || steps.includes("..") || path.length > 512) {
+    throw bad(limits, `holds the path '${shorten(name)}'; paths are relative, without '..' and control characters`);
+  }
+  return path;
+}
+
+function unpack(bytes: Buffer, entry: Entry, left: number, limits: ZipLimits): Buffer {
+  if (entry.unpacked > left) throw tooLarge(limits);
+  const { offset, packed } = entry;
+  if (offset + localBytes > bytes.length || bytes.readUInt32LE(offset) !== localSignature) {
+    throw bad(limits, `is damaged at '${shorten(entry.path)}'`);
+  }
+  const start = offset + localBytes + bytes.readUInt16LE(offset + 26) + bytes.readUInt16LE(offset + 28);
+  if (start + packed > bytes.length) throw bad(limits, `is damaged at '${shorten(entry.path)}'`);
+  const body = bytes.subarray(start, start + packed);
+  const plain = entry.method === stored ? Buffer.from(body) : inflate(body, entry, limits);
+  if (plain.byteLength !== entry.unpacked || crc32(plain) !== entry.crc) {
+    throw bad(limits, `is damaged at '${shorten(entry.path)}': its contents are not what the directory says`);
+  }
+  return plain;
+}
+
+/** What it says of its size is what it may have, whatever is in it. */
+function inflate(body: Buffer, { unpacked, path }: Entry, limits: ZipLimits): Buffer {
+  try {
+    return inflateRawSync(body, { maxOutputLength: Math.max(1, unpacked) });
+  } catch (cause) {
+    const isBomb =
+      cause instanceof RangeError ||
+      (cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE");
+    throw isBomb ? tooLarge(limits) : bad(limits, `is damaged at '${shorten(path)}'`);
+  }
+}
+
+function tooLarge(limits: ZipLimits): GatewayError {
+  return bad(limits, `unpacks to more than ${limits.bytes} bytes`);
+}
+
+function bad({ param }: Pick<ZipLimits, "param">, reason: string): GatewayError {
+  return new GatewayError("invalid_request", `'${param}' ${reason}.`, { param });
+}
+
+function shorten(text: string): string {
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+/** Equal files, in whatever order, give equal bytes. */
+export function writeZip(files: readonly ZipFile[]): Uint8Array {
+  const parts: Buffer[] = [];
+  const directory: Buffer[] = [];
+  let offset = 0;
+  for (const { path, body } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
+    const name = Buffer.from(path, "utf8");
+    const packed = deflateRawSync(body, { level: 9 });
+    const method = packed.byteLength < body.byteLength ? deflated : stored;
+    const data = method === deflated ? packed : Buffer.from(body);
+    const common = commonFields({ method, crc: crc32(body), packed: data.byteLength, unpacked: body.byteLength, name });
+    const local = Buffer.concat([uint32(localSignature), common, uint16(0), name, data]);
+    parts.push(local);
+    directory.push(
+      Buffer.concat([
+        uint32(centralSignature),
+        uint16((unix << 8) | 20),
+        common,
+        // Extra fields, comment, part, internal attributes.
+        Buffer.alloc(8),
+        uint32(((regularFile | 0o644) << 16) >>> 0),
+        uint32(offset),
+        name,
+      ]),
+    );
+    offset += local.byteLength;
+  }
+  const central = Buffer.concat(directory);
+  const count = uint16(directory.length);
+  const end = [
+    uint32(endSignature),
+    Buffer.alloc(4),
+    count,
+    count,
+    uint32(central.byteLength),
+    uint32(offset),
+    uint16(0),
+  ];
+  return Buffer.concat([...parts, central, ...end]);
+}
+
+/** From the version needed to the length of the name, which both kinds of header have alike. The time is 1980. */
+function commonFields(entry: {
+  readonly method: number;
+  readonly crc: number;
+  readonly packed: number;
+  readonly unpacked: number;
+  readonly name: Buffer;
+}): Buffer {
+  return Buffer.concat([
+    uint16(20),
+    uint16(utf8Names),
+    uint16(entry.method),
+    uint16(0),
+    uint16(0x21),
+    uint32(entry.crc),
+    uint32(entry.packed),
+    uint32(entry.unpacked),
+    uint16(entry.name.byteLength),
+  ]);
+}
+
+function uint16(value: number): Buffer {
+  const bytes = Buffer.alloc(2);
+  bytes.writeUInt16LE(value);
+  return bytes;
+}
+
+function uint32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32LE(value);
+  return bytes;
+}
