@@ -1,6 +1,7 @@
 /** A row of `sys_ai_plugin` (BLIND-4), decoded. */
 import type { Role } from "../callers/caller.ts";
 import type { JsonObject } from "../json.ts";
+import type { VcpExecutionConfig } from "../vcp/plugins/plugin.ts";
 import type { AuthConfig, Execution, ImportSource } from "./definition.ts";
 
 export interface ExecutionConfig {
@@ -24,8 +25,8 @@ export interface PluginRecord {
   readonly iconUrl: string | null;
   readonly type: "HTTP" | "NATIVE" | "MCP" | "VCP";
   readonly parameterSchema: JsonObject;
-  /** `{schema_version, execution, auth_config}` for HTTP. */
-  readonly executionConfig: ExecutionConfig | NativeExecutionConfig;
+  /** `{schema_version, execution, auth_config}` for HTTP, `{schema_version, vcp}` for VCP. */
+  readonly executionConfig: ExecutionConfig | NativeExecutionConfig | VcpExecutionConfig;
   readonly enabled: boolean;
   readonly requiredCredentials: readonly string[];
   readonly sensitive: boolean;

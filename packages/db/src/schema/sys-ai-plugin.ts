@@ -21,6 +21,20 @@ const executionConfigSchema = z.union([
     source: importSourceSchema.optional(),
   }),
   z.strictObject({ class_name: z.string().min(1) }),
+  z.strictObject({
+    schema_version: z.literal("v1"),
+    vcp: z.strictObject({
+      manifest: z.custom<JsonObject>(isJsonObject, "must be a JSON object"),
+      files: z
+        .strictObject({
+          hash: z.string().regex(/^[0-9a-f]{64}$/),
+          bytes: z.int().nonnegative(),
+          count: z.int().nonnegative(),
+        })
+        .nullable(),
+      env_keys: z.record(z.string(), z.array(z.string()).readonly()).readonly(),
+    }),
+  }),
 ]);
 
 function urlAsBaseUrl(value: unknown): unknown {

@@ -1,0 +1,156 @@
+/**
+ * What a plugin said, as its result or its error (VCP specification s. 4.1; VCP-4). Pure: the same for processes,
+ * modules and nodes, synchronous or not. Apart from what docs/vcp-compatibility.md lists, every text is
+ * upstream's, so that prompts and clients written for it keep working.
+ */
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import type { PluginExit } from "../../ports/plugin-runner.ts";
+
+export interface VcpSuccess {
+  readonly kind: "success";
+  /** What upstream hands on: the result object with `timestamp`, or a list as it is. */
+  readonly value: JsonValue;
+  /** Text for the model instead of the value. */
+  readonly messageForAI?: string;
+  /** A picture or file beside it: base64, or a data URI. */
+  readonly base64?: string;
+}
+
+export interface VcpFailure {
+  readonly kind: "error";
+  /** `plugin_error`: the plugin said so; `plugin_execution_error`: it could not say anything. With `timestamp`. */
+  readonly error: JsonObject;
+  readonly reason: "said" | "crashed" | "timeout" | "output" | "not_started" | "aborted";
+}
+
+export type VcpOutcome = VcpSuccess | VcpFailure;
+
+export interface Speaker {
+  /** The plugin's name. */
+  readonly name: string;
+  readonly at: Date;
+  /** Argument `maid`: who asked; copied to the result. */
+  readonly maid?: JsonValue | undefined;
+}
+
+type Said = Pick<PluginExit, "stdout" | "stderr" | "exitCode" | "ended">;
+
+/** Characters of an output that an error quotes. */
+const quoted = 200;
+
+/** The outcome of a process that has ended. Its whole output has to be one JSON object; then its exit code says nothing. */
+export function outcomeOfStdout(speaker: Speaker, { stdout, stderr, exitCode, ended }: Said): VcpOutcome {
+  const { name } = speaker;
+  switch (ended) {
+    case "timeout":
+      return failedToRun(speaker, "timeout", `Plugin "${name}" execution timed out.`);
+    case "output":
+      return failedToRun(
+        speaker,
+        "output",
+        `Plugin "${name}" wrote more than a result may have ('result_max_bytes'). Stdout: ${stdout.trim().slice(0, quoted)}`,
+      );
+    case "spawn":
+      return failedToRun(speaker, "not_started", `Plugin "${name}" could not be started. ${stderr.trim()}`);
+    case "aborted":
+      return failedToRun(speaker, "aborted", `Plugin "${name}" was stopped before it answered.`);
+    case "exit": {
+      const answer = readAnswer(stdout);
+      return answer === undefined
+        ? failedToRun(speaker, "crashed", notUnderstood(name, { stdout, stderr, exitCode }))
+        : outcomeOfAnswer(speaker, answer);
+    }
+    default:
+      return ended satisfies never;
+  }
+}
+
+/** The object that a plugin answers with, where the text is one. */
+export function readAnswer(stdout: string): JsonObject | undefined {
+  const parsed = parseJson(stdout.trim());
+  const status = isJsonObject(parsed) ? parsed["status"] : undefined;
+  return isJsonObject(parsed) && (status === "success" || status === "error") ? parsed : undefined;
+}
+
+/** The outcome of `{status, result?, error?, messageForAI?, base64?}`. */
+export function outcomeOfAnswer(speaker: Speaker, answer: JsonObject): VcpOutcome {
+  const { status, result, error, code, messageForAI } = answer;
+  const beside = extrasOf(answer);
+  if (status !== "error") {
+    const outcome = outcomeOfResult(speaker, result);
+    return outcome.kind === "success" ? { ...outcome, ...beside } : outcome;
+  }
+  return failed(speaker, {
+    ...(result === undefined ? {} : { result }),
+    plugin_error: error ?? messageForAI ?? "The plugin reported an error and did not say which.",
+    ...(code === undefined ? {} : { code }),
+    ...(beside.messageForAI === undefined || error === undefined ? {} : { messageForAI: beside.messageForAI }),
+  });
+}
+
+function extrasOf({ messageForAI, base64 }: JsonObject): Pick<VcpSuccess, "messageForAI" | "base64"> {
+  return {
+    ...(typeof messageForAI === "string" && messageForAI !== "" ? { messageForAI } : {}),
+    ...(typeof base64 === "string" && base64 !== "" ? { base64 } : {}),
+  };
+}
+
+/** The outcome of what a plugin, a module or a node gave as its result. */
+export function outcomeOfResult(speaker: Speaker, result: JsonValue | undefined): VcpOutcome {
+  const value = typeof result === "string" ? readText(result) : result;
+  if (value === undefined || value === null) return succeeded(speaker, {});
+  if (Array.isArray(value)) return { kind: "success", value };
+  if (!isJsonObject(value)) return succeeded(speaker, { original_plugin_output: value });
+  if (value["status"] === "error") {
+    const { error, message } = value;
+    return failed(speaker, { plugin_error: error ?? message ?? value });
+  }
+  const inner = value["result"];
+  return succeeded(speaker, value["status"] === "success" && isJsonObject(inner) ? inner : value);
+}
+
+/** Text that holds JSON is that JSON. */
+function readText(text: string): JsonValue {
+  const parsed = parseJson(text);
+  if (parsed === undefined) return { original_plugin_output: text };
+  return typeof parsed === "object" && parsed !== null ? parsed : { original_plugin_output: parsed };
+}
+
+/** The outcome of a run that gave nothing to understand. */
+export function failedToRun(speaker: Speaker, reason: VcpFailure["reason"], message: string): VcpFailure {
+  return { ...failed(speaker, { plugin_execution_error: message }), reason };
+}
+
+function notUnderstood(name: string, { stdout, stderr, exitCode }: Omit<Said, "ended">): string {
+  const [said, complained] = [stdout.trim().slice(0, quoted), stderr.trim().slice(0, quoted)];
+  if (exitCode === 0) {
+    return `Plugin "${name}" exited successfully but did not provide a valid initial JSON response. Stdout: ${said}`;
+  }
+  const parts = [said === "" ? "" : ` Stdout: ${said}`, complained === "" ? "" : ` Stderr: ${complained}`];
+  return `Plugin "${name}" exited with code ${exitCode}.${parts.join("")}`;
+}
+
+function succeeded(speaker: Speaker, value: JsonObject): VcpSuccess {
+  return { kind: "success", value: signed(speaker, value) };
+}
+
+function failed(speaker: Speaker, error: JsonObject): VcpFailure {
+  return { kind: "error", reason: "said", error: signed(speaker, error) };
+}
+
+function signed({ at, maid }: Speaker, value: JsonObject): JsonObject {
+  return {
+    ...value,
+    ...(typeof maid === "string" && maid !== "" ? { MaidName: maid } : {}),
+    timestamp: localTimestamp(at),
+  };
+}
+
+/** `YYYY-MM-DDTHH:mm:ss.SSS±hh:mm` in the zone of this host. */
+export function localTimestamp(at: Date): string {
+  const offset = -at.getTimezoneOffset();
+  const local = new Date(at.getTime() + offset * 60_000).toISOString().slice(0, -1);
+  const [hours, minutes] = [Math.floor(Math.abs(offset) / 60), Math.abs(offset) % 60];
+  const two = (value: number): string => String(value).padStart(2, "0");
+  return `${local}${offset < 0 ? "-" : "+"}${two(hours)}:${two(minutes)}`;
+}
