@@ -3,9 +3,9 @@
  * authors and no schema that they all kept to; exact in what it refuses: a plugin that could never run.
  */
 import { isUtf8 } from "node:buffer";
+import { checkCron } from "../../cron.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
-import { parseCron } from "./cron.ts";
 import {
   isPluginType,
   isProtocolName,
@@ -194,7 +194,7 @@ function readTimeout(value: JsonValue | undefined): number | undefined {
 function readCron(value: JsonValue | undefined): string | undefined {
   if (value === undefined || value === null || value === "") return undefined;
   if (typeof value !== "string") throw invalid("refreshIntervalCron", "must be a cron expression");
-  parseCron(value);
+  checkCron(value, "refreshIntervalCron");
   return value.trim();
 }
 
