@@ -58,7 +58,8 @@ export function requireDeclared(method: string, target: string, answer: Answer):
 }
 
 function findRoute(method: string, target: string): RouteModule | undefined {
-  const path = target.split("?", 1)[0] ?? "";
+  // As the server reads it: `%2e%2e` in a path is a step back.
+  const path = URL.parse(`http://gateway${target}`)?.pathname ?? target;
   const wanted = method.toLowerCase() === "head" ? "get" : method.toLowerCase();
   return patterns.find(({ route, pattern }) => route.method === wanted && pattern.test(path))?.route;
 }
