@@ -1,11 +1,10 @@
 /**
- * The short way of an admission, for what nearly every request is: a chat of a caller whom this process
- * knows, that brings no key, session or kept turn, asks for no slots and falls under no budget. Nothing has
- * to be looked up then; it is enough that nothing stands in the way. Chats of one caller that are waiting for
- * the same commit are asked about once, as one: the first statement counts them unless anything stands in
- * the way of any, and each has its row written where it was counted. Where it was not, nothing was done, and
- * the long way finds out for each of them why, and decides: this way can only admit, and only what the long
- * way would have admitted.
+ * The short way of an admission, for what nearly every request is: a chat or a tool call of a caller whom this
+ * process knows, that brings no key, session or kept turn and falls under no budget. Nothing has to be looked up
+ * then; it is enough that nothing stands in the way. Those of one caller that are waiting for the same commit are
+ * asked about once, as one: the first statement counts them unless anything stands in the way of any, and each has
+ * its row written where it was counted. Where it was not, nothing was done, and the long way finds out for each of
+ * them why, and decides: this way can only admit, and only what the long way would have admitted.
  *
  * Sent twice, the batch finds its rows there, writes and counts nothing, and the long way recognises them.
  */
@@ -18,9 +17,9 @@ import { hearing, now, windowMs, windowStart } from "./fragments.ts";
 /** As many as are committed together. */
 const mostTogether = 64;
 
-// ?1 tenant, ?2 the first of the calls, ?3 how many they are, ?4 config version, ?5 hash of the key, ?6 chats and
-// ?7 requests a minute that the tenant may have, ?8 age of repetitions to look for, ?9 caller, ?10 route, ?11 hashes
-// of the inputs.
+// ?1 tenant, ?2 the first of the calls, ?3 how many they are, ?4 config version, ?5 hash of the key, ?6 chats (null: they
+// are none) and ?7 requests a minute that the tenant may have, ?8 age of repetitions to look for, ?9 caller, ?10 route,
+// ?11 hashes of the inputs, ?12 slots that they want (null: none) of the ?13 that the tenant has.
 const countUnhindered = `INSERT INTO rate_windows (tenant, scope, window_start, count, request, verdict)
   SELECT ?1, 'tenant', ${windowStart}, ?3, ?2, 'unhindered'
   WHERE EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND status = 'active' AND config_version = ?4)
@@ -30,9 +29,12 @@ const countUnhindered = `INSERT INTO rate_windows (tenant, scope, window_start, 
         AND requests_per_minute IS NULL AND concurrent_requests IS NULL))
     AND ?3 + COALESCE((
       SELECT count FROM rate_windows WHERE tenant = ?1 AND scope = 'tenant' AND window_start = ${windowStart}), 0) <= ?7
-    AND ?3 + (
+    AND (?6 IS NULL OR ?3 + (
       SELECT COUNT(*) FROM calls
-      WHERE tenant = ?1 AND state = 'running' AND lease_until > ${now} AND kind = 'chat') <= ?6
+      WHERE tenant = ?1 AND state = 'running' AND lease_until > ${now} AND kind = 'chat') <= ?6)
+    AND (?12 IS NULL OR ?12 + (
+      SELECT COALESCE(SUM(slots), 0) FROM calls
+      WHERE tenant = ?1 AND state = 'running' AND lease_until > ${now}) <= ?13)
     AND NOT (?8 IS NOT NULL AND EXISTS (
       SELECT 1 FROM json_each(?11) AS asked WHERE (
         SELECT ${brokeAfterWrite} FROM calls
@@ -45,7 +47,7 @@ const countUnhindered = `INSERT INTO rate_windows (tenant, scope, window_start, 
     window_start = excluded.window_start, request = excluded.request, verdict = excluded.verdict
   RETURNING count, window_start + ${windowMs} - ${now} AS reset_ms, ${hearing}, ${openBreakers}`;
 
-/** The columns in which plain chats differ; what the others hold is what makes them plain. */
+/** The columns in which chats without tools differ; what the others hold is what makes them plain. */
 const plainRow = {
   tenant: "?1",
   id: "?3",
@@ -73,11 +75,26 @@ const plainRow = {
   user_id: "?15",
 } as const;
 
+/** Of calls that hold slots: chats with tools, and tools. */
+const slottedRow = {
+  ...plainRow,
+  kind: "?16",
+  session_id: "?17",
+  tool_hash: "?18",
+  caller_chain: "?19",
+  input: "?20",
+  slots: "?21",
+} as const;
+
 /** ?2 is the first of those counted together with it. */
-const insertCounted = `INSERT INTO calls (${Object.keys(plainRow).join(", ")})
-  SELECT ${Object.values(plainRow).join(", ")} FROM rate_windows AS decided
+const insertCounted = (row: Readonly<Record<string, string>>): string =>
+  `INSERT INTO calls (${Object.keys(row).join(", ")})
+  SELECT ${Object.values(row).join(", ")} FROM rate_windows AS decided
   WHERE decided.tenant = ?1 AND decided.scope = 'tenant' AND decided.request = ?2 AND decided.verdict = 'unhindered'
   ON CONFLICT DO NOTHING`;
+
+const insertPlain = insertCounted(plainRow);
+const insertSlotted = insertCounted(slottedRow);
 
 /** An admission by the short way: what is known of tenant and caller, at the version of which it is known. */
 export interface PlainAdmission extends AdmitInput {
@@ -88,25 +105,24 @@ export interface PlainAdmission extends AdmitInput {
 
 /** False where there is more to decide. */
 export function isPlain(input: AdmitInput): input is PlainAdmission {
-  const { call, known, expectedConfigVersion, limits, slots, attach, turnKeys, sessionId, supersedes } = input;
+  const { call, known, expectedConfigVersion, limits, attach, turnKeys, sessionId, supersedes } = input;
   return (
     call !== undefined &&
     known !== undefined &&
     expectedConfigVersion !== undefined &&
     limits.countRequest &&
-    slots === undefined &&
     attach?.to !== "any" &&
     (turnKeys === undefined || turnKeys.length === 0) &&
     sessionId === undefined &&
     supersedes === undefined &&
-    isPlainChat(call)
+    isPlainCall(call)
   );
 }
 
-function isPlainChat(call: NewCall): boolean {
-  const { reserved, callerChain } = call;
+/** It runs at once, for nobody but its caller, and what it reserves is nothing but slots. */
+function isPlainCall(call: NewCall): boolean {
+  const { reserved } = call;
   return (
-    call.kind === "chat" &&
     call.state === "running" &&
     call.end === undefined &&
     call.ran === undefined &&
@@ -115,16 +131,11 @@ function isPlainChat(call: NewCall): boolean {
     reserved.micros === 0 &&
     call.parentId === null &&
     call.rootId === null &&
-    call.sessionId === null &&
-    call.toolHash === null &&
     call.effectKey === null &&
-    call.input === null &&
     call.runAt === null &&
     call.deadlineMs === null &&
     call.delivery === "none" &&
-    call.slots === 0 &&
-    !call.async &&
-    callerChain.length === 0
+    !call.async
   );
 }
 
@@ -147,7 +158,7 @@ class Group implements GrowingBatch {
 
   compose(): readonly Statement[] {
     this.#close();
-    const { tenant, expectedConfigVersion, attach, call } = this.#common;
+    const { tenant, expectedConfigVersion, attach, call, slots } = this.#common;
     const { caller, settings } = this.#common.known;
     const first = this.calls[0]?.id ?? "";
     const count = [
@@ -156,16 +167,23 @@ class Group implements GrowingBatch {
       this.calls.length,
       expectedConfigVersion,
       hashOf(this.#common),
-      settings.concurrent_requests,
+      call.kind === "chat" ? settings.concurrent_requests : null,
       settings.requests_per_minute,
       attach?.withinMs ?? null,
       caller.id,
       call.route,
       JSON.stringify(this.calls.map(({ inputHash }) => inputHash)),
+      slots === undefined ? null : this.calls.length * slots.wanted,
+      settings.concurrent_tool_calls,
     ];
+    const common = [tenant, first, caller.id] as const;
     return [
       { sql: countUnhindered, args: count },
-      ...this.calls.map((one) => ({ sql: insertCounted, args: rowArgs(one, [tenant, first, caller.id]) })),
+      ...this.calls.map((one) =>
+        isBare(one, slots)
+          ? { sql: insertPlain, args: rowArgs(one, common) }
+          : { sql: insertSlotted, args: [...rowArgs(one, common), ...slottedArgs(one, slots)] },
+      ),
     ];
   }
 }
@@ -189,8 +207,8 @@ export async function admitPlain(database: Database, input: PlainAdmission): Pro
 }
 
 function groupOf(database: Database, input: PlainAdmission): OpenGroup {
-  const { tenant, expectedConfigVersion, known, call, attach } = input;
-  const name = `${tenant} ${known.caller.id} ${hashOf(input)} ${expectedConfigVersion} ${attach?.withinMs} ${call.route}`;
+  const { tenant, expectedConfigVersion, known, call, attach, slots } = input;
+  const name = `${tenant} ${known.caller.id} ${hashOf(input)} ${expectedConfigVersion} ${attach?.withinMs} ${call.kind} ${slots?.wanted} ${call.route}`;
   let groups = openGroups.get(database);
   if (groups === undefined) openGroups.set(database, (groups = new Map<string, OpenGroup>()));
   const open = groups.get(name);
@@ -221,6 +239,30 @@ function rowArgs(call: NewCall, [tenant, first, callerId]: readonly [string, str
     call.requestId,
     call.traceId,
     call.userId,
+  ];
+}
+
+/** Its row needs none of the values in which the longer one differs. */
+function isBare(call: NewCall, slots: AdmitInput["slots"]): boolean {
+  return (
+    slots === undefined &&
+    call.kind === "chat" &&
+    call.sessionId === null &&
+    call.toolHash === null &&
+    call.input === null &&
+    call.slots === 0 &&
+    call.callerChain.length === 0
+  );
+}
+
+function slottedArgs(call: NewCall, slots: AdmitInput["slots"]): SqlValue[] {
+  return [
+    call.kind,
+    call.sessionId,
+    call.toolHash,
+    JSON.stringify(call.callerChain),
+    call.input,
+    slots?.wanted ?? call.slots,
   ];
 }
 

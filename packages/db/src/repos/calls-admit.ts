@@ -239,7 +239,7 @@ async function admitUnhindered(database: Database, input: AdmitInput): Promise<A
     tenant: { id: input.tenant, status: "active", configVersion: input.expectedConfigVersion },
     settings,
     caller,
-    outcome: { kind: "admitted", slots: 0 },
+    outcome: { kind: "admitted", slots: input.slots?.wanted ?? input.call.slots },
     rate: rateOf(counted, settings),
     turns: [],
     ...toListeners(counted),
