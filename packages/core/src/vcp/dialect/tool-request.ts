@@ -1,0 +1,119 @@
+/**
+ * What stands between the markers of one block: fields, of which some are words to the loop and the others the
+ * tool's arguments. A value whose end is missing makes the block unusable: it is never run with what is left.
+ */
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { restoreEscapes, valueEnd, valueStart } from "./markers.ts";
+
+export interface ToolRequest {
+  /** As written. */
+  readonly name: string;
+  /** Texts, as VCP has them; of a call in MCP's form, whatever it holds. */
+  readonly args: JsonObject;
+  /** Fire and forget: only a failure is told to the model. */
+  readonly archery: boolean;
+  /** Not even its success is waited for. */
+  readonly archeryNoReply: boolean;
+  /** `ink`: the client sees the result whatever is shown otherwise. */
+  readonly markHistory: boolean;
+  /** What of the conversation the tool wants to have. */
+  readonly river: string | null;
+  /** How many files of knowledge it wants to have. */
+  readonly vref: string | null;
+  /** Why it must not run. */
+  readonly flaw?: string;
+}
+
+export interface ReadOptions {
+  /** Markers are taken for what they probably mean. */
+  readonly fuzzy: boolean;
+}
+
+/** Undefined where the block names no tool. */
+export function readToolRequest(block: string, { fuzzy }: ReadOptions): ToolRequest | undefined {
+  const { fields, flaw } = readFields(block, fuzzy ? fuzzyValues : strictValues);
+  const request = ofFields(fields) ?? ofMcpCall(block);
+  return request === undefined || flaw === undefined ? request : { ...request, flaw };
+}
+
+function ofFields(fields: ReadonlyMap<string, string>): ToolRequest | undefined {
+  const name = fields.get("tool_name") ?? "";
+  if (name === "") return undefined;
+  const args = new Map([...fields].filter(([key]) => !reserved.has(key)));
+  const valet = args.get("valet");
+  if (valet !== undefined && !args.has("maid")) args.set("maid", valet);
+  const archery = fields.get("archery");
+  return {
+    name,
+    args: Object.fromEntries(args),
+    archery: archery === "true" || archery === "no_reply",
+    archeryNoReply: archery === "no_reply",
+    markHistory: fields.get("ink") === "mark_history",
+    river: fields.get("river") ?? null,
+    vref: fields.get("vref") ?? null,
+  };
+}
+
+/** Words to the loop; and a name that no argument can have. */
+const reserved = new Set(["tool_name", "archery", "ink", "river", "vref", "__proto__"]);
+
+/** A call in MCP's form (`{"method":"tools/call","params":{"name","arguments"}}`) is the same request (VCP-21). */
+export function ofMcpCall(text: string): ToolRequest | undefined {
+  const trimmed = text.trim();
+  const message = trimmed.startsWith("{") ? parseJson(trimmed) : undefined;
+  if (!isJsonObject(message) || message["method"] !== "tools/call" || !isJsonObject(message["params"])) {
+    return undefined;
+  }
+  const { name, arguments: args } = message["params"];
+  if (typeof name !== "string" || name === "") return undefined;
+  return {
+    name,
+    args: isJsonObject(args) ? args : {},
+    archery: false,
+    archeryNoReply: false,
+    markHistory: false,
+    river: null,
+    vref: null,
+  };
+}
+
+interface Values {
+  /** A key, and, where it has a value, which of the two kinds begins behind it. */
+  readonly field: RegExp;
+  readonly end: RegExp;
+}
+
+const escapeEnd = /[「{]末escape[」}]/gi;
+const strictValues: Values = {
+  field: new RegExp(`\\w+(?:\\s*:\\s*(?:(?<raw>[「{]始escape[」}])|(?<plain>${valueStart}))?)?`, "gi"),
+  end: new RegExp(valueEnd, "g"),
+};
+const fuzzyValues: Values = {
+  field: /\w+(?:\s*:\s*(?:(?<raw>[「{]始escape[」}])|(?<plain>[「{]始[^\n「{]*?[」}]))?)?/gi,
+  end: /[「{]末(?!escape[」}])[^\n「{]*?[」}]/gi,
+};
+
+function readFields(
+  block: string,
+  { field, end }: Values,
+): { readonly fields: ReadonlyMap<string, string>; readonly flaw?: string } {
+  const fields = new Map<string, string>();
+  let at = 0;
+  for (;;) {
+    field.lastIndex = at;
+    const found = field.exec(block);
+    if (found === null) return { fields };
+    const valueAt = field.lastIndex;
+    at = valueAt;
+    const isRaw = found.groups?.["raw"] !== undefined;
+    if (!isRaw && found.groups?.["plain"] === undefined) continue;
+    const key = /^\w+/.exec(found[0])?.[0] ?? "";
+    const closing = isRaw ? escapeEnd : end;
+    closing.lastIndex = valueAt;
+    const closed = closing.exec(block);
+    if (closed === null) return { fields, flaw: `The value of '${key}' has no end marker.` };
+    const value = block.slice(valueAt, closed.index).trim();
+    fields.set(key, isRaw ? restoreEscapes(value) : value);
+    at = closing.lastIndex;
+  }
+}
