@@ -532,6 +532,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           plugins: [on, off],
           services: [],
           nodes: [],
+          tavern: [],
           providers: [backEnd],
           credentials: [credential],
           budgets: [{ ...budget, id: budgetId, createdAt }],

@@ -99,9 +99,10 @@ describe(`every route ${verifies("BLIND-4", "CHAT-11")}`, () => {
     expect(route.isolation).toBeDefined();
   });
 
-  // The name of a credential is each tenant's own, and the operator's objects are nobody's.
+  // What is put under a name is each tenant's own, and the operator's objects are nobody's.
+  const putByName = new Set(["putCredential", "putPreset", "putWorldBook", "putCharacter"]);
   const named = guarded.filter(
-    ([name, route]) => route.path.includes("{") && route.scope !== "operator" && name !== "putCredential",
+    ([name, route]) => route.path.includes("{") && route.scope !== "operator" && !putByName.has(name),
   );
 
   test.each(named)("%s, which names an object, is driven with one", (_name, route) => {

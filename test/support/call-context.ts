@@ -27,6 +27,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       plugins: [],
       services: [],
       nodes: [],
+      tavern: [],
       providers: [],
       credentials: [],
       budgets: [],

@@ -63,6 +63,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     connections: fakeRepo("connections"),
     nodes: fakeRepo("nodes"),
     subscriptions: fakeRepo("subscriptions"),
+    tavern: fakeRepo("tavern"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -100,6 +101,7 @@ export function emptyConfig(tenant: string): TenantConfig {
     plugins: [],
     services: [],
     nodes: [],
+    tavern: [],
     providers: [],
     credentials: [],
     budgets: [],

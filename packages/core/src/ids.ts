@@ -28,6 +28,7 @@ export const idPrefixes = {
   nodeRun: "nrun",
   subscription: "sub",
   failedMessage: "fmsg",
+  tavern: "tav",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -10,6 +10,7 @@ import type { StoredCredential } from "./secrets/credential.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
 import type { RegisteredNode } from "./nodes/node.ts";
+import type { TavernEntry } from "./ports/tavern.ts";
 import type { ToolService } from "./services/service.ts";
 
 /** Limits and policies a tenant may set, up to the operator's caps. Milliseconds and bytes. */
@@ -61,6 +62,8 @@ export const tenantSettingsSchema = z.strictObject({
     .array(z.url({ protocol: /^https?$/ }))
     .max(10)
     .default([]),
+  /** Chats whose messages are prepared: those that speak VCP, or all. */
+  message_pipeline: z.enum(["vcp", "all"]).default("vcp"),
   /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
   /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */
@@ -77,6 +80,8 @@ export interface TenantConfig {
   readonly services: readonly ToolService[];
   /** By name; those that are away for a short time, too. */
   readonly nodes: readonly RegisteredNode[];
+  /** Presets, world books and characters, without their contents. */
+  readonly tavern: readonly TavernEntry[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */

@@ -22,6 +22,7 @@ import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
+import type { PreparedMessages } from "../vcp/pipeline/prepare-messages.ts";
 import { textForModel } from "../tools/outcome.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { makeOffer, type Offer } from "./offer.ts";
@@ -64,6 +65,8 @@ export interface OpenedChat {
   readonly messages: readonly JsonObject[];
   /** Those of `messages` that tell of calls finished late; the client does not know them. */
   readonly late: readonly JsonObject[];
+  /** Those of `messages` that nobody but the model may get. */
+  readonly hidden: ReadonlySet<JsonObject>;
   /** `messages` hold content that a tool brought in from outside. */
   readonly hasReadOutside: boolean;
   readonly slots: number;
@@ -431,13 +434,16 @@ async function openAdmitted(
     const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
     const late = lateResults(due);
+    const conversation = insertBeforeLastUser(restored.messages, late);
+    const { messages, hidden } = await prepareForModel(deps, { prepared, row }, conversation);
     return {
       ...prepared,
       callId: row.id,
       rootId: row.rootId ?? row.id,
       route: input.route,
-      messages: insertBeforeLastUser(restored.messages, late),
+      messages,
       late,
+      hidden,
       hasReadOutside: restored.hasReadOutside || late.length > 0,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
@@ -454,6 +460,20 @@ async function openAdmitted(
     });
     throw error;
   }
+}
+
+const nothingHidden: ReadonlySet<JsonObject> = new Set();
+
+/** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
+async function prepareForModel(
+  deps: CoreDeps,
+  { prepared, row }: { readonly prepared: Prepared; readonly row: NewCall },
+  messages: readonly JsonObject[],
+): Promise<PreparedMessages> {
+  const { context, routes } = prepared;
+  if (context.config.settings.message_pipeline !== "all") return { messages, hidden: nothingHidden };
+  const { prepareMessages } = await import("../vcp/pipeline/prepare-messages.ts");
+  return prepareMessages(deps, context, { messages, model: routes[0]?.model ?? "", seed: row.id });
 }
 
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {

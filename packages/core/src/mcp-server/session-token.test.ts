@@ -26,6 +26,7 @@ const owner = (tenant: string): { tenant: string; config: TenantConfig } => ({
     plugins: [],
     services: [],
     nodes: [],
+    tavern: [],
     providers: [],
     credentials: [],
     budgets: [],

@@ -32,6 +32,7 @@ import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
+import type { TavernRepo } from "./tavern.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -788,6 +789,7 @@ export interface Repos {
   readonly connections: ConnectionRepo;
   readonly nodes: NodeRepo;
   readonly subscriptions: SubscriptionRepo;
+  readonly tavern: TavernRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -18,6 +18,7 @@ import { pluginReader } from "./plugins.ts";
 import { operator, readPrices, selectPrices } from "./prices.ts";
 import { providerReader } from "./providers.ts";
 import { readAll, type OnBrokenRow } from "./rows.ts";
+import { readTavernEntries, selectTavernEntries } from "./tavern.ts";
 import { selectToolServices, toolServiceReader } from "./tool-services.ts";
 
 export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): ConfigRepo {
@@ -34,7 +35,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
       const elsewhere =
         database === shards.directory ? undefined : shards.directory.batch([selectPrices()], { readonly: true });
       const [
-        [owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows, serviceRows, nodeRows],
+        [owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows, serviceRows, nodeRows, tavernRows],
         operatorRows,
       ] = await Promise.all([
         database.batch(
@@ -55,6 +56,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
             selectPrices(tenant),
             selectToolServices(tenant),
             selectNodes(tenant),
+            selectTavernEntries(tenant),
           ],
           { readonly: true },
         ),
@@ -71,6 +73,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
         plugins: readAll(plugins, pluginRows),
         services: readAll(services, serviceRows),
         nodes: readAll(nodes, nodeRows),
+        tavern: readTavernEntries(tavernRows, onBrokenRow),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),

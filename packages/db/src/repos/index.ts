@@ -18,6 +18,7 @@ import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createSubscriptionRepo } from "./subscriptions.ts";
+import { createTavernRepo } from "./tavern.ts";
 import { createTenantRepo } from "./tenants.ts";
 import { createToolServiceRepo } from "./tool-services.ts";
 import { createUploadRepo } from "./uploads.ts";
@@ -52,6 +53,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     connections: createConnectionRepo(shards),
     nodes: createNodeRepo(shards),
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
+    tavern: createTavernRepo(shards),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

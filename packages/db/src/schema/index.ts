@@ -26,6 +26,7 @@ export { subscriptionLanes } from "./subscription-lanes.ts";
 export { subscriptions } from "./subscriptions.ts";
 export { sysAiPlugin } from "./sys-ai-plugin.ts";
 export { sysUserCredential } from "./sys-user-credential.ts";
+export { tavernItems } from "./tavern-items.ts";
 export { tenants } from "./tenants.ts";
 export { toolServices } from "./tool-services.ts";
 export { usageDays } from "./usage-days.ts";

@@ -1,0 +1,69 @@
+/** The Tavern's step of the pipeline: what the conversation asks for is read, and put into it. */
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import { Pace } from "../../import/pace.ts";
+import type { TavernKind } from "../../ports/tavern.ts";
+import type { Draft } from "../pipeline/draft.ts";
+import { injectTavern, tavernRequestOf, withoutTriggers, type Tavern } from "./inject.ts";
+import { seededRandom } from "./random.ts";
+import { findTavernEntry, isOfKind, readTavernItems, type TavernContents } from "./store.ts";
+import { PatternWork, type WorldBook } from "./world-book.ts";
+
+type Deps = Pick<CoreDeps, "repos" | "log">;
+
+/** @param seed decides about chance: the same one, the same entries */
+export async function applyTavern(deps: Deps, context: CallContext, draft: Draft, seed: string): Promise<Draft> {
+  const request = tavernRequestOf(draft);
+  if (request === undefined) return draft;
+  const plain = withoutTriggers(draft);
+  const tavern = await readTavern(deps, context, request.preset);
+  if (tavern === undefined) return plain;
+  const pace = new Pace();
+  const work = new PatternWork();
+  const turn = (): Promise<void> => pace.turn();
+  const injected = await injectTavern(plain, tavern, {
+    without: request.without,
+    random: seededRandom(seed),
+    turn,
+    work,
+  });
+  if (work.isExhausted) report(deps, context, "patterns of world books were left out: they cost too much together");
+  // A system message that only held the trigger would be refused by many back ends.
+  return injected.filter(({ message }) => message["role"] !== "system" || message["content"] !== "");
+}
+
+/** Undefined, and logged, where there is no such preset. */
+async function readTavern(deps: Deps, context: CallContext, name: string): Promise<Tavern | undefined> {
+  const [preset] = await readNamed(deps, context, "preset", [name]);
+  if (preset === undefined) return undefined;
+  const [books, characters] = await Promise.all([
+    readNamed(deps, context, "world_book", preset.world_books),
+    readNamed(deps, context, "character", preset.character === undefined ? [] : [preset.character]),
+  ]);
+  const [character] = characters;
+  const own: readonly WorldBook[] = character?.world_book === undefined ? [] : [character.world_book];
+  return { preset, character, worldBooks: [...own, ...books] };
+}
+
+async function readNamed<Kind extends TavernKind>(
+  deps: Deps,
+  context: CallContext,
+  kind: Kind,
+  names: readonly string[],
+): Promise<readonly TavernContents[Kind][]> {
+  const entries = [...new Set(names)].flatMap((name) => {
+    const entry = findTavernEntry(context.config, kind, name);
+    if (entry === undefined || !isOfKind(kind)(entry)) {
+      report(deps, context, `there is no ${kind} '${name}'`);
+      return [];
+    }
+    return [entry];
+  });
+  if (entries.length === 0) return [];
+  const found = await readTavernItems(deps, context.tenant, entries);
+  return entries.flatMap(({ id }) => found.get(id) ?? []);
+}
+
+function report({ log }: Deps, { tenant, requestId }: CallContext, reason: string): void {
+  log.log("warn", "tavern left something out", { tenant, request_id: requestId, reason });
+}
