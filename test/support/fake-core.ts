@@ -63,6 +63,8 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     connections: fakeRepo("connections"),
     nodes: fakeRepo("nodes"),
     subscriptions: fakeRepo("subscriptions"),
+    vcpCallbacks: fakeRepo("vcpCallbacks"),
+    vcpStaticValues: fakeRepo("vcpStaticValues"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

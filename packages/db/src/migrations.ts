@@ -25,6 +25,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 13, name: "0012_service_breakers", oldestCode: 1 },
   { version: 14, name: "0013_subscriptions", oldestCode: 1 },
   { version: 15, name: "0014_lighter_triggers", oldestCode: 1 },
+  { version: 16, name: "0015_vcp_callbacks", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

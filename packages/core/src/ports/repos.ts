@@ -32,6 +32,8 @@ import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
+import type { VcpCallbackRepo } from "./vcp-callbacks.ts";
+import type { VcpStaticValueRepo } from "./vcp-static-values.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -788,6 +790,8 @@ export interface Repos {
   readonly connections: ConnectionRepo;
   readonly nodes: NodeRepo;
   readonly subscriptions: SubscriptionRepo;
+  readonly vcpCallbacks: VcpCallbackRepo;
+  readonly vcpStaticValues: VcpStaticValueRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }
