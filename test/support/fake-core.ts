@@ -64,6 +64,8 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     nodes: fakeRepo("nodes"),
     subscriptions: fakeRepo("subscriptions"),
     tavern: fakeRepo("tavern"),
+    vcpCallbacks: fakeRepo("vcpCallbacks"),
+    vcpStaticValues: fakeRepo("vcpStaticValues"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

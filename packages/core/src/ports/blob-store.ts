@@ -74,6 +74,18 @@ export function tenantKey(tenant: string, ...parts: readonly string[]): string {
   return [tenant, ...parts].map((part) => encodeURIComponent(part).replaceAll(".", "%2E")).join("/");
 }
 
+/** Names that are a file's in every store: nothing in them has to be encoded, and none leads elsewhere. */
+const fileName = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/;
+
+/**
+ * `{tenant}/{folder}/{name}` with the name as it is, where the specification says how it is spelled.
+ * @throws RangeError for a name that is none of a file
+ */
+export function namedKey(tenant: string, folder: string, name: string): string {
+  if (!fileName.test(name)) throw new RangeError("A blob was to have a name that is no file's.");
+  return `${tenantKey(tenant, folder)}/${name}`;
+}
+
 /** The tenant in whose prefix a key lies; undefined for a text that `tenantKey` never made. */
 export function tenantOfKey(key: string): string | undefined {
   const [, tenant] = /^([\w%-]+)\//.exec(key) ?? [];

@@ -33,6 +33,8 @@ import type { ConnectionRepo } from "./connections.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
 import type { TavernRepo } from "./tavern.ts";
+import type { VcpCallbackRepo } from "./vcp-callbacks.ts";
+import type { VcpStaticValueRepo } from "./vcp-static-values.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -790,6 +792,8 @@ export interface Repos {
   readonly nodes: NodeRepo;
   readonly subscriptions: SubscriptionRepo;
   readonly tavern: TavernRepo;
+  readonly vcpCallbacks: VcpCallbackRepo;
+  readonly vcpStaticValues: VcpStaticValueRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -87,6 +87,8 @@ export interface NewEvent {
   readonly audience: Audience;
   /** JSON of the frame's `data`. */
   readonly data: string;
+  /** The whole frame, for clients that expect no envelope; absent: it is made of the rest. */
+  readonly frame?: string;
   readonly callId: string | null;
   readonly callerId: string | null;
   readonly sessionId: string | null;

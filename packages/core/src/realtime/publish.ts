@@ -15,6 +15,8 @@ export interface Publication {
   readonly type: string;
   readonly audience: Audience;
   readonly data: JsonObject;
+  /** `data` is the whole frame: VCP clients expect no envelope. */
+  readonly bare?: boolean;
   /** The call that it is about. Data that is too large is left out, and the call named instead. */
   readonly callId?: string;
   readonly callerId?: string;
@@ -33,11 +35,13 @@ export function publish(
   return repos.connections.publish(tenant, publications.map(toNewEvent));
 }
 
-function toNewEvent({ type, audience, data, callId, callerId, sessionId }: Publication): NewEvent {
+function toNewEvent({ type, audience, data, bare, callId, callerId, sessionId }: Publication): NewEvent {
+  const text = toData(data, callId);
   return {
     type,
     audience,
-    data: toData(data, callId),
+    data: text,
+    ...(bare === true ? { frame: text } : {}),
     callId: callId ?? null,
     callerId: callerId ?? null,
     sessionId: sessionId ?? null,
@@ -47,6 +51,9 @@ function toNewEvent({ type, audience, data, callId, callerId, sessionId }: Publi
 function toData(data: JsonObject, callId: string | undefined): string {
   const text = JSON.stringify(data);
   if (Buffer.byteLength(text) <= longestData) return text;
-  if (callId !== undefined) return JSON.stringify({ id: callId, truncated: true, url: `/v1/calls/${callId}` });
+  const { type } = data;
+  const shown = typeof type === "string" ? { type } : {};
+  if (callId !== undefined)
+    return JSON.stringify({ ...shown, id: callId, truncated: true, url: `/v1/calls/${callId}` });
   throw new GatewayError("payload_too_large", `What is pushed to connections has at most ${longestData} bytes.`);
 }

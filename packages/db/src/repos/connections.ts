@@ -105,8 +105,8 @@ const isAddressed = `c.tenant = ?1 AND c.expires_at > ${now} AND CASE ?2
 
 /** Of a call that is not on record yet only those who see all hear, unless the event says whose it is. */
 const insertEvent = `INSERT INTO connection_events
-    (tenant, audience, audience_value, type, data, call_id, caller_id, session_id, next_at)
-  SELECT ?1, ?2, ?3, ?4, ?5, ?6, COALESCE(?7, (SELECT caller_id FROM calls WHERE tenant = ?1 AND id = ?6)), ?8,
+    (tenant, audience, audience_value, type, data, call_id, caller_id, session_id, body, next_at)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, COALESCE(?7, (SELECT caller_id FROM calls WHERE tenant = ?1 AND id = ?6)), ?8, ?9,
     CASE WHEN EXISTS (SELECT 1 FROM connections AS c WHERE c.holder = '' AND ${isAddressed}) THEN ${now} END
   WHERE EXISTS (SELECT 1 FROM connections AS c WHERE ${isAddressed})`;
 
@@ -255,8 +255,9 @@ async function change(database: Database, { sql, args }: Statement): Promise<Con
 }
 
 function eventArgs(tenant: string, event: NewEvent): SqlValue[] {
-  const { audience, type, data, callId, callerId, sessionId } = event;
-  return [tenant, audience.kind, "value" in audience ? audience.value : null, type, data, callId, callerId, sessionId];
+  const { audience, type, data, frame = "", callId, callerId, sessionId } = event;
+  const value = "value" in audience ? audience.value : null;
+  return [tenant, audience.kind, value, type, frame === "" ? data : null, callId, callerId, sessionId, frame];
 }
 
 /** Both in one transaction, so that whoever subscribed before an event happened is among those who are told. */

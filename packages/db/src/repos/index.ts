@@ -23,6 +23,8 @@ import { createTenantRepo } from "./tenants.ts";
 import { createToolServiceRepo } from "./tool-services.ts";
 import { createUploadRepo } from "./uploads.ts";
 import { createUsageRepo } from "./usage.ts";
+import { createVcpCallbackRepo } from "./vcp-callbacks.ts";
+import { createVcpStaticValueRepo } from "./vcp-static-values.ts";
 import { createWebhookRepo } from "./webhooks.ts";
 
 export interface RepoOptions {
@@ -54,6 +56,8 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     nodes: createNodeRepo(shards),
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
     tavern: createTavernRepo(shards),
+    vcpCallbacks: createVcpCallbackRepo(shards),
+    vcpStaticValues: createVcpStaticValueRepo(shards),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

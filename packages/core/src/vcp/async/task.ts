@@ -1,0 +1,28 @@
+/**
+ * Task ids of asynchronous VCP plugins and where their results lie (VCP specification s. 5):
+ * `{tenant}/VCPAsyncResults/{pluginName}-{taskId}.json`.
+ */
+import { namedKey } from "../../ports/blob-store.ts";
+import type { TaskName } from "../../ports/vcp-callbacks.ts";
+
+const pluginPattern = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/;
+/** A dot is no part of a placeholder's id; such results are kept all the same. */
+const taskIdPattern = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/;
+
+export function isTaskId(text: string): boolean {
+  return taskIdPattern.test(text);
+}
+
+export function isTaskName({ plugin, taskId }: TaskName): boolean {
+  return pluginPattern.test(plugin) && isTaskId(taskId);
+}
+
+/** @param name one that `isTaskName` */
+export function resultKey(tenant: string, { plugin, taskId }: TaskName): string {
+  return namedKey(tenant, "VCPAsyncResults", `${plugin}-${taskId}.json`);
+}
+
+/** What stands for the result in a conversation until it is there. */
+export function placeholderOf({ plugin, taskId }: TaskName): string {
+  return `{{VCP_ASYNC_RESULT::${plugin}::${taskId}}}`;
+}

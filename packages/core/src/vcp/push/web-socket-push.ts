@@ -1,0 +1,71 @@
+/**
+ * `webSocketPush` of a manifest (VCP specification s. 3.4, 4.1, 5; VCP-12): what a plugin came to is told to
+ * connected clients of the tenant, of one kind or all of them. Nothing is written where nobody listens.
+ */
+import type { AdapterDeps } from "../../deps.ts";
+import { toGatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { publish } from "../../realtime/publish.ts";
+
+/** As the manifest has it. */
+export interface WebSocketPush {
+  readonly enabled: boolean;
+  /** A result that is an object is the frame. */
+  readonly usePluginResultAsMessage: boolean;
+  readonly messageType?: string;
+  /** Null: every client. */
+  readonly targetClientType: string | null;
+}
+
+export type PushDeps = Pick<AdapterDeps, "repos" | "tellNow" | "log">;
+
+export interface PluginSaid {
+  readonly tenant: string;
+  readonly plugin: string;
+  readonly callId: string;
+  /** Of a callback its body; else the plugin's result. */
+  readonly result: JsonValue;
+  readonly from: "callback" | "result";
+}
+
+/** Never throws: what a plugin did is done, whether it is told or not. */
+export async function pushPluginResult(deps: PushDeps, push: WebSocketPush, said: PluginSaid): Promise<void> {
+  if (!push.enabled) return;
+  const { tenant, plugin, callId } = said;
+  const frame = frameOf(push, said);
+  const { type } = frame;
+  try {
+    const heard = await publish(deps, tenant, [
+      {
+        type: typeof type === "string" ? type : defaultType(said),
+        audience:
+          push.targetClientType === null ? { kind: "tenant" } : { kind: "client_type", value: push.targetClientType },
+        data: frame,
+        bare: true,
+        callId,
+      },
+    ]);
+    if (heard > 0) await deps.tellNow();
+  } catch (thrown) {
+    deps.log.log("warn", "a plugin's result was not pushed", {
+      tenant,
+      plugin,
+      call_id: callId,
+      code: toGatewayError(thrown).code,
+    });
+  }
+}
+
+/** Pure: the frame that clients get. */
+export function frameOf(
+  { usePluginResultAsMessage, messageType }: WebSocketPush,
+  said: Pick<PluginSaid, "plugin" | "from" | "result">,
+): JsonObject {
+  const { result } = said;
+  if (usePluginResultAsMessage && isJsonObject(result)) return result;
+  return { type: messageType ?? defaultType(said), data: result };
+}
+
+function defaultType({ plugin, from }: Pick<PluginSaid, "plugin" | "from">): string {
+  return from === "callback" ? "plugin_callback_notification" : `vcp_tool_result_${plugin}`;
+}
