@@ -1,12 +1,13 @@
 /** `/mcp`: a tenant's tools for MCP clients of both eras, whichever of two instances gets a request. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startBalancer, type Balancer } from "../support/balancer.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
 import { connectSession, connectStateless, rawClient, type RawClient } from "../support/mcp-clients.ts";
-import { anyTool, startMcpStub, textResult } from "../support/mcp-stub.ts";
+import { anyTool, startMcpStub, textResult, type McpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
 const eras = [
@@ -239,6 +240,82 @@ describe(`results ${verifies("MCP-3")}`, () => {
     const { answer } = await raw.at(`${url}/far`).ask("tools/call", { name: "echo", arguments: {} });
     expect(answer.result).toMatchObject({ content, structuredContent: { n: 1 } });
     await stub.close();
+  });
+
+  describe("of a tool that says what they look like", () => {
+    const outputSchema = {
+      type: "object",
+      properties: { city: { type: "string" }, degrees: { type: "number" } },
+      required: ["degrees"],
+    };
+    const structured = (value: Json): Json => ({ content: [{ type: "text", text: "21" }], structuredContent: value });
+    let stub: McpStub;
+
+    beforeEach(async () => {
+      stub = await startMcpStub({ tools: [anyTool("weather", { outputSchema }), anyTool("plain")] });
+      const config = { url: stub.url, trust_hints: true, tools: { weather: { effect: "read" } } };
+      await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "far", config });
+    });
+    afterEach(() => stub.close());
+
+    test.each(eras)("come to a client of revision %s in the form that was listed", async (_revision, connect) => {
+      const client = await connect({ url: `${url}/far`, key: tenant.key });
+      const { tools } = await client.listTools();
+      expect(tools.find(({ name }) => name === "weather")?.outputSchema).toEqual(outputSchema);
+      expect(tools.find(({ name }) => name === "plain")).not.toHaveProperty("outputSchema");
+
+      // Both clients check by themselves what they get.
+      stub.onCall = () => structured({ degrees: 21 });
+      const whole: Json = await client.callTool({ name: "weather", arguments: { n: 1 } });
+      expect(whole).toMatchObject({ content: [{ text: "21" }], structuredContent: { degrees: 21 } });
+      expect(whole).not.toHaveProperty("isError");
+      stub.onCall = () => textResult('{"degrees":22}');
+      expect(await client.callTool({ name: "weather", arguments: { n: 2 } })).toMatchObject({
+        structuredContent: { degrees: 22 },
+      });
+      const city = "x".repeat(100_000);
+      stub.onCall = () => structured({ degrees: 23, city });
+      const long: Json = await client.callTool({ name: "weather", arguments: { n: 3 } });
+      expect(long.structuredContent).toEqual({ degrees: 23, city });
+      expect(JSON.stringify(long.content).length).toBeLessThan(50_000);
+
+      stub.onCall = () => textResult("fine weather");
+      const told: Json = await client.callTool({ name: "weather", arguments: { n: 4 } });
+      expect(told).toMatchObject({ isError: true, content: [{ text: expect.stringContaining("carried out") }, {}] });
+      expect(told.content[1]).toEqual({ type: "text", text: "fine weather" });
+      stub.onCall = () => ({ ...textResult("no such place"), isError: true });
+      const failed: Json = await client.callTool({ name: "weather", arguments: { n: 5 } });
+      expect(failed.isError).toBe(true);
+      expect(JSON.parse(onlyText(failed)).error).toMatchObject({
+        code: "tool_failed",
+        call_id: expect.stringMatching(/^call_/),
+      });
+      await client.close();
+    });
+
+    test("are not described to clients that cannot know what that is", async () => {
+      for (const [revision, described] of [
+        ["2025-03-26", undefined],
+        ["2025-06-18", outputSchema],
+      ]) {
+        const listed = await raw
+          .at(`${url}/far`)
+          .post(
+            { jsonrpc: "2.0", id: 1, method: "tools/list" },
+            { headers: { "mcp-protocol-version": String(revision) } },
+          );
+        const weather = listed.answer.result.tools.find(({ name }: Json) => name === "weather");
+        expect([revision, weather.outputSchema]).toEqual([revision, described]);
+      }
+      stub.onCall = () => textResult("fine weather");
+      const { answer } = await raw
+        .at(`${url}/far`)
+        .post(
+          { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "weather" } },
+          { headers: { "mcp-protocol-version": "2025-03-26" } },
+        );
+      expect(answer.result).toEqual(textResult("fine weather"));
+    });
   });
 
   test("come after progress where the client wants to know", async () => {
@@ -548,6 +625,51 @@ describe("who may come in", () => {
     expect(await (await fetch(address)).json()).toMatchObject({ authorization_servers: [issuer] });
     const elsewhere = await fetch(`${gateway.url}/.well-known/oauth-protected-resource/mcp?tenant=ten_nobody`);
     expect(await elsewhere.json()).not.toHaveProperty("authorization_servers");
+  });
+
+  test(`a user of a trusted issuer lists and calls by the token, under its own name ${verifies("CHAT-11", "CHAT-13")}`, async () => {
+    const { publicKey, privateKey } = await generateKeyPair("ES256");
+    const jwks = await startHttpStub();
+    const keys = [{ ...(await exportJWK(publicKey)), kid: "k1", alg: "ES256", use: "sig" }];
+    jwks.answer = () => ({ body: JSON.stringify({ keys }) });
+    const issuer = `https://login.example.com/realms/${tenant.id}`;
+    const audience = `${gateway.url}/mcp`;
+    const inSeconds = (after: number): number => Math.floor(Date.now() / 1_000) + after;
+    const sign = (claims: Json): Promise<string> =>
+      new SignJWT({ aud: audience, exp: inSeconds(300), ...claims })
+        .setProtectedHeader({ alg: "ES256", kid: "k1" })
+        .setIssuer(issuer)
+        .setSubject("ann")
+        .sign(privateKey);
+    const trusted = { issuer, audience, jwks_url: jwks.url, claims: { scopes: "may" } };
+    await tenant.client.post("/v1/issuers", trusted);
+    await tenant.addPlugin(readingTool(backEnd));
+
+    for (const [, connect] of eras) {
+      const client = await connect({ url, key: await sign({ may: ["tools"] }) });
+      expect((await client.listTools()).tools.map(({ name }) => name)).toContain("lookup");
+      expect(await client.callTool({ name: "lookup", arguments: { q: "x" } })).toMatchObject({
+        structuredContent: { ok: true },
+      });
+      await client.close();
+    }
+    for (const call of await callsOf()) {
+      expect(call.caller.chain[0]).toEqual({ kind: "user", id: `user:${issuer}:ann` });
+    }
+
+    const asked = async (claims: Json): Promise<readonly unknown[]> => {
+      const { status, answer, headers } = await rawClient(url, await sign(claims)).ask("tools/list");
+      return [status, answer.error?.code, headers.get("www-authenticate")];
+    };
+    expect(await asked({ may: ["chat"] })).toEqual([
+      403,
+      "permission_denied",
+      expect.stringContaining('error="insufficient_scope", scope="tools"'),
+    ]);
+    const challenge = expect.stringContaining("resource_metadata=");
+    expect(await asked({ may: ["tools"], aud: "another" })).toEqual([401, expect.any(String), challenge]);
+    expect(await asked({ may: ["tools"], exp: inSeconds(-300) })).toEqual([401, "invalid_token", challenge]);
+    await jwks.close();
   });
 
   test("a key without the scope is told which one", async () => {

@@ -17,6 +17,7 @@ import type { AdmittedExchange, AskedCall } from "./exchange.ts";
 import { invalidParams } from "./fault.ts";
 import { resultToolName } from "./get-call-result.ts";
 import { answerLater, readCall, waitWhile } from "./later.ts";
+import { askedSchema, asRefusal } from "./output-schema.ts";
 import { newTask } from "./tasks.ts";
 
 /** How long a request of the older era is held for its user's answer. */
@@ -36,10 +37,10 @@ export async function waitForApproval(
     if (send !== undefined && peer.revision >= firstWithForms) {
       send(encodeRequest({ id: questionId(callId), method: "elicitation/create", params: paramsOf(call) }));
       const moved = await waitWhile(exchange, call, { waitMs: heldMs, isOpen: isWaiting });
-      return isWaiting(moved) ? stillWaiting(exchange, moved) : decided(exchange, moved);
+      return isWaiting(moved) ? stillWaiting(exchange, asked, moved) : decided(exchange, asked, moved);
     }
   }
-  return peer.takesTasks ? newTask(exchange, call) : stillWaiting(exchange, call);
+  return peer.takesTasks ? newTask(exchange, call) : stillWaiting(exchange, asked, call);
 }
 
 /** The client comes again with its user's answer. */
@@ -56,13 +57,13 @@ export async function continueCall(
       "'params.requestState' does not belong to this request, or is too old; ask for the call again.",
     );
   }
-  if (!isWaiting(call)) return decided(exchange, call);
-  if (!mayAsk(exchange)) return stillWaiting(exchange, call);
+  if (!isWaiting(call)) return decided(exchange, asked, call);
+  if (!mayAsk(exchange)) return stillWaiting(exchange, asked, call);
   const answer = isJsonObject(inputResponses) ? inputResponses[approvalKey] : undefined;
   const decision = await answerApproval(exchange, call, answer);
-  if (decision !== "open") return decided(exchange, await readCall(exchange, call.id));
+  if (decision !== "open") return decided(exchange, asked, await readCall(exchange, call.id));
   const isDismissed = isJsonObject(answer) && answer["action"] === "cancel";
-  return isDismissed ? stillWaiting(exchange, call) : askAgain(exchange, asked, call);
+  return isDismissed ? stillWaiting(exchange, asked, call) : askAgain(exchange, asked, call);
 }
 
 const questionPrefix = "approve_";
@@ -100,20 +101,22 @@ function isWaiting({ state }: Call): boolean {
   return state === "input_required";
 }
 
-function decided(exchange: AdmittedExchange, call: Call): Promise<JsonObject> {
+function decided(exchange: AdmittedExchange, asked: AskedCall, call: Call): Promise<JsonObject> {
+  const outputSchema = askedSchema(exchange, asked);
   return endStates.includes(call.state)
-    ? replyOf(exchange, call.id, outcomeOf(call), call)
-    : answerLater(exchange, call.id);
+    ? replyOf(exchange, call.id, { outcome: outcomeOf(call), call, outputSchema })
+    : answerLater(exchange, call.id, outputSchema);
 }
 
 /** An error, since nothing was done; with all that is needed to go on later. */
-function stillWaiting({ deps }: AdmittedExchange, { id, tool }: Call): JsonObject {
-  const url = `${deps.publicUrl}/v1/calls/${id}`;
+function stillWaiting(exchange: AdmittedExchange, asked: AskedCall, { id, tool }: Call): JsonObject {
+  const url = `${exchange.deps.publicUrl}/v1/calls/${id}`;
   const error = {
     code: "approval_required",
     message: `'${tool}' waits for a person's approval: POST ${url}/approve, with a key that has the scope 'approve'. Then call '${resultToolName}' with call_id '${id}'.`,
     call_id: id,
     url,
   };
-  return { content: [{ type: "text", text: JSON.stringify({ error }) }], structuredContent: { error }, isError: true };
+  const content = [{ type: "text", text: JSON.stringify({ error }) }];
+  return asRefusal({ content, structuredContent: { error }, isError: true }, askedSchema(exchange, asked));
 }

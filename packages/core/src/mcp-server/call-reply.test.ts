@@ -69,6 +69,42 @@ describe("a result for a client", () => {
     expect(cut["content"]).toMatchObject([{ text: "[head]" }, { type: "resource_link", mimeType: "application/json" }]);
   });
 
+  test("that was described has a structured part that fits, whole even where its text is cut", async () => {
+    const outputSchema = { type: "object", properties: { n: { type: "integer" } }, required: ["n"] };
+    const described = { outputSchema };
+    const completed = (text: string, mediaType = "application/json"): CompletedOutcome => ({
+      kind: "completed",
+      text,
+      mediaType,
+    });
+    const long = '{"n":12345678901234567890}';
+    const told = await toCallReply(whole("application/json", long.length), options(long, described));
+    expect(JSON.stringify(told)).toContain('"structuredContent":{"n":12345678901234567890}');
+    expect(told).toMatchObject({ content: [{ text: "[head]" }, { type: "resource_link" }] });
+    expect(await toCallReply(completed('{"n":1}', "text/plain"), options("", described))).toEqual({
+      content: [{ type: "text", text: '{"n":1}' }],
+      structuredContent: { n: 1 },
+    });
+    const parts = JSON.stringify({ content: [{ type: "text", text: "x".repeat(2_000) }], structuredContent: { n: 2 } });
+    expect(await toCallReply(whole(partsMediaType, parts.length), options(parts, described))).toMatchObject({
+      content: [{ text: "[head]" }, { type: "resource_link" }],
+      structuredContent: { n: 2 },
+    });
+    const misfits = [
+      [completed('{"n":"***"}'), "/n: "],
+      [completed("[1]"), "the result: "],
+      [completed("two", "text/plain"), "no structured part"],
+      [whole("application/json", 5_000_000), "no structured part"],
+    ] as const;
+    for (const [outcome, problem] of misfits) {
+      const reply = await toCallReply(outcome, options("", described));
+      expect(reply["isError"]).toBe(true);
+      expect(JSON.stringify(reply["content"])).toContain(problem);
+      expect(reply["content"]).toContainEqual({ type: "text", text: outcome.text });
+      expect(reply).not.toHaveProperty("structuredContent");
+    }
+  });
+
   test("that is gone is told of by its head", async () => {
     const gone = options("", { open: () => Promise.resolve(undefined) });
     for (const type of ["image/png", partsMediaType]) {

@@ -11,12 +11,15 @@ import { readAll } from "../ports/blob-store.ts";
 import { parseKeepingDigits } from "../tools/native/json-path.ts";
 import { textForModel, type CompletedOutcome, type ToolOutcome } from "../tools/outcome.ts";
 import { RpcFault } from "./fault.ts";
+import { asDescribed, asRefusal } from "./output-schema.ts";
 import type { Peer } from "./peer.ts";
 
 export interface ReplyOptions {
   readonly callId: string;
   readonly peer: Pick<Peer, "era" | "revision">;
   readonly publicUrl: string;
+  /** That the client was given for the tool's results. */
+  readonly outputSchema?: JsonObject | undefined;
   /** Characters of text that a model is given. */
   readonly mostText: number;
   /** The whole result, where the outcome is only its head; undefined: it is no longer there. */
@@ -41,17 +44,19 @@ export function protocolFault({ code, message, details }: CallError): RpcFault |
 
 /** @throws RpcFault where a tool failed by an error of the protocol */
 export async function toCallReply(outcome: ToolOutcome, options: ReplyOptions): Promise<JsonObject> {
-  if (outcome.kind === "completed") return toCompletedReply(outcome, options);
+  const { outputSchema } = options;
+  if (outcome.kind === "completed") return asDescribed(await toCompletedReply(outcome, options), outputSchema);
   const fault = outcome.kind === "failed" ? protocolFault(outcome) : undefined;
   if (fault !== undefined) throw fault;
   const text = textForModel(outcome);
   const told = parseJson(text);
   const failed = outcome.kind !== "pending";
-  return {
+  const reply = {
     content: [{ type: "text", text }],
     ...(isJsonObject(told) ? { structuredContent: withCall(told, options.callId) } : {}),
     ...(failed ? { isError: true } : {}),
   };
+  return asRefusal(reply, outputSchema);
 }
 
 function withCall(told: JsonObject, callId: string): JsonObject {
@@ -61,27 +66,40 @@ function withCall(told: JsonObject, callId: string): JsonObject {
 
 async function toCompletedReply(outcome: CompletedOutcome, options: ReplyOptions): Promise<JsonObject> {
   const { text, mediaType, handle } = outcome;
-  if (handle === undefined) {
-    return { content: [{ type: "text", text }], ...structuredOf(text, mediaType, options.peer) };
-  }
+  const isDescribed = options.outputSchema !== undefined;
   const head: JsonObject = { type: "text", text };
+  // A tool whose results are described may give its JSON as a text.
+  if (handle === undefined) {
+    return { content: [head], ...(isJson(mediaType) || isDescribed ? readStructured(text, options) : {}) };
+  }
   const link = linkTo(handle, options);
   const kind = /^(image|audio)\//.exec(mediaType)?.[1];
-  const isShown = handle.bytes <= mostInline && (mediaType === partsMediaType || kind !== undefined);
-  if (!isShown) return { content: [head, ...link] };
+  const isWanted = mediaType === partsMediaType || kind !== undefined || isDescribed;
+  if (!isWanted || handle.bytes > mostInline) return { content: [head, ...link] };
   const opened = await options.open();
   if (opened === undefined) return { content: [head] };
   const bytes = Buffer.from(await readAll(opened.body));
-  if (kind === undefined) return toParts(bytes, options) ?? { content: [head, ...link] };
-  return { content: [{ type: kind, data: bytes.toString("base64"), mimeType: mediaType }, ...link] };
+  if (kind !== undefined) {
+    return { content: [{ type: kind, data: bytes.toString("base64"), mimeType: mediaType }, ...link] };
+  }
+  // What a model reads of it is cut; a program has been promised the whole where it is described.
+  const read = mediaType === partsMediaType ? readParts : readStructured;
+  return { content: [head, ...link], ...read(bytes.toString("utf8"), options) };
 }
 
-/** A value for clients that read values; until 2025-11-25 only objects may be some. */
-function structuredOf(text: string, mediaType: string, { era }: ReplyOptions["peer"]): JsonObject {
-  if (!/^application\/(?:[\w.+-]+\+)?json\b/.test(mediaType)) return {};
+function isJson(mediaType: string): boolean {
+  return /^application\/(?:[\w.+-]+\+)?json\b/.test(mediaType);
+}
+
+/** A value for clients that read values. */
+function readStructured(text: string, { peer }: ReplyOptions): JsonObject {
   const value = parseKeepingDigits(text);
-  if (value === undefined || (era === "session" && !isJsonObject(value))) return {};
-  return { structuredContent: value };
+  return mayBeTold(value, peer) ? { structuredContent: value } : {};
+}
+
+/** Until 2025-11-25 only objects may be structured content. */
+function mayBeTold(value: JsonValue | undefined, { era }: ReplyOptions["peer"]): value is JsonValue {
+  return value !== undefined && (era === "stateless" || isJsonObject(value));
 }
 
 /** Where the whole is, for whoever has the key; kinds of content that a revision does not know break its clients. */
@@ -105,16 +123,16 @@ function linkTo(
 }
 
 /** What another MCP server has answered, part by part. */
-function toParts(bytes: Buffer, { mostText, peer }: ReplyOptions): JsonObject | undefined {
-  const whole = parseKeepingDigits(bytes.toString("utf8"));
-  if (!isJsonObject(whole) || !Array.isArray(whole["content"])) return undefined;
+function readParts(text: string, { mostText, peer, outputSchema }: ReplyOptions): JsonObject {
+  const whole = parseKeepingDigits(text);
+  if (!isJsonObject(whole) || !Array.isArray(whole["content"])) return {};
   const { content, structuredContent } = whole;
   const parts = content.map((part) => toPart(part, peer));
   const length = parts.reduce((sum, part) => sum + (typeof part["text"] === "string" ? part["text"].length : 0), 0);
+  const structured = mayBeTold(structuredContent, peer) ? { structuredContent } : {};
   // Longer than what models are given at once: the head and the handle stand for it.
-  if (length > mostText) return undefined;
-  const isTold = structuredContent !== undefined && (peer.era === "stateless" || isJsonObject(structuredContent));
-  return { content: parts, ...(isTold ? { structuredContent } : {}) };
+  if (length > mostText) return outputSchema === undefined ? {} : structured;
+  return { content: parts, ...structured };
 }
 
 function toPart(part: JsonValue, { revision }: ReplyOptions["peer"]): JsonObject {

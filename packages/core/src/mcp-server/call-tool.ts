@@ -23,6 +23,7 @@ import type { AdmittedExchange, AskedCall, Exchange, MethodReply } from "./excha
 import { headerMismatch, invalidParams, RpcFault } from "./fault.ts";
 import { readResultArguments, resultToolName } from "./get-call-result.ts";
 import { answerLater, waitForEnd } from "./later.ts";
+import { askedSchema, asRefusal, outputSchemaFor } from "./output-schema.ts";
 import { metaOf } from "./peer.ts";
 import { ProgressReporter } from "./progress.ts";
 import { exposedTools, findToolset, findToolsetSoFar, within } from "./toolset.ts";
@@ -80,6 +81,7 @@ async function start(
   reporter: ProgressReporter | undefined,
 ): Promise<MethodReply> {
   const { deps, peer } = exchange;
+  let outputSchema: JsonObject | undefined;
   let invoked: Invoked;
   try {
     invoked = await invokeTool(deps, {
@@ -87,7 +89,11 @@ async function start(
       requestId: exchange.requestId,
       traceId: exchange.traceId,
       span: exchange.span,
-      target: (context) => findTarget(exchange, context, asked),
+      target(context) {
+        const tool = findTool(exchange, context, asked);
+        outputSchema = tool === undefined ? undefined : outputSchemaFor(tool, peer);
+        return targetOf(exchange, tool, asked);
+      },
       arguments: asked.arguments,
       async: false,
       route: "mcp.tools_call",
@@ -99,21 +105,24 @@ async function start(
       ...(exchange.idempotencyKey === undefined ? {} : { idempotencyKey: exchange.idempotencyKey }),
     });
   } catch (error) {
-    return { result: await toRefusal(exchange, asked, error) };
+    return { result: asRefusal(await toRefusal(exchange, asked, error), outputSchema) };
   }
   const { context, callId, callerId, rate } = invoked;
   const admitted = { ...exchange, context, tools: findToolset(context.config, exchange.toolset) };
   return { result: await conclude(admitted, asked, invoked), callId, callerId, rate };
 }
 
+function findTool(exchange: Exchange, context: CallContext, { name }: AskedCall): Tool | undefined {
+  const toolset = findToolsetSoFar(context.config, exchange.toolset);
+  return exposedTools(exchange.deps.adapters, context, toolset).get(name);
+}
+
 /** @throws RpcFault where headers do not mirror the arguments */
-function findTarget(
+function targetOf(
   exchange: Exchange,
-  context: CallContext,
+  tool: Tool | undefined,
   asked: AskedCall,
 ): Pick<DispatchItem, "target" | "isUri" | "isOffered"> {
-  const toolset = findToolsetSoFar(context.config, exchange.toolset);
-  const tool = exposedTools(exchange.deps.adapters, context, toolset).get(asked.name);
   // Only what is listed has a name here; the refusal is on record as any other.
   if (tool === undefined) return { target: asked.name, isOffered: false };
   if (exchange.peer.era === "stateless") requireMirrors(exchange, tool, asked.arguments);
@@ -175,8 +184,11 @@ async function toRefusal(exchange: Exchange, { name }: AskedCall, error: unknown
 }
 
 function conclude(exchange: AdmittedExchange, asked: AskedCall, { callId, outcome }: Invoked): Promise<JsonObject> {
-  if (outcome.kind !== "pending") return replyOf(exchange, callId, outcome);
-  return outcome.reason === "approval" ? waitForApproval(exchange, asked, callId) : answerLater(exchange, callId);
+  if (outcome.kind === "pending" && outcome.reason === "approval") return waitForApproval(exchange, asked, callId);
+  const outputSchema = askedSchema(exchange, asked);
+  return outcome.kind === "pending"
+    ? answerLater(exchange, callId, outputSchema)
+    : replyOf(exchange, callId, { outcome, outputSchema });
 }
 
 async function tellResult(exchange: AdmittedExchange, asked: AskedCall): Promise<JsonObject> {
@@ -187,7 +199,7 @@ async function tellResult(exchange: AdmittedExchange, asked: AskedCall): Promise
       throw new GatewayError("not_found", `There is no call '${callId}' of yours.`, { param: "call_id" });
     }
     const call = await waitForEnd(exchange, seen, waitMs);
-    return await replyOf(exchange, call.id, outcomeOf(call), call);
+    return await replyOf(exchange, call.id, { outcome: outcomeOf(call), call, outputSchema: undefined });
   } catch (error) {
     if (!(error instanceof GatewayError) || error.code === "database_unavailable") throw error;
     const extra: JsonValue = error.details.extra ?? {};

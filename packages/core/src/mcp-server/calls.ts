@@ -12,16 +12,23 @@ export async function ownCall({ deps, context }: AdmittedExchange, id: string): 
   return call?.kind === "tool" && call.callerId === context.caller.id ? call : undefined;
 }
 
-/** @param call its row, where it has been read */
+interface Told {
+  readonly outcome: ToolOutcome;
+  /** Its row, where it has been read. */
+  readonly call?: Call;
+  /** That the client was given for the tool's results. */
+  readonly outputSchema: JsonObject | undefined;
+}
+
 export function replyOf(
   { deps, context, peer }: AdmittedExchange,
   callId: string,
-  outcome: ToolOutcome,
-  call?: Call,
+  { outcome, call, outputSchema }: Told,
 ): Promise<JsonObject> {
   return toCallReply(outcome, {
     callId,
     peer,
+    outputSchema,
     publicUrl: deps.publicUrl,
     mostText: context.config.settings.result_bytes,
     open: () => (call === undefined ? openOwnResult(deps, context, callId) : openResult(deps, context.tenant, call)),

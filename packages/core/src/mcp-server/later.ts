@@ -7,6 +7,7 @@ import type { JsonObject } from "../json.ts";
 import { replyOf } from "./calls.ts";
 import type { AdmittedExchange } from "./exchange.ts";
 import { longestWaitS, resultToolName } from "./get-call-result.ts";
+import { asRefusal } from "./output-schema.ts";
 import { newTask } from "./tasks.ts";
 
 /** Clients give a request up after a minute. */
@@ -17,13 +18,19 @@ const firstLookMs = 50;
 const longestLookMs = 1_000;
 
 /** A call that a worker carries out. */
-export async function answerLater(exchange: AdmittedExchange, callId: string): Promise<JsonObject> {
+export async function answerLater(
+  exchange: AdmittedExchange,
+  callId: string,
+  outputSchema: JsonObject | undefined,
+): Promise<JsonObject> {
   const call = await readCall(exchange, callId);
   if (exchange.peer.takesTasks && !endStates.includes(call.state)) return newTask(exchange, call);
   const ended = await waitForEnd(exchange, call, patienceMs);
-  if (endStates.includes(ended.state)) return replyOf(exchange, callId, outcomeOf(ended), ended);
+  if (endStates.includes(ended.state)) {
+    return replyOf(exchange, callId, { outcome: outcomeOf(ended), call: ended, outputSchema });
+  }
   if (hasLeft(exchange)) await giveUp(exchange, callId);
-  return stillRunning(callId);
+  return asRefusal(stillRunning(callId), outputSchema);
 }
 
 /** @throws GatewayError `not_found` */

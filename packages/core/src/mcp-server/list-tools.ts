@@ -5,6 +5,7 @@ import { toMcpTool } from "../tools/describe.ts";
 import type { AdmittedExchange } from "./exchange.ts";
 import { invalidParams } from "./fault.ts";
 import { resultTool, resultToolName } from "./get-call-result.ts";
+import { outputSchemaFor } from "./output-schema.ts";
 import { exposedTools } from "./toolset.ts";
 
 const pageSize = 100;
@@ -30,11 +31,16 @@ interface Described {
   readonly tool: JsonObject;
 }
 
-export function describeTools({ deps, context, tools: toolset }: AdmittedExchange): readonly Described[] {
+export function describeTools({ deps, context, peer, tools: toolset }: AdmittedExchange): readonly Described[] {
   const exposed = exposedTools(deps.adapters, context, toolset);
   const described = [...exposed].map(([name, tool]): Described => {
-    const { inputSchema, ...rest } = toMcpTool(tool);
-    return { name, tool: { ...rest, name, inputSchema: withUsableHeaders(inputSchema) } };
+    const { inputSchema, outputSchema: _own, ...rest } = toMcpTool(tool);
+    const outputSchema = outputSchemaFor(tool, peer);
+    const schemas = {
+      inputSchema: withUsableHeaders(inputSchema),
+      ...(outputSchema === undefined ? {} : { outputSchema }),
+    };
+    return { name, tool: { ...rest, name, ...schemas } };
   });
   // A tool of the tenant's own that has this name is the one that is meant.
   const own = exposed.has(resultToolName) ? [] : [{ name: resultToolName, tool: resultTool }];

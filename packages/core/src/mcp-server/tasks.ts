@@ -11,6 +11,7 @@ import { protocolFault } from "./call-reply.ts";
 import { ownCall, replyOf } from "./calls.ts";
 import type { AdmittedExchange } from "./exchange.ts";
 import { invalidParams, missingCapability } from "./fault.ts";
+import { calledSchema } from "./output-schema.ts";
 
 const pollMs = 1_000;
 const dayMs = 86_400_000;
@@ -38,7 +39,8 @@ export async function describeTask(exchange: AdmittedExchange, call: Call): Prom
   if (fault !== undefined) {
     return { ...fieldsOf(exchange, call, "failed"), error: { code: fault.code, message: fault.message } };
   }
-  const result = await replyOf(exchange, call.id, outcomeOf(call), call);
+  const outputSchema = calledSchema(exchange, call.uri);
+  const result = await replyOf(exchange, call.id, { outcome: outcomeOf(call), call, outputSchema });
   return { ...fieldsOf(exchange, call, "completed"), result };
 }
 

@@ -292,13 +292,14 @@ function makeTool(owner: ToolOwner, described: ServiceTool): MadeTool {
 
 function toTool(service: ToolOwner, described: ServiceTool): Tool {
   const { record } = service;
-  const { id, title, description, parameters, effect, effectOf, timeoutMs, maxAttempts } = described;
+  const { id, title, description, parameters, outputSchema, effect, effectOf, timeoutMs, maxAttempts } = described;
   return {
     uri: formatToolUri(record.scheme, record.serviceId, id),
     name: serviceToolName(record.scheme, record.serviceId, id),
     ...(title === undefined ? {} : { title }),
     description,
     parameters,
+    ...(outputSchema === undefined ? {} : { outputSchema }),
     kind: "SERVICE",
     enabled: record.enabled && described.quarantined !== true,
     ...(described.quarantined === true ? { quarantined: true } : {}),

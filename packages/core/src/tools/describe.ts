@@ -18,6 +18,7 @@ export interface McpTool {
   readonly title?: string;
   readonly description: string;
   readonly inputSchema: JsonObject;
+  readonly outputSchema?: JsonObject;
   readonly annotations: {
     readonly readOnlyHint: boolean;
     readonly idempotentHint: boolean;
@@ -32,6 +33,7 @@ export function toMcpTool(tool: Tool): McpTool {
     ...(tool.title === undefined ? {} : { title: tool.title }),
     description: tool.description,
     inputSchema: { type: "object", ...tool.parameters },
+    ...(tool.outputSchema === undefined ? {} : { outputSchema: tool.outputSchema }),
     annotations: {
       readOnlyHint: tool.effect === "read",
       idempotentHint: tool.effect === "read" || tool.repeat !== "never",

@@ -20,6 +20,8 @@ export interface Tool {
   readonly description: string;
   /** JSON Schema of the arguments, an object schema. */
   readonly parameters: JsonObject;
+  /** JSON Schema of structured results, where its back end has said one. */
+  readonly outputSchema?: JsonObject;
   readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE" | "NODE";
   /** Nodes that offer it. */
   readonly nodes?: readonly string[];
