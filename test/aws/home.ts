@@ -8,9 +8,9 @@ import type { SqsServer } from "../support/aws/sqs-server.ts";
 import { startBalancer } from "../support/balancer.ts";
 import { startDatabaseProxy } from "../support/database-proxy.ts";
 import { createDriver } from "../support/gateway-client.ts";
-import { startServices, startServicesOfAws, type RunningHome, type Services } from "../support/homes.ts";
-import { openQueues, queuesOf, startDeployment } from "./deployment.ts";
-import type { Deployment, DeploymentOptions, Queues } from "./deployment.ts";
+import { startServicesOfAws, type RunningHome, type Services } from "../support/homes.ts";
+import { queuesOf, startDeployment } from "./deployment.ts";
+import type { Deployment, DeploymentOptions } from "./deployment.ts";
 import { unpackPreviousRelease } from "./previous-release/previous-release.ts";
 
 const databaseLatencyMs = 20;
@@ -23,16 +23,18 @@ export interface Ground {
   close(): Promise<void>;
 }
 
-/** On a database 20 ms away, with this release's schema. */
-async function openGround(services: Services, open: () => Promise<Queues>): Promise<Ground> {
+/** With this release's schema in a database 20 ms away, S3 for blobs, SQS for queues, KMS for the master key. */
+export async function openGroundOfAws(): Promise<Ground & { readonly sqs: SqsServer }> {
+  const services = await startServicesOfAws();
   await migrateDatabases(readEnvironment(services.env), { dataDir: services.directory });
-  const queues = await open();
+  const queues = queuesOf(services.sqs);
   const proxy = await startDatabaseProxy({ target: services.database.url });
   proxy.latencyMs = databaseLatencyMs;
   // What tools may reach is none of this machine's addresses unless it is said.
   const env = { ...services.env, DATABASE_URL: proxy.url, TOOLYARD_EGRESS_ALLOW: "127.0.0.0/8" };
   return {
     services,
+    sqs: services.sqs,
     start: (options, moreEnv = {}) =>
       startDeployment({ env: { ...env, ...moreEnv }, queues, visibilityMs: 10_000, tickEveryMs: 2_000, ...options }),
     async close() {
@@ -41,12 +43,6 @@ async function openGround(services: Services, open: () => Promise<Queues>): Prom
       await services.close();
     },
   };
-}
-
-/** With all services of AWS: S3 for blobs, SQS for queues, KMS for the master key. */
-export async function openGroundOfAws(): Promise<Ground & { readonly sqs: SqsServer }> {
-  const services = await startServicesOfAws();
-  return { ...(await openGround(services, () => Promise.resolve(queuesOf(services.sqs)))), sqs: services.sqs };
 }
 
 interface Standing {
@@ -83,30 +79,49 @@ export async function startFunctionsHome(): Promise<RunningHome> {
   return toHome(ground, { url: deployment.url, deployments: [deployment], close: () => Promise.resolve() });
 }
 
-/**
- * This release and the one before it, on this release's schema; requests go to the one and the other in turn.
- * The one before knows no services of AWS yet: blobs are in a directory and queues in the database.
- */
-export async function startTwoReleasesHome(): Promise<RunningHome> {
-  const services = await startServices();
-  const [ground, balancer] = await Promise.all([openGround(services, () => openQueues(services.env)), startBalancer()]);
+/** What the release before can read: a key with a scope that is newer is none to it. */
+export const scopesOfPreviousRelease = [
+  "chat",
+  "tools",
+  "runtime_config",
+  "calls",
+  "approve",
+  "manage",
+  "node",
+  "consume",
+] as const;
+
+/** The release before this one, on a ground with this release's schema. */
+export async function startPreviousRelease(
+  ground: Ground,
+  options: Partial<DeploymentOptions> = {},
+): Promise<Deployment> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-previous-"));
   const { apiTransferMode } = await unpackPreviousRelease(directory);
-  const publicUrl = balancer.url;
-  const deployments = [
-    await ground.start({ publicUrl, taskRoot: directory, apiTransferMode }),
-    await ground.start({ publicUrl }),
-  ];
-  balancer.targets = deployments.map(({ url }) => url);
-  const home = toHome(ground, {
-    url: publicUrl,
-    deployments,
+  const deployment = await ground.start({ ...options, taskRoot: directory, apiTransferMode });
+  return {
+    ...deployment,
     async close() {
-      await balancer.close();
+      await deployment.close();
       await rm(directory, { recursive: true, force: true });
     },
+  };
+}
+
+/**
+ * This release and the one before it, on this release's schema; requests go to the one and the other in turn,
+ * and both take from the same queues.
+ */
+export async function startTwoReleasesHome(): Promise<RunningHome> {
+  const [ground, balancer] = await Promise.all([openGroundOfAws(), startBalancer()]);
+  const publicUrl = balancer.url;
+  const deployments = [await startPreviousRelease(ground, { publicUrl }), await ground.start({ publicUrl })];
+  balancer.targets = deployments.map(({ url }) => url);
+  const home = toHome(ground, { url: publicUrl, deployments, close: () => balancer.close() });
+  // What this release has added to answers, those of the one before do not have.
+  const driver = createDriver(publicUrl, ground.services.adminKey, {
+    asDeclared: false,
+    scopes: scopesOfPreviousRelease,
   });
-  // What this release has added to answers, those of the one before do not have; it cannot read scopes it does not know.
-  const scopes = ["chat", "tools", "runtime_config", "calls", "approve", "manage"];
-  return { ...home, ...createDriver(publicUrl, ground.services.adminKey, { asDeclared: false, scopes }) };
+  return { ...home, ...driver };
 }

@@ -258,7 +258,7 @@ describe(`results ${verifies("MCP-3")}`, () => {
     });
     afterEach(() => stub.close());
 
-    test.each(eras)("come to a client of revision %s in the form that was listed", async (_revision, connect) => {
+    test.each(eras)("come to a client of revision %s as they were listed", async (_revision, connect) => {
       const client = await connect({ url: `${url}/far`, key: tenant.key });
       const { tools } = await client.listTools();
       expect(tools.find(({ name }) => name === "weather")?.outputSchema).toEqual(outputSchema);
@@ -291,6 +291,11 @@ describe(`results ${verifies("MCP-3")}`, () => {
         call_id: expect.stringMatching(/^call_/),
       });
       await client.close();
+    });
+
+    test("are described in the list over HTTP, too", async () => {
+      const listed = await tenant.client.get("/v1/tools?format=mcp");
+      expect(listed.tools.map((tool: Json) => tool.outputSchema)).toContainEqual(outputSchema);
     });
 
     test("are not described to clients that cannot know what that is", async () => {

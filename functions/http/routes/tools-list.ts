@@ -48,6 +48,7 @@ const mcpListSchema = z.strictObject({
       title: z.string().optional(),
       description: z.string(),
       inputSchema: parametersSchema,
+      outputSchema: parametersSchema.optional(),
       annotations: z.record(z.string(), z.boolean()),
     }),
   ),
