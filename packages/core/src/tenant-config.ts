@@ -64,6 +64,8 @@ export const tenantSettingsSchema = z.strictObject({
     .default([]),
   /** Chats whose messages are prepared: those that speak VCP, or all. */
   message_pipeline: z.enum(["vcp", "all"]).default("vcp"),
+  /** Bytes of a picture, a sound or a film that is prepared for a model; four times as much in one conversation. */
+  media_bytes: z.int().min(1_024).max(52_428_800).default(20_971_520),
   /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
   /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */

@@ -1,0 +1,87 @@
+/**
+ * Pictures, sounds and films as model back ends take them (VCP specification 4.5, step 3): `image_url` and
+ * `video_url` with a data URI, `input_audio` with base 64. What they were before does not matter: an address, a
+ * file of the workspace, base 64, or the form of another vendor.
+ */
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import type { Draft } from "./draft.ts";
+import type { MediaSource } from "./media-source.ts";
+import { audioFormat, classOf, type MediaClass } from "./media-types.ts";
+
+interface MediaPart {
+  readonly wanted: MediaClass;
+  readonly source: string;
+  /** What else the part says, for its new form. */
+  readonly more: JsonObject;
+}
+
+/** The conversation with all its media in place. @throws GatewayError as `MediaSource.open` */
+export async function prepareMedia(draft: Draft, source: MediaSource): Promise<Draft> {
+  const prepared: Draft[number][] = [];
+  // One after the other: a conversation has few, and each may have megabytes.
+  for (const entry of draft) {
+    const message = await prepareMessage(entry.message, source);
+    prepared.push(message === entry.message ? entry : { ...entry, message });
+  }
+  return prepared;
+}
+
+async function prepareMessage(message: JsonObject, source: MediaSource): Promise<JsonObject> {
+  const { content } = message;
+  if (!Array.isArray(content)) return message;
+  let isChanged = false;
+  const parts: JsonValue[] = [];
+  for (const part of content) {
+    const media = mediaPartOf(part);
+    const prepared = media === undefined ? part : await preparePart(media, source);
+    isChanged ||= prepared !== part;
+    parts.push(prepared);
+  }
+  return isChanged ? { ...message, content: parts } : message;
+}
+
+async function preparePart({ wanted, source, more }: MediaPart, from: MediaSource): Promise<JsonObject> {
+  const { mediaType, base64 } = await from.open(source, wanted);
+  if (wanted === "audio" && classOf(mediaType) === "audio") {
+    return { type: "input_audio", input_audio: { ...more, data: base64, format: audioFormat(mediaType) } };
+  }
+  const url = `data:${mediaType};base64,${base64}`;
+  return wanted === "video"
+    ? { type: "video_url", video_url: { ...more, url } }
+    : { type: "image_url", image_url: { ...more, url } };
+}
+
+/** Undefined for a part that is no medium, or that names none. */
+function mediaPartOf(part: JsonValue): MediaPart | undefined {
+  if (!isJsonObject(part)) return undefined;
+  switch (part["type"]) {
+    case "image_url":
+      return toMedia("image", part["image_url"]);
+    case "image":
+      return toMedia("image", part["source"] ?? part["image"] ?? part["data"] ?? part["url"]);
+    case "input_audio":
+      return toMedia("audio", part["input_audio"]);
+    case "audio_url":
+      return toMedia("audio", part["audio_url"]);
+    case "audio":
+      return toMedia("audio", part["source"] ?? part["audio"] ?? part["data"] ?? part["url"]);
+    case "video_url":
+      return toMedia("video", part["video_url"]);
+    case "video":
+      return toMedia("video", part["source"] ?? part["video"] ?? part["data"] ?? part["url"]);
+    default:
+      return undefined;
+  }
+}
+
+function toMedia(wanted: MediaClass, value: JsonValue | undefined): MediaPart | undefined {
+  if (typeof value === "string") return value === "" ? undefined : { wanted, source: value, more: {} };
+  if (!isJsonObject(value)) return undefined;
+  const { url, data, format, media_type: mediaType, type: _type, ...more } = value;
+  if (typeof url === "string" && url !== "") return { wanted, source: url, more };
+  if (typeof data !== "string" || data === "") return undefined;
+  const named =
+    typeof mediaType === "string" ? mediaType : typeof format === "string" ? `${wanted}/${format}` : undefined;
+  const isAddress = named === undefined || /^(?:data|https?|file):/i.test(data);
+  return { wanted, source: isAddress ? data : `data:${named};base64,${data}`, more };
+}
