@@ -533,6 +533,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           services: [],
           nodes: [],
           tavern: [],
+          variables: [],
           providers: [backEnd],
           credentials: [credential],
           budgets: [{ ...budget, id: budgetId, createdAt }],

@@ -63,6 +63,8 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
     const failure = { subscription: id, key: name, messageId: name, code: "invalid_json", message: "It is not JSON." };
     return gateway.core.repos.subscriptions.fail(tenant, { ...failure, id: newId("failedMessage"), maxAttempts: 3 });
   },
+  "/v1/vcp/variables": (client, name) =>
+    client.post("/v1/vcp/variables", { kind: "var", name: `Var${name}`, content: name }),
   "/v1/nodes": (_client, name, tenant) => registerNode(gateway, tenant, name),
   "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
 };

@@ -28,6 +28,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       services: [],
       nodes: [],
       tavern: [],
+      variables: [],
       providers: [],
       credentials: [],
       budgets: [],

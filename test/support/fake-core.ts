@@ -66,6 +66,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     tavern: fakeRepo("tavern"),
     vcpCallbacks: fakeRepo("vcpCallbacks"),
     vcpStaticValues: fakeRepo("vcpStaticValues"),
+    variables: fakeRepo("variables"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -104,6 +105,7 @@ export function emptyConfig(tenant: string): TenantConfig {
     services: [],
     nodes: [],
     tavern: [],
+    variables: [],
     providers: [],
     credentials: [],
     budgets: [],

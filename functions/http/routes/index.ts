@@ -87,6 +87,14 @@ import {
   putWorldBook,
 } from "./vcp-tavern.ts";
 import {
+  createVcpVariable,
+  deleteVcpVariable,
+  getVcpVariable,
+  listVcpVariables,
+  previewVcpVariables,
+  updateVcpVariable,
+} from "./vcp-variables.ts";
+import {
   createWebhook,
   deleteWebhook,
   getWebhook,
@@ -213,6 +221,12 @@ export const routes = {
   testWebhook,
   listWebhookDeliveries,
   resendWebhookDelivery,
+  createVcpVariable,
+  previewVcpVariables,
+  listVcpVariables,
+  getVcpVariable,
+  updateVcpVariable,
+  deleteVcpVariable,
   createRealtimeTicket: createTicket,
   webSocket,
   putPreset,

@@ -29,6 +29,7 @@ export const idPrefixes = {
   subscription: "sub",
   failedMessage: "fmsg",
   tavern: "tav",
+  variable: "var",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

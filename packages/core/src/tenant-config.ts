@@ -12,6 +12,15 @@ import type { ProviderRecord } from "./chat/providers/provider.ts";
 import type { RegisteredNode } from "./nodes/node.ts";
 import type { TavernEntry } from "./ports/tavern.ts";
 import type { ToolService } from "./services/service.ts";
+import type { VariableEntry } from "./vcp/placeholders/variable.ts";
+
+function isTimeZone(name: string): boolean {
+  try {
+    return new Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "";
+  } catch {
+    return false;
+  }
+}
 
 /** Limits and policies a tenant may set, up to the operator's caps. Milliseconds and bytes. */
 export const tenantSettingsSchema = z.strictObject({
@@ -66,6 +75,13 @@ export const tenantSettingsSchema = z.strictObject({
   message_pipeline: z.enum(["vcp", "all"]).default("vcp"),
   /** Bytes of a picture, a sound or a film that is prepared for a model; four times as much in one conversation. */
   media_bytes: z.int().min(1_024).max(52_428_800).default(20_971_520),
+  /** Of `{{Date}}` and whatever else tells the time to models. */
+  time_zone: z
+    .string()
+    .refine(isTimeZone, "must be the name of a time zone, for example 'Asia/Shanghai' or 'UTC'")
+    .default("Asia/Shanghai"),
+  /** Characters that the placeholders of one request may come to, with all they are made of. */
+  placeholder_chars_max: z.int().min(1_000).max(50_000_000).default(5_000_000),
   /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
   /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */
@@ -84,6 +100,8 @@ export interface TenantConfig {
   readonly nodes: readonly RegisteredNode[];
   /** Presets, world books and characters, without their contents. */
   readonly tavern: readonly TavernEntry[];
+  /** What placeholders stand for, in order of definition; large contents are read when they are used. */
+  readonly variables: readonly VariableEntry[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */

@@ -35,6 +35,8 @@ export const catalog = {
   method_not_allowed: invalid(405),
   unsupported_media_type: invalid(415),
   payload_too_large: invalid(413),
+  /** What stands for placeholders comes to too much. */
+  placeholder_limit: invalid(422),
   /** A WebSocket's address was asked for something else. */
   upgrade_required: invalid(426),
   request_timeout: { http: 408, type: "invalid_request_error", retryable: true },

@@ -35,6 +35,7 @@ import type { SubscriptionRepo } from "./subscriptions.ts";
 import type { TavernRepo } from "./tavern.ts";
 import type { VcpCallbackRepo } from "./vcp-callbacks.ts";
 import type { VcpStaticValueRepo } from "./vcp-static-values.ts";
+import type { VariableRepo } from "./variables.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -794,6 +795,7 @@ export interface Repos {
   readonly tavern: TavernRepo;
   readonly vcpCallbacks: VcpCallbackRepo;
   readonly vcpStaticValues: VcpStaticValueRepo;
+  readonly variables: VariableRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -20,6 +20,7 @@ import { providerReader } from "./providers.ts";
 import { readAll, type OnBrokenRow } from "./rows.ts";
 import { readTavernEntries, selectTavernEntries } from "./tavern.ts";
 import { selectToolServices, toolServiceReader } from "./tool-services.ts";
+import { readVariables, selectVariables } from "./variables.ts";
 
 export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): ConfigRepo {
   const plugins = pluginReader(onBrokenRow);
@@ -35,7 +36,18 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
       const elsewhere =
         database === shards.directory ? undefined : shards.directory.batch([selectPrices()], { readonly: true });
       const [
-        [owner, pluginRows, providerRows, credentialRows, budgetRows, priceRows, serviceRows, nodeRows, tavernRows],
+        [
+          owner,
+          pluginRows,
+          providerRows,
+          credentialRows,
+          budgetRows,
+          priceRows,
+          serviceRows,
+          nodeRows,
+          tavernRows,
+          variableRows,
+        ],
         operatorRows,
       ] = await Promise.all([
         database.batch(
@@ -57,6 +69,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
             selectToolServices(tenant),
             selectNodes(tenant),
             selectTavernEntries(tenant),
+            selectVariables(tenant),
           ],
           { readonly: true },
         ),
@@ -74,6 +87,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
         services: readAll(services, serviceRows),
         nodes: readAll(nodes, nodeRows),
         tavern: readTavernEntries(tavernRows, onBrokenRow),
+        variables: readVariables(variableRows, onBrokenRow),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),

@@ -25,6 +25,7 @@ import { createUploadRepo } from "./uploads.ts";
 import { createUsageRepo } from "./usage.ts";
 import { createVcpCallbackRepo } from "./vcp-callbacks.ts";
 import { createVcpStaticValueRepo } from "./vcp-static-values.ts";
+import { createVariableRepo } from "./variables.ts";
 import { createWebhookRepo } from "./webhooks.ts";
 
 export interface RepoOptions {
@@ -58,6 +59,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     tavern: createTavernRepo(shards),
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),
+    variables: createVariableRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

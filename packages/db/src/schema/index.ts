@@ -33,6 +33,7 @@ export { usageDays } from "./usage-days.ts";
 export { vcpCallbacks } from "./vcp-callbacks.ts";
 export { vcpStaticValues } from "./vcp-static-values.ts";
 export { vcpTasks } from "./vcp-tasks.ts";
+export { vcpVariables } from "./vcp-variables.ts";
 export { webhookDeliveries } from "./webhook-deliveries.ts";
 export { webhooks } from "./webhooks.ts";
 export { workspaceFiles } from "./workspace-files.ts";

@@ -1,0 +1,55 @@
+/**
+ * `{{VCPDynamicTools}}`: a list of the tools, and the whole description of those that the conversation is about.
+ * Which these are is told by their names: in `[[VCPDynamicTools:tool=…]]` and `[[VCPDynamicTools:category=…:all]]`,
+ * or in what the user has said last.
+ */
+import type { ToolText } from "./sources.ts";
+
+const mostListed = 120;
+const mostDescribed = 4;
+const mostCharacters = 16_000;
+const longestSummary = 120;
+
+/** @param wishes the values of the directives, in the order of the message */
+export function dynamicTools(tools: readonly ToolText[], wishes: readonly string[], said: string): string {
+  if (tools.length === 0) return noTools;
+  const listed = tools.slice(0, mostListed).map(({ name, displayName, summary }) => {
+    const short = summary.length > longestSummary ? `${summary.slice(0, longestSummary)}…` : summary;
+    return `- ${displayName} (${name})${short === "" ? "" : `: ${short}`}`;
+  });
+  const more = tools.length > mostListed ? [`- … (${tools.length - mostListed})`] : [];
+  const list = [...listed, ...more].join("\n");
+  const described = withinLimits([...new Set([...wished(tools, wishes), ...named(tools, said)])]);
+  return [list, ...described].join(separator);
+}
+
+export const noTools = "没有可用的VCP工具描述信息";
+export const separator = "\n\n---\n\n";
+
+function wished(tools: readonly ToolText[], wishes: readonly string[]): readonly ToolText[] {
+  return wishes.flatMap((wish) => {
+    const [, kind, value = ""] = /^(tool|category)=([^:]{1,199})(?::all)?$/.exec(wish.trim()) ?? [];
+    if (kind === "tool") return tools.filter(({ name }) => name === value);
+    return kind === "category" ? tools.filter(({ categories }) => categories.includes(value)) : [];
+  });
+}
+
+function named(tools: readonly ToolText[], said: string): readonly ToolText[] {
+  if (said === "") return [];
+  const places = tools.flatMap((tool) => {
+    const at = [tool.name, tool.displayName].map((name) => said.indexOf(name)).filter((place) => place >= 0);
+    return at.length === 0 ? [] : [{ tool, at: Math.min(...at) }];
+  });
+  return places.sort((a, b) => a.at - b.at).map(({ tool }) => tool);
+}
+
+function withinLimits(tools: readonly ToolText[]): readonly string[] {
+  const texts: string[] = [];
+  let left = mostCharacters;
+  for (const { text } of tools.slice(0, mostDescribed)) {
+    if (text.length > left) continue;
+    left -= text.length;
+    texts.push(text);
+  }
+  return texts;
+}

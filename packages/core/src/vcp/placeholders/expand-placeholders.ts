@@ -1,0 +1,126 @@
+/**
+ * The step of the message pipeline that replaces placeholders (VCP specification 4.5, 11; VCP-19, VCP-11). What a
+ * conversation names is read first, from the tenant's own snapshot and in few trips; then it is expanded at once.
+ */
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import type { JsonObject } from "../../json.ts";
+import { Contents } from "./contents.ts";
+import { dateTexts } from "./dates.ts";
+import { Expander } from "./expander.ts";
+import { mapTexts, textsOf } from "./message-texts.ts";
+import { audienceOf, namesOf, type Audience } from "./names.ts";
+import { Needs } from "./needs.ts";
+import { sourcesOf, type PlaceholderSources } from "./sources.ts";
+import { parseTemplate, type Template } from "./template.ts";
+
+export interface ExpandOptions {
+  /** As the back end knows it. */
+  readonly model: string;
+  /** Left out: those of the tenant's plugins and nodes. */
+  readonly sources?: PlaceholderSources;
+}
+
+export type PlaceholderDeps = Pick<CoreDeps, "repos" | "clock" | "publicUrl">;
+
+interface Text {
+  readonly template: Template;
+  readonly audience: Audience;
+}
+
+/** Results that are read at the same time. */
+const atOnce = 16;
+
+/**
+ * The messages with their placeholders replaced; a message without any is the same object.
+ * @throws GatewayError `placeholder_limit` naming the variable with which it is too much
+ */
+export async function expandPlaceholders(
+  deps: PlaceholderDeps,
+  context: CallContext,
+  messages: readonly JsonObject[],
+  { model, sources = sourcesOf(deps, context) }: ExpandOptions,
+): Promise<readonly JsonObject[]> {
+  const texts = new Map<string, Text>();
+  for (const message of messages) for (const text of textsOf(message)) toTexts(texts, message, text);
+  const used = [...texts.values()].filter(({ template }) => template.marks.length > 0);
+  const expander = used.length === 0 ? undefined : await prepare(deps, context, used, { model, sources, messages });
+  return messages.map((message) =>
+    mapTexts(message, (text) => {
+      const found = texts.get(keyOf(message, text));
+      if (found === undefined) return text;
+      if (expander !== undefined) return expander.expand(found.template, found.audience);
+      return found.audience === "system" ? text.trim() : text;
+    }),
+  );
+}
+
+function toTexts(texts: Map<string, Text>, message: JsonObject, text: string): void {
+  const key = keyOf(message, text);
+  if (texts.has(key)) return;
+  const audience = audienceOf(message["role"], text);
+  const template = parseTemplate(text);
+  if (audience === "system" || template.marks.length > 0) texts.set(key, { template, audience });
+}
+
+function keyOf({ role }: JsonObject, text: string): string {
+  return `${typeof role === "string" ? role : ""} ${text}`;
+}
+
+async function prepare(
+  deps: PlaceholderDeps,
+  context: CallContext,
+  texts: readonly Text[],
+  { model, sources, messages }: Required<ExpandOptions> & { readonly messages: readonly JsonObject[] },
+): Promise<Expander> {
+  const { config } = context;
+  const names = namesOf(config);
+  const contents = new Contents(deps.repos.variables, context.tenant);
+  const needs = new Needs(names, (named) => contents.of(named));
+  for (const { template, audience } of texts) needs.walk(template, audience);
+  while (needs.unread.length > 0) {
+    await contents.read(needs.unread);
+    needs.goOn();
+  }
+  const [staticValues, tools, asyncTexts, dates] = await Promise.all([
+    needs.readsValues ? sources.staticValues() : new Map<string, string>(),
+    needs.readsValues ? sources.toolTexts() : [],
+    readResults(needs, sources),
+    dateTexts(deps.clock.now(), config.settings.time_zone, needs.dates),
+  ]);
+  return new Expander({
+    names,
+    templateOf: (named) => contents.of(named),
+    staticValues,
+    asyncTexts,
+    dates,
+    tools,
+    nodes: config.nodes.map(({ name }) => name),
+    port: portOf(deps.publicUrl),
+    model,
+    said: lastSaid(messages),
+    limit: config.settings.placeholder_chars_max,
+  });
+}
+
+async function readResults({ results }: Needs, sources: PlaceholderSources): Promise<ReadonlyMap<string, string>> {
+  const texts = new Map<string, string>();
+  const waiting = [...results];
+  for (let from = 0; from < waiting.length; from += atOnce) {
+    const batch = waiting.slice(from, from + atOnce).map(async ([name, { plugin, taskId }]) => {
+      texts.set(name, await sources.asyncText(plugin, taskId));
+    });
+    await Promise.all(batch);
+  }
+  return texts;
+}
+
+function lastSaid(messages: readonly JsonObject[]): string {
+  const last = messages.findLast(({ role }) => role === "user");
+  return last === undefined ? "" : textsOf(last).join("\n");
+}
+
+function portOf(publicUrl: string): string {
+  const { port, protocol } = new URL(publicUrl);
+  return port === "" ? (protocol === "https:" ? "443" : "80") : port;
+}
