@@ -5,7 +5,7 @@
  */
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Client } from "../support/gateway-client.ts";
+import type { Client, Json } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication, type Application } from "./application.ts";
 import { pause, type Instance } from "./instance.ts";
@@ -192,6 +192,17 @@ async function createRovingApplication(key: string): Promise<Application> {
   return createApplication(await next(), next);
 }
 
+/** Record and meter of one moment: whoever was frozen may still bring evidence for a call that ended `unknown`. */
+async function settledBooks(client: Client): Promise<{ readonly rows: readonly Json[]; readonly used: Json }> {
+  const costs = (rows: readonly Json[]): string => JSON.stringify(rows.map(({ id, state, cost }) => [id, state, cost]));
+  for (let before = await endedRows(client, endsWithinMs); ;) {
+    const [used] = (await client.get("/v1/usage?group_by=tool")).data;
+    const rows = await endedRows(client, endsWithinMs);
+    if (costs(rows) === costs(before)) return { rows, used };
+    before = rows;
+  }
+}
+
 interface Audit {
   readonly faults: readonly string[];
   /** Calls that more than one process had. */
@@ -202,14 +213,13 @@ interface Audit {
 async function audit({ manners, key }: Customer, placed: readonly Placed[]): Promise<Audit> {
   const { driver } = await seats[0].instance;
   const client = driver.client(key);
-  const rows = await endedRows(client, endsWithinMs);
+  const { rows, used } = await settledBooks(client);
   const byId = new Map(rows.map((row) => [row.id as string, row]));
   const faults = placed.flatMap(({ order, callId }) => {
     const fault = faultOf(shop, byId.get(callId), { order, manners });
     return fault === undefined ? [] : [`${callId} of a shop that ${manners}: ${fault}`];
   });
   if (rows.length !== callsEach) faults.push(`${rows.length} calls on record instead of ${callsEach}`);
-  const [used] = (await client.get("/v1/usage?group_by=tool")).data;
   const completed = rows.filter(({ state }) => state === "completed");
   if (completed.some(({ cost }) => cost.micros !== pricePerCall)) faults.push("a call has not the price of a call");
   const micros = rows.reduce((sum, { cost }) => sum + (cost?.micros ?? 0), 0);
