@@ -50,6 +50,17 @@ import { EnvironmentError, type Environment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
 
+/** What tenants have uploaded runs in the plugin box where there is one; on the server form else on this machine. */
+async function tenantPrograms(
+  { path }: Environment,
+  { pluginBox, dataDir, log }: { readonly pluginBox: PluginRunner | undefined } & Pick<Home, "dataDir" | "log">,
+): Promise<Pick<AdapterDeps, "tenantPlugins">> {
+  if (pluginBox !== undefined) return { tenantPlugins: pluginBox };
+  if (dataDir === undefined) return {};
+  const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
+  return { tenantPlugins: createLocalPlugins({ path, log }) };
+}
+
 /** Programs of MCP servers run in the plugin box where there is one, else on this machine. */
 async function programs(
   { mcpCommands, path }: Environment,
@@ -166,6 +177,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),
     ...defaultProvider(environment),
     ...(await programs(environment, pluginBox, log)),
+    ...(await tenantPrograms(environment, { pluginBox, dataDir: home.dataDir, log })),
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);
   if (home.readsAllSchemes) await schemes.loadAll();

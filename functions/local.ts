@@ -25,6 +25,7 @@ import { createApp } from "./http/app.ts";
 import { describeThrown } from "./http/describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
 import { routes } from "./http/routes/index.ts";
+import { importLocalPlugins } from "./local-plugins.ts";
 import { createLog, type FlushableLog } from "./log.ts";
 import { createSocketServer, wantsSocket, type SocketServer, type SocketTiming } from "./realtime/socket-server.ts";
 import { version } from "./version.ts";
@@ -111,6 +112,7 @@ export async function startServer(environment: Environment, options: ServerOptio
       ...(options.timing === undefined ? {} : { timing: options.timing }),
     });
     await ensureTenant(composition.app.core, defaultTenant);
+    await importLocalPlugins(composition.app.core, environment.pluginDir, defaultTenant.id);
     const background =
       options.requestsOnly === true
         ? noBackground

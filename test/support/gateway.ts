@@ -91,7 +91,14 @@ async function newHome(): Promise<GatewayHome> {
 }
 
 function environmentOf(home: GatewayHome, more: Readonly<Record<string, string>> = {}): Record<string, string> {
-  return { PORT: "0", TOOLYARD_DATA_DIR: home.dataDir, TOOLYARD_ADMIN_KEY: home.adminKey, ...more };
+  return {
+    PORT: "0",
+    TOOLYARD_DATA_DIR: home.dataDir,
+    TOOLYARD_ADMIN_KEY: home.adminKey,
+    // The samples are a newcomer's; a test brings its own.
+    TOOLYARD_PLUGIN_DIR: join(home.dataDir, "plugins"),
+    ...more,
+  };
 }
 
 export interface ProcessOptions {

@@ -33,6 +33,7 @@ import { metrics } from "./metrics.ts";
 import { createConnection, deleteConnection, finishConnectLink, followConnectLink, listConnections } from "./oauth.ts";
 import { openapi } from "./openapi.ts";
 import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, updatePlugin } from "./plugins.ts";
+import { getPluginConfig, getVcpConfig, putPluginConfig, putVcpConfig } from "./plugin-config.ts";
 import { importPlugins } from "./plugins-import.ts";
 import { getOperatorPrices, getPrices, putOperatorPrices, putPrices } from "./prices.ts";
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
@@ -137,6 +138,10 @@ export const routes = {
   getCallArchive,
   createPlugin,
   importPlugins,
+  getPluginConfig,
+  putPluginConfig,
+  getVcpConfig,
+  putVcpConfig,
   listPlugins,
   getPlugin,
   replacePlugin,

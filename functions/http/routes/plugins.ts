@@ -14,6 +14,9 @@ import { newId } from "@toolyard/core/ids";
 import { updateTenant } from "@toolyard/core/tenants/update";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { toRfc3339 } from "@toolyard/core/time";
+import { forgetPluginValues } from "@toolyard/core/vcp/plugins/configure";
+import type { VcpManifest } from "@toolyard/core/vcp/plugins/manifest";
+import { readVcpPlugin, vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import * as z from "zod";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -28,8 +31,16 @@ const pluginSchema = z.strictObject({
   name: z.string(),
   title: z.string().nullable(),
   description: z.string(),
+  displayName: z.string().nullable().meta({ description: "Of a VCP plugin, as its manifest says." }),
+  version: z.string().nullable(),
+  pluginType: z.string().nullable(),
+  communication: z
+    .strictObject({ protocol: z.enum(["stdio", "direct"]), timeout: z.int() })
+    .nullable()
+    .meta({ description: "How a VCP plugin is spoken to, and the milliseconds that a run may take." }),
   status: z.enum(["0", "1"]).meta({ description: "'0': enabled, '1': disabled." }),
   enabled: z.boolean(),
+  reason: z.string().nullable().meta({ description: "Why it is not enabled, where more than the status says it." }),
   required_credentials: z.array(z.string()),
   definition: pluginDefinitionSchema
     .nullable()
@@ -41,7 +52,8 @@ const pluginSchema = z.strictObject({
 
 function viewPlugin(config: TenantConfig): (record: PluginRecord) => z.output<typeof pluginSchema> {
   return (record) => {
-    const enabled = isEnabled(record, config);
+    const vcp = record.type === "VCP" ? readVcpPlugin(record, config) : undefined;
+    const enabled = vcp?.enabled ?? isEnabled(record, config);
     return {
       id: `plg_${record.pluginId}`,
       object: "plugin",
@@ -49,14 +61,30 @@ function viewPlugin(config: TenantConfig): (record: PluginRecord) => z.output<ty
       name: record.name,
       title: record.title,
       description: record.description,
+      ...viewManifest(vcp?.manifest),
       status: enabled ? "0" : "1",
       enabled,
+      reason: vcp?.reason ?? null,
       required_credentials: [...record.requiredCredentials],
       definition: record.type === "HTTP" ? definitionOf(record) : null,
       hash: record.hash,
       created_at: toRfc3339(record.createdAt),
       updated_at: toRfc3339(record.updatedAt),
     };
+  };
+}
+
+type PluginView = z.output<typeof pluginSchema>;
+
+function viewManifest(
+  manifest: VcpManifest | undefined,
+): Pick<PluginView, "displayName" | "version" | "pluginType" | "communication"> {
+  if (manifest === undefined) return { displayName: null, version: null, pluginType: null, communication: null };
+  return {
+    displayName: manifest.displayName,
+    version: manifest.version ?? null,
+    pluginType: manifest.pluginType,
+    communication: { protocol: manifest.protocol, timeout: manifest.timeoutMs },
   };
 }
 
@@ -100,6 +128,13 @@ function requireOwn(record: PluginRecord): void {
       },
     );
   }
+}
+
+/** A VCP plugin is its folder, which an import brings. */
+function requireDefinition(record: PluginRecord): void {
+  if (record.type !== "VCP") return;
+  const message = `'${record.name}' is a VCP plugin; import its folder again with POST /v1/plugins/import.`;
+  throw new GatewayError("invalid_request", message, { param: "id" });
 }
 
 /** A plugin of the owner, for the isolation suite. */
@@ -187,6 +222,7 @@ export const replacePlugin = defineRoute({
   async handler(c, { core, tenant, config, context, params, body }) {
     const record = await findPlugin(core, tenant, params.id);
     requireOwn(record);
+    requireDefinition(record);
     const plugin = registerPlugin(body, { egress: core.egress, enabled: record.enabled });
     requireFreeName(core, context, plugin.name);
     const updated = await core.repos.plugins.update(tenant, record.pluginId, plugin);
@@ -231,7 +267,8 @@ export const updatePlugin = defineRoute({
       return c.json(viewPlugin({ ...config, settings: { ...config.settings, native_tools } })(record));
     }
     const updated = await core.repos.plugins.setEnabled(tenant, record.pluginId, enabled);
-    return c.json(viewPlugin(config)(found(updated, "plugin", params.id)));
+    const now = record.type === "VCP" ? await core.configs.get(tenant, config.version + 1) : config;
+    return c.json(viewPlugin(now)(found(updated, "plugin", params.id)));
   },
 });
 
@@ -245,9 +282,11 @@ export const deletePlugin = defineRoute({
   request: { params: idParams },
   responses: { 204: { description: "The plugin is gone" } },
   isolation: { kind: "object", arrange: arrangeObject },
-  async handler(c, { core, tenant, params }) {
+  async handler(c, { core, tenant, config, context, params }) {
     const record = await findPlugin(core, tenant, params.id);
     requireOwn(record);
+    const vcp = vcpPluginsOf(config).get(record.name);
+    if (vcp?.pluginId === record.pluginId) await forgetPluginValues(core, context, vcp);
     if (!(await core.repos.plugins.delete(tenant, record.pluginId))) throw notFound("plugin", params.id);
     return c.body(null, 204);
   },

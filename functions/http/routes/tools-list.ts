@@ -7,13 +7,14 @@ import { listTools as usableTools } from "@toolyard/core/tools/catalog";
 import { toListedTool, toMcpTool, toOpenAiTool } from "@toolyard/core/tools/describe";
 import type { Page } from "@toolyard/core/ports/repos";
 import type { Tool } from "@toolyard/core/tools/tool";
+import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { listSchema, pageQuery, toList } from "../list.ts";
 import { arrangePlugin } from "./plugins.ts";
 import { idOf } from "./shared.ts";
 
-const formats = ["list", "openai", "mcp"] as const;
+const formats = ["list", "openai", "mcp", "vcp"] as const;
 
 const parametersSchema = z.record(z.string(), z.unknown()).meta({ description: "JSON Schema of the arguments." });
 
@@ -41,6 +42,11 @@ const openAiToolSchema = z.strictObject({
   function: z.strictObject({ name: z.string(), description: z.string(), parameters: parametersSchema }),
 });
 
+const vcpToolSchema = z.strictObject({
+  name: z.string(),
+  text: z.string().meta({ description: "What a system prompt says of it, for models that write TOOL_REQUEST blocks." }),
+});
+
 const mcpListSchema = z.strictObject({
   tools: z.array(
     z.strictObject({
@@ -56,15 +62,17 @@ const mcpListSchema = z.strictObject({
 });
 
 const toolsQuery = pageQuery.extend({
-  format: z
-    .enum(formats)
-    .default("list")
-    .meta({ description: "'openai': for a chat request's 'tools'; 'mcp': as the result of MCP's tools/list." }),
+  format: z.enum(formats).default("list").meta({
+    description:
+      "'openai': for a chat request's 'tools'; 'mcp': as the result of MCP's tools/list; 'vcp': as text for prompts.",
+  }),
   // A client that builds a prompt from half of the tools would not notice, so all is the default.
   limit: z.coerce.number().int().min(1).max(1_000).optional().meta({ description: "Tools per page; absent: all." }),
   after: pageQuery.shape.after.meta({ description: "Name after which the page starts." }),
   order: z.enum(["asc", "desc"]).default("asc").meta({ description: "By name." }),
 });
+
+type VcpTool = z.output<typeof vcpToolSchema>;
 
 function pageOfTools(tools: readonly Tool[], query: z.output<typeof toolsQuery>): Page<Tool> {
   const { after, limit = tools.length } = query;
@@ -85,7 +93,12 @@ export const listTools = defineRoute({
   responses: {
     200: {
       description: "The tools, ordered by name",
-      schema: z.union([listSchema(listedToolSchema), listSchema(openAiToolSchema), mcpListSchema]),
+      schema: z.union([
+        listSchema(listedToolSchema),
+        listSchema(openAiToolSchema),
+        listSchema(vcpToolSchema),
+        mcpListSchema,
+      ]),
     },
   },
   isolation: {
@@ -95,7 +108,7 @@ export const listTools = defineRoute({
       return plugin.name;
     },
   },
-  handler(c, { core, context, query }) {
+  async handler(c, { core, context, query }) {
     const page = pageOfTools(usableTools(core.adapters, context), query);
     switch (query.format) {
       case "openai":
@@ -103,6 +116,12 @@ export const listTools = defineRoute({
       case "mcp": {
         const last = page.hasMore ? page.data.at(-1)?.name : undefined;
         return c.json({ tools: page.data.map(toMcpTool), ...(last === undefined ? {} : { nextCursor: last }) });
+      }
+      case "vcp": {
+        const { textOfTool } = await import("@toolyard/core/vcp/plugins/tool-text");
+        const plugins = vcpPluginsOf(context.config);
+        const toText = (tool: Tool): VcpTool => ({ name: tool.name, text: textOfTool(tool, plugins.get(tool.name)) });
+        return c.json(toList(page, toText, ({ name }) => name));
       }
       case "list":
         return c.json(

@@ -65,8 +65,10 @@ export interface AdapterDeps {
   readonly publicUrl: string;
   /** The operator's upper bounds for tenants' settings. */
   readonly settingsCaps?: SettingsCaps;
-  /** Runs programs; absent: none can be run here. */
+  /** Runs programs of the operator's; absent: none can be run here. */
   readonly plugins?: PluginRunner;
+  /** Runs what tenants have uploaded, walled off as well as this home can; absent: nothing of that is run here. */
+  readonly tenantPlugins?: PluginRunner;
   /** Programs that the operator offers as MCP servers. */
   readonly mcpCommands?: McpCommands;
   /** Model back end of the operator for tenants without a provider of their own. */

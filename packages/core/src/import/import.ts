@@ -10,6 +10,8 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { PluginChanges } from "../ports/repos.ts";
+import { readVcpSource, type VcpSource } from "../vcp/plugins/folders.ts";
+import { importVcpFolders } from "../vcp/plugins/import.ts";
 import type { ReadSource } from "./candidate.ts";
 import { readCurl } from "./curl/read-curl.ts";
 import { readDefinitions } from "./definitions.ts";
@@ -24,7 +26,7 @@ import { readDocumentText } from "./read-text.ts";
 import type { ImportRequest } from "./request.ts";
 import { toResult, type ImportResult } from "./result.ts";
 
-export type ImportDeps = Pick<CoreDeps, "repos" | "egress" | "sealer" | "adapters" | "log" | "tellNow">;
+export type ImportDeps = Pick<CoreDeps, "repos" | "egress" | "sealer" | "adapters" | "log" | "tellNow" | "blobs">;
 
 /**
  * @throws GatewayError `invalid_request`, `invalid_definition`, `egress_denied`, `tool_unreachable` for a
@@ -36,6 +38,7 @@ export async function importPlugins(
   context: CallContext,
   request: ImportRequest,
 ): Promise<ImportResult> {
+  if (request.vcp !== undefined) return importVcp(deps, context, request.vcp, request.dry_run);
   const pace = new Pace();
   const source = await readSource(deps, request, pace);
   if (source.document.origin !== null) requireReachable(deps.egress, source.document.origin);
@@ -63,6 +66,21 @@ export async function importPlugins(
     found: [...secrets.keys()],
     storedNow: isStoring ? [...secrets].flatMap(([name, value]) => (value === undefined ? [] : [name])) : [],
   });
+}
+
+async function importVcp(
+  deps: ImportDeps,
+  context: CallContext,
+  source: VcpSource,
+  dryRun: boolean,
+): Promise<ImportResult> {
+  const read = readVcpSource(source);
+  const [broken] = read.unusable;
+  // One plugin that cannot be read is a wrong request; among others it is one line of the answer.
+  if (broken !== undefined && read.folders.length === 0) {
+    throw new GatewayError("invalid_definition", broken.reason, { param: "vcp" });
+  }
+  return importVcpFolders(deps, context, read, { dryRun });
 }
 
 type Source = ReadSource | (ReadSource & { readonly secrets: ReadonlyMap<string, string | undefined> });

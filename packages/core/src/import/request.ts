@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { authConfigSchema, credentialNameSchema } from "../blind/definition.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
+import { vcpSourceSchema } from "../vcp/plugins/folders.ts";
 import { importLimits } from "./limits.ts";
 
 const address = z.string().min(1).max(2_048);
@@ -49,6 +50,9 @@ export const importRequestSchema = z
       .max(importLimits.definitions)
       .optional()
       .meta({ description: "JSON definitions, as POST /v1/plugins takes them." }),
+    vcp: vcpSourceSchema
+      .optional()
+      .meta({ description: "VCP plugins: an archive of folders, or one manifest with files." }),
 
     dry_run: z.boolean().default(false).meta({ description: "Say what would be done, and do nothing." }),
     document_id: z.string().min(1).max(500).optional().meta({
@@ -91,16 +95,18 @@ export const importRequestSchema = z
       .meta({ description: "Store the secrets of a curl command as credentials." }),
   })
   .superRefine((body, context) => {
-    const given = [body.openapi ?? body.url, body.curl, body.definitions].filter((source) => source !== undefined);
+    const given = [body.openapi ?? body.url, body.curl, body.definitions, body.vcp].filter(
+      (source) => source !== undefined,
+    );
     if (given.length !== 1) {
       context.addIssue({
         code: "custom",
         path: ["openapi"],
-        message: "needs exactly one of 'openapi' (or 'url'), 'curl' and 'definitions'",
+        message: "needs exactly one of 'openapi' (or 'url'), 'curl', 'definitions' and 'vcp'",
       });
       return;
     }
-    const source = body.curl !== undefined ? "curl" : body.definitions !== undefined ? "definitions" : "openapi";
+    const source = sourceOf(body);
     for (const [field, ...sources] of ownFields) {
       const isUsed = body[field] !== undefined && body[field] !== false;
       if (isUsed && !sources.includes(source)) {
@@ -116,10 +122,27 @@ export const importRequestSchema = z
     }
   });
 
-type OwnField = "name" | "prefix" | "store_credentials" | "include" | "exclude" | "base_url" | "allow_external_refs";
+function sourceOf({ curl, definitions, vcp }: Readonly<Record<string, unknown>>): string {
+  if (vcp !== undefined) return "vcp";
+  if (curl !== undefined) return "curl";
+  return definitions === undefined ? "openapi" : "definitions";
+}
+
+type OwnField =
+  | "document_id"
+  | "remove_missing"
+  | "name"
+  | "prefix"
+  | "store_credentials"
+  | "include"
+  | "exclude"
+  | "base_url"
+  | "allow_external_refs";
 
 /** Fields that mean something for some sources only. */
 const ownFields: readonly (readonly [field: OwnField, ...sources: string[]])[] = [
+  ["document_id", "openapi", "curl", "definitions"],
+  ["remove_missing", "openapi", "curl", "definitions"],
   ["name", "curl"],
   ["store_credentials", "curl"],
   ["prefix", "openapi", "curl"],

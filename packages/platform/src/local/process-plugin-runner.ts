@@ -13,6 +13,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { endEscapedProcesses } from "./escaped-processes.ts";
+import type { Interpreter, Interpreters } from "./interpreters.ts";
 import { keepHead, keepTail } from "./plugin-output.ts";
 import { findProgram, wallOptions, type PluginWall } from "./plugin-wall.ts";
 import { removeTree } from "./remove-tree.ts";
@@ -24,6 +25,8 @@ export interface ProcessPluginRunnerOptions {
   readonly memoryBytes?: number;
   /** Absent: plugins run with the rights of our user. */
   readonly wall?: PluginWall;
+  /** Where `python`, `python3` and `node` are; absent: on the PATH. */
+  readonly interpreters?: Interpreters;
   /** Cap on processes and threads of the whole user; only where no one else is that user. */
   readonly maxProcesses?: number;
   /** Where fresh directories are made; default: the system's. */
@@ -79,20 +82,31 @@ async function runIn(place: Place, run: PluginRun, options: ProcessPluginRunnerO
   if ([...run.command, ...Object.entries(run.environment).flat()].some((word) => word.includes("\0"))) {
     return notStarted("spawn", "The command and the environment of a plugin cannot hold a byte 0.");
   }
-  const program = findProgram(name, options.path, directory);
+  const interpreter = await options.interpreters?.find(name);
+  const program = interpreter?.program ?? findProgram(name, options.path, directory);
   if (program === undefined) {
     return notStarted("spawn", `The program "${name}" was not found on the plugins' PATH, or cannot be executed.`);
   }
   const endWithUs = findProgram("setpriv", options.path, directory);
   if (run.signal?.aborted === true) return notStarted("aborted", "");
   try {
-    const child = start({ directory, program, endWithUs, run, options });
+    const child = start({ directory, program, endWithUs, run, options: withPlaces(options, interpreter) });
     place.pid = child.pid;
     return await watch(child, run, () => endEscaped(place, options));
   } catch (cause) {
     // Thrown before anything ran: too long a command, for example.
     return notStarted("spawn", `The program "${name}" could not be started: ${reasonOf(cause)}`);
   }
+}
+
+/** The wall shows what the interpreter is made of, too. */
+function withPlaces(
+  options: ProcessPluginRunnerOptions,
+  interpreter: Interpreter | undefined,
+): ProcessPluginRunnerOptions {
+  const { wall } = options;
+  if (wall === undefined || interpreter === undefined || interpreter.readOnly.length === 0) return options;
+  return { ...options, wall: { ...wall, readOnly: [...(wall.readOnly ?? []), ...interpreter.readOnly] } };
 }
 
 function start(to: {

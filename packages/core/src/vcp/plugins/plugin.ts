@@ -62,10 +62,19 @@ export function vcpPluginsOf(config: TenantConfig): ByName {
   return plugins;
 }
 
+/** A row that was read just now, which may be newer than the snapshot. */
+export function readVcpPlugin(record: PluginRecord, { credentials }: TenantConfig): VcpPlugin | undefined {
+  return readPlugin(record, namesOf(credentials))[0];
+}
+
+function namesOf(credentials: TenantConfig["credentials"]): ReadonlySet<string> {
+  return new Set(credentials.flatMap(({ level, name }) => (level === "tenant" ? [name] : [])));
+}
+
 function readPlugins(config: TenantConfig): ByName {
   const rows = config.plugins.filter(({ type }) => type === "VCP");
   if (rows.length === 0) return new Map();
-  const stored = new Set(config.credentials.flatMap(({ level, name }) => (level === "tenant" ? [name] : [])));
+  const stored = namesOf(config.credentials);
   const plugins = rows.flatMap((record) => readPlugin(record, stored));
   return new Map(plugins.sort((a, b) => (a.name < b.name ? -1 : 1)).map((plugin) => [plugin.name, plugin]));
 }

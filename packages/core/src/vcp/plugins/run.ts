@@ -12,7 +12,7 @@ import { openConfiguration, openValue } from "./configuration.ts";
 import { PluginFolders } from "./files.ts";
 import { vcpPluginsOf, type VcpPlugin } from "./plugin.ts";
 
-export type PluginRunDeps = Pick<AdapterDeps, "sealer" | "blobs" | "plugins" | "publicUrl">;
+export type PluginRunDeps = Pick<AdapterDeps, "sealer" | "blobs" | "tenantPlugins" | "publicUrl">;
 
 export type PluginRunContext = Pick<CallContext, "tenant" | "config" | "redactor">;
 
@@ -41,7 +41,7 @@ export async function runPlugin(
   plugin: VcpPlugin,
   options: PluginRunOptions,
 ): Promise<PluginExit> {
-  const { plugins: runner } = deps;
+  const { tenantPlugins: runner } = deps;
   if (runner === undefined) throw noRunner(plugin.name);
   const [configuration, files, extra] = await Promise.all([
     openConfiguration(deps, context, plugin),

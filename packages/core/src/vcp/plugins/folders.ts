@@ -1,0 +1,140 @@
+/**
+ * Folders of plugins out of what was uploaded: an archive, a list of files, a directory of this machine (VCP-24).
+ * A folder that cannot be used is reported and left out; it never takes the others with it.
+ */
+import * as z from "zod";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject } from "../../json.ts";
+import { folderLimits } from "./files.ts";
+import { blockedFileName, manifestFileName, readManifest, type VcpManifest } from "./manifest.ts";
+import { readZip, safePath, type ZipFile } from "./zip.ts";
+
+/** Of one import: many plugins, unpacked. */
+export const importLimits = { files: 10_000, bytes: 209_715_200 } as const;
+
+export interface PluginFolder {
+  /** Where it lies, for reports; plugins are known by the name in their manifest. */
+  readonly label: string;
+  readonly manifest: VcpManifest;
+  /** Its manifest's name ends in `.block`. */
+  readonly isBlocked: boolean;
+  /** The manifest and what lies beside and below it. */
+  readonly files: readonly ZipFile[];
+}
+
+export interface UnusableFolder {
+  readonly label: string;
+  readonly reason: string;
+}
+
+export interface ReadFolders {
+  readonly folders: readonly PluginFolder[];
+  readonly unusable: readonly UnusableFolder[];
+  /** Files of no plugin. */
+  readonly strays: readonly string[];
+}
+
+const fileSchema = z
+  .strictObject({
+    path: z.string().min(1).max(512).meta({ description: "Below the plugin's folder, with '/'." }),
+    text: z.string().optional(),
+    base64: z.base64().optional().meta({ description: "Instead of 'text', for a file that is not text." }),
+  })
+  .refine(({ text, base64 }) => (text === undefined) !== (base64 === undefined), "needs either 'text' or 'base64'");
+
+/** Field `vcp` of an import. */
+export const vcpSourceSchema = z
+  .strictObject({
+    zip: z
+      .base64()
+      .optional()
+      .meta({ description: "A zip with one plugin folder or many, as base64.", contentEncoding: "base64" }),
+    manifest: z
+      .custom<JsonObject>(isJsonObject, "Invalid input: expected object")
+      .optional()
+      .meta({ type: "object", description: "A single plugin-manifest.json; its files go into 'files'." }),
+    files: z.array(fileSchema).max(folderLimits.files).optional(),
+  })
+  .refine(({ zip, manifest }) => (zip === undefined) !== (manifest === undefined), {
+    error: "needs either 'zip' or 'manifest'",
+    path: ["zip"],
+  })
+  .refine(({ zip, files }) => zip === undefined || files === undefined, {
+    error: "goes with 'manifest'; an archive brings its own",
+    path: ["files"],
+  });
+export type VcpSource = z.output<typeof vcpSourceSchema>;
+
+/** @throws GatewayError `invalid_request` for an archive that cannot be read, or holds no plugin */
+export function readVcpSource({ zip, manifest, files = [] }: VcpSource): ReadFolders {
+  if (zip !== undefined) {
+    const read = readFolders(readZip(Buffer.from(zip, "base64"), { ...importLimits, param: "vcp.zip" }));
+    if (read.folders.length + read.unusable.length > 0) return read;
+    throw new GatewayError("invalid_request", `'vcp.zip' holds no '${manifestFileName}'.`, { param: "vcp.zip" });
+  }
+  const given = files.map(({ path, text, base64 }) => ({
+    path: safePath(path, { param: "vcp.files" }),
+    body: base64 === undefined ? Buffer.from(text ?? "", "utf8") : Buffer.from(base64, "base64"),
+  }));
+  const beside = given.filter(({ path }) => path !== manifestFileName && path !== blockedFileName);
+  const body = Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`, "utf8");
+  return readFolders([{ path: manifestFileName, body }, ...beside]);
+}
+
+/** What packers and version control leave behind. */
+const litter = /(?:^|\/)(?:__MACOSX|\.git|__pycache__)\/|(?:^|\/)(?:\.DS_Store|Thumbs\.db)$/;
+
+/** Every folder with a manifest, the outermost one of a branch; in the order of their paths. */
+export function readFolders(files: readonly ZipFile[]): ReadFolders {
+  const kept = files.filter(({ path }) => !litter.test(path));
+  const roots = outermost(kept.flatMap(({ path }) => (isManifest(path) ? [folderOf(path)] : [])));
+  const byRoot = Map.groupBy(kept, ({ path }) => roots.find((root) => root === "" || path.startsWith(`${root}/`)));
+  const read = roots.map((root) => readFolder(root, byRoot.get(root) ?? []));
+  return {
+    folders: read.flatMap((folder) => ("manifest" in folder ? [folder] : [])),
+    unusable: read.flatMap((folder) => ("reason" in folder ? [folder] : [])),
+    strays: (byRoot.get(undefined) ?? []).map(({ path }) => path),
+  };
+}
+
+function isManifest(path: string): boolean {
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  return name === manifestFileName || name === blockedFileName;
+}
+
+function folderOf(path: string): string {
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "" : path.slice(0, slash);
+}
+
+function outermost(folders: readonly string[]): readonly string[] {
+  const chosen: string[] = [];
+  for (const folder of [...new Set(folders)].sort()) {
+    if (!chosen.some((outer) => outer === "" || folder.startsWith(`${outer}/`))) chosen.push(folder);
+  }
+  return chosen;
+}
+
+function readFolder(root: string, files: readonly ZipFile[]): PluginFolder | UnusableFolder {
+  const own = files.map(({ path, body }) => ({ path: root === "" ? path : path.slice(root.length + 1), body }));
+  const label = root === "" ? "." : root;
+  const enabled = own.find(({ path }) => path === manifestFileName);
+  const found = enabled ?? own.find(({ path }) => path === blockedFileName);
+  try {
+    const manifest = readManifest(found?.body ?? new Uint8Array());
+    checkSize(own);
+    return { label, manifest, isBlocked: enabled === undefined, files: own };
+  } catch (error) {
+    if (error instanceof GatewayError) return { label, reason: error.message };
+    throw error;
+  }
+}
+
+function checkSize(files: readonly ZipFile[]): void {
+  const bytes = files.reduce((sum, { body }) => sum + body.byteLength, 0);
+  if (files.length <= folderLimits.files && bytes <= folderLimits.bytes) return;
+  throw new GatewayError(
+    "invalid_definition",
+    `The folder has ${files.length} files with ${bytes} bytes; ${folderLimits.files} files with ${folderLimits.bytes} bytes are taken.`,
+  );
+}
