@@ -264,6 +264,30 @@ export function describePluginRunner(
       expect(parts.join("")).toBe(exit.stdout);
     });
 
+    describe("lets a plugin answer first", () => {
+      const answered = '{"status":"success","requestId":"t1"}';
+
+      test("and work on for longer than its answer may take, saying whatever it likes", async () => {
+        const chatter = "x".repeat(100_000);
+        const script = `console.log('working {'); console.log('${answered}');
+          setTimeout(() => { console.log('${chatter}'); process.exit(7) }, 2500)`;
+        const exit = await run(node(script), { answerWithinMs: 2_000, maxOutputBytes: 4_096 });
+        expect(exit).toMatchObject({ ended: "exit", exitCode: 7 });
+        expect(exit.stdout.startsWith(`working {\n${answered}`)).toBe(true);
+        expect(exit.stdout).not.toContain("xxx");
+      });
+
+      test("and ends it where the answer does not come in time", async () => {
+        const exit = await run(sh('echo \'{"status":"working"}\'; sleep 30'), { answerWithinMs: 700 });
+        expect(exit).toMatchObject({ ended: "timeout", exitCode: null, stdout: '{"status":"working"}\n' });
+      });
+
+      test("but not with more than an answer may have", async () => {
+        const exit = await run(sh("yes | head -c 100000; sleep 30"), { answerWithinMs: 9_000, maxOutputBytes: 4_096 });
+        expect(exit).toMatchObject({ ended: "output" });
+      });
+    });
+
     test("removes a directory that a plugin has closed to itself, and one too deep to be named", async () => {
       const deep = `import os
 print(os.getcwd(), flush=True)

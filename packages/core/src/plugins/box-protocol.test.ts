@@ -26,8 +26,8 @@ describe("the request to a plugin box", () => {
   test("carries a run with its files, and nothing that belongs to this side", () => {
     const files = [{ path: "bin/tool", body: Buffer.from([0, 255, 10]) }];
     const signal = AbortSignal.timeout(1_000);
-    const text = toBoxRequest({ ...run, files, signal, onStdout: () => undefined });
-    expect(readBoxRequest(JSON.parse(text))).toEqual({ ...run, files });
+    const text = toBoxRequest({ ...run, answerWithinMs: 500, files, signal, onStdout: () => undefined });
+    expect(readBoxRequest(JSON.parse(text))).toEqual({ ...run, answerWithinMs: 500, files });
     expect(readBoxRequest(JSON.parse(toBoxRequest(run)))).toEqual(run);
   });
 

@@ -17,6 +17,7 @@ const boxRequestSchema = z.strictObject({
   stdin: z.string(),
   timeoutMs: z.int().positive(),
   maxOutputBytes: z.int().positive(),
+  answerWithinMs: z.int().positive().optional(),
   files: z.array(z.strictObject({ path: z.string(), body: z.base64() })).optional(),
 });
 
@@ -46,7 +47,8 @@ export const boxSilenceMs = 15_000;
 
 /** The request as text; what belongs to this side (`signal`, `onStdout`) stays here. */
 export function toBoxRequest(run: PluginRun): string {
-  const { tenant, command, environment, directoryVariables, stdin, timeoutMs, maxOutputBytes, files } = run;
+  const { tenant, command, environment, directoryVariables, stdin, timeoutMs, maxOutputBytes, answerWithinMs, files } =
+    run;
   const request: z.input<typeof boxRequestSchema> = {
     tenant,
     command: [...command],
@@ -55,6 +57,7 @@ export function toBoxRequest(run: PluginRun): string {
     stdin,
     timeoutMs,
     maxOutputBytes,
+    ...(answerWithinMs !== undefined && { answerWithinMs }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body).toString("base64") })) }),
   };
   return JSON.stringify(request);
@@ -69,9 +72,10 @@ export function readBoxRequest(event: unknown): PluginRun {
       param,
     });
   }
-  const { files, directoryVariables, ...run } = parsed.data;
+  const { files, directoryVariables, answerWithinMs, ...run } = parsed.data;
   return {
     ...run,
+    ...(answerWithinMs !== undefined && { answerWithinMs }),
     ...(directoryVariables && { directoryVariables }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body, "base64") })) }),
   };

@@ -20,6 +20,11 @@ export interface PluginRun {
    * plugin answers first and works on. All parts together are `PluginExit.stdout`.
    */
   readonly onStdout?: (part: string) => void;
+  /**
+   * An asynchronous VCP plugin (vcp/async/first-answer.ts): within so many milliseconds it has answered, or the
+   * run ends as `timeout`. What it writes after its answer is neither kept nor told, nor limited.
+   */
+  readonly answerWithinMs?: number;
 }
 
 export interface PluginExit {

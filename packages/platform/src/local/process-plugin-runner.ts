@@ -12,6 +12,7 @@ import { Writable } from "node:stream";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
+import { FirstAnswer } from "@toolyard/core/vcp/async/first-answer";
 import { endEscapedProcesses } from "./escaped-processes.ts";
 import type { Interpreter, Interpreters } from "./interpreters.ts";
 import { keepHead, keepTail } from "./plugin-output.ts";
@@ -170,9 +171,12 @@ function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promis
       end("output");
       child.stdout?.destroy();
     };
-    const stdout = keepHead(run.maxOutputBytes, full, run.onStdout);
+    const answer = awaitAnswer(run, () => end("timeout"));
+    const stdout = keepHead(run.maxOutputBytes, full, answer.hear);
     const stderr = keepTail(maxStderrBytes);
-    child.stdout?.on("data", stdout.add);
+    child.stdout?.on("data", (part: Buffer) => {
+      if (!answer.isThere()) stdout.add(part);
+    });
     child.stderr?.on("data", stderr.add);
     // A plugin may end before it has read its input; that is its own affair.
     for (const stream of child.stdio) stream?.on("error", () => undefined);
@@ -197,12 +201,37 @@ function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promis
     child.on("close", () => {
       clearTimeout(timer);
       clearTimeout(drain);
+      answer.stop();
       run.signal?.removeEventListener("abort", abort);
       groups.delete(child);
       const exitCode = ended === "exit" ? child.exitCode : null;
       resolve({ stdout: stdout.text(), stderr: failure ?? stderr.text(), exitCode, ended });
     });
   });
+}
+
+interface AwaitedAnswer {
+  readonly hear: (part: string) => void;
+  /** Nobody is interested in what comes now. */
+  readonly isThere: () => boolean;
+  readonly stop: () => void;
+}
+
+/** Of a plugin that answers first and works on; of others all that they say is the answer. */
+function awaitAnswer({ answerWithinMs, onStdout }: PluginRun, onLate: () => void): AwaitedAnswer {
+  if (answerWithinMs === undefined) {
+    return { hear: (part) => onStdout?.(part), isThere: () => false, stop: () => undefined };
+  }
+  const first = new FirstAnswer();
+  const timer = setTimeout(onLate, answerWithinMs);
+  return {
+    hear(part) {
+      if (first.add(part) !== undefined) clearTimeout(timer);
+      onStdout?.(part);
+    },
+    isThere: () => first.found !== undefined,
+    stop: () => clearTimeout(timer),
+  };
 }
 
 function notStarted(ended: "aborted" | "spawn", stderr: string): Exit {
