@@ -32,6 +32,7 @@ import { deleteNode, getNode, listNodes } from "./nodes.ts";
 import { metrics } from "./metrics.ts";
 import { createConnection, deleteConnection, finishConnectLink, followConnectLink, listConnections } from "./oauth.ts";
 import { openapi } from "./openapi.ts";
+import { pluginCallback, pluginCallbackByToken } from "./plugin-callback.ts";
 import { createPlugin, deletePlugin, getPlugin, listPlugins, replacePlugin, updatePlugin } from "./plugins.ts";
 import { getPluginConfig, getVcpConfig, putPluginConfig, putVcpConfig } from "./plugin-config.ts";
 import { importPlugins } from "./plugins-import.ts";
@@ -166,6 +167,8 @@ export const routes = {
   getDescriptorSet,
   deleteDescriptorSet,
   takeSmsReceipts,
+  pluginCallback,
+  pluginCallbackByToken,
   createSubscription,
   listSubscriptions,
   getSubscription,

@@ -17,7 +17,11 @@ export async function cancelCall(deps: CoreDeps, context: CallContext, id: strin
   const call = await deps.repos.calls.requestCancel(context.tenant, id);
   if (call === undefined) throw callNotFound(id);
   if (hasEnded(call)) return ended(call);
-  return isScheme(call.uri, "node") ? stopOnNodes(deps, call) : call;
+  if (isScheme(call.uri, "node")) return stopOnNodes(deps, call);
+  if (!isScheme(call.uri, "vcp")) return call;
+  // Read by code that is seldom needed.
+  const { stopWorkingOn } = await import("../vcp/async/working-on.ts");
+  return stopWorkingOn(deps, call);
 }
 
 function hasEnded(call: Call): boolean {

@@ -22,10 +22,16 @@ export const killPoints = [
   "approval.decided",
 ] as const;
 
+/** The same between an asynchronous plugin's first answer and its callback. */
+export const callbackKillPoints = ["callback.awaited", "callback.stored", "callback.completed"] as const;
+
 /** The same in the work of the tick, which no call passes. */
 export const upkeepKillPoints = ["archive.claimed", "archive.written", "archive.finished"] as const;
 
-export type KillPoint = (typeof killPoints)[number] | (typeof upkeepKillPoints)[number];
+export type KillPoint =
+  | (typeof killPoints)[number]
+  | (typeof callbackKillPoints)[number]
+  | (typeof upkeepKillPoints)[number];
 
 /** Called at each point. */
 export type Reach = (point: KillPoint) => void;

@@ -7,7 +7,7 @@ import type { AdapterDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
-import type { ToolOutcome } from "../tools/outcome.ts";
+import type { PendingOutcome, ToolOutcome } from "../tools/outcome.ts";
 import type { Preparation, PreparedCall } from "../tools/prepare.ts";
 import { formatToolUri, formatUriOptions } from "../tools/uri.ts";
 import type { Call, CallError, CallerLink, SealedInput } from "./call.ts";
@@ -246,5 +246,13 @@ export function outcomeOf(call: Call): ToolOutcome {
       ...(call.error.details === undefined ? {} : { details: call.error.details }),
     };
   }
-  return { kind: "pending", reason: call.state === "input_required" ? "approval" : "async", callId: call.id };
+  if (call.state === "input_required") return { kind: "pending", reason: "approval", callId: call.id };
+  return { kind: "pending", reason: "async", callId: call.id, ...firstAnswerOf(call) };
+}
+
+/** Of a call whose back end has answered first and works on. */
+function firstAnswerOf({ id, outcome }: Call): Pick<PendingOutcome, "first"> {
+  if (outcome === null) return {};
+  const { text, mediaType, bytes, blobKey } = outcome;
+  return { first: { text, mediaType, ...(blobKey === undefined ? {} : { handle: { callId: id, bytes, mediaType } }) } };
 }

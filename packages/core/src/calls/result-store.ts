@@ -101,10 +101,11 @@ export async function openResult(
 ): Promise<OpenResult> {
   if (call.tenant !== tenant) throw new GatewayError("not_found", `There is no call '${call.id}'.`, { param: "id" });
   const { outcome } = call;
+  // Those that run may have said something first.
+  if (["queued", "running", "input_required"].includes(call.state)) {
+    throw new GatewayError("call_not_finished", `Call '${call.id}' is '${call.state}'; ask again when it has ended.`);
+  }
   if (outcome === null) {
-    if (["queued", "running", "input_required"].includes(call.state)) {
-      throw new GatewayError("call_not_finished", `Call '${call.id}' is '${call.state}'; ask again when it has ended.`);
-    }
     throw new GatewayError("not_found", `Call '${call.id}' has no result; it ended as '${call.state}'.`);
   }
   if (outcome.blobKey !== undefined) {

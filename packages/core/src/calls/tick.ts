@@ -6,6 +6,7 @@ import type { CoreDeps } from "../deps.ts";
 import { archiveCalls, expireArchives } from "./archive.ts";
 import { clearUploads } from "../workspace/uploads.ts";
 import { useLateResults } from "../nodes/results.ts";
+import { expireCallbacks, useLateCallbacks } from "../vcp/async/upkeep.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
 const sweepLimit = 200;
@@ -32,9 +33,11 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
     span?.end();
   }
   await useLateResults(deps, sweepLimit);
+  await useLateCallbacks(deps, sweepLimit);
   await deps.repos.calls.expire(sweepLimit);
   await deps.repos.nodes.expire(sweepLimit);
   await deps.repos.subscriptions.expire(sweepLimit);
+  await expireCallbacks(deps, sweepLimit);
   await archiveCalls(deps);
   await expireArchives(deps, sweepLimit);
   await createWorkspace(deps).expireSessions(sweepLimit);

@@ -156,10 +156,15 @@ function lostEnd(call: Call): CallFinish | undefined {
   }
   if (call.cancelRequested) return ended("cancelled", "call_cancelled", `'${call.tool}' was cancelled.`);
   if (call.effect === "write" && call.repeat === "never") {
+    // What has answered first has to say by itself what came of it.
+    const why =
+      call.outcome === null
+        ? `The process that ran '${call.tool}' stopped while the call was under way`
+        : `'${call.tool}' has answered first and has not said in time what came of it`;
     return ended(
       "unknown",
       "outcome_unknown",
-      `The process that ran '${call.tool}' stopped while the call was under way; whether it took effect is not known, and it is not sent again by itself.`,
+      `${why}; whether it took effect is not known, and it is not sent again by itself.`,
     );
   }
   if (!call.async && call.effect === "read") {

@@ -47,6 +47,8 @@ export const catalog = {
   // Who asks
   invalid_api_key: { http: 401, type: "authentication_error", retryable: false },
   invalid_ticket: { http: 401, type: "authentication_error", retryable: false },
+  /** A plugin's callback without its token or a signature. */
+  invalid_callback_proof: { http: 401, type: "authentication_error", retryable: false },
   invalid_token: { http: 401, type: "authentication_error", retryable: false },
   /** A token cannot be checked because its issuer's keys cannot be fetched. */
   issuer_unavailable: { http: 503, type: "api_error", retryable: true },

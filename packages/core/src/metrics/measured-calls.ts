@@ -49,7 +49,7 @@ export function measureCalls(repo: CallRepo, metrics: Metrics, clock: Clock): Ca
     },
     async finish(tenant, id, attempt, finish) {
       const isWritten = await repo.finish(tenant, id, attempt, finish);
-      if (isWritten) counter.ended(id, finish);
+      if (isWritten && finish.state !== "running") counter.ended(id, finish);
       return isWritten;
     },
     async resolveUnknown(tenant, id, finish) {

@@ -348,8 +348,13 @@ export interface AdmitResult {
 }
 
 export interface CallFinish {
-  /** `input_required`: no end, it waits for an answer that somebody else was asked for. */
-  readonly state: Exclude<CallState, "queued" | "running">;
+  /**
+   * Two are no ends. `input_required`: it waits for an answer that somebody else was asked for. `running`: its back
+   * end has answered first and works on, and nobody has to hold it.
+   */
+  readonly state: Exclude<CallState, "queued">;
+  /** Of a call that goes on: for so long it counts as under way, and whether the session's next chat gets the result. */
+  readonly worksOn?: { readonly withinMs: number; readonly delivery?: "due" };
   /** Of a call that waits: its input with what was asked, sealed, and whether the session's next chat gets the result. */
   readonly continued?: { readonly input: string; readonly delivery?: "due" };
   readonly outcome?: StoredOutcome;
@@ -421,7 +426,10 @@ export interface CallRepo {
     calls: readonly NewCall[],
     parent?: { readonly id: string; readonly attempt: number; readonly spent: Spent },
   ): Promise<readonly RecordResult[]>;
-  /** Ends a running call; `false` where another attempt owns it or it has ended. `unknown` may become completed or failed. */
+  /**
+   * Ends a running call, or lets it go on by itself; `false` where another attempt owns it or it has ended. `unknown`
+   * may become completed or failed.
+   */
   finish(tenant: string, id: string, attempt: number, finish: CallFinish): Promise<boolean>;
   /** Late evidence for an `unknown` call. */
   resolveUnknown(tenant: string, id: string, finish: CallFinish): Promise<boolean>;

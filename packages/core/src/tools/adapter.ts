@@ -77,6 +77,11 @@ export interface ToolReply {
   readonly forModel?: string;
   /** The back end confirmed an earlier reply instead of sending it again. */
   readonly reused?: "cache";
+  /**
+   * This is its first answer: it works on by itself, and what comes of it ends the call later. `within` so many
+   * milliseconds, else nobody knows.
+   */
+  readonly worksOn?: { readonly withinMs: number };
 }
 
 /**

@@ -15,7 +15,7 @@ import type { CallFinish } from "../ports/repos.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
 import { deliveryOf, InputRequired, type Delivery, type InvocationContext } from "./adapter.ts";
-import { toOutcomeDetails, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
+import { toOutcomeDetails, type CompletedOutcome, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
 import { endToolSpan, inToolSpan } from "./tool-trace.ts";
@@ -147,8 +147,10 @@ async function trySend(
     );
     deps.reach("call.answered");
     const { outcome: shaped, stored } = await shapeReply(deps, context, call.id, reply);
-    const outcome = reply.reused === undefined ? shaped : { ...shaped, reused: reply.reused };
     deps.reach("call.result-stored");
+    if (reply.worksOn !== undefined)
+      return { kind: "done", execution: goingOn(call, { shaped, stored, ...reply.worksOn }) };
+    const outcome = reply.reused === undefined ? shaped : { ...shaped, reused: reply.reused };
     return { kind: "done", execution: { outcome, finish: completedFinish(stored, call, context) } };
   } catch (thrown) {
     if (thrown instanceof InputRequired) return await paused(deps, call, context, thrown);
@@ -180,6 +182,23 @@ async function paused(deps: CoreDeps, call: PreparedCall, context: CallContext, 
   } catch (thrown) {
     return { kind: "failed", error: toGatewayError(thrown), delivery: "answered" };
   }
+}
+
+/** It has answered and works on: the row stays running, with nobody at it. */
+function goingOn(
+  call: PreparedCall,
+  {
+    shaped,
+    stored,
+    withinMs,
+  }: { readonly shaped: CompletedOutcome; readonly stored: StoredOutcome; readonly withinMs: number },
+): Execution {
+  const { text, mediaType, handle } = shaped;
+  const first = { text, mediaType, ...(handle === undefined ? {} : { handle }) };
+  return {
+    outcome: { kind: "pending", reason: "async", callId: call.id, first },
+    finish: { state: "running", outcome: stored, worksOn: { withinMs } },
+  };
 }
 
 function completedFinish(stored: StoredOutcome, call: PreparedCall, context: CallContext): CallFinish {

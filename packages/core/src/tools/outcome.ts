@@ -27,6 +27,8 @@ export interface PendingOutcome {
   readonly callId: string;
   /** Where it waits for input: what a person is asked, by name. */
   readonly requests?: { readonly [key: string]: JsonValue };
+  /** What the back end has answered first, of those that answer and work on. */
+  readonly first?: Pick<CompletedOutcome, "text" | "mediaType" | "handle">;
 }
 
 export interface FailedOutcome {
@@ -84,6 +86,7 @@ export function textForModel(outcome: ToolOutcome): string {
     case "completed":
       return outcome.text;
     case "pending":
+      if (outcome.first !== undefined) return outcome.first.text;
       return JSON.stringify({
         status: "pending",
         call_id: outcome.callId,

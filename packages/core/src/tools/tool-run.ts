@@ -194,7 +194,8 @@ export class ToolRun {
 
   /** Whoever answers what the call asks, the result belongs into this conversation. */
   #deliveryOf({ state }: CallFinish): NewCall["delivery"] {
-    return state === "input_required" && this.#options.deliverLate ? "due" : "none";
+    const isOpen = state === "input_required" || state === "running";
+    return isOpen && this.#options.deliverLate ? "due" : "none";
   }
 
   #defer(row: Promise<NewCall>, started: number): void {
@@ -223,9 +224,7 @@ export class ToolRun {
   async #finish(call: PreparedCall, finish: CallFinish): Promise<void> {
     try {
       const { tenant } = this.#context;
-      const { continued } = finish;
-      const isDue = continued !== undefined && this.#deliveryOf(finish) === "due";
-      const end = isDue ? { ...finish, continued: { ...continued, delivery: "due" as const } } : finish;
+      const end = this.#deliveryOf(finish) === "due" ? withDelivery(finish) : finish;
       await recordEnd(this.#deps, { tenant, id: call.id, attempt: 1, repeat: call.repeat }, end);
       this.#deps.reach("call.finished");
     } catch (error) {
@@ -268,6 +267,16 @@ export class ToolRun {
     }
     return { kind: "pending", reason: "approval", callId: call.id };
   }
+}
+
+/** What comes of a call that goes on is for the session's next chat. */
+function withDelivery(finish: CallFinish): CallFinish {
+  const { continued, worksOn } = finish;
+  return {
+    ...finish,
+    ...(continued === undefined ? {} : { continued: { ...continued, delivery: "due" } }),
+    ...(worksOn === undefined ? {} : { worksOn: { ...worksOn, delivery: "due" } }),
+  };
 }
 
 /** Whatever comes of the call: the text of an error is somebody else's as well. */

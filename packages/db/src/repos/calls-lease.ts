@@ -85,7 +85,7 @@ export async function claim(
   return answer === "busy" || answer === "concurrency_limited" ? answer : "gone";
 }
 
-const extendLease = `UPDATE calls SET lease_until = ${now} + ?4
+const extendLease = `UPDATE calls SET lease_until = MAX(COALESCE(lease_until, 0), ${now} + ?4)
   WHERE tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'running' RETURNING cancel_requested`;
 
 export async function heartbeat(

@@ -161,12 +161,16 @@ const mayEnd = `(state = 'running' AND attempt = ?4)
   OR (state = 'unknown' AND attempt = ?4 AND ?3 IN ('completed', 'failed'))
   OR (state IN ('queued', 'input_required') AND attempt = ?4 AND ?3 IN ('rejected', 'cancelled'))`;
 
-const endColumns = `state = ?3, lease_until = NULL, write_token = ?5,
+const endColumns = `state = ?3, write_token = ?5,
+  lease_until = CASE WHEN ?3 = 'running' THEN ${now} + ?16 END,
   outcome_text = ?6, outcome_media_type = ?7, outcome_bytes = ?8, outcome_blob_key = ?9,
   error = ?10, usage = COALESCE(?11, usage), cost = COALESCE(?12, cost),
   input = COALESCE(?14, input), delivery = COALESCE(?15, delivery),
-  slots = CASE WHEN ?3 = 'input_required' THEN MAX(slots, 1) ELSE slots END,
-  finished_at = CASE WHEN ?3 = 'input_required' THEN NULL WHEN write_token IS ?5 THEN finished_at
+  slots = CASE ?3 WHEN 'input_required' THEN MAX(slots, 1) WHEN 'running' THEN 0 ELSE slots END,
+  async = CASE WHEN ?3 = 'running' THEN 1 ELSE async END,
+  reserved_tokens = CASE WHEN ?3 = 'running' THEN 0 ELSE reserved_tokens END,
+  reserved_micros = CASE WHEN ?3 = 'running' THEN 0 ELSE reserved_micros END,
+  finished_at = CASE WHEN ?3 IN ('input_required', 'running') THEN NULL WHEN write_token IS ?5 THEN finished_at
     ELSE COALESCE(started_at + ?13, ${now}) END`;
 
 /** Fenced by `attempt`. A second time with the same token it changes nothing and still counts its row. */
@@ -204,7 +208,8 @@ export function endArgs(tenant: string, { id, attempt, finish, ranMs }: RowEnd):
     jsonOrNull(finish.cost),
     ranMs ?? null,
     finish.continued?.input ?? null,
-    finish.continued?.delivery ?? null,
+    finish.continued?.delivery ?? finish.worksOn?.delivery ?? null,
+    finish.worksOn?.withinMs ?? null,
   ];
 }
 

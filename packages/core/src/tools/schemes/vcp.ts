@@ -15,6 +15,8 @@ import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
 
 /** The longest that any call may take; what a manifest says beyond it is cut. */
 const longestMs = 840_000;
+/** The same for the first answer of a plugin that works on after it: its time limit is meant for the whole of its work. */
+const longestAnswerMs = 300_000;
 
 export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
   return {
@@ -119,7 +121,7 @@ function toTool(plugin: VcpPlugin): Tool {
     sensitive: record.sensitive,
     service: formatToolUri("vcp", name),
     requiredCredentials: [],
-    timeoutMs: Math.min(manifest.timeoutMs, longestMs),
+    timeoutMs: Math.min(manifest.timeoutMs, manifest.pluginType === "asynchronous" ? longestAnswerMs : longestMs),
     endsInTime: true,
     maxAttempts: 1,
     outputTrust: "outside",

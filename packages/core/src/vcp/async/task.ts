@@ -2,10 +2,11 @@
  * Task ids of asynchronous VCP plugins and where their results lie (VCP specification s. 5):
  * `{tenant}/VCPAsyncResults/{pluginName}-{taskId}.json`.
  */
-import { namedKey } from "../../ports/blob-store.ts";
+import { namedKey, tenantKey } from "../../ports/blob-store.ts";
 import type { TaskName } from "../../ports/vcp-callbacks.ts";
 
-const pluginPattern = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/;
+/** As a manifest names it (vcp/plugins/manifest.ts). */
+const pluginPattern = /^[\p{L}\p{N}_-][\p{L}\p{N}_.-]{0,63}$/u;
 /** A dot is no part of a placeholder's id; such results are kept all the same. */
 const taskIdPattern = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/;
 
@@ -19,7 +20,9 @@ export function isTaskName({ plugin, taskId }: TaskName): boolean {
 
 /** @param name one that `isTaskName` */
 export function resultKey(tenant: string, { plugin, taskId }: TaskName): string {
-  return namedKey(tenant, "VCPAsyncResults", `${plugin}-${taskId}.json`);
+  const [folder, file] = ["VCPAsyncResults", `${plugin}-${taskId}.json`];
+  // Blob stores take names in other scripts encoded only.
+  return /^[\w.-]+$/.test(file) ? namedKey(tenant, folder, file) : tenantKey(tenant, folder, file);
 }
 
 /** What stands for the result in a conversation until it is there. */

@@ -18,6 +18,7 @@ export type PluginInvoker = (deps: AdapterDeps, called: PluginCall, context: Inv
 type Callable = { [T in PluginType]: (typeof pluginTypes)[T]["isTool"] extends true ? T : never }[PluginType];
 
 export const invokers = {
+  asynchronous: async () => (await import("../async/invoke.ts")).invokeAsynchronous,
   synchronous: async () => (await import("./synchronous.ts")).invokeSynchronous,
 } as const satisfies { readonly [T in Callable]?: () => Promise<PluginInvoker> };
 

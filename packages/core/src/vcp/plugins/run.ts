@@ -16,7 +16,10 @@ export type PluginRunDeps = Pick<AdapterDeps, "sealer" | "blobs" | "tenantPlugin
 
 export type PluginRunContext = Pick<CallContext, "tenant" | "config" | "redactor">;
 
-export interface PluginRunOptions extends Pick<PluginRun, "stdin" | "timeoutMs" | "signal" | "onStdout"> {
+export interface PluginRunOptions extends Pick<
+  PluginRun,
+  "stdin" | "timeoutMs" | "answerWithinMs" | "signal" | "onStdout"
+> {
   /** Beside what every plugin of its type is given. */
   readonly environment?: Readonly<Record<string, string>>;
   readonly maxOutputBytes: number;
@@ -48,7 +51,7 @@ export async function runPlugin(
     foldersOf(deps).get(context.tenant, plugin.files),
     grantedVariables(deps, context, plugin),
   ]);
-  const { environment, stdin, timeoutMs, maxOutputBytes, signal, onStdout } = options;
+  const { environment, stdin, timeoutMs, answerWithinMs, maxOutputBytes, signal, onStdout } = options;
   return runner.run({
     tenant: context.tenant,
     command: toCommand(plugin.manifest.entryPoint.command ?? ""),
@@ -63,6 +66,7 @@ export async function runPlugin(
     stdin,
     timeoutMs,
     maxOutputBytes,
+    ...(answerWithinMs === undefined ? {} : { answerWithinMs }),
     ...(signal === undefined ? {} : { signal }),
     ...(onStdout === undefined ? {} : { onStdout }),
     files: [...files, ...configuration.envFiles],

@@ -1,0 +1,98 @@
+/**
+ * A result of an asynchronous plugin ends its call (VCP-5): the row that was recorded when the plugin was asked,
+ * whether its process still waits for it, has died, or never came to read the plugin's first answer.
+ */
+import { noCost, toolCost, type CallCost } from "../../budgets/cost.ts";
+import { toolPrice } from "../../budgets/price.ts";
+import type { Call } from "../../calls/call.ts";
+import { recordEnd } from "../../calls/record-end.ts";
+import { shapeReply } from "../../calls/result-store.ts";
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import { toGatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import type { VcpTask } from "../../ports/vcp-callbacks.ts";
+import type { CallFinish } from "../../ports/repos.ts";
+import { Redactor } from "../../secrets/redactor.ts";
+import type { TenantConfig } from "../../tenant-config.ts";
+import { textOfResult } from "./results.ts";
+
+export interface TaskResult {
+  readonly task: VcpTask;
+  /** The callback's body as it is kept: redacted JSON. */
+  readonly text: string;
+}
+
+/** Doing it again changes nothing. @returns whether the call has ended by it */
+export async function endCall(deps: CoreDeps, config: TenantConfig, { task, text }: TaskResult): Promise<boolean> {
+  const { tenant } = config;
+  const call = await deps.repos.calls.get(tenant, task.callId);
+  const isOpen = call !== undefined && (call.state === "running" || call.state === "unknown");
+  const row = { tenant, id: task.callId, attempt: task.attempt, repeat: "never" } as const;
+  const ended = isOpen && (await recordEnd(deps, row, await finishOf(deps, config, { call, task, text })));
+  await deps.repos.vcpCallbacks.settle(tenant, task);
+  if (ended) await deps.tellNow();
+  return ended;
+}
+
+async function finishOf(
+  deps: CoreDeps,
+  config: TenantConfig,
+  { call, task, text }: TaskResult & { readonly call: Call },
+): Promise<CallFinish> {
+  const cost = costOf(deps, config, call);
+  const body = parseJson(text);
+  if (isJsonObject(body) && hasFailed(body)) {
+    const message = textOfResult(task, text).slice(0, longestMessage);
+    const details = { task_id: task.taskId, ...(text.length <= longestDetails ? { callback: body } : {}) };
+    return { state: "failed", error: { code: "tool_failed", message, details }, ...cost };
+  }
+  const { stored } = await shapeReply(deps, contextOf(config, call), call.id, {
+    mediaType: "application/json",
+    body: text,
+  });
+  return { state: "completed", outcome: stored, ...cost };
+}
+
+const longestMessage = 4_096;
+const longestDetails = 16_384;
+
+function hasFailed({ status }: JsonObject): boolean {
+  return typeof status === "string" && ["failed", "error", "failure"].includes(status.toLowerCase());
+}
+
+/** The price of the tool beside what is known already of the chat that it was called in. */
+function costOf(deps: CoreDeps, config: TenantConfig, { tool, cost }: Call): { readonly cost?: CallCost } {
+  const price = toolPrice(config.prices, tool, deps.clock.now());
+  if (price === undefined) return {};
+  return { cost: { ...(cost ?? noCost), micros: toolCost(price.per_call).micros } };
+}
+
+/** For the shape of the result only: nothing is decided by who asked, and secrets are taken out already. */
+function contextOf(config: TenantConfig, { callerId, requestId, traceId, sessionId }: Call): CallContext {
+  return {
+    tenant: config.tenant,
+    caller: { kind: "key", id: callerId, role: "member", scopes: [], tools: null },
+    config,
+    requestId,
+    traceId,
+    redactor: new Redactor(),
+    ...(sessionId === null ? {} : { sessionId }),
+  };
+}
+
+/** For what goes wrong where nobody waits. */
+export function logUnused(
+  deps: Pick<CoreDeps, "log">,
+  tenant: string,
+  { callId, taskId }: VcpTask,
+  thrown: unknown,
+): void {
+  const { code } = toGatewayError(thrown);
+  deps.log.log("warn", "a plugin's result was not used and will be looked at again", {
+    tenant,
+    call_id: callId,
+    task: taskId,
+    code,
+  });
+}

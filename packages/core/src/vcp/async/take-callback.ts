@@ -1,0 +1,203 @@
+/**
+ * Takes what an asynchronous plugin says of its task (design "Callbacks"; VCP-5): early, late, repeated, several a
+ * call, at any instance. The result is written once; whoever comes second adopts what is stored. Nothing is
+ * written for a task that is nobody's.
+ */
+import type { CoreDeps } from "../../deps.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import type { TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
+import { Redactor } from "../../secrets/redactor.ts";
+import type { TenantConfig } from "../../tenant-config.ts";
+import { openConfiguration } from "../plugins/configuration.ts";
+import { vcpPluginsOf } from "../plugins/plugin.ts";
+import { pushPluginResult } from "../push/web-socket-push.ts";
+import { callbackSecret, isSignedBy, readCallbackToken, type CallbackSignature } from "./callback-token.ts";
+import { endCall, logUnused } from "./end-call.ts";
+import { readResult } from "./results.ts";
+import { isTaskName, resultKey } from "./task.ts";
+
+/** Bytes of a callback. */
+export const largestCallback = 4_194_304;
+
+export interface CallbackRequest {
+  /** As the path says. */
+  readonly task: TaskName;
+  readonly body: string;
+  readonly proof: CallbackProof;
+}
+
+/** `node`: the tenant's own node hands it on, which has proven who it is. */
+export type CallbackProof =
+  | { readonly kind: "token"; readonly token: string }
+  | { readonly kind: "signature"; readonly tenant: string; readonly signature: CallbackSignature }
+  | { readonly kind: "node"; readonly tenant: string }
+  | { readonly kind: "none" };
+
+/**
+ * @returns whose it was
+ * @throws GatewayError `invalid_callback_proof` without token or signature; `not_found` for a task that is nobody's;
+ *   `invalid_json`, `invalid_request` for a body that is none, or another task's; `conflict` for the id of another
+ *   call, or one too many. Nothing is written then.
+ */
+export async function takeCallback(deps: CoreDeps, request: CallbackRequest): Promise<{ readonly tenant: string }> {
+  const { tenant, bind } = await authorize(deps, request);
+  const body = readBody(request);
+  await bind();
+  const config = await configOf(deps, tenant);
+  const text = await redacted(deps, config, request);
+  const { task, isFirst, kept } = await keep(deps, tenant, { name: request.task, text });
+  if (isFirst) await tell(deps, config, { task: task.task, body: parseJson(text) ?? body });
+  if (task.ends) {
+    // The result is stored: should this fail, the tick ends the call with it.
+    await endCall(deps, config, { task: task.task, text: kept }).catch((thrown: unknown) => {
+      logUnused(deps, tenant, task.task, thrown);
+    });
+  }
+  return { tenant };
+}
+
+interface Authorized {
+  readonly tenant: string;
+  /** Makes the task the call's, where it is not yet. */
+  readonly bind: () => Promise<void>;
+}
+
+async function authorize(deps: CoreDeps, { task, proof, body }: CallbackRequest): Promise<Authorized> {
+  switch (proof.kind) {
+    case "token":
+      return authorizeToken(deps, task, proof.token);
+    case "signature": {
+      const { tenant, signature } = proof;
+      const row = await deps.repos.tenants.get(tenant);
+      const secret =
+        row === undefined ? undefined : await callbackSecret(deps, { tenant, wrappedKey: row.wrappedKey }, task.plugin);
+      if (secret === undefined || !isSignedBy(secret, signature, { body, now: deps.clock.now() })) throw notProven();
+      return authorizeKnown(deps, tenant, task);
+    }
+    case "node":
+      return authorizeKnown(deps, proof.tenant, task);
+    case "none":
+      throw notProven();
+    default:
+      return proof satisfies never;
+  }
+}
+
+async function authorizeToken(deps: CoreDeps, task: TaskName, token: string): Promise<Authorized> {
+  const read = readCallbackToken(token);
+  const call = read === undefined ? undefined : await deps.repos.vcpCallbacks.find(read.tenant, read.hash);
+  if (read === undefined || call === undefined || call.plugin !== task.plugin) throw unknownTask();
+  const { tenant } = read;
+  if (!isTaskName(task)) {
+    const message = `The task id in the path must be 1 to 128 letters, digits, '_', '-' and '.'.`;
+    throw new GatewayError("invalid_request", message, { param: "taskId" });
+  }
+  return { tenant, bind: async () => refuseForeign(await deps.repos.vcpCallbacks.bind(tenant, call, task)) };
+}
+
+/** Who proves itself for the whole plugin has to name a task that a call has. */
+async function authorizeKnown(deps: CoreDeps, tenant: string, task: TaskName): Promise<Authorized> {
+  const known = isTaskName(task) ? await deps.repos.vcpCallbacks.task(tenant, task) : undefined;
+  if (known === undefined) throw unknownTask();
+  return { tenant, bind: () => Promise.resolve() };
+}
+
+function refuseForeign(binding: "bound" | "foreign" | "full"): void {
+  if (binding === "bound") return;
+  const message =
+    binding === "foreign"
+      ? "This task id belongs to another call; every call needs task ids of its own."
+      : "This call has 32 task ids already, and more than that it may not have.";
+  throw new GatewayError("conflict", message, { param: "taskId" });
+}
+
+function notProven(): GatewayError {
+  return new GatewayError(
+    "invalid_callback_proof",
+    "A callback needs the address that the plugin was given in CALLBACK_BASE_URL, or a signature with CALLBACK_SECRET (Standard Webhooks: webhook-id, webhook-timestamp, webhook-signature) and x-toolyard-tenant.",
+  );
+}
+
+function unknownTask(): GatewayError {
+  return new GatewayError("not_found", "There is no such task of this plugin; nothing was stored.");
+}
+
+/** @throws GatewayError `invalid_json`, `invalid_request` */
+function readBody({ body, task }: CallbackRequest): JsonObject {
+  const parsed = parseJson(body);
+  if (parsed === undefined)
+    throw new GatewayError("invalid_json", "The body of a callback must be JSON; nothing was stored.");
+  if (!isJsonObject(parsed)) {
+    throw new GatewayError("invalid_request", "The body of a callback must be a JSON object; nothing was stored.");
+  }
+  requireSame(parsed, "requestId", task.taskId);
+  requireSame(parsed, "pluginName", task.plugin);
+  return parsed;
+}
+
+function requireSame(body: JsonObject, field: "requestId" | "pluginName", expected: string): void {
+  const given = body[field];
+  if (given === undefined || given === null || String(given) === expected) return;
+  const message = `'${field}' in the body is not the one in the path; nothing was stored.`;
+  throw new GatewayError("invalid_request", message, { param: field });
+}
+
+async function configOf(deps: CoreDeps, tenant: string): Promise<TenantConfig> {
+  const row = await deps.repos.tenants.get(tenant);
+  if (row === undefined) throw unknownTask();
+  return deps.configs.get(tenant, row.configVersion);
+}
+
+/** Plugins may repeat what they were configured with; it must not reach a model, as nothing else of it does. */
+async function redacted(deps: CoreDeps, config: TenantConfig, { task, body, proof }: CallbackRequest): Promise<string> {
+  const redactor = new Redactor();
+  if (proof.kind === "token") redactor.add(proof.token);
+  const plugin = vcpPluginsOf(config).get(task.plugin);
+  if (plugin !== undefined) {
+    await openConfiguration(deps, { tenant: config.tenant, config, redactor }, plugin).catch((thrown: unknown) => {
+      // What cannot be opened could not be given to the plugin either.
+      if (!(thrown instanceof GatewayError) || thrown.code !== "credential_unreadable") throw thrown;
+    });
+  }
+  return redactor.redact(body);
+}
+
+interface Kept {
+  readonly task: { readonly task: VcpTask; readonly ends: boolean };
+  readonly isFirst: boolean;
+  /** The result that counts. */
+  readonly kept: string;
+}
+
+async function keep(
+  deps: CoreDeps,
+  tenant: string,
+  { name, text }: { readonly name: TaskName; readonly text: string },
+): Promise<Kept> {
+  const options = { mediaType: "application/json", ifAbsent: true };
+  const isFirst = await deps.blobs.put(resultKey(tenant, name), Buffer.from(text, "utf8"), options);
+  deps.reach("callback.stored");
+  const kept = isFirst ? text : ((await readResult(deps, tenant, name)) ?? text);
+  const task = await deps.repos.vcpCallbacks.complete(tenant, name);
+  if (task === undefined) throw unknownTask();
+  deps.reach("callback.completed");
+  return { task, isFirst, kept };
+}
+
+async function tell(
+  deps: CoreDeps,
+  config: TenantConfig,
+  { task, body }: { readonly task: VcpTask; readonly body: unknown },
+): Promise<void> {
+  const push = vcpPluginsOf(config).get(task.plugin)?.manifest.webSocketPush;
+  if (push === undefined || !isJsonObject(body)) return;
+  const { tenant } = config;
+  await pushPluginResult(deps, push, {
+    tenant,
+    plugin: task.plugin,
+    callId: task.callId,
+    result: body,
+    from: "callback",
+  });
+}
