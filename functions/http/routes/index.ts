@@ -18,7 +18,7 @@ import {
   rejectCall,
   replayCall,
 } from "./calls.ts";
-import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
+import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
 import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
@@ -110,6 +110,7 @@ import {
 export const routes = {
   chatCompletions,
   typedChatCompletions,
+  vcpChatCompletions,
   listModels,
   listNodes,
   getNode,

@@ -45,29 +45,33 @@ const exceptions: Readonly<Record<string, "is quoted" | "is cut off">> = {
   "end-marker-in-value-truncates": "is cut off",
 };
 
-describe("golden cases of the parser", () => {
-  for (const { id, input, strict, fuzzy = strict } of cases) {
-    const exception = exceptions[id];
-    if (exception === "is quoted") {
-      it(`${id}: finds nothing to run`, () => {
-        expect(scan([input]).requests).toEqual([]);
-      });
-      continue;
-    }
-    it(`${id}: finds what the upstream's parser finds, however it is cut`, () => {
-      verifies("VCP-10");
-      for (const [options, expected] of [
-        [{}, strict],
-        [{ fuzzy: true }, fuzzy],
+const named = (list: readonly Golden[]): [string, Golden][] => list.map((golden) => [golden.id, golden]);
+const ways = (input: string): string[][] => [[input], cut(input, 1), cut(input, 16)];
+
+describe(`golden cases of the parser ${verifies("VCP-10")}`, () => {
+  it.each(named(cases.filter(({ id }) => exceptions[id] !== "is quoted")))(
+    "%s: the same is found, however it is cut",
+    (id, { input, strict, fuzzy = strict }) => {
+      for (const [isFuzzy, expected] of [
+        [false, strict],
+        [true, fuzzy],
       ] as const) {
-        for (const pieces of [[input], cut(input, 1), cut(input, 16)]) {
-          const found = scan(pieces, options).requests;
+        for (const pieces of ways(input)) {
+          const found = scan(pieces, { fuzzy: isFuzzy }).requests;
           expect(found.map(({ flaw: _flaw, ...request }) => request)).toEqual(expected);
-          expect(found.some(({ flaw }) => flaw !== undefined)).toBe(exception === "is cut off");
+          expect(found.some(({ flaw }) => flaw !== undefined)).toBe(exceptions[id] === "is cut off");
         }
       }
-    });
-  }
+    },
+  );
+
+  it.each(named(cases.filter(({ id }) => exceptions[id] === "is quoted")))("%s: nothing is run", (_id, { input }) => {
+    expect(ways(input).map((pieces) => scan(pieces).requests)).toEqual([[], [], []]);
+  });
+
+  it("has every case that is an exception", () => {
+    expect(cases.filter(({ id }) => exceptions[id] !== undefined)).toHaveLength(Object.keys(exceptions).length);
+  });
 });
 
 describe("what is only quoted", () => {
@@ -105,10 +109,14 @@ describe("what is only quoted", () => {
   });
 });
 
-describe("calls in MCP's form", () => {
+describe(`calls in MCP's form ${verifies("VCP-21")}`, () => {
   it("are requests where they stand in a block, and only there", () => {
-    verifies("VCP-21");
-    const call = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "T", arguments: { n: 1 } } });
+    const call = JSON.stringify({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "tools/call",
+      params: { name: "T", arguments: { n: 1 } },
+    });
     expect(scan([`<<<[TOOL_REQUEST]>>>\n${call}\n<<<[END_TOOL_REQUEST]>>>`]).requests).toMatchObject([
       { name: "T", args: { n: 1 } },
     ]);
@@ -120,9 +128,7 @@ describe("withheld blocks", () => {
   it("leaves out what is run, and nothing else", () => {
     const text = `a ${block("A")} b <think>t</think> \`${block("Q")}\` c`;
     for (const size of [1, 5, text.length]) {
-      expect(scan(cut(text, size), { withholds: true }).visible).toBe(
-        `a  b <think>t</think> \`${block("Q")}\` c`,
-      );
+      expect(scan(cut(text, size), { withholds: true }).visible).toBe(`a  b <think>t</think> \`${block("Q")}\` c`);
     }
   });
 
@@ -161,9 +167,9 @@ describe("whatever the text is", () => {
             at += size;
           }
           expect(scan(pieces, options)).toEqual(scan([text], options));
-          if (!options.withholds) return;
-          const { requests, visible } = scan([text], options);
-          if (requests.length === 0) expect(visible).toBe(text);
+          const { requests, visible } = scan([text], { ...options, withholds: true });
+          const isAllShown = visible === text;
+          expect(isAllShown || requests.length > 0).toBe(true);
         },
       ),
       { numRuns: 2_000 },
@@ -178,16 +184,17 @@ describe("whatever the text is", () => {
     "spaces after a bracket": (size) => `<${" ".repeat(size)}`,
     "open values": (size) => `<<<[TOOL_REQUEST]>>>${"a:「始」".repeat(size / 5)}<<<[END_TOOL_REQUEST]>>>`,
     "open ESCAPEs": (size) => `<<<[TOOL_REQUEST]>>>${"「始ESCAPE」".repeat(size / 9)}<<<[END_TOOL_REQUEST]>>>`,
-    "braces": (size) => `<<<[TOOL_REQUEST]>>>${"{".repeat(size)}`,
-    "backticks": (size) => "`".repeat(size),
+    braces: (size) => `<<<[TOOL_REQUEST]>>>${"{".repeat(size)}`,
+    backticks: (size) => "`".repeat(size),
     "runs of backticks, each longer": (size) => {
       let text = "";
       for (let length = 1; text.length < size; length += 1) text += `${"`".repeat(length)} `;
       return text;
     },
-    "doubtful blocks": (size) => `\`${`<<<[TOOL_REQUEST]>>>tool_name:「始」T「末」<<<[END_TOOL_REQUEST]>>>`.repeat(size / 60)}`,
+    "doubtful blocks": (size) =>
+      `\`${`<<<[TOOL_REQUEST]>>>tool_name:「始」T「末」<<<[END_TOOL_REQUEST]>>>`.repeat(size / 60)}`,
     "one long quoted line": (size) => `> ${"<<<[TOOL_REQUEST]>>> ` ".repeat(size / 23)}`,
-    "keys": (size) => `<<<[TOOL_REQUEST]>>>${"a ".repeat(size / 2)}<<<[END_TOOL_REQUEST]>>>`,
+    keys: (size) => `<<<[TOOL_REQUEST]>>>${"a ".repeat(size / 2)}<<<[END_TOOL_REQUEST]>>>`,
   };
   for (const [name, make] of Object.entries(hostile)) {
     it(`gets through ${name} by the hundred thousand`, () => {

@@ -132,37 +132,32 @@ export class ToolRequestScanner {
     if (this.#isClosingFence && !this.#closeFence(text, at)) return undefined;
     const index = nextToken(this.#span > 0 ? tokens.span : tokens.text, text, at);
     if (index < 0) return undefined;
-    switch (text[index]) {
-      case "\n":
-        this.#endLine(text, index);
-        return index + 1;
-      case "<": {
-        const isQuoted = this.#fence !== undefined;
-        const length = isQuoted ? none : this.#isStart(text, index, isWhole);
-        if (length === "unsure") return this.#cutAt(text, index);
-        const isBegin = length !== none && !quotedHead.test(this.#headOf(text, index));
-        if (!isBegin) return index + Math.max(1, length);
-        this.#passTo(text, index);
-        this.#mode = "block";
-        this.#visible?.beginBlock();
-        this.#say(text.slice(index, index + length));
-        this.#from = index + length;
-        return this.#from;
-      }
-      default:
-        this.#beginRun(text, index);
-        return this.#countRun(text, index, isWhole);
+    const token = text[index];
+    if (token === "\n") {
+      this.#endLine(text, index);
+      return index + 1;
     }
+    if (token !== "<") {
+      this.#beginRun(text, index);
+      return this.#countRun(text, index, isWhole);
+    }
+    const isQuoted = this.#fence !== undefined;
+    const length = isQuoted ? none : this.#isStart(text, index, isWhole);
+    if (length === "unsure") return this.#cutAt(text, index);
+    const isBegin = length !== none && !quotedHead.test(this.#headOf(text, index));
+    if (!isBegin) return index + Math.max(1, length);
+    this.#passTo(text, index);
+    this.#mode = "block";
+    this.#visible?.beginBlock();
+    this.#say(text.slice(index, index + length));
+    this.#from = index + length;
+    return this.#from;
   }
 
   #stepBlock(text: string, at: number, isWhole: boolean): number | undefined {
     if (this.#run !== undefined) return this.#countRun(text, at, isWhole);
     const isDoubtful = this.#span > 0;
-    const index = nextToken(
-      tokens[this.#mode === "escape" ? "escape" : isDoubtful ? "doubtful" : "block"],
-      text,
-      at,
-    );
+    const index = nextToken(tokens[this.#mode === "escape" ? "escape" : isDoubtful ? "doubtful" : "block"], text, at);
     if (index < 0) return undefined;
     const token = text[index];
     if (token === "\n") {
