@@ -23,6 +23,7 @@ import { deleteCredential, listCredentials, putCredential } from "./credentials.
 import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
 import { live, ready, status } from "./health.ts";
+import { humanTool } from "./human-tool.ts";
 import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
@@ -111,6 +112,7 @@ export const routes = {
   chatCompletions,
   typedChatCompletions,
   vcpChatCompletions,
+  humanTool,
   listModels,
   listNodes,
   getNode,

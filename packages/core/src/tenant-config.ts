@@ -66,6 +66,8 @@ export const tenantSettingsSchema = z.strictObject({
   vcp_requests: z.enum(["shown", "withheld"]).default("shown"),
   /** What the answer says of calls is marked as the user's, for clients that divide messages by roles. */
   vcp_role_divider: z.boolean().default(false),
+  /** Every call of a chat in VCP's protocol brings the tenant's AuthCode as `tool_password`. */
+  vcp_tool_password: z.boolean().default(false),
   /** Marks that a model has written almost right count. */
   vcp_fuzzy_matching: z.boolean().default(false),
   /** Subsets of the tools, by name, each at an address of its own: `/mcp/{name}`. */

@@ -410,7 +410,7 @@ class ChatRun {
 
   /** Runs what the model asks for in its text. False: that was the answer. */
   async *#runAsked(dialect: TextDialect, turn: Turn): Steps<boolean> {
-    const asked = this.#admitAsked(dialect);
+    const asked = await this.#admitAsked(dialect);
     if (asked === undefined) {
       yield this.#told(this.#finishAtLimit(turn));
       return false;
@@ -444,12 +444,15 @@ class ChatRun {
   }
 
   /** Undefined where the reply is the last that this chat may have, whatever it asks for. */
-  #admitAsked(dialect: TextDialect): readonly AskedCall[] | undefined {
+  async #admitAsked(dialect: TextDialect): Promise<readonly AskedCall[] | undefined> {
     if (this.#round > dialect.mostRounds) {
       this.#stoppedBy = "rounds";
       return undefined;
     }
-    const asked = dialect.calls(this.#messages);
+    const { hidden } = this.#chat;
+    const asked = await dialect.calls(
+      hidden.size === 0 ? this.#messages : this.#messages.filter((one) => !hidden.has(one)),
+    );
     const repeated = this.#guard.admitAsked(
       asked.map(({ call }) => call),
       this.#meter.usage,

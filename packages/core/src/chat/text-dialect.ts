@@ -34,7 +34,7 @@ export interface TextDialect {
   /** Does the reply ask for tools? */
   readonly asks: boolean;
   /** What it asks for, in its order. */
-  calls(messages: readonly JsonObject[]): readonly AskedCall[];
+  calls(messages: readonly JsonObject[]): Promise<readonly AskedCall[]>;
   /** @param outcomes in the order of the calls */
   answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer>;
   /** What has become known of earlier rounds, put into the messages before the model is asked again. */

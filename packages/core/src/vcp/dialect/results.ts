@@ -26,6 +26,8 @@ export interface Finished {
   readonly maid?: JsonValue | undefined;
   /** A VCP plugin's, which has its own form already. */
   readonly isOfPlugin: boolean;
+  /** The outcome is what the model reads, as it is. */
+  readonly isText?: boolean;
   readonly at: Date;
 }
 
@@ -35,6 +37,11 @@ export function resultOf(finished: Finished): CallResult {
   const { name, outcome } = finished;
   switch (outcome.kind) {
     case "completed":
+      if (finished.isText === true) return { name, end: "succeeded", ...textResult(outcome.text) };
+      // Only the beginning: read on by the handle that it names.
+      if (outcome.handle !== undefined && finished.whole === undefined) {
+        return { name, end: "succeeded", ...textResult(outcome.text) };
+      }
       return ofCompleted(finished, outcome.text);
     case "pending": {
       const value = { status: "pending", call_id: outcome.callId, timestamp: localTimestamp(finished.at) };
@@ -56,6 +63,11 @@ function ofCompleted(finished: Finished, text: string): CallResult {
   const outcome = outcomeOfResult(speakerOf(finished), given ?? text);
   if (outcome.kind === "error") return ofError(finished, outcome.error, "failed");
   return ofValue(name, outcome.value);
+}
+
+/** A value in the place of another one. */
+export function textResult(value: JsonValue): Pick<CallResult, "value" | "parts"> {
+  return { value, parts: [textPart(textOf(value))] };
 }
 
 function readValue(text: string): JsonValue | undefined {

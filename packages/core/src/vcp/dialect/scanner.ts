@@ -14,6 +14,8 @@ export interface ScannerOptions {
   readonly fuzzy?: boolean;
   /** `feed` and `end` give the reply without the blocks that are run; otherwise they give nothing. */
   readonly withholds?: boolean;
+  /** The text is a request itself and no reply: nothing of it is thought. */
+  readonly isBody?: boolean;
 }
 
 /** A run of equal characters that may go on in the next piece. */
@@ -47,6 +49,7 @@ const markupBeforeFence = /^[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*$/;
 const quotedHead = /^[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*>/;
 
 export class ToolRequestScanner {
+  readonly #isBody: boolean;
   readonly #fuzzy: boolean;
   readonly #isStart: BlockMarker;
   readonly #isEnd: BlockMarker;
@@ -61,6 +64,7 @@ export class ToolRequestScanner {
   });
   readonly #requests: ToolRequest[] = [];
   #mode: Mode = "text";
+  #hasSeenBlock = false;
   /** Not yet looked at: a token may be cut in the middle. */
   #tail = "";
   /** Up to where the piece has been passed on. */
@@ -87,16 +91,23 @@ export class ToolRequestScanner {
   #doubtful: ToolRequest[] = [];
   readonly #visible: VisibleText | undefined;
 
-  constructor({ fuzzy = false, withholds = false }: ScannerOptions = {}) {
+  constructor({ fuzzy = false, withholds = false, isBody = false }: ScannerOptions = {}) {
+    this.#isBody = isBody;
     this.#fuzzy = fuzzy;
     this.#isStart = fuzzy ? fuzzyMarker("TOOL_REQUEST") : strictMarker(startMarker);
     this.#isEnd = fuzzy ? fuzzyMarker("END_TOOL_REQUEST") : strictMarker(endMarker);
     this.#visible = withholds ? new VisibleText() : undefined;
   }
 
+  /** Was there a block, whatever was in it? */
+  get hasSeenBlock(): boolean {
+    return this.#hasSeenBlock;
+  }
+
   /** The next piece of the reply. @returns what of it, and of what was held back, may be shown */
   feed(text: string): string {
-    this.#reasoning.feed(text);
+    if (this.#isBody) this.#scan(text, false);
+    else this.#reasoning.feed(text);
     return this.#visible?.take() ?? "";
   }
 
@@ -198,6 +209,7 @@ export class ToolRequestScanner {
     this.#passTo(text, marker.from);
     this.#say(text.slice(marker.from, marker.to));
     this.#from = marker.to;
+    this.#hasSeenBlock = true;
     const request = readToolRequest(this.#body.join(""), { fuzzy: this.#fuzzy });
     this.#body = [];
     this.#mode = "text";

@@ -2,47 +2,61 @@
  * VCP's text as a dialect of the one loop (VCP specification s. 4.6; VCP-10): `TOOL_REQUEST` blocks in a reply are
  * its calls, their results are a message of the user, and the client reads blocks and summaries in the answer.
  */
-import { openHandle } from "../../calls/open-handle.ts";
+import type { Call } from "../../calls/call.ts";
+import { outcomeOf } from "../../calls/new-call.ts";
 import type { TextAnswer, TextDialect, AskedCall } from "../../chat/text-dialect.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
-import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
-import { readAll } from "../../ports/blob-store.ts";
-import type { FoundTool } from "../../tools/catalog.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
-import type { DispatchItem } from "../../tools/prepare.ts";
-import { readConversation, riverOf, textOf } from "./conversation.ts";
-import { argumentsFor, findByName } from "./find-tool.ts";
+import { isScheme } from "../../tools/uri.ts";
+import { readConversation, textOf } from "./conversation.ts";
 import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
+import { planCall, type PlannedCall } from "./plan-call.ts";
 import { resultOf, type CallResult } from "./results.ts";
 import { ToolRequestScanner } from "./scanner.ts";
 import type { ToolRequest } from "./tool-request.ts";
+import { wholeOf } from "./whole-result.ts";
 
 export interface VcpChat {
   readonly context: CallContext;
   readonly isStream: boolean;
   /** The route, or the tenant, wants results shown to the client. */
   readonly showsResults: boolean;
+  /** The gateway runs what the model asks for. */
+  readonly runsTools: boolean;
   readonly messages: readonly JsonObject[];
+  /** Calls that have ended since the session's last answer. */
+  readonly due: readonly Call[];
   /** Tools that work on a workspace may be called: the request names a session. */
   readonly hasSession: boolean;
 }
 
 export interface OpenedDialect {
   readonly messages: readonly JsonObject[];
-  /** Undefined where the conversation forbids tools. */
+  /** Undefined where nothing is run: the conversation forbids tools, or the request wants them for itself. */
   readonly dialect: TextDialect | undefined;
+  readonly late: readonly JsonObject[];
 }
 
 export function openVcpDialect(deps: CoreDeps, chat: VcpChat): OpenedDialect {
   const { messages, isForbidden } = readConversation(chat.messages);
-  return { messages, dialect: isForbidden ? undefined : new VcpDialect(deps, chat) };
+  return {
+    messages,
+    dialect: isForbidden || !chat.runsTools ? undefined : new VcpDialect(deps, chat),
+    late: lateMessages(chat.due, new Date(deps.clock.now())),
+  };
 }
 
-interface Asked {
-  readonly request: ToolRequest;
-  readonly found: FoundTool | undefined;
+/** Results that came after their answer, as a payload that names their calls. */
+function lateMessages(due: readonly Call[], at: Date): readonly JsonObject[] {
+  if (due.length === 0) return [];
+  const parts = due.flatMap((call) => {
+    const isOfPlugin = isScheme(call.uri, "vcp");
+    const result = resultOf({ name: call.tool, outcome: outcomeOf(call), isOfPlugin, at });
+    return [{ type: "text", text: `${call.tool} (${call.id}):` }, ...result.parts];
+  });
+  return [payloadMessage(parts)];
 }
 
 class VcpDialect implements TextDialect {
@@ -52,7 +66,7 @@ class VcpDialect implements TextDialect {
   readonly #withholds: boolean;
   #scanner: ToolRequestScanner;
   #requests: readonly ToolRequest[] = [];
-  #asked: readonly Asked[] = [];
+  #planned: readonly PlannedCall[] = [];
   #isFirstReply = true;
 
   constructor(deps: CoreDeps, chat: VcpChat) {
@@ -80,24 +94,22 @@ class VcpDialect implements TextDialect {
     return visible;
   }
 
-  calls(messages: readonly JsonObject[]): readonly AskedCall[] {
-    const { context } = this.#chat;
-    this.#asked = this.#requests.map((request) => ({
-      request,
-      found: findByName(this.#deps.adapters, context, request.name),
-    }));
-    return this.#asked.map(({ request, found }) => ({
-      item: this.#itemOf(request, found, messages),
-      call: { name: request.name, arguments: JSON.stringify(request.args) },
+  async calls(messages: readonly JsonObject[]): Promise<readonly AskedCall[]> {
+    const { context, hasSession } = this.#chat;
+    const options = { context, hasSession, messages };
+    this.#planned = await Promise.all(this.#requests.map((request) => planCall(this.#deps, request, options)));
+    return this.#planned.map(({ request, item }) => ({
+      item,
+      call: { name: request.name, arguments: toText(item.arguments) },
       isFirst: request.archery,
     }));
   }
 
   async answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer> {
     const results = await Promise.all(
-      this.#asked.map(async ({ request, found }, at) => ({
-        request,
-        result: await this.#resultOf(request, found, outcomes[at]),
+      this.#planned.map(async (planned, at) => ({
+        request: planned.request,
+        result: await this.#resultOf(planned, outcomes[at]),
       })),
     );
     const normal = results.filter(({ request }) => !request.archery);
@@ -133,62 +145,18 @@ class VcpDialect implements TextDialect {
     return this.#chat.context.config.settings.vcp_role_divider ? asUsers(text) : text;
   }
 
-  #itemOf(request: ToolRequest, found: FoundTool | undefined, messages: readonly JsonObject[]): DispatchItem {
-    const { name, flaw } = request;
-    if (flaw !== undefined) {
-      return { target: found?.tool.uri ?? name, arguments: {}, refusal: flaw };
-    }
-    if (found === undefined) return { target: name, arguments: request.args, isOffered: false };
-    return {
-      target: found.tool.uri,
-      arguments: argumentsFor(found.tool, { ...request.args, ...this.#extrasOf(request, messages) }),
-      isOffered: this.#mayCall(found),
-    };
-  }
-
-  /** Workspace tools need a workspace; a request that names no session does not ask for one. */
-  #mayCall({ tool }: FoundTool): boolean {
-    const { context, hasSession } = this.#chat;
-    return tool.kind !== "NATIVE" || hasSession || context.caller.tools?.includes(tool.name) === true;
-  }
-
-  #extrasOf({ river, vref }: ToolRequest, messages: readonly JsonObject[]): JsonObject {
-    const context = river === null ? undefined : riverOf(messages, river);
-    return {
-      ...(context === undefined ? {} : { river_context: context }),
-      // There is no knowledge base to take files from.
-      ...(vref === null ? {} : { vref_files: [] }),
-    };
-  }
-
-  async #resultOf(
-    request: ToolRequest,
-    found: FoundTool | undefined,
-    outcome: ToolOutcome | undefined,
-  ): Promise<CallResult> {
-    return resultOf({
+  async #resultOf(planned: PlannedCall, outcome: ToolOutcome | undefined): Promise<CallResult> {
+    const { request, isOfPlugin, isText = false, finish } = planned;
+    const result = resultOf({
       name: request.name,
       outcome: outcome ?? { kind: "failed", code: "internal_error", message: "The call was not run." },
-      whole: outcome === undefined ? undefined : await this.#wholeOf(outcome),
+      whole: outcome === undefined ? undefined : await wholeOf(this.#deps, this.#chat.context, { outcome }),
       maid: request.args["maid"],
-      isOfPlugin: found?.tool.kind === "VCP",
+      isOfPlugin,
+      isText,
       at: new Date(this.#deps.clock.now()),
     });
-  }
-
-  /** Of a result that is more than text, the whole: its parts go to the model. */
-  async #wholeOf(outcome: ToolOutcome): Promise<string | undefined> {
-    if (outcome.kind !== "completed" || outcome.handle === undefined) return undefined;
-    const { callId, bytes, mediaType } = outcome.handle;
-    if (!mediaType.includes("profile=vcp-result") || bytes > mostBytesOfParts) return undefined;
-    try {
-      const { body } = await openHandle(this.#deps, this.#chat.context, callId);
-      return Buffer.from(await readAll(body)).toString("utf8");
-    } catch (thrown) {
-      const { code } = toGatewayError(thrown);
-      this.#deps.log.log("warn", "parts of a result cannot be read", { call_id: callId, error: code });
-      return undefined;
-    }
+    return finish?.(result) ?? result;
   }
 
   #newScanner(): ToolRequestScanner {
@@ -197,5 +165,6 @@ class VcpDialect implements TextDialect {
   }
 }
 
-/** Parts of larger results stay behind their handle. */
-const mostBytesOfParts = 8_388_608;
+function toText(args: string | JsonObject): string {
+  return typeof args === "string" ? args : JSON.stringify(args);
+}
