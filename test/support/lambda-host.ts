@@ -111,7 +111,7 @@ interface Functions {
   readonly tick: () => Promise<unknown>;
 }
 
-const longPaths = new Set(["/v1/chat/completions", "/api/chat/completions"]);
+const longPaths = new Set(["/v1/chat/completions", "/api/chat/completions", "/v1/chatvcp/completions"]);
 
 const api = await serve(async (request, response) => {
   const { chat, api: others } = await functions.promise;

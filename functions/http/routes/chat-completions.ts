@@ -12,7 +12,7 @@ import {
   typedEventSchema,
 } from "@toolyard/core/chat/encoders/typed-events";
 import type { ChatEvent } from "@toolyard/core/chat/events";
-import { openChat, type Opening } from "@toolyard/core/chat/open-chat";
+import { openChat, type ChatInput, type Opening } from "@toolyard/core/chat/open-chat";
 import { runChat, type TakeChatEvents } from "@toolyard/core/chat/run-chat";
 import { chatRequestSchema } from "@toolyard/core/chat/schema";
 import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
@@ -60,7 +60,14 @@ const encoders: Readonly<Record<Shape, (c: AppContext, includeUsage: boolean) =>
 /** A body with pictures may be large. */
 const maxBodyBytes = 33_554_432;
 
-function chatRoute(path: string, shape: Shape, description: string): RouteModule {
+interface ChatRoute {
+  readonly path: string;
+  readonly shape: Shape;
+  readonly description: string;
+  readonly vcp?: ChatInput["vcp"];
+}
+
+function chatRoute({ path, shape, description, vcp }: ChatRoute): RouteModule {
   return defineRoute({
     method: "post",
     path,
@@ -86,26 +93,33 @@ function chatRoute(path: string, shape: Shape, description: string): RouteModule
       },
     },
     isolation: { kind: "nothing-owned", reason: "sessions of other tenants are refused; see the chat suites" },
-    handler: (c, { core, presented, body, bytes }) => answerChat(c, core, { presented, body, bytes, shape }),
+    handler: (c, { core, presented, body, bytes }) => answerChat(c, core, { presented, body, bytes, shape, vcp }),
   });
 }
 
-export const chatCompletions = chatRoute(
-  "/v1/chat/completions",
-  "v1",
-  "OpenAI's request and stream, exactly; unmodified SDKs work.",
-);
-export const typedChatCompletions = chatRoute(
-  "/api/chat/completions",
-  "api",
-  "The same request; the stream is one of typed events.",
-);
+export const chatCompletions = chatRoute({
+  path: "/v1/chat/completions",
+  shape: "v1",
+  description: "OpenAI's request and stream, exactly; unmodified SDKs work.",
+});
+export const typedChatCompletions = chatRoute({
+  path: "/api/chat/completions",
+  shape: "api",
+  description: "The same request; the stream is one of typed events.",
+});
+export const vcpChatCompletions = chatRoute({
+  path: "/v1/chatvcp/completions",
+  shape: "v1",
+  description: "The same with `tool_protocol` `vcp`: the model asks in its text, and the answer shows the results.",
+  vcp: { showsResults: true },
+});
 
 interface Asked {
   readonly presented: Presented;
   readonly body: unknown;
   readonly bytes: Uint8Array;
   readonly shape: Shape;
+  readonly vcp: ChatInput["vcp"];
 }
 
 async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
@@ -122,6 +136,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     traceId: exchange.traceId,
     span: exchange.span,
     route: c.req.path,
+    vcp: asked.vcp,
     body: asked.body,
     rawBody: asked.bytes,
     isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,

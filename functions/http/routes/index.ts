@@ -18,11 +18,12 @@ import {
   rejectCall,
   replayCall,
 } from "./calls.ts";
-import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
+import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
 import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
 import { live, ready, status } from "./health.ts";
+import { humanTool } from "./human-tool.ts";
 import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
@@ -111,6 +112,8 @@ import {
 export const routes = {
   chatCompletions,
   typedChatCompletions,
+  vcpChatCompletions,
+  humanTool,
   listModels,
   listNodes,
   getNode,

@@ -4,13 +4,14 @@
  * form and the `api` function serve these as well.
  */
 import type { RouteModule } from "../define-route.ts";
-import { chatCompletions, typedChatCompletions } from "./chat-completions.ts";
+import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
 import { live, ready } from "./health.ts";
 import { mcp, mcpToolset } from "./mcp.ts";
 
 export const streamedRoutes = {
   chatCompletions,
   typedChatCompletions,
+  vcpChatCompletions,
   mcp,
   mcpToolset,
   // By which a deployment is looked at before it gets traffic.

@@ -55,6 +55,21 @@ export const tenantSettingsSchema = z.strictObject({
   native_tools: z
     .array(z.string())
     .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),
+  /** How models ask for tools where a request does not say: by function calls, or in their text. */
+  tool_protocol: z.enum(["openai", "vcp"]).default("openai"),
+  /** Rounds of tools of a chat in VCP's protocol, streamed and not; the reply after the last is the answer. */
+  max_vcp_loop_stream: z.int().min(1).max(100).default(5),
+  max_vcp_loop_non_stream: z.int().min(1).max(100).default(5),
+  /** Clients read the results of a chat in VCP's protocol; on `/v1/chatvcp` they always do. */
+  show_vcp: z.boolean().default(false),
+  /** Are the requests of a model a part of the answer? */
+  vcp_requests: z.enum(["shown", "withheld"]).default("shown"),
+  /** What the answer says of calls is marked as the user's, for clients that divide messages by roles. */
+  vcp_role_divider: z.boolean().default(false),
+  /** Every call of a chat in VCP's protocol brings the tenant's AuthCode as `tool_password`. */
+  vcp_tool_password: z.boolean().default(false),
+  /** Marks that a model has written almost right count. */
+  vcp_fuzzy_matching: z.boolean().default(false),
   /** Subsets of the tools, by name, each at an address of its own: `/mcp/{name}`. */
   mcp_toolsets: z
     .record(

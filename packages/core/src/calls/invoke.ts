@@ -33,7 +33,7 @@ export interface InvokeRequest {
   /** Of the request. */
   readonly span?: Span | undefined;
   /** Tool URI or name; or what finds it, once it is known who asks. */
-  readonly target: string | ((context: CallContext) => Pick<DispatchItem, "target" | "isUri" | "isOffered">);
+  readonly target: string | ((context: CallContext) => FoundTarget | Promise<FoundTarget>);
   readonly isUri?: boolean;
   readonly arguments: JsonObject;
   readonly async: boolean;
@@ -53,6 +53,10 @@ export interface InvokeRequest {
   /** Aborts when the client has left. */
   readonly signal: AbortSignal;
 }
+
+/** `arguments` where they are not just what was given. */
+export type FoundTarget = Pick<DispatchItem, "target" | "isUri" | "isOffered" | "found" | "refusal"> &
+  Partial<Pick<DispatchItem, "arguments">>;
 
 export interface Invoked {
   readonly callId: string;
@@ -107,9 +111,10 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
 
 async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {
   const { target: given, arguments: args } = request;
-  const found = typeof given === "string" ? { target: given, isUri: request.isUri === true } : given(context);
+  const found: FoundTarget =
+    typeof given === "string" ? { target: given, isUri: request.isUri === true } : await given(context);
   const { target } = found;
-  const prepared = prepareCall(deps.adapters, context, { ...found, arguments: args }, { hasReadOutside: false });
+  const prepared = prepareCall(deps.adapters, context, { arguments: args, ...found }, { hasReadOutside: false });
   if (prepared.kind === "refused") return prepared;
   const { id, tool } = prepared.call;
   try {

@@ -12,6 +12,8 @@ export interface ToolExecution {
   readonly session_id: string;
   /** Virtual path `/mcp_workspaces/{session_id}`. */
   readonly workspace_path: string;
+  /** The limit at which the model was not given what it asked for any more. */
+  readonly stopped_by?: "rounds" | "repeated_call" | undefined;
   /** Calls that wait for approval or run on after this answer. */
   readonly pending?: readonly {
     readonly call_id: string;

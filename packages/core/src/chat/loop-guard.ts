@@ -5,6 +5,8 @@ import { canonicalJson, parseJson } from "../json.ts";
 import type { TenantSettings } from "../tenant-config.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";
 
+type GuardedCall = Pick<AssembledToolCall, "name" | "arguments">;
+
 export class LoopGuard {
   readonly #settings: TenantSettings;
   readonly #seen = new Map<string, number>();
@@ -15,15 +17,39 @@ export class LoopGuard {
   }
 
   /** @throws GatewayError `rounds_exceeded`, `calls_exceeded`, `repeated_call`, `cost_exceeded` */
-  admitRound(calls: readonly AssembledToolCall[], usage: Usage | undefined): void {
+  admitRound(calls: readonly GuardedCall[], usage: Usage | undefined): void {
     this.#rounds += 1;
-    const { rounds, calls_per_round: perRound, tokens_per_request: tokens } = this.#settings;
+    const { rounds } = this.#settings;
     if (this.#rounds > rounds) {
       throw new GatewayError(
         "rounds_exceeded",
         `The model still called tools after ${rounds} rounds (setting 'rounds'); what it said so far is attached.`,
       );
     }
+    this.#checkExtent(calls, usage);
+    for (const call of calls) {
+      const repetition = this.#countCall(call);
+      if (repetition !== undefined) throw new GatewayError("repeated_call", repetition, { toolName: call.name });
+    }
+  }
+
+  /**
+   * Calls of a dialect that counts its rounds itself, and tells the model of repetitions.
+   * @returns why the calls at these places must not run
+   * @throws GatewayError `calls_exceeded`, `cost_exceeded`
+   */
+  admitAsked(calls: readonly GuardedCall[], usage: Usage | undefined): ReadonlyMap<number, string> {
+    this.#checkExtent(calls, usage);
+    return new Map(
+      calls.flatMap((call, at) => {
+        const repetition = this.#countCall(call);
+        return repetition === undefined ? [] : [[at, repetition] as const];
+      }),
+    );
+  }
+
+  #checkExtent(calls: readonly GuardedCall[], usage: Usage | undefined): void {
+    const { calls_per_round: perRound, tokens_per_request: tokens } = this.#settings;
     if (calls.length > perRound) {
       throw new GatewayError(
         "calls_exceeded",
@@ -36,19 +62,15 @@ export class LoopGuard {
         `This request has used ${usage.total_tokens} tokens, more than ${tokens} (setting 'tokens_per_request').`,
       );
     }
-    for (const call of calls) this.#countCall(call);
   }
 
-  #countCall(call: AssembledToolCall): void {
+  /** What is wrong where the call has been made too often. */
+  #countCall(call: GuardedCall): string | undefined {
     const identity = `${call.name} ${canonicalJson(parseJson(call.arguments) ?? call.arguments)}`;
     const count = (this.#seen.get(identity) ?? 0) + 1;
     this.#seen.set(identity, count);
-    if (count > this.#settings.identical_calls) {
-      throw new GatewayError(
-        "repeated_call",
-        `The model called '${call.name}' with the same arguments ${count} times; more than ${this.#settings.identical_calls} end a request (setting 'identical_calls').`,
-        { toolName: call.name },
-      );
-    }
+    const most = this.#settings.identical_calls;
+    if (count <= most) return undefined;
+    return `The model called '${call.name}' with the same arguments ${count} times; more than ${most} end a request (setting 'identical_calls').`;
   }
 }

@@ -26,6 +26,24 @@ export interface Offer {
   readonly toolsFor: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   /** A turn may hold calls of both sides. */
   readonly mayMix: boolean;
+  /** The gateway runs what the model asks for. */
+  readonly runsTools: boolean;
+}
+
+/** For a model that asks in its text: it is told of the client's own functions only. */
+export function offerForText(request: ChatRequest): Offer {
+  const tools = request.tools.length === 0 ? undefined : request.tools;
+  checkToolChoice(request, request.clientToolNames);
+  const runsTools = !request.manual && request.choices === 1;
+  return {
+    gatewayTools: new Map(),
+    listed: [],
+    isSearched: false,
+    tools,
+    toolsFor: () => tools,
+    mayMix: runsTools && tools !== undefined,
+    runsTools,
+  };
 }
 
 /** Of requests that bring nothing of their own to it, by the caller's tools. */
@@ -69,6 +87,7 @@ function newOffer(adapters: Adapters, context: CallContext, request: ChatRequest
     tools: toolsFor("openai"),
     toolsFor,
     mayMix: clientTools.length > 0 && gatewayTools.size > 0,
+    runsTools: gatewayTools.size > 0,
   };
 }
 

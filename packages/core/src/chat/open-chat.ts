@@ -25,11 +25,12 @@ import type { TenantConfig } from "../tenant-config.ts";
 import type { PreparedMessages } from "../vcp/pipeline/prepare-messages.ts";
 import { textForModel } from "../tools/outcome.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
-import { makeOffer, type Offer } from "./offer.ts";
+import { makeOffer, offerForText, type Offer } from "./offer.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
-import { parseChatRequest, type ChatRequest } from "./schema.ts";
+import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
 import { readChatOutcome } from "./stored-chat.ts";
+import type { TextDialect } from "./text-dialect.ts";
 
 export interface ChatInput {
   readonly tenant: string;
@@ -40,6 +41,8 @@ export interface ChatInput {
   readonly span?: Span | undefined;
   /** Path of the route: a repetition is one on the same route. */
   readonly route: string;
+  /** Where the route itself says so. */
+  readonly vcp?: { readonly showsResults: boolean } | undefined;
   /** Parsed JSON, and the bytes it was parsed from. */
   readonly body: unknown;
   readonly rawBody: Uint8Array;
@@ -60,6 +63,8 @@ export interface OpenedChat {
   readonly request: ChatRequest;
   readonly context: CallContext;
   readonly offer: Offer;
+  /** Undefined where the model asks for tools by function calls. */
+  readonly dialect?: TextDialect | undefined;
   readonly routes: readonly Route[];
   /** The conversation as the back end is to see it. */
   readonly messages: readonly JsonObject[];
@@ -103,6 +108,7 @@ const maxAdmissions = 8;
 
 interface Prepared {
   readonly request: ChatRequest;
+  readonly protocol: ToolProtocol;
   readonly context: CallContext;
   readonly offer: Offer;
   readonly routes: readonly Route[];
@@ -194,13 +200,15 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     redactor: new Redactor(),
     ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };
-  const offer = makeOffer(deps.adapters, context, request);
-  const session = request.sessionId ?? (offer.gatewayTools.size > 0 ? newId("session") : undefined);
+  const protocol = protocolOf(input, request, config);
+  const offer = protocol === "vcp" ? offerForText(request) : makeOffer(deps.adapters, context, request);
+  const session = request.sessionId ?? (offer.runsTools ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
   const routes = resolveRoute(config, request.model, deps.defaultProvider);
   return {
     request,
+    protocol,
     context: placed,
     offer,
     routes,
@@ -218,6 +226,10 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
       return value;
     },
   };
+}
+
+function protocolOf({ vcp }: ChatInput, { toolProtocol }: ChatRequest, { settings }: TenantConfig): ToolProtocol {
+  return vcp !== undefined ? "vcp" : (toolProtocol ?? settings.tool_protocol);
 }
 
 /** Presence and readability of what the offered tools need, before the model is asked (BLIND-5). */
@@ -268,7 +280,7 @@ function admissionOf(
     limits: { countRequest: true },
     expectedConfigVersion: context.config.version,
     known: { caller: context.caller, settings: context.config.settings },
-    ...(offer.gatewayTools.size > 0 ? { slots: { wanted: slotsPerChat, required: false } } : {}),
+    ...(offer.runsTools ? { slots: { wanted: slotsPerChat, required: false } } : {}),
     ...(plan.attach === undefined ? {} : { attach: { withinMs: attachWithinMs, to: plan.attach } }),
     ...(plan.supersedes === undefined ? {} : { supersedes: plan.supersedes.id }),
     ...(turnKeys.length === 0 ? {} : { turnKeys }),
@@ -433,18 +445,19 @@ async function openAdmitted(
   try {
     const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
-    const late = lateResults(due);
-    const conversation = insertBeforeLastUser(restored.messages, late);
-    const { messages, hidden } = await prepareForModel(deps, { prepared, row }, conversation);
+    const read = await readInProtocol(deps, input, { prepared, messages: restored.messages, due });
+    const conversation = await prepareForModel(deps, { prepared, row }, read.messages);
     return {
       ...prepared,
+      dialect: read.dialect,
       callId: row.id,
       rootId: row.rootId ?? row.id,
       route: input.route,
-      messages,
-      late,
-      hidden,
-      hasReadOutside: restored.hasReadOutside || late.length > 0,
+      // Behind the pipeline: what a tool has said is not for it to work on.
+      messages: insertBeforeLastUser(conversation.messages, read.late),
+      late: read.late,
+      hidden: conversation.hidden,
+      hasReadOutside: restored.hasReadOutside || read.late.length > 0,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
@@ -462,6 +475,34 @@ async function openAdmitted(
   }
 }
 
+interface ReadInProtocol {
+  readonly messages: readonly JsonObject[];
+  readonly dialect?: TextDialect | undefined;
+  /** Results that came after their answer. */
+  readonly late: readonly JsonObject[];
+}
+
+/** The dialect of the chats that speak one is loaded for them alone. */
+async function readInProtocol(
+  deps: CoreDeps,
+  input: ChatInput,
+  given: { readonly prepared: Prepared; readonly messages: readonly JsonObject[]; readonly due: readonly Call[] },
+): Promise<ReadInProtocol> {
+  const { prepared, messages, due } = given;
+  const { protocol, context, request, offer } = prepared;
+  if (protocol !== "vcp") return { messages, late: lateResults(due) };
+  const { openVcpDialect } = await import("../vcp/dialect/vcp-dialect.ts");
+  return openVcpDialect(deps, {
+    context,
+    isStream: request.stream,
+    showsResults: input.vcp?.showsResults === true || context.config.settings.show_vcp,
+    runsTools: offer.runsTools,
+    messages,
+    due,
+    hasSession: request.sessionId !== undefined,
+  });
+}
+
 const nothingHidden: ReadonlySet<JsonObject> = new Set();
 
 /** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
@@ -470,8 +511,9 @@ async function prepareForModel(
   { prepared, row }: { readonly prepared: Prepared; readonly row: NewCall },
   messages: readonly JsonObject[],
 ): Promise<PreparedMessages> {
-  const { context, routes } = prepared;
-  if (context.config.settings.message_pipeline !== "all") return { messages, hidden: nothingHidden };
+  const { context, routes, protocol } = prepared;
+  const applies = protocol === "vcp" || context.config.settings.message_pipeline === "all";
+  if (!applies) return { messages, hidden: nothingHidden };
   const { prepareMessages } = await import("../vcp/pipeline/prepare-messages.ts");
   return prepareMessages(deps, context, { messages, model: routes[0]?.model ?? "", seed: row.id });
 }

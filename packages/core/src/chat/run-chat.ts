@@ -28,6 +28,7 @@ import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
+import type { AskedCall, TextDialect } from "./text-dialect.ts";
 
 /**
  * Events of the chat as they come, those that come together as one: the last is `finish` or `error`; then
@@ -80,6 +81,9 @@ class ChatRun {
   readonly #pending: PendingCall[] = [];
   /** Of those that wait for input, by call. */
   readonly #questions = new Map<string, string>();
+  /** The model has been told that it asks for the same again and again. */
+  #toldRepetition = false;
+  #stoppedBy: ToolExecution["stopped_by"];
   #turns = new Map<number, Turn>();
   #response: Extract<ProviderEvent, { type: "response" }> | undefined;
   #round = 0;
@@ -99,8 +103,7 @@ class ChatRun {
     this.#take = take;
     this.#messages = [...chat.messages];
     this.#guard = new LoopGuard(chat.context.config.settings);
-    this.#collector =
-      chat.idempotencyKey !== undefined || chat.offer.gatewayTools.size > 0 ? new ChatCollector() : undefined;
+    this.#collector = chat.idempotencyKey !== undefined || chat.offer.runsTools ? new ChatCollector() : undefined;
     this.#meter = createMeter(deps, chat);
     this.#trace = ChatTrace.of(chat);
     this.#stop = new StopSignal(deps, chat, () => this.#meter.spent);
@@ -148,8 +151,9 @@ class ChatRun {
           yield this.#told(this.#finish());
           return;
         }
+        const { dialect } = this.#chat;
         // A forced choice holds for the first turn only: otherwise the model could never answer.
-        if (!(yield* this.#runTurn(turn))) return;
+        if (!(dialect?.asks === true ? yield* this.#runAsked(dialect, turn) : yield* this.#runTurn(turn))) return;
       }
     } catch (thrown) {
       yield this.#told([this.#failureOf(thrown)]);
@@ -161,6 +165,8 @@ class ChatRun {
   /** Undefined where the answer is complete as it is. */
   #turnWithCalls(): Turn | undefined {
     const turn = this.#turns.get(0);
+    // What asks in text is whole by its marks, also where the reply was cut behind it.
+    if (turn !== undefined && this.#chat.dialect?.asks === true) return turn;
     if (turn === undefined || turn.calls.length === 0 || turn.finishReason === "length") return undefined;
     return this.#chat.request.choices > 1 ? undefined : turn;
   }
@@ -170,16 +176,16 @@ class ChatRun {
     const owned = turn.calls.map((call, at) => this.#own(call, at));
     const ours = owned.filter(({ owner }) => owner === "gateway");
     const items = ours.map(({ call }) => dispatchItemOf(this.#chat.offer, call));
-    yield this.#told(
-      owned.map(({ clientId, owner, index, call }) => {
-        return { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
-      }),
-    );
+    yield this.#told(owned.map((own) => toCallEvent(own)));
     if (ours.length > 0) {
       this.#guard.admitRound(turn.calls, this.#meter.usage);
       await this.#meter.admitTools(items.map(({ target }) => target));
     }
-    const results = yield* this.#runTools(ours, items);
+    const outcomes = yield* this.#runTools(
+      ours.map(({ clientId }) => clientId),
+      items,
+    );
+    const results = ours.map(({ call }, at) => toToolMessage(call.id, outcomes[at]));
     if (ours.length < owned.length) {
       yield* this.#finishForClient(turn, owned, results);
       return false;
@@ -288,6 +294,10 @@ class ChatRun {
         if (this.#round === 1) events.push(event);
         return;
       case "text-delta":
+        if (this.#chat.dialect !== undefined) {
+          this.#translateText(event, this.#chat.dialect, events);
+          return;
+        }
         if (event.text !== "" && this.#separate) {
           this.#separate = false;
           events.push({ type: "text-delta", text: "\n\n", choice: event.choice });
@@ -304,6 +314,7 @@ class ChatRun {
         events.push(this.#ownDelta(event));
         return;
       case "message":
+        this.#endReply(events);
         this.#turns.set(event.choice, {
           message: event.message,
           calls: event.toolCalls,
@@ -318,6 +329,18 @@ class ChatRun {
       default:
         event satisfies never;
     }
+  }
+
+  #translateText(event: Extract<ChatEvent, { type: "text-delta" }>, dialect: TextDialect, events: ChatEvent[]): void {
+    if (event.text !== "") this.#textBefore = true;
+    const shown = dialect.read(event.text);
+    if (shown === undefined) events.push(this.#ownFrame(event));
+    else if (shown !== "") events.push({ type: "text-delta", text: shown, choice: event.choice });
+  }
+
+  #endReply(events: ChatEvent[]): void {
+    const rest = this.#chat.dialect?.endReply() ?? "";
+    if (rest !== "") events.push({ type: "text-delta", text: rest, choice: 0 });
   }
 
   /** Frames of later turns carry another id than the answer has; they are written anew. */
@@ -367,23 +390,120 @@ class ChatRun {
     return { call, owner: minted.owner, clientId: minted.id, index: minted.index };
   }
 
-  async *#runTools(ours: readonly OwnedCall[], items: readonly DispatchItem[]): Steps<JsonObject[]> {
-    if (ours.length === 0) return [];
+  /** Outcomes in the order of the calls, told under these ids as they come. */
+  async *#runTools(ids: readonly string[], items: readonly DispatchItem[]): Steps<readonly ToolOutcome[]> {
+    if (items.length === 0) return [];
     const started = await this.#tools.startRound(items);
-    const messages: JsonObject[] = [];
-    for (const [at, { call, clientId }] of ours.entries()) {
-      const running = started[at];
-      if (running === undefined) continue;
+    const outcomes: ToolOutcome[] = [];
+    for (const [at, running] of started.entries()) {
       const outcome = await running.outcome;
       const wasCalled = outcome.kind !== "rejected";
       if (wasCalled && !this.#toolsCalled.includes(running.tool)) this.#toolsCalled.push(running.tool);
-      yield this.#told([this.#report(running, clientId, outcome)]);
-      messages.push({ role: "tool", tool_call_id: call.id, content: textForModel(outcome) });
+      yield this.#told([this.#report(running, ids[at] ?? "", outcome)]);
+      outcomes.push(outcome);
       if (this.#chat.request.failOnToolError) refuseFailure(running.tool, outcome);
     }
     this.#deps.reach("chat.round-finished");
     this.#stop.throwIfStopped();
-    return messages;
+    return outcomes;
+  }
+
+  /** Runs what the model asks for in its text. False: that was the answer. */
+  async *#runAsked(dialect: TextDialect, turn: Turn): Steps<boolean> {
+    const asked = await this.#admitAsked(dialect);
+    if (asked === undefined) {
+      yield this.#told(this.#finishAtLimit(turn));
+      return false;
+    }
+    const ids = asked.map(() => clientCallId(newId("call"), false));
+    yield this.#told(asked.flatMap(({ call }, at) => this.#tellAsked(call, ids[at] ?? "")));
+    const outcomes = yield* this.#runInOrder(asked, ids);
+    const { text, messages, goesOn } = await dialect.answer(turn.message, outcomes);
+    if (text !== "") yield this.#told([{ type: "text-delta", text, choice: 0 }]);
+    const theirs =
+      turn.finishReason === "length" ? [] : turn.calls.filter(({ name }) => this.#ownerOf(name) === "client");
+    if (theirs.length > 0) {
+      const owned = theirs.map((call) => this.#own(call, turn.calls.indexOf(call)));
+      yield this.#told(owned.map((own) => toCallEvent(own)));
+      yield* this.#finishForClient(turn, owned, messages.slice(1));
+      return false;
+    }
+    if (this.#pending.some(waitsForPerson)) {
+      yield this.#told(this.#finishForApproval());
+      return false;
+    }
+    if (!goesOn) {
+      yield this.#told(this.#finish());
+      return false;
+    }
+    this.#messages.push(...messages);
+    await dialect.update(this.#messages);
+    if (this.#meter.isLimited) await this.#tools.finished();
+    await this.#meter.admitTurn(this.#promptTokens);
+    return true;
+  }
+
+  /** Undefined where the reply is the last that this chat may have, whatever it asks for. */
+  async #admitAsked(dialect: TextDialect): Promise<readonly AskedCall[] | undefined> {
+    if (this.#round > dialect.mostRounds) {
+      this.#stoppedBy = "rounds";
+      return undefined;
+    }
+    const { hidden } = this.#chat;
+    const asked = await dialect.calls(
+      hidden.size === 0 ? this.#messages : this.#messages.filter((one) => !hidden.has(one)),
+    );
+    const repeated = this.#guard.admitAsked(
+      asked.map(({ call }) => call),
+      this.#meter.usage,
+    );
+    if (repeated.size === 0) return asked;
+    if (this.#toldRepetition) {
+      this.#stoppedBy = "repeated_call";
+      return undefined;
+    }
+    // The model is told once; a call that goes round and round ends the chat after that.
+    this.#toldRepetition = true;
+    return asked.map((one, at) => {
+      const refusal = repeated.get(at);
+      return refusal === undefined ? one : { ...one, item: { ...one.item, refusal } };
+    });
+  }
+
+  #tellAsked(call: AskedCall["call"], id: string): readonly ChatEvent[] {
+    const index = this.#callIndex;
+    this.#callIndex += 1;
+    const { name, arguments: text } = call;
+    return [
+      { type: "tool-call-delta", owner: "gateway", index, id, name, arguments: text, choice: 0 },
+      {
+        type: "tool-call",
+        owner: "gateway",
+        index,
+        call: { id, type: "function", function: { name, arguments: text } },
+        choice: 0,
+      },
+    ];
+  }
+
+  /** Those that go first, together; then the others, together. */
+  async *#runInOrder(asked: readonly AskedCall[], ids: readonly string[]): Steps<readonly ToolOutcome[]> {
+    await this.#meter.admitTools(asked.map(({ item }) => item.target));
+    const outcomes = new Map<number, ToolOutcome>();
+    for (const isFirst of [true, false]) {
+      const group = [...asked.keys()].filter((at) => asked[at]?.isFirst === isFirst);
+      const came = yield* this.#runTools(
+        group.map((at) => ids[at] ?? ""),
+        group.flatMap((at) => asked[at]?.item ?? []),
+      );
+      for (const [place, outcome] of came.entries()) outcomes.set(group[place] ?? -1, outcome);
+    }
+    return asked.flatMap((_one, at) => outcomes.get(at) ?? []);
+  }
+
+  #finishAtLimit(turn: Turn): readonly ChatEvent[] {
+    this.#turns = new Map([[0, { ...turn, calls: [], finishReason: "length" }]]);
+    return this.#finish();
   }
 
   #report(running: RoundCall, toolCallId: string, outcome: ToolOutcome): ChatEvent {
@@ -451,7 +571,10 @@ class ChatRun {
       toolExecution: this.#toolExecution(),
       micros: this.#meter.totalMicros,
       ...(this.#response === undefined ? {} : { body: this.#response.body }),
-      ...(this.#response?.bytes === undefined || this.#round > 1 ? {} : { bytes: this.#response.bytes }),
+      // What speaks another dialect may not be just what the back end wrote.
+      ...(this.#response?.bytes === undefined || this.#round > 1 || this.#chat.dialect !== undefined
+        ? {}
+        : { bytes: this.#response.bytes }),
     };
     return reported === undefined ? [finish] : [{ type: "usage", ...reported }, finish];
   }
@@ -465,6 +588,7 @@ class ChatRun {
       session_id: session,
       workspace_path: `/mcp_workspaces/${session}`,
       ...(this.#pending.length === 0 ? {} : { pending: this.#pending }),
+      ...(this.#stoppedBy === undefined ? {} : { stopped_by: this.#stoppedBy }),
     };
   }
 
@@ -602,6 +726,14 @@ function cancelled(): GatewayError {
     "request_cancelled",
     "The request was cancelled by POST /v1/interrupt or /v1/calls/{id}/cancel.",
   );
+}
+
+function toCallEvent({ clientId, owner, index, call }: OwnedCall): ChatEvent {
+  return { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
+}
+
+function toToolMessage(id: string, outcome: ToolOutcome | undefined): JsonObject {
+  return { role: "tool", tool_call_id: id, content: outcome === undefined ? "" : textForModel(outcome) };
 }
 
 function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {

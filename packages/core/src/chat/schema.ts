@@ -11,6 +11,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 const extensions = [
   "session_id",
   "tool_execution",
+  "tool_protocol",
   "on_tool_error",
   "runtime_config",
   "requestId",
@@ -60,6 +61,10 @@ export const chatRequestSchema = z.looseObject({
     .enum(["auto", "manual"])
     .optional()
     .describe("`manual`: every tool call is returned to the client."),
+  tool_protocol: z
+    .enum(["openai", "vcp"])
+    .optional()
+    .describe("How the model asks for tools: by function calls, or, in `vcp`, by blocks in its text."),
   on_tool_error: z
     .enum(["result", "fail"])
     .optional()
@@ -68,6 +73,8 @@ export const chatRequestSchema = z.looseObject({
   requestId: z.string().max(256).optional().describe("Names this request for `POST /v1/interrupt`."),
   messageId: z.string().max(256).optional().describe("Like `requestId`."),
 });
+
+export type ToolProtocol = "openai" | "vcp";
 
 export interface ChatRequest {
   readonly model: string | undefined;
@@ -81,6 +88,8 @@ export interface ChatRequest {
   readonly choices: number;
   readonly sessionId: string | undefined;
   readonly manual: boolean;
+  /** As the request says; undefined: it does not. */
+  readonly toolProtocol: ToolProtocol | undefined;
   readonly failOnToolError: boolean;
   /** As given; `parseRuntimeConfig` reads it. */
   readonly runtimeConfig: unknown;
@@ -115,6 +124,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
     choices: request.n ?? 1,
     sessionId: request.session_id,
     manual: request.tool_execution === "manual",
+    toolProtocol: request.tool_protocol,
     failOnToolError: request.on_tool_error === "fail",
     runtimeConfig: request.runtime_config,
     clientRequestId: request.requestId ?? request.messageId,

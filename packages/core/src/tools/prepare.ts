@@ -24,6 +24,8 @@ export interface DispatchItem {
   readonly arguments: string | JsonObject;
   /** False where a model names what it was not told of: the caller's request does not have it. */
   readonly isOffered?: boolean;
+  /** Why it must not run, where that is known already. */
+  readonly refusal?: string;
   /** Where the tool belongs to the conversation itself and has no registration. */
   readonly found?: FoundTool;
 }
@@ -75,6 +77,7 @@ export function prepareCall(
     const found = item.found ?? findTool(adapters, context, item.target);
     tool = found.tool;
     if (item.found === undefined) requireUse(context, tool, item.target);
+    if (item.refusal !== undefined) throw refusedAsked(tool, item.refusal);
     const args = checkArguments(tool, item.arguments);
     requireCredentials(context, tool);
     const call = assemble(id, context, { ...found, args });
@@ -118,6 +121,10 @@ function disabledMessage({ kind, name, service }: Tool): string {
 function notFound(target: string): GatewayError {
   const name = target.slice(0, 200);
   return new GatewayError("tool_not_found", `Tool '${name}' not found`, { toolName: name });
+}
+
+function refusedAsked({ name }: Tool, why: string): GatewayError {
+  return new GatewayError("invalid_arguments", `'${name}' was not run. ${why}`, { param: "arguments", toolName: name });
 }
 
 function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {

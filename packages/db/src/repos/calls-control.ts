@@ -149,6 +149,7 @@ export async function decide(
   const rejection: CallError = {
     code: "call_rejected",
     message: `The call was rejected by '${by}'${reason === undefined ? "" : `: ${reason}`}.`,
+    ...(reason === undefined ? {} : { details: { reason } }),
   };
   const args = [tenant, id, decision, by, JSON.stringify(why), JSON.stringify(rejection)];
   const { input = null, attempt = null } = answered ?? {};

@@ -31,6 +31,7 @@ export const toolExecutionSchema = z.object({
   tools_called: z.array(z.string()),
   session_id: z.string(),
   workspace_path: z.string(),
+  stopped_by: z.enum(["rounds", "repeated_call"]).optional(),
   pending: z
     .array(
       z.object({

@@ -48,9 +48,12 @@ export class ReasoningFilter {
       }
       const next = this.#state === "attributes" ? text.indexOf(">", at) : at;
       if (next < 0) break;
-      if (this.#step(text.charCodeAt(next))) {
+      const step = this.#step(text.charCodeAt(next));
+      if (step === "on") {
         at = next + 1;
-        if (this.#state !== "text") continue;
+      } else if (step === "ends") {
+        at = next + 1;
+        this.#state = "text";
         this.#give(tagAt < 0 ? "" : text.slice(from, tagAt));
         this.#endTag(text.slice(Math.max(tagAt, 0), at));
         from = at;
@@ -75,17 +78,17 @@ export class ReasoningFilter {
     this.#release();
   }
 
-  /** True where the character goes on with the tag; the state is `text` again where it ends it. */
-  #step(code: number): boolean {
+  /** What the character does to the tag that may be one. */
+  #step(code: number): "on" | "ends" | "breaks" {
     switch (this.#state) {
       case "text":
-        return false;
+        return "breaks";
       case "opened":
       case "slash":
-        if (isSpace(code)) return true;
+        if (isSpace(code)) return "on";
         if (code === slash && this.#state === "opened") {
           this.#state = "slash";
-          return true;
+          return "on";
         }
         this.#isClosing = this.#state === "slash";
         this.#state = "name";
@@ -94,15 +97,14 @@ export class ReasoningFilter {
       case "name":
         if (this.#matched < longName.length && (code | 32) === longName.charCodeAt(this.#matched)) {
           this.#matched += 1;
-          return true;
+          return "on";
         }
-        if (this.#matched !== shortLength && this.#matched !== longName.length) return false;
-        if (isWordCharacter(code)) return false;
+        if (this.#matched !== shortLength && this.#matched !== longName.length) return "breaks";
+        if (isWordCharacter(code)) return "breaks";
         this.#state = "attributes";
         return this.#step(code);
       case "attributes":
-        if (code === greater) this.#state = "text";
-        return true;
+        return code === greater ? "ends" : "on";
       default:
         return this.#state satisfies never;
     }

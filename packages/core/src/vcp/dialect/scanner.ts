@@ -14,6 +14,8 @@ export interface ScannerOptions {
   readonly fuzzy?: boolean;
   /** `feed` and `end` give the reply without the blocks that are run; otherwise they give nothing. */
   readonly withholds?: boolean;
+  /** The text is a request itself and no reply: nothing of it is thought. */
+  readonly isBody?: boolean;
 }
 
 /** A run of equal characters that may go on in the next piece. */
@@ -47,6 +49,7 @@ const markupBeforeFence = /^[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*)*$/;
 const quotedHead = /^[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*>/;
 
 export class ToolRequestScanner {
+  readonly #isBody: boolean;
   readonly #fuzzy: boolean;
   readonly #isStart: BlockMarker;
   readonly #isEnd: BlockMarker;
@@ -61,6 +64,7 @@ export class ToolRequestScanner {
   });
   readonly #requests: ToolRequest[] = [];
   #mode: Mode = "text";
+  #hasSeenBlock = false;
   /** Not yet looked at: a token may be cut in the middle. */
   #tail = "";
   /** Up to where the piece has been passed on. */
@@ -87,16 +91,23 @@ export class ToolRequestScanner {
   #doubtful: ToolRequest[] = [];
   readonly #visible: VisibleText | undefined;
 
-  constructor({ fuzzy = false, withholds = false }: ScannerOptions = {}) {
+  constructor({ fuzzy = false, withholds = false, isBody = false }: ScannerOptions = {}) {
+    this.#isBody = isBody;
     this.#fuzzy = fuzzy;
     this.#isStart = fuzzy ? fuzzyMarker("TOOL_REQUEST") : strictMarker(startMarker);
     this.#isEnd = fuzzy ? fuzzyMarker("END_TOOL_REQUEST") : strictMarker(endMarker);
     this.#visible = withholds ? new VisibleText() : undefined;
   }
 
+  /** Was there a block, whatever was in it? */
+  get hasSeenBlock(): boolean {
+    return this.#hasSeenBlock;
+  }
+
   /** The next piece of the reply. @returns what of it, and of what was held back, may be shown */
   feed(text: string): string {
-    this.#reasoning.feed(text);
+    if (this.#isBody) this.#scan(text, false);
+    else this.#reasoning.feed(text);
     return this.#visible?.take() ?? "";
   }
 
@@ -132,27 +143,26 @@ export class ToolRequestScanner {
     if (this.#isClosingFence && !this.#closeFence(text, at)) return undefined;
     const index = nextToken(this.#span > 0 ? tokens.span : tokens.text, text, at);
     if (index < 0) return undefined;
-    switch (text[index]) {
-      case "\n":
-        this.#endLine(text, index);
-        return index + 1;
-      case "<": {
-        const isQuoted = this.#fence !== undefined;
-        const length = isQuoted ? none : this.#isStart(text, index, isWhole);
-        if (length === "unsure") return this.#cutAt(text, index);
-        const isBegin = length !== none && !quotedHead.test(this.#headOf(text, index));
-        if (!isBegin) return index + Math.max(1, length);
-        this.#passTo(text, index);
-        this.#mode = "block";
-        this.#visible?.beginBlock();
-        this.#say(text.slice(index, index + length));
-        this.#from = index + length;
-        return this.#from;
-      }
-      default:
-        this.#beginRun(text, index);
-        return this.#countRun(text, index, isWhole);
+    const token = text[index];
+    if (token === "\n") {
+      this.#endLine(text, index);
+      return index + 1;
     }
+    if (token !== "<") {
+      this.#beginRun(text, index);
+      return this.#countRun(text, index, isWhole);
+    }
+    const isQuoted = this.#fence !== undefined;
+    const length = isQuoted ? none : this.#isStart(text, index, isWhole);
+    if (length === "unsure") return this.#cutAt(text, index);
+    const isBegin = length !== none && !quotedHead.test(this.#headOf(text, index));
+    if (!isBegin) return index + Math.max(1, length);
+    this.#passTo(text, index);
+    this.#mode = "block";
+    this.#visible?.beginBlock();
+    this.#say(text.slice(index, index + length));
+    this.#from = index + length;
+    return this.#from;
   }
 
   #stepBlock(text: string, at: number, isWhole: boolean): number | undefined {
@@ -199,6 +209,7 @@ export class ToolRequestScanner {
     this.#passTo(text, marker.from);
     this.#say(text.slice(marker.from, marker.to));
     this.#from = marker.to;
+    this.#hasSeenBlock = true;
     const request = readToolRequest(this.#body.join(""), { fuzzy: this.#fuzzy });
     this.#body = [];
     this.#mode = "text";

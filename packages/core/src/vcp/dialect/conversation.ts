@@ -1,0 +1,76 @@
+/**
+ * What a conversation says to the loop before the first word of the model: the off switch in its system messages,
+ * and the summaries in answers that come back as history. And what of it a tool may ask for (`river`).
+ */
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { withoutSummaries } from "./messages.ts";
+
+const offSwitch = "[[VCPToolUse=Forbidden]]";
+
+export interface ReadConversation {
+  readonly messages: readonly JsonObject[];
+  /** Nothing that the model writes is a request. */
+  readonly isForbidden: boolean;
+}
+
+/** The off switch counts in the system messages that the conversation begins with; elsewhere it is text. */
+export function readConversation(given: readonly JsonObject[]): ReadConversation {
+  const end = given.findIndex(({ role }) => role !== "system");
+  const leading = end < 0 ? given.length : end;
+  let isForbidden = false;
+  const messages = given.map((message, at) => {
+    if (at < leading) {
+      const rest = withTexts(message, (text) => text.replaceAll(offSwitch, ""));
+      if (rest !== message) isForbidden = true;
+      return rest;
+    }
+    return message["role"] === "assistant" ? withTexts(message, withoutSummaries) : message;
+  });
+  return { messages, isForbidden };
+}
+
+/** The message itself where no text of it changes. */
+function withTexts(message: JsonObject, change: (text: string) => string): JsonObject {
+  const { content } = message;
+  if (typeof content === "string") {
+    const changed = change(content);
+    return changed === content ? message : { ...message, content: changed };
+  }
+  if (!Array.isArray(content)) return message;
+  let isChanged = false;
+  const parts = content.map((part): JsonValue => {
+    if (!isJsonObject(part) || typeof part["text"] !== "string") return part;
+    const text = change(part["text"]);
+    if (text === part["text"]) return part;
+    isChanged = true;
+    return { ...part, text };
+  });
+  return isChanged ? { ...message, content: parts } : message;
+}
+
+/** Text of a message; empty where it has none. */
+export function textOf({ content }: JsonObject): string {
+  if (typeof content === "string") return content;
+  if (!Array.isArray(content)) return "";
+  return content
+    .flatMap((part) => (isJsonObject(part) && typeof part["text"] === "string" ? [part["text"]] : []))
+    .join("\n");
+}
+
+const someMessages = 10;
+const nearestMessages = 5;
+
+/**
+ * The messages for a tool that asks for them: `full` as they are, `text` without pictures and the like, `last:N` the
+ * last N of these. `semantic:N` is the last N: nothing here says which are near.
+ */
+export function riverOf(messages: readonly JsonObject[], river: string): JsonValue[] | undefined {
+  if (river === "full") return structuredClone(messages) as JsonValue[];
+  const [kind, count] = river.split(":");
+  const texts = messages.map((message) => ({ role: message["role"] ?? "", content: textOf(message) }));
+  if (river === "text") return texts;
+  if (kind !== "last" && kind !== "semantic") return undefined;
+  const wanted = Number.parseInt(count ?? "", 10);
+  const most = wanted > 0 ? wanted : kind === "last" ? someMessages : nearestMessages;
+  return texts.slice(-most);
+}

@@ -1,0 +1,48 @@
+/**
+ * Which tool a request means. VCP plugins come first, by their exact names; then every other tool of the tenant by
+ * its name, by the name that models have for it, or by its address (VCP-21).
+ */
+import type { CallContext } from "../../context.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import type { JsonObject } from "../../json.ts";
+import { findTool, listTools, type Adapters, type FoundTool } from "../../tools/catalog.ts";
+import { compileTool } from "../../tools/compiled.ts";
+import type { Tool } from "../../tools/tool.ts";
+import { parseToolUri } from "../../tools/uri.ts";
+
+/** Undefined where there is none of the name. */
+export function findByName(adapters: Adapters, context: CallContext, name: string): FoundTool | undefined {
+  const vcp = adapters.vcp;
+  const plugin = vcp?.find?.(name, context);
+  if (vcp !== undefined && plugin !== undefined) return { adapter: vcp, tool: plugin, uri: parseToolUri(plugin.uri) };
+  return find(adapters, context, name) ?? findByAlias(adapters, context, name);
+}
+
+function find(adapters: Adapters, context: CallContext, target: string): FoundTool | undefined {
+  try {
+    return findTool(adapters, context, target);
+  } catch (error) {
+    if (error instanceof GatewayError && isMissing.has(error.code)) return undefined;
+    throw error;
+  }
+}
+
+const isMissing: ReadonlySet<string> = new Set(["tool_not_found", "invalid_uri"]);
+
+function findByAlias(adapters: Adapters, context: CallContext, name: string): FoundTool | undefined {
+  const tool = listTools(adapters, context).find((each) => compileTool(each).alias === name);
+  return tool === undefined ? undefined : find(adapters, context, tool.uri);
+}
+
+/** Words of VCP that a plugin reads and no other tool knows. */
+const pluginWords = ["maid", "valet", "timely_contact", "tool_password"];
+
+/** Arguments as this tool takes them: VCP's own words are left out where it does not name them. */
+export function argumentsFor(tool: Tool, args: JsonObject): JsonObject {
+  if (tool.kind === "VCP") return args;
+  const { properties } = tool.parameters;
+  const known = typeof properties === "object" && properties !== null ? properties : {};
+  return Object.fromEntries(
+    Object.entries(args).filter(([key]) => !pluginWords.includes(key) || Object.hasOwn(known, key)),
+  );
+}

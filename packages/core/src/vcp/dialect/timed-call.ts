@@ -1,0 +1,96 @@
+/**
+ * `timely_contact`: a request that is to run at a time. It becomes a call on record that is due then (calls/postpone),
+ * whatever becomes of this process; the model gets the receipt.
+ */
+import { mayUseTool } from "../../callers/caller.ts";
+import { postpone } from "../../calls/postpone.ts";
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import type { JsonObject, JsonValue } from "../../json.ts";
+import type { FoundTool } from "../../tools/catalog.ts";
+import type { DispatchItem } from "../../tools/prepare.ts";
+import { localTimestamp } from "../plugins/outcome.ts";
+
+const key = "timely_contact";
+
+export function isTimed(args: JsonObject): boolean {
+  const contact = args[key];
+  return typeof contact === "string" && contact !== "";
+}
+
+interface Timed {
+  readonly found: FoundTool;
+  readonly args: JsonObject;
+  readonly contact: JsonValue | undefined;
+}
+
+/** The call that puts it on record; or what is wrong with the time. */
+export function planTimedCall(
+  deps: CoreDeps,
+  context: CallContext,
+  { found, args, contact }: Timed,
+): DispatchItem | string {
+  const { tool, uri } = found;
+  const written = String(contact);
+  const at = readTime(written);
+  const now = deps.clock.now();
+  if (at === undefined) {
+    return `无效的 'timely_contact' 时间格式: '${written}'。请使用 YYYY-MM-DD-HH:mm 格式，或可被 Date 解析的未来时间。`;
+  }
+  if (at <= now) return `无效的 'timely_contact' 时间: '${written}'。不能设置为过去或当前时间。`;
+  if (!mayUseTool(context.caller, tool)) return `'${tool.name}' is not a tool of this caller.`;
+  if (tool.sensitive) {
+    return `'${tool.name}' needs a person's approval, which a call at a later time cannot have; ask for it without 'timely_contact'.`;
+  }
+  const { [key]: _contact, ...rest } = args;
+  const meta = {
+    requestedAt: localTimestamp(new Date(now)),
+    scheduledFor: localTimestamp(new Date(at)),
+    triggeredAt: localTimestamp(new Date(at)),
+    originalTimelyContact: written,
+    source: "timely_contact",
+  };
+  const given = tool.kind === "VCP" ? { ...rest, __vcp_timed_call: meta } : rest;
+  return {
+    target: tool.uri,
+    arguments: given,
+    found: {
+      tool: { ...tool, effect: "write", outward: false, outputTrust: "own" },
+      uri,
+      adapter: {
+        resolve: () => undefined,
+        list: () => [],
+        invoke: async (call, invocation) => {
+          const delayMs = at - deps.clock.now();
+          const { callId } = await postpone(deps, invocation, { tool }, { delayMs, uri, arguments: call.arguments });
+          return { mediaType: "text/plain", body: receiptOf(tool.name, callId, meta) };
+        },
+      },
+    },
+  };
+}
+
+function receiptOf(
+  name: string,
+  id: string,
+  { requestedAt, scheduledFor }: { readonly requestedAt: string; readonly scheduledFor: string },
+): string {
+  return `任务已成功调度。\n工具: ${name}\n任务ID: ${id}\n发起时间: ${requestedAt}\n计划时间: ${scheduledFor}\n到点执行时系统会注入 __vcp_timed_call 标准元信息。`;
+}
+
+const form = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})[-T ](\d{1,2}):(\d{2})(?::(\d{2}))?$/;
+
+/** Milliseconds; undefined for what is no time. */
+function readTime(written: string): number | undefined {
+  const parts = form.exec(written.trim());
+  if (parts === null) {
+    const parsed = Date.parse(written);
+    return Number.isNaN(parsed) ? undefined : parsed;
+  }
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = parts
+    .slice(1)
+    .map((part) => Number(part ?? 0));
+  const date = new Date(year, month - 1, day, hour, minute, second);
+  // A 30th of February is a slip of the pen, not the 2nd of March.
+  return date.getMonth() === month - 1 && date.getDate() === day ? date.getTime() : undefined;
+}

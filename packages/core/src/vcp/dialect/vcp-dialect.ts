@@ -1,0 +1,170 @@
+/**
+ * VCP's text as a dialect of the one loop (VCP specification s. 4.6; VCP-10): `TOOL_REQUEST` blocks in a reply are
+ * its calls, their results are a message of the user, and the client reads blocks and summaries in the answer.
+ */
+import type { Call } from "../../calls/call.ts";
+import { outcomeOf } from "../../calls/new-call.ts";
+import type { TextAnswer, TextDialect, AskedCall } from "../../chat/text-dialect.ts";
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import type { JsonObject } from "../../json.ts";
+import type { ToolOutcome } from "../../tools/outcome.ts";
+import { isScheme } from "../../tools/uri.ts";
+import { readConversation, textOf } from "./conversation.ts";
+import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
+import { planCall, type PlannedCall } from "./plan-call.ts";
+import { resultOf, type CallResult } from "./results.ts";
+import { ToolRequestScanner } from "./scanner.ts";
+import type { ToolRequest } from "./tool-request.ts";
+import { wholeOf } from "./whole-result.ts";
+
+export interface VcpChat {
+  readonly context: CallContext;
+  readonly isStream: boolean;
+  /** The route, or the tenant, wants results shown to the client. */
+  readonly showsResults: boolean;
+  /** The gateway runs what the model asks for. */
+  readonly runsTools: boolean;
+  readonly messages: readonly JsonObject[];
+  /** Calls that have ended since the session's last answer. */
+  readonly due: readonly Call[];
+  /** Tools that work on a workspace may be called: the request names a session. */
+  readonly hasSession: boolean;
+}
+
+export interface OpenedDialect {
+  readonly messages: readonly JsonObject[];
+  /** Undefined where nothing is run: the conversation forbids tools, or the request wants them for itself. */
+  readonly dialect: TextDialect | undefined;
+  readonly late: readonly JsonObject[];
+}
+
+export function openVcpDialect(deps: CoreDeps, chat: VcpChat): OpenedDialect {
+  const { messages, isForbidden } = readConversation(chat.messages);
+  return {
+    messages,
+    dialect: isForbidden || !chat.runsTools ? undefined : new VcpDialect(deps, chat),
+    late: lateMessages(chat.due, new Date(deps.clock.now())),
+  };
+}
+
+/** Results that came after their answer, as a payload that names their calls. */
+function lateMessages(due: readonly Call[], at: Date): readonly JsonObject[] {
+  if (due.length === 0) return [];
+  const parts = due.flatMap((call) => {
+    const isOfPlugin = isScheme(call.uri, "vcp");
+    const result = resultOf({ name: call.tool, outcome: outcomeOf(call), isOfPlugin, at });
+    return [{ type: "text", text: `${call.tool} (${call.id}):` }, ...result.parts];
+  });
+  return [payloadMessage(parts)];
+}
+
+class VcpDialect implements TextDialect {
+  readonly mostRounds: number;
+  readonly #deps: CoreDeps;
+  readonly #chat: VcpChat;
+  readonly #withholds: boolean;
+  #scanner: ToolRequestScanner;
+  #requests: readonly ToolRequest[] = [];
+  #planned: readonly PlannedCall[] = [];
+  #isFirstReply = true;
+
+  constructor(deps: CoreDeps, chat: VcpChat) {
+    this.#deps = deps;
+    this.#chat = chat;
+    const { settings } = chat.context.config;
+    this.mostRounds = chat.isStream ? settings.max_vcp_loop_stream : settings.max_vcp_loop_non_stream;
+    this.#withholds = settings.vcp_requests === "withheld";
+    this.#scanner = this.#newScanner();
+  }
+
+  get asks(): boolean {
+    return this.#requests.length > 0;
+  }
+
+  read(text: string): string | undefined {
+    const shown = this.#scanner.feed(text);
+    return this.#withholds ? shown : undefined;
+  }
+
+  endReply(): string {
+    const { requests, visible } = this.#scanner.end();
+    this.#requests = requests;
+    this.#scanner = this.#newScanner();
+    return visible;
+  }
+
+  async calls(messages: readonly JsonObject[]): Promise<readonly AskedCall[]> {
+    const { context, hasSession } = this.#chat;
+    const options = { context, hasSession, messages };
+    this.#planned = await Promise.all(this.#requests.map((request) => planCall(this.#deps, request, options)));
+    return this.#planned.map(({ request, item }) => ({
+      item,
+      call: { name: request.name, arguments: toText(item.arguments) },
+      isFirst: request.archery,
+    }));
+  }
+
+  async answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer> {
+    const results = await Promise.all(
+      this.#planned.map(async (planned, at) => ({
+        request: planned.request,
+        result: await this.#resultOf(planned, outcomes[at]),
+      })),
+    );
+    const normal = results.filter(({ request }) => !request.archery);
+    const failures = results.filter(({ request, result }) => request.archery && result.end !== "succeeded");
+    const told = [...normal, ...failures].map(({ result }) => result);
+    const goesOn = told.length > 0;
+    const shown = results.filter(({ request }) => this.#chat.showsResults || request.markHistory);
+    const infos = shown.map(({ result }) => infoOf(result)).join("");
+    const parts = [
+      ...normal.flatMap(({ result }) => result.parts),
+      ...failures.map(({ result }) => archeryFailure(result)),
+    ];
+    const text = `${infos}${goesOn ? summaryOf(told) : ""}`;
+    const message = this.#messageOf(reply);
+    return {
+      text: `${text === "" ? "" : this.#divided(text)}${goesOn ? "\n" : ""}`,
+      messages: [message, ...(parts.length === 0 ? [] : [payloadMessage(parts)])],
+      goesOn,
+    };
+  }
+
+  async update(): Promise<void> {}
+
+  /** As upstream has it: replies that are given as a whole begin on a line of their own. */
+  #messageOf(reply: JsonObject): JsonObject {
+    const text = textOf(reply);
+    const content = this.#chat.isStream || this.#isFirstReply ? text : `\n${text}`;
+    this.#isFirstReply = false;
+    return { role: "assistant", content };
+  }
+
+  #divided(text: string): string {
+    return this.#chat.context.config.settings.vcp_role_divider ? asUsers(text) : text;
+  }
+
+  async #resultOf(planned: PlannedCall, outcome: ToolOutcome | undefined): Promise<CallResult> {
+    const { request, isOfPlugin, isText = false, finish } = planned;
+    const result = resultOf({
+      name: request.name,
+      outcome: outcome ?? { kind: "failed", code: "internal_error", message: "The call was not run." },
+      whole: outcome === undefined ? undefined : await wholeOf(this.#deps, this.#chat.context, { outcome }),
+      maid: request.args["maid"],
+      isOfPlugin,
+      isText,
+      at: new Date(this.#deps.clock.now()),
+    });
+    return finish?.(result) ?? result;
+  }
+
+  #newScanner(): ToolRequestScanner {
+    const { vcp_fuzzy_matching: fuzzy } = this.#chat.context.config.settings;
+    return new ToolRequestScanner({ fuzzy, withholds: this.#withholds });
+  }
+}
+
+function toText(args: string | JsonObject): string {
+  return typeof args === "string" ? args : JSON.stringify(args);
+}
