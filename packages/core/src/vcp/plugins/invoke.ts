@@ -19,6 +19,7 @@ type Callable = { [T in PluginType]: (typeof pluginTypes)[T]["isTool"] extends t
 
 export const invokers = {
   synchronous: async () => (await import("./synchronous.ts")).invokeSynchronous,
+  hybridservice: async () => (await import("../modules/hybrid.ts")).invokeHybrid,
 } as const satisfies { readonly [T in Callable]?: () => Promise<PluginInvoker> };
 
 export function invokerOf(type: PluginType): (() => Promise<PluginInvoker>) | undefined {
