@@ -37,8 +37,11 @@ export const nodeToolSchema = z.strictObject({
   sensitive: z.boolean().default(false),
   timeout_ms: z.int().min(1).max(longestTimeoutMs),
   concurrency: z.int().min(1).max(1_000),
-  /** `mcp`: no tool but a program of an MCP server, which services of `mcp://` have held; it is not called by itself. */
-  kind: z.literal("mcp").exactOptional(),
+  /**
+   * What is no tool and is not called by itself. `mcp`: a program of an MCP server, which services of `mcp://` have
+   * held. `modules`: holds modules of VCP plugins (vcp/modules).
+   */
+  kind: z.enum(["mcp", "modules"]).exactOptional(),
   /** Of such a program: variables that services may set. */
   variables: z
     .array(z.string().regex(/^[A-Za-z_]\w{0,127}$/))

@@ -56,7 +56,10 @@ export class PluginResponse extends ServerResponse<PluginRequest> {
   }
 
   type(type: string): this {
-    this.setHeader("content-type", type.includes("/") ? withCharset(type) : withCharset(mediaTypeOf(`.${type.replace(/^\./, "")}`)));
+    this.setHeader(
+      "content-type",
+      type.includes("/") ? withCharset(type) : withCharset(mediaTypeOf(`.${type.replace(/^\./, "")}`)),
+    );
     return this;
   }
 
@@ -97,7 +100,10 @@ export class PluginResponse extends ServerResponse<PluginRequest> {
   redirect(...args: readonly (string | number)[]): void {
     const url = args.find((each) => typeof each === "string") ?? "/";
     const status = args.find((each) => typeof each === "number") ?? 302;
-    this.status(Number(status)).location(String(url)).type("text/plain").send(`Redirecting to ${String(url)}`);
+    this.status(Number(status))
+      .location(String(url))
+      .type("text/plain")
+      .send(`Redirecting to ${String(url)}`);
   }
 
   cookie(name: string, value: unknown, options: CookieOptions = {}): this {
@@ -123,8 +129,12 @@ export class PluginResponse extends ServerResponse<PluginRequest> {
 
   /** `sendFile(path, options?, done?)` */
   sendFile(path: string, ...rest: readonly unknown[]): void {
-    const done = toDone(rest.find((each) => typeof each === "function"), this);
-    const root: unknown = rest.map((each) => (typeof each === "object" && each !== null ? Reflect.get(each, "root") : undefined))[0];
+    const done = toDone(
+      rest.find((each) => typeof each === "function"),
+      this,
+    );
+    const options = rest.find((each) => typeof each === "object" && each !== null);
+    const root: unknown = typeof options === "object" && options !== null ? Reflect.get(options, "root") : undefined;
     const file = fileBelow(typeof root === "string" ? root : undefined, path);
     if (file === undefined) {
       done(Object.assign(new Error("Forbidden"), { status: 403 }));
@@ -141,7 +151,9 @@ function endWith<R extends ServerResponse>(response: R, bytes: Uint8Array): R {
 }
 
 function withCharset(type: string): string {
-  return /^(?:text\/|application\/(?:json|javascript)$)/.test(type) && !type.includes("charset") ? `${type}; charset=utf-8` : type;
+  return /^(?:text\/|application\/(?:json|javascript)$)/.test(type) && !type.includes("charset")
+    ? `${type}; charset=utf-8`
+    : type;
 }
 
 function cookieWords({ maxAge, expires, path = "/", domain, httpOnly, secure, sameSite }: CookieOptions): string {

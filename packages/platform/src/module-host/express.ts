@@ -134,7 +134,10 @@ function answerUnhandled(request: PluginRequest, response: PluginResponse, probl
     return;
   }
   if (problem === undefined) {
-    response.status(404).type("text/plain").send(`Cannot ${request.method ?? ""} ${request.path}`);
+    response
+      .status(404)
+      .type("text/plain")
+      .send(`Cannot ${request.method ?? ""} ${request.path}`);
     return;
   }
   response.status(statusOf(problem)).type("text/plain").send("The plugin failed to answer this request.");

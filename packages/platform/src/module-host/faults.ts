@@ -1,5 +1,5 @@
 /** What can be wrong with a module, told so that its author and the tenant know what to do. */
-import type { Fault, ModuleFault } from "./wire.ts";
+import type { Fault, ModuleFault } from "@toolyard/core/vcp/modules/wire";
 
 const longestMessage = 2_000;
 

@@ -5,7 +5,7 @@
 import { EventEmitter } from "node:events";
 import { ModuleError } from "./faults.ts";
 import { toJson } from "./plain.ts";
-import type { ModuleSpec, Told } from "./wire.ts";
+import type { ModuleSpec, Told } from "@toolyard/core/vcp/modules/wire";
 
 /** Of one module and call. */
 const mostTold = 100;

@@ -9,7 +9,8 @@ import { messageOf, ModuleError, toFault } from "./faults.ts";
 import { parseText } from "./plain.ts";
 import { PluginModule } from "./plugin-module.ts";
 import { keepOutputQuiet } from "./quiet-output.ts";
-import { writeAnswer, type HeldAnswer, type HeldQuestion, type Json, type OpenQuestion } from "./wire.ts";
+import type { JsonValue } from "@toolyard/core/json";
+import { writeAnswer, type HeldAnswer, type HeldQuestion, type OpenQuestion } from "@toolyard/core/vcp/modules/wire";
 
 type Question = Exclude<HeldQuestion, { kind: "cancel" | "close" | "open" }>;
 
@@ -73,7 +74,7 @@ class HeldModule {
     }
   }
 
-  async #ask(question: Question, signal: AbortSignal): Promise<Json> {
+  async #ask(question: Question, signal: AbortSignal): Promise<JsonValue> {
     const module = await this.#module;
     if (module === undefined) throw new ModuleError("load", "no module has been opened");
     switch (question.kind) {
@@ -83,7 +84,7 @@ class HeldModule {
         return module.processToolCall(question.arguments, question.context, signal);
       case "http": {
         const { status, headers, base64 } = await module.answerHttp(question.request, signal);
-        return { status, headers, base64 };
+        return { status, headers: headers.map((header) => [...header]), base64 };
       }
       default:
         return question satisfies never;

@@ -5,7 +5,7 @@
 import { IncomingMessage, ServerResponse, type RequestListener } from "node:http";
 import { Socket } from "node:net";
 import { messageOf, ModuleError } from "./faults.ts";
-import type { HttpAnswered, HttpAsked } from "./wire.ts";
+import type { HttpAnswered, HttpAsked } from "@toolyard/core/vcp/modules/wire";
 
 interface ExchangeOptions {
   /** Goes before the path. */
@@ -79,7 +79,8 @@ export async function exchange(
   response.useChunkedEncodingByDefault = false;
   response.assignSocket(socket);
   const over = Promise.withResolvers<void>();
-  const leave = (): void => over.reject(signal.reason instanceof Error ? signal.reason : new ModuleError("timeout", "given up"));
+  const leave = (): void =>
+    over.reject(signal.reason instanceof Error ? signal.reason : new ModuleError("timeout", "given up"));
   signal.addEventListener("abort", leave, { once: true });
   response.once("finish", () => over.resolve());
   socket.once("error", (error) => over.reject(error));
@@ -87,7 +88,7 @@ export async function exchange(
   try {
     listener(request, response);
     await over.promise;
-    return toAnswer(socket.written);
+    return toAnswer(socket.written, maxBytes);
   } catch (thrown) {
     if (thrown instanceof ModuleError) throw thrown;
     throw new ModuleError("threw", messageOf(thrown));
@@ -106,7 +107,7 @@ function toRequest(socket: Socket, { method, path, query, headers, base64 }: Htt
   request.httpVersion = "1.1";
   request.httpVersionMajor = 1;
   request.httpVersionMinor = 1;
-  const all = [...headers.filter(([name]) => name.toLowerCase() !== "content-length")];
+  const all = headers.filter(([name]) => name.toLowerCase() !== "content-length");
   if (body.byteLength > 0) all.push(["content-length", String(body.byteLength)]);
   for (const [name, value] of all) {
     const lower = name.toLowerCase();
@@ -120,7 +121,8 @@ function toRequest(socket: Socket, { method, path, query, headers, base64 }: Htt
   return request;
 }
 
-function toAnswer(bytes: Buffer): HttpAnswered {
+/** @throws ModuleError `size` */
+function toAnswer(bytes: Buffer, maxBytes: number): HttpAnswered {
   const end = bytes.indexOf("\r\n\r\n");
   const [first = "", ...lines] = bytes.toString("latin1", 0, end < 0 ? 0 : end).split("\r\n");
   const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(first)?.[1] ?? 500);
@@ -130,13 +132,14 @@ function toAnswer(bytes: Buffer): HttpAnswered {
   });
   const isChunked = headers.some(([name, value]) => name === "transfer-encoding" && /chunked/i.test(value));
   const body = bytes.subarray(end + 4);
+  if (body.byteLength > maxBytes) throw new ModuleError("size", `its answer has more than ${maxBytes} bytes`);
   return { status, headers, base64: (isChunked ? joinChunks(body) : body).toString("base64") };
 }
 
 /** Where a module has asked for chunks itself. */
 function joinChunks(body: Buffer): Buffer {
   const parts: Buffer[] = [];
-  for (let at = 0; at < body.byteLength; ) {
+  for (let at = 0; at < body.byteLength;) {
     const line = body.indexOf("\r\n", at);
     const size = Number.parseInt(body.toString("latin1", at, line), 16);
     if (line < 0 || !(size > 0)) break;

@@ -9,16 +9,16 @@ import { Worker } from "node:worker_threads";
 import { environmentFor } from "./environment.ts";
 import { messageOf, ModuleError, toFault } from "./faults.ts";
 import { parseText } from "./plain.ts";
+import type { JsonValue } from "@toolyard/core/json";
 import {
   writeAnswer,
   type CarriedModule,
   type Fault,
-  type Json,
   type OnceAnswer,
   type OnceQuestion,
   type Stage,
   type Told,
-} from "./wire.ts";
+} from "@toolyard/core/vcp/modules/wire";
 
 /** What a thread is given. */
 export interface Task {
@@ -41,12 +41,16 @@ const endingMs = 1_000;
 /** Writes all answers. */
 export async function runOnce({ word, plugins, maxBytes, ask }: OnceQuestion): Promise<void> {
   const send = (answer: OnceAnswer): Promise<void> => write(writeAnswer(word, answer));
-  let messages: readonly Json[] = ask.kind === "messages" ? ask.messages : [];
-  let result: Json | undefined;
+  let messages: readonly JsonValue[] = ask.kind === "messages" ? ask.messages : [];
+  let result: JsonValue | undefined;
   for (const plugin of plugins) {
     await send({ kind: "turn", plugin: plugin.name });
     const own = ask.kind === "messages" ? { ...ask, messages } : ask;
-    const { stage, given } = await takeTurn(plugin, { maxBytes, ask: own }, (told) => void send({ kind: "told", told }));
+    const { stage, given } = await takeTurn(
+      plugin,
+      { maxBytes, ask: own },
+      (told) => void send({ kind: "told", told }),
+    );
     if (ask.kind === "messages" && Array.isArray(given)) messages = given;
     if (ask.kind === "tool") result = given;
     await send({ kind: "stage", stage });
@@ -62,7 +66,7 @@ async function takeTurn(
   plugin: CarriedModule,
   rest: Pick<Task, "maxBytes" | "ask">,
   tell: (told: Told) => void,
-): Promise<{ readonly stage: Stage; readonly given?: Json }> {
+): Promise<{ readonly stage: Stage; readonly given?: JsonValue }> {
   const since = performance.now();
   const projectDirectory = resolve("project");
   const directory = join(projectDirectory, "Plugin", plugin.name);
@@ -89,7 +93,8 @@ function layFiles(directory: string, files: CarriedModule["files"]): void {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   for (const { path, base64 } of files) {
     const target = join(directory, path);
-    if (!target.startsWith(`${directory}/`)) throw new ModuleError("load", `its file '${path}' lies outside of its folder`);
+    if (!target.startsWith(`${directory}/`))
+      throw new ModuleError("load", `its file '${path}' lies outside of its folder`);
     mkdirSync(dirname(target), { recursive: true, mode: 0o700 });
     writeFileSync(target, Buffer.from(base64, "base64"), { mode: 0o700 });
   }
@@ -129,15 +134,18 @@ function inThread(task: Task, tell: (told: Told) => void): Promise<Ended> {
       if (said.kind === "told") tell(said.told);
       else end(said);
     });
-    worker.on("error", (thrown) => {
-      const isMemory = "code" in thrown && thrown.code === "ERR_WORKER_OUT_OF_MEMORY";
+    worker.on("error", (thrown: unknown) => {
+      const isMemory = thrown instanceof Error && "code" in thrown && thrown.code === "ERR_WORKER_OUT_OF_MEMORY";
       fail(
         isMemory
           ? { fault: "memory", message: `it needs more than ${plugin.memoryMb} MB of memory` }
           : { fault: "threw", message: messageOf(thrown) },
       );
     });
-    worker.on("exit", (code) => fail({ fault: "ended", message: `it ended itself with exit code ${code}` }));
+    worker.on("exit", (code) => {
+      const how = code === 0 ? "before it had answered" : `itself with exit code ${code}`;
+      fail({ fault: "ended", message: `it ended ${how}` });
+    });
     for (const stream of [worker.stdout, worker.stderr]) stream.resume();
   });
 }

@@ -1,10 +1,10 @@
 /** Results of modules as plain JSON. Bound before any module can change what these names mean. */
-import type { Json } from "./wire.ts";
+import type { JsonValue } from "@toolyard/core/json";
 
 const { parse, stringify } = JSON;
 
 /** Undefined: it is nothing that JSON can say, or larger than allowed. */
-export function toJson(value: unknown, maxBytes: number): Json | undefined {
+export function toJson(value: unknown, maxBytes: number): JsonValue | undefined {
   const text: unknown = stringify(value);
   if (typeof text !== "string" || Buffer.byteLength(text) > maxBytes) return undefined;
   return parseText(text);
@@ -16,7 +16,6 @@ export function toText(value: unknown): string {
 }
 
 /** @throws SyntaxError */
-export function parseText(text: string): Json {
-  const value: Json = parse(text);
-  return value;
+export function parseText(text: string): JsonValue {
+  return parse(text) as JsonValue;
 }

@@ -7,11 +7,13 @@ import Module, { createRequire } from "node:module";
 import { isAbsolute, join, relative, sep } from "node:path";
 import { pathToFileURL } from "node:url";
 import { express, Router, type Application } from "./express.ts";
+import { json, text, urlencoded } from "./express-middleware.ts";
 import { messageOf, ModuleError } from "./faults.ts";
 import { createGiven, type Given } from "./given.ts";
 import { exchange } from "./http-exchange.ts";
 import { parseText, toText } from "./plain.ts";
-import type { HttpAnswered, HttpAsked, Json, JsonObject, ModuleSpec, Told, ToolContext } from "./wire.ts";
+import type { JsonObject, JsonValue } from "@toolyard/core/json";
+import type { HttpAnswered, HttpAsked, ModuleSpec, Told, ToolContext } from "@toolyard/core/vcp/modules/wire";
 
 export interface ModuleOptions {
   readonly spec: ModuleSpec;
@@ -44,11 +46,13 @@ export class PluginModule {
     this.#options = options;
     this.#exports = exports;
     this.#given = createGiven(options.spec, options.tell);
+    // As the original's server does before any plugin's routes.
     this.#app = express();
+    this.#app.use(json(), urlencoded(), text());
   }
 
   /** @throws ModuleError */
-  async processMessages(messages: readonly Json[], extensions: Json | undefined): Promise<readonly Json[]> {
+  async processMessages(messages: readonly JsonValue[], extensions: JsonValue | undefined): Promise<JsonValue[]> {
     const hook = this.#need("processMessages");
     const extra = extensions === undefined ? {} : { vcpchatExtensions: extensions };
     const given = await hook(structuredClone(messages), { ...this.#config(), ...extra });
@@ -63,7 +67,7 @@ export class PluginModule {
   }
 
   /** @throws ModuleError */
-  async processToolCall(args: JsonObject, context: ToolContext, signal: AbortSignal): Promise<Json> {
+  async processToolCall(args: JsonObject, context: ToolContext, signal: AbortSignal): Promise<JsonValue> {
     const hook = this.#need("processToolCall");
     const given = await hook(structuredClone(args), { ...context, pluginName: this.#options.spec.name, signal });
     return given === undefined ? null : this.#plain(given);
@@ -134,7 +138,7 @@ export class PluginModule {
     return hook;
   }
 
-  #plain(value: unknown): Json {
+  #plain(value: unknown): JsonValue {
     const text = toText(value);
     const { maxBytes } = this.#options;
     const bytes = Buffer.byteLength(text);
@@ -143,7 +147,7 @@ export class PluginModule {
   }
 }
 
-function isMessage(value: Json): boolean {
+function isMessage(value: JsonValue): boolean {
   return typeof value === "object" && value !== null && "role" in value && typeof value["role"] === "string";
 }
 
@@ -175,7 +179,8 @@ function withoutDefault(loaded: unknown): unknown {
 function fileOf(script: string, directory: string): string {
   const wanted = join(directory, script.replaceAll("\\", "/"));
   const file = [wanted, `${wanted}.js`, `${wanted}.cjs`].find((path) => existsSync(path));
-  if (file === undefined) throw new ModuleError("load", `'entryPoint.script' names '${script}', which is not among its files`);
+  if (file === undefined)
+    throw new ModuleError("load", `'entryPoint.script' names '${script}', which is not among its files`);
   const [real, home] = [realpathSync(file), realpathSync(directory)];
   const below = relative(home, real);
   if (isAbsolute(below) || below === ".." || below.startsWith(`..${sep}`))
@@ -184,10 +189,14 @@ function fileOf(script: string, directory: string): string {
 }
 
 function notLoaded(thrown: unknown): ModuleError {
-  const name = codeOf(thrown) === "MODULE_NOT_FOUND" ? /^Cannot find module '([^']+)'/.exec(messageOf(thrown))?.[1] : undefined;
+  const name =
+    codeOf(thrown) === "MODULE_NOT_FOUND" ? /^Cannot find module '([^']+)'/.exec(messageOf(thrown))?.[1] : undefined;
   if (name === undefined) return new ModuleError("load", `its module cannot be loaded: ${messageOf(thrown)}`);
   const what = name.startsWith(".") || isAbsolute(name) ? `the file '${name}'` : `the package '${name}'`;
-  return new ModuleError("load", `its module needs ${what}, which is not there; put it into the plugin's folder (node_modules)`);
+  return new ModuleError(
+    "load",
+    `its module needs ${what}, which is not there; put it into the plugin's folder (node_modules)`,
+  );
 }
 
 function codeOf(thrown: unknown): unknown {

@@ -10,7 +10,7 @@ import { runHeld } from "./held.ts";
 import { runOnce } from "./once.ts";
 import { parseText } from "./plain.ts";
 import { runInThread } from "./thread.ts";
-import type { OnceQuestion } from "./wire.ts";
+import type { OnceQuestion } from "@toolyard/core/vcp/modules/wire";
 
 async function main(): Promise<void> {
   if (!isMainThread) return runInThread();

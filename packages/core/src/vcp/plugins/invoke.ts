@@ -20,6 +20,7 @@ type Callable = { [T in PluginType]: (typeof pluginTypes)[T]["isTool"] extends t
 export const invokers = {
   asynchronous: async () => (await import("../async/invoke.ts")).invokeAsynchronous,
   synchronous: async () => (await import("./synchronous.ts")).invokeSynchronous,
+  hybridservice: async () => (await import("../modules/hybrid.ts")).invokeHybrid,
 } as const satisfies { readonly [T in Callable]?: () => Promise<PluginInvoker> };
 
 export function invokerOf(type: PluginType): (() => Promise<PluginInvoker>) | undefined {

@@ -1,16 +1,12 @@
 /**
- * What the module host (program.ts) is asked, and how it answers. Questions are lines of JSON on stdin. Answers are
- * lines on stdout that begin with a mark and a word which only the asker knows, so that nothing a module writes
- * there is ever taken for one.
+ * What the program that runs modules (packages/platform/src/module-host) is asked, and how it answers. Questions are
+ * JSON on stdin. Answers are lines on stdout that begin with a mark and a word which only the asker knows, so that
+ * nothing a module writes there is ever taken for one. No imports: the program is bundled with it.
  */
+import type { JsonObject, JsonValue } from "../../json.ts";
 
 /** Begins every answer, before the asker's word. */
-const answerMark = "\u001E";
-
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
-export interface JsonObject {
-  readonly [key: string]: Json;
-}
+export const answerMark = "\u001E";
 
 /** A module of a plugin, ready to be loaded. */
 export interface ModuleSpec {
@@ -45,7 +41,7 @@ export interface OnceQuestion {
   /** Bytes of any result. */
   readonly maxBytes: number;
   readonly ask:
-    | { readonly kind: "messages"; readonly messages: readonly Json[]; readonly extensions?: Json }
+    | { readonly kind: "messages"; readonly messages: readonly JsonValue[]; readonly extensions?: JsonValue }
     | { readonly kind: "tool"; readonly arguments: JsonObject; readonly context: ToolContext };
 }
 
@@ -82,8 +78,8 @@ export type HeldQuestion =
   | {
       readonly id: string;
       readonly kind: "messages";
-      readonly messages: readonly Json[];
-      readonly extensions?: Json;
+      readonly messages: readonly JsonValue[];
+      readonly extensions?: JsonValue;
       readonly timeoutMs: number;
     }
   | {
@@ -122,7 +118,7 @@ export interface Stage {
 export interface Told {
   readonly plugin: string;
   readonly to: "VCPLog" | "VCPInfo";
-  readonly data: Json;
+  readonly data: JsonValue;
 }
 
 export type OnceAnswer =
@@ -131,10 +127,10 @@ export type OnceAnswer =
   | { readonly kind: "told"; readonly told: Told }
   | { readonly kind: "stage"; readonly stage: Stage }
   /** `null` where a tool gave nothing back. */
-  | { readonly kind: "done"; readonly messages?: readonly Json[]; readonly result?: Json };
+  | { readonly kind: "done"; readonly messages?: readonly JsonValue[]; readonly result?: JsonValue };
 
 export type HeldAnswer =
-  | { readonly id: string; readonly result: Json }
+  | { readonly id: string; readonly result: JsonValue }
   | { readonly id: string; readonly failed: Fault }
   | { readonly kind: "told"; readonly told: Told };
 
