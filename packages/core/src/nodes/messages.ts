@@ -66,7 +66,7 @@ export const nodeMessages = {
         throw new GatewayError(
           "conflict",
           `Node '${registered.node}' offers a tool '${registered.tool}' with another definition; rename it, or make both equal to share the calls.`,
-          { param: "tools" },
+          { param: "tools", toolName: registered.tool },
         );
       }
       if (registered.kind === "full") {
