@@ -319,7 +319,13 @@ type Row = StatementResult["rows"][number];
 
 function toNode(row: Row): NodeRecord {
   const { tenant: _tenant, hashes: _hashes, expiresAt: _expiresAt, ...node } = decodeRow(nodes, row);
-  return { ...node, connected: row["connected"] === 1, underWay: Number(row["under_way"]) };
+  const serverId = serverIdOf(node.instance);
+  return {
+    ...node,
+    ...(serverId === undefined ? {} : { serverId }),
+    connected: row["connected"] === 1,
+    underWay: Number(row["under_way"]),
+  };
 }
 
 function toRun(row: Row): NodeRun {
