@@ -172,6 +172,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     answers: createDatabaseReplies(shards, clock),
     tellNow: () => tellNow({ repos, log }, { push, realtime }),
     openBreakers,
+    frames: realtime.callLogs,
     configs: new ConfigCache(repos.config, (config) => schemes.loadFor(config)),
     reach: home.reach ?? (() => undefined),
     ...(environment.settingsCaps === undefined ? {} : { settingsCaps: environment.settingsCaps }),

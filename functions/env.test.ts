@@ -28,6 +28,7 @@ describe("settings", () => {
       defaultModel: undefined,
       egressAllow: undefined,
       pluginDir: "plugins",
+      vcpKeyInPath: false,
       mcpOrigins: [],
       mcpCommands: undefined,
       path: "/usr/local/bin:/usr/bin:/bin",

@@ -32,6 +32,8 @@ export interface Environment {
   /** Upper bounds for tenants' settings. */
   readonly settingsCaps: SettingsCaps | undefined;
   readonly pluginDir: string;
+  /** Old clients of VCP may have their key in the path of their WebSocket. */
+  readonly vcpKeyInPath: boolean;
   /** Web pages that may speak to `/mcp`, beside our own and those of the user's machine; `*`: all. */
   readonly mcpOrigins: readonly string[];
   /** Programs that tenants may use as MCP servers. */
@@ -273,6 +275,10 @@ const variables = z.object({
   ),
   PATH: text.transform((value) => value ?? "/usr/local/bin:/usr/bin:/bin"),
   TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
+  TOOLYARD_VCP_KEY_IN_PATH: z.preprocess(
+    (value) => (value === "" || value === undefined ? "false" : value),
+    z.enum(["true", "false"]).transform((value) => value === "true"),
+  ),
   TOOLYARD_LOG_LEVEL: z.preprocess((value) => (value === "" ? undefined : value), z.enum(logLevels).default("info")),
   TOOLYARD_PUBLIC_URL: httpUrl,
   TOOLYARD_WS_URL: url(["ws:", "wss:"]),
@@ -308,6 +314,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     egressAllow: data.TOOLYARD_EGRESS_ALLOW,
     settingsCaps: data.TOOLYARD_SETTINGS_CAPS,
     pluginDir: data.TOOLYARD_PLUGIN_DIR,
+    vcpKeyInPath: data.TOOLYARD_VCP_KEY_IN_PATH,
     mcpCommands: data.TOOLYARD_MCP_COMMANDS,
     mcpOrigins: data.TOOLYARD_MCP_ORIGINS ?? [],
     path: data.PATH,

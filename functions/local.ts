@@ -16,6 +16,7 @@ import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-erro
 import { newId } from "@toolyard/core/ids";
 import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
+import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
 import { DataDirInUseError, openDataDir, type DataDir } from "@toolyard/platform/local/data-dir";
 import { createPrometheusMetrics } from "@toolyard/platform/local/prometheus-metrics";
 import { startQueueWorkers, type QueueWorkers } from "@toolyard/platform/local/poll-queue";
@@ -27,7 +28,13 @@ import { toErrorReply } from "./http/errors.ts";
 import { routes } from "./http/routes/index.ts";
 import { importLocalPlugins } from "./local-plugins.ts";
 import { createLog, type FlushableLog } from "./log.ts";
-import { createSocketServer, wantsSocket, type SocketServer, type SocketTiming } from "./realtime/socket-server.ts";
+import {
+  createSocketServer,
+  wantsSocket,
+  type SocketOptions,
+  type SocketServer,
+  type SocketTiming,
+} from "./realtime/socket-server.ts";
 import { version } from "./version.ts";
 
 /** What tools may reach besides public addresses when an operator says nothing: services on the same machine. */
@@ -52,6 +59,7 @@ export interface ServerOptions {
   readonly reach?: Reach;
   readonly timing?: Timing;
   readonly socketTiming?: SocketTiming;
+  readonly vcpReplay?: ReplayTiming;
   /** Milliseconds between two ticks. */
   readonly tickEveryMs?: number;
   /** Answer requests only: queue and tick are another process's. */
@@ -118,7 +126,11 @@ export async function startServer(environment: Environment, options: ServerOptio
         ? noBackground
         : startBackground(composition, { log, tickEveryMs: options.tickEveryMs ?? defaultTickEveryMs });
     requests.open(createApp(composition.app, routes).fetch);
-    const realtime = startRealtime(composition, options.socketTiming);
+    const realtime = startRealtime(composition, {
+      timing: options.socketTiming,
+      vcpKeyInPath: environment.vcpKeyInPath,
+      replay: options.vcpReplay,
+    });
     sockets.resolve(realtime);
     return {
       url,
@@ -337,8 +349,8 @@ function startBackground(
 const logLinesMs = 100;
 
 /** The connections of this process. They hear at once of what it does itself. */
-function startRealtime({ app, realtime }: Composition, timing: SocketTiming | undefined): SocketServer {
-  const sockets = createSocketServer(app, timing);
+function startRealtime({ app, realtime }: Composition, options: SocketOptions): SocketServer {
+  const sockets = createSocketServer(app, options);
   const flush = async (): Promise<void> => {
     await realtime.callLogs.flush();
     sockets.wake();

@@ -19,6 +19,8 @@ export interface Execution {
   readonly run: string;
   readonly arguments: JsonObject;
   readonly signal: AbortSignal;
+  /** Of the trace that the call belongs to. */
+  readonly traceId?: string | undefined;
   /** As a server of the Model Context Protocol tells it. */
   readonly onProgress?: (progress: JsonObject) => void;
 }

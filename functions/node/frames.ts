@@ -4,7 +4,12 @@ import * as z from "zod";
 
 const errorSchema = z.looseObject({
   type: z.literal("error"),
-  error: z.looseObject({ code: z.string(), message: z.string(), retryable: z.boolean().nullish() }),
+  error: z.looseObject({
+    code: z.string(),
+    message: z.string(),
+    retryable: z.boolean().nullish(),
+    tool_name: z.string().nullish(),
+  }),
 });
 
 const registeredSchema = z.looseObject({
@@ -12,7 +17,10 @@ const registeredSchema = z.looseObject({
   hidden: z.array(z.looseObject({ name: z.string(), by: z.string() })),
 });
 
-export const inputSchema = z.looseObject({ arguments: z.custom<JsonObject>(isJsonObject) });
+export const inputSchema = z.looseObject({
+  arguments: z.custom<JsonObject>(isJsonObject),
+  trace_id: z.string().optional(),
+});
 const acceptedSchema = z.looseObject({
   type: z.enum(["node.accepted", "node.withdrawn"]),
   input: inputSchema.optional(),
@@ -71,11 +79,14 @@ export class AnsweredError extends Error {
   readonly code: string;
   /** The same message may do in a moment. */
   readonly isPassing: boolean;
+  /** The tool that it is about. */
+  readonly tool: string | undefined;
 
-  constructor(code: string, message: string, isPassing: boolean) {
+  constructor(code: string, message: string, isPassing: boolean, tool?: string) {
     super(message);
     this.code = code;
     this.isPassing = isPassing;
+    this.tool = tool;
   }
 }
 
@@ -84,8 +95,8 @@ function reader<T>(schema: z.ZodType<T>): (answer: JsonObject) => T {
   return (answer) => {
     const failed = errorSchema.safeParse(answer);
     if (failed.success) {
-      const { code, message, retryable } = failed.data.error;
-      throw new AnsweredError(code, message, retryable === true);
+      const { code, message, retryable, tool_name: tool } = failed.data.error;
+      throw new AnsweredError(code, message, retryable === true, tool ?? undefined);
     }
     const parsed = schema.safeParse(answer);
     if (parsed.success) return parsed.data;

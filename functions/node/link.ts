@@ -28,14 +28,38 @@ export class LinkLost extends Error {
   override readonly name = "LinkLost";
 }
 
-export interface LinkOptions {
+/** What a node has to do when its link says something. */
+export interface LinkHandlers {
+  /** The connection stands; what it throws ends it. @throws NodeRefused to stop for good */
+  readonly onOpen: () => Promise<void>;
+  readonly onEvent: (event: NodeEvent) => void;
+}
+
+/** A node's connection to its gateway: over the network, or within the process that is the gateway. */
+export interface NodeLink {
+  /** Runs until it is closed. @throws NodeRefused */
+  run(): Promise<void>;
+  close(): void;
+  /**
+   * The answer, over as many connections as it takes. `undefined`: the link was closed, or nobody waits any more.
+   * @throws AnsweredError that would come again
+   */
+  ask<T>(message: JsonObject, read: (answer: JsonObject) => T, unwanted?: AbortSignal): Promise<T | undefined>;
+  /** @throws LinkLost, AnsweredError */
+  askNow<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T>;
+  /** Keeps a result that was announced, where that needs no link to the store. */
+  readonly store?: (run: string, bytes: Uint8Array, mediaType: string) => Promise<void>;
+}
+
+export interface LinkOptions extends LinkHandlers {
   /** Of the gateway, for example `https://tools.example.com`; or of its WebSockets, `wss://sockets.example.com/ws`. */
   readonly url: string;
   readonly key: string;
   readonly log: Log;
-  /** The connection stands; what it throws ends it. @throws NodeRefused to stop for good */
-  readonly onOpen: () => Promise<void>;
-  readonly onEvent: (event: NodeEvent) => void;
+  /** As what it connects. */
+  readonly clientType?: string;
+  /** What is neither an answer nor an event of nodes. */
+  readonly onFrame?: (frame: JsonObject) => void;
 }
 
 interface Question {
@@ -43,7 +67,7 @@ interface Question {
   readonly fail: (error: Error) => void;
 }
 
-export class GatewayLink {
+export class GatewayLink implements NodeLink {
   readonly #options: LinkOptions;
   readonly #questions = new Map<string, Question>();
   #waiting: (() => void)[] = [];
@@ -130,8 +154,8 @@ export class GatewayLink {
 
   /** One connection, from its beginning to its end. @returns why it has ended */
   async #connect(): Promise<string> {
-    const { url, key, onOpen } = this.#options;
-    const socket = new WebSocket(socketUrl(url), {
+    const { url, key, onOpen, clientType = "node" } = this.#options;
+    const socket = new WebSocket(socketUrl(url, clientType), {
       headers: { authorization: `Bearer ${key}` },
       handshakeTimeout: handshakeMs,
       perMessageDeflate: false,
@@ -169,6 +193,7 @@ export class GatewayLink {
     const event = question === undefined ? readEvent(frame) : undefined;
     question?.give(frame);
     if (event !== undefined) this.#options.onEvent(event);
+    else if (question === undefined) this.#options.onFrame?.(frame);
   }
 
   async #untilStanding(signal: AbortSignal): Promise<void> {
@@ -187,9 +212,9 @@ export class GatewayLink {
 }
 
 /** A gateway's address, or that of its WebSockets where they have one of their own. */
-function socketUrl(url: string): string {
+function socketUrl(url: string, clientType: string): string {
   const base = /^wss?:/.test(url) ? url : `${url.replace(/^http/, "ws").replace(/\/+$/, "")}/ws`;
-  return `${base}?client_type=node`;
+  return `${base}?client_type=${clientType}`;
 }
 
 function sendInParts(socket: WebSocket, text: string): void {

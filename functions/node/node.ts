@@ -6,6 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseJson, type JsonObject } from "@toolyard/core/json";
+import type { NodeTool } from "@toolyard/core/nodes/node";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
@@ -24,7 +25,7 @@ import {
   readUpload,
   type NodeEvent,
 } from "./frames.ts";
-import { GatewayLink, NodeRefused } from "./link.ts";
+import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
 import { createDesk } from "./subscriptions.ts";
 
@@ -46,13 +47,27 @@ export interface NodeOptions extends ExecutorDeps {
   readonly config: NodeConfig;
   /** To links of the gateway. */
   readonly egress: Egress;
-  /** Of brokers that subscriptions are at. */
-  readonly consumers: MessageConsumers;
+  /** Of brokers that subscriptions are at; absent: it holds none. */
+  readonly consumers?: MessageConsumers;
   readonly log: Log;
   /** Milliseconds that calls in hand may take once it is told to stop. */
   readonly graceMs: number;
   /** It stands in the tenant's list, or again. */
   readonly onRegistered?: () => void;
+  /** How it reaches its gateway; absent: over a connection of its own. */
+  readonly createLink?: (handlers: LinkHandlers) => NodeLink;
+  /** Names this run of the program; absent: made here. */
+  readonly instance?: string;
+  /** A tool that another node offers otherwise is left out and said, instead of ending the node. */
+  readonly onTaken?: (tool: string, why: string) => void;
+  /** Something else of the tenant has the tool's name. */
+  readonly onHidden?: (tool: string, by: string) => void;
+}
+
+/** A tool that is carried out otherwise than by a program of the configuration. */
+export interface Offering {
+  readonly offer: NodeTool;
+  readonly executor: Executor;
 }
 
 interface Run {
@@ -76,9 +91,10 @@ interface Desk {
 
 export class Node {
   readonly #options: NodeOptions;
-  readonly #link: GatewayLink;
-  readonly #instance = randomUUID();
-  readonly #desks: ReadonlyMap<string, Desk>;
+  readonly #link: NodeLink;
+  readonly #instance: string;
+  #offers: readonly NodeTool[];
+  #desks: ReadonlyMap<string, Desk>;
   readonly #servers: McpServers;
   /** Services whose tools have changed, which is about to be told. */
   readonly #changed = new Set<string>();
@@ -92,7 +108,9 @@ export class Node {
 
   constructor(options: NodeOptions) {
     this.#options = options;
-    const { config, path, log } = options;
+    const { config, path, log, instance = randomUUID() } = options;
+    this.#instance = instance;
+    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer)];
     this.#servers = new McpServers({
       directory: config.directory,
       path,
@@ -107,16 +125,26 @@ export class Node {
       }),
     ];
     this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
-    this.#link = new GatewayLink({
-      ...options,
-      onOpen: () => this.#register(),
-      onEvent: (event) => this.#hear(event),
-    });
-    this.#holder = options.config.holdsSubscriptions ? this.#createHolder() : undefined;
+    const handlers: LinkHandlers = { onOpen: () => this.#register(), onEvent: (event) => this.#hear(event) };
+    this.#link = options.createLink?.(handlers) ?? new GatewayLink({ ...options, ...handlers });
+    const { consumers } = options;
+    const holds = options.config.holdsSubscriptions && consumers !== undefined;
+    this.#holder = holds ? this.#createHolder(consumers) : undefined;
   }
 
-  #createHolder(): SubscriptionHolder {
-    const { config, consumers, log } = this.#options;
+  /** Offers these tools instead of those before, now or as soon as the gateway can be reached. @throws NodeRefused */
+  async offer(offerings: readonly Offering[]): Promise<void> {
+    this.#offers = offerings.map(({ offer }) => offer);
+    this.#desks = new Map(offerings.map(({ offer, executor }) => [offer.name, toDesk(offer, executor)]));
+    try {
+      await this.#register();
+    } catch (thrown) {
+      if (!(thrown instanceof LinkLost)) throw thrown;
+    }
+  }
+
+  #createHolder(consumers: MessageConsumers): SubscriptionHolder {
+    const { config, log } = this.#options;
     const upload = async (url: string, headers: Readonly<Record<string, string>>, body: Uint8Array): Promise<void> => {
       const { status } = await this.#request("PUT", url, { headers, body });
       // Something is there already where an earlier try was not heard of.
@@ -163,13 +191,14 @@ export class Node {
 
   async #register(): Promise<void> {
     if (this.#isLeaving) return;
-    const { config, log, onRegistered } = this.#options;
+    const { config, log, onRegistered, onHidden } = this.#options;
     const registered = await this.#askToRegister();
     clearInterval(this.#beating);
     this.#beating = setInterval(() => void this.#beat(), registered.beat_ms);
     log.log("info", "registered", { node: config.name, count: this.#desks.size });
     for (const { name, by } of registered.hidden) {
       log.log("warn", `'${name}' is hidden by ${by}, which has the name already; rename the tool`, { tool: name });
+      onHidden?.(name, by);
     }
     this.#holder?.start();
     this.#holder?.refresh();
@@ -180,13 +209,18 @@ export class Node {
 
   /** @throws NodeRefused where trying again is of no use */
   async #askToRegister(): Promise<ReturnType<typeof readRegistered>> {
-    const { config } = this.#options;
-    const offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer)];
-    const tools = offers.map((offer) => ({ ...offer }));
+    const { config, onTaken } = this.#options;
+    const tools = this.#offers.map((offer) => ({ ...offer }));
     const own = { name: config.name, version, instance: this.#instance };
     try {
       return await this.#link.askNow({ type: "node.register", ...own, tools }, readRegistered);
     } catch (thrown) {
+      const taken = thrown instanceof AnsweredError && thrown.code === "conflict" ? thrown.tool : undefined;
+      if (onTaken !== undefined && taken !== undefined && this.#offers.some(({ name }) => name === taken)) {
+        this.#offers = this.#offers.filter(({ name }) => name !== taken);
+        onTaken(taken, thrown instanceof Error ? thrown.message : "");
+        return this.#askToRegister();
+      }
       const isFinal =
         thrown instanceof AnsweredError &&
         ["permission_denied", "conflict", "invalid_request", "concurrency_limited"].includes(thrown.code);
@@ -264,6 +298,7 @@ export class Node {
         run: run.id,
         arguments: input.arguments,
         signal: run.stop.signal,
+        traceId: input.trace_id,
         onProgress: (progress) => this.#tellProgress(run, progress),
       });
       log.log("info", "a call was carried out", {
@@ -334,12 +369,20 @@ export class Node {
   }
 
   /** @returns why it cannot be kept */
-  async #upload(own: JsonObject, bytes: Buffer, mediaType: string): Promise<string | undefined> {
+  async #upload(
+    own: { readonly run: string; readonly instance: string },
+    bytes: Buffer,
+    mediaType: string,
+  ): Promise<string | undefined> {
     const wanted = { type: "node.upload", ...own, bytes: bytes.byteLength, media_type: mediaType };
     for (let pauseMs = 500; ; pauseMs = Math.min(30_000, pauseMs * 2)) {
       try {
         const link = await this.#link.ask(wanted, readUpload);
         if (link === undefined) throw new Error("the node has stopped");
+        if (this.#link.store !== undefined) {
+          await this.#link.store(own.run, bytes, mediaType);
+          return undefined;
+        }
         const { status } = await this.#request("PUT", link.url, { headers: link.headers, body: bytes });
         // Something is there already where an earlier try was not heard of.
         if (status < 300 || status === 409 || status === 412) return undefined;

@@ -11,7 +11,7 @@ import type { HolderReport } from "@toolyard/core/subscriptions/subscription";
 import type { Taken } from "@toolyard/core/subscriptions/take";
 import { version } from "../version.ts";
 import { AnsweredError, readDone, readHeld, readOpened, readTaken, readUpload } from "./frames.ts";
-import { LinkLost, type GatewayLink } from "./link.ts";
+import { LinkLost, type NodeLink } from "./link.ts";
 
 /** A body that fits into a frame together with the rest of its message, once it is base64. */
 const longestInline = 16_000;
@@ -19,7 +19,7 @@ const longestHeader = 8_192;
 const longestHeaders = 12_000;
 
 export interface DeskOptions {
-  readonly link: GatewayLink;
+  readonly link: NodeLink;
   readonly node: string;
   readonly instance: string;
   /** @throws where it did not arrive */

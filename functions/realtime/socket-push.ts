@@ -25,11 +25,17 @@ export const closeCodes = {
   tryAgainLater: 1013,
 } as const;
 
+export interface OpenedSocket {
+  /** @throws Error where the socket takes no more */
+  readonly write: (frame: string) => void;
+  readonly forget: () => void;
+}
+
 export interface SocketPush extends Push {
   /** Resolves when no client is behind, or after a moment: who is slow for longer keeps nobody waiting. */
   caughtUp(): Promise<void>;
-  /** @returns forgets the socket */
-  open(connectionId: string, socket: WebSocket): () => void;
+  /** @param hear takes frames for the connection instead of the socket */
+  open(connectionId: string, socket: WebSocket, hear?: (frame: string) => void): OpenedSocket;
 }
 
 export function createSocketPush(): SocketPush {
@@ -45,9 +51,10 @@ export function createSocketPush(): SocketPush {
   };
   return {
     send: (connectionId, frame) => memory.send(connectionId, frame),
-    open(connectionId, socket) {
+    open(connectionId, socket, hear) {
       const reader = new Reader(socket, note);
-      return memory.register(connectionId, (frame) => reader.write(frame));
+      const write = (frame: string): void => reader.write(frame);
+      return { write, forget: memory.register(connectionId, hear ?? write) };
     },
     async caughtUp() {
       if (behind.size === 0) return;

@@ -7,19 +7,24 @@ import type { Duplex } from "node:stream";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { ConnectionAt } from "@toolyard/core/ports/connections";
+import { isJsonObject, parseJson } from "@toolyard/core/json";
 import { connectClient } from "@toolyard/core/realtime/connect";
 import type { Connection } from "@toolyard/core/realtime/connection";
 import { defaultHubTiming, Hub, type Ending, type HubTiming } from "@toolyard/core/realtime/hub";
+import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
+import { readVcpAddress, vcpPaths, type VcpAddress } from "@toolyard/core/vcp/nodes/client-types";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { AppDeps } from "../http/app-env.ts";
 import { authenticatorOf } from "../http/authenticator.ts";
 import { describeThrown } from "../http/describe-thrown.ts";
 import { toErrorReply } from "../http/errors.ts";
 import { readHandshake, socketPath, subprotocol, type Handshake } from "./handshake.ts";
+import type { VcpConnection } from "./vcp-sockets.ts";
 import { closeCodes, closeSocket, createSocketPush } from "./socket-push.ts";
 
 /** As API Gateway has it. */
 const longestMessage = 131_072;
+const longestVcpMessage = 67_108_864;
 /** Messages of one client that wait for the one before. */
 const mostWaiting = 128;
 /** Sockets have this long to close when the process ends. */
@@ -29,6 +34,14 @@ const goodbyeMs = 1_000;
 export interface SocketTiming extends HubTiming {
   /** Between two pings; a client that has not answered by the next one is gone. */
   readonly pingMs: number;
+}
+
+export interface SocketOptions {
+  readonly timing?: SocketTiming | undefined;
+  /** Old clients of VCP may have their key in the path, where logs of balancers see it. */
+  readonly vcpKeyInPath?: boolean | undefined;
+  /** When devices are told what they have missed. */
+  readonly replay?: ReplayTiming | undefined;
 }
 
 export const defaultSocketTiming: SocketTiming = { ...defaultHubTiming, pingMs: 30_000 };
@@ -48,7 +61,8 @@ export interface SocketServer {
 
 /** Is this a request for a WebSocket of ours? Others are answered as requests, whatever they want to become. */
 export function wantsSocket({ headers, url = "" }: IncomingMessage): boolean {
-  return headers.upgrade?.toLowerCase() === "websocket" && url.split("?", 1)[0] === socketPath;
+  if (headers.upgrade?.toLowerCase() !== "websocket") return false;
+  return url.split("?", 1)[0] === socketPath || readVcpAddress(url) !== undefined;
 }
 
 interface OpenSocket {
@@ -60,7 +74,18 @@ interface OpenSocket {
   answered: Promise<void>;
 }
 
-export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultSocketTiming): SocketServer {
+function createServer(maxPayload: number): WebSocketServer {
+  return new WebSocketServer({
+    noServer: true,
+    maxPayload,
+    perMessageDeflate: false,
+    clientTracking: false,
+    handleProtocols: (offered) => (offered.has(subprotocol) ? subprotocol : false),
+  });
+}
+
+export function createSocketServer(app: AppDeps, options: SocketOptions = {}): SocketServer {
+  const { timing = defaultSocketTiming } = options;
   const { core, isDraining = () => false } = app;
   const authenticator = authenticatorOf(app);
   const push = createSocketPush();
@@ -78,13 +103,10 @@ export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultS
       if (held !== undefined) closeSocket(held.socket, ...endings[why]);
     },
   });
-  const server = new WebSocketServer({
-    noServer: true,
-    maxPayload: longestMessage,
-    perMessageDeflate: false,
-    clientTracking: false,
-    handleProtocols: (offered) => (offered.has(subprotocol) ? subprotocol : false),
-  });
+  const server = createServer(longestMessage);
+  // What nodes answer comes in one piece, pictures too.
+  const vcpServer = createServer(longestVcpMessage);
+  const ending = new Set<Promise<void>>();
 
   const connect = async (handshake: Handshake): Promise<ConnectionAt> => {
     if (isDraining()) throw shuttingDown();
@@ -107,7 +129,7 @@ export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultS
   const accept = (at: ConnectionAt, socket: WebSocket): void => {
     const { connection } = at;
     const held: OpenSocket = { socket, answers: true, waiting: 0, answered: Promise.resolve() };
-    const close = push.open(connection.id, socket);
+    const { forget: close } = push.open(connection.id, socket);
     open.set(connection.id, held);
     hub.add(at);
     // A broken frame ends the socket, which is all there is to do about it.
@@ -128,6 +150,65 @@ export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultS
     });
   };
 
+  /** At a path of VCP's: a session stands between the socket and the hub. */
+  const acceptVcp = async (at: ConnectionAt, socket: WebSocket, from: VcpRequest): Promise<void> => {
+    const { connection } = at;
+    const early: string[] = [];
+    let take = (text: string): void => void early.push(text);
+    const held: OpenSocket = { socket, answers: true, waiting: 0, answered: Promise.resolve() };
+    open.set(connection.id, held);
+    socket.on("error", () => undefined);
+    socket.on("pong", () => (held.answers = true));
+    socket.on("message", (data, isBinary) => {
+      held.answers = true;
+      if (isBinary) closeSocket(socket, closeCodes.unsupportedData, "messages are JSON text");
+      else take(textOf(data));
+    });
+    const closed = Promise.withResolvers<void>();
+    socket.once("close", () => closed.resolve());
+    const { createVcpSession } = await import("./vcp-sockets.ts");
+    const opened = push.open(connection.id, socket, (frame) => {
+      const parsed = parseJson(frame);
+      if (isJsonObject(parsed)) session.hear(parsed);
+    });
+    const session = createVcpSession({
+      core,
+      connection,
+      ...from,
+      replay: options.replay,
+      answer: (text) => hub.answer(connection, text),
+      socket: {
+        send(frame) {
+          // Who is too slow or gone is cut off by then.
+          if (socket.readyState === socket.OPEN) opened.write(JSON.stringify(frame));
+        },
+        close: (code, reason) => closeSocket(socket, code, reason),
+      },
+    });
+    hub.add(at);
+    await session.open();
+    take = (text) => session.receive(text);
+    for (const text of early.splice(0)) take(text);
+    await closed.promise;
+    opened.forget();
+    open.delete(connection.id);
+    await session.end();
+    if (!isStopping) forget(connection);
+  };
+
+  const startVcp = (at: ConnectionAt, socket: WebSocket, from: VcpRequest): void => {
+    const running = acceptVcp(at, socket, from)
+      .catch((thrown: unknown) => {
+        core.log.log("warn", "a connection of VCP has failed", {
+          tenant: at.connection.tenant,
+          ...describeThrown(thrown),
+        });
+        socket.terminate();
+      })
+      .finally(() => ending.delete(running));
+    ending.add(running);
+  };
+
   /** Messages are answered in their order. */
   const receive = (connection: Connection, held: OpenSocket, text: string): void => {
     held.waiting += 1;
@@ -143,12 +224,15 @@ export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultS
     socket.on("error", leave);
     const requestId = newId("request");
     try {
-      const at = await connect(handshakeOf(request));
+      const address = readVcpAddress(request.url ?? "");
+      const asked = address === undefined ? handshakeOf(request) : vcpHandshakeOf(request, address, options);
+      const at = await connect(asked);
       let isOpen = false;
       socket.off("error", leave);
-      server.handleUpgrade(request, socket, head, (accepted) => {
+      (address === undefined ? server : vcpServer).handleUpgrade(request, socket, head, (accepted) => {
         isOpen = true;
-        accept(at, accepted);
+        if (address === undefined) accept(at, accepted);
+        else startVcp(at, accepted, { address, from: request.socket.remoteAddress ?? "" });
       });
       // The handshake was none, or the client has left meanwhile.
       if (!isOpen) forget(at.connection);
@@ -181,6 +265,7 @@ export function createSocketServer(app: AppDeps, timing: SocketTiming = defaultS
       clearInterval(pinging);
       const sockets = [...open.values()].map(({ socket }) => socket);
       await Promise.all(sockets.map((socket) => sayGoodbye(socket)));
+      await Promise.all(ending);
       await hub.stop();
     },
   };
@@ -192,11 +277,38 @@ function shuttingDown(): GatewayError {
 
 function handshakeOf({ headers, url = "" }: IncomingMessage): Handshake {
   const query = new URLSearchParams(url.slice(socketPath.length));
-  const header = (name: string): string | undefined => {
+  return readHandshake(headerOf(headers), (name) => query.get(name) ?? undefined);
+}
+
+type VcpRequest = Pick<VcpConnection, "address" | "from">;
+
+/** @throws GatewayError `invalid_api_key` for a key in a path where that is not allowed */
+function vcpHandshakeOf(
+  { headers }: IncomingMessage,
+  { path, key }: VcpAddress,
+  { vcpKeyInPath = false }: SocketOptions,
+): Handshake {
+  const header = headerOf(headers);
+  const { clientType } = vcpPaths[path];
+  const isInHeader = header("authorization") !== undefined || header("x-api-key") !== undefined;
+  if (key !== undefined && !isInHeader && !vcpKeyInPath) {
+    throw new GatewayError(
+      "invalid_api_key",
+      `A key in a path ends up in logs: connect to '/${path}' with 'Authorization: Bearer <key>', use the bridge (npm run node -- --vcp) for programs that cannot, or have the operator set TOOLYARD_VCP_KEY_IN_PATH=true.`,
+      { param: "VCP_Key" },
+    );
+  }
+  const handshake = readHandshake(header, () => undefined);
+  if (key === undefined || isInHeader) return { ...handshake, clientType };
+  const withKey = (name: string): string | undefined => (name === "authorization" ? `Bearer ${key}` : header(name));
+  return { ...handshake, header: withKey, clientType };
+}
+
+function headerOf(headers: IncomingMessage["headers"]): (name: string) => string | undefined {
+  return (name) => {
     const value = headers[name];
     return Array.isArray(value) ? value[0] : value;
   };
-  return readHandshake(header, (name) => query.get(name) ?? undefined);
 }
 
 function textOf(data: WebSocket.RawData): string {

@@ -205,13 +205,13 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       const key = await fixture.newKey(tenant);
       const { id } = await listen();
       const admitted = await fixture.calls.admit(withKey(tenant, key));
-      expect(admitted.listeners).toEqual({ calls: true, logs: false });
+      expect(admitted.listeners).toEqual({ calls: true, logs: false, vcp: false });
       await connections().subscribe(tenant, id, "t", { topic: "logs" });
       const call = await fixture.rowIn(tenant, "queued");
       const claimed = await fixture.turn(1).calls.claim(tenant, call, { leaseMs: minute, concurrency: 10 });
-      expect(claimed).toMatchObject({ listeners: { calls: true, logs: true } });
+      expect(claimed).toMatchObject({ listeners: { calls: true, logs: true, vcp: false } });
       await connections().unsubscribe(tenant, id, "s");
-      expect((await fixture.calls.admit(withKey(tenant, key))).listeners).toEqual({ calls: false, logs: true });
+      expect((await fixture.calls.admit(withKey(tenant, key))).listeners).toEqual({ calls: false, logs: true, vcp: false });
       await connections().unsubscribe(tenant, id, "t");
       expect(await fixture.calls.admit(withKey(tenant, key))).not.toHaveProperty("listeners");
     });

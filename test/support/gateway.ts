@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { tick } from "@toolyard/core/calls/tick";
 import { defaultTiming, type CoreDeps, type Timing } from "@toolyard/core/deps";
 import type { LogFields, LogLevel } from "@toolyard/core/ports/log";
+import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
 import { readEnvironment } from "../../functions/env.ts";
 import { startServer } from "../../functions/local.ts";
 import { defaultSocketTiming, type SocketTiming } from "../../functions/realtime/socket-server.ts";
@@ -27,6 +28,8 @@ export interface GatewayOptions {
   readonly timing?: Partial<Timing>;
   /** Of its WebSockets. */
   readonly socketTiming?: Partial<SocketTiming>;
+  /** When clients of VCP are told what they have missed. */
+  readonly vcpReplay?: ReplayTiming;
   readonly reach?: CoreDeps["reach"];
   /** Without workers and tick. */
   readonly requestsOnly?: boolean;
@@ -59,6 +62,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
       log: (level, message, fields = {}) => void logged.push({ level, message, fields }),
       flush: () => Promise.resolve(),
     },
+    ...(options.vcpReplay === undefined ? {} : { vcpReplay: options.vcpReplay }),
     ...(options.reach === undefined ? {} : { reach: options.reach }),
     ...(options.requestsOnly === undefined ? {} : { requestsOnly: options.requestsOnly }),
     ...(options.tickEveryMs === undefined ? {} : { tickEveryMs: options.tickEveryMs }),

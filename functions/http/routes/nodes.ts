@@ -13,6 +13,7 @@ const nodeSchema = z.strictObject({
   id: z.string().meta({ example: "node_01jdnhz2v4x8mfkq3w7c5r9gta" }),
   object: z.literal("node"),
   name: z.string().meta({ example: "lab-pc" }),
+  serverId: z.string().nullable().meta({ description: "Of a VCP node: the id that it was told." }),
   version: z.string().meta({ description: "Of the node's program." }),
   connected: z.boolean().meta({ description: "One that is away stays here for ten minutes, with its tools." }),
   tools: z.array(
@@ -35,6 +36,7 @@ function viewNode(node: NodeRecord): z.output<typeof nodeSchema> {
     id: node.id,
     object: "node",
     name: node.name,
+    serverId: node.serverId ?? null,
     version: node.version,
     connected: node.connected,
     tools: node.tools.map(({ name, description, effect, timeout_ms, concurrency }) => ({

@@ -27,6 +27,8 @@ export const listedToolSchema = z.strictObject({
   description: z.string(),
   kind: z.enum(["HTTP", "NATIVE", "MCP", "VCP", "SERVICE", "NODE"]),
   nodes: z.array(z.string()).meta({ description: "Nodes that offer it." }),
+  isDistributed: z.boolean().meta({ description: "It is a plugin of a VCP node." }),
+  serverId: z.string().nullable().meta({ description: "Under which that node is connected." }),
   parameters: parametersSchema,
   effect: z.enum(["read", "write"]),
   needs_approval: z.boolean(),

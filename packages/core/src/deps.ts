@@ -14,6 +14,7 @@ import type { TaskQueue } from "./ports/task-queue.ts";
 import type { Traces } from "./ports/traces.ts";
 import type { Sealer } from "./secrets/sealer.ts";
 import type { SettingsCaps } from "./tenants/settings.ts";
+import type { FrameSink } from "./realtime/call-logs.ts";
 import type { ConfigCache } from "./config-cache.ts";
 import type { TokenSource } from "./oauth/token-source.ts";
 import type { OpenBreakers } from "./services/open-breakers.ts";
@@ -52,6 +53,8 @@ export interface AdapterDeps {
   readonly tokens: TokenSource;
   readonly clock: Clock;
   readonly log: Log;
+  /** Frames that clients are told beside the events of calls; absent: nobody can be told. */
+  readonly frames?: FrameSink | undefined;
   readonly configs: ConfigCache;
   /** What this process knows of breakers that any instance has opened. */
   readonly openBreakers: OpenBreakers;

@@ -52,6 +52,8 @@ export const tenantSettingsSchema = z.strictObject({
   approval_wait_s: z.int().min(0).max(60).default(0),
   /** Outward writes need approval in a turn that has read outside content. */
   untrusted_write_approval: z.boolean().default(true),
+  /** Directories of VCP nodes whose files tools may be given by `file://`; for nodes that keep no list themselves. */
+  vcp_node_directories: z.array(z.string().min(1).max(1_024)).max(32).default([]),
   native_tools: z
     .array(z.string())
     .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),

@@ -12,7 +12,8 @@ import { Redactor } from "../secrets/redactor.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { tellProgress } from "../calls/progress.ts";
 import { openInput } from "./input.ts";
-import { nodeNameSchema, nodeToolsSchema, type NodeTool } from "./node.ts";
+import { logSystemEvent } from "../vcp/log/vcp-log.ts";
+import { nodeNameSchema, nodeToolsSchema, serverIdOf, type NodeTool } from "./node.ts";
 import { nodeResultSchema, nodeResultShape, resultKey, useResult } from "./results.ts";
 
 const id = z.string().regex(/^[A-Za-z0-9][\w.:-]{0,63}$/, "must have 1 to 64 letters, digits, '_', '-', '.' or ':'");
@@ -66,13 +67,19 @@ export const nodeMessages = {
         throw new GatewayError(
           "conflict",
           `Node '${registered.node}' offers a tool '${registered.tool}' with another definition; rename it, or make both equal to share the calls.`,
-          { param: "tools" },
+          { param: "tools", toolName: registered.tool },
         );
       }
       if (registered.kind === "full") {
         throw new GatewayError("concurrency_limited", "This tenant has as many nodes as it may; remove one first.");
       }
       await deps.tellNow();
+      logNode(deps, tenant, {
+        name,
+        own,
+        event: "node.registered",
+        content: `'${name}' offers ${tools.length} tools.`,
+      });
       return {
         type: "node.registered",
         name,
@@ -187,10 +194,23 @@ export const nodeMessages = {
     schema: z.strictObject({ type: z.literal("node.leave"), id: id.optional(), name: nodeNameSchema, instance }),
     async answer(deps, { tenant }, { name, instance: own }) {
       await deps.repos.nodes.remove(tenant, name, own);
+      logNode(deps, tenant, { name, own, event: "node.left", content: `'${name}' has left.` });
       return { type: "node.left" };
     },
   }),
 } as const;
+
+interface NodeEvent {
+  readonly name: string;
+  /** The instance. */
+  readonly own: string;
+  readonly event: string;
+  readonly content: string;
+}
+
+function logNode(deps: CoreDeps, tenant: string, { name, own, event, content }: NodeEvent): void {
+  logSystemEvent(deps, tenant, { event, status: "success", content, serverId: serverIdOf(own) ?? name });
+}
 
 /** A key that is bound to tools offers no others. */
 function requireMayOffer({ caller }: Pick<CallContext, "caller">, node: string, { name }: NodeTool): void {

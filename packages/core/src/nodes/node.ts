@@ -21,10 +21,31 @@ export const nodeNameSchema = z
 /** Marks a result as the answer of an MCP server that the node holds (mcp/node-messages.ts). */
 export const mcpAnswerType = "application/vnd.toolyard.mcp-answer+json";
 
+const longestCommands = 49_152;
+
+const vcpToolSchema = z.strictObject({
+  /** Exactly what a TOOL_REQUEST says. */
+  name: z.string().min(1).max(64),
+  display_name: z.string().min(1).max(200),
+  commands: z
+    .array(
+      z.strictObject({
+        command: z.string().max(200).exactOptional(),
+        description: z.string(),
+        example: z.string().exactOptional(),
+      }),
+    )
+    .max(128)
+    .refine(
+      (commands) => Buffer.byteLength(JSON.stringify(commands)) <= longestCommands,
+      `must have at most ${longestCommands} bytes`,
+    ),
+});
+
 /** A tool as a node offers it: what a model may know, never how it is run. */
 export const nodeToolSchema = z.strictObject({
   name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),
-  description: z.string().min(1).max(4_096),
+  description: z.string().min(1).max(16_384),
   parameters: z
     .custom<JsonObject>(isJsonObject, "must be a JSON Schema of an object")
     .refine((schema) => schema["type"] === undefined || schema["type"] === "object", "must be of type 'object'")
@@ -39,9 +60,13 @@ export const nodeToolSchema = z.strictObject({
   concurrency: z.int().min(1).max(1_000),
   /**
    * What is no tool and is not called by itself. `mcp`: a program of an MCP server, which services of `mcp://` have
-   * held. `modules`: holds modules of VCP plugins (vcp/modules).
+   * held. `modules`: holds modules of VCP plugins (vcp/modules). `files`: gives files of its `directories` to other
+   * tools (vcp/files).
    */
-  kind: z.enum(["mcp", "modules"]).exactOptional(),
+  kind: z.enum(["mcp", "modules", "files"]).exactOptional(),
+  directories: z.array(z.string().min(1).max(1_024)).max(32).exactOptional(),
+  /** A plugin of a VCP node: how VCP's clients and prompts know it. */
+  vcp: vcpToolSchema.exactOptional(),
   /** Of such a program: variables that services may set. */
   variables: z
     .array(z.string().regex(/^[A-Za-z_]\w{0,127}$/))
@@ -66,6 +91,8 @@ export const nodeToolsSchema = z
 export interface RegisteredNode {
   readonly name: string;
   readonly tools: readonly NodeTool[];
+  /** Of a VCP node: the id that it was given when it connected. */
+  readonly serverId?: string;
 }
 
 /** A node as it stands now. */
@@ -132,6 +159,11 @@ export interface NewNodeRun {
   /** The arguments, sealed; empty: they are a blob. */
   readonly input: string;
   readonly leaseMs: number;
+}
+
+/** VCP nodes are instances whose names begin with the id that they were told. */
+export function serverIdOf(instance: string): string | undefined {
+  return /^(dist-[0-9a-z]+-[0-9A-Za-z]+)-/.exec(instance)?.[1];
 }
 
 /** SHA-256 of what a tool is to who calls it; how many at once is the node's own matter. */

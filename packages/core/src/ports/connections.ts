@@ -57,7 +57,12 @@ export interface ConnectionRepo {
   unsubscribe(tenant: string, id: string, name: string): Promise<ConnectionAt | undefined>;
   /** A sign of life. `false`: there is no such connection. */
   touch(tenant: string, id: string, lifetimeMs: number): Promise<boolean>;
+  /** One with a device stays for a day as a device that is away, for which frames are kept. */
   remove(tenant: string, id: string): Promise<void>;
+  /** What was told to clients of the type `VCPLog` while this connection's device was away, once; oldest first. */
+  missed(tenant: string, id: string, limit: number): Promise<readonly RealtimeEvent[]>;
+  /** Those of a client type, in the order in which they came. */
+  ofType(tenant: string, clientType: string): Promise<readonly Connection[]>;
   /** Signs of life of all that a process holds. Returns the ids of those that still are and may be. */
   renew(holder: string, lifetimeMs: number): Promise<readonly string[]>;
   removeHeldBy(holder: string): Promise<void>;

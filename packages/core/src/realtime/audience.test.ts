@@ -20,6 +20,7 @@ function event(change: Partial<RealtimeEvent> = {}): RealtimeEvent {
     callerId: "key_1",
     sessionId: "sess_1",
     decided: false,
+    createdAt: 0,
     body: "{}",
     ...change,
   };

@@ -14,18 +14,25 @@ export function namesFor(connection: Connection, event: RealtimeEvent): readonly
     case "logs":
       return namesOfFitting(connection, event);
     case "tenant":
-      return [];
+      return isAbout(connection, event) ? [] : undefined;
     case "connection":
       return audience.value === connection.id ? [] : undefined;
     case "user":
       return audience.value === connection.caller.userId ? [] : undefined;
     case "client_type":
-      return audience.value === connection.clientType ? [] : undefined;
+      return audience.value === connection.clientType && isAbout(connection, event) ? [] : undefined;
     case "session": {
-      const isOf = Object.values(connection.subscriptions).some(({ session_id: id }) => id === audience.value);
+      const isOf = Object.values(connection.subscriptions).some(
+        (subscription) => subscription.topic !== "vcp_log" && subscription.session_id === audience.value,
+      );
       return isOf && maySee(connection.caller, event) ? [] : undefined;
     }
   }
+}
+
+/** What is about somebody's call is for those who may see the call; what is about none is for all. */
+function isAbout({ caller }: Connection, event: RealtimeEvent): boolean {
+  return event.callerId === null || maySee(caller, event);
 }
 
 function namesOfFitting({ caller, subscriptions }: Connection, event: RealtimeEvent): readonly string[] | undefined {
@@ -35,7 +42,7 @@ function namesOfFitting({ caller, subscriptions }: Connection, event: RealtimeEv
 }
 
 function fits(subscription: Subscription, { audience, type, callId, sessionId }: RealtimeEvent): boolean {
-  if (subscription.topic !== audience.kind) return false;
+  if (subscription.topic === "vcp_log" || subscription.topic !== audience.kind) return false;
   if (subscription.call_id !== undefined && subscription.call_id !== callId) return false;
   if (subscription.session_id !== undefined && subscription.session_id !== sessionId) return false;
   return subscription.topic === "logs" || (subscription.events?.some((event) => event === type) ?? true);

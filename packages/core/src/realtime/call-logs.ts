@@ -33,7 +33,14 @@ export interface CallLogsOptions {
   readonly onLine?: () => void;
 }
 
-export class CallLogs implements Log {
+/** Takes what may be told a moment later, together with other things. */
+export interface FrameSink {
+  /** Is there anybody to be told? */
+  hearsVcp(tenant: string): boolean;
+  tell(tenant: string, publication: Publication): void;
+}
+
+export class CallLogs implements Log, FrameSink {
   readonly #options: CallLogsOptions;
   #waiting: { readonly tenant: string; readonly line: Publication }[] = [];
 
@@ -51,6 +58,16 @@ export class CallLogs implements Log {
     if (listening.hearsLogs(tenant)) this.#keep(tenant, toLine(level, message, named));
     if (typeof fields["progress"] === "number" && listening.hearsCalls(tenant)) this.#keepLast(tenant, named);
     if (wasEmpty && this.#waiting.length > 0) onLine?.();
+  }
+
+  hearsVcp(tenant: string): boolean {
+    return this.#options.listening.hearsVcp(tenant);
+  }
+
+  tell(tenant: string, publication: Publication): void {
+    const wasEmpty = this.#waiting.length === 0;
+    this.#keep(tenant, publication);
+    if (wasEmpty) this.#options.onLine?.();
   }
 
   #keep(tenant: string, line: Publication): void {

@@ -36,6 +36,8 @@ export const subscriptionSchema = z.discriminatedUnion("topic", [
     ...filters,
   }),
   z.strictObject({ topic: z.literal("logs"), ...filters }),
+  /** The device of a client of the type `VCPLog`: what it misses while it is away is kept. */
+  z.strictObject({ topic: z.literal("vcp_log"), device: z.string().min(1).max(128) }),
 ]);
 export type Subscription = z.infer<typeof subscriptionSchema>;
 
@@ -108,6 +110,7 @@ export interface RealtimeEvent {
   readonly decided: boolean;
   /** The frame, without the names of subscriptions. */
   readonly body: string;
+  readonly createdAt: number;
 }
 
 /** An event that is sent from here, and to whom it may go. */
@@ -121,4 +124,6 @@ export interface ClaimedEvent {
 export interface Listeners {
   readonly calls: boolean;
   readonly logs: boolean;
+  /** Clients of the type `VCPLog`, those that are away for a short time, too. */
+  readonly vcp?: boolean;
 }

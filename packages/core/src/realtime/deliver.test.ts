@@ -17,7 +17,7 @@ const listener = (id: string): Connection => ({
 
 function claimed(seq: number, connections: readonly Connection[]): ClaimedEvent {
   const body = JSON.stringify({ type: "call.failed", seq });
-  const about = { callId: null, callerId: null, sessionId: null, decided: false };
+  const about = { callId: null, callerId: null, sessionId: null, decided: false, createdAt: 0 };
   const event = { tenant: "ten_a", seq, type: "call.failed", audience: { kind: "calls" }, ...about, body } as const;
   return { event, attempt: 1, connections };
 }

@@ -12,6 +12,7 @@ const event = (body: object, callId: string | null = "call_1"): RealtimeEvent =>
   callerId: null,
   sessionId: null,
   decided: false,
+  createdAt: 0,
   body: JSON.stringify(body),
 });
 

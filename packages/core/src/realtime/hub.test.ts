@@ -25,6 +25,7 @@ const event = (seq: number, tenant = "ten_a"): RealtimeEvent => ({
   callerId: null,
   sessionId: null,
   decided: false,
+  createdAt: 0,
   body: JSON.stringify({ seq }),
 });
 

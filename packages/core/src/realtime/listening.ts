@@ -42,6 +42,10 @@ export class Listening {
     return this.#tenants.get(tenant)?.logs === true;
   }
 
+  hearsVcp(tenant: string): boolean {
+    return this.#tenants.get(tenant)?.vcp === true;
+  }
+
   changed(tenant: string, callId: string): void {
     if (this.#tenants.get(tenant)?.calls !== true) return;
     this.#changed.set(tenant, callId);

@@ -10,6 +10,7 @@ import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { protocolVersion, subscriptionSchema, type Connection } from "./connection.ts";
 import { nodeMessages } from "../nodes/messages.ts";
 import { subscriptionMessages } from "../subscriptions/messages.ts";
+import { vcpMessages } from "../vcp/nodes/messages.ts";
 import { longestFrame } from "./frames.ts";
 import { defineMessage, type MessageKind } from "./message-kind.ts";
 
@@ -63,6 +64,7 @@ const kinds = {
   }),
   ...nodeMessages,
   ...subscriptionMessages,
+  ...vcpMessages,
 } as const;
 
 const typeNames: readonly string[] = Object.keys(kinds);

@@ -51,6 +51,9 @@ export interface ListedTool {
   readonly description: string;
   readonly kind: Tool["kind"];
   readonly nodes: readonly string[];
+  /** Of a VCP node. */
+  readonly isDistributed: boolean;
+  readonly serverId: string | null;
   readonly parameters: JsonObject;
   readonly effect: Tool["effect"];
   readonly needs_approval: boolean;
@@ -75,6 +78,8 @@ export function toListedTool(tool: Tool, missing: readonly string[]): ListedTool
     description: tool.description,
     kind: tool.kind,
     nodes: tool.nodes ?? [],
+    isDistributed: tool.distributed !== undefined,
+    serverId: tool.distributed?.serverId ?? null,
     parameters: tool.parameters,
     effect: tool.effect,
     needs_approval: tool.sensitive,

@@ -15,7 +15,14 @@ import type { CallFinish } from "../ports/repos.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
 import { deliveryOf, InputRequired, type Delivery, type InvocationContext } from "./adapter.ts";
-import { toOutcomeDetails, type CompletedOutcome, type FailedOutcome, type ToolOutcome } from "./outcome.ts";
+import { logToolCall } from "../vcp/log/vcp-log.ts";
+import {
+  textForModel,
+  toOutcomeDetails,
+  type CompletedOutcome,
+  type FailedOutcome,
+  type ToolOutcome,
+} from "./outcome.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
 import { endToolSpan, inToolSpan } from "./tool-trace.ts";
@@ -40,8 +47,32 @@ export function executeCall(
   options: ExecutionOptions,
 ): Promise<Execution> {
   const traced = inToolSpan(context, call);
-  const execution = carryOut(deps, call, traced, options);
+  const execution = told(deps, call, context, carryOut(deps, call, traced, options));
   return traced === context ? execution : execution.then((ended) => endToolSpan(traced, ended));
+}
+
+/** Clients of VCPLog hear of it, where there are some. */
+function told(
+  deps: CoreDeps,
+  call: PreparedCall,
+  context: CallContext,
+  execution: Promise<Execution>,
+): Promise<Execution> {
+  if (deps.frames?.hearsVcp(context.tenant) !== true) return execution;
+  const since = performance.now();
+  return execution.then((ended) => {
+    const { outcome, finish } = ended;
+    logToolCall(deps, context, {
+      callId: call.id,
+      tool: call.tool.name,
+      status: outcome.kind === "completed" || outcome.kind === "pending" ? "success" : "error",
+      content: outcome.kind === "failed" || outcome.kind === "rejected" ? outcome.message : textForModel(outcome),
+      state: finish.state,
+      durationMs: Math.round(performance.now() - since),
+      ...(call.tool.distributed === undefined ? {} : { serverId: call.tool.distributed.serverId }),
+    });
+    return ended;
+  });
 }
 
 async function carryOut(

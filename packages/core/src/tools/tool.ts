@@ -25,6 +25,8 @@ export interface Tool {
   readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE" | "NODE";
   /** Nodes that offer it. */
   readonly nodes?: readonly string[];
+  /** Of a VCP node: how it calls itself, and under which id it is connected. */
+  readonly distributed?: { readonly serverId: string; readonly vcpName: string };
   readonly enabled: boolean;
   /** Not enabled because its definition has changed and nobody has accepted that. */
   readonly quarantined?: boolean;

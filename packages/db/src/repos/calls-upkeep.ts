@@ -1,5 +1,6 @@
 /** What the tick does to calls of all tenants: work that nobody holds is found, what is old goes. */
 import type { CallRepo, SweepItem } from "@toolyard/core/ports/repos";
+import { vcpLogClient, vcpLogKept } from "@toolyard/core/vcp/nodes/client-types";
 import type { Shards, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
@@ -64,7 +65,13 @@ const expiry: readonly string[] = [
   forget("connections", `expires_at <= ${now}`),
   forget("connection_tickets", `expires_at <= ${now}`),
   // Told by then, or left to what clients read when they come back.
-  forget("connection_events", `created_at <= ${now} - ${eventsKeptMs}`),
+  forget(
+    "connection_events",
+    `created_at <= ${now} - ${eventsKeptMs} AND (audience_value IS NOT '${vcpLogClient}' OR created_at <= ${now} - ${dayMs}
+      OR seq <= (SELECT kept.seq FROM connection_events AS kept
+        WHERE kept.tenant = connection_events.tenant AND kept.audience_value = '${vcpLogClient}'
+        ORDER BY kept.seq DESC LIMIT 1 OFFSET ${vcpLogKept}))`,
+  ),
   forget("usage_days", `day <= ${now} - ${usageKeptDays * dayMs}`),
   forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
 ];

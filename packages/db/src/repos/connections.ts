@@ -13,6 +13,7 @@ import type {
   NewEvent,
   RealtimeEvent,
 } from "@toolyard/core/realtime/connection";
+import { vcpLogClient } from "@toolyard/core/vcp/nodes/client-types";
 import * as z from "zod";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { connectionEvents } from "../schema/connection-events.ts";
@@ -28,6 +29,17 @@ const mostSubscriptions = 50;
 const longestMs = 2 * 3_600_000;
 /** An event that could not be sent so often is left to what its client reads when it comes back. */
 const mostAttempts = 5;
+
+/** Devices of a tenant that are away, and for how long they may be. */
+const mostAway = 20;
+const awayMs = 86_400_000;
+/** Instead of a process. */
+const awayHolder = "away";
+const onItsWayMs = 1_000;
+/** Is `away` the device of `own`, as of the same caller? */
+const isSameDevice = (away: string, own: string): string => `${away}.holder = '${awayHolder}'
+  AND ${away}.subscriptions ->> '$.device.device' = ${own}.subscriptions ->> '$.device.device'
+  AND ${away}.caller ->> 'id' = ${own}.caller ->> 'id'`;
 
 /** Is connection `c` alive, and may it be: a key that was revoked and a tenant that is suspended hear nothing. */
 export const isLive = `c.expires_at > ${now}
@@ -46,8 +58,8 @@ const readTicket = "SELECT expires_at FROM connection_tickets WHERE tenant = ?1 
 
 /** @param from where the caller and the end of its credentials come from */
 const insertConnection = (caller: string, until: string, from: string): string => `
-  INSERT INTO connections (tenant, id, holder, client_type, caller, expires_at, closes_at)
-  SELECT ?1, ?2, ?3, ?4, ${caller}, MIN(${now} + ?5, COALESCE(${until}, ${now} + ?5)),
+  INSERT INTO connections (tenant, id, holder, client_type, hears, caller, expires_at, closes_at)
+  SELECT ?1, ?2, ?3, ?4, 4 * (?4 IS '${vcpLogClient}'), ${caller}, MIN(${now} + ?5, COALESCE(${until}, ${now} + ?5)),
     MIN(${now} + ${longestMs}, COALESCE(${until}, ${now} + ${longestMs}))
   ${from} ON CONFLICT DO NOTHING`;
 const insertKnown = insertConnection("?6", "?7", `WHERE ${hasRoom}`);
@@ -66,6 +78,8 @@ const explainTicket = `SELECT ${hasRoom} AS has_room FROM connection_tickets WHE
 const newest = "COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'connection_events'), 0)";
 const readConnection = `SELECT c.*, ${newest} AS newest FROM connections AS c
   WHERE c.tenant = ?1 AND c.id = ?2 AND ${isLive}`;
+const readOfType = `SELECT c.* FROM connections AS c
+  WHERE c.tenant = ?1 AND c.client_type = ?2 AND ${isLive} AND c.holder <> '${awayHolder}' ORDER BY c.created_at, c.id`;
 const findConnection = `SELECT c.* FROM connections AS c WHERE c.id = ?1 AND ${isLive}`;
 
 const putSubscription = `UPDATE connections SET subscriptions = json_set(subscriptions, ?3, json(?4))
@@ -75,8 +89,31 @@ const dropSubscription =
   "UPDATE connections SET subscriptions = json_remove(subscriptions, ?3) WHERE tenant = ?1 AND id = ?2";
 const countHearing = `UPDATE connections SET hears = (
     SELECT COALESCE(MAX(value ->> 'topic' = 'calls'), 0) + 2 * COALESCE(MAX(value ->> 'topic' = 'logs'), 0)
+      + 4 * (connections.client_type IS '${vcpLogClient}')
     FROM json_each(subscriptions))
   WHERE tenant = ?1 AND id = ?2`;
+
+/**
+ * A device of a client of the type `VCPLog` that goes away stays as a connection that nobody holds: what it misses
+ * is written because of it. One that was away already has missed more.
+ */
+const leaveDevice = (which: string): string => `UPDATE connections
+  SET holder = '${awayHolder}', created_at = ${now}, expires_at = ${now} + ${awayMs}, closes_at = ${now} + ${awayMs}
+  WHERE ${which} AND hears & 4 AND subscriptions ->> '$.device.device' IS NOT NULL
+    AND (SELECT COUNT(*) FROM connections AS a WHERE a.tenant = connections.tenant AND a.holder = '${awayHolder}') < ${mostAway}
+    AND NOT EXISTS (SELECT 1 FROM connections AS a WHERE a.tenant = connections.tenant AND ${isSameDevice("a", "connections")})`;
+const deleteOwn = `DELETE FROM connections WHERE tenant = ?1 AND id = ?2 AND holder <> '${awayHolder}'`;
+const deleteHeld = "DELETE FROM connections WHERE holder = ?1 AND holder <> ''";
+/** What was written for the device of connection ?2 between its last end, or what was on its way then, and its return. */
+const readMissed = `SELECT event.* FROM connections AS own
+  CROSS JOIN connection_events AS event ON event.tenant = own.tenant
+  WHERE own.tenant = ?1 AND own.id = ?2 AND event.audience = 'client_type' AND event.audience_value = '${vcpLogClient}'
+    AND event.created_at < own.created_at AND event.created_at >= ${onItsWayMs} * -1 + (
+      SELECT MIN(a.created_at) FROM connections AS a WHERE a.tenant = ?1 AND ${isSameDevice("a", "own")})
+  ORDER BY event.seq DESC LIMIT ?3`;
+const forgetDevice = `DELETE FROM connections WHERE tenant = ?1 AND rowid IN (SELECT a.rowid
+  FROM connections AS own JOIN connections AS a ON a.tenant = own.tenant AND ${isSameDevice("a", "own")}
+  WHERE own.tenant = ?1 AND own.id = ?2)`;
 
 /** What a connection may have left before it ends. */
 const extended = (lifetime: string): string => `MIN(closes_at, ${now} + ${lifetime})`;
@@ -182,8 +219,22 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     },
 
     remove: async (tenant, id) => {
-      const sql = "DELETE FROM connections WHERE tenant = ?1 AND id = ?2";
-      await of(tenant).batch([{ sql, args: [tenant, id] }], { repeatable: true });
+      const args = [tenant, id];
+      const statements = [leaveDevice("tenant = ?1 AND id = ?2"), deleteOwn].map((sql) => ({ sql, args }));
+      await of(tenant).batch(statements, { repeatable: true });
+    },
+
+    missed: async (tenant, id, limit) => {
+      const [found] = await of(tenant).batch([
+        { sql: readMissed, args: [tenant, id, limit] },
+        { sql: forgetDevice, args: [tenant, id] },
+      ]);
+      return (found?.rows ?? []).map(toEvent).toReversed();
+    },
+
+    ofType: async (tenant, clientType) => {
+      const [found] = await of(tenant).batch([{ sql: readOfType, args: [tenant, clientType] }], { readonly: true });
+      return (found?.rows ?? []).map(toConnection);
     },
 
     renew: async (holder, lifetimeMs) => {
@@ -198,7 +249,10 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     },
 
     removeHeldBy: async (holder) => {
-      const statements = [{ sql: "DELETE FROM connections WHERE holder = ?1 AND holder <> ''", args: [holder] }];
+      const statements = [leaveDevice("holder = ?1 AND holder <> ''"), deleteHeld].map((sql) => ({
+        sql,
+        args: [holder],
+      }));
       await Promise.all(shards.all().map((database) => database.batch(statements, { repeatable: true })));
     },
 
@@ -311,10 +365,8 @@ function toConnectionAt(result: StatementResult | undefined): ConnectionAt | und
 }
 
 function toEvent(row: Row): RealtimeEvent {
-  const { tenant, seq, type, audience, audienceValue, callId, callerId, sessionId, decided, body } = decodeRow(
-    connectionEvents,
-    row,
-  );
+  const { tenant, seq, type, audience, audienceValue, callId, callerId, sessionId, decided, body, createdAt } =
+    decodeRow(connectionEvents, row);
   return {
     tenant,
     seq,
@@ -325,6 +377,7 @@ function toEvent(row: Row): RealtimeEvent {
     sessionId,
     decided,
     body,
+    createdAt,
   };
 }
 

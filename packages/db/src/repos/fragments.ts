@@ -32,12 +32,12 @@ export function setting(name: NumericSetting): string {
   return `CASE WHEN ${value} BETWEEN ${least} AND ${most} THEN ${value} ELSE ${defaults[name]} END`;
 }
 
-/** What connections of tenant ?1 listen to, as a number of two bits; null: nobody listens. */
+/** What connections of tenant ?1 listen to, as a number of three bits; null: nobody listens. */
 export const hearing =
-  "(SELECT MAX(hears & 1) + MAX(hears & 2) FROM connections WHERE tenant = ?1 AND hears > 0) AS hearing";
+  "(SELECT MAX(hears & 1) + MAX(hears & 2) + MAX(hears & 4) FROM connections WHERE tenant = ?1 AND hears > 0) AS hearing";
 
 /** Reads `hearing`. */
 export function toListeners(row: Readonly<Record<string, unknown>>): { readonly listeners?: Listeners } {
   const bits = Number(row["hearing"] ?? 0);
-  return bits === 0 ? {} : { listeners: { calls: (bits & 1) > 0, logs: (bits & 2) > 0 } };
+  return bits === 0 ? {} : { listeners: { calls: (bits & 1) > 0, logs: (bits & 2) > 0, vcp: (bits & 4) > 0 } };
 }

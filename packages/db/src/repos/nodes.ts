@@ -5,6 +5,7 @@
  */
 import {
   hashNodeTool,
+  serverIdOf,
   type NewNodeRun,
   type NodeRecord,
   type NodeRegistration,
@@ -59,10 +60,14 @@ const tellReplaced = tell(
 );
 const forgetAway = `DELETE FROM nodes WHERE tenant = ?1 AND name <> ?2 AND ?3 = ?3 AND name IN (
     SELECT o.name ${clashing} AND NOT ${hasConnection("o")}) AND ${isFree}`;
-/** Before the change itself, with which it is one transaction: what is the same already changes nothing. */
+/**
+ * Before the change itself, with which it is one transaction: what is the same already changes nothing. Of VCP nodes
+ * the instance is part of what is shown.
+ */
 const raiseForTools = `UPDATE tenants SET config_version = config_version + 1
   WHERE id = ?1 AND ?3 = ?3 AND ${isFree}
-    AND NOT EXISTS (SELECT 1 FROM nodes WHERE tenant = ?1 AND name = ?2 AND hashes = ?4)`;
+    AND NOT EXISTS (SELECT 1 FROM nodes WHERE tenant = ?1 AND name = ?2 AND hashes = ?4
+      AND (instance = ?3 OR ?3 NOT LIKE 'dist-%'))`;
 const putNode = `INSERT INTO nodes (tenant, name, instance, hashes, version, caller_id, connection_id, tools, id, expires_at)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ${now} + ${awayMs} WHERE ${isFree}
   ON CONFLICT (tenant, name) DO UPDATE SET hashes = excluded.hashes, version = excluded.version,
@@ -156,7 +161,10 @@ export function nodeReader(onBrokenRow: OnBrokenRow): Reader<typeof nodes, Regis
     tableName: "nodes",
     key: nodes.name,
     onBrokenRow,
-    toRecord: ({ name, tools }) => ({ name, tools }),
+    toRecord: ({ name, tools, instance }) => {
+      const serverId = serverIdOf(instance);
+      return { name, tools, ...(serverId === undefined ? {} : { serverId }) };
+    },
   };
 }
 
@@ -311,7 +319,13 @@ type Row = StatementResult["rows"][number];
 
 function toNode(row: Row): NodeRecord {
   const { tenant: _tenant, hashes: _hashes, expiresAt: _expiresAt, ...node } = decodeRow(nodes, row);
-  return { ...node, connected: row["connected"] === 1, underWay: Number(row["under_way"]) };
+  const serverId = serverIdOf(node.instance);
+  return {
+    ...node,
+    ...(serverId === undefined ? {} : { serverId }),
+    connected: row["connected"] === 1,
+    underWay: Number(row["under_way"]),
+  };
 }
 
 function toRun(row: Row): NodeRun {

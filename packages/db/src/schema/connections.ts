@@ -15,7 +15,7 @@ export const connections = sqliteTable(
     caller: json("caller", callerSchema).notNull(),
     clientType: text("client_type"),
     subscriptions: json("subscriptions", z.record(z.string(), subscriptionSchema)).notNull().default({}),
-    /** 1: events of calls, 2: logs, 3: both; follows from the subscriptions. */
+    /** Bits: 1 events of calls, 2 logs, which follow from the subscriptions; 4 what clients of the type `VCPLog` hear. */
     hears: integer("hears").notNull().default(0),
     expiresAt: time("expires_at").notNull(),
     closesAt: time("closes_at").notNull(),

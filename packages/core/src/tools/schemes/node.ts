@@ -6,7 +6,8 @@
 import type { AdapterDeps } from "../../deps.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { hashNodeTool, type NodeTool } from "../../nodes/node.ts";
+import { hashNodeTool, type NodeTool, type RegisteredNode } from "../../nodes/node.ts";
+import { cloudMark } from "../../vcp/nodes/distributed-tools.ts";
 import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
@@ -15,6 +16,8 @@ import { dispatcherOptions, formatToolUri } from "../uri.ts";
 
 interface NodeTools {
   readonly byName: ReadonlyMap<string, Tool>;
+  /** Under the names that prompts of VCP have for them. */
+  readonly byVcpName: ReadonlyMap<string, Tool>;
   /** By URI. */
   readonly ofNodes: ReadonlyMap<string, Tool>;
 }
@@ -28,7 +31,10 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
       const { byName, ofNodes } = toolsOf(config);
       return tool === "" ? byName.get(service) : ofNodes.get(formatToolUri("node", service, tool));
     },
-    find: (name, { config }) => toolsOf(config).byName.get(name),
+    find(name, { config }) {
+      const { byName, byVcpName } = toolsOf(config);
+      return byName.get(name) ?? byVcpName.get(name);
+    },
     list: ({ config }) => [...toolsOf(config).byName.values()],
     whyMissing: ({ service, tool }, context) => whyMissing(service, tool, context),
     invoke: (call, context) => runOnNode(deps, toWork(call), context),
@@ -80,7 +86,7 @@ function collect({ nodes }: TenantConfig): NodeTools {
     for (const offered of node.tools) {
       if (offered.kind !== undefined) continue;
       const uri = formatToolUri("node", node.name, offered.name);
-      const tool = toTool(offered, uri, [node.name]);
+      const tool = toTool(offered, uri, node);
       ofNodes.set(uri, tool);
       const pooled = byName.get(offered.name);
       const isSame = pooled === undefined || pooled.hash === tool.hash;
@@ -89,17 +95,23 @@ function collect({ nodes }: TenantConfig): NodeTools {
       byName.set(offered.name, { ...tool, uri: formatToolUri("node", offered.name), nodes: all });
     }
   }
-  return { byName, ofNodes };
+  const named = [...byName.values()].flatMap((tool) =>
+    tool.distributed === undefined ? [] : [[tool.distributed.vcpName, tool] as const],
+  );
+  return { byName, byVcpName: new Map(named), ofNodes };
 }
 
-function toTool(offered: NodeTool, uri: string, nodes: readonly string[]): Tool {
+function toTool(offered: NodeTool, uri: string, { name: node, serverId }: RegisteredNode): Tool {
+  const { vcp } = offered;
   return {
     uri,
     name: offered.name,
+    ...(vcp === undefined ? {} : { title: `${cloudMark}${vcp.display_name}` }),
+    ...(vcp === undefined || serverId === undefined ? {} : { distributed: { serverId, vcpName: vcp.name } }),
     description: offered.description,
     parameters: offered.parameters,
     kind: "NODE",
-    nodes,
+    nodes: [node],
     enabled: true,
     roles: [],
     effect: offered.effect,

@@ -1,0 +1,281 @@
+/**
+ * A node of VCP behind a socket, as a node of ours (VCP-15): its manifests become tools, its calls `execute_tool`,
+ * what it answers results. The same where the gateway itself holds the socket and where a bridge does; only the
+ * link to the gateway differs.
+ */
+import { randomBytes } from "node:crypto";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
+import { type NodeTool } from "@toolyard/core/nodes/node";
+import type { Egress } from "@toolyard/core/ports/egress";
+import type { Log } from "@toolyard/core/ports/log";
+import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
+import { isWithin } from "@toolyard/core/vcp/files/file-url";
+import { vcpId } from "@toolyard/core/vcp/log/frames";
+import { readRegistration, requestFileTool, type ReadRegistration } from "@toolyard/core/vcp/nodes/register-tools";
+import { framesOf, type VcpSession, type VcpSocket } from "@toolyard/core/vcp/nodes/session";
+import type { Executed, Execution, Executor } from "./execute.ts";
+import { NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
+import { Node, type Offering } from "./node.ts";
+
+/** Frames that wait until the node has registered. */
+const mostEarly = 64;
+const longestMessage = 4_000;
+/** A file that is asked for has to come within this time. */
+const fileTimeoutMs = 60_000;
+const graceMs = 1_000;
+
+export interface VcpNodeOptions {
+  readonly socket: VcpSocket;
+  readonly createLink: (handlers: LinkHandlers) => NodeLink;
+  readonly egress: Egress;
+  readonly runner: PluginRunner;
+  readonly log: Log;
+  /** Of the gateway, for what is logged. */
+  readonly url: string;
+  /** Files of these directories of the node may be asked for; none: no file at all. */
+  readonly directories: () => Promise<readonly string[]>;
+  /** What is left out of a registration, and why, beside the log. */
+  readonly onProblem?: (problem: string, serverId: string) => void;
+}
+
+interface Pending {
+  readonly settle: (executed: Executed) => void;
+}
+
+export class VcpNodeSession implements VcpSession {
+  readonly #options: VcpNodeOptions;
+  readonly serverId = `dist-${vcpId()}`;
+  readonly #pending = new Map<string, Pending>();
+  #link: NodeLink | undefined;
+  #node: Node | undefined;
+  #running: Promise<void> | undefined;
+  #serverName: string;
+  #cancelsTools = false;
+  /** Until it has registered, which tells under what name it is known. */
+  #early: JsonObject[] = [];
+  /** Registrations one after the other. */
+  #registering: Promise<void> = Promise.resolve();
+  #hasEnded = false;
+
+  constructor(options: VcpNodeOptions) {
+    this.#options = options;
+    this.#serverName = this.serverId;
+  }
+
+  open(): Promise<void> {
+    this.#options.socket.send({
+      type: "connection_ack",
+      message: "WebSocket connection successful for DistributedServer.",
+      data: { serverId: this.serverId, clientId: vcpId() },
+    });
+    return Promise.resolve();
+  }
+
+  receive(text: string): void {
+    const parsed = parseJson(text);
+    const frame = isJsonObject(parsed) ? parsed : {};
+    const { type, data } = frame;
+    if (type === "tool_result" && this.#takeResult(data)) return;
+    const registration = type === "register_tools" ? readRegistration(data) : undefined;
+    if (registration !== undefined) {
+      this.#registering = this.#registering.then(() => this.#register(registration));
+      return;
+    }
+    if (this.#link !== undefined) void this.#pass(frame);
+    else if (this.#early.length < mostEarly) this.#early.push(frame);
+    else this.#options.socket.close(1008, "register tools first");
+  }
+
+  hear(frame: JsonObject): void {
+    this.#options.socket.send(frame);
+  }
+
+  async end(): Promise<void> {
+    this.#hasEnded = true;
+    for (const [requestId, { settle }] of this.#pending) {
+      settle(
+        failed("lost", `Distributed server ${this.#serverName} disconnected while executing request ${requestId}.`),
+      );
+    }
+    await this.#registering;
+    await this.#node?.stop();
+    await this.#running;
+  }
+
+  async #register(registration: ReadRegistration): Promise<void> {
+    const { serverName, tools, left, cancelsTools, node: name } = registration;
+    if (this.#hasEnded) return;
+    if (this.#node !== undefined && serverName !== this.#serverName) {
+      this.#report(`The node has registered as '${this.#serverName}' and cannot become '${serverName}'.`);
+      return;
+    }
+    this.#serverName = serverName;
+    this.#cancelsTools = cancelsTools;
+    for (const { name: tool, why } of left) this.#report(`Tool '${tool}' of node '${serverName}' is left out: ${why}.`);
+    const offers = tools.map((offer) => ({ offer, executor: this.#executorOf(offer, offer.vcp?.name ?? offer.name) }));
+    const files = registration.offersFiles ? await this.#filesOffer() : undefined;
+    const offerings = files === undefined ? offers : [...offers, files];
+    this.#node ??= this.#createNode(name);
+    try {
+      await this.#node.offer(offerings);
+      this.#running ??= this.#run(this.#node);
+    } catch (thrown) {
+      this.#refuse(thrown);
+    }
+  }
+
+  #createNode(name: string): Node {
+    const { createLink, ...rest } = this.#options;
+    return new Node({
+      ...rest,
+      config: { name, directory: "/", programs: [], mcpServers: [], holdsSubscriptions: false },
+      key: "",
+      path: "",
+      graceMs,
+      instance: `${this.serverId}-${randomBytes(12).toString("hex")}`,
+      createLink: (handlers) => (this.#link = createLink(handlers)),
+      onTaken: (tool, why) => this.#report(`Tool '${tool}' of node '${this.#serverName}' is left out: ${why}`),
+      onHidden: (tool, by) =>
+        this.#report(
+          `Tool '${tool}' of node '${this.#serverName}' has the name of ${by}, which is the one that is called by name.`,
+        ),
+      onRegistered: () => this.#onRegistered(),
+    });
+  }
+
+  #onRegistered(): void {
+    for (const frame of this.#early.splice(0)) void this.#pass(frame);
+  }
+
+  async #run(node: Node): Promise<void> {
+    try {
+      await node.run();
+    } catch (thrown) {
+      this.#refuse(thrown);
+    }
+  }
+
+  #refuse(thrown: unknown): void {
+    const message = thrown instanceof Error ? thrown.message : "unknown";
+    this.#report(message);
+    // It may try again later; what was wrong with it is in its own log then.
+    if (!this.#hasEnded) this.#options.socket.close(thrown instanceof NodeRefused ? 1008 : 1011, message.slice(0, 100));
+  }
+
+  #report(problem: string): void {
+    const { log, onProblem, socket } = this.#options;
+    log.log("warn", problem, { node: this.#serverName });
+    onProblem?.(problem, this.serverId);
+    if (!this.#hasEnded) socket.send({ type: "error", data: { code: "conflict", message: problem } });
+  }
+
+  /** What is no part of a call is the gateway's to understand. */
+  async #pass(frame: JsonObject): Promise<void> {
+    try {
+      const answer = await this.#link?.ask({ type: "vcp.frame", frame }, asObject);
+      for (const each of answer === undefined ? [] : framesOf(answer)) this.#options.socket.send(each);
+    } catch (thrown) {
+      this.#report(thrown instanceof Error ? thrown.message : "a frame was not taken");
+    }
+  }
+
+  async #filesOffer(): Promise<Offering | undefined> {
+    const directories = await this.#options.directories();
+    if (directories.length === 0) return undefined;
+    const offer: NodeTool = {
+      name: requestFileTool,
+      description: "Files of this node, for tools that are given their addresses.",
+      parameters: { type: "object" },
+      effect: "read",
+      sensitive: false,
+      timeout_ms: fileTimeoutMs,
+      concurrency: 4,
+      kind: "files",
+      directories: [...directories],
+    };
+    const { execute, stop } = this.#executorOf(offer, requestFileTool);
+    const guarded: Executor = {
+      execute: (execution) =>
+        isWithin(execution.arguments["fileUrl"], directories)
+          ? execute(execution)
+          : Promise.resolve(failed("failed", "The file is in none of the directories that this node gives files of.")),
+      stop,
+    };
+    return { offer, executor: guarded };
+  }
+
+  #executorOf({ timeout_ms: timeoutMs }: NodeTool, toolName: string): Executor {
+    return {
+      execute: (execution) => this.#execute(execution, { toolName, timeoutMs }),
+      stop: () => Promise.resolve(),
+    };
+  }
+
+  #execute(
+    { run: requestId, arguments: toolArgs, signal, traceId }: Execution,
+    { toolName, timeoutMs }: { readonly toolName: string; readonly timeoutMs: number },
+  ): Promise<Executed> {
+    const { socket } = this.#options;
+    if (this.#hasEnded) {
+      return Promise.resolve(failed("declined", `Distributed server ${this.#serverName} is not connected or ready.`));
+    }
+    return new Promise((resolve) => {
+      const settle = (executed: Executed): void => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", onAbort);
+        this.#pending.delete(requestId);
+        resolve(executed);
+      };
+      const stop = (executed: Executed): void => {
+        if (this.#cancelsTools) socket.send({ type: "cancel_tool", data: { requestId } });
+        settle(executed);
+      };
+      const onAbort = (): void => stop(failed("cancelled", "it was stopped"));
+      const seconds = timeoutMs / 1_000;
+      const late = `Request to distributed tool ${toolName} on server ${this.#serverName} timed out after ${seconds}s.`;
+      const timer = setTimeout(() => stop(failed("timed_out", late)), timeoutMs);
+      if (signal.aborted) return settle(failed("cancelled", "it was stopped"));
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#pending.set(requestId, { settle });
+      const { serverId } = this;
+      socket.send({ type: "execute_tool", data: { requestId, toolName, toolArgs, traceId: traceId ?? "", serverId } });
+      return undefined;
+    });
+  }
+
+  /** @returns false: nobody waits for it, or it is none */
+  #takeResult(data: JsonValue | undefined): boolean {
+    const { requestId, status, result, error } = isJsonObject(data) ? data : {};
+    if (typeof requestId !== "string" || (status !== "success" && status !== "error")) return false;
+    const pending = this.#pending.get(requestId);
+    // One that comes too late was answered for already.
+    if (pending === undefined) return true;
+    pending.settle(status === "error" ? failed("failed", textOf(error)) : completed(result));
+    return true;
+  }
+}
+
+/** Results and errors may hold results themselves, as those of plugins may. */
+function completed(result: JsonValue | undefined): Executed {
+  if (isJsonObject(result)) {
+    const { status, result: inner, error, message } = result;
+    if (status === "error") return failed("failed", textOf(error ?? message));
+    if (status === "success" && isJsonObject(inner)) return completed(inner);
+  }
+  if (typeof result === "string" && parseJson(result) === undefined) {
+    return { status: "completed", mediaType: "text/plain", output: result };
+  }
+  const output = typeof result === "string" ? result : JSON.stringify(result ?? {});
+  return { status: "completed", mediaType: "application/json", output };
+}
+
+function failed(status: Executed["status"], message: string): Executed {
+  return { status, mediaType: "text/plain", output: "", message: message.slice(0, longestMessage) };
+}
+
+function textOf(value: JsonValue | undefined): string {
+  if (value === undefined || value === null) return "the node said nothing more";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+const asObject = (answer: JsonObject): JsonObject => answer;

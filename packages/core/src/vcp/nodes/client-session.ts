@@ -1,0 +1,143 @@
+/**
+ * Clients of VCP that are no nodes: they watch, decide, or have a browser at hand (VCP-13). What they say goes on
+ * as a message of `/ws`, what they hear are frames of VCP and nothing else.
+ */
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import type { Log } from "../../ports/log.ts";
+import type { Clock } from "../../ports/clock.ts";
+import { vcpLogClient, vcpPaths, type VcpPath } from "./client-types.ts";
+import { framesOf, type VcpGateway, type VcpSession, type VcpSocket } from "./session.ts";
+
+/** Frames that wait for the one before. */
+const mostWaiting = 64;
+
+/** Milliseconds. */
+export interface ReplayTiming {
+  /** A device has to stay for so long. */
+  readonly afterMs: number;
+  readonly betweenMs: number;
+}
+
+export const defaultReplayTiming: ReplayTiming = { afterMs: 3_000, betweenMs: 80 };
+
+export interface ClientSessionOptions {
+  readonly path: VcpPath;
+  /** By which it is known again; undefined: it is not. */
+  readonly device: string | undefined;
+  readonly socket: VcpSocket;
+  readonly gateway: VcpGateway;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly replay?: ReplayTiming;
+}
+
+export class ClientSession implements VcpSession {
+  readonly #options: ClientSessionOptions;
+  readonly #ended = new AbortController();
+  #waiting = 0;
+  #answered: Promise<void> = Promise.resolve();
+  /** Who has sent this browser a command and wants to know what the page shows afterwards. */
+  #forPage: { readonly requestId: string; readonly sourceClientId: string }[] = [];
+
+  constructor(options: ClientSessionOptions) {
+    this.#options = options;
+  }
+
+  async open(): Promise<void> {
+    const { path, socket, gateway } = this.#options;
+    const { clientType, acknowledges } = vcpPaths[path];
+    const { device } = this.#options;
+    // Before it is said that it is connected: from then on it misses nothing.
+    if (clientType === vcpLogClient) {
+      await gateway.ask({ type: "subscribe", id: "approvals", topic: "calls", events: ["call.approval_required"] });
+      if (device !== undefined) await gateway.ask({ type: "subscribe", id: "device", topic: "vcp_log", device });
+    }
+    if (acknowledges) {
+      socket.send({ type: "connection_ack", message: `WebSocket connection successful for ${clientType}.` });
+    }
+    if (clientType === vcpLogClient && device !== undefined) void this.#replay();
+  }
+
+  receive(text: string): void {
+    if (this.#waiting >= mostWaiting) {
+      this.#options.socket.close(1008, "too many frames at once");
+      return;
+    }
+    this.#waiting += 1;
+    const parsed = parseJson(text);
+    const frame = isJsonObject(parsed) ? parsed : {};
+    this.#answered = this.#answered.then(async () => {
+      await this.#answer({ type: "vcp.frame", frame, ...this.#whoWaits(frame) });
+      this.#waiting -= 1;
+    });
+  }
+
+  hear(frame: JsonObject): void {
+    if (!isEvent(frame)) {
+      this.#noteCommand(frame);
+      this.#options.socket.send(frame);
+      return;
+    }
+    const { type, data } = frame;
+    const id = isJsonObject(data) ? data["id"] : undefined;
+    if (type === "call.approval_required" && typeof id === "string") {
+      void this.#answer({ type: "vcp.approval", call_id: id });
+    }
+  }
+
+  end(): Promise<void> {
+    this.#ended.abort();
+    return Promise.resolve();
+  }
+
+  /** Never throws. */
+  async #answer(message: JsonObject): Promise<void> {
+    const { socket } = this.#options;
+    for (const frame of await this.#ask(message)) socket.send(frame);
+  }
+
+  async #ask(message: JsonObject): Promise<JsonObject[]> {
+    const { gateway, log } = this.#options;
+    try {
+      return framesOf(await gateway.ask(message));
+    } catch (thrown) {
+      const reason = thrown instanceof Error ? thrown.message : "unknown";
+      log.log("warn", "a frame of a VCP client was not taken", { reason });
+      return [];
+    }
+  }
+
+  /** What the device has missed, once it has stayed for a while. */
+  async #replay(): Promise<void> {
+    const { clock, socket, replay: { afterMs, betweenMs } = defaultReplayTiming } = this.#options;
+    const { signal } = this.#ended;
+    try {
+      await clock.sleep(afterMs, signal);
+      for (const frame of await this.#ask({ type: "vcp.replay" })) {
+        socket.send(frame);
+        await clock.sleep(betweenMs, signal);
+      }
+    } catch {
+      // It has left; what is left of it waits for the next time.
+    }
+  }
+
+  #noteCommand({ type, data }: JsonObject): void {
+    if (this.#options.path !== "vcp-chrome-observer" || type !== "command" || !isJsonObject(data)) return;
+    const { requestId, sourceClientId, wait_for_page_info: waits } = data;
+    if (waits === true && typeof requestId === "string" && typeof sourceClientId === "string")
+      this.#forPage = [...this.#forPage.slice(-99), { requestId, sourceClientId }];
+  }
+
+  #whoWaits({ type }: JsonObject): JsonObject {
+    if (type !== "pageInfoUpdate" || this.#forPage.length === 0) return {};
+    const waiting = this.#forPage.map((each) => ({ ...each }));
+    this.#forPage = [];
+    return { waiting };
+  }
+}
+
+/** Events of `/ws` have a number; frames of VCP have none. */
+function isEvent({ id, seq }: JsonObject): boolean {
+  return typeof seq === "number" && typeof id === "string" && id.startsWith("evt_");
+}

@@ -1,0 +1,101 @@
+/**
+ * Frames of a VCP node that are no part of a call (VCP-15): its address, its placeholders, callbacks that it hands
+ * on, and tools of the gateway that it wants to call. Tools, results and cancellations are messages of any node
+ * (nodes/messages.ts).
+ */
+import { invokeTool } from "../../calls/invoke.ts";
+import { hasScope } from "../../callers/caller.ts";
+import type { CoreDeps } from "../../deps.ts";
+import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
+import { newId } from "../../ids.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import type { Connection } from "../../realtime/connection.ts";
+import { listTools } from "../../tools/catalog.ts";
+import { textForModel } from "../../tools/outcome.ts";
+import { randomHex } from "../../random-hex.ts";
+import { publishFrames } from "../log/frames.ts";
+import { contextOf, malformed } from "./client-frames.ts";
+
+/** Of a result on its way back: a frame has its limit, and the whole is with the call. */
+const longestResult = 24_000;
+
+/** @returns frames for the node */
+export async function takeNodeFrame(deps: CoreDeps, connection: Connection, frame: JsonObject): Promise<JsonObject[]> {
+  if (!hasScope(connection.caller, "node")) {
+    throw new GatewayError("permission_denied", "This key lacks the scope 'node'; make one with POST /v1/api-keys.", {
+      param: "node",
+    });
+  }
+  const data = isJsonObject(frame["data"]) ? frame["data"] : {};
+  switch (frame["type"]) {
+    case "report_ip":
+    case "music_playlist_update":
+      return [];
+    case "get_vcp_manifests":
+      return [await manifests(deps, connection, data)];
+    case "execute_vcp_tool":
+      return execute(deps, connection, data);
+    default:
+      throw malformed(`'${String(frame["type"]).slice(0, 64)}' is no frame of a node`);
+  }
+}
+
+/** The tools that the node's key may use. */
+async function manifests(deps: CoreDeps, connection: Connection, { requestId }: JsonObject): Promise<JsonObject> {
+  const context = await contextOf(deps, connection);
+  const tools = hasScope(connection.caller, "tools") ? listTools(deps.adapters, context) : [];
+  const plugins = tools.map(({ name, title, description, distributed }) => ({
+    name: distributed?.vcpName ?? name,
+    displayName: title ?? name,
+    description: description.slice(0, 1_000),
+  }));
+  return { type: "vcp_manifest_response", data: { requestId: requestId ?? null, plugins } };
+}
+
+/** The result comes as a frame of its own: the tool may be on the very node that waits for it. */
+async function execute(deps: CoreDeps, connection: Connection, data: JsonObject): Promise<JsonObject[]> {
+  const { requestId, toolName, toolArgs } = data;
+  if (typeof requestId !== "string" || typeof toolName !== "string")
+    throw malformed("'data' must have 'requestId' and 'toolName'");
+  const running = run(deps, connection, { toolName, args: isJsonObject(toolArgs) ? toolArgs : {} }).then((result) => ({
+    type: "vcp_tool_result",
+    data: { requestId, ...result },
+  }));
+  const status = { type: "vcp_tool_status", data: { requestId, status: "running" } };
+  if (connection.holder === null) return [status, await running];
+  void running
+    .then((frame) =>
+      publishFrames(deps, connection.tenant, [{ frame, targetClientType: { connection: connection.id } }]),
+    )
+    .catch((thrown: unknown) => {
+      const { code } = toGatewayError(thrown);
+      deps.log.log("warn", "the result of a tool was not told to its node", { tenant: connection.tenant, code });
+    });
+  return [status];
+}
+
+async function run(
+  deps: CoreDeps,
+  { tenant, caller }: Connection,
+  { toolName, args }: { readonly toolName: string; readonly args: JsonObject },
+): Promise<JsonObject> {
+  try {
+    const { outcome } = await invokeTool(deps, {
+      tenant,
+      principal: { kind: "known", caller },
+      requestId: newId("request"),
+      traceId: randomHex(16),
+      target: toolName,
+      arguments: args,
+      async: false,
+      route: "vcp.node",
+      signal: new AbortController().signal,
+    });
+    if (outcome.kind === "failed" || outcome.kind === "rejected") return { status: "error", error: outcome.message };
+    const text = textForModel(outcome);
+    if (text.length > longestResult) return { status: "success", result: `${text.slice(0, longestResult)}…` };
+    return { status: "success", result: parseJson(text) ?? text };
+  } catch (thrown) {
+    return { status: "error", error: toGatewayError(thrown).message };
+  }
+}

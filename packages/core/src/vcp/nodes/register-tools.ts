@@ -1,0 +1,153 @@
+/**
+ * `register_tools` of a VCP node: its manifests become tools of a node (VCP-15). What cannot be one is left out and
+ * said, never guessed (VCP-24): the other tools are not to suffer for it.
+ */
+import { createHash } from "node:crypto";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { longestTimeoutMs, nodeToolSchema, type NodeTool } from "../../nodes/node.ts";
+
+/** What a node calls the built-in that gives files of its machine; never a tool. */
+export const requestFileTool = "internal_request_file";
+/** Milliseconds of a call where the manifest says nothing. */
+const defaultTimeoutMs = 60_000;
+const mostTools = 63;
+/** Of a registration; a message on its way to the gateway has 128 KB. */
+const longestTools = 110_000;
+const longestDescription = 16_000;
+
+export interface ReadRegistration {
+  /** As the node calls itself. */
+  readonly serverName: string;
+  /** The same as a name of nodes. */
+  readonly node: string;
+  readonly tools: readonly NodeTool[];
+  /** Gives files of its machine. */
+  readonly offersFiles: boolean;
+  readonly cancelsTools: boolean;
+  readonly left: readonly LeftOut[];
+}
+
+export interface LeftOut {
+  readonly name: string;
+  readonly why: string;
+}
+
+/** `undefined`: the frame is none. */
+export function readRegistration(data: JsonValue | undefined): ReadRegistration | undefined {
+  if (!isJsonObject(data) || !Array.isArray(data["tools"])) return undefined;
+  const serverName = typeof data["serverName"] === "string" ? data["serverName"].trim() : "";
+  if (serverName === "") return undefined;
+  const capabilities = data["capabilities"];
+  const left: LeftOut[] = [];
+  const tools = new Map<string, NodeTool>();
+  let offersFiles = false;
+  let bytes = 0;
+  for (const manifest of data["tools"]) {
+    const name = isJsonObject(manifest) && typeof manifest["name"] === "string" ? manifest["name"] : "";
+    if (name === requestFileTool) {
+      offersFiles = true;
+      continue;
+    }
+    const tool = toTool(manifest);
+    const size = typeof tool === "string" ? 0 : Buffer.byteLength(JSON.stringify(tool));
+    if (typeof tool === "string") left.push({ name, why: tool });
+    else if (tools.has(tool.name)) left.push({ name, why: "it is registered twice; the first one counts" });
+    else if (tools.size >= mostTools) left.push({ name, why: `a node has at most ${mostTools} tools` });
+    else if (bytes + size > longestTools)
+      left.push({ name, why: "the descriptions of all tools are too long together" });
+    else {
+      tools.set(tool.name, tool);
+      bytes += size;
+    }
+  }
+  return {
+    serverName,
+    node: toNodeName(serverName),
+    tools: [...tools.values()],
+    offersFiles,
+    cancelsTools: isJsonObject(capabilities) && capabilities["cancelTool"] === true,
+    left,
+  };
+}
+
+/** Names of nodes are parts of URIs; other letters become a part that is theirs alone. */
+export function toNodeName(serverName: string): string {
+  const plain = serverName
+    .replaceAll(/[^\w.-]+/g, "-")
+    .replace(/^[^A-Za-z0-9]+/, "")
+    .slice(0, 48);
+  if (plain === serverName) return plain;
+  return `${plain === "" ? "vcp" : plain}-${shortHash(serverName)}`;
+}
+
+/** What models call a plugin: names of functions are ASCII letters, digits, `_` and `-`. */
+export function toToolName(name: string): string {
+  if (/^[\w-]{1,64}$/.test(name)) return name;
+  const plain = name.replaceAll(/[^\w-]+/g, "_").slice(0, 48);
+  return /^[\w.-]+$/.test(name) && plain.length < 48 ? plain : `${plain}_${shortHash(name)}`;
+}
+
+function shortHash(text: string): string {
+  return createHash("sha256").update(text, "utf8").digest("hex").slice(0, 8);
+}
+
+/** @returns why it is left out, else the tool */
+function toTool(manifest: JsonValue): NodeTool | string {
+  if (!isJsonObject(manifest)) return "it is no manifest";
+  const { name, displayName, description, pluginType, entryPoint } = manifest;
+  if (typeof name !== "string" || name === "") return "'name' is missing";
+  if (typeof pluginType !== "string" || pluginType === "") return "'pluginType' is missing";
+  if (!entryPoint) return "'entryPoint' is missing";
+  const commands = commandsOf(manifest);
+  const parsed = nodeToolSchema.safeParse({
+    name: toToolName(name),
+    description: describe(textOf(description) ?? name, commands),
+    parameters: { type: "object", properties: {}, additionalProperties: true },
+    effect: "write",
+    sensitive: false,
+    timeout_ms: timeoutOf(manifest),
+    // How much a node does at once it does not say.
+    concurrency: 16,
+    vcp: { name, display_name: (textOf(displayName) ?? name).slice(0, 200), commands },
+  });
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  return `its '${issue?.path.join(".") ?? "name"}' ${issue?.message ?? "cannot be used"}`;
+}
+
+function timeoutOf({ communication }: JsonObject): number {
+  const timeout = isJsonObject(communication) ? Number(communication["timeout"]) : Number.NaN;
+  return timeout >= 1 ? Math.min(Math.floor(timeout), longestTimeoutMs) : defaultTimeoutMs;
+}
+
+type Command = NonNullable<NodeTool["vcp"]>["commands"][number];
+
+function commandsOf({ capabilities }: JsonObject): Command[] {
+  const given = isJsonObject(capabilities) ? capabilities["invocationCommands"] : undefined;
+  if (!Array.isArray(given)) return [];
+  return given.flatMap((each) => {
+    if (!isJsonObject(each)) return [];
+    const command = textOf(each["command"]) ?? textOf(each["commandIdentifier"]);
+    const example = textOf(each["example"]);
+    return [
+      {
+        ...(command === undefined ? {} : { command: command.slice(0, 200) }),
+        description: textOf(each["description"]) ?? "",
+        ...(example === undefined ? {} : { example }),
+      },
+    ];
+  });
+}
+
+/** What a model reads that calls functions: the plugin's description and those of its commands. */
+function describe(description: string, commands: readonly Command[]): string {
+  const parts = commands.map(({ command, description: text, example }) =>
+    [command === undefined ? "" : `${command}: `, text, example === undefined ? "" : `\n${example}`].join(""),
+  );
+  const text = [description, ...parts].filter((part) => part.trim() !== "").join("\n\n");
+  return text.length > longestDescription ? `${text.slice(0, longestDescription)}…` : text;
+}
+
+function textOf(value: JsonValue | undefined): string | undefined {
+  return typeof value === "string" && value.trim() !== "" ? value : undefined;
+}

@@ -1,0 +1,392 @@
+/**
+ * Nodes of VCP over its own WebSocket path: connected to one instance of the server form, called at the other
+ * (docs/nodes.md).
+ */
+import { createHash } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { connectSocket, HandshakeRefused, type SocketClient } from "../support/socket-client.ts";
+import { startVcpNode, vcpManifest, type VcpNode, type VcpNodeOptions } from "../support/vcp-node.ts";
+import { verifies } from "../support/verifies.ts";
+
+const timing = { leaseMs: 3_000, heartbeatMs: 500, cancelPollMs: 100 };
+
+let first: Gateway;
+let second: Gateway;
+let tenant: TestTenant;
+let nodeKey: string;
+const open: { close(): Promise<void> }[] = [];
+
+beforeAll(async () => {
+  first = await startGateway({ timing, tickEveryMs: 200 });
+  second = await startGateway({ timing, tickEveryMs: 200, sharedWith: first });
+});
+afterAll(async () => {
+  await second.close();
+  await first.close();
+});
+beforeEach(async () => {
+  tenant = await first.newTenant();
+  nodeKey = (await tenant.newKey({ scopes: ["node", "tools"] })).key;
+});
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((each) => each.close()));
+});
+
+const socketUrl = ({ url }: Gateway, path: string): string => `${url.replace("http", "ws")}${path}`;
+
+/** At the second instance, as all that is asked is asked at the first. */
+async function startNode(more: Partial<VcpNodeOptions> = {}): Promise<VcpNode> {
+  const node = await startVcpNode({ url: socketUrl(second, "/vcp-distributed-server"), key: nodeKey, ...more });
+  open.push(node);
+  return node;
+}
+
+async function watch(path: string, key?: string): Promise<SocketClient> {
+  const { key: made } = key === undefined ? await tenant.newKey({ scopes: ["calls", "approve"] }) : { key };
+  const client = await connectSocket(socketUrl(second, path), { headers: { authorization: `Bearer ${made}` } });
+  open.push(client);
+  return client;
+}
+
+const invoke = (target: Json, args: Json = {}, more: Json = {}): Promise<Reply> =>
+  tenant.client.send("post", "/v1/tools/invoke", { ...target, arguments: args, ...more });
+
+const toolsListed = async (): Promise<Json[]> => (await tenant.client.get("/v1/tools")).data;
+const namesListed = async (): Promise<string[]> => (await toolsListed()).map(({ name }) => name);
+const listed = (name: string): Promise<unknown> =>
+  expect.poll(namesListed, { timeout: 10_000, interval: 50 }).toContain(name);
+
+describe(`a node of VCP ${verifies("VCP-15")}`, () => {
+  test("is told that it is connected, and has its tools listed with the marks of a node", async () => {
+    const node = await startNode({ tools: [vcpManifest("Echo"), vcpManifest("Wan2.1VideoGen")] });
+    expect(node.client.of("connection_ack")).toEqual([
+      {
+        type: "connection_ack",
+        message: "WebSocket connection successful for DistributedServer.",
+        data: {
+          serverId: expect.stringMatching(/^dist-[0-9a-z]+-\w+$/),
+          clientId: expect.stringMatching(/^[0-9a-z]+-\w+$/),
+        },
+      },
+    ]);
+    await listed("Echo");
+    expect(await toolsListed()).toContainEqual(
+      expect.objectContaining({
+        name: "Echo",
+        kind: "NODE",
+        uri: "node://Echo",
+        title: "[云端] Echo of a node",
+        isDistributed: true,
+        serverId: node.serverId,
+        nodes: ["lab"],
+      }),
+    );
+    expect(await namesListed()).toContain("Wan2_1VideoGen");
+    expect((await tenant.client.get("/v1/nodes")).data).toMatchObject([{ name: "lab", serverId: node.serverId }]);
+  });
+
+  test("carries out a call, by URI and by name, and is told the trace and its own id", async () => {
+    const node = await startNode({ run: (_name, args) => ({ echo: args }) });
+    await listed("Echo");
+    const traceId = createHash("md5").update("trace").digest("hex");
+    const answer = await tenant.client.send(
+      "post",
+      "/v1/tools/invoke",
+      { uri: "node://Echo", arguments: { text: "「始」x「末」", n: 1 } },
+      { headers: { traceparent: `00-${traceId}-00f067aa0ba902b7-01` } },
+    );
+    expect(JSON.parse(answer.json.content)).toEqual({ echo: { text: "「始」x「末」", n: 1 } });
+    expect(node.asked).toEqual([
+      {
+        requestId: expect.any(String),
+        toolName: "Echo",
+        toolArgs: { text: "「始」x「末」", n: 1 },
+        traceId,
+        serverId: node.serverId,
+      },
+    ]);
+    expect((await invoke({ uri: "node://lab/Echo" })).status).toBe(200);
+    expect((await invoke({ name: "Echo" })).status).toBe(200);
+  });
+
+  test("is called under its exact name, whatever models call it", async () => {
+    const node = await startNode({ tools: [vcpManifest("Wan2.1VideoGen")], run: () => "made" });
+    await listed("Wan2_1VideoGen");
+    expect((await invoke({ name: "Wan2.1VideoGen" })).json.content).toBe("made");
+    expect(node.asked[0].toolName).toBe("Wan2.1VideoGen");
+  });
+
+  test("says what went wrong, and has results unwrapped", async () => {
+    await startNode({
+      run(_name, { want }) {
+        if (want === "error") throw new Error("the camera is off");
+        if (want === "inner error") return { status: "error", error: "no film" };
+        if (want === "inner success") return { status: "success", result: { picture: 1 } };
+        return '{"text":"JSON in a text"}';
+      },
+    });
+    await listed("Echo");
+    const failed = (await invoke({ uri: "node://Echo" }, { want: "error" })).json.error;
+    expect(failed).toMatchObject({ code: "tool_failed", message: "the camera is off" });
+    expect((await invoke({ uri: "node://Echo" }, { want: "inner error" })).json.error.message).toBe("no film");
+    expect((await invoke({ uri: "node://Echo" }, { want: "inner success" })).json.content).toBe('{"picture":1}');
+    expect((await invoke({ uri: "node://Echo" })).json.content).toBe('{"text":"JSON in a text"}');
+  });
+
+  test("takes large arguments and gives large results in one piece", async () => {
+    const node = await startNode({ run: (_name, { text }) => ({ text: `${text}!` }) });
+    await listed("Echo");
+    const text = "ä".repeat(100_000);
+    const { json } = await invoke({ uri: "node://Echo" }, { text });
+    expect(json.status).toBe("completed");
+    expect(node.asked[0].toolArgs.text === text).toBe(true);
+    const whole = await tenant.client.send("get", `/v1/calls/${json.id}/result`);
+    expect(JSON.parse(whole.text).text === `${text}!`).toBe(true);
+  });
+
+  test("is told to stop at the time limit of its manifest, if it can", async () => {
+    const slow = vcpManifest("Slow", { communication: { protocol: "stdio", timeout: 2_000 } });
+    const node = await startNode({ tools: [slow], cancelTool: true });
+    await listed("Slow");
+    // It is not known whether a write took effect.
+    const { error } = (await invoke({ uri: "node://Slow" })).json;
+    expect(error.code).toBe("outcome_unknown");
+    const [{ requestId }] = node.asked;
+    await expect.poll(() => node.client.of("cancel_tool")).toContainEqual({ type: "cancel_tool", data: { requestId } });
+  });
+
+  test("goes away in the middle of a call, which ends at once, and is called again when it is back", async () => {
+    const node = await startNode();
+    await listed("Echo");
+    const waiting = invoke({ uri: "node://Echo" });
+    await expect.poll(() => node.asked.length, { timeout: 10_000 }).toBe(1);
+    node.client.socket.terminate();
+    const { error } = (await waiting).json;
+    expect(error.code).toBe("outcome_unknown");
+    expect(error.message).toContain(
+      `Distributed server lab disconnected while executing request ${node.asked[0].requestId}.`,
+    );
+    await expect.poll(namesListed, { timeout: 10_000 }).not.toContain("Echo");
+    expect((await invoke({ uri: "node://Echo" })).json.error.code).toBe("tool_not_found");
+    const again = await startNode({ run: () => "back" });
+    await listed("Echo");
+    expect(again.serverId).not.toBe(node.serverId);
+    expect((await invoke({ uri: "node://Echo" })).json.content).toBe("back");
+    expect((await toolsListed()).find(({ name }) => name === "Echo").serverId).toBe(again.serverId);
+  });
+
+  test("may register anew, which replaces what it offered", async () => {
+    const node = await startNode({ run: (name) => name });
+    await listed("Echo");
+    node.register([vcpManifest("Other")]);
+    await listed("Other");
+    expect(await namesListed()).not.toContain("Echo");
+    expect((await invoke({ uri: "node://Other" })).json.content).toBe("Other");
+  });
+
+  test("shares a tool with an equal one of another node, and is refused one that differs", async () => {
+    await startNode({ serverName: "a", run: () => "a" });
+    await listed("Echo");
+    const other = await startNode({
+      serverName: "b",
+      tools: [vcpManifest("Echo", { description: "Something else." }), vcpManifest("Mine")],
+      run: (name) => name,
+    });
+    await listed("Mine");
+    expect((await invoke({ uri: "node://Echo" })).json.content).toBe("a");
+    expect((await invoke({ uri: "node://b/Echo" })).json.error.code).toBe("tool_not_found");
+    expect(JSON.stringify(other.client.of("error"))).toContain("Node 'a' offers a tool 'Echo'");
+    await startNode({ serverName: "c", run: () => "c" });
+    await expect.poll(async () => (await toolsListed()).find(({ name }) => name === "Echo").nodes).toEqual(["a", "c"]);
+  });
+
+  test("cannot take the name of a tool that the tenant has", async () => {
+    const node = await startNode({ tools: [vcpManifest("fetch"), vcpManifest("Mine")], run: () => "from the node" });
+    await listed("Mine");
+    expect((await toolsListed()).find(({ name }) => name === "fetch").kind).toBe("NATIVE");
+    await expect.poll(() => JSON.stringify(node.client.of("error"))).toContain("native://fetch");
+    expect((await invoke({ uri: "node://lab/fetch" })).json.content).toBe("from the node");
+  });
+
+  test("belongs to its tenant alone", async () => {
+    await startNode({ run: () => "mine" });
+    await listed("Echo");
+    const stranger = await first.newTenant();
+    expect((await stranger.client.get("/v1/tools")).data.map(({ name }: Json) => name)).not.toContain("Echo");
+    const { status } = await stranger.client.send("post", "/v1/tools/invoke", { uri: "node://Echo", arguments: {} });
+    expect(status).toBe(404);
+  });
+
+  test("may call tools of the gateway with a key that may", async () => {
+    const node = await startNode({ run: (_name, args) => ({ said: args.text }) });
+    await listed("Echo");
+    node.client.say({ type: "get_vcp_manifests", data: { requestId: "m1" } });
+    await expect.poll(() => node.client.of("vcp_manifest_response"), { timeout: 5_000 }).toHaveLength(1);
+    expect(node.client.of("vcp_manifest_response")[0].data.plugins).toContainEqual(
+      expect.objectContaining({ name: "Echo", displayName: "[云端] Echo of a node" }),
+    );
+    // Its own, which it has to answer meanwhile.
+    node.client.say({
+      type: "execute_vcp_tool",
+      data: { requestId: "x1", toolName: "Echo", toolArgs: { text: "round" } },
+    });
+    await expect
+      .poll(() => node.client.of("vcp_tool_result"), { timeout: 10_000 })
+      .toEqual([{ type: "vcp_tool_result", data: { requestId: "x1", status: "success", result: { said: "round" } } }]);
+    expect(node.client.of("vcp_tool_status")).toEqual([
+      { type: "vcp_tool_status", data: { requestId: "x1", status: "running" } },
+    ]);
+  });
+});
+
+describe(`what a node of VCP does wrong ${verifies("VCP-24")}`, () => {
+  test.each([
+    ["no JSON", "{"],
+    ["no object", "[1]"],
+    ["a frame without type", { data: {} }],
+    ["a frame of an unknown type", { type: "take_over", data: {} }],
+    ["tools that are none", { type: "register_tools", data: { serverName: "lab", tools: "all" } }],
+    ["a result without a call", { type: "tool_result", data: { status: "maybe" } }],
+  ])("is said to it and logged, and it goes on: %s", async (_what, frame) => {
+    const node = await startNode({ run: () => "well" });
+    await listed("Echo");
+    node.client.say(frame);
+    await expect.poll(() => node.client.of("error"), { timeout: 5_000 }).toHaveLength(1);
+    expect(second.logged).toContainEqual(expect.objectContaining({ message: "a frame of a VCP client was refused" }));
+    expect((await invoke({ uri: "node://Echo" })).json.content).toBe("well");
+  });
+
+  test("leaves out manifests that are none or come twice, and takes the others", async () => {
+    const node = await startNode({
+      tools: [
+        vcpManifest("Echo"),
+        vcpManifest("Echo", { description: "Twice." }),
+        { name: "Half" },
+        7,
+        vcpManifest("Good"),
+      ],
+    });
+    await listed("Good");
+    expect((await namesListed()).filter((name) => ["Echo", "Half", "Good"].includes(name))).toEqual(["Echo", "Good"]);
+    const problems = node.client.of("error").map(({ data }) => data.message);
+    expect(problems).toEqual([
+      expect.stringContaining("'Echo' of node 'lab' is left out: it is registered twice"),
+      expect.stringContaining("'Half' of node 'lab' is left out: 'pluginType' is missing"),
+      expect.stringContaining("is left out: it is no manifest"),
+    ]);
+  });
+
+  test("is refused a connection without a key that may be a node", async () => {
+    const { key } = await tenant.newKey({ scopes: ["tools"] });
+    const node = await startNode({ key });
+    await expect.poll(() => JSON.stringify(node.client.of("error")), { timeout: 5_000 }).toContain("scope 'node'");
+    expect(await node.client.closed).toMatchObject({ code: 1008 });
+  });
+});
+
+describe(`the key in a path of VCP ${verifies("VCP-13")}`, () => {
+  test("is refused with what to do instead, unless the operator allows it", async () => {
+    const address = socketUrl(first, `/vcp-distributed-server/VCP_Key=${nodeKey}`);
+    const refused = await connectSocket(address).catch((thrown: unknown) => thrown);
+    expect(refused).toBeInstanceOf(HandshakeRefused);
+    if (!(refused instanceof HandshakeRefused)) return;
+    expect(refused.status).toBe(401);
+    expect(refused.body.error.message).toContain("TOOLYARD_VCP_KEY_IN_PATH");
+    expect(JSON.stringify(first.logged)).not.toContain(nodeKey);
+    const open = await startGateway({ env: { TOOLYARD_VCP_KEY_IN_PATH: "true" }, sharedWith: first });
+    try {
+      const node = await startVcpNode({ url: socketUrl(open, `/vcp-distributed-server/VCP_Key=${nodeKey}`) });
+      await listed("Echo");
+      await node.close();
+      await expect(connectSocket(socketUrl(open, "/vcp-distributed-server/VCP_Key=wrong"))).rejects.toThrow("401");
+    } finally {
+      await open.close();
+    }
+  });
+
+  test.each(["/vcplog", "/VCPlog/Key=x", "/vcp-unknown/VCP_Key=x", "/VCPlog/VCP_Key=x/more"])(
+    "leads nowhere at %s, which no client type has",
+    async (path) => {
+      await expect(connectSocket(socketUrl(first, path))).rejects.toThrow("404");
+    },
+  );
+});
+
+describe(`VCPLog ${verifies("VCP-22", "VCP-13")}`, () => {
+  test("tells of calls with their trace, their task and their node, at another instance", async () => {
+    const node = await startNode({ run: () => "the result" });
+    await listed("Echo");
+    const log = await watch("/VCPlog");
+    await expect.poll(() => log.frames.length).toBeGreaterThan(0);
+    expect(log.frames[0]).toEqual({ type: "connection_ack", message: "WebSocket connection successful for VCPLog." });
+    const { json } = await invoke({ uri: "node://Echo" });
+    await expect.poll(() => log.of("vcp_log").length, { timeout: 5_000 }).toBeGreaterThan(0);
+    const call = await tenant.client.get(`/v1/calls/${json.id}`);
+    expect(log.of("vcp_log")).toEqual([
+      {
+        type: "vcp_log",
+        data: {
+          tool_name: "Echo",
+          status: "success",
+          content: "the result",
+          details: {
+            traceId: call.trace_id,
+            taskId: json.id,
+            callId: json.id,
+            serverId: node.serverId,
+            state: "completed",
+            durationMs: expect.any(Number),
+          },
+        },
+        _vcpReplayId: expect.stringMatching(/^vcplog-/),
+      },
+    ]);
+  });
+
+  test("tells of nodes that come and go", async () => {
+    const log = await watch("/VCPlog");
+    // An instance knows from its own requests that somebody listens.
+    await namesListed();
+    const node = await startNode();
+    await expect
+      .poll(() => log.of("vcp_log").map(({ data }) => data), { timeout: 5_000 })
+      .toContainEqual({
+        tool_name: "VCPSystem",
+        status: "success",
+        content: "'lab' offers 1 tools.",
+        details: { event: "node.registered", serverId: node.serverId },
+      });
+  });
+
+  test("is for those who may read the call", async () => {
+    await startNode({ run: () => "not for all" });
+    await listed("Echo");
+    const { key } = await tenant.newKey({ scopes: ["tools"] });
+    const [all, own] = [await watch("/VCPlog"), await watch("/VCPlog", key)];
+    await sleep(100);
+    await invoke({ uri: "node://Echo" });
+    await expect.poll(() => all.of("vcp_log"), { timeout: 5_000 }).toHaveLength(1);
+    await sleep(600);
+    expect(own.of("vcp_log")).toEqual([]);
+    const answer = await fetch(`${first.url}/v1/tools/invoke`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      body: JSON.stringify({ uri: "node://Echo", arguments: {} }),
+    });
+    expect(answer.status).toBe(200);
+    await expect.poll(() => own.of("vcp_log"), { timeout: 5_000 }).toHaveLength(1);
+  });
+
+  test("writes nothing where nobody listens", async () => {
+    await startNode({ run: () => "unheard" });
+    await listed("Echo");
+    await invoke({ uri: "node://Echo" });
+    await sleep(300);
+    const other = await watch("/VCPlog");
+    await sleep(300);
+    expect(other.of("vcp_log")).toEqual([]);
+  });
+});
