@@ -27,6 +27,7 @@ import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { mcp, mcpMetadata, mcpToolset, mcpToolsetMetadata, resourceMetadata } from "./mcp.ts";
+import { createEmbedding, createImage } from "./model-exchanges.ts";
 import { getModel, listModels } from "./models.ts";
 import { deleteNode, getNode, listNodes } from "./nodes.ts";
 import { metrics } from "./metrics.ts";
@@ -87,6 +88,7 @@ import {
   putPreset,
   putWorldBook,
 } from "./vcp-tavern.ts";
+import { getPreprocessorOrder, setPreprocessorOrder } from "./vcp-preprocessors.ts";
 import {
   createVcpVariable,
   deleteVcpVariable,
@@ -110,6 +112,8 @@ import {
 export const routes = {
   chatCompletions,
   typedChatCompletions,
+  createEmbedding,
+  createImage,
   listModels,
   listNodes,
   getNode,
@@ -234,6 +238,8 @@ export const routes = {
   deleteVcpVariable,
   createRealtimeTicket: createTicket,
   webSocket,
+  getPreprocessorOrder,
+  setPreprocessorOrder,
   putPreset,
   listPresets,
   getPreset,

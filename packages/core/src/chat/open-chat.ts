@@ -17,6 +17,7 @@ import { catalog } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
+import { forImageModel, isImageChat, parseExchange, type ModelExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
@@ -25,7 +26,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import type { PreparedMessages } from "../vcp/pipeline/prepare-messages.ts";
 import { textForModel } from "../tools/outcome.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
-import { makeOffer, type Offer } from "./offer.ts";
+import { makeOffer, noOffer, type Offer } from "./offer.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest } from "./schema.ts";
@@ -40,6 +41,8 @@ export interface ChatInput {
   readonly span?: Span | undefined;
   /** Path of the route: a repetition is one on the same route. */
   readonly route: string;
+  /** What is asked for where it is no chat. */
+  readonly exchange?: ModelExchange | undefined;
   /** Parsed JSON, and the bytes it was parsed from. */
   readonly body: unknown;
   readonly rawBody: Uint8Array;
@@ -67,6 +70,8 @@ export interface OpenedChat {
   readonly late: readonly JsonObject[];
   /** Those of `messages` that nobody but the model may get. */
   readonly hidden: ReadonlySet<JsonObject>;
+  /** Its answer passes as it comes: see models/relay.ts. */
+  readonly isRelayed: boolean;
   /** `messages` hold content that a tool brought in from outside. */
   readonly hasReadOutside: boolean;
   readonly slots: number;
@@ -103,6 +108,7 @@ const maxAdmissions = 8;
 
 interface Prepared {
   readonly request: ChatRequest;
+  readonly isRelayed: boolean;
   readonly context: CallContext;
   readonly offer: Offer;
   readonly routes: readonly Route[];
@@ -182,7 +188,10 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
 }
 
 async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
-  const request = parseChatRequest(input.body);
+  const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body);
+  const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
+  const isRelayed = isPicture || input.exchange !== undefined;
+  const request = isPicture ? forImageModel(asked) : asked;
   const inline = request.runtimeConfig;
   const context: CallContext = {
     tenant: input.tenant,
@@ -194,13 +203,14 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     redactor: new Redactor(),
     ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };
-  const offer = makeOffer(deps.adapters, context, request);
+  const offer = isRelayed ? noOffer : makeOffer(deps.adapters, context, request);
   const session = request.sessionId ?? (offer.gatewayTools.size > 0 ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
   const routes = resolveRoute(config, request.model, deps.defaultProvider);
   return {
     request,
+    isRelayed,
     context: placed,
     offer,
     routes,
@@ -295,7 +305,8 @@ async function chatRow(
     state: "running",
     inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
     leaseMs: deps.timing.leaseMs,
-    idempotencyKey: input.idempotencyKey ?? null,
+    // What is relayed is not kept, so it cannot be given again.
+    idempotencyKey: prepared.isRelayed ? null : (input.idempotencyKey ?? null),
   };
 }
 
@@ -317,7 +328,7 @@ function rowFields(
     parentId: null,
     rootId: null,
     sessionId: known.sessionId ?? null,
-    uri: "chat",
+    uri: input.exchange ?? "chat",
     tool: known.model ?? request?.model ?? "",
     toolHash: null,
     effect: "read" as const,
@@ -435,7 +446,7 @@ async function openAdmitted(
     const due = result.session?.due ?? [];
     const late = lateResults(due);
     const conversation = insertBeforeLastUser(restored.messages, late);
-    const { messages, hidden } = await prepareForModel(deps, { prepared, row }, conversation);
+    const { messages, hidden } = await prepareForModel(deps, input, { prepared, row, messages: conversation });
     return {
       ...prepared,
       callId: row.id,
@@ -467,13 +478,18 @@ const nothingHidden: ReadonlySet<JsonObject> = new Set();
 /** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
 async function prepareForModel(
   deps: CoreDeps,
-  { prepared, row }: { readonly prepared: Prepared; readonly row: NewCall },
-  messages: readonly JsonObject[],
+  { stop }: ChatInput,
+  {
+    prepared,
+    row,
+    messages,
+  }: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
 ): Promise<PreparedMessages> {
-  const { context, routes } = prepared;
-  if (context.config.settings.message_pipeline !== "all") return { messages, hidden: nothingHidden };
+  const { context, routes, isRelayed } = prepared;
+  if (isRelayed || context.config.settings.message_pipeline !== "all") return { messages, hidden: nothingHidden };
   const { prepareMessages } = await import("../vcp/pipeline/prepare-messages.ts");
-  return prepareMessages(deps, context, { messages, model: routes[0]?.model ?? "", seed: row.id });
+  const model = routes[0]?.model ?? "";
+  return prepareMessages(deps, context, { messages, model, seed: row.id, signal: stop.signal });
 }
 
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {

@@ -108,7 +108,12 @@ describe("what is only quoted", () => {
 describe("calls in MCP's form", () => {
   it("are requests where they stand in a block, and only there", () => {
     verifies("VCP-21");
-    const call = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "T", arguments: { n: 1 } } });
+    const call = JSON.stringify({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "tools/call",
+      params: { name: "T", arguments: { n: 1 } },
+    });
     expect(scan([`<<<[TOOL_REQUEST]>>>\n${call}\n<<<[END_TOOL_REQUEST]>>>`]).requests).toMatchObject([
       { name: "T", args: { n: 1 } },
     ]);
@@ -120,9 +125,7 @@ describe("withheld blocks", () => {
   it("leaves out what is run, and nothing else", () => {
     const text = `a ${block("A")} b <think>t</think> \`${block("Q")}\` c`;
     for (const size of [1, 5, text.length]) {
-      expect(scan(cut(text, size), { withholds: true }).visible).toBe(
-        `a  b <think>t</think> \`${block("Q")}\` c`,
-      );
+      expect(scan(cut(text, size), { withholds: true }).visible).toBe(`a  b <think>t</think> \`${block("Q")}\` c`);
     }
   });
 
@@ -178,16 +181,17 @@ describe("whatever the text is", () => {
     "spaces after a bracket": (size) => `<${" ".repeat(size)}`,
     "open values": (size) => `<<<[TOOL_REQUEST]>>>${"a:「始」".repeat(size / 5)}<<<[END_TOOL_REQUEST]>>>`,
     "open ESCAPEs": (size) => `<<<[TOOL_REQUEST]>>>${"「始ESCAPE」".repeat(size / 9)}<<<[END_TOOL_REQUEST]>>>`,
-    "braces": (size) => `<<<[TOOL_REQUEST]>>>${"{".repeat(size)}`,
-    "backticks": (size) => "`".repeat(size),
+    braces: (size) => `<<<[TOOL_REQUEST]>>>${"{".repeat(size)}`,
+    backticks: (size) => "`".repeat(size),
     "runs of backticks, each longer": (size) => {
       let text = "";
       for (let length = 1; text.length < size; length += 1) text += `${"`".repeat(length)} `;
       return text;
     },
-    "doubtful blocks": (size) => `\`${`<<<[TOOL_REQUEST]>>>tool_name:「始」T「末」<<<[END_TOOL_REQUEST]>>>`.repeat(size / 60)}`,
+    "doubtful blocks": (size) =>
+      `\`${`<<<[TOOL_REQUEST]>>>tool_name:「始」T「末」<<<[END_TOOL_REQUEST]>>>`.repeat(size / 60)}`,
     "one long quoted line": (size) => `> ${"<<<[TOOL_REQUEST]>>> ` ".repeat(size / 23)}`,
-    "keys": (size) => `<<<[TOOL_REQUEST]>>>${"a ".repeat(size / 2)}<<<[END_TOOL_REQUEST]>>>`,
+    keys: (size) => `<<<[TOOL_REQUEST]>>>${"a ".repeat(size / 2)}<<<[END_TOOL_REQUEST]>>>`,
   };
   for (const [name, make] of Object.entries(hostile)) {
     it(`gets through ${name} by the hundred thousand`, () => {

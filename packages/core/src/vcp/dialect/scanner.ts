@@ -158,11 +158,7 @@ export class ToolRequestScanner {
   #stepBlock(text: string, at: number, isWhole: boolean): number | undefined {
     if (this.#run !== undefined) return this.#countRun(text, at, isWhole);
     const isDoubtful = this.#span > 0;
-    const index = nextToken(
-      tokens[this.#mode === "escape" ? "escape" : isDoubtful ? "doubtful" : "block"],
-      text,
-      at,
-    );
+    const index = nextToken(tokens[this.#mode === "escape" ? "escape" : isDoubtful ? "doubtful" : "block"], text, at);
     if (index < 0) return undefined;
     const token = text[index];
     if (token === "\n") {
