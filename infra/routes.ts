@@ -2,7 +2,13 @@
  * Which paths may answer for up to 15 minutes. A test holds them against the routes that declare an event
  * stream. The rest is answered within a minute.
  */
-export const longPaths = ["/v1/chat/completions", "/api/chat/completions", "/v1/chatvcp/completions", "/mcp"] as const;
+export const longPaths = [
+  "/v1/chat/completions",
+  "/api/chat/completions",
+  "/v1/chatvcp/completions",
+  "/v1/images/generations",
+  "/mcp",
+] as const;
 
 /** What the REST API has to know beside them: API Gateway gives a path to the nearest resource that fits it. */
 export interface PathTable {

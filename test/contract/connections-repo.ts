@@ -211,7 +211,11 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       const claimed = await fixture.turn(1).calls.claim(tenant, call, { leaseMs: minute, concurrency: 10 });
       expect(claimed).toMatchObject({ listeners: { calls: true, logs: true, vcp: false } });
       await connections().unsubscribe(tenant, id, "s");
-      expect((await fixture.calls.admit(withKey(tenant, key))).listeners).toEqual({ calls: false, logs: true, vcp: false });
+      expect((await fixture.calls.admit(withKey(tenant, key))).listeners).toEqual({
+        calls: false,
+        logs: true,
+        vcp: false,
+      });
       await connections().unsubscribe(tenant, id, "t");
       expect(await fixture.calls.admit(withKey(tenant, key))).not.toHaveProperty("listeners");
     });

@@ -41,6 +41,9 @@ const chatCompletionSchema = z
   })
   .meta({ description: "OpenAI's chat.completion; `tool_execution` where the gateway ran tools." });
 
+/** What some models that make pictures answer with in place of a completion. */
+const candidatesSchema = z.array(z.looseObject({}));
+
 const chunkSchema = z
   .looseObject({ id: z.string(), object: z.literal("chat.completion.chunk"), choices: z.array(z.looseObject({})) })
   .meta({ description: "OpenAI's chat.completion.chunk; the stream ends with `[DONE]`." });
@@ -88,7 +91,7 @@ function chatRoute({ path, shape, description, vcp }: ChatRoute): RouteModule {
     responses: {
       200: {
         description: "The answer.",
-        schema: chatCompletionSchema,
+        schema: shape === "v1" ? z.union([chatCompletionSchema, candidatesSchema]) : chatCompletionSchema,
         content: { "text/event-stream": shape === "v1" ? chunkSchema : typedEventSchema },
       },
     },
@@ -151,6 +154,11 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   return answerThroughSink(c, async (sink) => {
     sink.onClose(() => stop.abort());
     const { request } = opening;
+    if (opening.kind === "run" && opening.chat.isRelayed && asked.shape === "v1") {
+      const { answerRelayed } = await import("../relayed.ts");
+      await answerRelayed(sink, core, { chat: opening.chat, exchange: "chat" });
+      return;
+    }
     if (request.stream)
       await answerStream(sink, core, { opening, encode: encoders[asked.shape](c, request.includeUsage) });
     else await answerJson(sink, eventsOf(core, opening), exchange.requestId);

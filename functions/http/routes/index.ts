@@ -28,6 +28,7 @@ import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { mcp, mcpMetadata, mcpToolset, mcpToolsetMetadata, resourceMetadata } from "./mcp.ts";
+import { createEmbedding, createImage } from "./model-exchanges.ts";
 import { getModel, listModels } from "./models.ts";
 import { deleteNode, getNode, listNodes } from "./nodes.ts";
 import { metrics } from "./metrics.ts";
@@ -89,6 +90,7 @@ import {
   putPreset,
   putWorldBook,
 } from "./vcp-tavern.ts";
+import { getPreprocessorOrder, setPreprocessorOrder } from "./vcp-preprocessors.ts";
 import {
   createVcpVariable,
   deleteVcpVariable,
@@ -114,6 +116,8 @@ export const routes = {
   typedChatCompletions,
   vcpChatCompletions,
   humanTool,
+  createEmbedding,
+  createImage,
   listModels,
   listNodes,
   getNode,
@@ -240,6 +244,8 @@ export const routes = {
   deleteVcpVariable,
   createRealtimeTicket: createTicket,
   webSocket,
+  getPreprocessorOrder,
+  setPreprocessorOrder,
   putPreset,
   listPresets,
   getPreset,

@@ -14,6 +14,23 @@ const ownOnly = {
 
 const settingsSchema = z.strictObject({ object: z.literal("settings"), ...tenantSettingsSchema.shape });
 
+/** As VCP spells them, beside our own names: a list, or names with commas between them. */
+const modelNames = z
+  .union([z.string(), z.array(z.string())])
+  .nullable()
+  .optional()
+  .transform((names) => {
+    if (names === undefined || names === null) return names;
+    const list = typeof names === "string" ? names.split(",") : names;
+    return list.map((name) => name.trim()).filter((name) => name !== "");
+  });
+
+const changeSchema = z.strictObject({
+  ...settingsChangeSchema.shape,
+  WhitelistImageModel: modelNames.meta({ description: "VCP's name of `whitelist_image_models`." }),
+  WhitelistEmbeddingModel: modelNames.meta({ description: "VCP's name of `whitelist_embedding_models`." }),
+});
+
 function viewSettings(settings: TenantConfig["settings"]): z.output<typeof settingsSchema> {
   return { object: "settings", ...settings };
 }
@@ -36,11 +53,17 @@ export const updateSettings = defineRoute({
   description: "Settings that are left out stay as they are; null takes one back to its default.",
   tags,
   scope: "manage",
-  request: { body: settingsChangeSchema },
+  request: { body: changeSchema },
   responses: { 200: { description: "All settings as they are now", schema: settingsSchema } },
   isolation: ownOnly,
   async handler(c, { core, tenant, body }) {
-    const updated = found(await updateTenant(core, tenant, { settings: body }), "tenant", tenant);
+    const { WhitelistImageModel: images, WhitelistEmbeddingModel: vectors, ...named } = body;
+    const settings = {
+      ...named,
+      ...(images === undefined ? {} : { whitelist_image_models: images }),
+      ...(vectors === undefined ? {} : { whitelist_embedding_models: vectors }),
+    };
+    const updated = found(await updateTenant(core, tenant, { settings }), "tenant", tenant);
     return c.json(viewSettings(tenantSettingsSchema.parse(updated.settings)));
   },
 });

@@ -6,12 +6,14 @@
 import type { RouteModule } from "../define-route.ts";
 import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
 import { live, ready } from "./health.ts";
+import { createImage } from "./model-exchanges.ts";
 import { mcp, mcpToolset } from "./mcp.ts";
 
 export const streamedRoutes = {
   chatCompletions,
   typedChatCompletions,
   vcpChatCompletions,
+  createImage,
   mcp,
   mcpToolset,
   // By which a deployment is looked at before it gets traffic.

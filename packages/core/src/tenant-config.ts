@@ -90,6 +90,11 @@ export const tenantSettingsSchema = z.strictObject({
     .default([]),
   /** Chats whose messages are prepared: those that speak VCP, or all. */
   message_pipeline: z.enum(["vcp", "all"]).default("vcp"),
+  /** Models that make pictures, and those that make vectors: neither preprocessing nor tools touch their requests. */
+  whitelist_image_models: z.array(z.string().min(1).max(256)).max(200).default([]),
+  whitelist_embedding_models: z.array(z.string().min(1).max(256)).max(200).default([]),
+  /** Preprocessors by name; others follow in order of their names. */
+  preprocessor_order: z.array(z.string().min(1).max(100)).max(500).default([]),
   /** Bytes of a picture, a sound or a film that is prepared for a model; four times as much in one conversation. */
   media_bytes: z.int().min(1_024).max(52_428_800).default(20_971_520),
   /** Of `{{Date}}` and whatever else tells the time to models. */

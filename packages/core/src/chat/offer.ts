@@ -46,6 +46,17 @@ export function offerForText(request: ChatRequest): Offer {
   };
 }
 
+/** For models that are told of no tools. */
+export const noOffer: Offer = {
+  gatewayTools: new Map(),
+  listed: [],
+  isSearched: false,
+  tools: undefined,
+  toolsFor: () => undefined,
+  mayMix: false,
+  runsTools: false,
+};
+
 /** Of requests that bring nothing of their own to it, by the caller's tools. */
 const plainOffers = new WeakMap<readonly Tool[], Map<string, Offer>>();
 

@@ -17,6 +17,7 @@ import { catalog } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
+import { forImageModel, isImageChat, parseExchange, type ModelExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
@@ -25,7 +26,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import type { PreparedMessages } from "../vcp/pipeline/prepare-messages.ts";
 import { textForModel } from "../tools/outcome.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
-import { makeOffer, offerForText, type Offer } from "./offer.ts";
+import { makeOffer, noOffer, offerForText, type Offer } from "./offer.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
@@ -43,6 +44,8 @@ export interface ChatInput {
   readonly route: string;
   /** Where the route itself says so. */
   readonly vcp?: { readonly showsResults: boolean } | undefined;
+  /** What is asked for where it is no chat. */
+  readonly exchange?: ModelExchange | undefined;
   /** Parsed JSON, and the bytes it was parsed from. */
   readonly body: unknown;
   readonly rawBody: Uint8Array;
@@ -72,6 +75,8 @@ export interface OpenedChat {
   readonly late: readonly JsonObject[];
   /** Those of `messages` that nobody but the model may get. */
   readonly hidden: ReadonlySet<JsonObject>;
+  /** Its answer passes as it comes: see models/relay.ts. */
+  readonly isRelayed: boolean;
   /** `messages` hold content that a tool brought in from outside. */
   readonly hasReadOutside: boolean;
   readonly slots: number;
@@ -109,6 +114,7 @@ const maxAdmissions = 8;
 interface Prepared {
   readonly request: ChatRequest;
   readonly protocol: ToolProtocol;
+  readonly isRelayed: boolean;
   readonly context: CallContext;
   readonly offer: Offer;
   readonly routes: readonly Route[];
@@ -188,7 +194,10 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
 }
 
 async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
-  const request = parseChatRequest(input.body);
+  const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body);
+  const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
+  const isRelayed = isPicture || input.exchange !== undefined;
+  const request = isPicture ? forImageModel(asked) : asked;
   const inline = request.runtimeConfig;
   const context: CallContext = {
     tenant: input.tenant,
@@ -201,7 +210,11 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };
   const protocol = protocolOf(input, request, config);
-  const offer = protocol === "vcp" ? offerForText(request) : makeOffer(deps.adapters, context, request);
+  const offer = isRelayed
+    ? noOffer
+    : protocol === "vcp"
+      ? offerForText(request)
+      : makeOffer(deps.adapters, context, request);
   const session = request.sessionId ?? (offer.runsTools ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
@@ -209,6 +222,7 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   return {
     request,
     protocol,
+    isRelayed,
     context: placed,
     offer,
     routes,
@@ -307,7 +321,8 @@ async function chatRow(
     state: "running",
     inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
     leaseMs: deps.timing.leaseMs,
-    idempotencyKey: input.idempotencyKey ?? null,
+    // What is relayed is not kept, so it cannot be given again.
+    idempotencyKey: prepared.isRelayed ? null : (input.idempotencyKey ?? null),
   };
 }
 
@@ -329,7 +344,7 @@ function rowFields(
     parentId: null,
     rootId: null,
     sessionId: known.sessionId ?? null,
-    uri: "chat",
+    uri: input.exchange ?? "chat",
     tool: known.model ?? request?.model ?? "",
     toolHash: null,
     effect: "read" as const,
@@ -446,7 +461,7 @@ async function openAdmitted(
     const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
     const read = await readInProtocol(deps, input, { prepared, messages: restored.messages, due });
-    const conversation = await prepareForModel(deps, { prepared, row }, read.messages);
+    const conversation = await prepareForModel(deps, input, { prepared, row, messages: read.messages });
     return {
       ...prepared,
       dialect: read.dialect,
@@ -508,14 +523,19 @@ const nothingHidden: ReadonlySet<JsonObject> = new Set();
 /** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
 async function prepareForModel(
   deps: CoreDeps,
-  { prepared, row }: { readonly prepared: Prepared; readonly row: NewCall },
-  messages: readonly JsonObject[],
+  { stop }: ChatInput,
+  {
+    prepared,
+    row,
+    messages,
+  }: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
 ): Promise<PreparedMessages> {
-  const { context, routes, protocol } = prepared;
-  const applies = protocol === "vcp" || context.config.settings.message_pipeline === "all";
+  const { context, routes, protocol, isRelayed } = prepared;
+  const applies = !isRelayed && (protocol === "vcp" || context.config.settings.message_pipeline === "all");
   if (!applies) return { messages, hidden: nothingHidden };
   const { prepareMessages } = await import("../vcp/pipeline/prepare-messages.ts");
-  return prepareMessages(deps, context, { messages, model: routes[0]?.model ?? "", seed: row.id });
+  const model = routes[0]?.model ?? "";
+  return prepareMessages(deps, context, { messages, model, seed: row.id, signal: stop.signal });
 }
 
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {

@@ -1,6 +1,6 @@
 /** Changes a tenant. Settings are merged into what is stored at that moment, so two changes at once both count. */
 import type { CoreDeps } from "../deps.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { Tenant } from "../ports/repos.ts";
 import { changeSettings, type SettingsChange } from "./settings.ts";
 
@@ -27,11 +27,12 @@ const mostTries = 10;
 
 /**
  * @returns undefined where there is no such tenant
- * @throws GatewayError `invalid_request` naming a setting above its cap, `conflict` where others keep changing it
+ * @throws GatewayError `invalid_request` naming a setting above its cap or an unknown preprocessor, `conflict` where others keep changing it
  */
 export async function updateTenant(deps: CoreDeps, id: string, change: TenantChange): Promise<Tenant | undefined> {
   const { settings, ...rest } = change;
   if (settings === undefined) return deps.repos.tenants.update(id, rest);
+  await checkOrder(deps, id, settings);
   for (let attempt = 1; attempt <= mostTries; attempt += 1) {
     const tenant = await deps.repos.tenants.get(id);
     if (tenant === undefined) return undefined;
@@ -43,4 +44,22 @@ export async function updateTenant(deps: CoreDeps, id: string, change: TenantCha
     if (updated !== undefined) return updated;
   }
   throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
+}
+
+/** A wrong order is refused as a whole, so that what runs stays as it is (VCP-24). */
+async function checkOrder(
+  deps: CoreDeps,
+  tenant: string,
+  { preprocessor_order: order }: SettingsChange,
+): Promise<void> {
+  if (order === undefined || order === null || order.length === 0) return;
+  const config = await deps.repos.config.load(tenant);
+  if (config === undefined) return;
+  const { checkPreprocessorOrder } = await import("../vcp/pipeline/preprocessor-order.ts");
+  try {
+    checkPreprocessorOrder(config, order);
+  } catch (thrown) {
+    deps.log.log("warn", "order of preprocessors refused", { tenant, error: toGatewayError(thrown).message });
+    throw thrown;
+  }
 }

@@ -10,7 +10,14 @@ import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
 import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
-import type { ChatProvider, ModelListRequest, ProviderEvent, ProviderRecord, ProviderRequest } from "./provider.ts";
+import type {
+  ChatProvider,
+  ModelListRequest,
+  ProviderEvent,
+  ProviderRecord,
+  ProviderRequest,
+  RelayRequest,
+} from "./provider.ts";
 import { SseEventTooLarge, SseScanner, type SseEvent } from "./sse-frames.ts";
 
 export interface OpenAiProviderDeps {
@@ -37,6 +44,7 @@ export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
   const memory: Memory = { withoutUsage: new Set(), afterFinishMs: deps.afterFinishMs ?? 5_000 };
   return {
     stream: (request) => answer(new ModelExchange(deps.egress, request, memory)),
+    relay: (request) => relay(deps.egress, request),
     listModels: (request) => listModels(deps.egress, request),
   };
 }
@@ -434,6 +442,50 @@ async function nextWithin(body: Body, ms: number): Promise<IteratorResult<Uint8A
   } finally {
     clearTimeout(timer);
   }
+}
+
+async function relay(egress: Egress, request: RelayRequest): Promise<EgressResponse> {
+  const { provider, apiKey, model, signal, span } = request;
+  const headers: [string, string][] = [
+    ["content-type", "application/json"],
+    ["accept", request.accept],
+  ];
+  if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+  const url = endpoint(provider, request.path);
+  const { timeoutMs } = provider;
+  const sensitiveHeaders = ["authorization"];
+  let response: EgressResponse;
+  try {
+    const { bytes: body } = request;
+    response = await egress.request({ method: "POST", url, headers, body, signal, timeoutMs, sensitiveHeaders, span });
+  } catch (thrown) {
+    throw toUnanswered(thrown, request);
+  }
+  if (response.status >= 200 && response.status < 300) return response;
+  const text = await readText(response.body, maximumErrorBytes).catch(() => "");
+  const failure = readFailure(response.status, response.headers, text);
+  throw toProviderError(failure, { provider, apiKey, model, beforeFirstByte: true });
+}
+
+/** The request did not get an answer's head. */
+function toUnanswered(thrown: unknown, { provider, signal }: RelayRequest): GatewayError {
+  if (signal.aborted) {
+    if (signal.reason instanceof GatewayError) return signal.reason;
+    return new GatewayError("request_cancelled", "The request was cancelled.", { cause: thrown });
+  }
+  const error = toGatewayError(thrown);
+  const code = error.code === "egress_denied" ? "provider_failed" : "provider_unavailable";
+  if (code === "provider_unavailable" && error.code !== "tool_unreachable" && error.code !== "tool_timeout")
+    return error;
+  const extra = {
+    provider: provider.name,
+    before_first_byte: true,
+    ...(error.code === "tool_timeout" ? { timed_out: true } : {}),
+  };
+  return new GatewayError(code, `Provider '${provider.name}' cannot be asked: ${error.message}`, {
+    extra,
+    cause: thrown,
+  });
 }
 
 async function listModels(

@@ -4,6 +4,7 @@
  */
 import type { JsonObject } from "../../json.ts";
 import type { Usage } from "../../calls/call.ts";
+import type { EgressResponse } from "../../ports/egress.ts";
 import type { Span } from "../../ports/traces.ts";
 import type { SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
@@ -53,6 +54,16 @@ export interface ProviderRequest {
  * @returns a promise where the next ones have to wait until it is resolved
  */
 export type TakeEvents = (events: readonly ProviderEvent[]) => Promise<void> | undefined;
+
+/** A request whose answer goes to the client as it comes. */
+export interface RelayRequest extends Pick<ProviderRequest, "provider" | "apiKey" | "signal" | "span"> {
+  /** Below the back end's address: `/embeddings`. */
+  readonly path: string;
+  readonly bytes: Uint8Array | string;
+  readonly accept: string;
+  /** The back end's name of the model, for errors. */
+  readonly model: string;
+}
 
 export type ModelListRequest = Pick<ProviderRequest, "provider" | "apiKey" | "signal" | "span">;
 
@@ -132,6 +143,11 @@ export interface ChatProvider {
    * @throws GatewayError `provider_*`; with `details.extra.before_first_byte` true where a retry is safe
    */
   stream(request: ProviderRequest): AsyncGenerator<readonly ProviderEvent[], void, void>;
+  /**
+   * One request, and the head of its answer; bodies are nobody's here.
+   * @throws GatewayError as `stream`; `provider_rejected` and the like for a status other than 2xx
+   */
+  relay?(request: RelayRequest): Promise<EgressResponse>;
   /** The models that the back end offers, for providers with `passthroughModels`. */
   listModels?(request: ModelListRequest): Promise<readonly string[]>;
 }

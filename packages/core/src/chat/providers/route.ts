@@ -9,7 +9,7 @@
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import type { Clock } from "../../ports/clock.ts";
-import type { Egress } from "../../ports/egress.ts";
+import type { Egress, EgressResponse } from "../../ports/egress.ts";
 import type { Log } from "../../ports/log.ts";
 import type { Span } from "../../ports/traces.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
@@ -282,17 +282,69 @@ class FallbackIterator implements AsyncIterator<readonly ProviderEvent[], void, 
   }
 }
 
+/** A request that is relayed: its answer is not read here. */
+export interface RelayedRequest extends Pick<RoutedRequest, "routes" | "signal" | "onRoute"> {
+  readonly path: string;
+  readonly accept: string;
+  /** The body for a back end that knows the model under this name. */
+  readonly bytesFor: (model: string) => Uint8Array | string;
+}
+
+/**
+ * The head of the first back end's answer that is one; its body is for the caller to read or to leave.
+ * @throws GatewayError as `streamWithFallback`
+ */
+export function relayWithFallback(deps: RouteDeps, request: RelayedRequest): Promise<EgressResponse> {
+  return askInTurn(deps, request, (route) => relayOnce(deps, route, request));
+}
+
+async function relayOnce(deps: RouteDeps, route: Route, request: RelayedRequest): Promise<EgressResponse> {
+  const { provider, model } = route;
+  const { path, accept, signal } = request;
+  const backEnd = backEndOf(deps, provider);
+  if (backEnd.relay === undefined) {
+    throw new GatewayError(
+      "provider_rejected",
+      `Provider '${provider.name}' answers chats only; add one with POST /v1/providers whose back end has '${path}'.`,
+      { param: "model" },
+    );
+  }
+  const apiKey = await keyFor(deps, route);
+  return backEnd.relay({
+    provider,
+    apiKey,
+    signal,
+    span: deps.span,
+    path,
+    accept,
+    model,
+    bytes: request.bytesFor(model),
+  });
+}
+
 interface Opened {
   readonly first: IteratorResult<readonly ProviderEvent[], void>;
   readonly events: AsyncGenerator<readonly ProviderEvent[], void, void>;
 }
 
-async function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opened> {
+function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opened> {
+  return askInTurn(deps, request, (route) => openOnce(deps, route, request));
+}
+
+type Asked = Pick<RoutedRequest, "routes" | "signal" | "onRoute">;
+type AskOnce<Answer> = (route: Route) => Promise<Answer>;
+
+/** What the first back end says that answers. */
+async function askInTurn<Answer extends object>(
+  deps: RouteDeps,
+  request: Asked,
+  ask: AskOnce<Answer>,
+): Promise<Answer> {
   const tried: string[] = [];
   let failure: GatewayError | undefined;
   for (const route of restedFirst(deps, request.routes)) {
     tried.push(route.provider.name);
-    const result = await tryRoute(deps, route, request);
+    const result = await tryRoute(deps, route, { signal: request.signal, ask });
     if (!(result instanceof GatewayError)) {
       request.onRoute?.(route);
       return result;
@@ -309,41 +361,40 @@ async function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opene
   });
 }
 
-/** The opened answer, or why there is none. */
-async function tryRoute(deps: RouteDeps, route: Route, request: RoutedRequest): Promise<Opened | GatewayError> {
+/** The answer, or why there is none. */
+async function tryRoute<Answer extends object>(
+  deps: RouteDeps,
+  route: Route,
+  { signal, ask }: { readonly signal: AbortSignal; readonly ask: AskOnce<Answer> },
+): Promise<Answer | GatewayError> {
   const { provider } = route;
   for (let attempt = 1; ; attempt += 1) {
-    const result = await tryOnce(deps, route, request);
+    const result = signal.aborted ? givenUp(signal) : await ask(route).catch(toGatewayError);
     if (!(result instanceof GatewayError)) return result;
     if (result.code === "provider_rate_limited") remember(deps, provider, result.details.retryAfterMs);
     if (attempt >= provider.maxAttempts || !mayRepeat(result)) return result;
     const pause = Math.max(backoff(attempt), result.details.retryAfterMs ?? 0);
     if (pause > longestPauseMs) return result;
-    await deps.clock.sleep(pause, request.signal).catch(() => undefined);
-    if (request.signal.aborted) return givenUp(request.signal);
+    await deps.clock.sleep(pause, signal).catch(() => undefined);
+    if (signal.aborted) return givenUp(signal);
   }
 }
 
-async function tryOnce(deps: RouteDeps, route: Route, request: RoutedRequest): Promise<Opened | GatewayError> {
+async function openOnce(deps: RouteDeps, route: Route, request: RoutedRequest): Promise<Opened> {
   const { provider, model } = route;
-  try {
-    if (request.signal.aborted) return givenUp(request.signal);
-    const family = provider.schemaFamily ?? schemaFamilyOf(model);
-    const tools = family === "openai" ? undefined : request.toolsFor?.(family);
-    const events = backEndOf(deps, provider).stream({
-      body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
-      ...(request.original === undefined ? {} : { original: request.original }),
-      stream: request.stream,
-      signal: request.signal,
-      apiKey: await keyFor(deps, route),
-      provider,
-      span: deps.span,
-      take: request.take,
-    });
-    return { first: await events.next(), events };
-  } catch (thrown) {
-    return toGatewayError(thrown);
-  }
+  const family = provider.schemaFamily ?? schemaFamilyOf(model);
+  const tools = family === "openai" ? undefined : request.toolsFor?.(family);
+  const events = backEndOf(deps, provider).stream({
+    body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
+    ...(request.original === undefined ? {} : { original: request.original }),
+    stream: request.stream,
+    signal: request.signal,
+    apiKey: await keyFor(deps, route),
+    provider,
+    span: deps.span,
+    take: request.take,
+  });
+  return { first: await events.next(), events };
 }
 
 function backEndOf(deps: RouteDeps, { kind, name }: ProviderRecord): ChatProvider {

@@ -8,6 +8,8 @@ import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
 import { applyTavern } from "../tavern/step.ts";
 import { toDraft, type Draft } from "./draft.ts";
+import { MediaSource } from "./media-source.ts";
+import { prepareMedia } from "./media.ts";
 import { divideRoles } from "./role-divider.ts";
 
 export interface Conversation {
@@ -16,6 +18,7 @@ export interface Conversation {
   readonly model: string;
   /** Decides about chance. */
   readonly seed: string;
+  readonly signal: AbortSignal;
 }
 
 export interface PreparedMessages {
@@ -28,15 +31,21 @@ export interface PreparedMessages {
 export async function prepareMessages(
   deps: CoreDeps,
   context: CallContext,
-  { messages, seed }: Conversation,
+  { messages, seed, signal }: Conversation,
 ): Promise<PreparedMessages> {
   let draft = toDraft(messages);
   draft = await applyTavern(deps, context, draft, seed);
+  draft = await prepareMedia(draft, mediaSource(deps, context, signal));
   draft = applyRoleDivider(draft);
   return {
     messages: draft.map(({ message }) => message),
     hidden: new Set(draft.flatMap(({ message, isHidden }) => (isHidden ? [message] : []))),
   };
+}
+
+function mediaSource(deps: CoreDeps, context: CallContext, signal: AbortSignal): MediaSource {
+  const bytes = context.config.settings.media_bytes;
+  return new MediaSource(deps, context, { limits: { bytes, totalBytes: 4 * bytes }, signal });
 }
 
 function applyRoleDivider(draft: Draft): Draft {

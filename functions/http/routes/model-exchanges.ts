@@ -1,0 +1,106 @@
+/**
+ * What is asked of models besides chats: vectors and pictures (VCP-17). Bodies go to the back end and back as
+ * they are; who asks, limits, budgets, prices and the record are those of chats.
+ */
+import type { Presented } from "@toolyard/core/callers/authenticate";
+import { openChat } from "@toolyard/core/chat/open-chat";
+import type { CoreDeps } from "@toolyard/core/deps";
+import { describedBy } from "@toolyard/core/described-by";
+import type { ModelExchange } from "@toolyard/core/models/special";
+import * as z from "zod";
+import { headerOf, hostOf, type AppContext } from "../app-env.ts";
+import { defineRoute, type RouteModule } from "../define-route.ts";
+import { answerRelayed } from "../relayed.ts";
+import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+import { answerThroughSink } from "../sink.ts";
+
+const maxBodyBytes = 33_554_432;
+
+const requestSchemas = {
+  embeddings: z.looseObject({
+    model: z.string().optional(),
+    input: z.unknown().meta({ description: "A text, or a list of texts or tokens." }),
+  }),
+  images: z.looseObject({ model: z.string().optional(), prompt: z.string() }),
+} satisfies Record<ModelExchange, z.ZodType>;
+
+function exchangeRoute(
+  exchange: ModelExchange,
+  words: { readonly path: string; readonly summary: string; readonly answer: z.ZodType; readonly streams: boolean },
+): RouteModule {
+  return defineRoute({
+    method: "post",
+    path: words.path,
+    summary: words.summary,
+    description:
+      "The back end gets the body as it is, with its own name of the model; its answer comes back byte by byte.",
+    tags: ["models"],
+    scope: "chat",
+    admission: "own",
+    request: {
+      // Checked by the core once it is known who asks.
+      body: z.unknown().meta(describedBy(() => requestSchemas[exchange])),
+      maxBytes: maxBodyBytes,
+    },
+    responses: {
+      200: {
+        description: "The back end's answer.",
+        schema: words.answer,
+        ...(words.streams ? { content: { "text/event-stream": z.looseObject({}) } } : {}),
+      },
+    },
+    isolation: { kind: "nothing-owned", reason: "Names a model of the caller's own tenant." },
+    handler: (c, { core, presented, body, bytes }) => answerExchange(c, core, { presented, body, bytes, exchange }),
+  });
+}
+
+interface Asked {
+  readonly presented: Presented;
+  readonly body: unknown;
+  readonly bytes: Uint8Array;
+  readonly exchange: ModelExchange;
+}
+
+async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
+  const { requestId, traceId, span, headers } = c.get("exchange");
+  const stop = new AbortController();
+  const timeLimitMs = Math.min(
+    Number(headerOf(c, "x-stainless-timeout")) * 1_000 || Number.POSITIVE_INFINITY,
+    hostOf(c).lambda?.remainingMs() ?? Number.POSITIVE_INFINITY,
+  );
+  const opening = await openChat(core, {
+    ...asked.presented,
+    requestId,
+    traceId,
+    span,
+    route: c.req.path,
+    exchange: asked.exchange,
+    body: asked.body,
+    rawBody: asked.bytes,
+    isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
+    stop,
+    ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
+  });
+  setRateLimitHeaders(headers, opening.rate);
+  c.get("exchange").callerId = opening.callerId;
+  headers["x-toolyard-call-id"] = opening.callId;
+  if (opening.kind === "replay") throw new Error("what is relayed is not kept");
+  return answerThroughSink(c, async (sink) => {
+    sink.onClose(() => stop.abort());
+    await answerRelayed(sink, core, { chat: opening.chat, exchange: asked.exchange });
+  });
+}
+
+export const createEmbedding = exchangeRoute("embeddings", {
+  path: "/v1/embeddings",
+  summary: "Vectors of texts",
+  answer: z.looseObject({ data: z.array(z.looseObject({})) }),
+  streams: false,
+});
+
+export const createImage = exchangeRoute("images", {
+  path: "/v1/images/generations",
+  summary: "Pictures from a text",
+  answer: z.looseObject({}),
+  streams: true,
+});

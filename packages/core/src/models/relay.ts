@@ -1,0 +1,281 @@
+/**
+ * A model's answer that passes as it comes, byte by byte: vectors, pictures, and chats with models that make
+ * them (VCP-17). The gateway reads along for the bill only.
+ */
+import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
+import { tokensOfPrompt } from "../budgets/estimate.ts";
+import { answerTokens } from "../budgets/reservation.ts";
+import type { Usage } from "../calls/call.ts";
+import { holdLease, type Lease } from "../calls/lease.ts";
+import type { OpenedChat } from "../chat/open-chat.ts";
+import { relayWithFallback, type Route } from "../chat/providers/route.ts";
+import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import type { EgressResponse } from "../ports/egress.ts";
+import { exchangePaths, type ModelExchange } from "./special.ts";
+
+export interface RelayedAnswer {
+  readonly contentType: string;
+  /** Settles the call when it ends, however it ends. */
+  readonly body: AsyncGenerator<Uint8Array, void, void>;
+}
+
+/** Bytes of an answer that is read whole. */
+const largestWhole = 67_108_864;
+
+/** @throws GatewayError of the back end; the call is settled then */
+export async function relay(
+  deps: CoreDeps,
+  chat: OpenedChat,
+  exchange: ModelExchange | "chat",
+): Promise<RelayedAnswer> {
+  const run = new Relay(deps, chat, exchange);
+  try {
+    const response = await run.ask();
+    const type = response.headers["content-type"];
+    const contentType = typeof type === "string" ? type : "application/json";
+    const isEvents = contentType.startsWith("text/event-stream");
+    // Only whole answers of chats are looked into: those of some back ends hold their pictures elsewhere.
+    const isWhole = exchange === "chat" && !isEvents;
+    return { contentType, body: isWhole ? run.whole(response) : run.pieces(response, isEvents) };
+  } catch (thrown) {
+    throw await run.fail(thrown);
+  }
+}
+
+class Relay {
+  readonly #deps: CoreDeps;
+  readonly #chat: OpenedChat;
+  readonly #exchange: ModelExchange | "chat";
+  readonly #meter: ChatMeter;
+  readonly #round: MeteredRound;
+  readonly #lease: Lease;
+  readonly #timer: NodeJS.Timeout;
+  #reason: GatewayError | undefined;
+
+  constructor(deps: CoreDeps, chat: OpenedChat, exchange: ModelExchange | "chat") {
+    this.#deps = deps;
+    this.#chat = chat;
+    this.#exchange = exchange;
+    const { tenant, config } = chat.context;
+    this.#meter = new ChatMeter({
+      prices: config.prices,
+      clock: deps.clock,
+      routes: chat.routes,
+      reserved: chat.reserved,
+      answerTokens: answerTokens(chat.request, config),
+      reserve: (amount, spent) => deps.repos.calls.reserve(tenant, chat.callId, 1, { amount, spent }),
+    });
+    this.#round = this.#meter.startRound(() => tokensOfPrompt(chat.messages));
+    this.#lease = holdLease(deps, {
+      tenant,
+      id: chat.callId,
+      attempt: 1,
+      pollCancel: true,
+      spent: () => this.#meter.spent,
+      onEnd: () => this.#stop(new GatewayError("request_cancelled", "The request was cancelled.")),
+    });
+    const { wallClockMs } = chat;
+    this.#timer = setTimeout(() => {
+      this.#stop(new GatewayError("wall_clock_exceeded", `The request took longer than ${wallClockMs} ms.`));
+    }, wallClockMs);
+  }
+
+  ask(): Promise<EgressResponse> {
+    const { egress, clock, log, defaultProvider } = this.#deps;
+    const { routes, credential, stop, request, context } = this.#chat;
+    const provider = defaultProvider === undefined ? {} : { defaultProvider };
+    return relayWithFallback(
+      { egress, clock, log, credential, span: context.span, ...provider },
+      {
+        routes,
+        signal: stop.signal,
+        path: this.#exchange === "chat" ? "/chat/completions" : exchangePaths[this.#exchange],
+        accept: request.stream ? "text/event-stream, application/json" : "application/json",
+        bytesFor: (model) => this.#bytesFor(model),
+        onRoute: (route: Route) => this.#round.answeredBy(route),
+      },
+    );
+  }
+
+  /** The client's own bytes, unless the back end knows the model under another name. */
+  #bytesFor(model: string): Uint8Array | string {
+    const { original, request, messages } = this.#chat;
+    if (this.#exchange === "chat") {
+      const stream = request.stream ? { stream: true } : {};
+      return JSON.stringify({ ...request.passthrough, model, messages, ...stream });
+    }
+    if (original === undefined) return JSON.stringify({ ...request.passthrough, model });
+    return original.body["model"] === model ? original.bytes : JSON.stringify({ ...original.body, model });
+  }
+
+  async *pieces(response: EgressResponse, isEvents: boolean): AsyncGenerator<Uint8Array, void, void> {
+    const reader = isEvents ? new EventUsage() : new WholeUsage();
+    yield* this.#settled(async function* () {
+      for await (const piece of response.body) {
+        reader.read(piece);
+        yield piece;
+      }
+      return reader.usage;
+    });
+  }
+
+  /** An answer whose pictures are in `candidates` is that list alone, as upstream gives it. */
+  async *whole(response: EgressResponse): AsyncGenerator<Uint8Array, void, void> {
+    const name = this.#chat.routes[0]?.provider.name ?? "";
+    yield* this.#settled(async function* () {
+      const parts: Uint8Array[] = [];
+      let length = 0;
+      for await (const part of response.body) {
+        length += part.length;
+        if (length > largestWhole) {
+          throw new GatewayError("provider_failed", `Provider '${name}' answered more than ${largestWhole} bytes.`);
+        }
+        parts.push(part);
+      }
+      const bytes = Buffer.concat(parts);
+      const answer = parseJson(bytes.toString("utf8"));
+      if (!isJsonObject(answer))
+        throw new GatewayError("provider_failed", `Provider '${name}' did not answer with JSON.`);
+      const { candidates } = answer;
+      yield candidates === undefined ? bytes : Buffer.from(JSON.stringify(candidates));
+      return usageOf(answer);
+    });
+  }
+
+  /** Whatever happens to the answer, its call is settled once. */
+  async *#settled(
+    read: () => AsyncGenerator<Uint8Array, Usage | undefined, void>,
+  ): AsyncGenerator<Uint8Array, void, void> {
+    let end: { readonly error: GatewayError | undefined } | undefined;
+    try {
+      const usage = yield* read();
+      if (usage !== undefined) this.#round.see({ type: "usage", usage });
+      end = { error: undefined };
+    } catch (thrown) {
+      end = { error: this.#toError(thrown) };
+      throw end.error;
+    } finally {
+      // Undefined: whoever reads has left.
+      await this.#settle(end === undefined ? this.#toError(undefined) : end.error);
+    }
+  }
+
+  /** Settles a call whose back end gave no answer. */
+  async fail(thrown: unknown): Promise<GatewayError> {
+    const error = this.#toError(thrown);
+    await this.#settle(error);
+    return error;
+  }
+
+  #toError(thrown: unknown): GatewayError {
+    if (this.#reason !== undefined) return this.#reason;
+    if (thrown === undefined || this.#chat.stop.signal.aborted) {
+      return new GatewayError("request_cancelled", "The client left before the answer was complete.");
+    }
+    const error = toGatewayError(thrown);
+    const isLost = error.code === "tool_unreachable" || error.code === "tool_timeout";
+    return isLost
+      ? new GatewayError("provider_stream_incomplete", "The back end broke off in the middle of its answer.", {
+          cause: thrown,
+        })
+      : error;
+  }
+
+  #stop(reason: GatewayError): void {
+    this.#reason ??= reason;
+    this.#chat.stop.abort();
+  }
+
+  async #settle(error: GatewayError | undefined): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#round.end();
+    const { context, callId, delivered } = this.#chat;
+    const state = error === undefined ? "completed" : error.code === "request_cancelled" ? "cancelled" : "failed";
+    try {
+      await this.#deps.repos.calls.settle(context.tenant, {
+        callId,
+        attempt: 1,
+        finish: {
+          state,
+          ...(error === undefined ? {} : { error: { code: error.code, message: error.message } }),
+          cost: this.#meter.cost,
+          ...(this.#meter.usage === undefined ? {} : { usage: this.#meter.usage }),
+        },
+        calls: [],
+        finished: [],
+        delivered,
+      });
+    } catch (thrown) {
+      const fields = { call_id: callId, error: toGatewayError(thrown).code };
+      this.#deps.log.log("error", "call of a model not settled", fields);
+    } finally {
+      this.#lease.stop();
+    }
+  }
+}
+
+/** Reads the usage of an answer while it passes. */
+interface UsageReader {
+  read(piece: Uint8Array): void;
+  readonly usage: Usage | undefined;
+}
+
+class WholeUsage implements UsageReader {
+  readonly #parts: Uint8Array[] = [];
+  #length = 0;
+
+  read(piece: Uint8Array): void {
+    this.#length += piece.length;
+    if (this.#length > largestWhole) this.#parts.length = 0;
+    else this.#parts.push(piece);
+  }
+
+  get usage(): Usage | undefined {
+    // Vectors are long: their numbers are not parsed for the few bytes that follow them.
+    const text = Buffer.concat(this.#parts).toString("utf8");
+    const at = text.lastIndexOf('"usage"');
+    return at < 0 ? undefined : usageOf(parseJson(text));
+  }
+}
+
+class EventUsage implements UsageReader {
+  /** Undefined: an event was too large to be read, and no more are. */
+  #scanner: SseScanner | undefined = new SseScanner();
+  #usage: Usage | undefined;
+
+  read(piece: Uint8Array): void {
+    try {
+      for (const { data } of this.#scanner?.feed(piece) ?? []) {
+        if (data.includes('"usage"')) this.#usage = usageOf(parseJson(data)) ?? this.#usage;
+      }
+    } catch (thrown) {
+      if (!(thrown instanceof SseEventTooLarge)) throw thrown;
+      this.#scanner = undefined;
+    }
+  }
+
+  get usage(): Usage | undefined {
+    return this.#usage;
+  }
+}
+
+/** In the words of chats, of pictures or of vectors, which have no answer to count. */
+function usageOf(answer: JsonValue | undefined): Usage | undefined {
+  const usage = isJsonObject(answer) ? answer["usage"] : undefined;
+  if (!isJsonObject(usage)) return undefined;
+  const prompt = count(usage, "prompt_tokens", "input_tokens");
+  const completion = count(usage, "completion_tokens", "output_tokens");
+  const total = count(usage, "total_tokens", "total_tokens");
+  if (prompt === undefined && total === undefined) return undefined;
+  const asked = prompt ?? total ?? 0;
+  const answered = completion ?? 0;
+  return { ...usage, prompt_tokens: asked, completion_tokens: answered, total_tokens: total ?? asked + answered };
+}
+
+function count(usage: JsonObject, name: string, other: string): number | undefined {
+  const value = usage[name] ?? usage[other];
+  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+}

@@ -1,0 +1,235 @@
+/** Models that are no chat models: pictures and vectors, past preprocessing and the tool loop (VCP-17). */
+import { createServer, type IncomingMessage, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { verifies } from "../support/verifies.ts";
+
+interface Seen {
+  readonly url: string;
+  readonly authorization: string | undefined;
+  readonly bytes: Buffer;
+}
+
+interface Answer {
+  readonly status?: number;
+  readonly type?: string;
+  /** Each is one write. */
+  readonly writes: readonly string[];
+}
+
+let gateway: Gateway;
+let tenant: TestTenant;
+let backEnd: Server;
+let address: string;
+const seen: Seen[] = [];
+let answer: Answer;
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  for await (const part of request) parts.push(part as Buffer);
+  return Buffer.concat(parts);
+}
+
+beforeAll(async () => {
+  backEnd = createServer((request, response) => {
+    void readBody(request).then((bytes) => {
+      seen.push({ url: request.url ?? "", authorization: request.headers.authorization, bytes });
+      response.writeHead(answer.status ?? 200, { "content-type": answer.type ?? "application/json" });
+      for (const write of answer.writes) response.write(write);
+      response.end();
+    });
+  });
+  await new Promise<void>((done) => backEnd.listen(0, "127.0.0.1", done));
+  address = `http://127.0.0.1:${(backEnd.address() as AddressInfo).port}/v1`;
+  gateway = await startGateway();
+  tenant = await gateway.newTenant({ message_pipeline: "all" });
+  await tenant.client.expect("patch", "/v1/settings", {
+    WhitelistImageModel: "painter, painter-2",
+    WhitelistEmbeddingModel: ["vectors"],
+  });
+  await tenant.putCredential("MODEL_KEY", "sk-model-secret-1");
+  await tenant.addProvider(address, {
+    credential: "MODEL_KEY",
+    models: { painter: "painter", vectors: "vectors", renamed: "vectors-large", chatty: "chatty" },
+  });
+  await tenant.addPlugin({
+    name: "look_up",
+    execution: { method: "GET", base_url: address, content_type: "application/json", param_placement: "query" },
+  });
+  await tenant.client.expect("put", "/v1/vcp/presets/p", { rules: [{ type: "embed", content: "INJECTED" }] });
+});
+
+afterAll(async () => {
+  await gateway.close();
+  await new Promise((done) => backEnd.close(done));
+});
+
+beforeEach(() => {
+  seen.length = 0;
+});
+
+const messages = [
+  { role: "system", content: "Paint. {{VCPTavern::p}}" },
+  { role: "user", content: "<<<[ROLE_DIVIDE_USER]>>>a cat<<<[END_ROLE_DIVIDE_USER]>>>" },
+];
+
+function lastBody(): Json {
+  return JSON.parse(seen.at(-1)?.bytes.toString("utf8") ?? "{}");
+}
+
+const callOf = (id: string | null): Promise<Json> => tenant.client.get(`/v1/calls/${id}`);
+
+describe(`an image model ${verifies("VCP-17")}`, () => {
+  test("is asked past preprocessing and tools, with what makes it answer with pictures", async () => {
+    const body = {
+      id: "x",
+      object: "chat.completion",
+      created: 1,
+      model: "painter",
+      choices: [{ index: 0, message: { role: "assistant", content: "![](data:…)" }, finish_reason: "stop" }],
+      usage: { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10 },
+    };
+    answer = { writes: [JSON.stringify(body)] };
+    const reply = await tenant.client.send("post", "/v1/chat/completions", {
+      model: "painter",
+      messages,
+      generationConfig: { temperature: 0.1 },
+    });
+    expect(reply.json).toEqual(body);
+    expect(lastBody()).toEqual({
+      model: "painter",
+      messages,
+      generationConfig: { temperature: 0.1, responseModalities: ["TEXT", "IMAGE"], responseMimeType: "text/plain" },
+    });
+    expect(seen.at(-1)).toMatchObject({ url: "/v1/chat/completions", authorization: "Bearer sk-model-secret-1" });
+    const call = await callOf(reply.headers.get("x-toolyard-call-id"));
+    expect(call).toMatchObject({ state: "completed", tool: "painter", usage: { total_tokens: 10 } });
+  });
+
+  test("gives its candidates alone, where it has some", async () => {
+    const candidates = [{ content: { parts: [{ inlineData: { mimeType: "image/png", data: "AAAA" } }] } }];
+    answer = { writes: [JSON.stringify({ candidates, modelVersion: "painter" })] };
+    const reply = await tenant.client.send("post", "/v1/chat/completions", { model: "painter", messages });
+    expect(JSON.parse(reply.text)).toEqual(candidates);
+  });
+
+  test("streams as it comes, with its usage on the bill", async () => {
+    const writes = [
+      'data: {"choices":[{"index":0,"delta":{"images":[{"image_url":{"url":"data:image/png;base64,AA',
+      'AA"}}]}}]}\n\n',
+      'data: {"choices":[],"usage":{"prompt_tokens":4,"completion_tokens":6,"total_tokens":10}}\n\ndata: [DONE]\n\n',
+    ];
+    answer = { type: "text/event-stream", writes };
+    const reply = await tenant.client.send("post", "/v1/chat/completions", {
+      model: "painter",
+      messages,
+      stream: true,
+    });
+    expect(reply.headers.get("content-type")).toContain("text/event-stream");
+    expect(reply.text).toBe(writes.join(""));
+    expect(lastBody()).toMatchObject({ stream: true, messages });
+    const call = await callOf(reply.headers.get("x-toolyard-call-id"));
+    expect(call).toMatchObject({ state: "completed", usage: { prompt_tokens: 4, completion_tokens: 6 } });
+  });
+
+  test("makes pictures on its own route", async () => {
+    const text =
+      '{"created":1,"data":[{"b64_json":"AAAA"}],"usage":{"input_tokens":5,"output_tokens":20,"total_tokens":25}}';
+    answer = { writes: [text] };
+    const raw = '{"model":"painter","prompt":"a cat","size":"1024x1024"}';
+    const reply = await tenant.client.send("post", "/v1/images/generations", undefined, {
+      raw,
+      headers: { "content-type": "application/json" },
+    });
+    expect(reply.text).toBe(text);
+    expect(seen.at(-1)?.url).toBe("/v1/images/generations");
+    expect(seen.at(-1)?.bytes.toString("utf8")).toBe(raw);
+    const call = await callOf(reply.headers.get("x-toolyard-call-id"));
+    expect(call).toMatchObject({
+      uri: "images",
+      state: "completed",
+      usage: { prompt_tokens: 5, completion_tokens: 20 },
+    });
+  });
+});
+
+describe(`an embedding model ${verifies("VCP-17")}`, () => {
+  const raw =
+    '{ "input": ["caf\\u00e9", "二"],\n  "model": "vectors", "encoding_format":"float", "input_type" : null }';
+  const vectors =
+    '{"object":"list","data":[{"embedding":[0.1,-2.5e-9],"index":0}], "usage":{"prompt_tokens":4,"total_tokens":4}}\n';
+
+  const embed = (text: string, client = tenant.client): ReturnType<typeof client.send> =>
+    client.send("post", "/v1/embeddings", undefined, { raw: text, headers: { "content-type": "application/json" } });
+
+  test("gets and gives the very same bytes", async () => {
+    answer = { writes: [vectors.slice(0, 30), vectors.slice(30)] };
+    const reply = await embed(raw);
+    expect(reply.status).toBe(200);
+    expect(seen.at(-1)).toMatchObject({ url: "/v1/embeddings", authorization: "Bearer sk-model-secret-1" });
+    expect(seen.at(-1)?.bytes.toString("utf8")).toBe(raw);
+    expect(reply.text).toBe(vectors);
+    const call = await callOf(reply.headers.get("x-toolyard-call-id"));
+    expect(call).toMatchObject({ uri: "embeddings", tool: "vectors", state: "completed", usage: { prompt_tokens: 4 } });
+  });
+
+  test("is named as its back end knows it", async () => {
+    answer = { writes: [vectors] };
+    await embed('{"model":"renamed","input":"x"}');
+    expect(lastBody()).toEqual({ model: "vectors-large", input: "x" });
+  });
+
+  test("is refused on chats, and says where it is asked", async () => {
+    const reply = await tenant.client.send("post", "/v1/chat/completions", { model: "vectors", messages });
+    expect(reply.status).toBe(400);
+    expect(reply.json.error).toMatchObject({ code: "invalid_request", param: "model" });
+    expect(reply.json.error.message).toContain("POST /v1/embeddings");
+    expect(seen).toEqual([]);
+  });
+
+  test("needs a key, a body, and a model that there is", async () => {
+    expect((await embed(raw, gateway.nobody)).status).toBe(401);
+    expect((await embed('{"model":"vectors"}')).json.error).toMatchObject({ code: "invalid_request", param: "prompt" });
+    expect((await embed('{"model":"nothing","input":"x"}')).json.error.code).toBe("model_not_found");
+    expect((await embed("[]")).json.error.code).toBe("invalid_request");
+    expect(seen).toEqual([]);
+  });
+
+  test("reports what its back end refuses, and that it cannot be reached, without the key", async () => {
+    answer = { status: 400, writes: ['{"error":{"message":"too long for sk-model-secret-1"}}'] };
+    const refused = await embed(raw);
+    expect(refused.status).toBe(400);
+    expect(refused.json.error.code).toBe("provider_rejected");
+    expect(refused.text).not.toContain("sk-model-secret-1");
+    const call = await callOf(refused.headers.get("x-toolyard-call-id"));
+    expect(call).toMatchObject({ state: "failed", error: { code: "provider_rejected" } });
+    await tenant.addProvider("http://127.0.0.1:9/v1", { models: { far: "far" }, max_attempts: 1 });
+    expect((await embed('{"model":"far","input":"x"}')).json.error.code).toBe("provider_unavailable");
+  });
+
+  test("counts against budgets, and is refused beyond them", async () => {
+    const bounded = await gateway.newTenant({ reserve_tokens: 1 });
+    await bounded.addProvider(address, { models: { vectors: "vectors" } });
+    await bounded.client.post("/v1/budgets", { name: "all", scope: "tenant", period: "total", limit_tokens: 30 });
+    answer = { writes: ['{"data":[],"usage":{"prompt_tokens":29,"total_tokens":29}}'] };
+    const body = '{"model":"vectors","input":"a few words"}';
+    expect((await embed(body, bounded.client)).status).toBe(200);
+    const refused = await embed(body, bounded.client);
+    expect(refused.status).toBe(429);
+    expect(refused.json.error.code).toBe("budget_exceeded");
+  });
+});
+
+test("other models keep the whole pipeline", async () => {
+  answer = {
+    writes: ['{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}]}'],
+  };
+  await tenant.client.post("/v1/chat/completions", { model: "chatty", messages });
+  expect(lastBody().messages).toEqual([
+    { role: "system", content: "Paint.\n\nINJECTED" },
+    { role: "user", content: "a cat" },
+  ]);
+  expect(lastBody().tools.length).toBeGreaterThan(0);
+});
