@@ -1,7 +1,7 @@
 /** What every repository of OAuth grants promises, with two instances at one database (BLIND-3). */
 import { randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import type { NewOAuthGrant, OAuthGrant, OAuthRepo } from "@toolyard/core/ports/repos";
+import type { NewOAuthGrant, OAuthGrant, OAuthRepo } from "@toolyard/core/ports/oauth";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { DatabaseFault } from "../support/database-proxy.ts";

@@ -10,7 +10,7 @@ import { newId } from "@toolyard/core/ids";
 import { authorizationUrlFor, endConnection, finishConnection, startConnection } from "@toolyard/core/oauth/connect";
 import { callbackPath, connectPath } from "@toolyard/core/oauth/connect-link";
 import { isGiven } from "@toolyard/core/oauth/grant";
-import type { OAuthGrant } from "@toolyard/core/ports/repos";
+import type { OAuthGrant } from "@toolyard/core/ports/oauth";
 import { toRfc3339 } from "@toolyard/core/time";
 import { findTool } from "@toolyard/core/tools/catalog";
 import { egressUnder } from "@toolyard/core/traces/egress-under";

@@ -9,7 +9,7 @@ import type { CredentialContext } from "../blind/credential-resolver.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { idPrefixes, newId } from "../ids.ts";
-import type { OAuthGrantKey, OAuthLink } from "../ports/repos.ts";
+import type { OAuthGrantKey, OAuthLink } from "../ports/oauth.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import { isWebAddress, settingOf, type OAuthClient } from "./client.ts";
 import { ownerOf } from "./grant.ts";

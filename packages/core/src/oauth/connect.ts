@@ -6,7 +6,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import type { OAuthGrant, OAuthLink } from "../ports/repos.ts";
+import type { OAuthGrant, OAuthLink } from "../ports/oauth.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { findTool } from "../tools/catalog.ts";
 import type { Tool } from "../tools/tool.ts";

@@ -5,7 +5,7 @@ import { callContext } from "../../../../test/support/call-context.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { CallContext } from "../context.ts";
 import type { KeyVault } from "../ports/key-vault.ts";
-import type { OAuthGrant } from "../ports/repos.ts";
+import type { OAuthGrant } from "../ports/oauth.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
 import { Sealer } from "../secrets/sealer.ts";
 import type { OAuthClient } from "./client.ts";

@@ -7,7 +7,7 @@ import type { CredentialContext } from "../blind/credential-resolver.ts";
 import { findCredential } from "../blind/credential-resolver.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson } from "../json.ts";
-import type { OAuthGrant, OAuthGrantKey } from "../ports/repos.ts";
+import type { OAuthGrant, OAuthGrantKey } from "../ports/oauth.ts";
 import type { Sealer } from "../secrets/sealer.ts";
 import { withDelivery } from "../tools/adapter.ts";
 import type { OAuthClient } from "./client.ts";

@@ -9,7 +9,7 @@ import type { CredentialContext } from "../blind/credential-resolver.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
-import type { NewOAuthGrant, OAuthGrant } from "../ports/repos.ts";
+import type { NewOAuthGrant, OAuthGrant } from "../ports/oauth.ts";
 import type { OAuthClient } from "./client.ts";
 import { missingGrant, noUser, type ConnectTarget } from "./connect-link.ts";
 import { isGiven, openToken, ownerOf, sealReply, usableMs, type GrantOwner, type TokenRecord } from "./grant.ts";

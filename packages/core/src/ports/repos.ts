@@ -10,7 +10,6 @@ import type { Spent } from "../budgets/chat-meter.ts";
 import type { CallCost } from "../budgets/cost.ts";
 import type { Call, CallDecision, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
 import type { Caller, Role, Scope } from "../callers/caller.ts";
-import type { OAuthGrantType } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
@@ -19,23 +18,17 @@ import type { Discovered, NewToolService, ToolService, ToolServiceChange } from 
 import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
 import type { ToolScheme } from "../tools/uri.ts";
-import type {
-  ClaimedDelivery,
-  DeliveryResult,
-  NewWebhook,
-  Webhook,
-  WebhookChange,
-  WebhookDelivery,
-} from "../webhooks/webhook.ts";
 import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { NodeRepo } from "./nodes.ts";
+import type { OAuthRepo } from "./oauth.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
 import type { TavernRepo } from "./tavern.ts";
 import type { VcpCallbackRepo } from "./vcp-callbacks.ts";
 import type { VcpStaticValueRepo } from "./vcp-static-values.ts";
 import type { VariableRepo } from "./variables.ts";
+import type { WebhookRepo } from "./webhooks.ts";
 
 export interface PageRequest {
   /** 1 to 100. */
@@ -657,125 +650,6 @@ export interface UploadRepo {
   /** Ends it for good where it is open; the blob key where no file has it. */
   end(tenant: string, id: string): Promise<string | undefined>;
   delete(tenant: string, id: string): Promise<void>;
-}
-
-/** Whose a grant is, and what for: everything about the client that makes a token another one, hashed. */
-export interface OAuthGrantKey {
-  /** Null: the tenant's. */
-  readonly userId: string | null;
-  readonly identity: string;
-}
-/** What an authorization server has given to a tenant or to one of its users, or is asked to give. */
-export interface OAuthGrant extends OAuthGrantKey {
-  /** `conn_…` */
-  readonly id: string;
-  readonly kind: OAuthGrantType;
-  /** URI of the tool for which it was first wanted. */
-  readonly tool: string;
-  /** Rises with every token; names the token in all writes, so that none undoes a newer one. */
-  readonly generation: number;
-  /** Sealed token; null: none yet, or none any more. */
-  readonly sealed: string | null;
-  /** Scope as the server has said. */
-  readonly scope: string | null;
-  /** A new access token can be had without its user. */
-  readonly renewable: boolean;
-  /** Milliseconds that the access token may still be used for when this was read; null: until it is refused. */
-  readonly usableForMs: number | null;
-  /** Until when its connect link can be followed; null: there is none. */
-  readonly linkUntil: number | null;
-  readonly createdAt: number;
-  readonly updatedAt: number;
-}
-export type NewOAuthGrant = Pick<OAuthGrant, "id" | "kind" | "userId" | "identity" | "tool">;
-/** An outstanding authorization: `hash` is all that is known of its state, the rest is sealed. */
-export interface OAuthLink {
-  readonly grant: OAuthGrant;
-  readonly hash: string;
-  readonly sealed: string;
-  readonly until: number;
-}
-export interface OAuthRepo {
-  /**
-   * The grant, made for client credentials where it is missing. Where its token has run out, is missing
-   * or is not newer than `refused`, the lease goes to `holder` unless somebody else has it; with `seen`,
-   * only while there is no token newer than that. Sending it twice is the same as once.
-   */
-  claim(
-    tenant: string,
-    grant: NewOAuthGrant,
-    lease: { readonly holder: string; readonly leaseMs: number; readonly refused?: number; readonly seen?: number },
-  ): Promise<{ readonly grant: OAuthGrant | undefined; readonly held: boolean }>;
-  find(tenant: string, key: OAuthGrantKey): Promise<OAuthGrant | undefined>;
-  /** `false`: the lease ran out and is somebody else's. */
-  extendLease(
-    tenant: string,
-    id: string,
-    lease: { readonly holder: string; readonly leaseMs: number },
-  ): Promise<boolean>;
-  releaseLease(tenant: string, id: string, holder: string): Promise<void>;
-  /**
-   * Keeps a token as `generation` if the one before it is still the newest, and ends the lease.
-   * `raiseConfig`: copies in other processes' memory must not be used any longer.
-   */
-  store(
-    tenant: string,
-    id: string,
-    token: {
-      readonly generation: number;
-      readonly sealed: string;
-      readonly scope: string | null;
-      readonly renewable: boolean;
-      /** Null: until it is refused. */
-      readonly usableForMs: number | null;
-      readonly raiseConfig: boolean;
-    },
-  ): Promise<boolean>;
-  /** Forgets the token of exactly this generation; `false`: it is not the newest, or is gone. */
-  discard(tenant: string, id: string, generation: number): Promise<boolean>;
-  /** The link of this grant, which is made where it is missing: an earlier one where that has `leastMs` left, else this. */
-  offerLink(
-    tenant: string,
-    grant: NewOAuthGrant,
-    link: { readonly hash: string; readonly sealed: string; readonly lifetimeMs: number; readonly leastMs: number },
-  ): Promise<OAuthLink>;
-  findLink(tenant: string, hash: string): Promise<OAuthLink | undefined>;
-  /** Gives a link to one caller only, and never again. */
-  takeLink(tenant: string, hash: string): Promise<OAuthLink | undefined>;
-  /** Of users, not of the tenant's own clients; of one user, or of all. */
-  list(tenant: string, page: PageRequest, userId?: string): Promise<Page<OAuthGrant>>;
-  get(tenant: string, id: string): Promise<OAuthGrant | undefined>;
-  /** Gives back what was deleted. Raises the config version. */
-  delete(tenant: string, id: string): Promise<OAuthGrant | undefined>;
-  /** Of all tenants: links that nobody followed, tokens that nobody has renewed for long. At most `limit` rows. */
-  expire(limit: number): Promise<void>;
-}
-
-export interface WebhookRepo {
-  /** @throws GatewayError `conflict` where the tenant has as many as it may. Raises the config version. */
-  create(tenant: string, webhook: NewWebhook): Promise<Webhook>;
-  get(tenant: string, id: string): Promise<Webhook | undefined>;
-  list(tenant: string, page: PageRequest): Promise<Page<Webhook>>;
-  /** Disabled: what is pending waits. Enabled again: it is sent. Raises the config version. */
-  update(tenant: string, id: string, change: WebhookChange): Promise<Webhook | undefined>;
-  /** With its deliveries. Raises the config version. */
-  delete(tenant: string, id: string): Promise<boolean>;
-  /** The secret until now signs as well for `overlapMs`. Raises the config version. */
-  rotate(
-    tenant: string,
-    id: string,
-    secret: { readonly sealed: string; readonly overlapMs: number },
-  ): Promise<Webhook | undefined>;
-  /** An event that says nothing but that it arrives. `undefined`: no such webhook. */
-  addTest(tenant: string, id: string): Promise<WebhookDelivery | undefined>;
-  /** `undefined`: no such webhook. */
-  deliveries(tenant: string, id: string, page: PageRequest): Promise<Page<WebhookDelivery> | undefined>;
-  /** Due now, with all tries before it; its id stays. */
-  resend(tenant: string, id: string, delivery: string): Promise<WebhookDelivery | undefined>;
-  /** Deliveries of all tenants that are due, each given to one claimant for `leaseMs`; of one webhook only a share. */
-  claim(options: { readonly limit: number; readonly leaseMs: number }): Promise<readonly ClaimedDelivery[]>;
-  /** What came of an attempt; nothing where a later one has begun. */
-  settle(tenant: string, id: string, attempt: number, result: DeliveryResult): Promise<void>;
 }
 
 export interface Repos {

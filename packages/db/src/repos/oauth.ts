@@ -3,7 +3,8 @@
  * opens them. Every write names the generation or the lease that it stands on, so that of any number of
  * instances one refreshes, and nobody overwrites or deletes what is newer.
  */
-import type { NewOAuthGrant, OAuthGrant, OAuthLink, OAuthRepo, Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { NewOAuthGrant, OAuthGrant, OAuthLink, OAuthRepo } from "@toolyard/core/ports/oauth";
+import type { Page, PageRequest } from "@toolyard/core/ports/repos";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { now } from "./fragments.ts";
 import { raiseConfigVersion } from "./rows.ts";

@@ -3,7 +3,8 @@
  * are read, claimed and settled. A claim is `next_at` moved ahead and `attempt` raised, in one statement.
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { Page, PageRequest, WebhookRepo } from "@toolyard/core/ports/repos";
+import type { Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { WebhookRepo } from "@toolyard/core/ports/webhooks";
 import type {
   ClaimedDelivery,
   DeliveryResult,
