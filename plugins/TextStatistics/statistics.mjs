@@ -13,8 +13,9 @@ const commands = {
     lines: text === "" ? 0 : text.split("\n").length,
   }),
   frequent: () => {
-    const counts = Map.groupBy(words, (word) => word);
-    const ordered = [...counts].map(([word, all]) => [word, all.length]).sort((a, b) => b[1] - a[1]);
+    const counts = new Map();
+    for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+    const ordered = [...counts].sort((a, b) => b[1] - a[1]);
     return Object.fromEntries(ordered.slice(0, Number(process.env.MOST_WORDS ?? 5)));
   },
 };

@@ -8,10 +8,14 @@ import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
 import { rawClient } from "../support/mcp-clients.ts";
+import { expectNoneRuns } from "../contract/plugin-runner.ts";
 import { importVcp, printing, vcpManifest } from "../support/vcp-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
 const samples = join(import.meta.dirname, "../../plugins");
+
+/** A picture of one dot. */
+const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 let gateway: Gateway;
 let tenant: TestTenant;
@@ -113,5 +117,307 @@ describe(`one plugin at every door ${verifies("VCP-3")}`, () => {
     const called = await mcp.ask("tools/call", { name: "SciCalculator", arguments: { expression: "6*7" } });
     expect(called.text).toContain("original_plugin_output");
     expect(called.text).toContain("42");
+  });
+});
+
+describe(`what a process can do wrong ${verifies("VCP-4")}`, () => {
+  const sh = (name: string, script: string, manifest: Json = {}): Promise<Json> =>
+    importVcp(tenant.client, { name, manifest, files: { "plugin.sh": script } });
+
+  test("noise around the answer is an error that quotes what was seen", async () => {
+    await importVcp(tenant.client, printing("Noisy", 'log line\n{"status":"success","result":"x"}\n'));
+    const error = await errorOf("vcp://Noisy");
+    expect(error).toMatchObject({ status: 502, code: "tool_failed", tool_name: "Noisy" });
+    expect(error.vcp_error.plugin_execution_error).toBe(
+      'Plugin "Noisy" exited successfully but did not provide a valid initial JSON response. Stdout: log line\n{"status":"success","result":"x"}',
+    );
+  });
+
+  test("an answer counts whatever the exit code, with or without a line break at its end, in any length", async () => {
+    await sh("Loud", `cat >/dev/null; printf '{"status":"success","result":"ok"}'; echo warned >&2; exit 1`);
+    expect((await resultOf("vcp://Loud")).original_plugin_output).toBe("ok");
+    await sh("Long", `head -c 3000000 /dev/zero | tr '\\0' a | sed 's/^/{"status":"success","result":"/; s/$/"}/'`);
+    const { json } = await invoke("vcp://Long");
+    expect(json.handle.bytes).toBeGreaterThan(3_000_000);
+  });
+
+  test("characters that come in two pieces stay whole", async () => {
+    await sh("Split", `cat >/dev/null; printf '{"status":"success","result":"\\346'; sleep 0.2; printf '\\200\\250"}'`);
+    expect((await resultOf("vcp://Split")).original_plugin_output).toBe("怨");
+  });
+
+  test("a process that dies before it reads its input fails alone, with what it said", async () => {
+    const script = "process.stderr.write('bad config');process.exit(3)";
+    await importVcp(tenant.client, {
+      name: "Dying",
+      manifest: { entryPoint: { command: "node die.cjs" } },
+      files: { "die.cjs": script },
+    });
+    const [died, lives] = await Promise.all([
+      errorOf("vcp://Dying", { text: "a".repeat(1_000_000) }),
+      tenant.client.get("/v1/models"),
+    ]);
+    expect(died.vcp_error.plugin_execution_error).toBe('Plugin "Dying" exited with code 3. Stderr: bad config');
+    expect(lives.object).toBe("list");
+  });
+
+  test.for([
+    ["nothing", "", "did not provide a valid initial JSON response"],
+    ["two answers", `echo '{"status":"success"}'; echo '{"status":"success"}'`, "did not provide a valid"],
+    ["a status that there is not", `echo '{"status":"ok"}'`, "did not provide a valid initial JSON response"],
+  ] as const)("%s is a clear error", async ([what, script, words]) => {
+    const name = what.replaceAll(" ", "_");
+    await sh(name, `cat >/dev/null; ${script}`);
+    expect((await errorOf(`vcp://${name}`)).vcp_error.plugin_execution_error).toContain(words);
+  });
+
+  test("a program that is not there, and one that says too much, are clear errors", async () => {
+    await sh("Nowhere", "", { entryPoint: { command: "no-such-program-anywhere" } });
+    expect((await errorOf("vcp://Nowhere")).message).toContain("could not be started");
+    await tenant.client.expect("patch", "/v1/settings", { result_max_bytes: 100_000 });
+    await sh("Flood", "yes | head -c 20000000");
+    expect(await errorOf("vcp://Flood")).toMatchObject({ code: "tool_output_too_large" });
+  });
+
+  test("a child that holds the output open neither delays an answer nor outlives a time limit", async () => {
+    const early = `sleep 661 & echo '{"status":"success","result":"early"}'`;
+    await sh("Waits", `${early}; wait`, { communication: { protocol: "stdio", timeout: 1_500 } });
+    await sh("Leaves", early, { communication: { protocol: "stdio", timeout: 10_000 } });
+    const since = performance.now();
+    const [waited, left] = await Promise.all([errorOf("vcp://Waits"), resultOf("vcp://Leaves")]);
+    expect(waited).toMatchObject({ status: 504, code: "tool_timeout" });
+    expect(waited.vcp_error.plugin_execution_error).toBe('Plugin "Waits" execution timed out.');
+    expect(left.original_plugin_output).toBe("early");
+    expect(performance.now() - since).toBeLessThan(8_000);
+    await expectNoneRuns("sleep 661");
+  });
+
+  test("an address may shorten the time, and the tenant's cap holds", async () => {
+    await sh("Slow", "sleep 662");
+    expect(await errorOf("vcp://Slow?timeout=300")).toMatchObject({ code: "tool_timeout" });
+    expect(await errorOf("vcp://Slow?timeout=9999999")).toMatchObject({ status: 400, code: "invalid_uri" });
+  });
+});
+
+describe(`what a plugin says ${verifies("VCP-4")}`, () => {
+  test("beside its result is for the model: words instead of it, and a picture", async () => {
+    const said = { status: "success", result: { x: 1 }, messageForAI: "Look at the dot.", base64: dot };
+    await importVcp(tenant.client, printing("Painter", JSON.stringify(said)));
+    const { json } = await invoke("vcp://Painter");
+    expect(json.content).toContain("Look at the dot.");
+    expect(json.content).toContain("[image: image/png, ");
+    const whole = await tenant.client.get(`/v1/calls/${json.handle.call_id}/result`);
+    expect(whole).toMatchObject({ x: 1, messageForAI: "Look at the dot." });
+    expect(whole.content[1].image_url.url).toBe(`data:image/png;base64,${dot}`);
+  });
+
+  test("as an error is an error with its own words, and with what else it gave", async () => {
+    const said = { status: "error", error: { code: "X", message: "M" }, result: { hint: "h" } };
+    await importVcp(tenant.client, printing("Refusing", JSON.stringify(said)));
+    const error = await errorOf("vcp://Refusing", { maid: "Nova" });
+    expect(error).toMatchObject({ status: 502, code: "tool_failed" });
+    expect(error.vcp_error).toMatchObject({ result: { hint: "h" }, plugin_error: said.error, MaidName: "Nova" });
+  });
+});
+
+describe(`configuration ${verifies("VCP-2")}`, () => {
+  const configSchema = {
+    FROM_DEFAULT: { type: "integer", default: 7 },
+    FROM_GLOBAL: "string",
+    FROM_FILE: { type: "string", default: "lost" },
+    FROM_DOTENV: "string",
+    FROM_TENANT: { type: "boolean", default: "true" },
+    API_KEY: { type: "string", required: true },
+  };
+  const script = 'console.log(JSON.stringify({ status: "success", result: { ...process.env, cwd: process.cwd() } }));';
+  const plugin = {
+    name: "Configured",
+    manifest: { configSchema, entryPoint: { command: "node show.cjs" } },
+    files: {
+      "show.cjs": script,
+      "config.env": "FROM_FILE=file # note\nFROM_DOTENV=lost\nFROM_TENANT=true\nBESIDE=yes\n",
+      ".env": 'FROM_DOTENV="dot env"\n',
+    },
+  };
+
+  test("comes in layers, typed; a missing required key switches off, saying which", async () => {
+    const imported = await importVcp(tenant.client, plugin);
+    expect(imported).toMatchObject({ action: "added", name: "Configured" });
+    const path = `/v1/plugins/${imported.plugin_id}`;
+    expect(await tenant.client.get(path)).toMatchObject({
+      enabled: false,
+      reason: `it needs a value for 'API_KEY'; set it with PUT ${path}/config`,
+    });
+    expect(await errorOf("vcp://Configured")).toMatchObject({ status: 403, code: "service_disabled" });
+    await tenant.client.expect("put", "/v1/vcp/config", { values: { FROM_GLOBAL: "global", FROM_FILE: "lost" } });
+    const config = await tenant.client.expect("put", `${path}/config`, {
+      values: { API_KEY: "sk-very-secret", FROM_TENANT: false },
+    });
+    expect(config.enabled).toBe(true);
+    const sources = Object.fromEntries(config.keys.map(({ key, source }: Json) => [key, source]));
+    expect(sources).toEqual({
+      FROM_DEFAULT: "default",
+      FROM_GLOBAL: "global",
+      FROM_FILE: "config.env",
+      FROM_DOTENV: ".env",
+      FROM_TENANT: "tenant",
+      API_KEY: "tenant",
+      DebugMode: "default",
+      BESIDE: "config.env",
+    });
+    const seen = await resultOf("vcp://Configured");
+    expect(seen).toMatchObject({
+      FROM_DEFAULT: "7",
+      FROM_GLOBAL: "global",
+      FROM_FILE: "file",
+      FROM_DOTENV: "dot env",
+      FROM_TENANT: "false",
+      BESIDE: "yes",
+      DebugMode: "false",
+      PYTHONIOENCODING: "utf-8",
+      API_KEY: "[redacted]",
+    });
+    expect(seen.PROJECT_BASE_PATH).toBe(seen.cwd);
+    expect(Object.keys(seen).join(" ")).not.toMatch(/TOOLYARD|MASTER|ADMIN/);
+  });
+
+  test("takes keys of the schema only, with values of their type", async () => {
+    const { plugin_id } = await importVcp(tenant.client, plugin);
+    const put = (values: Json): Promise<Reply> =>
+      tenant.client.send("put", `/v1/plugins/${plugin_id}/config`, { values });
+    const unknown = await put({ LD_PRELOAD: "/tmp/x.so" });
+    expect([unknown.status, unknown.json.error.param]).toEqual([400, "values.LD_PRELOAD"]);
+    expect(unknown.json.error.message).toContain("known: FROM_DEFAULT");
+    expect((await put({ FROM_DEFAULT: "many" })).json.error.message).toContain("must be a whole number");
+    expect((await put({ FROM_TENANT: "perhaps" })).json.error.message).toContain("must be true or false");
+  });
+
+  test("is never shown, goes with the plugin, and is another tenant's not at all", async () => {
+    const { plugin_id } = await importVcp(tenant.client, plugin);
+    await tenant.client.expect("put", `/v1/plugins/${plugin_id}/config`, { values: { API_KEY: "sk-hidden-one" } });
+    const listed = [
+      await tenant.client.send("get", `/v1/plugins/${plugin_id}`),
+      await tenant.client.send("get", `/v1/plugins/${plugin_id}/config`),
+      await tenant.client.send("get", "/v1/credentials?limit=100"),
+    ];
+    expect(listed.map(({ text: body }) => body).join("")).not.toMatch(/sk-hidden-one|dot env/);
+    const names = async (): Promise<string[]> =>
+      (await tenant.client.get("/v1/credentials?limit=100")).data.map(({ name }: Json) => name);
+    expect(await names()).toEqual(expect.arrayContaining(["vcp:Configured:config.env", "vcp:Configured:API_KEY"]));
+    const other = await gateway.newTenant();
+    await importVcp(other.client, plugin);
+    expect((await other.client.send("post", "/v1/tools/invoke", { uri: "vcp://Configured" })).status).toBe(403);
+    await tenant.client.expect("delete", `/v1/plugins/${plugin_id}`);
+    expect(await names()).toEqual([]);
+  });
+});
+
+describe(`an import ${verifies("VCP-24", "VCP-1")}`, () => {
+  const upload = (files: readonly ZipFile[]): Promise<Reply> =>
+    tenant.client.send("post", "/v1/plugins/import", {
+      vcp: { zip: Buffer.from(writeZip(files)).toString("base64") },
+    });
+  const file = (path: string, content: unknown): ZipFile => ({
+    path,
+    body: Buffer.from(typeof content === "string" ? content : JSON.stringify(content)),
+  });
+  const answering = (name: string, result: string): ZipFile[] => [
+    file(`${name}/plugin-manifest.json`, vcpManifest({ name })),
+    file(`${name}/plugin.sh`, `cat >/dev/null; echo '{"status":"success","result":"${result}"}'`),
+  ];
+
+  test("reports what it cannot take, logs it, takes the rest, and leaves what runs as it was", async () => {
+    await upload(answering("Good", "first"));
+    const { json } = await upload([
+      ...answering("Good", "second"),
+      file("broken/plugin-manifest.json", '{"name": "Broken",'),
+      file("twice/plugin-manifest.json", vcpManifest({ name: "Good" })),
+      file("type/plugin-manifest.json", vcpManifest({ name: "T", manifest: { pluginType: "daemon" } })),
+      file(
+        "protocol/plugin-manifest.json",
+        vcpManifest({ name: "P", manifest: { communication: { protocol: "fax" } } }),
+      ),
+      file("cron/plugin-manifest.json", vcpManifest({ name: "C", manifest: { refreshIntervalCron: "61 * * * *" } })),
+      file("native/plugin-manifest.json", vcpManifest({ name: "read_file" })),
+      file("README.md", "belongs to nobody"),
+    ]);
+    const told = Object.fromEntries(json.operations.map((each: Json) => [each.operation, [each.action, each.reason]]));
+    expect(told.Good).toEqual(["changed", null]);
+    expect(told.broken).toEqual(["skipped", "'plugin-manifest.json' is not valid JSON."]);
+    expect(told.twice[1]).toBe("its name 'Good' is that of the plugin in 'Good', which was taken");
+    expect(told.type[1]).toContain("'pluginType' is 'daemon'; known: static,");
+    expect(told.protocol[1]).toContain("'communication.protocol' is");
+    expect(told.cron[1]).toContain("'refreshIntervalCron' is '61 * * * *'");
+    expect(told.native[1]).toContain("'native://read_file'");
+    expect(json.warnings).toEqual(["'README.md' belongs to no plugin and was left out."]);
+    const logged = gateway.logged.filter(({ message }) => message === "a VCP plugin was not imported");
+    expect(logged.map(({ fields }) => fields["folder"])).toEqual(expect.arrayContaining(["broken", "twice", "cron"]));
+    expect((await resultOf("vcp://Good")).original_plugin_output).toBe("second");
+
+    const worse = await upload([file("Good/plugin-manifest.json", "no json")]);
+    expect([worse.status, worse.json.error.code]).toEqual([400, "invalid_definition"]);
+    expect((await resultOf("vcp://Good")).original_plugin_output).toBe("second");
+  });
+
+  test("of the same again changes nothing, and a dry run never does", async () => {
+    await upload(answering("Steady", "one"));
+    const again = await upload(answering("Steady", "one"));
+    expect(again.json.operations[0].action).toBe("unchanged");
+    const dry = await tenant.client.post("/v1/plugins/import", {
+      dry_run: true,
+      vcp: { manifest: vcpManifest({ name: "Other" }) },
+    });
+    expect(dry.operations[0]).toMatchObject({ action: "added", name: "Other", plugin_id: null });
+    expect((await tenant.client.send("post", "/v1/tools/invoke", { uri: "vcp://Other" })).status).toBe(404);
+  });
+
+  test("takes over that a plugin is blocked, and one can be switched on and off", async () => {
+    const [manifest, script] = answering("Blocked", "on") as [ZipFile, ZipFile];
+    await upload([{ ...manifest, path: `${manifest.path}.block` }, script]);
+    expect(await errorOf("vcp://Blocked")).toMatchObject({ status: 403, code: "service_disabled" });
+    const { data } = await tenant.client.get("/v1/plugins?limit=100");
+    const { id } = data.find(({ name }: Json) => name === "Blocked");
+    expect(await tenant.client.expect("patch", `/v1/plugins/${id}`, { enabled: true })).toMatchObject({
+      enabled: true,
+    });
+    expect((await resultOf("vcp://Blocked")).original_plugin_output).toBe("on");
+    await tenant.client.expect("patch", `/v1/plugins/${id}`, { enabled: false });
+    expect((await errorOf("vcp://Blocked")).code).toBe("service_disabled");
+  });
+
+  test.for([
+    ["a path that leads out", [{ path: "a/../../etc/x", body: Buffer.from("x") }]],
+    ["an absolute path", [{ path: "/etc/x", body: Buffer.from("x") }]],
+    ["no plugin", [{ path: "readme.txt", body: Buffer.from("x") }]],
+  ] as const)("refuses an archive with %s", async ([, files]) => {
+    const reply = await upload(files);
+    expect([reply.status, reply.json.error.code, reply.json.error.param]).toEqual([400, "invalid_request", "vcp.zip"]);
+  });
+
+  test("is used by another instance from its next request on", async () => {
+    const beside = await startGateway({ sharedWith: gateway });
+    try {
+      const client = beside.client(tenant.key);
+      expect((await client.send("post", "/v1/tools/invoke", { uri: "vcp://Shared" })).status).toBe(404);
+      const { operations } = (await upload(answering("Shared", "here"))).json;
+      const called = await client.post("/v1/tools/invoke", { uri: "vcp://Shared" });
+      expect(JSON.parse(called.content).original_plugin_output).toBe("here");
+      await tenant.client.expect("patch", `/v1/plugins/${operations[0].plugin_id}`, { enabled: false });
+      expect((await client.send("post", "/v1/tools/invoke", { uri: "vcp://Shared" })).status).toBe(403);
+    } finally {
+      await beside.close();
+    }
+  });
+});
+
+describe(`addresses ${verifies("VCP-3")}`, () => {
+  test("name a command, which the arguments need not; another one is refused, an unknown one is not found", async () => {
+    await importSamples();
+    expect((await resultOf("vcp://TextStatistics/frequent", { text: "a b a" })).a).toBe(2);
+    const contradicting = await errorOf("vcp://TextStatistics/frequent", { text: "a", command: "count" });
+    expect(contradicting).toMatchObject({ status: 400, code: "invalid_arguments" });
+    const unknown = await errorOf("vcp://TextStatistics/vanish", { text: "a" });
+    expect(unknown).toMatchObject({ status: 404, code: "tool_not_found" });
+    expect(unknown.message).toContain("known: count, frequent");
   });
 });
