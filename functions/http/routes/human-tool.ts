@@ -25,8 +25,8 @@ export const humanTool = defineRoute({
   responses: {
     200: { description: "The bare result.", schema: anything },
     202: { description: "The call waits for a person, or runs on; follow `url`.", schema: anything },
-    400: { description: "There is no block, or it names no tool." },
-    500: { description: "The tool failed, or there is none of the name." },
+    400: { description: "There is no block, or it names no tool.", schema: anything },
+    500: { description: "The tool failed, or there is none of the name.", schema: anything },
   },
   isolation: { kind: "nothing-owned", reason: "runs tools of the caller's own tenant; see the suite of invocations" },
   handler: async (c, { core, presented, stream }) => {

@@ -38,6 +38,8 @@ export interface PlanOptions {
 export async function planCall(deps: CoreDeps, request: ToolRequest, options: PlanOptions): Promise<PlannedCall> {
   const { name, flaw } = request;
   const { context } = options;
+  const password = request.args[passwordKey];
+  if (typeof password === "string") context.redactor.add(password);
   const found = findByName(deps.adapters, context, name);
   const why = flaw ?? (await passwordFlaw(deps, context, request.args));
   if (why !== undefined) return refused(request, found, why);
@@ -133,11 +135,8 @@ async function passwordFlaw(deps: CoreDeps, context: CallContext, args: JsonObje
   return code !== undefined && args[passwordKey] === code ? undefined : "tool_password 验证失败";
 }
 
-/** A plugin may want to see it where the tenant does not check it; the record never does. */
+/** A plugin may want to see it where the tenant does not check it. */
 function withoutPassword(context: CallContext, args: JsonObject): JsonObject {
-  const password = args[passwordKey];
-  if (typeof password !== "string") return args;
-  context.redactor.add(password);
   if (!context.config.settings.vcp_tool_password) return args;
   const { [passwordKey]: _password, ...rest } = args;
   return rest;

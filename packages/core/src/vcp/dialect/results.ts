@@ -3,8 +3,9 @@
  * of an error. Results of other tools (HTTP, MCP, native) are read as a plugin's result would be.
  */
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
-import type { FailedOutcome, RejectedOutcome, ToolOutcome } from "../../tools/outcome.ts";
+import type { CompletedOutcome, FailedOutcome, RejectedOutcome, ToolOutcome } from "../../tools/outcome.ts";
 import { failedToRun, localTimestamp, outcomeOfResult, type Speaker } from "../plugins/outcome.ts";
+import { contentOf, vcpErrorOf } from "../plugins/reply.ts";
 
 export type CallEnd = "succeeded" | "failed" | "refused" | "timed-out" | "waits";
 
@@ -38,12 +39,9 @@ export function resultOf(finished: Finished): CallResult {
   switch (outcome.kind) {
     case "completed":
       if (finished.isText === true) return { name, end: "succeeded", ...textResult(outcome.text) };
-      // Only the beginning: read on by the handle that it names.
-      if (outcome.handle !== undefined && finished.whole === undefined) {
-        return { name, end: "succeeded", ...textResult(outcome.text) };
-      }
-      return ofCompleted(finished, outcome.text);
+      return ofCompleted(finished, outcome);
     case "pending": {
+      if (outcome.first !== undefined) return ofCompleted(finished, outcome.first);
       const value = { status: "pending", call_id: outcome.callId, timestamp: localTimestamp(finished.at) };
       return { name, end: "waits", value, parts: [textPart(pretty(value))] };
     }
@@ -56,8 +54,10 @@ export function resultOf(finished: Finished): CallResult {
   }
 }
 
-function ofCompleted(finished: Finished, text: string): CallResult {
+function ofCompleted(finished: Finished, { text, handle }: Pick<CompletedOutcome, "text" | "handle">): CallResult {
   const { name, whole, isOfPlugin } = finished;
+  // Only the beginning: the model reads on by the handle that it names.
+  if (handle !== undefined && whole === undefined) return { name, end: "succeeded", ...textResult(text) };
   const given = readValue(whole ?? text);
   if (isOfPlugin && given !== undefined) return ofValue(name, given, whole === undefined ? text : undefined);
   const outcome = outcomeOfResult(speakerOf(finished), given ?? text);
@@ -70,6 +70,26 @@ export function textResult(value: JsonValue): Pick<CallResult, "value" | "parts"
   return { value, parts: [textPart(textOf(value))] };
 }
 
+/** The same result with another text where this one stood. */
+export function withText(result: CallResult, written: string, meant: string): CallResult {
+  const replace = (text: string): string => text.replaceAll(written, () => meant);
+  const value = mapTexts(result.value, replace);
+  const before = textOf(result.value);
+  const parts = result.parts.map((part) => {
+    const { text } = part;
+    if (typeof text !== "string") return part;
+    return textPart(text === before ? textOf(value) : replace(text));
+  });
+  return { ...result, value, parts };
+}
+
+function mapTexts(value: JsonValue, change: (text: string) => string): JsonValue {
+  if (typeof value === "string") return change(value);
+  if (Array.isArray(value)) return value.map((part) => mapTexts(part, change));
+  if (!isJsonObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, mapTexts(part, change)]));
+}
+
 function readValue(text: string): JsonValue | undefined {
   const start = text.trimStart()[0];
   return start === "{" || start === "[" ? parseJson(text) : undefined;
@@ -79,14 +99,6 @@ function readValue(text: string): JsonValue | undefined {
 function ofValue(name: string, value: JsonValue, text?: string): CallResult {
   const parts = contentOf(value) ?? [textPart(text ?? textOf(value))];
   return { name, end: saysError(value) ? "failed" : "succeeded", value, parts };
-}
-
-/** `content`, or `data.content`, where it is a list: these parts, and nothing else of the result. */
-function contentOf(value: JsonValue): readonly JsonObject[] | undefined {
-  if (!isJsonObject(value)) return undefined;
-  const { content, data } = value;
-  const list = Array.isArray(content) ? content : isJsonObject(data) ? data["content"] : undefined;
-  return Array.isArray(list) ? list.filter(isJsonObject) : undefined;
 }
 
 function textOf(value: JsonValue): string {
@@ -112,8 +124,8 @@ function ofError({ name }: Finished, error: JsonObject, end: CallEnd): CallResul
 }
 
 function errorOf(finished: Finished, outcome: FailedOutcome | RejectedOutcome): JsonObject {
-  const said = outcome.details?.["vcp_error"];
-  if (isJsonObject(said)) return said;
+  const said = vcpErrorOf(outcome);
+  if (said !== undefined) return said;
   const speaker = speakerOf(finished);
   if (outcome.code === "call_rejected") return refusedByPerson(speaker, outcome);
   const failure = failedToRun(speaker, "crashed", outcome.message).error;

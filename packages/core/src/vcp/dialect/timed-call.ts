@@ -31,7 +31,7 @@ export function planTimedCall(
   { found, args, contact }: Timed,
 ): DispatchItem | string {
   const { tool, uri } = found;
-  const written = String(contact);
+  const written = typeof contact === "string" ? contact : "";
   const at = readTime(written);
   const now = deps.clock.now();
   if (at === undefined) {

@@ -12,6 +12,7 @@ import type { ToolOutcome } from "../../tools/outcome.ts";
 import { isScheme } from "../../tools/uri.ts";
 import { readConversation, textOf } from "./conversation.ts";
 import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
+import { OpenTasks } from "./open-tasks.ts";
 import { planCall, type PlannedCall } from "./plan-call.ts";
 import { resultOf, type CallResult } from "./results.ts";
 import { ToolRequestScanner } from "./scanner.ts";
@@ -68,6 +69,7 @@ class VcpDialect implements TextDialect {
   #requests: readonly ToolRequest[] = [];
   #planned: readonly PlannedCall[] = [];
   #isFirstReply = true;
+  readonly #tasks: OpenTasks;
 
   constructor(deps: CoreDeps, chat: VcpChat) {
     this.#deps = deps;
@@ -76,6 +78,7 @@ class VcpDialect implements TextDialect {
     this.mostRounds = chat.isStream ? settings.max_vcp_loop_stream : settings.max_vcp_loop_non_stream;
     this.#withholds = settings.vcp_requests === "withheld";
     this.#scanner = this.#newScanner();
+    this.#tasks = new OpenTasks(deps, chat.context);
   }
 
   get asks(): boolean {
@@ -106,32 +109,46 @@ class VcpDialect implements TextDialect {
   }
 
   async answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer> {
-    const results = await Promise.all(
-      this.#planned.map(async (planned, at) => ({
-        request: planned.request,
-        result: await this.#resultOf(planned, outcomes[at]),
-      })),
-    );
-    const normal = results.filter(({ request }) => !request.archery);
-    const failures = results.filter(({ request, result }) => request.archery && result.end !== "succeeded");
-    const told = [...normal, ...failures].map(({ result }) => result);
+    const results = await Promise.all(this.#planned.map((planned, at) => this.#resultOf(planned, outcomes[at])));
+    const told = this.#toldOf(results);
     const goesOn = told.length > 0;
-    const shown = results.filter(({ request }) => this.#chat.showsResults || request.markHistory);
-    const infos = shown.map(({ result }) => infoOf(result)).join("");
-    const parts = [
-      ...normal.flatMap(({ result }) => result.parts),
-      ...failures.map(({ result }) => archeryFailure(result)),
-    ];
-    const text = `${infos}${goesOn ? summaryOf(told) : ""}`;
+    const shown = results.filter((_result, at) => this.#chat.showsResults || this.#planned[at]?.request.markHistory);
+    const text = `${shown.map(infoOf).join("")}${goesOn ? summaryOf(told) : ""}`;
     const message = this.#messageOf(reply);
     return {
       text: `${text === "" ? "" : this.#divided(text)}${goesOn ? "\n" : ""}`,
-      messages: [message, ...(parts.length === 0 ? [] : [payloadMessage(parts)])],
+      messages: goesOn ? [message, this.#payloadOf(results, outcomes)] : [message],
       goesOn,
     };
   }
 
-  async update(): Promise<void> {}
+  update(messages: JsonObject[]): Promise<void> {
+    return this.#tasks.resolve(messages);
+  }
+
+  /** What the model hears of: an archery call that has succeeded is not. */
+  #toldOf(results: readonly CallResult[]): readonly CallResult[] {
+    const isArchery = (at: number): boolean => this.#planned[at]?.request.archery === true;
+    return [
+      ...results.filter((_result, at) => !isArchery(at)),
+      ...results.filter(({ end }, at) => isArchery(at) && end !== "succeeded"),
+    ];
+  }
+
+  #payloadOf(results: readonly CallResult[], outcomes: readonly ToolOutcome[]): JsonObject {
+    const archery = new Set(this.#planned.flatMap(({ request }, at) => (request.archery ? [at] : [])));
+    const write = (written: readonly CallResult[]): JsonObject =>
+      payloadMessage([
+        ...written.flatMap((result, at) => (archery.has(at) ? [] : result.parts)),
+        ...written.flatMap((result, at) =>
+          archery.has(at) && result.end !== "succeeded" ? [archeryFailure(result)] : [],
+        ),
+      ]);
+    const message = write(results);
+    const worksOn = results.filter((_result, at) => outcomes[at]?.kind === "pending");
+    this.#tasks.add({ message, results, write }, worksOn);
+    return message;
+  }
 
   /** As upstream has it: replies that are given as a whole begin on a line of their own. */
   #messageOf(reply: JsonObject): JsonObject {

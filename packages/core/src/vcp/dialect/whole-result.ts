@@ -5,6 +5,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
+import { partsMediaType } from "../plugins/reply.ts";
 
 /** Larger results stay behind their handle. */
 const mostBytes = 8_388_608;
@@ -15,9 +16,11 @@ export async function wholeOf(
   context: CallContext,
   { outcome, isWanted = false }: { readonly outcome: ToolOutcome; readonly isWanted?: boolean },
 ): Promise<string | undefined> {
-  if (outcome.kind !== "completed" || outcome.handle === undefined) return undefined;
-  const { callId, bytes, mediaType } = outcome.handle;
-  const isReadable = mediaType.includes("profile=vcp-result") || (isWanted && /^(?:text\/|.*json)/.test(mediaType));
+  const handle =
+    outcome.kind === "completed" ? outcome.handle : outcome.kind === "pending" ? outcome.first?.handle : undefined;
+  if (handle === undefined) return undefined;
+  const { callId, bytes, mediaType } = handle;
+  const isReadable = mediaType === partsMediaType || (isWanted && /^(?:text\/|.*json)/.test(mediaType));
   if (!isReadable || bytes > mostBytes) return undefined;
   try {
     const { body } = await openHandle(deps, context, callId);

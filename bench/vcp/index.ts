@@ -1,0 +1,9 @@
+/** The sections of `npm run bench:vcp`, one line each. */
+import type { Finding } from "../support/report.ts";
+import { measureScanner } from "./scanner.ts";
+
+export const sections = {
+  scanner: measureScanner,
+} as const satisfies Readonly<Record<string, () => readonly Finding[] | Promise<readonly Finding[]>>>;
+
+export type SectionName = keyof typeof sections;
