@@ -11,7 +11,8 @@ import { Expander } from "./expander.ts";
 import { mapTexts, textsOf } from "./message-texts.ts";
 import { audienceOf, namesOf, type Audience } from "./names.ts";
 import { Needs } from "./needs.ts";
-import { sourcesOf, type PlaceholderSources } from "./sources.ts";
+import type { PlaceholderSources } from "./sources.ts";
+import { tenantSources, type SourceDeps } from "./tenant-sources.ts";
 import { parseTemplate, type Template } from "./template.ts";
 
 export interface ExpandOptions {
@@ -21,7 +22,7 @@ export interface ExpandOptions {
   readonly sources?: PlaceholderSources;
 }
 
-export type PlaceholderDeps = Pick<CoreDeps, "repos" | "clock" | "publicUrl">;
+export type PlaceholderDeps = SourceDeps & Pick<CoreDeps, "clock" | "publicUrl">;
 
 interface Text {
   readonly template: Template;
@@ -39,7 +40,7 @@ export async function expandPlaceholders(
   deps: PlaceholderDeps,
   context: CallContext,
   messages: readonly JsonObject[],
-  { model, sources = sourcesOf(deps, context) }: ExpandOptions,
+  { model, sources = tenantSources(deps, context) }: ExpandOptions,
 ): Promise<readonly JsonObject[]> {
   const texts = new Map<string, Text>();
   for (const message of messages) for (const text of textsOf(message)) toTexts(texts, message, text);
