@@ -82,7 +82,7 @@ describe(`any messages and variables ${verifies("VCP-19")}`, () => {
           const expanded = await expandPlaceholders(core, context, messages, { model: "m", sources: around });
           const detected = await applyDetectors(core, context, expanded);
           expect(detected.map((message) => message["role"])).toEqual(messages.map((message) => message.role));
-          for (const { content } of detected) expect(content).not.toMatch(/\u0000[0-9a-f]{24}:/);
+          for (const { content } of detected) expect(content).not.toMatch(/[0-9a-f]{24}:/);
         },
       ),
       { numRuns: 300 },
