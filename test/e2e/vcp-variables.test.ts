@@ -1,4 +1,5 @@
 /** Variables of prompts through the whole gateway: their routes, and what messages come to with them (VCP-19, VCP-11). */
+import { writeZip } from "@toolyard/core/vcp/plugins/zip";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -111,6 +112,44 @@ describe(`variables ${verifies("VCP-19")}`, () => {
         },
       },
     });
+  });
+});
+
+describe(`files of a VCPToolBox ${verifies("VCP-19")}`, () => {
+  const files = [
+    { path: "TVStxt/city.txt", content: "杭州" },
+    { path: "Agent/Nova.txt", content: "I am Nova in {{VarCity}}." },
+    { path: "agent_map.json", content: '{"Nova": "Nova.txt"}' },
+    { path: "sarprompt.json", content: '[{"promptKey": "SarPrompt1", "models": ["gpt-x"], "content": "for you"}]' },
+    { path: "config.env", content: "Key=do-not-read\nTarHello=hello {{VarCity}}\nVarCity=city.txt\n" },
+    { path: "server.js", content: "code" },
+  ];
+
+  test.each(["zip", "json"])("are imported as %s, once", async (form) => {
+    const owner = await gateway.newTenant();
+    const send = async (): Promise<Json> => {
+      if (form === "json") return owner.client.post("/v1/vcp/variables/import", { files });
+      const raw = new Uint8Array(
+        writeZip(files.map(({ path, content }) => ({ path: `VCP/${path}`, body: Buffer.from(content) }))),
+      );
+      const headers = { "content-type": "application/zip" };
+      return owner.client.expect("post", "/v1/vcp/variables/import", undefined, { raw, headers });
+    };
+    const skipped = [{ path: expect.stringContaining("server.js"), reason: expect.stringContaining("nothing that") }];
+    expect(await send()).toEqual({ object: "vcp_variables_import", created: 5, updated: 0, unchanged: 0, skipped });
+    expect(await send()).toMatchObject({ created: 0, updated: 0, unchanged: 5 });
+    const text = "{{Nova}}|{{TarHello}}|{{SarPrompt1}}|{{Key}}";
+    expect(await preview(owner, system(text))).toEqual(["I am Nova in 杭州.|hello 杭州|for you|{{Key}}"]);
+  });
+
+  test.each([
+    ["application/zip", "no zip", "is no zip archive"],
+    ["application/json", '{"files": [{"path": "../x.txt", "content": ""}]}', "'../x.txt'"],
+    ["application/json", '{"files": 1}', "files"],
+  ])("that are %s %s are refused", async (type, raw, reason) => {
+    const headers = { "content-type": type };
+    const reply = await tenant.client.send("post", "/v1/vcp/variables/import", undefined, { raw, headers });
+    expect(reply).toMatchObject({ status: 400, json: { error: { message: expect.stringContaining(reason) } } });
   });
 });
 

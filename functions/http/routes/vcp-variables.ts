@@ -1,5 +1,6 @@
 /** Variables of prompts (VCP specification 11; VCP-19; docs/vcp-variables.md). */
-import { isJsonObject, type JsonObject } from "@toolyard/core/json";
+import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
+import { readAll } from "@toolyard/core/ports/blob-store";
 import { toRfc3339 } from "@toolyard/core/time";
 import {
   largestContent,
@@ -8,8 +9,11 @@ import {
   type VariableEntry,
   type VariableOptions,
 } from "@toolyard/core/vcp/placeholders/variable";
+import type { ImportedFile } from "@toolyard/core/vcp/placeholders/import";
 import * as z from "zod";
+import { headerOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
+import { toInvalidRequest } from "../errors.ts";
 import { readIfMatch } from "../if-match.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { found, idOf, idParams, notFound, timeSchema, withoutUndefined } from "./shared.ts";
@@ -243,5 +247,55 @@ export const previewVcpVariables = defineRoute({
     const expanded = await expandPlaceholders(core, context, given, { model: body.model });
     const messages = await applyDetectors(core, context, expanded);
     return c.json({ object: "vcp_preview", messages });
+  },
+});
+
+/** A request to a function has no more than 10 MB. */
+const mostZipped = 8_388_608;
+const zipLimits = { files: 2_000, bytes: 33_554_432, param: "body" } as const;
+const jsonFiles = z.strictObject({
+  files: z.array(z.strictObject({ path: z.string().min(1).max(512), content: z.string() })).max(zipLimits.files),
+});
+
+async function readFiles(c: AppContext, bytes: Uint8Array): Promise<readonly ImportedFile[]> {
+  const { readZip, safePath } = await import("@toolyard/core/vcp/plugins/zip");
+  if (headerOf(c, "content-type")?.includes("json") !== true) return readZip(bytes, zipLimits);
+  const parsed = jsonFiles.safeParse(parseJson(Buffer.from(bytes).toString("utf8")));
+  if (!parsed.success) throw toInvalidRequest(parsed.error, "body");
+  return parsed.data.files.map(({ path, content }) => ({
+    path: safePath(path, zipLimits),
+    body: Buffer.from(content, "utf8"),
+  }));
+}
+
+export const importVcpVariables = defineRoute({
+  method: "post",
+  path: "/v1/vcp/variables/import",
+  summary: "Import variables from the files of a VCPToolBox",
+  description:
+    'A zip, or JSON `{"files": [{"path", "content"}]}`. Read are `TVStxt/`, `Agent/` with `agent_map.json`, `toolbox_map.json`, `sarprompt.json`, `…表情包.txt`, and of `config.env` the keys `Tar…`, `Var…`, `Agent…`, `SarModel…`, `SarPrompt…`, `Detector…` and `SuperDetector…`; no other key is looked at. What is there already is replaced; sending the same again changes nothing.',
+  tags,
+  scope: "manage",
+  request: {
+    stream: { mediaTypes: ["application/zip", "application/json"], description: "The files." },
+    maxBytes: mostZipped,
+  },
+  responses: {
+    200: {
+      description: "What has come of it",
+      schema: z.strictObject({
+        object: z.literal("vcp_variables_import"),
+        created: z.int(),
+        updated: z.int(),
+        unchanged: z.int(),
+        skipped: z.array(z.strictObject({ path: z.string(), reason: z.string() })),
+      }),
+    },
+  },
+  isolation: { kind: "nothing-owned", reason: "Makes variables of the caller's own tenant." },
+  async handler(c, { core, context, stream }) {
+    const { importVariables } = await import("@toolyard/core/vcp/placeholders/import");
+    const report = await importVariables(core, context, await readFiles(c, await readAll(stream)));
+    return c.json({ object: "vcp_variables_import", ...report, skipped: [...report.skipped] });
   },
 });

@@ -4,6 +4,7 @@
  */
 import type { VariableRepo } from "../../ports/variables.ts";
 import type { Named } from "./names.ts";
+import type { VariableEntry } from "./variable.ts";
 import { parseTemplate, type Template } from "./template.ts";
 
 /** Characters kept, of all tenants; what was used longest ago goes first. */
@@ -36,6 +37,18 @@ class Templates {
 
 const templates = new Templates();
 
+const inline = new WeakMap<VariableEntry, Template>();
+
+/** Kept as long as the snapshot that it came with. */
+function inlineTemplate(entry: VariableEntry, content: string): Template {
+  let template = inline.get(entry);
+  if (template === undefined) {
+    template = parseTemplate(content);
+    inline.set(entry, template);
+  }
+  return template;
+}
+
 /** The contents that one request works with. */
 export class Contents {
   readonly #repo: Pick<VariableRepo, "contents">;
@@ -50,10 +63,10 @@ export class Contents {
 
   /** Undefined: not read yet, or gone. */
   of({ entry }: Named): Template | undefined {
+    if (entry.content !== null) return inlineTemplate(entry, entry.content);
     const read = this.#read.get(entry.id);
     if (read !== undefined) return read ?? undefined;
-    const template =
-      templates.get(entry.hash) ?? (entry.content === null ? undefined : templates.keep(entry.hash, entry.content));
+    const template = templates.get(entry.hash);
     if (template !== undefined) this.#read.set(entry.id, template);
     return template;
   }

@@ -11,7 +11,8 @@ import { Expander } from "./expander.ts";
 import { mapTexts, textsOf } from "./message-texts.ts";
 import { audienceOf, namesOf, type Audience } from "./names.ts";
 import { Needs } from "./needs.ts";
-import { sourcesOf, type PlaceholderSources } from "./sources.ts";
+import type { PlaceholderSources } from "./sources.ts";
+import { tenantSources, type SourceDeps } from "./tenant-sources.ts";
 import { parseTemplate, type Template } from "./template.ts";
 
 export interface ExpandOptions {
@@ -21,7 +22,7 @@ export interface ExpandOptions {
   readonly sources?: PlaceholderSources;
 }
 
-export type PlaceholderDeps = Pick<CoreDeps, "repos" | "clock" | "publicUrl">;
+export type PlaceholderDeps = SourceDeps & Pick<CoreDeps, "clock" | "publicUrl">;
 
 interface Text {
   readonly template: Template;
@@ -39,32 +40,24 @@ export async function expandPlaceholders(
   deps: PlaceholderDeps,
   context: CallContext,
   messages: readonly JsonObject[],
-  { model, sources = sourcesOf(deps, context) }: ExpandOptions,
+  { model, sources = tenantSources(deps, context) }: ExpandOptions,
 ): Promise<readonly JsonObject[]> {
-  const texts = new Map<string, Text>();
-  for (const message of messages) for (const text of textsOf(message)) toTexts(texts, message, text);
-  const used = [...texts.values()].filter(({ template }) => template.marks.length > 0);
+  const texts: Text[] = [];
+  for (const message of messages) {
+    for (const text of textsOf(message)) {
+      texts.push({ template: parseTemplate(text), audience: audienceOf(message["role"], text) });
+    }
+  }
+  const used = texts.filter(({ template }) => template.marks.length > 0);
   const expander = used.length === 0 ? undefined : await prepare(deps, context, used, { model, sources, messages });
+  let at = 0;
   return messages.map((message) =>
     mapTexts(message, (text) => {
-      const found = texts.get(keyOf(message, text));
-      if (found === undefined) return text;
-      if (expander !== undefined) return expander.expand(found.template, found.audience);
-      return found.audience === "system" ? text.trim() : text;
+      const { template, audience } = texts[at++] ?? { template: { text, marks: [] }, audience: "other" };
+      if (expander !== undefined) return expander.expand(template, audience);
+      return audience === "system" ? text.trim() : text;
     }),
   );
-}
-
-function toTexts(texts: Map<string, Text>, message: JsonObject, text: string): void {
-  const key = keyOf(message, text);
-  if (texts.has(key)) return;
-  const audience = audienceOf(message["role"], text);
-  const template = parseTemplate(text);
-  if (audience === "system" || template.marks.length > 0) texts.set(key, { template, audience });
-}
-
-function keyOf({ role }: JsonObject, text: string): string {
-  return `${typeof role === "string" ? role : ""} ${text}`;
 }
 
 async function prepare(

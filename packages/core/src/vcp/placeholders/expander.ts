@@ -20,7 +20,7 @@ import {
   type Stage,
 } from "./names.ts";
 import type { ToolText } from "./sources.ts";
-import { parseAsyncName, parseTemplate, type Directive, type Template } from "./template.ts";
+import { parseAsyncName, parseTemplate, type Directive, type Mark, type Template } from "./template.ts";
 
 /** Everything that the texts of a request may need. */
 export interface Known {
@@ -69,8 +69,13 @@ export class Expander {
   readonly #known: Known;
   /** Undefined: nothing that is known. */
   readonly #meanings = new Map<string, Meaning | undefined>();
-  /** Values that are the same wherever they stand. */
-  readonly #values = new Map<string, string>();
+  /** Values that are the same wherever they stand, by whom they are for. */
+  readonly #values: { readonly [Who in Audience]: Map<Named, string> } = {
+    system: new Map(),
+    prompted: new Map(),
+    noticed: new Map(),
+    other: new Map(),
+  };
   /** Being expanded, outermost first. */
   readonly #active: Named[] = [];
   readonly #toolboxes = new Map<string, Expanded>();
@@ -79,7 +84,7 @@ export class Expander {
   #dependent = 0;
   #spent = 0;
   /** What is decided when the whole message is known, and what stands for it until then. */
-  readonly #mark = `\u0000${randomHex(12)}:`;
+  readonly #seal = `\u0000${randomHex(12)}:`;
   #late: (() => string)[] = [];
   #fold: FoldMode = "auto";
   #wishes: string[] = [];
@@ -99,7 +104,7 @@ export class Expander {
   }
 
   #finish(text: string): string {
-    const [head = "", ...rest] = text.split(this.#mark);
+    const [head = "", ...rest] = text.split(this.#seal);
     const parts = rest.map((part) => {
       const end = part.indexOf("\u0000");
       return (this.#late[Number(part.slice(0, end))]?.() ?? "") + part.slice(end + 1);
@@ -110,54 +115,56 @@ export class Expander {
   #later(make: () => string): string {
     this.#dependent += 1;
     this.#late.push(make);
-    return `${this.#mark}${this.#late.length - 1}\u0000`;
+    return `${this.#seal}${this.#late.length - 1}\u0000`;
   }
 
   #render({ text, marks }: Template, scope: Scope): string {
     // Agents take turns by their place among themselves and in Tars, whatever stands before them.
-    const early = new Map<number, string>();
-    marks.forEach((mark, at) => {
-      if (mark.kind !== "placeholder") return;
-      const stage = this.#meaningOf(mark.name)?.stage;
-      if (stage === "tar" || stage === "agent")
-        early.set(at, this.#placeholder(mark.name, text.slice(mark.start, mark.end), scope));
-    });
+    let early: Map<Mark, string | undefined> | undefined;
+    for (const mark of marks) {
+      if (mark.kind !== "placeholder") continue;
+      const meaning = this.#meaningOf(mark.name);
+      if (meaning?.stage !== "tar" && meaning?.stage !== "agent") continue;
+      early ??= new Map();
+      early.set(mark, this.#placeholder(meaning, mark.name, scope));
+    }
     let result = "";
     let done = 0;
-    marks.forEach((mark, at) => {
-      const whole = text.slice(mark.start, mark.end);
-      const value =
-        early.get(at) ??
-        (mark.kind === "placeholder"
-          ? this.#placeholder(mark.name, whole, scope)
-          : this.#directive(mark, whole, scope));
+    for (const mark of marks) {
+      const value = early?.has(mark) === true ? early.get(mark) : this.#valueAt(mark, scope);
+      if (value === undefined) continue;
       result += text.slice(done, mark.start) + value;
       done = mark.end;
-    });
+    }
     return result + text.slice(done);
   }
 
-  #directive({ name, value }: Directive, whole: string, { audience }: Scope): string {
-    if (audience !== "system") return whole;
+  /** Undefined: it stays. */
+  #valueAt(mark: Mark, scope: Scope): string | undefined {
+    if (mark.kind === "directive") return this.#directive(mark, scope);
+    const meaning = this.#meaningOf(mark.name);
+    return meaning === undefined ? undefined : this.#placeholder(meaning, mark.name, scope);
+  }
+
+  #directive({ name, value }: Directive, { audience }: Scope): string | undefined {
+    if (audience !== "system") return undefined;
     this.#dependent += 1;
     if (name === "VCPDynamicTools") {
       this.#wishes.push(value);
       return "";
     }
     const mode = toFoldMode(value);
-    if (mode === undefined) return whole;
+    if (mode === undefined) return undefined;
     this.#fold = mode;
     return "";
   }
 
-  #placeholder(name: string, whole: string, scope: Scope): string {
-    const meaning = this.#meaningOf(name);
-    if (meaning === undefined) return whole;
+  #placeholder(meaning: Meaning, name: string, scope: Scope): string | undefined {
     const rank = meaning.kind === "variable" ? meaning.named.rank : 0;
-    if (!mayHold(scope, meaning.stage, rank)) return whole;
+    if (!mayHold(scope, meaning.stage, rank)) return undefined;
     switch (meaning.kind) {
       case "variable":
-        return this.#variable(meaning.named, whole, scope);
+        return this.#variable(meaning.named, scope);
       case "models":
         return this.#forModel(scope);
       case "dynamic":
@@ -169,20 +176,19 @@ export class Expander {
     }
   }
 
-  #variable(named: Named, whole: string, scope: Scope): string {
-    const { id } = named.entry;
-    const key = `${scope.audience} ${id}`;
-    const known = this.#values.get(key);
+  #variable(named: Named, scope: Scope): string | undefined {
+    const values = this.#values[scope.audience];
+    const known = values.get(named);
     if (known !== undefined) return this.#charged(known, named.entry.name);
     if (named.stage === "agent") return this.#agentText(named, scope);
     if (named.stage === "toolbox") return this.#toolboxText(named, scope);
     if (this.#active.includes(named)) {
       this.#dependent += 1;
-      return whole;
+      return undefined;
     }
     const before = this.#dependent;
     const value = this.#charged(this.#valueOf(named, scope), named.entry.name);
-    if (this.#dependent === before) this.#values.set(key, value);
+    if (this.#dependent === before) values.set(named, value);
     return value;
   }
 
@@ -195,6 +201,7 @@ export class Expander {
     }
     const file = fileOf(named.entry, template.text);
     if (file !== undefined) return this.#fileText(file, scope);
+    if (template.marks.length === 0) return template.text;
     return this.#within(named, () => this.#render(template, { ...scope, value: named }));
   }
 
@@ -269,7 +276,7 @@ export class Expander {
 
   #forModel(scope: Scope): string {
     const fitting = this.#known.names.sars.filter(({ entry }) => isForModel(entry, this.#known.model));
-    return fitting.map((named) => this.#variable(named, "", scope)).join("\n");
+    return fitting.map((named) => this.#variable(named, scope) ?? "").join("\n");
   }
 
   #meaningOf(name: string): Meaning | undefined {

@@ -78,10 +78,14 @@ export function isForModel({ options }: VariableEntry, model: string): boolean {
   return options.match_mode === "includes" ? models.some((each) => wanted.includes(each)) : models.includes(wanted);
 }
 
+/** A value that is longer is no name of a file. */
+const longestFile = 300;
+
 /** The file that a value names in place of being the text itself. */
 export function fileOf({ kind }: VariableEntry, value: string): string | undefined {
-  if (kind === "agent" || kind === "text" || kind === "emoji") return undefined;
+  if (kind === "agent" || kind === "text" || kind === "emoji" || value.length > longestFile) return undefined;
   const name = value.trim();
+  if (!name.endsWith("t") && !name.endsWith("T") && !name.endsWith("d") && !name.endsWith("D")) return undefined;
   const isFile = kind === "toolbox" ? /^[^\n]{1,200}\.(?:txt|md)$/i.test(name) : /^[^\n]{1,200}\.txt$/i.test(name);
   return isFile ? name.replaceAll("\\", "/").replace(/^(?:\.\/)?(?:TVStxt\/)?/i, "") : undefined;
 }

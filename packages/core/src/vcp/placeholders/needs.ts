@@ -12,7 +12,7 @@ const mostResults = 1_000;
 export class Needs {
   readonly #names: Names;
   readonly #templateOf: (named: Named) => Template | undefined;
-  readonly #visited = new Set<string>();
+  readonly #visited = new Map<Audience, Set<Named>>();
   /** Whose contents are not known yet, and for whom they are wanted. */
   readonly #unread: { readonly named: Named; readonly audience: Audience }[] = [];
   readonly dates = new Set<DateName>();
@@ -43,14 +43,14 @@ export class Needs {
   }
 
   #name(name: string, audience: Audience): void {
+    const named = audience === "other" ? undefined : this.#names.byName.get(name);
+    if (named !== undefined) return this.#visit(named, audience);
     const result = parseAsyncName(name);
     if (result !== undefined) {
       if (this.results.size < mostResults) this.results.set(name, result);
-      return;
+      return undefined;
     }
-    if (audience === "other") return;
-    const named = this.#names.byName.get(name);
-    if (named !== undefined) return this.#visit(named, audience);
+    if (audience === "other") return undefined;
     if (name === "SarPromptAll") return this.#names.sars.forEach((each) => this.#visit(each, audience));
     if (audience !== "system") return undefined;
     if (name === "EmojiList") return this.#names.emojis.forEach((each) => this.#visit(each, audience));
@@ -61,9 +61,9 @@ export class Needs {
   }
 
   #visit(named: Named, audience: Audience): void {
-    const key = `${audience} ${named.entry.id}`;
-    if (this.#visited.has(key)) return;
-    this.#visited.add(key);
+    const visited = this.#visited.get(audience) ?? new Set();
+    if (visited.has(named)) return;
+    this.#visited.set(audience, visited.add(named));
     const template = this.#templateOf(named);
     if (template === undefined) this.#unread.push({ named, audience });
     else this.#walkContent(named, template, audience);

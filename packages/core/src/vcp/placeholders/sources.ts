@@ -1,6 +1,4 @@
 /** What placeholders stand for besides variables: the values of plugins and nodes, results, descriptions of tools. */
-import type { CallContext } from "../../context.ts";
-import type { CoreDeps } from "../../deps.ts";
 
 /** A tool as prompts describe it. */
 export interface ToolText {
@@ -23,13 +21,4 @@ export interface PlaceholderSources {
   readonly asyncText: (plugin: string, taskId: string) => Promise<string>;
   /** Of the tools that may be called, in order. */
   readonly toolTexts: () => Promise<readonly ToolText[]>;
-}
-
-/** The tenant's own: of its plugins, its nodes and its tasks. */
-export function sourcesOf(_deps: Pick<CoreDeps, "repos">, _context: CallContext): PlaceholderSources {
-  return {
-    staticValues: () => Promise.resolve(new Map()),
-    asyncText: (plugin, taskId) => Promise.resolve(`[任务 ${plugin} (ID: ${taskId}) 结果待更新...]`),
-    toolTexts: () => Promise.resolve([]),
-  };
 }

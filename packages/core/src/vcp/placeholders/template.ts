@@ -62,9 +62,9 @@ function findPlaceholders(text: string): Placeholder[] {
     end = endOfName(text, start);
     if (end === start || text.charCodeAt(end) !== closingBrace || text.charCodeAt(end + 1) !== closingBrace) continue;
     const name = text.slice(start, end);
-    end += 2;
-    found.push({ kind: "placeholder", name, ...withMoreBraces(text, name, { at, start: start - 2, end }) });
-    end = found.at(-1)?.end ?? end;
+    const more = name.startsWith(asyncPrefix) ? moreBraces(text, { at, start: start - 2, end: end + 2 }) : 0;
+    end += 2 + more;
+    found.push({ kind: "placeholder", start: start - 2 - more, end, name });
   }
   return found;
 }
@@ -80,15 +80,13 @@ function endOfName(text: string, start: number): number {
 }
 
 /** Those of asynchronous results may stand in three or four braces, too: models like to add some. */
-function withMoreBraces(
+function moreBraces(
   text: string,
-  name: string,
   { at, start, end }: { readonly at: number; readonly start: number; readonly end: number },
-): { readonly start: number; readonly end: number } {
-  if (!name.startsWith(asyncPrefix)) return { start, end };
+): number {
   let more = 0;
   while (more < 2 && start - more > at && text.charCodeAt(end + more) === closingBrace) more += 1;
-  return { start: start - more, end: end + more };
+  return more;
 }
 
 const asyncPrefix = "VCP_ASYNC_RESULT::";
