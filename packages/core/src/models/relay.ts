@@ -149,17 +149,18 @@ class Relay {
   async *#settled(
     read: () => AsyncGenerator<Uint8Array, Usage | undefined, void>,
   ): AsyncGenerator<Uint8Array, void, void> {
-    let end: { readonly error: GatewayError | undefined } | undefined;
+    let end: "completed" | GatewayError | undefined;
     try {
       const usage = yield* read();
       if (usage !== undefined) this.#round.see({ type: "usage", usage });
-      end = { error: undefined };
+      end = "completed";
     } catch (thrown) {
-      end = { error: this.#toError(thrown) };
-      throw end.error;
+      const error = this.#toError(thrown);
+      end = error;
+      throw error;
     } finally {
       // Undefined: whoever reads has left.
-      await this.#settle(end === undefined ? this.#toError(undefined) : end.error);
+      await this.#settle(end === "completed" ? undefined : (end ?? this.#toError(undefined)));
     }
   }
 

@@ -15,6 +15,10 @@ export function toDraft(messages: readonly JsonObject[]): Draft {
   return messages.map((message) => ({ message, isHidden: false }));
 }
 
+export function messagesOf(draft: Draft): readonly JsonObject[] {
+  return draft.map(({ message }) => message);
+}
+
 /** Each message changed; what is hidden stays so. */
 export function mapDraft(draft: Draft, change: (message: JsonObject) => JsonObject): Draft {
   return draft.map((entry) => {

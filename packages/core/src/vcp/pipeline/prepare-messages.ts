@@ -1,15 +1,20 @@
 /**
  * What happens to a conversation before a model gets it (VCP specification 4.5; VCP-8): the Tavern, then
- * variables, media, retrieval, the other preprocessors in the tenant's order, and last the role divider.
- * Each step exists once, so a tenant's plugin of an upstream step's name is not run beside it.
+ * variables, media, the other preprocessors in the tenant's order, detectors, and last the role divider. Each
+ * step exists once, so a tenant's plugin of an upstream step's name is not run beside it.
  */
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
+import type { PreprocessContext } from "../modules/preprocess.ts";
+import { applyDetectors } from "../placeholders/detectors.ts";
+import { expandPlaceholders } from "../placeholders/expand-placeholders.ts";
+import { takeMediaMarks } from "../placeholders/media-marks.ts";
 import { applyTavern } from "../tavern/step.ts";
-import { toDraft, type Draft } from "./draft.ts";
+import { messagesOf, toDraft, visibleMessages, withMessages, withVisible, type Draft } from "./draft.ts";
 import { MediaSource } from "./media-source.ts";
 import { prepareMedia } from "./media.ts";
+import { preprocessorsOf } from "./preprocessor-order.ts";
 import { divideRoles } from "./role-divider.ts";
 
 export interface Conversation {
@@ -27,20 +32,38 @@ export interface PreparedMessages {
   readonly hidden: ReadonlySet<JsonObject>;
 }
 
-/** @throws GatewayError `invalid_request` naming a picture or a sound that cannot be taken */
+/**
+ * @throws GatewayError `invalid_request`, `payload_too_large` naming a picture or a sound that cannot be taken;
+ * `placeholder_limit`
+ */
 export async function prepareMessages(
   deps: CoreDeps,
   context: CallContext,
-  { messages, seed, signal }: Conversation,
+  { messages, model, seed, signal }: Conversation,
 ): Promise<PreparedMessages> {
-  let draft = toDraft(messages);
-  draft = await applyTavern(deps, context, draft, seed);
-  draft = await prepareMedia(draft, mediaSource(deps, context, signal));
+  const asked = takeMediaMarks(messages);
+  let draft = await applyTavern(deps, context, toDraft(asked.messages), seed);
+  draft = withMessages(draft, await expandPlaceholders(deps, context, messagesOf(draft), { model }));
+  const marks = takeMediaMarks(messagesOf(draft));
+  draft = withMessages(draft, marks.messages);
+  if (!asked.showBase64 && !marks.showBase64) draft = await prepareMedia(draft, mediaSource(deps, context, signal));
+  draft = await applyPreprocessors(deps, { ...context, signal }, draft);
+  draft = withMessages(draft, await applyDetectors(deps, context, messagesOf(draft)));
   draft = applyRoleDivider(draft);
   return {
-    messages: draft.map(({ message }) => message),
+    messages: messagesOf(draft),
     hidden: new Set(draft.flatMap(({ message, isHidden }) => (isHidden ? [message] : []))),
   };
+}
+
+/** The tenant's own plugins, which get what is visible and give what is visible. */
+async function applyPreprocessors(deps: CoreDeps, context: PreprocessContext, draft: Draft): Promise<Draft> {
+  const plugins = preprocessorsOf(context.config);
+  if (plugins.length === 0) return draft;
+  const { runPreprocessors } = await import("../modules/preprocess.ts");
+  const before = visibleMessages(draft);
+  const after = await runPreprocessors(deps, context, plugins, before);
+  return after === before ? draft : withVisible(draft, after);
 }
 
 function mediaSource(deps: CoreDeps, context: CallContext, signal: AbortSignal): MediaSource {

@@ -1,0 +1,131 @@
+/** Pictures, sounds and films in front of a model that shows what it was given (VCP-8). */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { verifies } from "../support/verifies.ts";
+
+const png = Buffer.concat([Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]), Buffer.from("rest")]);
+const wav = Buffer.concat([Buffer.from("RIFF\0\0\0\0WAVEfmt ", "latin1"), Buffer.alloc(8)]);
+const mp4 = Buffer.concat([Buffer.from("\0\0\0\x18ftypisom", "latin1"), Buffer.alloc(8)]);
+const asUri = (type: string, bytes: Buffer): string => `data:${type};base64,${bytes.toString("base64")}`;
+
+let gateway: Gateway;
+let files: HttpStub;
+let llm: LlmStub;
+let tenant: TestTenant;
+
+beforeAll(async () => {
+  gateway = await startGateway();
+  llm = await startLlmStub();
+  files = await startHttpStub(({ target }) => {
+    if (target.startsWith("/cat.png")) return { headers: { "content-type": "application/octet-stream" }, body: png };
+    if (target === "/moved") return { status: 302, headers: { location: "/cat.png?token=secret" }, body: "" };
+    if (target === "/page") return { headers: { "content-type": "text/html" }, body: "<p>no picture</p>" };
+    if (target === "/large") return { headers: { "content-type": "image/png" }, body: Buffer.alloc(5_000, 1) };
+    return { status: 404, body: "gone" };
+  });
+  tenant = await gateway.newTenant({ message_pipeline: "all", media_bytes: 4_096 });
+  await tenant.addProvider(llm.url);
+});
+
+afterAll(async () => {
+  await Promise.all([gateway.close(), llm.close(), files.close()]);
+});
+
+beforeEach(() => {
+  llm.requests.length = 0;
+  files.requests.length = 0;
+  llm.script(text("seen"));
+});
+
+function ask(parts: Json, more: Json = {}): Promise<Reply> {
+  return tenant.client.send("post", "/v1/chat/completions", { messages: [{ role: "user", content: parts }], ...more });
+}
+
+async function given(parts: Json, more: Json = {}): Promise<Json> {
+  const reply = await ask(parts, more);
+  expect(reply.status).toBe(200);
+  const request = llm.requests.at(-1) as Json;
+  return request.messages[0].content;
+}
+
+const image = (url: string): Json => ({ type: "image_url", image_url: { url } });
+
+describe(`media ${verifies("VCP-8")}`, () => {
+  test("reach the model as its back end takes them, whatever form they came in", async () => {
+    const base64 = png.toString("base64");
+    expect(
+      await given([
+        { type: "text", text: "look" },
+        { type: "image_url", image_url: { url: asUri("image/png", png), detail: "low" } },
+        { type: "image_url", image_url: base64 },
+        { type: "image", source: { type: "base64", media_type: "image/png", data: base64 } },
+        { type: "input_audio", input_audio: { data: wav.toString("base64"), format: "wav" } },
+        { type: "audio_url", audio_url: { url: asUri("audio/wav", wav) } },
+        { type: "video_url", video_url: { url: asUri("video/mp4", mp4) } },
+      ]),
+    ).toEqual([
+      { type: "text", text: "look" },
+      { type: "image_url", image_url: { detail: "low", url: asUri("image/png", png) } },
+      image(asUri("image/png", png)),
+      image(asUri("image/png", png)),
+      { type: "input_audio", input_audio: { data: wav.toString("base64"), format: "wav" } },
+      { type: "input_audio", input_audio: { data: wav.toString("base64"), format: "wav" } },
+      { type: "video_url", video_url: { url: asUri("video/mp4", mp4) } },
+    ]);
+  });
+
+  test("are fetched, each address once, along redirects", async () => {
+    const found = image(asUri("image/png", png));
+    expect(await given([image(`${files.url}/moved`), image(`${files.url}/moved`)])).toEqual([found, found]);
+    expect(files.requests.map(({ target }) => target)).toEqual(["/moved", "/cat.png?token=secret"]);
+  });
+
+  test("are read from the session's workspace, and from no other", async () => {
+    const put = (session: string): Promise<Json> =>
+      tenant.client.expect("put", `/v1/sessions/${session}/files/pics/cat.png`, undefined, {
+        raw: new Uint8Array(png),
+        headers: { "content-type": "image/png" },
+      });
+    await put("media-1");
+    await put("media-2");
+    const own = { session_id: "media-1" };
+    const found = image(asUri("image/png", png));
+    expect(await given([image("/mcp_workspaces/media-1/pics/cat.png")], own)).toEqual([found]);
+    expect(await given([image("file:///mcp_workspaces/media-1/pics/cat.png")], own)).toEqual([found]);
+    const foreign = await ask([image("file:///mcp_workspaces/media-2/pics/cat.png")], own);
+    expect(foreign.json.error).toMatchObject({ code: "invalid_request", param: "messages" });
+    const missing = await ask([image("/mcp_workspaces/media-1/pics/dog.png")], own);
+    expect(missing.json.error.code).toBe("file_not_found");
+  });
+
+  test.each([
+    ["a file of this machine", "file:///etc/passwd", 400, "is on no connected node"],
+    ["an address of the cloud's own", "http://169.254.169.254/latest/meta-data", 400, "cannot be fetched"],
+    ["what is not there", "FILES/gone.png?key=secret-1", 400, "answered 404"],
+    ["a page", "FILES/page", 400, "is no image"],
+    ["what is too large to fetch", "FILES/large", 413, "more than 4096 bytes"],
+    ["what is too large as it stands", asUri("image/png", Buffer.alloc(5_000)), 413, "more than 4096 bytes"],
+    ["what is nothing", "not base 64!", 400, "is neither an address"],
+    ["a broken data URI", "data:image/png;base64,a b*", 400, "is not base 64"],
+  ])("are refused before the model is asked: %s", async (_what, url, status, reason) => {
+    const reply = await ask([image(url.replace("FILES", files.url))]);
+    expect(reply.status).toBe(status);
+    expect(reply.json.error.message).toContain(reason);
+    expect(reply.text).not.toContain("secret-1");
+    expect(llm.requests).toEqual([]);
+    const call = await tenant.client.get("/v1/calls?limit=1");
+    expect(call.data[0]).toMatchObject({ state: "failed" });
+  });
+
+  test("are bounded together, too", async () => {
+    const parts = Array.from({ length: 6 }, (_, at) =>
+      image(asUri("image/png", Buffer.concat([png, Buffer.alloc(3_000, at)]))),
+    );
+    const reply = await ask(parts);
+    expect(reply.status).toBe(413);
+    expect(reply.json.error.message).toContain("together");
+  });
+});
