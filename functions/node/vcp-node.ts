@@ -5,7 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
-import { type NodeTool } from "@toolyard/core/nodes/node";
+import { vcpAnswerType, type NodeTool } from "@toolyard/core/nodes/node";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
@@ -40,6 +40,10 @@ export interface VcpNodeOptions {
 
 interface Pending {
   readonly settle: (executed: Executed) => void;
+  /** Argument `maid`: who asked. */
+  readonly maid: JsonValue | undefined;
+  /** It is no tool that is called, but a file that is asked for. */
+  readonly isFile: boolean;
 }
 
 export class VcpNodeSession implements VcpSession {
@@ -236,7 +240,7 @@ export class VcpNodeSession implements VcpSession {
       const timer = setTimeout(() => stop(failed("timed_out", late)), timeoutMs);
       if (signal.aborted) return settle(failed("cancelled", "it was stopped"));
       signal.addEventListener("abort", onAbort, { once: true });
-      this.#pending.set(requestId, { settle });
+      this.#pending.set(requestId, { settle, maid: toolArgs["maid"], isFile: toolName === requestFileTool });
       const { serverId } = this;
       socket.send({ type: "execute_tool", data: { requestId, toolName, toolArgs, traceId: traceId ?? "", serverId } });
       return undefined;
@@ -250,32 +254,23 @@ export class VcpNodeSession implements VcpSession {
     const pending = this.#pending.get(requestId);
     // One that comes too late was answered for already.
     if (pending === undefined) return true;
-    pending.settle(status === "error" ? failed("failed", textOf(error)) : completed(result));
+    pending.settle(
+      answered(status === "error" ? { status, error: error ?? null } : { status, result: result ?? null }, pending),
+    );
     return true;
   }
 }
 
-/** Results and errors may hold results themselves, as those of plugins may. */
-function completed(result: JsonValue | undefined): Executed {
-  if (isJsonObject(result)) {
-    const { status, result: inner, error, message } = result;
-    if (status === "error") return failed("failed", textOf(error ?? message));
-    if (status === "success" && isJsonObject(inner)) return completed(inner);
-  }
-  if (typeof result === "string" && parseJson(result) === undefined) {
-    return { status: "completed", mediaType: "text/plain", output: result };
-  }
-  const output = typeof result === "string" ? result : JSON.stringify(result ?? {});
-  return { status: "completed", mediaType: "application/json", output };
+/** As it came: what it means is decided by the gateway, as with plugins that it runs itself. */
+function answered(said: JsonObject, { maid, isFile }: Pending): Executed {
+  if (isFile)
+    return { status: "completed", mediaType: "application/json", output: JSON.stringify(said["result"] ?? said) };
+  const output = JSON.stringify({ ...said, ...(maid === undefined ? {} : { maid }) });
+  return { status: "completed", mediaType: vcpAnswerType, output };
 }
 
 function failed(status: Executed["status"], message: string): Executed {
   return { status, mediaType: "text/plain", output: "", message: message.slice(0, longestMessage) };
-}
-
-function textOf(value: JsonValue | undefined): string {
-  if (value === undefined || value === null) return "the node said nothing more";
-  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 const asObject = (answer: JsonObject): JsonObject => answer;

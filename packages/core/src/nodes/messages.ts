@@ -193,7 +193,8 @@ export const nodeMessages = {
   "node.leave": defineNodeMessage({
     schema: z.strictObject({ type: z.literal("node.leave"), id: id.optional(), name: nodeNameSchema, instance }),
     async answer(deps, { tenant }, { name, instance: own }) {
-      await deps.repos.nodes.remove(tenant, name, own);
+      const removed = await deps.repos.nodes.remove(tenant, name, own);
+      if (removed && serverIdOf(own) !== undefined) await deps.repos.vcpStaticValues.remove(tenant, `node:${name}`);
       logNode(deps, tenant, { name, own, event: "node.left", content: `'${name}' has left.` });
       return { type: "node.left" };
     },
@@ -295,8 +296,9 @@ async function hiddenTools(
   const config = await configOf(deps, tenant);
   const context: CallContext = { tenant, caller, config, requestId: "", traceId: "", redactor: new Redactor() };
   const { node: _node, ...others } = deps.adapters;
-  return tools.flatMap(({ name, kind }) => {
+  return tools.flatMap(({ name: offered, kind, vcp }) => {
     if (kind !== undefined) return [];
+    const name = vcp?.name ?? offered;
     for (const adapter of Object.values(others)) {
       const found = adapter.find?.(name, context);
       if (found !== undefined) return [{ name, by: found.uri }];

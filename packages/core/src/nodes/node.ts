@@ -42,6 +42,9 @@ const vcpToolSchema = z.strictObject({
     ),
 });
 
+/** Marks a result as what a plugin of a VCP node has said (vcp/nodes/node-answer.ts). */
+export const vcpAnswerType = "application/vnd.toolyard.vcp-answer+json";
+
 /** A tool as a node offers it: what a model may know, never how it is run. */
 export const nodeToolSchema = z.strictObject({
   name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),

@@ -18,7 +18,7 @@ import type { CallFinish } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { inputKey, isBlob } from "./input.ts";
-import { mcpAnswerType, type NodeRun } from "./node.ts";
+import { mcpAnswerType, vcpAnswerType, type NodeRun } from "./node.ts";
 
 const resultFields = {
   /**
@@ -171,6 +171,10 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
 
 /** Where a held server has answered, its tool's result: read by code that is seldom needed. @throws GatewayError */
 async function asToolReply({ tool }: Call, reply: ToolReply): Promise<ToolReply> {
+  if (reply.mediaType === vcpAnswerType && typeof reply.body === "string") {
+    const { readNodeAnswer } = await import("../vcp/nodes/node-answer.ts");
+    return readNodeAnswer(reply.body, tool);
+  }
   if (reply.mediaType !== mcpAnswerType || typeof reply.body !== "string") return reply;
   const { toLateReply } = await import("../mcp/late-answer.ts");
   return toLateReply(reply.body, tool);

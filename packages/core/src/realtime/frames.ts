@@ -6,21 +6,13 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../jso
 import type { RealtimeEvent } from "./connection.ts";
 
 export const longestFrame = 32_768;
-/** The type of an event whose `data` is the frame, as clients of other protocols expect theirs. */
-export const wholeFrame = "frame";
 
 /** @param names of the subscriptions because of which it is sent; none where it is addressed otherwise */
-export function toFrame({ type, body, callId }: RealtimeEvent, names: readonly string[]): string {
-  if (type === wholeFrame) return dataOf(body);
+export function toFrame({ body, callId }: RealtimeEvent, names: readonly string[]): string {
   const because = names.length === 0 ? "" : `,"subscriptions":${JSON.stringify(names)}`;
   const frame = `${body.slice(0, -1)}${because}}`;
   if (Buffer.byteLength(frame) <= longestFrame) return frame;
   return JSON.stringify({ ...withoutData(body, callId), ...(names.length === 0 ? {} : { subscriptions: names }) });
-}
-
-function dataOf(body: string): string {
-  const whole = parseJson(body);
-  return JSON.stringify(isJsonObject(whole) ? whole["data"] : null);
 }
 
 function withoutData(body: string, callId: string | null): JsonObject {

@@ -151,6 +151,9 @@ const settleRun = "UPDATE node_runs SET settled = 1, result = NULL WHERE tenant 
 
 const raiseForExpiry = `UPDATE tenants SET config_version = config_version + 1
   WHERE id IN (SELECT tenant FROM nodes WHERE expires_at <= ${now})`;
+/** What their plugins gave to prompts goes with them. */
+const forgetValues = `DELETE FROM vcp_static_values WHERE (tenant, source) IN (
+  SELECT tenant, 'node:' || name FROM nodes WHERE expires_at <= ${now})`;
 const forgetNodes = `DELETE FROM nodes WHERE expires_at <= ${now}`;
 const forgetRuns = `DELETE FROM node_runs WHERE rowid IN (
   SELECT rowid FROM node_runs WHERE lease_until <= ${now} - ${runsKeptMs} LIMIT ?1)`;
@@ -284,6 +287,7 @@ export function createNodeRepo(shards: Shards): NodeRepo {
     expire: async (limit) => {
       await everywhere(shards, [
         { sql: raiseForExpiry, args: [] },
+        { sql: forgetValues, args: [] },
         { sql: forgetNodes, args: [] },
         { sql: forgetRuns, args: [limit] },
       ]);

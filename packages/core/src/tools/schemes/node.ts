@@ -6,13 +6,13 @@
 import type { AdapterDeps } from "../../deps.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { hashNodeTool, type NodeTool, type RegisteredNode } from "../../nodes/node.ts";
+import { hashNodeTool, vcpAnswerType, type NodeTool, type RegisteredNode } from "../../nodes/node.ts";
 import { cloudMark } from "../../vcp/nodes/distributed-tools.ts";
 import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
-import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
+import { withDelivery, type InvocationContext, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
-import { dispatcherOptions, formatToolUri } from "../uri.ts";
+import { dispatcherOptions, formatToolUri, parseToolUri } from "../uri.ts";
 
 interface NodeTools {
   readonly byName: ReadonlyMap<string, Tool>;
@@ -37,7 +37,7 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
     },
     list: ({ config }) => [...toolsOf(config).byName.values()],
     whyMissing: ({ service, tool }, context) => whyMissing(service, tool, context),
-    invoke: (call, context) => runOnNode(deps, toWork(call), context),
+    invoke: async (call, context) => asReply(await runOnNode(deps, toWork(call), context), call.tool.name),
     async handOver(call, context) {
       await offerRun(deps, toWork(call), context, { handedOver: true });
     },
@@ -49,7 +49,7 @@ function toWork({ id, attempt, tool, uri, arguments: args }: ToolCall): NodeWork
   return {
     callId: id,
     attempt,
-    tool: tool.name,
+    tool: node === null ? uri.service : uri.tool,
     toolHash: tool.hash,
     node,
     arguments: args,
@@ -65,6 +65,28 @@ function toWork({ id, attempt, tool, uri, arguments: args }: ToolCall): NodeWork
       );
     },
   };
+}
+
+/** The plugin of this name on a node of VCP, for callers that know no other address of it. */
+export function distributedTool(name: string, { config }: CallContext): Tool | undefined {
+  return toolsOf(config).byVcpName.get(name);
+}
+
+/** A call of it, however it was addressed. */
+export async function runDistributed(
+  deps: AdapterDeps,
+  call: ToolCall,
+  context: InvocationContext,
+): Promise<ToolReply> {
+  const work = toWork({ ...call, uri: parseToolUri(call.tool.uri) });
+  return asReply(await runOnNode(deps, work, context), call.tool.name);
+}
+
+/** What plugins of VCP say is read where it is used, as that of plugins here. */
+async function asReply(reply: ToolReply, tool: string): Promise<ToolReply> {
+  if (reply.mediaType !== vcpAnswerType || typeof reply.body !== "string") return reply;
+  const { readNodeAnswer } = await import("../../vcp/nodes/node-answer.ts");
+  return readNodeAnswer(reply.body, tool);
 }
 
 function whyMissing(service: string, tool: string, { config: { nodes } }: CallContext): string {
@@ -105,7 +127,7 @@ function toTool(offered: NodeTool, uri: string, { name: node, serverId }: Regist
   const { vcp } = offered;
   return {
     uri,
-    name: offered.name,
+    name: vcp?.name ?? offered.name,
     ...(vcp === undefined ? {} : { title: `${cloudMark}${vcp.display_name}` }),
     ...(vcp === undefined || serverId === undefined ? {} : { distributed: { serverId, vcpName: vcp.name } }),
     description: offered.description,

@@ -12,6 +12,7 @@ import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
 import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
+import { distributedTool, runDistributed } from "./node.ts";
 
 /** The longest that any call may take; what a manifest says beyond it is cut. */
 const longestMs = 840_000;
@@ -23,7 +24,7 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
     options: dispatcherOptions,
     resolve(uri, context) {
       const plugin = callable(uri.service, context);
-      if (plugin === undefined) return undefined;
+      if (plugin === undefined) return uri.tool === "" ? ofNode(uri.service, context) : undefined;
       return uri.tool === "" || commandOf(plugin, uri.tool) !== undefined ? toolOf(plugin) : undefined;
     },
     find(name, context) {
@@ -33,6 +34,7 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
     list: (context) => [...vcpPluginsOf(context.config).values()].filter(isTool).map(toolOf),
     whyMissing: (uri, context) => whyMissing(uri, context),
     async invoke(call, context) {
+      if (call.tool.distributed !== undefined) return runDistributed(deps, call, context);
       const plugin = vcpPluginsOf(context.config).get(call.uri.service);
       const load = plugin === undefined ? undefined : invokerOf(plugin.manifest.pluginType);
       if (plugin === undefined || load === undefined) throw notFound(call);
@@ -49,6 +51,11 @@ function isTool(plugin: VcpPlugin): boolean {
 function callable(name: string, context: CallContext): VcpPlugin | undefined {
   const plugin = vcpPluginsOf(context.config).get(name);
   return plugin !== undefined && isTool(plugin) ? plugin : undefined;
+}
+
+/** A plugin of a node, under a name that no plugin of the tenant has. */
+function ofNode(name: string, context: CallContext): Tool | undefined {
+  return vcpPluginsOf(context.config).has(name) ? undefined : distributedTool(name, context);
 }
 
 /** The value of argument `command` behind the address; empty where the plugin takes none; undefined: no such command. */

@@ -7,7 +7,6 @@ import { randomBytes } from "node:crypto";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { Audience } from "../../realtime/connection.ts";
-import { wholeFrame } from "../../realtime/frames.ts";
 import { publish, type Publication } from "../../realtime/publish.ts";
 import { vcpLogClient } from "../nodes/client-types.ts";
 
@@ -36,7 +35,8 @@ export async function publishFrames(
 
 export function toPublication({ frame, targetClientType, callId, callerId }: VcpPush): Publication {
   return {
-    type: wholeFrame,
+    type: typeof frame["type"] === "string" ? frame["type"] : "vcp",
+    bare: true,
     audience: toAudience(targetClientType),
     // Clients know by it what they were told already.
     data: targetClientType === vcpLogClient ? { ...frame, _vcpReplayId: `vcplog-${vcpId()}` } : frame,

@@ -2,6 +2,7 @@
  * Clients of VCP that are no nodes: they watch, decide, or have a browser at hand (VCP-13). What they say goes on
  * as a message of `/ws`, what they hear are frames of VCP and nothing else.
  */
+import { createHash } from "node:crypto";
 import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import type { Log } from "../../ports/log.ts";
 import type { Clock } from "../../ports/clock.ts";
@@ -75,7 +76,7 @@ export class ClientSession implements VcpSession {
   hear(frame: JsonObject): void {
     if (!isEvent(frame)) {
       this.#noteCommand(frame);
-      this.#options.socket.send(frame);
+      this.#options.socket.send(this.#known(frame));
       return;
     }
     const { type, data } = frame;
@@ -93,7 +94,7 @@ export class ClientSession implements VcpSession {
   /** Never throws. */
   async #answer(message: JsonObject): Promise<void> {
     const { socket } = this.#options;
-    for (const frame of await this.#ask(message)) socket.send(frame);
+    for (const frame of await this.#ask(message)) socket.send(this.#known(frame));
   }
 
   async #ask(message: JsonObject): Promise<JsonObject[]> {
@@ -114,12 +115,19 @@ export class ClientSession implements VcpSession {
     try {
       await clock.sleep(afterMs, signal);
       for (const frame of await this.#ask({ type: "vcp.replay" })) {
-        socket.send(frame);
+        socket.send(this.#known(frame));
         await clock.sleep(betweenMs, signal);
       }
     } catch {
       // It has left; what is left of it waits for the next time.
     }
+  }
+
+  /** Every frame of a log has an id, by which clients know what they were told already. */
+  #known(frame: JsonObject): JsonObject {
+    if (this.#options.path !== "VCPlog" || frame["_vcpReplayId"] !== undefined) return frame;
+    const hash = createHash("sha256").update(JSON.stringify(frame), "utf8").digest("hex");
+    return { ...frame, _vcpReplayId: `vcplog-${hash.slice(0, 24)}` };
   }
 
   #noteCommand({ type, data }: JsonObject): void {

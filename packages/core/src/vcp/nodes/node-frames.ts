@@ -14,8 +14,14 @@ import { listTools } from "../../tools/catalog.ts";
 import { textForModel } from "../../tools/outcome.ts";
 import { randomHex } from "../../random-hex.ts";
 import { publishFrames } from "../log/frames.ts";
+import { vcpPluginsOf } from "../plugins/plugin.ts";
 import { contextOf, malformed } from "./client-frames.ts";
+import { toNodeName } from "./register-tools.ts";
 
+const placeholderName = /^[\p{L}\p{N}_.:@#%&^+-]{1,128}$/u;
+const mostValues = 500;
+/** Bytes, of a node. */
+const longestValues = 262_144;
 /** Of a result on its way back: a frame has its limit, and the whole is with the call. */
 const longestResult = 24_000;
 
@@ -31,6 +37,8 @@ export async function takeNodeFrame(deps: CoreDeps, connection: Connection, fram
     case "report_ip":
     case "music_playlist_update":
       return [];
+    case "update_static_placeholders":
+      return updatePlaceholders(deps, connection, data);
     case "get_vcp_manifests":
       return [await manifests(deps, connection, data)];
     case "execute_vcp_tool":
@@ -38,6 +46,46 @@ export async function takeNodeFrame(deps: CoreDeps, connection: Connection, fram
     default:
       throw malformed(`'${String(frame["type"]).slice(0, 64)}' is no frame of a node`);
   }
+}
+
+/** Values for prompts; all that the node gives replace all that it gave. What a plugin of the tenant gives is that one's. */
+async function updatePlaceholders(deps: CoreDeps, connection: Connection, data: JsonObject): Promise<JsonObject[]> {
+  const { serverName, placeholders } = data;
+  if (typeof serverName !== "string" || serverName === "" || !isJsonObject(placeholders))
+    throw malformed("'data' must have 'serverName' and 'placeholders'");
+  const node = toNodeName(serverName);
+  const record = await deps.repos.nodes.get(connection.tenant, node);
+  if (record?.connectionId !== connection.id) throw malformed(`this connection is not node '${node}'`);
+  const { config } = await contextOf(deps, connection);
+  const taken = new Set(
+    [...vcpPluginsOf(config).values()].flatMap(({ manifest }) =>
+      manifest.placeholders.map(({ placeholder }) => bare(placeholder)),
+    ),
+  );
+  const values = new Map<string, string>();
+  const left: string[] = [];
+  let bytes = 0;
+  for (const [key, value] of Object.entries(placeholders)) {
+    const name = bare(key);
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    bytes += Buffer.byteLength(text);
+    if (!placeholderName.test(name)) left.push(`'${name.slice(0, 80)}' is no name of a placeholder`);
+    else if (taken.has(name)) left.push(`'${name}' is a plugin's of the tenant`);
+    else if (bytes > longestValues || values.size >= mostValues) left.push(`'${name}' is too much`);
+    else values.set(name, text);
+  }
+  await deps.repos.vcpStaticValues.replace(connection.tenant, placeholderSource(node), values);
+  if (left.length === 0) return [];
+  throw malformed(`placeholders are left out: ${left.slice(0, 10).join(", ")}`);
+}
+
+/** Under which values of a node are kept. */
+function placeholderSource(node: string): string {
+  return `node:${node}`;
+}
+
+function bare(placeholder: string): string {
+  return placeholder.startsWith("{{") && placeholder.endsWith("}}") ? placeholder.slice(2, -2) : placeholder;
 }
 
 /** The tools that the node's key may use. */

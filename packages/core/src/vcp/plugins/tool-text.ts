@@ -8,6 +8,7 @@ import type { CallContext } from "../../context.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { listTools, type Adapters } from "../../tools/catalog.ts";
 import type { Tool } from "../../tools/tool.ts";
+import { distributedToolsOf, type DistributedTool } from "../nodes/distributed-tools.ts";
 import type { InvocationCommand } from "./manifest.ts";
 import { vcpPluginsOf, type VcpPlugin } from "./plugin.ts";
 
@@ -18,7 +19,14 @@ const between = "\n\n---\n\n";
 export function toolTextsOf(adapters: Adapters, context: CallContext): ReadonlyMap<string, string> {
   const plugins = vcpPluginsOf(context.config);
   const tools = listTools(adapters, context).filter((tool) => mayUseTool(context.caller, tool));
-  const texts = tools.map((tool) => [tool.name, textOfTool(tool, plugins.get(tool.name))] as const);
+  const ofNodes = distributedToolsOf(context.config);
+  const texts = tools.map((tool) => {
+    const distributed = tool.distributed === undefined ? undefined : ofNodes.get(tool.name);
+    return [
+      tool.name,
+      distributed === undefined ? textOfTool(tool, plugins.get(tool.name)) : textOfNode(distributed),
+    ] as const;
+  });
   return new Map(texts.filter(([, text]) => text !== ""));
 }
 
@@ -32,19 +40,30 @@ export function textOfTool(tool: Tool, plugin: VcpPlugin | undefined): string {
   return tool.kind === "VCP" && plugin !== undefined ? textOfPlugin(plugin) : textOfOther(tool);
 }
 
+/** A plugin of a node, as upstream tells of it. */
+function textOfNode({ name, displayName, commands }: DistributedTool): string {
+  return textOfCommands(`${displayName} (${name})`, commands);
+}
+
 /** Empty for a plugin without commands. */
 export function textOfPlugin({
   name,
   displayName,
   manifest,
 }: Pick<VcpPlugin, "name" | "displayName" | "manifest">): string {
-  return manifest.commands
+  return textOfCommands(`${displayName} (${name})`, manifest.commands);
+}
+
+type ToldCommand = Pick<InvocationCommand, "command" | "description" | "example">;
+
+function textOfCommands(title: string, commands: readonly ToldCommand[]): string {
+  return commands
     .filter(({ description }) => description !== "")
-    .map((command) => textOfCommand(`${displayName} (${name})`, command))
+    .map((command) => textOfCommand(title, command))
     .join("\n\n");
 }
 
-function textOfCommand(title: string, { command, description, example }: InvocationCommand): string {
+function textOfCommand(title: string, { command, description, example }: ToldCommand): string {
   const head = `- ${title} - 命令: ${command ?? "N/A"}:\n${indented(description)}`;
   return example === undefined || example === "" ? head : `${head}\n  调用示例:\n${indented(example)}`;
 }
