@@ -52,7 +52,7 @@ interface Standing {
   close(): Promise<void>;
 }
 
-function toHome(ground: Ground, { url, deployments, close }: Standing): RunningHome {
+export function toHome(ground: Ground, { url, deployments, close }: Standing): RunningHome {
   const { services } = ground;
   const stop = async (): Promise<void> => void (await Promise.all(deployments.map((one) => one.close())));
   return {

@@ -9,8 +9,14 @@ import { createLambdaPluginRunner } from "@toolyard/platform/aws/lambda-plugin-r
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { commandLines, describePluginRunner, expectNoneRuns, uniqueSeconds } from "../contract/plugin-runner.ts";
 import type { AwsServer } from "../support/aws/aws-server.ts";
-import { startLambdaServer, type Invocation } from "../support/aws/lambda-server.ts";
-import { createLambdaFunction, type Environment, type FunctionOptions, type LambdaFunction } from "./runtime-api.ts";
+import { startLambdaServer } from "../support/aws/lambda-server.ts";
+import {
+  createLambdaFunction,
+  passOn,
+  type Environment,
+  type FunctionOptions,
+  type LambdaFunction,
+} from "./runtime-api.ts";
 import { createSandboxes, sandboxMissing, type Sandbox, type SandboxOptions, type Sandboxes } from "./sandbox.ts";
 
 /** As the service puts them into the environment of every function. */
@@ -49,13 +55,6 @@ function runnerOf(box: LambdaFunction, invokeOptions?: { readonly tenantId?: str
       return readBoxAnswer(answer.body, run);
     },
   };
-}
-
-/** What the service passes on of a function's streamed answer. */
-async function* passOn(box: LambdaFunction, { payload, tenantId }: Invocation): AsyncGenerator<string> {
-  const answer = await box.invoke(payload, { tenantId });
-  if (answer.kind !== "streamed") throw new Error(`not streamed: ${JSON.stringify(answer)}`);
-  for await (const part of answer.body.setEncoding("utf8")) yield part as string;
 }
 
 function runOf(command: PluginRun["command"], more: Partial<PluginRun> = {}): PluginRun {

@@ -505,3 +505,13 @@ async function read(request: IncomingMessage): Promise<Buffer> {
   for await (const part of request) parts.push(part as Buffer);
   return Buffer.concat(parts);
 }
+
+/** What the service passes on of a function's streamed answer. */
+export async function* passOn(
+  box: LambdaFunction,
+  { payload, tenantId }: { readonly payload: unknown; readonly tenantId: string },
+): AsyncGenerator<string> {
+  const answer = await box.invoke(payload, { tenantId });
+  if (answer.kind !== "streamed") throw new Error(`not streamed: ${JSON.stringify(answer)}`);
+  for await (const part of answer.body.setEncoding("utf8")) yield part as string;
+}

@@ -28,6 +28,8 @@ export interface RunningHome extends GatewayDriver {
   readonly ownSecrets: readonly string[];
   /** Everything that its processes wrote to standard output and standard error. */
   output(): string;
+  /** Of the instances that hold sockets, each. */
+  readonly socketUrls?: readonly string[];
   /** Brings a queued call to a worker, where nobody polls for it. @throws Error where the batch's outcome is wrong */
   deliver(tenant: string, callId: string): Promise<void>;
   /** Lays what is kept elsewhere into its directories, to be looked through. */
@@ -52,10 +54,15 @@ async function startOneProcess(): Promise<RunningHome> {
   return {
     ...gateway,
     directories: [gateway.dataDir],
+    socketUrls: [toSocketUrl(gateway.url)],
     ownSecrets: [gateway.adminKey],
     deliver: () => Promise.resolve(),
     stop: async () => void (await gateway.stop()),
   };
+}
+
+function toSocketUrl(url: string): string {
+  return url.replace(/^http/, "ws");
 }
 
 /** A database server, a directory for blobs, and the settings of processes that share them. */
@@ -153,6 +160,7 @@ async function startTwoProcesses(services: Services): Promise<RunningHome> {
   return {
     ...createDriver(balancer.url, services.adminKey),
     directories: [services.directory, ...processes.map(({ dataDir }) => dataDir)],
+    socketUrls: processes.map(({ url }) => toSocketUrl(url)),
     ownSecrets: services.secrets,
     output: () => processes.map(({ output }) => output()).join("\n"),
     deliver: () => Promise.resolve(),
