@@ -34,6 +34,7 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
     invoke: (call, context) => runOnNode(deps, toWork(call), context),
     async handOver(call, context) {
       await offerRun(deps, toWork(call), context, { handedOver: true });
+      return true;
     },
   };
 }
