@@ -260,6 +260,87 @@ describe(`what becomes of it ${verifies("MCP-1", "MCP-4")}`, () => {
     expect((await said()).count).toBe(2);
   });
 
+  describe("a call that nobody waits for is the node's alone", () => {
+    const invokeLater = async (args: Json): Promise<string> => {
+      const body = { uri: "mcp://held/count", arguments: args, async: true };
+      return (await tenant.client.post("/v1/tools/invoke", body)).id;
+    };
+    const callOf = (id: string): Promise<Json> => tenant.client.get(`/v1/calls/${id}`);
+    const runs = async (): Promise<number> =>
+      (await gateway.core.repos.nodes.list(tenant.id, { limit: 10, order: "asc" })).data[0]?.underWay ?? 0;
+
+    test("no worker holds it, and it ends with the server's answer", async () => {
+      await start();
+      await addService();
+      const go = join(home, "go");
+      const ids = await Promise.all(Array.from({ length: 14 }, () => invokeLater({ until: go })));
+      // More than the workers of one process carry out at once, twelve.
+      await expect.poll(runs, { timeout: 10_000 }).toBe(14);
+      expect((await callOf(ids[0] ?? "")).state).toBe("running");
+      await writeFile(go, "");
+      for (const id of ids) {
+        await expect.poll(() => callOf(id), { timeout: 10_000 }).toMatchObject({ state: "completed", attempt: 1 });
+      }
+      const counts = await Promise.all(ids.map(async (id) => JSON.parse((await callOf(id)).result.preview).count));
+      expect(new Set(counts).size).toBe(14);
+    });
+
+    test("what its process was given is cut out of what it says, and what it says must fit", async () => {
+      await start();
+      await tenant.putCredential("HELD_KEY", "for-everybody");
+      await tenant.putCredential("HELD_KEY", "for-ada", "ada");
+      await addService({ env: { KEY: { credential: "HELD_KEY" } } });
+      const ada = await tenant.newKey({ scopes: ["tools"], user_id: "ada" });
+      for (const [client, secret] of [
+        [tenant.client, "for-everybody"],
+        [ada.client, "for-ada"],
+      ] as const) {
+        const body = { uri: "mcp://held/count", arguments: { tell: true }, async: true };
+        const { id } = await client.post("/v1/tools/invoke", body);
+        await expect.poll(() => callOf(id)).toMatchObject({ state: "completed" });
+        const call = await callOf(id);
+        expect(call.result.preview).toContain('"secret":');
+        expect(call.result.preview).not.toContain(secret);
+      }
+      const wrong = await invokeLater({ misfit: true });
+      await expect
+        .poll(() => callOf(wrong))
+        .toMatchObject({
+          state: "failed",
+          error: { code: "tool_failed", message: expect.stringContaining("does not fit the schema") },
+        });
+    });
+
+    test("it is stopped at its time limit, when it is cancelled, and with its process", async () => {
+      await start();
+      await addService({ tools: { count: { timeout_ms: 1_500 } } });
+      const late = await invokeLater({ until: join(home, "never") });
+      const stopped = await invokeLater({ until: join(home, "never") });
+      await expect.poll(runs).toBe(2);
+      await tenant.client.post(`/v1/calls/${stopped}/cancel`);
+      await expect.poll(async () => (await callOf(stopped)).state).toMatch(/unknown|cancelled/);
+      await expect.poll(async () => (await callOf(late)).error?.message).toContain("1500 ms");
+      expect(await callOf(late)).toMatchObject({ state: "unknown", error: { code: "outcome_unknown" } });
+      const lost = await invokeLater({ die: true });
+      await expect.poll(() => callOf(lost)).toMatchObject({ state: "unknown" });
+      const id = await invokeLater({});
+      await expect.poll(() => callOf(id), { timeout: 10_000 }).toMatchObject({ state: "completed" });
+    });
+
+    test("of a server of the stateless era, which may ask, it is waited for", async () => {
+      await start({ memory: heldServer(note, {}, { ERA: "stateless" }) });
+      await addService();
+      const id = await invokeLater({});
+      await expect.poll(() => callOf(id)).toMatchObject({ state: "completed" });
+    });
+
+    test("where no node is connected it fails, and says which one is needed", async () => {
+      await addService();
+      const id = await invokeLater({});
+      await expect.poll(() => callOf(id)).toMatchObject({ state: "failed", error: { code: "node_required" } });
+    });
+  });
+
   test("where no node is connected, the call says which one is needed", async () => {
     const { id } = await addService();
     const { status, json } = await invoke();

@@ -9,7 +9,8 @@ const note = (line) => { if (process.env.NOTE) appendFileSync(process.env.NOTE, 
 let count = 0;
 let greetings = 0;
 let isReady = false;
-const tools = [{ name: "count", inputSchema: { type: "object" } }];
+const outputSchema = { type: "object", properties: { count: { type: "integer" } } };
+const tools = [{ name: "count", inputSchema: { type: "object" }, outputSchema }];
 const stopped = new Set();
 note("started " + process.pid);
 process.stdout.write("a line of noise\\n");
@@ -37,6 +38,8 @@ async function call(id, params) {
   }
   while (args.until && !existsSync(args.until) && !stopped.has(id)) await sleep(20);
   if (stopped.has(id)) return;
+  if (args.tell) return text({ secret: process.env.KEY });
+  if (args.misfit) return write({ id, result: { content: [], structuredContent: { count: "many" } } });
   if (args.bytes) return text("x".repeat(args.bytes));
   count += 1;
   text({ pid: process.pid, count, greetings, key: process.env.KEY?.split("").reverse().join("") ?? null, env: Object.keys(process.env).sort() });

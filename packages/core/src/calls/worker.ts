@@ -258,8 +258,7 @@ async function runIn(
     const { adapter, tool, uri, arguments: args } = preparation.call;
     if (adapter.handOver !== undefined) {
       const handed = { id: call.id, tool, uri, arguments: args, attempt: call.attempt };
-      await adapter.handOver(handed, { ...context, signal });
-      return "handed-over";
+      if (await adapter.handOver(handed, { ...context, signal })) return "handed-over";
     }
     const answers = answersOf(input);
     const { finish } = await executeCall(deps, { ...preparation.call, id: call.id, answers }, context, {

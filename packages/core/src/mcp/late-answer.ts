@@ -1,15 +1,31 @@
 /** The answer of a held server that came when nobody waited for it any more, as the reply of its call. */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery, type ToolReply } from "../tools/adapter.ts";
-import { toToolReply } from "./call-result.ts";
+import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
+import { toToolReply, type ResultOptions } from "./call-result.ts";
 import { readMcpAnswer } from "./node-messages.ts";
 
+/**
+ * Of a tool that is no more: nobody knows what in its words is a secret.
+ * @throws GatewayError `tool_failed`, answered
+ */
+export function toWithheldReply(text: string, toolName: string): ToolReply {
+  try {
+    toLateReply(text, { toolName, outputSchema: undefined });
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    throw withDelivery(new GatewayError("tool_failed", `'${toolName}' failed; ${withheld}`), deliveryOf(error));
+  }
+  return { mediaType: "text/plain", body: `'${toolName}' was carried out; ${withheld}` };
+}
+
+const withheld = "what it said is not kept, because its service was changed or deleted meanwhile.";
+
 /** @throws GatewayError `tool_failed`, answered */
-export function toLateReply(text: string, toolName: string): ToolReply {
+export function toLateReply(text: string, { toolName, outputSchema }: ResultOptions): ToolReply {
   const answer = readMcpAnswer(text);
   const result = answer !== undefined && "result" in answer ? answer.result : undefined;
   if (result !== undefined && (result["resultType"] ?? "complete") === "complete") {
-    return toToolReply(result, { toolName, outputSchema: undefined });
+    return toToolReply(result, { toolName, outputSchema });
   }
   const said = answer !== undefined && "error" in answer ? answer.error.message : "it asks for input";
   throw withDelivery(new GatewayError("tool_failed", `'${toolName}' failed: ${said}`), "answered");

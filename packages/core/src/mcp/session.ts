@@ -151,7 +151,7 @@ export class McpSession {
     };
     let round: JsonObject = call.answers === undefined ? {} : toRound(call.answers);
     for (let asked = 1; asked <= mostRounds; asked += 1) {
-      const params = { name: call.name, arguments: call.arguments, ...round, _meta: { progressToken: call.token } };
+      const params = { ...toParams(call), ...round };
       const headers = [["mcp-name", toHeaderValue(call.name)] as const, ...(call.mirrored ?? [])];
       const result = await this.#request("tools/call", params, { ...exchange, onNotice, headers });
       const next = nextRound(result, this.#options);
@@ -159,6 +159,17 @@ export class McpSession {
       round = next;
     }
     throw new GatewayError("tool_failed", `'${this.#options.name}' asks to be asked again, without an end.`);
+  }
+
+  /**
+   * Gives the call to whoever brings its result by itself; false where there is nobody, or its answer may be none yet.
+   * @throws GatewayError, not sent
+   */
+  async handOver(call: ToolCallRequest, exchange: ExchangeOptions): Promise<boolean> {
+    // Since 2026-07-28 a server may answer with questions, or ask to be asked again.
+    if (this.transport.handOver === undefined || this.#era === "stateless") return false;
+    await this.transport.handOver({ id: this.#takeId(), method: "tools/call", params: toParams(call) }, exchange);
+    return true;
   }
 
   /** Follows the server's news until it ends them; comes back at once where there are none. */
@@ -362,6 +373,10 @@ function nextRound(result: JsonObject, { name, elicitation }: SessionOptions): J
   const responses = elicitation === "defaults" ? defaultResponses(requests) : undefined;
   if (responses !== undefined) return toRound({ responses, state });
   throw new InputRequired(requests, state);
+}
+
+function toParams({ name, arguments: args, token }: ToolCallRequest): JsonObject {
+  return { name, arguments: args, _meta: { progressToken: token } };
 }
 
 function toRound({

@@ -8,7 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import { hashNodeTool, mcpAnswerType, type NodeTool } from "../nodes/node.ts";
-import { runOnNode, type NodeDeps } from "../nodes/run.ts";
+import { offerRun, runOnNode, type NodeDeps, type NodeWork } from "../nodes/run.ts";
 import { deliveryOf, withDelivery } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
@@ -79,8 +79,18 @@ export class StdioOnNode implements McpTransport {
     return Promise.resolve();
   }
 
-  async #run(request: McpRun["request"], options: ExchangeOptions): Promise<string> {
-    const { context, signal, timeoutMs, maxBytes } = options;
+  async handOver({ method, params }: RpcRequest, options: ExchangeOptions): Promise<void> {
+    const { context, signal } = options;
+    await offerRun(
+      this.#deps,
+      await this.#toWork({ method, params }, options),
+      { ...context, signal },
+      { handedOver: true },
+    );
+  }
+
+  async #toWork(request: McpRun["request"], options: ExchangeOptions): Promise<NodeWork> {
+    const { context, timeoutMs, maxBytes } = options;
     const { node, program } = this.#program;
     const offered = this.#program.offered(context);
     if (offered === undefined) throw this.#needsNode();
@@ -91,8 +101,7 @@ export class StdioOnNode implements McpTransport {
       timeout_ms: timeoutMs,
       max_bytes: maxBytes,
     };
-    const limit = AbortSignal.timeout(timeoutMs);
-    const work = {
+    return {
       callId: options.call?.id ?? newId("call"),
       attempt: options.call?.attempt ?? 1,
       tool: program,
@@ -101,6 +110,12 @@ export class StdioOnNode implements McpTransport {
       arguments: run as unknown as JsonObject,
       notConnected: () => this.#needsNode(),
     };
+  }
+
+  async #run(request: McpRun["request"], options: ExchangeOptions): Promise<string> {
+    const { context, signal, timeoutMs } = options;
+    const work = await this.#toWork(request, options);
+    const limit = AbortSignal.timeout(timeoutMs);
     try {
       const reply = await runOnNode(this.#deps, work, {
         ...context,

@@ -28,6 +28,8 @@ export interface McpTransport {
    * @throws SessionLost; GatewayError with the fate of the request known to `deliveryOf`
    */
   request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse>;
+  /** Gives the request to whoever brings the answer to its call by itself. @throws GatewayError, not sent */
+  handOver?(request: RpcRequest, options: ExchangeOptions): Promise<void>;
   /** @throws GatewayError where it could not be delivered */
   notify(notice: RpcNotice, options: SendOptions): Promise<void>;
   /** Tells unasked what is new, where a server does; else nobody need listen. */

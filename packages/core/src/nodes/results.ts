@@ -17,6 +17,7 @@ import { readAll, tenantKey } from "../ports/blob-store.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
+import { parseToolUri } from "../tools/uri.ts";
 import { inputKey, isBlob } from "./input.ts";
 import { mcpAnswerType, vcpAnswerType, type NodeRun } from "./node.ts";
 
@@ -159,40 +160,53 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
   const cost = price === undefined || run.state === "withdrawn" ? {} : { cost: toolCost(price.per_call) };
   try {
     if (run.result === null) throw notBegun(call, run);
-    const reply = await asToolReply(call, await toReply(deps, call.tenant, run, parseNodeResult(run.result)));
+    const given = await toReply(deps, call.tenant, run, parseNodeResult(run.result));
+    const reply = await readAnswer(deps, call, given, context);
     const { stored } = await shapeReply(deps, context, call.id, reply);
     return { state: "completed", outcome: stored, ...cost };
   } catch (thrown) {
     const error = toGatewayError(thrown);
     if (error.code === "database_unavailable" || error.code === "internal_error") throw error;
-    return { ...failedFinish(call, error), ...cost };
+    return { ...failedFinish(call, error, context.redactor), ...cost };
   }
 }
 
-/** Where a held server has answered, its tool's result: read by code that is seldom needed. @throws GatewayError */
-async function asToolReply({ tool }: Call, reply: ToolReply): Promise<ToolReply> {
-  if (reply.mediaType === vcpAnswerType && typeof reply.body === "string") {
+/** What a held server or a plugin of a VCP node has answered, as its own code reads it. @throws GatewayError with what is known of the call's fate */
+async function readAnswer(
+  { adapters }: CoreDeps,
+  { tool, uri: target }: Call,
+  reply: ToolReply,
+  context: CallContext,
+): Promise<ToolReply> {
+  const { mediaType, body } = reply;
+  if (mediaType !== mcpAnswerType && mediaType !== vcpAnswerType) return reply;
+  const text = typeof body === "string" ? body : Buffer.from(body).toString("utf8");
+  // Read by code that is seldom needed.
+  if (mediaType === vcpAnswerType) {
     const { readNodeAnswer } = await import("../vcp/nodes/node-answer.ts");
-    return readNodeAnswer(reply.body, tool);
+    return readNodeAnswer(text, tool);
   }
-  if (reply.mediaType !== mcpAnswerType || typeof reply.body !== "string") return reply;
-  const { toLateReply } = await import("../mcp/late-answer.ts");
-  return toLateReply(reply.body, tool);
+  const uri = parseToolUri(target, (scheme) => adapters[scheme]?.options);
+  const late = await adapters[uri.scheme]?.readLate?.({ name: tool, uri }, text, context);
+  if (late !== undefined) return late;
+  const { toWithheldReply } = await import("../mcp/late-answer.ts");
+  return toWithheldReply(text, tool);
 }
 
-function failedFinish(call: Call, error: GatewayError): CallFinish {
+function failedFinish(call: Call, error: GatewayError, redactor: Redactor): CallFinish {
+  const message = redactor.redact(error.message);
   const isOpen = deliveryOf(error) === "uncertain";
   if (call.effect === "write" && isOpen) {
     return {
       state: "unknown",
       error: {
         code: "outcome_unknown",
-        message: `'${call.tool}' was begun but gave no answer (${error.message}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
+        message: `'${call.tool}' was begun but gave no answer (${message}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
       },
     };
   }
   const state = error.code === "call_cancelled" ? "cancelled" : "failed";
-  return { state, error: { code: error.code, message: error.message } };
+  return { state, error: { code: error.code, message } };
 }
 
 function notBegun(call: Call, run: NodeRun): GatewayError {
@@ -204,16 +218,23 @@ function notBegun(call: Call, run: NodeRun): GatewayError {
       );
 }
 
-/** For the shape of a result only: nothing is decided by who asked. */
+/** For the shape of a result, and what must not be in it: nothing is decided by who asked. */
 async function contextOf(
   deps: CoreDeps,
-  { tenant, callerId, requestId, traceId, sessionId }: Call,
+  { tenant, callerId, userId, requestId, traceId, sessionId }: Call,
 ): Promise<CallContext> {
   const row = await deps.repos.tenants.get(tenant);
   if (row === undefined) throw new GatewayError("not_found", "The tenant is gone.");
   return {
     tenant,
-    caller: { kind: "key", id: callerId, role: "member", scopes: [], tools: null },
+    caller: {
+      kind: "key",
+      id: callerId,
+      role: "member",
+      scopes: [],
+      tools: null,
+      ...(userId === null ? {} : { userId }),
+    },
     config: await deps.configs.get(tenant, row.configVersion),
     requestId,
     traceId,

@@ -11,6 +11,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import {
   withDelivery,
   type InvocationContext,
+  type LateTool,
   type ToolAdapter,
   type ToolCall,
   type ToolReply,
@@ -141,6 +142,21 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
       hasTimedOut: () => context.signal.reason === attemptTimedOut,
     };
     return this.#breakers.guard(guarded, send);
+  }
+
+  async handOver(call: ToolCall, context: InvocationContext): Promise<boolean> {
+    if (this.#behaviour.handOver === undefined) return false;
+    const { opened, made } = this.#required(call, context);
+    if (this.#behaviour.breaker?.(opened) !== undefined) return false;
+    return this.#behaviour.handOver({ ...opened, tool: made.described, call }, context);
+  }
+
+  async readLate({ uri, name }: LateTool, text: string, context: CallContext): Promise<ToolReply | undefined> {
+    const record = this.#index(context.config).services.get(uri.service);
+    const opened = record === undefined ? undefined : this.#open(record);
+    const made = opened === undefined ? undefined : this.#toolAt(opened, uri);
+    if (opened === undefined || made === undefined) return undefined;
+    return this.#behaviour.readLate?.({ ...opened, tool: made.described, name, text }, context);
   }
 
   async explain(

@@ -74,6 +74,14 @@ export interface ServiceCall<Config> extends OpenService<Config> {
   readonly call: ToolCall;
 }
 
+/** What a back end gave when nobody waited for it. */
+export interface LateCall<Config> extends OpenService<Config> {
+  readonly tool: ServiceTool;
+  /** Of the call's tool, for messages. */
+  readonly name: string;
+  readonly text: string;
+}
+
 export interface ProbeReport {
   /** What was found, for people; no secrets. */
   readonly detail: string;
@@ -101,6 +109,10 @@ export interface SchemeBehaviour<Config> {
   pinning?(service: OpenService<Config>): Pinning;
   /** @throws GatewayError with the fate of the call known to `deliveryOf` */
   invoke(call: ServiceCall<Config>, context: InvocationContext): Promise<ToolReply>;
+  /** As `ToolAdapter.handOver`; not asked where a breaker has to see what comes of it. */
+  handOver?(call: ServiceCall<Config>, context: InvocationContext): Promise<boolean>;
+  /** As `ToolAdapter.readLate`. */
+  readLate?(late: LateCall<Config>, context: CallContext): Promise<ToolReply>;
   /** Spares a back end that fails, where its configuration asks for it. */
   breaker?(service: OpenService<Config>): BreakerOptions | undefined;
   /** Reaches the back end without a side effect. @throws GatewayError that says what is wrong */

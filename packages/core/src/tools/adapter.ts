@@ -116,6 +116,12 @@ export function deliveryOf(error: unknown): Delivery {
   return error instanceof GatewayError && !silences.has(error.code) ? "answered" : "uncertain";
 }
 
+/** The tool of a call that was made a while ago. */
+export interface LateTool {
+  readonly name: string;
+  readonly uri: ToolUri;
+}
+
 export interface ToolAdapter {
   /** The tool at this address in the caller's tenant, or undefined. No I/O: reads the snapshot. */
   resolve(uri: ToolUri, context: CallContext): Tool | undefined;
@@ -124,9 +130,15 @@ export interface ToolAdapter {
   invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply>;
   /**
    * Gives a queued call to whoever carries it out without us: its row stays running under a lease that the other
-   * one extends, and ends when the result comes in, wherever that is.
+   * one extends, and ends when the result comes in, wherever that is. False where this call has to be waited for:
+   * then it is to be invoked.
    */
-  handOver?(call: ToolCall, context: InvocationContext): Promise<void>;
+  handOver?(call: ToolCall, context: InvocationContext): Promise<boolean>;
+  /**
+   * What came of a call that was handed over, or that nobody waited for any more, in the form of its back end; what
+   * must not be shown is then known to the redactor. Undefined where the tool is none of a back end any more.
+   */
+  readLate?(tool: LateTool, text: string, context: CallContext): Promise<ToolReply | undefined>;
   /** The tool of this name, which models and callers may use instead of the URI. No I/O. */
   find?(name: string, context: CallContext): Tool | undefined;
   /** Options that its URIs take; absent: all of the specification. */

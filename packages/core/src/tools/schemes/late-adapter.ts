@@ -6,7 +6,14 @@ import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { OAuthClient } from "../../oauth/client.ts";
 import { noSuchService, type ServiceRuntime } from "../../services/runtime.ts";
-import { withDelivery, type InvocationContext, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
+import {
+  withDelivery,
+  type InvocationContext,
+  type LateTool,
+  type ToolAdapter,
+  type ToolCall,
+  type ToolReply,
+} from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import type { ToolUri, UriOptions } from "../uri.ts";
 
@@ -53,6 +60,14 @@ export class LateAdapter implements ToolAdapter {
   async invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply> {
     if (this.#made !== undefined) return this.#made.invoke(call, context);
     throw withDelivery(new GatewayError("tool_not_found", noSuchService(this.#scheme, call.uri.service)), "not_sent");
+  }
+
+  async handOver(call: ToolCall, context: InvocationContext): Promise<boolean> {
+    return (await this.#made?.handOver?.(call, context)) ?? false;
+  }
+
+  async readLate(tool: LateTool, text: string, context: CallContext): Promise<ToolReply | undefined> {
+    return this.#made?.readLate?.(tool, text, context);
   }
 
   async explain(

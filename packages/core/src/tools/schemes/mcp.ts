@@ -17,7 +17,7 @@ import { McpConnections, type McpEndpoint, type McpLink } from "../../mcp/connec
 import { HttpPeer } from "../../mcp/http-peer.ts";
 import { toToolReply } from "../../mcp/call-result.ts";
 import { mirror, mirroredArguments } from "../../mcp/mirrored-headers.ts";
-import type { McpSession } from "../../mcp/session.ts";
+import type { McpSession, ToolCallRequest } from "../../mcp/session.ts";
 import type { HeldServer } from "../../mcp/node-messages.ts";
 import type { NodeProgram } from "../../mcp/stdio-node.ts";
 import type { StdioProgram } from "../../mcp/stdio-once.ts";
@@ -156,6 +156,12 @@ export const mcpScheme = defineScheme({
       pinning: ({ config }) => config.pin_definitions,
       discover: (service, context) => servers.discover(service, context),
       invoke: (call, context) => servers.invoke(call, context),
+      handOver: (call, context) => servers.handOver(call, context),
+      readLate: async ({ config, tool, name, text }, context) => {
+        await hideVariables(config.env ?? {}, deps.credentials, context);
+        const { toLateReply } = await import("../../mcp/late-answer.ts");
+        return toLateReply(text, { toolName: name, outputSchema: tool.outputSchema });
+      },
       breaker: ({ config }) => config.breaker,
       probe: (service, context) => servers.probe(service, context),
       userClient: async ({ config }, context) => {
@@ -232,6 +238,16 @@ async function variablesOf(
   return Object.fromEntries(variables);
 }
 
+/** What a process was given is not to be shown; a value that is gone cannot be known any more. */
+async function hideVariables(
+  env: NonNullable<McpConfig["env"]>,
+  credentials: SchemeDeps["credentials"],
+  context: CallContext,
+): Promise<void> {
+  const names = Object.values(env).map(({ credential }) => credential);
+  for (const value of (await credentials.resolve(context, names)).values()) context.redactor.add(value);
+}
+
 function unusable(name: string): GatewayError {
   return withDelivery(
     new GatewayError(
@@ -284,6 +300,13 @@ function toServiceTool(definition: ToolDefinition): ServiceTool {
   return { id: name, title, description, parameters: inputSchema, outputSchema, hints, effect: "write" };
 }
 
+interface AskedTool {
+  readonly exchange: ExchangeOptions;
+  /** As the server describes it. */
+  readonly known: ServiceTool;
+  readonly request: ToolCallRequest;
+}
+
 /** The servers behind all services of the scheme. */
 class McpServers {
   readonly #deps: SchemeDeps;
@@ -295,29 +318,43 @@ class McpServers {
     this.#connections = new McpConnections(deps.connections, deps.clock);
   }
 
-  async invoke({ record, config, tool, call }: ServiceCall<McpConfig>, context: InvocationContext): Promise<ToolReply> {
-    const service = { record, config };
+  async invoke(call: ServiceCall<McpConfig>, context: InvocationContext): Promise<ToolReply> {
+    return this.#connections.use(this.#endpointOf(call, context), context, async (session) => {
+      const { exchange, known, request } = await this.#toRequest(call, session, context);
+      const result = await session.callTool(request, exchange);
+      return toToolReply(result, { toolName: call.call.tool.name, outputSchema: known.outputSchema });
+    });
+  }
+
+  async handOver(call: ServiceCall<McpConfig>, context: InvocationContext): Promise<boolean> {
+    if (call.config.node === undefined) return false;
+    return this.#connections.use(this.#endpointOf(call, context), context, async (session) => {
+      const { exchange, request } = await this.#toRequest(call, session, context);
+      return session.handOver(request, exchange);
+    });
+  }
+
+  async #toRequest(
+    { record, config, tool, call }: ServiceCall<McpConfig>,
+    session: McpSession,
+    context: InvocationContext,
+  ): Promise<AskedTool> {
     const timeoutMs = call.uri.options.timeoutMs ?? tool.timeoutMs ?? context.config.settings.tool_timeout_ms;
     const { signal, onSent } = context;
-    return this.#connections.use(this.#endpointOf(service, context), context, async (session) => {
-      const row = { id: call.id, attempt: call.attempt };
-      const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context), call: row };
-      const known = await this.#required(service, tool, { session, exchange });
-      const args = known === tool ? call.arguments : checkedArguments(known, call);
-      const mirrored = mirroredArguments(known.parameters);
-      const result = await session.callTool(
-        {
-          name: known.id,
-          arguments: args,
-          token: call.id,
-          answers: call.answers,
-          mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
-          onProgress: (progress) => this.#tellProgress(call, context, progress),
-        },
-        exchange,
-      );
-      return toToolReply(result, { toolName: call.tool.name, outputSchema: known.outputSchema });
-    });
+    const row = { id: call.id, attempt: call.attempt };
+    const exchange = { context, signal, timeoutMs, onSent, maxBytes: messageBytes(context), call: row };
+    const known = await this.#required({ record, config }, tool, { session, exchange });
+    const args = known === tool ? call.arguments : checkedArguments(known, call);
+    const mirrored = mirroredArguments(known.parameters);
+    const request = {
+      name: known.id,
+      arguments: args,
+      token: call.id,
+      answers: call.answers,
+      mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
+      onProgress: (progress: JsonObject) => this.#tellProgress(call, context, progress),
+    };
+    return { exchange, known, request };
   }
 
   #tellProgress({ id, tool }: ToolCall, context: InvocationContext, told: JsonObject): void {

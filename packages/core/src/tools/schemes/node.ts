@@ -40,6 +40,7 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
     invoke: async (call, context) => asReply(await runOnNode(deps, toWork(call), context), call.tool.name),
     async handOver(call, context) {
       await offerRun(deps, toWork(call), context, { handedOver: true });
+      return true;
     },
   };
 }
