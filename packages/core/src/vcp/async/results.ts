@@ -37,7 +37,7 @@ export async function readAsyncText(
   }
 }
 
-export function pendingText({ plugin, taskId }: TaskName): string {
+function pendingText({ plugin, taskId }: TaskName): string {
   return `[任务 ${plugin} (ID: ${taskId}) 结果待更新...]`;
 }
 
