@@ -37,7 +37,7 @@ export async function readAsyncText(
   }
 }
 
-function pendingText({ plugin, taskId }: TaskName): string {
+export function pendingText({ plugin, taskId }: TaskName): string {
   return `[任务 ${plugin} (ID: ${taskId}) 结果待更新...]`;
 }
 
