@@ -497,6 +497,35 @@ function describeDecisions(fixture: CallFixture): void {
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "completed", delivery: "due" });
     });
 
+    test(`a call whose back end works on is nobody's to hold, keeps its first words, and ends later ${verifies("VCP-5")}`, async () => {
+      const tenant = await fixture.newTenant();
+      const id = await fixture.rowIn(tenant, "running", { reserved: { tokens: 5, micros: 7 } });
+      const outcome = { text: "submitted", mediaType: "text/plain", bytes: 9 };
+      const goesOn: CallFinish = { state: "running", outcome, worksOn: { withinMs: hour, delivery: "due" } };
+      expect(await fixture.calls.finish(tenant, id, 2, goesOn)).toBe(false);
+      expect(await fixture.calls.finish(tenant, id, 1, goesOn)).toBe(true);
+      // A beat of its holder that was under way.
+      await fixture.turn(1).calls.heartbeat(tenant, id, 1, { leaseMs: 1_000 });
+      const row = await fixture.row(tenant, id);
+      expect(row).toMatchObject({
+        state: "running",
+        async: true,
+        outcome,
+        slots: 0,
+        reserved: { tokens: 0, micros: 0 },
+        delivery: "due",
+        finishedAt: null,
+      });
+      expect(row.leaseUntil ?? 0).toBeGreaterThan(Date.now() + hour / 2);
+      expect(await fixture.turn(1).calls.finish(tenant, id, 1, completed)).toBe(true);
+      expect(await fixture.row(tenant, id)).toMatchObject({
+        state: "completed",
+        outcome: completed.outcome,
+        leaseUntil: null,
+      });
+      expect(await fixture.calls.finish(tenant, id, 1, goesOn)).toBe(false);
+    });
+
     test(`a rejection ends the call with its reason ${verifies("CHAT-11")}`, async () => {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "input_required");

@@ -34,8 +34,11 @@ const invokedSchema = z.object({
   id: z.string(),
   object: z.literal("call"),
   tool: z.string(),
-  status: z.enum(["completed", "queued", "input_required"]),
-  content: z.string().optional().meta({ description: "What a model would read: JSON text stays byte for byte." }),
+  status: z.enum(["completed", "queued", "running", "input_required"]),
+  content: z.string().optional().meta({
+    description:
+      "What a model would read: JSON text stays byte for byte. Of a running call, what its tool has answered first.",
+  }),
   media_type: z.string().optional(),
   handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
   url: z.string().optional().meta({ description: "Where the call can be followed." }),
@@ -126,9 +129,11 @@ function toAnswer({ callId, tool, outcome }: Invoked, publicUrl: string): Invoke
       return { status: 200, body: { ...head, status: "completed", content: text, media_type: mediaType, ...rest } };
     }
     case "pending": {
-      const status = outcome.reason === "async" ? "queued" : "input_required";
+      const { first } = outcome;
+      const status = outcome.reason !== "async" ? "input_required" : first === undefined ? "queued" : "running";
+      const said = first === undefined ? {} : { content: first.text, media_type: first.mediaType };
       const asked = outcome.requests === undefined ? {} : { input_requests: { ...outcome.requests } };
-      return { status: 202, body: { ...head, status, url: `${publicUrl}/v1/calls/${callId}`, ...asked } };
+      return { status: 202, body: { ...head, status, url: `${publicUrl}/v1/calls/${callId}`, ...said, ...asked } };
     }
     case "failed":
     case "rejected": {

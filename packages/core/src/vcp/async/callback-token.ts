@@ -10,14 +10,14 @@ import { signMessage, type SignedMessage } from "../../webhooks/secret.ts";
 
 export const callbackPath = "/plugin-callback";
 
-export interface CallbackToken {
+interface CallbackToken {
   readonly token: string;
   /** SHA-256, hexadecimal. */
   readonly hash: string;
 }
 
 /** The tenant is part of it, since its database has to be found first. */
-export function newCallbackToken(tenant: string): CallbackToken {
+function newCallbackToken(tenant: string): CallbackToken {
   const token = `${tenant}.${randomBytes(32).toString("base64url")}`;
   return { token, hash: hashOf(token) };
 }
@@ -33,7 +33,7 @@ function hashOf(token: string): string {
 }
 
 /** Where plugins add `/{pluginName}/{taskId}`. */
-export function callbackBaseUrl(publicUrl: string, token: string): string {
+function callbackBaseUrl(publicUrl: string, token: string): string {
   return `${publicUrl}${callbackPath}/t/${token}`;
 }
 

@@ -13,6 +13,7 @@ import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import type { VcpTask } from "../../ports/vcp-callbacks.ts";
 import type { CallFinish } from "../../ports/repos.ts";
+import type { ToolReply } from "../../tools/adapter.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { textOfResult } from "./results.ts";
@@ -38,20 +39,31 @@ export async function endCall(deps: CoreDeps, config: TenantConfig, { task, text
 async function finishOf(
   deps: CoreDeps,
   config: TenantConfig,
-  { call, task, text }: TaskResult & { readonly call: Call },
+  { call, ...result }: TaskResult & { readonly call: Call },
 ): Promise<CallFinish> {
   const cost = costOf(deps, config, call);
-  const body = parseJson(text);
-  if (isJsonObject(body) && hasFailed(body)) {
-    const message = textOfResult(task, text).slice(0, longestMessage);
-    const details = { task_id: task.taskId, ...(text.length <= longestDetails ? { callback: body } : {}) };
+  const end = endOf(result);
+  if (end.kind === "failed") {
+    const { message, details } = end;
     return { state: "failed", error: { code: "tool_failed", message, details }, ...cost };
   }
-  const { stored } = await shapeReply(deps, contextOf(config, call), call.id, {
-    mediaType: "application/json",
-    body: text,
-  });
+  const { stored } = await shapeReply(deps, contextOf(config, call), call.id, end.reply);
   return { state: "completed", outcome: stored, ...cost };
+}
+
+type TaskEnd =
+  | { readonly kind: "completed"; readonly reply: ToolReply }
+  | { readonly kind: "failed"; readonly message: string; readonly details: JsonObject };
+
+/** Pure: what a result makes of its call. */
+export function endOf({ task, text }: TaskResult): TaskEnd {
+  const body = parseJson(text);
+  if (!isJsonObject(body) || !hasFailed(body)) {
+    return { kind: "completed", reply: { mediaType: "application/json", body: text } };
+  }
+  const message = textOfResult(task, text).slice(0, longestMessage);
+  const callback = text.length <= longestDetails ? { callback: body } : {};
+  return { kind: "failed", message, details: { task_id: task.taskId, ...callback } };
 }
 
 const longestMessage = 4_096;

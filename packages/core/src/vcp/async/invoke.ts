@@ -4,18 +4,22 @@
  * answer is the result.
  */
 import type { AdapterDeps } from "../../deps.ts";
-import type { JsonObject } from "../../json.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
-import type { CallAttempt, TaskName } from "../../ports/vcp-callbacks.ts";
-import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
+import type { CallAttempt, TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
+import { withDelivery, type InvocationContext, type ToolReply } from "../../tools/adapter.ts";
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
 import { failedToRun, outcomeOfAnswer, outcomeOfStdout, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";
 import { runPlugin } from "../plugins/run.ts";
 import { stdinOf } from "../plugins/synchronous.ts";
 import { callbackVariables } from "./callback-token.ts";
+import { endOf } from "./end-call.ts";
 import { FirstAnswer } from "./first-answer.ts";
 import { namedTask, withPlaceholder } from "./named-task.ts";
+import { readResult } from "./results.ts";
+import { placeholderOf } from "./task.ts";
 import { letWorkOn } from "./working-on.ts";
 
 /** A process that works on ends at the latest then; where it runs may end it earlier. */
@@ -114,21 +118,50 @@ async function answerWith(
   { speaker, attempt, answer }: Answered,
 ): Promise<ToolReply> {
   const named = answer["status"] === "error" ? undefined : namedTask(speaker.name, answer);
-  const task = await bind(deps, context, { attempt, named });
-  const outcome = outcomeOfAnswer(speaker, task === undefined ? answer : withPlaceholder(answer, task));
-  const reply = toToolReply(speaker.name, outcome);
-  return task === undefined ? reply : { ...reply, worksOn: { withinMs: callbackWithinMs } };
+  const { binding, done } = await deps.repos.vcpCallbacks.answer(context.tenant, attempt, named ?? null);
+  deps.reach("callback.awaited");
+  if (done !== undefined) return replyOfEarly(deps, context, { speaker, answer, task: done });
+  // A plugin that is asked about a task of another call names that one, and has no task of its own.
+  if (named === undefined || binding !== "bound") return toToolReply(speaker.name, outcomeOfAnswer(speaker, answer));
+  const reply = toToolReply(speaker.name, outcomeOfAnswer(speaker, withPlaceholder(answer, named)));
+  return { ...firstWords(reply, named, context), worksOn: { withinMs: callbackWithinMs } };
 }
 
-/** The task whose result ends the call; undefined: there is none to wait for. */
-async function bind(
+/** Text alone, and short: what comes of the call is what is kept whole. */
+function firstWords(
+  { mediaType, body, forModel }: ToolReply,
+  task: TaskName,
+  { config }: InvocationContext,
+): Pick<ToolReply, "mediaType" | "body"> {
+  const text = forModel ?? (typeof body === "string" ? body : "");
+  // A character has four bytes at most.
+  const room = Math.floor(config.settings.result_bytes / 4);
+  if (text.length <= room) return { mediaType: forModel === undefined ? mediaType : "text/plain", body: text };
+  const placeholder = placeholderOf(task);
+  return {
+    mediaType: "text/plain",
+    body: `${text.slice(0, Math.max(0, room - placeholder.length - 1))}\n${placeholder}`,
+  };
+}
+
+/** The callback was faster than the answer: its result is the call's, with what the plugin says to the model. */
+async function replyOfEarly(
   deps: AdapterDeps,
-  { tenant }: InvocationContext,
-  { attempt, named }: { readonly attempt: CallAttempt; readonly named: TaskName | undefined },
-): Promise<TaskName | undefined> {
-  const { binding, done } = await deps.repos.vcpCallbacks.answer(tenant, attempt, named ?? null);
-  deps.reach("callback.awaited");
-  if (done !== undefined) return { plugin: done.plugin, taskId: done.taskId };
-  // A plugin that is asked about a task of another call names that one, and has no task of its own.
-  return binding === "bound" ? named : undefined;
+  { tenant, config }: InvocationContext,
+  { speaker, answer, task }: Pick<Answered, "speaker" | "answer"> & { readonly task: VcpTask },
+): Promise<ToolReply> {
+  const text = (await readResult(deps, tenant, task)) ?? "";
+  const end = endOf({ task, text });
+  await deps.repos.vcpCallbacks.settle(tenant, task);
+  if (end.kind === "failed") {
+    throw withDelivery(
+      new GatewayError("tool_failed", end.message, { toolName: speaker.name, extra: end.details }),
+      "answered",
+    );
+  }
+  const { messageForAI } = answer;
+  const result = parseJson(text);
+  if (typeof messageForAI !== "string" || !isJsonObject(result) || text.length > config.settings.result_bytes / 4)
+    return end.reply;
+  return { ...end.reply, body: JSON.stringify({ messageForAI, ...result }, null, 2) };
 }

@@ -10,7 +10,7 @@ const pluginPattern = /^[\p{L}\p{N}_-][\p{L}\p{N}_.-]{0,63}$/u;
 /** A dot is no part of a placeholder's id; such results are kept all the same. */
 const taskIdPattern = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/;
 
-export function isTaskId(text: string): boolean {
+function isTaskId(text: string): boolean {
   return taskIdPattern.test(text);
 }
 

@@ -1,0 +1,312 @@
+/** Asynchronous VCP plugins: what they answer first, what they call back with, and what becomes of their calls. */
+import { createHmac } from "node:crypto";
+import { readAll } from "@toolyard/core/ports/blob-store";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { asyncPlugin, startDesks, type Desk, type Desks } from "../support/async-plugin.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
+import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { rawSend } from "../support/raw-send.ts";
+import { importVcp } from "../support/vcp-plugins.ts";
+import { verifies } from "../support/verifies.ts";
+
+let first: Gateway;
+let second: Gateway;
+let tenant: TestTenant;
+let desks: Desks;
+const name = "VideoMaker";
+beforeAll(async () => {
+  desks = await startDesks();
+  first = await startGateway();
+  second = await startGateway({ sharedWith: first });
+});
+afterAll(async () => {
+  await second.close();
+  await first.close();
+  await desks.close();
+});
+beforeEach(async () => {
+  tenant = await first.newTenant();
+  await importVcp(tenant.client, asyncPlugin(name));
+});
+
+const invoke = (order: Json): Promise<Reply> =>
+  tenant.client.send("post", "/v1/tools/invoke", { uri: `vcp://${name}`, arguments: order });
+const callOf = (id: string): Promise<Json> => tenant.client.get(`/v1/calls/${id}`);
+const ended = (id: string, state = "completed"): Promise<void> =>
+  expect.poll(async () => (await callOf(id)).state, { timeout: 15_000 }).toBe(state);
+const stored = async (file: string, of = tenant.id): Promise<string | undefined> => {
+  const blob = await first.core.blobs.get(`${of}/VCPAsyncResults/${file}`);
+  return blob === undefined ? undefined : Buffer.from(await readAll(blob.body)).toString("utf8");
+};
+const answerOf = (requestId: string, more: Json = {}): Json => ({ status: "success", requestId, ...more });
+
+/** A call under way, and what its plugin was given. */
+async function begin(
+  requestId: string,
+): Promise<{ readonly id: string; readonly base: string; readonly desk: Desk; readonly secret: string }> {
+  const desk = desks.open();
+  const { status, json } = await invoke({ desk: desk.url, waits: true, answer: answerOf(requestId) });
+  expect(status, JSON.stringify(json)).toBe(202);
+  const { CALLBACK_BASE_URL: base, CALLBACK_SECRET: secret } = desk.environment();
+  return { id: json.id, base, desk, secret };
+}
+
+const messagesOf = ({ requests }: LlmStub): readonly Json[] => (requests.at(-1) as Json).messages;
+const post = (
+  url: string,
+  body: unknown,
+  headers: Record<string, string> = {},
+): Promise<{ status: number; json: Json }> =>
+  rawSend(url, typeof body === "string" ? body : JSON.stringify(body), headers);
+
+describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
+  test("is answered for at once, works on, and ends its call with what it calls back with", async () => {
+    const desk = desks.open();
+    const body = {
+      requestId: "t1",
+      pluginName: name,
+      status: "Succeed",
+      message: "ready",
+      videoUrl: "https://v/1",
+      n: 1.5,
+    };
+    const { status, json } = await invoke({
+      log: "Loading { settings",
+      answer: answerOf("t1", { messageForAI: "Submitted." }),
+      desk: desk.url,
+      waits: true,
+      late: [{ id: "t1", body }],
+    });
+    expect(status).toBe(202);
+    expect(json).toMatchObject({ status: "running", content: `Submitted.\n{{VCP_ASYNC_RESULT::${name}::t1}}` });
+    expect(await callOf(json.id)).toMatchObject({
+      state: "running",
+      finished_at: null,
+      result: { preview: json.content },
+    });
+    expect((await tenant.client.send("get", `/v1/calls/${json.id}/result`)).status).toBe(409);
+    expect(await stored(`${name}-t1.json`)).toBeUndefined();
+    desk.go();
+    await ended(json.id);
+    await expect.poll(() => desk.statuses()).toEqual([200]);
+    expect(JSON.parse((await stored(`${name}-t1.json`)) ?? "")).toEqual(body);
+    const call = await callOf(json.id);
+    expect(JSON.parse(call.result.preview)).toEqual(body);
+    expect(call.attempt).toBe(1);
+  });
+
+  test("that calls back before it answers has its result kept, and its call ended by it", async () => {
+    const body = { requestId: "t1", status: "Succeed", message: "very quick" };
+    const early = [{ id: "t1", body }];
+    const { status, json } = await invoke({ early, answer: answerOf("t1", { messageForAI: "Submitted." }) });
+    expect(status).toBe(200);
+    expect(JSON.parse(json.content)).toEqual({ ...body, messageForAI: "Submitted." });
+    expect(await callOf(json.id)).toMatchObject({ state: "completed", result: { preview: json.content } });
+    expect(JSON.parse((await stored(`${name}-t1.json`)) ?? "")).toEqual(body);
+    const failed = [{ id: "t2", body: { status: "Failed", reason: "quota" } }];
+    expect((await invoke({ early: failed, answer: answerOf("t2") })).json.error.message).toContain("quota");
+  });
+
+  test("that says that it failed has failed, with its reason", async () => {
+    const { id, base } = await begin("t1");
+    await post(`${base}/${name}/t1`, { status: "Failed", reason: "quota" });
+    await ended(id, "failed");
+    expect((await callOf(id)).error).toMatchObject({ code: "tool_failed", details: { task_id: "t1" } });
+    expect((await callOf(id)).error.message).toContain("quota");
+  });
+
+  test("that names no task is done with its answer, and so is one that asks about another call's", async () => {
+    expect((await invoke({ answer: { status: "success", result: "done at once" } })).status).toBe(200);
+    const { base } = await begin("t1");
+    const asked = await invoke({ answer: answerOf("t1", { result: "t1 is being made" }) });
+    expect(asked.status, "the task is the first call's").toBe(200);
+    expect((await post(`${base}/${name}/t1`, { message: "mine" })).status).toBe(200);
+  });
+
+  test("that does not answer in time, or answers nothing, is an error in upstream's words", async () => {
+    await importVcp(tenant.client, asyncPlugin("Silent", { communication: { protocol: "stdio", timeout: 700 } }));
+    const silent = await tenant.client.send("post", "/v1/tools/invoke", {
+      uri: "vcp://Silent",
+      arguments: { stays: 60_000 },
+    });
+    expect(silent.status).toBe(504);
+    expect(silent.json.error.message).toContain('Plugin "Silent" initial response timed out.');
+    const crashed = await invoke({ log: "no JSON", exit: 3 });
+    expect(crashed.json.error.message).toContain(`Plugin "${name}" exited with code 3. Stdout: no JSON`);
+    const refused = await invoke({ answer: { status: "error", error: "no credits" } });
+    expect(refused.json.error.message).toContain("no credits");
+  });
+
+  test("that dies after its answer leaves its call unknown, until a callback says what came of it", async () => {
+    const desk = desks.open();
+    const { json } = await invoke({ desk: desk.url, answer: answerOf("t1"), exit: 9 });
+    await ended(json.id, "unknown");
+    expect((await callOf(json.id)).error.message).toContain("ended with code 9");
+    await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t1`, { message: "made elsewhere" });
+    await ended(json.id);
+  });
+
+  test("that is cancelled after its answer is stopped, and its late result changes nothing", async () => {
+    const { id, base } = await begin("t1");
+    expect(await tenant.client.post(`/v1/calls/${id}/cancel`)).toMatchObject({ state: "cancelled" });
+    expect((await post(`${base}/${name}/t1`, { message: "late" })).status).toBe(200);
+    expect((await callOf(id)).state).toBe("cancelled");
+    expect(await stored(`${name}-t1.json`)).toContain("late");
+  });
+
+  test("gives a model its first words and the placeholder, and the session's next chat the result", async () => {
+    const llm = await startLlmStub();
+    try {
+      await tenant.addProvider(llm.url);
+      const desk = desks.open();
+      const order = { desk: desk.url, waits: true, answer: answerOf("t9", { messageForAI: "Submitted." }) };
+      llm.script(calls({ name, arguments: order }), text("It is being made."));
+      const chat = (content: string): Promise<Json> =>
+        tenant.client.post("/v1/chat/completions", {
+          model: "stub-1",
+          session_id: "sess_video",
+          messages: [{ role: "user", content }],
+        });
+      await chat("Make a video.");
+      const told = messagesOf(llm).at(-1);
+      expect(told).toMatchObject({ role: "tool", content: `Submitted.\n{{VCP_ASYNC_RESULT::${name}::t9}}` });
+      await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t9`, {
+        status: "Succeed",
+        message: "the video is ready",
+      });
+      llm.script(text("Here it is."));
+      await chat("Is it there?");
+      expect(JSON.stringify(messagesOf(llm))).toContain("the video is ready");
+    } finally {
+      await llm.close();
+    }
+  });
+});
+
+describe(`a callback ${verifies("VCP-5", "VCP-11", "VCP-24")}`, () => {
+  test("is answered as upstream does, at any instance, and again whenever it is repeated", async () => {
+    const { id, base } = await begin("t1");
+    const elsewhere = base.replace(first.url, second.url);
+    const bodies = [1, 2, 3, 4].map((n) => ({ requestId: "t1", message: `try ${n}` }));
+    const answers = await Promise.all(
+      bodies.map((body, at) => post(`${at % 2 === 0 ? base : elsewhere}/${name}/t1`, body)),
+    );
+    for (const { status, json } of answers) {
+      expect(status).toBe(200);
+      expect(json).toEqual({ status: "success", message: "Callback received and processed" });
+    }
+    await ended(id);
+    const kept = JSON.parse((await stored(`${name}-t1.json`)) ?? "");
+    expect(bodies).toContainEqual(kept);
+    expect(JSON.parse((await callOf(id)).result.preview)).toEqual(kept);
+    expect((await post(`${base}/${name}/t1`, { message: "other" })).status).toBe(200);
+    expect(JSON.parse((await stored(`${name}-t1.json`)) ?? "")).toEqual(kept);
+  });
+
+  test("may come for several tasks of one call, of which the named one ends it", async () => {
+    const { id, base } = await begin("main");
+    for (const task of ["side-1", "side-2"]) {
+      expect((await post(`${base}/${name}/${task}`, { requestId: task, message: task })).status).toBe(200);
+    }
+    expect((await callOf(id)).state).toBe("running");
+    await post(`${base}/${name}/main`, { message: "all" });
+    await ended(id);
+    expect(await stored(`${name}-side-2.json`)).toContain("side-2");
+  });
+
+  test("for more than 32 tasks of a call, or for another call's, is a conflict, and nothing is written", async () => {
+    const [one, other] = [await begin("t1"), await begin("t2")];
+    const taken = await post(`${other.base}/${name}/t1`, { message: "not mine" });
+    expect(taken.status).toBe(409);
+    expect(await stored(`${name}-t1.json`)).toBeUndefined();
+    const statuses = await Promise.all(
+      Array.from({ length: 34 }, async (_none, at) => (await post(`${one.base}/${name}/x${at}`, {})).status),
+    );
+    expect(statuses.filter((status) => status === 409)).toHaveLength(3);
+    for (const { desk } of [one, other]) desk.go();
+  });
+
+  test.for<[string, unknown, number, string]>([
+    ["another task's requestId", { requestId: "t2" }, 400, "invalid_request"],
+    ["another plugin's name", { pluginName: "Other" }, 400, "invalid_request"],
+    ["a list", [1], 400, "invalid_request"],
+    ["no JSON", "{", 400, "invalid_json"],
+    ["nothing", "", 400, "invalid_json"],
+    ["more than it may hold", { text: "x".repeat(4_300_000) }, 413, "payload_too_large"],
+  ])("with %s is refused, and nothing is written", async ([, body, status, code]) => {
+    const { id, base, desk } = await begin("t1");
+    const answer = await post(`${base}/${name}/t1`, body);
+    expect(answer).toMatchObject({ status, json: { status: "error", error: { code } } });
+    expect(answer.json.message).toBe(answer.json.error.message);
+    expect(await stored(`${name}-t1.json`)).toBeUndefined();
+    expect((await callOf(id)).state).toBe("running");
+    desk.go();
+  });
+
+  test("with a token that is none, or another plugin's, is unknown, and nothing is written", async () => {
+    const { base, desk } = await begin("t1");
+    const forged = `${base.slice(0, -1)}${base.endsWith("A") ? "B" : "A"}`;
+    const other = await first.newTenant();
+    for (const url of [
+      `${forged}/${name}/t1`,
+      `${base}/Other/t1`,
+      `${base.replace(tenant.id, other.id)}/${name}/t1`,
+      `${first.url}/plugin-callback/t/x/${name}/t1`,
+    ]) {
+      expect(await post(url, { message: "forged" })).toMatchObject({ status: 404, json: { status: "error" } });
+    }
+    expect((await post(`${base}/${name}/..%2F..%2Fescape`, { message: "out" })).status).toBe(400);
+    expect(await stored(`${name}-t1.json`)).toBeUndefined();
+    expect(await stored(`${name}-t1.json`, other.id)).toBeUndefined();
+    desk.go();
+  });
+
+  test("on the plain path needs the token or a signature", async () => {
+    const { id, base, secret, desk } = await begin("t1");
+    const plain = `${first.url}/plugin-callback/${name}`;
+    const body = JSON.stringify({ message: "signed" });
+    const signed = (text: string, change: Record<string, string> = {}): Record<string, string> => {
+      const timestamp = String(Math.floor(Date.now() / 1_000));
+      const key = Buffer.from(secret.replace("whsec_", ""), "base64");
+      const signature = createHmac("sha256", key).update(`m1.${timestamp}.${text}`).digest("base64");
+      return {
+        "x-toolyard-tenant": tenant.id,
+        "webhook-id": "m1",
+        "webhook-timestamp": timestamp,
+        "webhook-signature": `v1,${signature}`,
+        ...change,
+      };
+    };
+    expect((await post(`${plain}/t1`, body)).status).toBe(401);
+    expect((await post(`${plain}/t1`, body, { authorization: `Bearer ${tenant.key}` })).status).toBe(404);
+    expect((await post(`${plain}/t1`, body, signed("another text"))).status).toBe(401);
+    expect((await post(`${plain}/t1`, body, signed(body, { "webhook-timestamp": "1" }))).status).toBe(401);
+    expect((await post(`${plain}/t1`, body, signed(body, { "x-toolyard-tenant": "ten_none" }))).status).toBe(401);
+    expect((await post(`${plain}/unknown`, body, signed(body))).status).toBe(404);
+    expect(await stored(`${name}-t1.json`)).toBeUndefined();
+    expect((await post(`${plain}/t1`, body, signed(body))).status).toBe(200);
+    await ended(id);
+    const token = base.split("/").at(-1) ?? "";
+    expect((await post(`${plain}/t2`, { message: "bearer" }, { authorization: `Bearer ${token}` })).status).toBe(200);
+    desk.go();
+  });
+
+  test("leaves its token in no log, and no secret of the plugin in a result", async () => {
+    await importVcp(tenant.client, {
+      ...asyncPlugin(name),
+      files: { ...asyncPlugin(name).files, "config.env": "API_KEY=sk-very-secret-1234" },
+    });
+    const { id, base, desk } = await begin("t1");
+    await post(`${base}/${name}/t1`, {
+      message: "made with sk-very-secret-1234",
+      nested: { key: "sk-very-secret-1234" },
+    });
+    await ended(id);
+    const token = base.split("/").at(-1) ?? "";
+    expect(JSON.stringify([first.logged, second.logged])).not.toContain(token);
+    expect(JSON.stringify(await callOf(id))).not.toContain("sk-very");
+    expect(await stored(`${name}-t1.json`)).not.toContain("sk-very");
+    desk.go();
+  });
+});
