@@ -22,7 +22,11 @@ export interface ServerBuild {
 /** @returns where the program is */
 export async function buildServer({ entry, out }: ServerBuild): Promise<string> {
   const { metafile } = await build({
-    entryPoints: [{ in: entry ?? `${directory}/local.ts`, out: "server" }],
+    entryPoints: [
+      { in: entry ?? `${directory}/local.ts`, out: "server" },
+      // Forked by it, to start plugins.
+      { in: `${directory}/../packages/platform/src/local/plugin-helper.ts`, out: "plugin-helper" },
+    ],
     // In one file with another program, `local.ts` is not what was started, and must not start a server of its own.
     define: entry === undefined ? {} : { "import.meta.main": "false" },
     // All in one directory: migrations are looked for beside it. What a setting asks for is read then.

@@ -4,6 +4,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { PluginRun } from "@toolyard/core/ports/plugin-runner";
+import { createLocalPlugins } from "@toolyard/platform/local/local-plugins";
 import { findBubblewrap, findProgram } from "@toolyard/platform/local/plugin-wall";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { afterAll, describe, expect, test } from "vitest";
@@ -28,6 +29,12 @@ const runOf = (command: PluginRun["command"], environment: Readonly<Record<strin
 
 if (bubblewrap === undefined)
   console.log("Skipped: the wall around plugins; bubblewrap is not installed, or not allowed here.");
+
+const openHelper = createLocalPlugins({ path, temporaryDirectory, wall: "never" });
+const walledHelper = createLocalPlugins({ path, temporaryDirectory });
+
+describePluginRunner("processes that a helper starts", async () => openHelper);
+if (bubblewrap !== undefined) describePluginRunner("walled processes that a helper starts", async () => walledHelper);
 
 describePluginRunner("processes", async () => createProcessPluginRunner({ path, temporaryDirectory }));
 
@@ -132,5 +139,42 @@ describe.runIf(bubblewrap !== undefined)("the wall around plugin processes", () 
     expect(lines).not.toContain("configured-881003");
     expect(environments).toContain("LANG=C.UTF-8");
     expect(environments).not.toContain("configured-881003");
+  });
+});
+
+describe("the helper", () => {
+  test("is lost with what it runs, says so, and is there again for the next run", async () => {
+    const nap = `sleep ${uniqueSeconds()}`;
+    const runner = createLocalPlugins({ path, temporaryDirectory: join(temporaryDirectory, ".."), wall: "never" });
+    // The helper is its parent: everything in between has become the plugin.
+    const lost = runner.run(runOf(["sh", "-c", `kill -9 $PPID; ${nap}`]));
+    await expect(lost).rejects.toMatchObject({ code: "outcome_unknown" });
+    await expectNoneRuns(nap);
+    expect(await runner.run(runOf(["sh", "-c", "echo again"]))).toMatchObject({ stdout: "again\n" });
+  });
+
+  test("is sent a large file once, and lays it for every run", async () => {
+    const body = Buffer.alloc(1_000_000, "a");
+    const files = [{ path: "large.txt", body }];
+    const sizes = await Promise.all(
+      [1, 2, 3].map(async () =>
+        (await openHelper.run({ ...runOf(["sh", "-c", "wc -c <large.txt"]), files })).stdout.trim(),
+      ),
+    );
+    expect(sizes).toEqual(["1000000", "1000000", "1000000"]);
+  });
+
+  test("ends with the process that forked it, and so does what it runs", async () => {
+    const nap = `sleep ${uniqueSeconds()}`;
+    const options = JSON.stringify({ path, temporaryDirectory, wall: "never" });
+    const source = `
+      import { createLocalPlugins } from "@toolyard/platform/local/local-plugins";
+      const run = { tenant: "t", environment: {}, stdin: "", timeoutMs: 60000, maxOutputBytes: 1000 };
+      void createLocalPlugins(${options}).run({ ...run, command: ["sh", "-c", ${JSON.stringify(`${nap} & wait`)}] });`;
+    const other = spawn(process.execPath, ["--input-type=module", "--eval", source], { stdio: "inherit" });
+    await expect.poll(commandLines, { timeout: 10_000 }).toMatch(new RegExp(`^(/.*/)?${nap}`, "m"));
+    other.kill("SIGKILL");
+    await once(other, "exit");
+    await expectNoneRuns(nap);
   });
 });

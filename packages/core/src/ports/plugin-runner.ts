@@ -38,4 +38,6 @@ export interface PluginExit {
 
 export interface PluginRunner {
   run(run: PluginRun): Promise<PluginExit>;
+  /** A run is to be expected: what takes time to get ready may be made so now. */
+  warm?(): void;
 }

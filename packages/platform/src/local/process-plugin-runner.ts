@@ -35,6 +35,14 @@ export interface ProcessPluginRunnerOptions {
   /** Ends what left the plugin's process group. Default: what came after it and carries its directory as HOME. */
   readonly endEscaped?: (directory: string, since: number | undefined) => Promise<void>;
   readonly log?: Log;
+  /** Told of what has been started, for whoever has to put things right should this process be lost. */
+  readonly onStart?: (place: StartedPlace) => void;
+}
+
+export interface StartedPlace {
+  readonly directory: string;
+  /** Of the process, and of its group. */
+  readonly pid: number;
 }
 
 const maxStderrBytes = 64 * 1024;
@@ -93,6 +101,7 @@ async function runIn(place: Place, run: PluginRun, options: ProcessPluginRunnerO
   try {
     const child = start({ directory, program, endWithUs, run, options: withPlaces(options, interpreter) });
     place.pid = child.pid;
+    if (child.pid !== undefined) options.onStart?.({ directory, pid: child.pid });
     return await watch(child, run, () => endEscaped(place, options));
   } catch (cause) {
     // Thrown before anything ran: too long a command, for example.
@@ -242,13 +251,20 @@ function reasonOf(cause: unknown): string {
   return cause instanceof Error && "code" in cause ? String(cause.code) : "unknown reason";
 }
 
-function killGroup(child: ChildProcess): void {
-  if (child.pid === undefined) return;
+function killGroup({ pid }: Pick<ChildProcess, "pid">): void {
+  if (pid === undefined) return;
   try {
-    process.kill(-child.pid, "SIGKILL");
+    process.kill(-pid, "SIGKILL");
   } catch {
     // The whole group has ended.
   }
+}
+
+/** What is left of a run whose runner is gone. */
+export async function endAbandoned({ directory, pid }: StartedPlace): Promise<void> {
+  killGroup({ pid });
+  await endEscapedProcesses(directory, pid);
+  await removeTree(directory);
 }
 
 // Groups that live now. When this process ends, whatever still runs ends with it.

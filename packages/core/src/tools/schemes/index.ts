@@ -65,6 +65,7 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
     async loadFor(config) {
       const wanted = new Set<string>(config.services.map(({ scheme }) => scheme));
       const isVcp = config.plugins.some(({ type }) => type === "VCP");
+      if (isVcp) deps.tenantPlugins?.warm?.();
       await Promise.all([
         loadEach([...services].filter(([scheme]) => wanted.has(scheme))),
         isVcp ? vcp.load() : undefined,
