@@ -1,11 +1,9 @@
 /** The sections of `npm run bench:vcp`, one line each. */
 import type { Finding } from "../support/report.ts";
 import { measurePlaceholders } from "./placeholders.ts";
-import { measurePlaceholders } from "./placeholders.ts";
 import { measureScanner } from "./scanner.ts";
 
 export const sections = {
-  placeholders: measurePlaceholders,
   scanner: measureScanner,
   placeholders: measurePlaceholders,
 } as const satisfies Readonly<Record<string, () => readonly Finding[] | Promise<readonly Finding[]>>>;
