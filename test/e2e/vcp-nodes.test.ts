@@ -246,7 +246,12 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     });
     await expect
       .poll(() => node.client.of("vcp_tool_result"), { timeout: 10_000 })
-      .toEqual([{ type: "vcp_tool_result", data: { requestId: "x1", status: "success", result: { said: "round", timestamp: expect.any(String) } } }]);
+      .toEqual([
+        {
+          type: "vcp_tool_result",
+          data: { requestId: "x1", status: "success", result: { said: "round", timestamp: expect.any(String) } },
+        },
+      ]);
     expect(node.client.of("vcp_tool_status")).toEqual([
       { type: "vcp_tool_status", data: { requestId: "x1", status: "running" } },
     ]);
