@@ -33,3 +33,8 @@ export function holdersOf({ nodes }: Pick<TenantConfig, "nodes">): readonly stri
 export function isModule({ manifest }: Pick<VcpPlugin, "manifest">): boolean {
   return manifest.protocol === "direct";
 }
+
+/** Of those types whose modules may register routes, which only a node answers. */
+export function hasRoutes({ manifest }: Pick<VcpPlugin, "manifest">): boolean {
+  return manifest.pluginType === "service" || manifest.pluginType === "hybridservice";
+}
