@@ -37,12 +37,15 @@ const configSchema = z
     tools: z.array(programSchema).default([]),
     /** By the name that services give as their `command`. */
     mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
+    /** Directories of which tools may be given files by `file://`; those that begin with `./` are beside the file. */
+    files: z.array(z.string().min(1).max(1_024)).max(32).default([]),
     /** Holds subscriptions of the tenant: takes messages from its brokers. */
     subscriptions: z.boolean().default(false),
   })
-  .superRefine(({ tools, mcp_servers: servers, subscriptions }, check) => {
-    if (tools.length + Object.keys(servers).length === 0 && !subscriptions) {
-      const message = "has neither a tool nor 'mcp_servers' nor 'subscriptions: true', so there is nothing to do";
+  .superRefine(({ tools, mcp_servers: servers, files, subscriptions }, check) => {
+    if (tools.length + Object.keys(servers).length + files.length === 0 && !subscriptions) {
+      const message =
+        "has neither a tool nor 'mcp_servers' nor 'files' nor 'subscriptions: true', so there is nothing to do";
       check.addIssue({ code: "custom", path: ["tools"], message });
     }
     const twice = tools.find(({ name }) => Object.hasOwn(servers, name));
@@ -60,6 +63,8 @@ export interface NodeConfig {
   readonly programs: readonly NodeProgram[];
   readonly mcpServers: readonly McpProgram[];
   readonly holdsSubscriptions: boolean;
+  /** Directories whose files are given. */
+  readonly files: readonly string[];
 }
 
 /** Ends the start: says what is wrong with the file. */
@@ -85,7 +90,8 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
     command: placed(server.command, directory),
   }));
   const { name, subscriptions: holdsSubscriptions } = parsed.data;
-  return { name, directory, programs, mcpServers, holdsSubscriptions };
+  const files = parsed.data.files.map((each) => resolve(directory, each));
+  return { name, directory, programs, mcpServers, holdsSubscriptions, files };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {

@@ -25,6 +25,7 @@ import {
   readUpload,
   type NodeEvent,
 } from "./frames.ts";
+import { createFileExecutor, filesOffer } from "./files.ts";
 import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
 import { createDesk } from "./subscriptions.ts";
@@ -110,7 +111,8 @@ export class Node {
     this.#options = options;
     const { config, path, log, instance = randomUUID() } = options;
     this.#instance = instance;
-    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer)];
+    const files = config.files.length === 0 ? [] : [filesOffer(config.name, config.files)];
+    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer), ...files];
     this.#servers = new McpServers({
       directory: config.directory,
       path,
@@ -123,6 +125,7 @@ export class Node {
         const execute: Executor["execute"] = (execution) => this.#servers.execute(program, execution);
         return toDesk(program, { execute, stop: () => Promise.resolve() });
       }),
+      ...files.map((offer) => toDesk(offer, createFileExecutor(config.files))),
     ];
     this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
     const handlers: LinkHandlers = { onOpen: () => this.#register(), onEvent: (event) => this.#hear(event) };
