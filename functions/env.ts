@@ -340,6 +340,8 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
 /** The settings of a node, which is no gateway (docs/nodes.md). */
 export interface NodeEnvironment {
   readonly key: string;
+  /** What programs have as `VCP_Key` that connect to the bridge; undefined: it is made at the start. */
+  readonly vcpKey: string | undefined;
   readonly path: string;
   readonly logLevel: (typeof logLevels)[number];
 }
@@ -349,6 +351,9 @@ const nodeVariables = z.object({
   TOOLYARD_NODE_KEY: z
     .string({ message: "must be an API key with the scope 'node', as POST /v1/api-keys makes them" })
     .regex(/^[\x21-\x7e]+$/, "must be one word of visible ASCII characters"),
+  TOOLYARD_VCP_KEY: text.refine((value) => value === undefined || /^[\w.-]{8,128}$/.test(value), {
+    message: "must have 8 to 128 letters, digits, '_', '-' and '.', since it is part of a path",
+  }),
   TOOLYARD_LOG_LEVEL: variables.shape.TOOLYARD_LOG_LEVEL,
 });
 
@@ -358,8 +363,8 @@ export function readNodeEnvironment(
 ): NodeEnvironment {
   const parsed = nodeVariables.safeParse(source);
   if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
-  const { PATH, TOOLYARD_NODE_KEY, TOOLYARD_LOG_LEVEL } = parsed.data;
-  return { key: TOOLYARD_NODE_KEY, path: PATH, logLevel: TOOLYARD_LOG_LEVEL };
+  const { PATH, TOOLYARD_NODE_KEY, TOOLYARD_VCP_KEY, TOOLYARD_LOG_LEVEL } = parsed.data;
+  return { key: TOOLYARD_NODE_KEY, vcpKey: TOOLYARD_VCP_KEY, path: PATH, logLevel: TOOLYARD_LOG_LEVEL };
 }
 
 /** The settings of the plugin box, which is given nothing else. */

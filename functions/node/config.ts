@@ -48,14 +48,17 @@ const configSchema = z
     tools: z.array(programSchema).default([]),
     /** By the name that services give as their `command`. */
     mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
+    /** Directories of which tools may be given files by `file://`; those that begin with `./` are beside the file. */
+    files: z.array(z.string().min(1).max(1_024)).max(32).default([]),
     /** Holds subscriptions of the tenant: takes messages from its brokers. */
     subscriptions: z.boolean().default(false),
     vcp_modules: vcpModulesSchema.exactOptional(),
   })
-  .superRefine(({ tools, mcp_servers: servers, subscriptions, vcp_modules: modules }, check) => {
-    if (tools.length + Object.keys(servers).length === 0 && !subscriptions && modules === undefined) {
+  .superRefine(({ tools, mcp_servers: servers, files, subscriptions, vcp_modules: modules }, check) => {
+    const offered = tools.length + Object.keys(servers).length + files.length;
+    if (offered === 0 && !subscriptions && modules === undefined) {
       const message =
-        "has neither a tool nor 'mcp_servers' nor 'vcp_modules' nor 'subscriptions: true', so there is nothing to do";
+        "has neither a tool nor 'mcp_servers' nor 'files' nor 'vcp_modules' nor 'subscriptions: true', so there is nothing to do";
       check.addIssue({ code: "custom", path: ["tools"], message });
     }
     const twice = tools.find(({ name }) => Object.hasOwn(servers, name));
@@ -73,6 +76,8 @@ export interface NodeConfig {
   readonly programs: readonly NodeProgram[];
   readonly mcpServers: readonly McpProgram[];
   readonly holdsSubscriptions: boolean;
+  /** Directories whose files are given. */
+  readonly files: readonly string[];
   /** Undefined: it holds no modules. */
   readonly vcpModules: VcpModulesConfig | undefined;
 }
@@ -106,6 +111,7 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
     command: placed(server.command, directory),
   }));
   const { name, subscriptions: holdsSubscriptions, vcp_modules: modules } = parsed.data;
+  const files = parsed.data.files.map((each) => resolve(directory, each));
   const beside = (path: string | undefined): string | undefined =>
     path === undefined ? undefined : resolve(directory, path);
   const vcpModules = modules && {
@@ -113,7 +119,7 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
     packages: beside(modules.packages),
     concurrency: modules.concurrency,
   };
-  return { name, directory, programs, mcpServers, holdsSubscriptions, vcpModules };
+  return { name, directory, programs, mcpServers, holdsSubscriptions, files, vcpModules };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {

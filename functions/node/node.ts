@@ -26,6 +26,7 @@ import {
   readUpload,
   type NodeEvent,
 } from "./frames.ts";
+import { createFileExecutor, filesOffer } from "./files.ts";
 import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
 import { createModuleDesk } from "./module-desk.ts";
@@ -114,8 +115,9 @@ export class Node {
     this.#options = options;
     const { config, path, log, instance = randomUUID() } = options;
     this.#instance = instance;
+    const files = config.files.length === 0 ? [] : [filesOffer(config.name, config.files)];
     const held = config.vcpModules === undefined ? [] : [toModulesOffer(config.vcpModules)];
-    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer), ...held];
+    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer), ...files, ...held];
     this.#servers = new McpServers({
       directory: config.directory,
       path,
@@ -132,6 +134,7 @@ export class Node {
         return toDesk(program, { execute, stop: () => Promise.resolve() });
       }),
       ...modulesDesk(config.vcpModules, this.#modules),
+      ...files.map((offer) => toDesk(offer, createFileExecutor(config.files))),
     ];
     this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
     const { consumers } = options;

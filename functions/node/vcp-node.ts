@@ -14,14 +14,13 @@ import { vcpId } from "@toolyard/core/vcp/log/frames";
 import { readRegistration, requestFileTool, type ReadRegistration } from "@toolyard/core/vcp/nodes/register-tools";
 import { framesOf, type VcpSession, type VcpSocket } from "@toolyard/core/vcp/nodes/session";
 import type { Executed, Execution, Executor } from "./execute.ts";
+import { filesOffer } from "./files.ts";
 import { NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { Node, type Offering } from "./node.ts";
 
 /** Frames that wait until the node has registered. */
 const mostEarly = 64;
 const longestMessage = 4_000;
-/** A file that is asked for has to come within this time. */
-const fileTimeoutMs = 60_000;
 const graceMs = 1_000;
 
 export interface VcpNodeOptions {
@@ -34,6 +33,8 @@ export interface VcpNodeOptions {
   readonly url: string;
   /** Files of these directories of the node may be asked for; none: no file at all. */
   readonly directories: () => Promise<readonly string[]>;
+  /** May this file be asked for? Where the bridge is on the node's own machine it follows links. */
+  readonly mayRead?: (url: JsonValue | undefined) => Promise<boolean>;
   /** What is left out of a registration, and why, beside the log. */
   readonly onProblem?: (problem: string, serverId: string) => void;
 }
@@ -117,7 +118,7 @@ export class VcpNodeSession implements VcpSession {
     this.#cancelsTools = cancelsTools;
     for (const { name: tool, why } of left) this.#report(`Tool '${tool}' of node '${serverName}' is left out: ${why}.`);
     const offers = tools.map((offer) => ({ offer, executor: this.#executorOf(offer, offer.vcp?.name ?? offer.name) }));
-    const files = registration.offersFiles ? await this.#filesOffer() : undefined;
+    const files = registration.offersFiles ? await this.#filesOffer(name) : undefined;
     const offerings = files === undefined ? offers : [...offers, files];
     this.#node ??= this.#createNode(name);
     try {
@@ -132,7 +133,15 @@ export class VcpNodeSession implements VcpSession {
     const { createLink, ...rest } = this.#options;
     return new Node({
       ...rest,
-      config: { name, directory: "/", programs: [], mcpServers: [], holdsSubscriptions: false, vcpModules: undefined },
+      config: {
+        name,
+        directory: "/",
+        programs: [],
+        mcpServers: [],
+        holdsSubscriptions: false,
+        files: [],
+        vcpModules: undefined,
+      },
       key: "",
       path: "",
       graceMs,
@@ -183,26 +192,17 @@ export class VcpNodeSession implements VcpSession {
     }
   }
 
-  async #filesOffer(): Promise<Offering | undefined> {
+  async #filesOffer(node: string): Promise<Offering | undefined> {
     const directories = await this.#options.directories();
     if (directories.length === 0) return undefined;
-    const offer: NodeTool = {
-      name: requestFileTool,
-      description: "Files of this node, for tools that are given their addresses.",
-      parameters: { type: "object" },
-      effect: "read",
-      sensitive: false,
-      timeout_ms: fileTimeoutMs,
-      concurrency: 4,
-      kind: "files",
-      directories: [...directories],
-    };
+    const offer = filesOffer(node, directories);
+    const { mayRead = (url) => Promise.resolve(isWithin(url, directories)) } = this.#options;
     const { execute, stop } = this.#executorOf(offer, requestFileTool);
     const guarded: Executor = {
-      execute: (execution) =>
-        isWithin(execution.arguments["fileUrl"], directories)
+      execute: async (execution) =>
+        (await mayRead(execution.arguments["fileUrl"]))
           ? execute(execution)
-          : Promise.resolve(failed("failed", "The file is in none of the directories that this node gives files of.")),
+          : failed("failed", "The file is in none of the directories that this node gives files of."),
       stop,
     };
     return { offer, executor: guarded };

@@ -18,6 +18,9 @@ export const nodeNameSchema = z
     "must have 1 to 64 letters, digits, '_', '-' or '.', and begin with one of the first two",
   );
 
+/** Bytes of a file that a node gives. */
+export const longestFile = 7_340_032;
+
 /** Marks a result as the answer of an MCP server that the node holds (mcp/node-messages.ts). */
 export const mcpAnswerType = "application/vnd.toolyard.mcp-answer+json";
 

@@ -7,6 +7,7 @@ import type { AdapterDeps } from "../../deps.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { hashNodeTool, vcpAnswerType, type NodeTool, type RegisteredNode } from "../../nodes/node.ts";
+import { mentionsFile } from "../../vcp/files/file-url.ts";
 import { cloudMark } from "../../vcp/nodes/distributed-tools.ts";
 import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
@@ -37,7 +38,7 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
     },
     list: ({ config }) => [...toolsOf(config).byName.values()],
     whyMissing: ({ service, tool }, context) => whyMissing(service, tool, context),
-    invoke: async (call, context) => asReply(await runOnNode(deps, toWork(call), context), call.tool.name),
+    invoke: (call, context) => run(deps, call, context),
     async handOver(call, context) {
       await offerRun(deps, toWork(call), context, { handedOver: true });
       return true;
@@ -74,13 +75,17 @@ export function distributedTool(name: string, { config }: CallContext): Tool | u
 }
 
 /** A call of it, however it was addressed. */
-export async function runDistributed(
-  deps: AdapterDeps,
-  call: ToolCall,
-  context: InvocationContext,
-): Promise<ToolReply> {
-  const work = toWork({ ...call, uri: parseToolUri(call.tool.uri) });
-  return asReply(await runOnNode(deps, work, context), call.tool.name);
+export function runDistributed(deps: AdapterDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
+  return run(deps, { ...call, uri: parseToolUri(call.tool.uri) }, context);
+}
+
+async function run(deps: AdapterDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
+  const send = async (sent: ToolCall): Promise<ToolReply> =>
+    asReply(await runOnNode(deps, toWork(sent), context), sent.tool.name);
+  // A plugin of a node finds the files of its own machine; what it does not find may be elsewhere.
+  if (call.tool.distributed === undefined || !mentionsFile(call.arguments)) return send(call);
+  const { callThenWithFiles } = await import("../../vcp/files/file-arguments.ts");
+  return callThenWithFiles(deps, call, context, send);
 }
 
 /** What plugins of VCP say is read where it is used, as that of plugins here. */

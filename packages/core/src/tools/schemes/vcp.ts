@@ -10,7 +10,8 @@ import { invokeRoute, routesSegment, routesToolOf } from "../../vcp/modules/rout
 import { invokerOf } from "../../vcp/plugins/invoke.ts";
 import { describeTool, type DescribedTool } from "../../vcp/plugins/parameters.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
-import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
+import { mentionsFile } from "../../vcp/files/file-url.ts";
+import { withDelivery, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
 import { distributedTool, runDistributed } from "./node.ts";
@@ -37,12 +38,17 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
     whyMissing: (uri, context) => whyMissing(uri, context),
     async invoke(call, context) {
       if (call.tool.distributed !== undefined) return runDistributed(deps, call, context);
+      const sendFiles = mentionsFile(call.arguments)
+        ? (await import("../../vcp/files/file-arguments.ts")).callWithFiles
+        : undefined;
       const plugin = vcpPluginsOf(context.config).get(call.uri.service);
       if (plugin !== undefined && call.uri.tool === routesSegment) return invokeRoute(deps, { plugin, call }, context);
       const load = plugin === undefined ? undefined : invokerOf(plugin.manifest.pluginType);
       if (plugin === undefined || load === undefined) throw notFound(call);
       const invoke = await load();
-      return invoke(deps, { plugin, call: { ...call, arguments: argumentsOf(plugin, call) } }, context);
+      const send = (sent: ToolCall): Promise<ToolReply> =>
+        invoke(deps, { plugin, call: { ...sent, arguments: argumentsOf(plugin, sent) } }, context);
+      return sendFiles === undefined ? send(call) : sendFiles(deps, call, context, send);
     },
   };
 }

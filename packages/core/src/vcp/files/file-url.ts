@@ -2,6 +2,14 @@
  * `file://` addresses in arguments, and whether a directory that somebody has named holds them (VCP-16). Pure: no
  * path here is ever opened by the gateway.
  */
+import { isJsonObject, type JsonValue } from "../../json.ts";
+
+/** Do arguments name a file anywhere? */
+export function mentionsFile(value: JsonValue): boolean {
+  if (typeof value === "string") return /file:\/\//i.test(value);
+  if (Array.isArray(value)) return value.some(mentionsFile);
+  return isJsonObject(value) && Object.values(value).some(mentionsFile);
+}
 
 /** `undefined`: it names no file of a machine; addresses of shares are another machine's. */
 export function pathOfFileUrl(url: string): string | undefined {

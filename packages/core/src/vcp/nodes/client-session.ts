@@ -36,6 +36,8 @@ export class ClientSession implements VcpSession {
   readonly #options: ClientSessionOptions;
   readonly #ended = new AbortController();
   #waiting = 0;
+  /** A bridge opens a session again when it has reached its gateway again. */
+  #isAcknowledged = false;
   #answered: Promise<void> = Promise.resolve();
   /** Who has sent this browser a command and wants to know what the page shows afterwards. */
   #forPage: { readonly requestId: string; readonly sourceClientId: string }[] = [];
@@ -53,7 +55,8 @@ export class ClientSession implements VcpSession {
       await gateway.ask({ type: "subscribe", id: "approvals", topic: "calls", events: ["call.approval_required"] });
       if (device !== undefined) await gateway.ask({ type: "subscribe", id: "device", topic: "vcp_log", device });
     }
-    if (acknowledges) {
+    if (acknowledges && !this.#isAcknowledged) {
+      this.#isAcknowledged = true;
       socket.send({ type: "connection_ack", message: `WebSocket connection successful for ${clientType}.` });
     }
     if (clientType === vcpLogClient && device !== undefined) void this.#replay();
