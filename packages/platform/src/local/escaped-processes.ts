@@ -30,15 +30,27 @@ export async function endMarkedProcesses(variable: string, value: string, since?
 
 async function processesWith(mark: Buffer, since: number | undefined): Promise<readonly number[]> {
   const pids = since === undefined ? await allProcesses() : await processesAfter(since);
+  // A few are read at once, which is done before a thread would have begun.
+  const isMarked = (environment: Buffer): boolean => Buffer.concat([Buffer.of(0), environment]).includes(mark);
+  if (pids.length <= fewProcesses) {
+    return pids.filter((pid) => pid !== process.pid && isMarked(readEnvironmentNow(pid) ?? Buffer.alloc(0)));
+  }
   const found = await Promise.all(
     pids.map(async (pid) => {
       // Unreadable: another user's, or gone already.
       const environment = await readEnvironment(pid).catch(() => undefined);
-      if (environment === undefined || pid === process.pid) return false;
-      return Buffer.concat([Buffer.of(0), environment]).includes(mark);
+      return environment !== undefined && pid !== process.pid && isMarked(environment);
     }),
   );
   return pids.filter((_, at) => found[at] === true);
+}
+
+function readEnvironmentNow(pid: number): Buffer | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/environ`);
+  } catch {
+    return undefined;
+  }
 }
 
 /** `readFile` would take 64 KB for each, since these files say that they are empty. */

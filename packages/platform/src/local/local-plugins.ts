@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
-import { endAbandoned, type StartedPlace } from "./process-plugin-runner.ts";
+import { endAbandoned, limitedProcess, type StartedPlace } from "./process-plugin-runner.ts";
 import type { FromHelper, HelperOptions, SentFile, ToHelper } from "./plugin-helper-messages.ts";
 
 export interface LocalPluginsOptions extends Partial<HelperOptions> {
@@ -86,16 +86,22 @@ class HelperClient {
 
   #fork(): ChildProcess {
     const program = import.meta.url.endsWith(".ts") ? "./plugin-helper.ts" : "./plugin-helper.mjs";
+    const [execPath, ...execArgv] = limitedProcess(this.#options.path);
     const child = fork(fileURLToPath(new URL(program, import.meta.url)), [], {
+      execPath,
+      execArgv: [...execArgv, process.execPath, "--max-semi-space-size=1"],
       serialization: "advanced",
       // What plugins see is made for each run; the helper itself needs nothing of ours.
       env: { PATH: this.#options.path },
-      execArgv: ["--max-semi-space-size=1"],
       stdio: ["ignore", "ignore", "inherit", "ipc"],
     });
     child.on("message", (message) => this.#receive(message as FromHelper));
     child.on("error", () => this.#lose(child));
-    child.on("exit", () => this.#lose(child));
+    // What it said last is read before the channel closes, and may be read after it has ended.
+    child.on("exit", () => {
+      if (!child.connected) this.#lose(child);
+    });
+    child.on("disconnect", () => this.#lose(child));
     this.#files = new SentFiles();
     this.#child = child;
     this.#send({ type: "options", options: this.#options });

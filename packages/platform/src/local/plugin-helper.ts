@@ -99,6 +99,7 @@ async function readOptions({
   return {
     path,
     log,
+    isLimited: true,
     interpreters: createInterpreters(path),
     ...(temporaryDirectory === undefined ? {} : { temporaryDirectory }),
     ...(wall === undefined ? {} : { wall }),

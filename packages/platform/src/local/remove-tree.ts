@@ -3,7 +3,8 @@
  * trees so deep that their paths are longer than the system takes.
  */
 import { execFile } from "node:child_process";
-import { readdir, rm, rmdir, unlink } from "node:fs/promises";
+import { readdirSync, rmdirSync, unlinkSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
@@ -11,14 +12,7 @@ const run = promisify(execFile);
 
 /** @throws where something is left */
 export async function removeTree(path: string): Promise<void> {
-  try {
-    // Most are empty, and what is empty needs no walk.
-    await rmdir(path);
-    return;
-  } catch {
-    // Not empty, or not there.
-  }
-  if (await removeFew(path)) return;
+  if (removeFew(path)) return;
   try {
     await rm(path, { recursive: true, force: true, maxRetries: 3, retryDelay: 50 });
   } catch {
@@ -28,16 +22,16 @@ export async function removeTree(path: string): Promise<void> {
   }
 }
 
-/** So many files by hand take a tenth of the time of a general walk. */
+/** So many files go at once: a way through the threads takes ten times as long. */
 const fewFiles = 16;
 
 /** A directory with a few files in it and no other directories; false: it is more, or something is in the way. */
-async function removeFew(path: string): Promise<boolean> {
+function removeFew(path: string): boolean {
   try {
-    const entries = await readdir(path, { withFileTypes: true });
+    const entries = readdirSync(path, { withFileTypes: true });
     if (entries.length > fewFiles || entries.some((entry) => entry.isDirectory())) return false;
-    await Promise.all(entries.map(({ name }) => unlink(join(path, name))));
-    await rmdir(path);
+    for (const { name } of entries) unlinkSync(join(path, name));
+    rmdirSync(path);
     return true;
   } catch {
     return false;
