@@ -21,7 +21,7 @@ const chosen = Object.entries(sections).filter(([name]) => positionals.length ==
 const findings: Finding[] = [];
 for (const [name, measure] of chosen) {
   console.log(`measuring ${name}`);
-  findings.push(...(await measure()));
+  findings.push(...(await Promise.resolve(measure())));
 }
 printTable(findings);
 if (values.check === true && !findings.every(isReached)) process.exitCode = 1;
