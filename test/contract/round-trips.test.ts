@@ -248,6 +248,10 @@ describe("each function of the configuration's repositories", () => {
     "subscriptions.recover": () => repos.subscriptions.recover(tenant, "sub_none", "k"),
     "subscriptions.failed": () => repos.subscriptions.failed(tenant, "sub_none", page),
     "subscriptions.expire": () => repos.subscriptions.expire(10),
+    "tavern.put": () =>
+      repos.tavern.put(tenant, { id: "tav_1", kind: "preset", name: "one", hash: "h", content: "{}" }),
+    "tavern.contents": () => repos.tavern.contents(tenant, ["tav_1"]),
+    "tavern.delete": () => repos.tavern.delete(tenant, "preset", "none"),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

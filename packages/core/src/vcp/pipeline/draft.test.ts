@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../../json.ts";
+import { textOf } from "./message-text.ts";
 import { visibleMessages, withVisible, type Draft } from "./draft.ts";
 
 const draft = (text: string): Draft =>
@@ -7,7 +8,7 @@ const draft = (text: string): Draft =>
     message: { role: word.startsWith("s") || word.startsWith("h") ? "system" : "user", content: word },
     isHidden: word.startsWith("h"),
   }));
-const said = (messages: readonly JsonObject[]): string => messages.map(({ content }) => content).join(" ");
+const said = (messages: readonly JsonObject[]): string => messages.map(textOf).join(" ");
 const words = (result: Draft): string => said(result.map(({ message }) => message));
 
 describe("what is hidden", () => {

@@ -51,27 +51,34 @@ async function preparePart({ wanted, source, more }: MediaPart, from: MediaSourc
     : { type: "image_url", image_url: { ...more, url } };
 }
 
+interface MediaField {
+  readonly wanted: MediaClass;
+  /** Of the field that holds it; the first that is there. */
+  readonly names: readonly string[];
+}
+
+/** By the part's type, in the words of several vendors. */
+const fields: ReadonlyMap<string, MediaField> = new Map([
+  ["image_url", { wanted: "image", names: ["image_url"] }],
+  ["image", { wanted: "image", names: ["source", "image", "data", "url"] }],
+  ["input_audio", { wanted: "audio", names: ["input_audio"] }],
+  ["audio_url", { wanted: "audio", names: ["audio_url"] }],
+  ["audio", { wanted: "audio", names: ["source", "audio", "data", "url"] }],
+  ["video_url", { wanted: "video", names: ["video_url"] }],
+  ["video", { wanted: "video", names: ["source", "video", "data", "url"] }],
+]);
+
 /** Undefined for a part that is no medium, or that names none. */
 function mediaPartOf(part: JsonValue): MediaPart | undefined {
   if (!isJsonObject(part)) return undefined;
-  switch (part["type"]) {
-    case "image_url":
-      return toMedia("image", part["image_url"]);
-    case "image":
-      return toMedia("image", part["source"] ?? part["image"] ?? part["data"] ?? part["url"]);
-    case "input_audio":
-      return toMedia("audio", part["input_audio"]);
-    case "audio_url":
-      return toMedia("audio", part["audio_url"]);
-    case "audio":
-      return toMedia("audio", part["source"] ?? part["audio"] ?? part["data"] ?? part["url"]);
-    case "video_url":
-      return toMedia("video", part["video_url"]);
-    case "video":
-      return toMedia("video", part["source"] ?? part["video"] ?? part["data"] ?? part["url"]);
-    default:
-      return undefined;
-  }
+  const { type } = part;
+  const field = typeof type === "string" ? fields.get(type) : undefined;
+  if (field === undefined) return undefined;
+  const { wanted, names } = field;
+  return toMedia(
+    wanted,
+    names.map((name) => part[name]).find((value) => value !== undefined),
+  );
 }
 
 function toMedia(wanted: MediaClass, value: JsonValue | undefined): MediaPart | undefined {

@@ -1,9 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import type { JsonObject } from "../../json.ts";
+import { textOf } from "./message-text.ts";
 import { divideRoles } from "./role-divider.ts";
 
+const roleOf = ({ role }: JsonObject): string => (typeof role === "string" ? role : "");
 const divide = (content: string, role = "user"): string[] =>
-  divideRoles({ role, content }).map((message) => `${String(message["role"])}: ${String(message["content"])}`);
+  divideRoles({ role, content }).map((message) => `${roleOf(message)}: ${textOf(message)}`);
 
 const mark = (role: string, text: string): string =>
   `<<<[ROLE_DIVIDE_${role}]>>>${text}<<<[END_ROLE_DIVIDE_${role}]>>>`;
@@ -51,7 +54,7 @@ describe("the role divider", () => {
         const text = pieces.join("");
         const letters = (all: string): string => all.replaceAll(/<<<\[[A-Z_]+\]>>>/g, "");
         const divided = divideRoles({ role: "assistant", content: text });
-        expect(letters(divided.map(({ content }) => String(content)).join(""))).toBe(letters(text));
+        expect(letters(divided.map(textOf).join(""))).toBe(letters(text));
       }),
     );
   });

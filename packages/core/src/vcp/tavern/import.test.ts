@@ -82,7 +82,7 @@ describe("a character card", () => {
         const damaged = isCut ? whole.subarray(0, at) : Buffer.from(whole);
         if (!isCut) damaged[at] = byte;
         const read = orRefused(() => readCharacterCard(damaged));
-        if (read !== undefined) expect(read.character.name).toBe("Ada");
+        expect(read?.character.name ?? "Ada").toBe("Ada");
       }),
     );
   });
@@ -100,7 +100,7 @@ describe("a character card", () => {
     fc.assert(
       fc.property(fc.dictionary(names, fc.jsonValue()), (fields) => {
         const read = orRefused(() => readCharacterCard(Buffer.from(JSON.stringify(fields))));
-        if (read !== undefined) expect(characterSchema.parse(read.character)).toEqual(read.character);
+        expect(read && characterSchema.parse(read.character)).toEqual(read?.character);
       }),
     );
   });
@@ -210,7 +210,7 @@ describe("a world info", () => {
     fc.assert(
       fc.property(fc.array(fc.dictionary(names, fc.jsonValue()), { maxLength: 5 }), (entries) => {
         const read = orRefused(() => readWorldInfo({ entries: entries as JsonValue[] }));
-        if (read !== undefined) expect(worldBookSchema.parse(read.book)).toEqual(read.book);
+        expect(read && worldBookSchema.parse(read.book)).toEqual(read?.book);
       }),
     );
   });
