@@ -11,6 +11,7 @@ import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun } from "@toolyard/core/ports/plugin-runner";
 import { emptyDirectories } from "@toolyard/platform/local/empty-directories";
 import { endOtherProcesses } from "@toolyard/platform/local/other-processes";
+import { createInterpreters, type Interpreters } from "@toolyard/platform/local/interpreters";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
 import { removeSharedMemory } from "@toolyard/platform/local/shared-memory";
 import { describeThrown } from "../http/describe-thrown.ts";
@@ -45,11 +46,13 @@ export function createPluginBox(options: PluginBoxOptions): PluginBox {
 
 class EnvironmentBox implements PluginBox {
   readonly #options: PluginBoxOptions;
+  readonly #interpreters: Interpreters;
   /** The tenant of the first call; the environment has no other. */
   #owner: string | undefined;
 
   constructor(options: PluginBoxOptions) {
     this.#options = options;
+    this.#interpreters = createInterpreters(options.path);
   }
 
   /** @throws Error where something of a plugin is left */
@@ -102,6 +105,7 @@ class EnvironmentBox implements PluginBox {
     const { path, memoryBytes, log } = this.#options;
     const runner = createProcessPluginRunner({
       path,
+      interpreters: this.#interpreters,
       memoryBytes: memoryBytes - ownMemoryBytes,
       maxProcesses,
       temporaryDirectory: "/tmp",

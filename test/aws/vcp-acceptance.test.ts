@@ -30,7 +30,9 @@ async function startFunctionsWithBox(): Promise<VcpHome> {
     env: {},
     launch: sandboxes.launcher({}),
   });
-  const lambda = await startLambdaServer("plugin-box", (invocation) => passOn(box, invocation));
+  const { AWS_ACCESS_KEY_ID: accessKeyId = "", AWS_SECRET_ACCESS_KEY: secretAccessKey = "" } = ground.services.env;
+  const signer = { accessKeyId, secretAccessKey };
+  const lambda = await startLambdaServer("plugin-box", (invocation) => passOn(box, invocation), signer);
   const deployment = await ground.start(
     { spreads: true, duplicates: true },
     { PLUGIN_BOX_FUNCTION: "plugin-box", AWS_ENDPOINT_URL_LAMBDA: lambda.url },

@@ -6,6 +6,7 @@
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
+import { withDelivery } from "@toolyard/core/tools/adapter";
 import { missingSetting, pause, readAwsError, reasonOf } from "./aws-error.ts";
 import { clientSettings, lazily, type AwsClientOptions } from "./client-options.ts";
 
@@ -95,7 +96,7 @@ function notAnswered(cause: unknown): GatewayError {
   // Lambda refused, nobody was there to take the request, or it could not even be made: nothing was run.
   if (status !== undefined || notConnected.has(code) || missingSetting(cause) !== undefined) {
     const message = `The plugin box cannot be reached (${reasonOf(cause)}); see the log, and check PLUGIN_BOX_FUNCTION and whether the process may invoke it.`;
-    return new GatewayError("tool_unreachable", message, { cause });
+    return withDelivery(new GatewayError("tool_unreachable", message, { cause }), "not_sent");
   }
   const message = "The plugin box was asked to run the plugin and gave no answer; what it did is not known.";
   return new GatewayError("outcome_unknown", message, { cause });
