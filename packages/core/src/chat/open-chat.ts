@@ -513,6 +513,7 @@ async function readInProtocol(
     showsResults: input.vcp?.showsResults === true || context.config.settings.show_vcp,
     runsTools: offer.runsTools,
     messages,
+    contextTokens: request.contextTokens,
     due,
     hasSession: request.sessionId !== undefined,
   });

@@ -16,6 +16,8 @@ const extensions = [
   "runtime_config",
   "requestId",
   "messageId",
+  "vcpchatExtensions",
+  "contextTokenLimit",
 ] as const;
 
 export const sessionIdSchema = z
@@ -72,6 +74,12 @@ export const chatRequestSchema = z.looseObject({
   runtime_config: runtimeConfigField,
   requestId: z.string().max(256).optional().describe("Names this request for `POST /v1/interrupt`."),
   messageId: z.string().max(256).optional().describe("Like `requestId`."),
+  vcpchatExtensions: z.looseObject({}).optional().describe("For message preprocessors of VCP plugins."),
+  contextTokenLimit: z
+    .int()
+    .min(1)
+    .optional()
+    .describe("In VCP's protocol: older messages are left out until the conversation has about so many tokens."),
 });
 
 export type ToolProtocol = "openai" | "vcp";
@@ -93,6 +101,10 @@ export interface ChatRequest {
   readonly failOnToolError: boolean;
   /** As given; `parseRuntimeConfig` reads it. */
   readonly runtimeConfig: unknown;
+  /** For plugins that work on the messages. */
+  readonly vcpExtensions?: JsonObject | undefined;
+  /** Tokens that the conversation may have. */
+  readonly contextTokens?: number | undefined;
   /** Name given by the client for interrupting. */
   readonly clientRequestId: string | undefined;
   /** Everything that goes upstream but model, messages, tools, tool_choice and stream. */
@@ -127,6 +139,8 @@ export function parseChatRequest(body: unknown): ChatRequest {
     toolProtocol: request.tool_protocol,
     failOnToolError: request.on_tool_error === "fail",
     runtimeConfig: request.runtime_config,
+    vcpExtensions: isJsonObject(given["vcpchatExtensions"]) ? given["vcpchatExtensions"] : undefined,
+    contextTokens: request.contextTokenLimit,
     clientRequestId: request.requestId ?? request.messageId,
     passthrough: passthroughOf(given),
   };

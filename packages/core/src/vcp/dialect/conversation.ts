@@ -2,6 +2,7 @@
  * What a conversation says to the loop before the first word of the model: the off switch in its system messages,
  * and the summaries in answers that come back as history. And what of it a tool may ask for (`river`).
  */
+import { tokensOfPrompt } from "../../budgets/estimate.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { withoutSummaries } from "./messages.ts";
 
@@ -27,6 +28,31 @@ export function readConversation(given: readonly JsonObject[]): ReadConversation
     return message["role"] === "assistant" ? withTexts(message, withoutSummaries) : message;
   });
   return { messages, isForbidden };
+}
+
+const systemsHint = "[系统提示:]";
+/** The question, and what it answers. */
+const newestKept = 2;
+
+/**
+ * The conversation without its oldest messages, as many as bring it down to so many tokens. What the system says, the
+ * newest, and calls with their results stay.
+ */
+export function withinTokens(messages: readonly JsonObject[], most: number): readonly JsonObject[] {
+  let tokens = tokensOfPrompt(messages);
+  if (tokens <= most) return messages;
+  const newest = messages.length - newestKept;
+  return messages.filter((message, at) => {
+    if (tokens <= most || at >= newest || !mayBeLeftOut(message)) return true;
+    tokens -= tokensOfPrompt([message]);
+    return false;
+  });
+}
+
+function mayBeLeftOut(message: JsonObject): boolean {
+  const { role, tool_calls: calls } = message;
+  if (role === "assistant") return calls === undefined;
+  return role === "user" && !textOf(message).startsWith(systemsHint);
 }
 
 /** The message itself where no text of it changes. */

@@ -2,6 +2,7 @@
  * `POST /v1/human/tool`: a person writes one request as a model would, and gets the bare result. The first block
  * counts, whatever stands around it; the call is recorded, permitted and limited like any other (VCP-10).
  */
+import { identify } from "../../calls/admit.ts";
 import { invokeTool, type InvokeRequest, type Invoked } from "../../calls/invoke.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
@@ -27,7 +28,11 @@ export interface HumanToolAnswer {
 /** @throws GatewayError what keeps anybody from calling: authentication, limits, idempotency */
 export async function callByHand(deps: CoreDeps, text: string, request: HumanToolRequest): Promise<HumanToolAnswer> {
   const asked = readRequest(text);
-  if (typeof asked === "string") return { status: 400, body: { error: asked } };
+  if (typeof asked === "string") {
+    // What is wrong is told to callers only.
+    await identify(deps, request, ["tools"]);
+    return { status: 400, body: { error: asked } };
+  }
   let planned: PlannedCall | undefined;
   const plan = async (context: CallContext): Promise<PlannedCall["item"]> => {
     planned = await planCall(deps, asked, { context, hasSession: request.sessionId !== undefined });

@@ -10,7 +10,7 @@ import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
 import { isScheme } from "../../tools/uri.ts";
-import { readConversation, textOf } from "./conversation.ts";
+import { readConversation, textOf, withinTokens } from "./conversation.ts";
 import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
 import { OpenTasks } from "./open-tasks.ts";
 import { planCall, type PlannedCall } from "./plan-call.ts";
@@ -27,6 +27,8 @@ export interface VcpChat {
   /** The gateway runs what the model asks for. */
   readonly runsTools: boolean;
   readonly messages: readonly JsonObject[];
+  /** That the conversation may have; absent: it is left as it is. */
+  readonly contextTokens?: number | undefined;
   /** Calls that have ended since the session's last answer. */
   readonly due: readonly Call[];
   /** Tools that work on a workspace may be called: the request names a session. */
@@ -41,7 +43,9 @@ export interface OpenedDialect {
 }
 
 export function openVcpDialect(deps: CoreDeps, chat: VcpChat): OpenedDialect {
-  const { messages, isForbidden } = readConversation(chat.messages);
+  const { contextTokens } = chat;
+  const given = contextTokens === undefined ? chat.messages : withinTokens(chat.messages, contextTokens);
+  const { messages, isForbidden } = readConversation(given);
   return {
     messages,
     dialect: isForbidden || !chat.runsTools ? undefined : new VcpDialect(deps, chat),
