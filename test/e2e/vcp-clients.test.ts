@@ -121,6 +121,7 @@ describe(`a device that was away ${verifies("VCP-13", "VCP-22")}`, () => {
     ]);
     expect(replayed[0]._vcpReplayOriginalAt).toBeGreaterThan(Date.now() - 60_000);
     await expect.poll(() => contents(other), { timeout: 5_000 }).toEqual([during.id]);
+    await sleep(1_200);
     await back.close();
     const again = await watch("/VCPlog?deviceName=desk");
     await sleep(500);

@@ -51,7 +51,7 @@ export const vcpAnswerType = "application/vnd.toolyard.vcp-answer+json";
 /** A tool as a node offers it: what a model may know, never how it is run. */
 export const nodeToolSchema = z.strictObject({
   name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),
-  description: z.string().min(1).max(16_384),
+  description: z.string().min(1).max(4_096),
   parameters: z
     .custom<JsonObject>(isJsonObject, "must be a JSON Schema of an object")
     .refine((schema) => schema["type"] === undefined || schema["type"] === "object", "must be of type 'object'")
@@ -80,6 +80,7 @@ export const nodeToolSchema = z.strictObject({
     .exactOptional(),
 });
 export type NodeTool = z.infer<typeof nodeToolSchema>;
+export type VcpCommand = z.infer<typeof vcpToolSchema>["commands"][number];
 
 export const nodeToolsSchema = z
   .array(nodeToolSchema)

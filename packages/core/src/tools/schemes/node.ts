@@ -8,7 +8,7 @@ import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { hashNodeTool, vcpAnswerType, type NodeTool, type RegisteredNode } from "../../nodes/node.ts";
 import { mentionsFile } from "../../vcp/files/file-url.ts";
-import { cloudMark } from "../../vcp/nodes/distributed-tools.ts";
+import { cloudMark, describeOffered } from "../../vcp/nodes/distributed-tools.ts";
 import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { withDelivery, type InvocationContext, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
@@ -136,7 +136,7 @@ function toTool(offered: NodeTool, uri: string, { name: node, serverId }: Regist
     name: vcp?.name ?? offered.name,
     ...(vcp === undefined ? {} : { title: `${cloudMark}${vcp.display_name}` }),
     ...(vcp === undefined || serverId === undefined ? {} : { distributed: { serverId, vcpName: vcp.name } }),
-    description: offered.description,
+    description: describeOffered(offered),
     parameters: offered.parameters,
     kind: "NODE",
     nodes: [node],

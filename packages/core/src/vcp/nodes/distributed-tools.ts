@@ -2,7 +2,7 @@
  * Plugins of VCP nodes, as the rest of the runtime sees them: listed with upstream's mark, with `isDistributed` and
  * `serverId` (specification s. 3.5 and 7; VCP-15). Read from the tenant's snapshot.
  */
-import type { RegisteredNode } from "../../nodes/node.ts";
+import type { NodeTool, RegisteredNode, VcpCommand } from "../../nodes/node.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 
 /** Before the display names of what runs on a node. */
@@ -14,7 +14,7 @@ export interface DistributedTool {
   /** With upstream's mark. */
   readonly displayName: string;
   readonly description: string;
-  readonly commands: readonly { readonly command?: string; readonly description: string; readonly example?: string }[];
+  readonly commands: readonly VcpCommand[];
   readonly isDistributed: true;
   readonly serverId: string;
   readonly node: string;
@@ -53,4 +53,17 @@ function collect(nodes: readonly RegisteredNode[]): ByName {
     }
   }
   return tools;
+}
+
+/** Characters of what a model reads that calls functions. */
+const longestDescription = 16_000;
+
+/** The tool's description and, of a plugin, those of its commands. */
+export function describeOffered({ description, vcp }: Pick<NodeTool, "description" | "vcp">): string {
+  if (vcp === undefined) return description;
+  const parts = vcp.commands.map(({ command, description: text, example }) =>
+    [command === undefined ? "" : `${command}: `, text, example === undefined ? "" : `\n${example}`].join(""),
+  );
+  const text = [description, ...parts].filter((part) => part.trim() !== "").join("\n\n");
+  return text.length > longestDescription ? `${text.slice(0, longestDescription)}…` : text;
 }

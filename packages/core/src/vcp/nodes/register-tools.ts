@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
-import { longestTimeoutMs, nodeToolSchema, type NodeTool } from "../../nodes/node.ts";
+import { longestTimeoutMs, nodeToolSchema, type NodeTool, type VcpCommand } from "../../nodes/node.ts";
 
 /** What a node calls the built-in that gives files of its machine; never a tool. */
 export const requestFileTool = "internal_request_file";
@@ -13,7 +13,7 @@ const defaultTimeoutMs = 60_000;
 const mostTools = 63;
 /** Of a registration; a message on its way to the gateway has 128 KB. */
 const longestTools = 110_000;
-const longestDescription = 16_000;
+const longestDescription = 4_000;
 
 export interface ReadRegistration {
   /** As the node calls itself. */
@@ -101,7 +101,7 @@ function toTool(manifest: JsonValue): NodeTool | string {
   const commands = commandsOf(manifest);
   const parsed = nodeToolSchema.safeParse({
     name: toToolName(name),
-    description: describe(textOf(description) ?? name, commands),
+    description: (textOf(description) ?? name).slice(0, longestDescription),
     parameters: { type: "object", properties: {}, additionalProperties: true },
     effect: "write",
     sensitive: false,
@@ -120,9 +120,7 @@ function timeoutOf({ communication }: JsonObject): number {
   return timeout >= 1 ? Math.min(Math.floor(timeout), longestTimeoutMs) : defaultTimeoutMs;
 }
 
-type Command = NonNullable<NodeTool["vcp"]>["commands"][number];
-
-function commandsOf({ capabilities }: JsonObject): Command[] {
+function commandsOf({ capabilities }: JsonObject): VcpCommand[] {
   const given = isJsonObject(capabilities) ? capabilities["invocationCommands"] : undefined;
   if (!Array.isArray(given)) return [];
   return given.flatMap((each) => {
@@ -137,15 +135,6 @@ function commandsOf({ capabilities }: JsonObject): Command[] {
       },
     ];
   });
-}
-
-/** What a model reads that calls functions: the plugin's description and those of its commands. */
-function describe(description: string, commands: readonly Command[]): string {
-  const parts = commands.map(({ command, description: text, example }) =>
-    [command === undefined ? "" : `${command}: `, text, example === undefined ? "" : `\n${example}`].join(""),
-  );
-  const text = [description, ...parts].filter((part) => part.trim() !== "").join("\n\n");
-  return text.length > longestDescription ? `${text.slice(0, longestDescription)}…` : text;
 }
 
 function textOf(value: JsonValue | undefined): string | undefined {

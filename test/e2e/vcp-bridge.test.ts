@@ -1,0 +1,191 @@
+/**
+ * The bridge as a user starts it, between a program that knows VCP's paths only and a gateway: a server, or
+ * functions behind a WebSocket API.
+ */
+import { spawn } from "node:child_process";
+import { mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { allScopes, type Json, type TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startRealtimeFunctions, type RealtimeFunctions } from "../support/realtime-functions.ts";
+import { connectSocket } from "../support/socket-client.ts";
+import { startVcpNode, vcpManifest, type VcpNodeOptions } from "../support/vcp-node.ts";
+import { verifies } from "../support/verifies.ts";
+
+const root = new URL("../../", import.meta.url);
+const vcpKey = "a-key-of-this-machine";
+const open: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).toReversed()) await close();
+});
+
+/** @returns where programs connect */
+async function startBridge(url: string, key: string, args: readonly string[] = []): Promise<string> {
+  const child = spawn(process.execPath, ["functions/node.ts", "--url", url, "--vcp", "--port", "0", ...args], {
+    cwd: root,
+    env: { PATH: process.env["PATH"] ?? "", TOOLYARD_NODE_KEY: key, TOOLYARD_VCP_KEY: vcpKey },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let text = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (part: Buffer) => (text += part.toString("utf8")));
+  const ended = new Promise<number | null>((done) => child.once("close", (code) => done(code)));
+  open.push(async () => {
+    child.kill("SIGTERM");
+    expect(await ended, text).toBe(0);
+    // Neither key is told to anybody.
+    expect(text).not.toContain(key);
+    expect(text).not.toContain(vcpKey);
+  });
+  for (const until = Date.now() + 20_000; ;) {
+    const [, address] = /Bridge for VCP on (ws:\S+)/.exec(text) ?? [];
+    if (address !== undefined) return address;
+    if (Date.now() > until || child.exitCode !== null) throw new Error(`the bridge did not start:\n${text}`);
+    await new Promise((done) => setTimeout(done, 25));
+  }
+}
+
+async function startNode(bridge: string, more: Partial<VcpNodeOptions> = {}): ReturnType<typeof startVcpNode> {
+  const node = await startVcpNode({ url: `${bridge}/vcp-distributed-server/VCP_Key=${vcpKey}`, ...more });
+  open.push(() => node.close());
+  return node;
+}
+
+describe(`a bridge to a server ${verifies("VCP-15")}`, () => {
+  let gateway: Gateway;
+  let tenant: TestTenant;
+  let key: string;
+  beforeAll(async () => {
+    gateway = await startGateway({ timing: { leaseMs: 3_000, heartbeatMs: 500 }, tickEveryMs: 200 });
+  });
+  afterAll(() => gateway.close());
+  beforeEach(async () => {
+    tenant = await gateway.newTenant();
+    ({ key } = await tenant.newKey({ scopes: ["node", "calls", "approve", "tools"] }));
+  });
+
+  const names = async (): Promise<string[]> =>
+    (await tenant.client.get("/v1/tools")).data.map(({ name }: Json) => name);
+  const listed = (name: string): Promise<unknown> => expect.poll(names, { timeout: 10_000 }).toContain(name);
+  const invoke = async (uri: string, args: Json = {}): Promise<Json> =>
+    (await tenant.client.send("post", "/v1/tools/invoke", { uri, arguments: args })).json;
+
+  test("has a node's tools called, large ones too, and takes them away with it", async () => {
+    const bridge = await startBridge(gateway.url, key);
+    const node = await startNode(bridge, { run: (_name, args) => ({ text: args.text }) });
+    await listed("Echo");
+    const text = "ä".repeat(50_000);
+    const { id, status } = await invoke("vcp://Echo", { text });
+    expect(status).toBe("completed");
+    const whole = await tenant.client.send("get", `/v1/calls/${id}/result`);
+    expect(JSON.parse(whole.text).text === text).toBe(true);
+    expect(node.asked[0]).toMatchObject({
+      toolName: "Echo",
+      serverId: node.serverId,
+      traceId: expect.stringMatching(/^\w{32}$/),
+    });
+    node.client.say({
+      type: "update_static_placeholders",
+      data: { serverName: "lab", placeholders: { "{{LabStatus}}": "ok" } },
+    });
+    await expect
+      .poll(async () => (await gateway.core.repos.vcpStaticValues.list(tenant.id)).values, { timeout: 5_000 })
+      .toMatchObject([{ source: "node:lab", key: "LabStatus", value: "ok" }]);
+    await node.close();
+    await expect.poll(names, { timeout: 10_000 }).not.toContain("Echo");
+    expect((await gateway.core.repos.vcpStaticValues.list(tenant.id)).values).toEqual([]);
+  });
+
+  test("lets clients hear the log, and decide", async () => {
+    const bridge = await startBridge(gateway.url, key);
+    await startNode(bridge, { run: () => "done" });
+    await listed("Echo");
+    const log = await connectSocket(`${bridge}/VCPlog/VCP_Key=${vcpKey}`);
+    open.push(() => log.close());
+    await expect.poll(() => log.of("connection_ack"), { timeout: 10_000 }).toHaveLength(1);
+    const { id } = await invoke("vcp://Echo");
+    await expect.poll(() => log.of("vcp_log").map(({ data }) => data.details.callId), { timeout: 5_000 }).toContain(id);
+  });
+
+  test("wants its own key, and nothing from pages in a browser", async () => {
+    const bridge = await startBridge(gateway.url, key);
+    const path = `${bridge}/VCPlog/VCP_Key=${vcpKey}`;
+    await expect(connectSocket(`${bridge}/VCPlog/VCP_Key=other`)).rejects.toThrow("401");
+    await expect(connectSocket(`${bridge}/VCPlog`)).rejects.toThrow("401");
+    await expect(connectSocket(`${bridge}/elsewhere/VCP_Key=${vcpKey}`)).rejects.toThrow("404");
+    await expect(connectSocket(path, { headers: { origin: "https://evil.example" } })).rejects.toThrow("403");
+  });
+
+  test(`has files asked for only in directories that were named ${verifies("VCP-16")}`, async () => {
+    const directory = await mkdtemp(join(tmpdir(), "toolyard-files-"));
+    open.push(() => rm(directory, { recursive: true, force: true }));
+    await writeFile(join(directory, "a.txt"), "inside");
+    await symlink("/etc/hostname", join(directory, "link.txt"));
+    const bridge = await startBridge(gateway.url, key, ["--files", directory]);
+    const node = await startNode(bridge, {
+      tools: [vcpManifest("Echo"), vcpManifest("internal_request_file")],
+      run: (name) =>
+        name === "internal_request_file"
+          ? { status: "success", fileData: Buffer.from("inside").toString("base64"), mimeType: "text/plain" }
+          : "ran",
+    });
+    await listed("Echo");
+    expect(await names()).not.toContain("internal_request_file");
+    const { importVcp } = await import("../support/vcp-plugins.ts");
+    await importVcp(tenant.client, {
+      name: "Copy",
+      files: { "plugin.sh": `printf '{"status":"success","result":{"got":%s}}' "$(cat)"` },
+    });
+    const got = async (url: string): Promise<string> =>
+      JSON.parse((await invoke("vcp://Copy", { url })).content).got.url;
+    expect(await got(`file://${directory}/a.txt`)).toBe(
+      `data:text/plain;base64,${Buffer.from("inside").toString("base64")}`,
+    );
+    for (const other of [`${directory}/link.txt`, `${directory}/../a.txt`, "/etc/hostname"])
+      expect(await got(`file://${other}`)).toBe(`file://${other}`);
+    expect(node.asked.map(({ toolArgs }) => toolArgs.fileUrl)).toEqual([`file://${directory}/a.txt`]);
+  });
+});
+
+describe(`a bridge to functions behind a WebSocket API ${verifies("VCP-15", "VCP-13")}`, () => {
+  let functions: RealtimeFunctions;
+  let key: string;
+  let bridgeKey: string;
+  beforeAll(async () => {
+    functions = await startRealtimeFunctions();
+    const operator = { key: functions.operatorKey, method: "POST" };
+    const { id } = await functions.request({ ...operator, path: "/v1/tenants", body: { name: "T" } });
+    const newKey = async (body: Json): Promise<string> =>
+      (await functions.request({ ...operator, path: "/v1/api-keys", tenant: id, body })).key;
+    key = await newKey({ name: "all", role: "admin", scopes: allScopes });
+    bridgeKey = await newKey({ name: "bridge", scopes: ["node", "calls"] });
+  });
+  afterAll(() => functions.close());
+
+  test("has a node called by a function, with frames that the API lets through", async () => {
+    const bridge = await startBridge(functions.api.url, bridgeKey);
+    const tools = Array.from({ length: 12 }, (_, at) =>
+      vcpManifest(`Tool${at}`, {
+        capabilities: { invocationCommands: [{ command: "go", description: "long ".repeat(1_000) }] },
+      }),
+    );
+    const node = await startNode(bridge, { tools, run: (_name, args) => ({ length: args.text.length }) });
+    const list = async (): Promise<Json[]> => (await functions.request({ key, method: "GET", path: "/v1/tools" })).data;
+    await expect.poll(async () => (await list()).map(({ name }) => name), { timeout: 15_000 }).toContain("Tool11");
+    const body = { uri: "vcp://Tool3", arguments: { text: "x".repeat(20_000) } };
+    const answer = await functions.request({ key, method: "POST", path: "/v1/tools/invoke", body });
+    expect(JSON.parse(answer.content)).toMatchObject({ length: 20_000 });
+    expect(node.asked[0]).toMatchObject({ toolName: "Tool3", serverId: node.serverId });
+    const log = await connectSocket(`${bridge}/VCPlog/VCP_Key=${vcpKey}`);
+    open.push(() => log.close());
+    await expect.poll(() => log.of("connection_ack"), { timeout: 10_000 }).toHaveLength(1);
+    const again = await functions.request({ key, method: "POST", path: "/v1/tools/invoke", body });
+    await functions.work();
+    await functions.tick();
+    await expect
+      .poll(() => log.of("vcp_log").map(({ data }) => data.details.callId), { timeout: 10_000 })
+      .toContain(again.id);
+  });
+});
