@@ -9,7 +9,7 @@ import type { JsonObject } from "../../json.ts";
 import type { PreprocessContext } from "../modules/preprocess.ts";
 import { applyDetectors } from "../placeholders/detectors.ts";
 import { expandPlaceholders } from "../placeholders/expand-placeholders.ts";
-import { takeMediaMarks } from "../placeholders/media-marks.ts";
+import { takeMediaMarks, type MediaMark } from "../placeholders/media-marks.ts";
 import { applyTavern } from "../tavern/step.ts";
 import { messagesOf, toDraft, visibleMessages, withMessages, withVisible, type Draft } from "./draft.ts";
 import { MediaSource } from "./media-source.ts";
@@ -42,11 +42,11 @@ export async function prepareMessages(
   { messages, model, seed, signal }: Conversation,
 ): Promise<PreparedMessages> {
   const asked = takeMediaMarks(messages);
+  const marks = new Set(asked.marks);
   let draft = await applyTavern(deps, context, toDraft(asked.messages), seed);
-  draft = withMessages(draft, await expandPlaceholders(deps, context, messagesOf(draft), { model }));
-  const marks = takeMediaMarks(messagesOf(draft));
-  draft = withMessages(draft, marks.messages);
-  if (!asked.showBase64 && !marks.showBase64) draft = await prepareMedia(draft, mediaSource(deps, context, signal));
+  const onMediaMark = (mark: MediaMark): void => void marks.add(mark);
+  draft = withMessages(draft, await expandPlaceholders(deps, context, messagesOf(draft), { model, onMediaMark }));
+  if (!marks.has("ShowBase64")) draft = await prepareMedia(draft, mediaSource(deps, context, signal));
   draft = await applyPreprocessors(deps, { ...context, signal }, draft);
   draft = withMessages(draft, await applyDetectors(deps, context, messagesOf(draft)));
   draft = applyRoleDivider(draft);

@@ -316,6 +316,20 @@ describe(`the rest ${verifies("VCP-19", "VCP-11")}`, () => {
   });
 });
 
+test(`marks about media are heard of where prompts hold them, and of nothing that was brought in ${verifies("VCP-19")}`, async () => {
+  const heard: string[] = [];
+  const around = sources({ values: { Weather: "{{ShowBase64}}" }, results: { "P-1": "{{ShowBase64}}" } });
+  const run = async (content: string): Promise<unknown> => {
+    const context = contextWith(variables(["agent", "Nova", "n {{TransBase64+}}"]));
+    const options = { model: "", sources: around, onMediaMark: (mark: string) => void heard.push(mark) };
+    return (await expandPlaceholders(core, context, [{ role: "system", content }], options))[0]?.["content"];
+  };
+  expect(await run("{{Weather}} {{VCP_ASYNC_RESULT::P::1}}")).toBe("{{ShowBase64}} {{ShowBase64}}");
+  expect(heard).toEqual([]);
+  expect(await run("{{Nova}} {{ShowBase64}}!")).toBe("n !");
+  expect(heard).toEqual(["TransBase64+", "ShowBase64"]);
+});
+
 describe("detectors", () => {
   test("replace in the order of their numbers, in system messages or in all", async () => {
     const lines = variables(

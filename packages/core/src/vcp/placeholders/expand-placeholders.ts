@@ -8,6 +8,7 @@ import type { JsonObject } from "../../json.ts";
 import { Contents } from "./contents.ts";
 import { dateTexts } from "./dates.ts";
 import { Expander } from "./expander.ts";
+import type { MediaMark } from "./media-marks.ts";
 import { mapTexts, textsOf } from "./message-texts.ts";
 import { audienceOf, namesOf, type Audience } from "./names.ts";
 import { Needs } from "./needs.ts";
@@ -20,6 +21,8 @@ export interface ExpandOptions {
   readonly model: string;
   /** Left out: those of the tenant's plugins and nodes. */
   readonly sources?: PlaceholderSources;
+  /** Hears of `{{ShowBase64}}` and its like in prompts, which are cut out; other messages are left to `takeMediaMarks`. */
+  readonly onMediaMark?: (mark: MediaMark) => void;
 }
 
 export type PlaceholderDeps = SourceDeps & Pick<CoreDeps, "clock" | "publicUrl">;
@@ -40,7 +43,7 @@ export async function expandPlaceholders(
   deps: PlaceholderDeps,
   context: CallContext,
   messages: readonly JsonObject[],
-  { model, sources = tenantSources(deps, context) }: ExpandOptions,
+  { model, sources = tenantSources(deps, context), onMediaMark = () => undefined }: ExpandOptions,
 ): Promise<readonly JsonObject[]> {
   const texts: Text[] = [];
   for (const message of messages) {
@@ -49,7 +52,8 @@ export async function expandPlaceholders(
     }
   }
   const used = texts.filter(({ template }) => template.marks.length > 0);
-  const expander = used.length === 0 ? undefined : await prepare(deps, context, used, { model, sources, messages });
+  const expander =
+    used.length === 0 ? undefined : await prepare(deps, context, used, { model, sources, onMediaMark, messages });
   let at = 0;
   return messages.map((message) =>
     mapTexts(message, (text) => {
@@ -64,7 +68,7 @@ async function prepare(
   deps: PlaceholderDeps,
   context: CallContext,
   texts: readonly Text[],
-  { model, sources, messages }: Required<ExpandOptions> & { readonly messages: readonly JsonObject[] },
+  { model, sources, onMediaMark, messages }: Required<ExpandOptions> & { readonly messages: readonly JsonObject[] },
 ): Promise<Expander> {
   const { config } = context;
   const names = namesOf(config);
@@ -93,6 +97,7 @@ async function prepare(
     model,
     said: lastSaid(messages),
     limit: config.settings.placeholder_chars_max,
+    onMediaMark,
   });
 }
 

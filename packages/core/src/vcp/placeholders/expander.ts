@@ -19,6 +19,7 @@ import {
   type Names,
   type Stage,
 } from "./names.ts";
+import { toMediaMark, type MediaMark } from "./media-marks.ts";
 import type { ToolText } from "./sources.ts";
 import { parseAsyncName, parseTemplate, type Directive, type Mark, type Template } from "./template.ts";
 
@@ -40,6 +41,8 @@ export interface Known {
   readonly said: string;
   /** Characters. */
   readonly limit: number;
+  /** Hears of marks in prompts, which are cut out. */
+  readonly onMediaMark: (mark: MediaMark) => void;
 }
 
 /** Contents in contents: no prompt is put together from more. */
@@ -51,6 +54,7 @@ type Meaning =
   | { readonly kind: "models"; readonly stage: "sar" }
   | { readonly kind: "dynamic"; readonly stage: "value" }
   | { readonly kind: "folded"; readonly stage: "value"; readonly blocks: readonly FoldBlock[] }
+  | { readonly kind: "media"; readonly stage: "value"; readonly mark: MediaMark }
   | { readonly kind: "text"; readonly stage: Stage; readonly text: string };
 
 /** One text, with what is nested in it by values. */
@@ -171,6 +175,9 @@ export class Expander {
         return this.#later(() => this.#charged(dynamicTools(this.#known.tools, this.#wishes, this.#known.said), name));
       case "folded":
         return this.#later(() => this.#charged(unfold(meaning.blocks, this.#fold), name));
+      case "media":
+        this.#known.onMediaMark(meaning.mark);
+        return "";
       case "text":
         return this.#charged(meaning.text, name);
     }
@@ -298,6 +305,8 @@ export class Expander {
     if (name === "VCPDistributedServerList") return toText("value", nodes.length === 0 ? noNodes : nodes.join("\n"));
     const date = dateNames.find((each) => each === name);
     if (date !== undefined) return toText("value", dates.get(date));
+    const mark = toMediaMark(name);
+    if (mark !== undefined) return { kind: "media", stage: "value", mark };
     const value = staticValues.get(name) ?? staticValues.get(`{{${name}}}`);
     if (value !== undefined) return toValue(value);
     return this.#tool(name) ?? (name === "Port" ? toText("value", port) : undefined);

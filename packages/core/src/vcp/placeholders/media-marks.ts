@@ -6,19 +6,21 @@
 import type { JsonObject } from "../../json.ts";
 import { mapTexts } from "./message-texts.ts";
 
-export interface MediaMarks {
-  readonly messages: readonly JsonObject[];
-  /** Media pass as they are, whatever else is asked for. */
-  readonly showBase64: boolean;
-  readonly translate: boolean;
-  /** The originals go on beside the translation. */
-  readonly keepOriginals: boolean;
-}
+const names = ["ShowBase64", "TransBase64", "TransBase64+"] as const;
+export type MediaMark = (typeof names)[number];
 
 const marks = /\{\{(ShowBase64|TransBase64\+?)\}\}/g;
 
-export function takeMediaMarks(messages: readonly JsonObject[]): MediaMarks {
-  const found = new Set<string>();
+export function toMediaMark(name: string): MediaMark | undefined {
+  return names.find((each) => each === name);
+}
+
+/** The messages as they came in without their marks; those of prompts are found where these are expanded. */
+export function takeMediaMarks(messages: readonly JsonObject[]): {
+  readonly messages: readonly JsonObject[];
+  readonly marks: ReadonlySet<MediaMark>;
+} {
+  const found = new Set<MediaMark>();
   const without = messages.map((message) => {
     const { role } = message;
     if (role !== "user" && role !== "system" && role !== "developer") return message;
@@ -26,16 +28,11 @@ export function takeMediaMarks(messages: readonly JsonObject[]): MediaMarks {
       text.includes("Base64") ? text.replace(marks, (_whole, name: string) => cut(found, name)) : text,
     );
   });
-  const keepOriginals = found.has("TransBase64+");
-  return {
-    messages: without,
-    showBase64: found.has("ShowBase64"),
-    translate: keepOriginals || found.has("TransBase64"),
-    keepOriginals,
-  };
+  return { messages: without, marks: found };
 }
 
-function cut(found: Set<string>, name: string): string {
-  found.add(name);
+function cut(found: Set<MediaMark>, name: string): string {
+  const mark = toMediaMark(name);
+  if (mark !== undefined) found.add(mark);
   return "";
 }

@@ -55,20 +55,19 @@ const forms: readonly (readonly [VariableEntry["kind"], Stage, (name: string) =>
 function compile(variables: readonly VariableEntry[]): Names {
   const byName = new Map<string, Named>();
   const files = new Map<string, Named>();
-  const ofKind = new Map<string, Named[]>();
-  variables.forEach((entry, rank) => {
+  const all = variables.map((entry, rank): Named => {
     const stage: Stage = forms.find(([kind]) => kind === entry.kind)?.[1] ?? "value";
-    const named = { entry, stage, rank };
-    ofKind.set(entry.kind, [...(ofKind.get(entry.kind) ?? []), named]);
-    if (entry.kind === "text") files.set(entry.name, named);
+    return { entry, stage, rank };
   });
+  const ofKind = (kind: VariableEntry["kind"]): readonly Named[] => all.filter(({ entry }) => entry.kind === kind);
+  for (const named of ofKind("text")) files.set(named.entry.name, named);
   for (const [kind, , form] of forms) {
-    for (const named of ofKind.get(kind) ?? []) {
+    for (const named of ofKind(kind)) {
       const name = form(named.entry.name);
       if (!byName.has(name)) byName.set(name, named);
     }
   }
-  return { byName, files, sars: ofKind.get("sar") ?? [], emojis: ofKind.get("emoji") ?? [] };
+  return { byName, files, sars: ofKind("sar"), emojis: ofKind("emoji") };
 }
 
 /** Does a text for some models concern this one? */
