@@ -50,6 +50,7 @@ async function startFunctionsWithBox(): Promise<VcpHome> {
   });
   return {
     ...home,
+    output: () => `${home.output()}\n${box.output()}`,
     async openPath(path, key) {
       const bridge = await startBridge(deployment.webSocketApi.url, key);
       bridges.push(bridge.process);

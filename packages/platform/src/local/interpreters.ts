@@ -63,8 +63,10 @@ async function placesOf(program: string): Promise<readonly string[]> {
   return real === program ? [] : [real, dirname(real)];
 }
 
+/** What may be run but not read is no script: somebody would have to read it. */
 async function isScript(program: string): Promise<boolean> {
-  const file = await open(program);
+  const file = await open(program).catch(() => undefined);
+  if (file === undefined) return false;
   try {
     const { buffer } = await file.read({ buffer: Buffer.alloc(2), length: 2 });
     return buffer.toString("latin1") === "#!";
