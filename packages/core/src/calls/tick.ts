@@ -6,6 +6,7 @@ import type { CoreDeps } from "../deps.ts";
 import { archiveCalls, expireArchives } from "./archive.ts";
 import { clearUploads } from "../workspace/uploads.ts";
 import { useLateResults } from "../nodes/results.ts";
+import { refreshDue } from "../vcp/static/refresh.ts";
 import { expireCallbacks, useLateCallbacks } from "../vcp/async/upkeep.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
@@ -34,6 +35,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   }
   await useLateResults(deps, sweepLimit);
   await useLateCallbacks(deps, sweepLimit);
+  await refreshDue(deps, sweepLimit);
   await deps.repos.calls.expire(sweepLimit);
   await deps.repos.nodes.expire(sweepLimit);
   await deps.repos.subscriptions.expire(sweepLimit);

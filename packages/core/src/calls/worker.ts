@@ -15,6 +15,7 @@ import { Redactor } from "../secrets/redactor.ts";
 import type { InputAnswers } from "../tools/adapter.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
+import { refreshedSource } from "../vcp/static/source-message.ts";
 import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { holdLease } from "./lease.ts";
@@ -55,6 +56,11 @@ export async function enqueue(
  * message should be delivered again (the database is away).
  */
 export async function handleMessage(deps: CoreDeps, message: QueueMessage): Promise<void> {
+  const source = refreshedSource(message.callId);
+  if (source !== undefined) {
+    const { refreshSource } = await import("../vcp/static/refresh.ts");
+    return refreshSource(deps, message.tenant, source);
+  }
   await runQueued(deps, message, undefined);
 }
 

@@ -29,6 +29,12 @@ const tellValues = `INSERT INTO vcp_static_values (tenant, source, key, value, v
   SELECT ?1, ?2, key, value, '', ${now} FROM json_each(?3) WHERE true
   ON CONFLICT (tenant, source, key) DO UPDATE SET value = excluded.value, refreshed_at = excluded.refreshed_at`;
 
+/** Plugins that are to be run on schedule and have never been. */
+const addEager = `INSERT INTO vcp_static_values (tenant, source, key, version, next_at)
+  SELECT tenant, 'plugin:' || (execution_config ->> '$.vcp.manifest.name'), '', '', ${now} FROM sys_ai_plugin
+  WHERE type = 'VCP' AND status = '0' AND execution_config ->> '$.vcp.manifest.pluginType' = 'static'
+    AND execution_config ->> '$.vcp.manifest.eager' = 1
+  ON CONFLICT DO NOTHING`;
 const takeDue = `UPDATE vcp_static_values SET next_at = ${now} + ?2
   WHERE rowid IN (SELECT rowid FROM vcp_static_values WHERE next_at IS NOT NULL AND next_at <= ${now} LIMIT ?1)
   RETURNING tenant, source`;
@@ -77,9 +83,12 @@ export function createVcpStaticValueRepo(shards: Shards): VcpStaticValueRepo {
     },
 
     due: async ({ limit, offerAgainMs }) => {
-      const statements = [{ sql: takeDue, args: [limit, offerAgainMs] }];
+      const statements = [
+        { sql: addEager, args: [] },
+        { sql: takeDue, args: [limit, offerAgainMs] },
+      ];
       const answers = await Promise.all(shards.all().map((database) => database.batch(statements)));
-      return answers.flatMap(([found]) =>
+      return answers.flatMap(([, found]) =>
         (found?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), source: String(row["source"]) })),
       );
     },

@@ -5,33 +5,20 @@ import type { JsonValue } from "../../json.ts";
 import { readAsyncText } from "../async/results.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../plugins/plugin.ts";
 import { toolTextsOf } from "../plugins/tool-text.ts";
-import { withoutBraces, type StaticPlugin } from "../static/static-plugin.ts";
 import { staticValuesOf } from "../static/values.ts";
 import type { PlaceholderSources, ToolText } from "./sources.ts";
 
-export type SourceDeps = Pick<CoreDeps, "adapters" | "repos" | "blobs" | "log">;
+export type SourceDeps = Pick<CoreDeps, "adapters" | "repos" | "blobs" | "queue" | "clock" | "log">;
 
 export function tenantSources(deps: SourceDeps, context: CallContext): PlaceholderSources {
   return {
-    staticValues: () => staticValuesOf(deps, context, staticPlugins(context)),
+    staticValues: () => staticValuesOf(deps, context),
     asyncText: (plugin, taskId) => readAsyncText(deps, context, plugin, taskId),
     toolTexts: async () => {
       const plugins = vcpPluginsOf(context.config);
       return [...toolTextsOf(deps.adapters, context)].map(([name, text]) => toToolText(name, text, plugins.get(name)));
     },
   };
-}
-
-function staticPlugins({ config }: CallContext): readonly StaticPlugin[] {
-  const plugins = [...vcpPluginsOf(config).values()];
-  return plugins
-    .filter(({ enabled, manifest }) => enabled && manifest.pluginType === "static")
-    .map(({ name, displayName, manifest, record }) => ({
-      name,
-      displayName,
-      placeholders: manifest.placeholders.map(({ placeholder }) => withoutBraces(placeholder)),
-      version: record.hash,
-    }));
 }
 
 function toToolText(name: string, text: string, plugin: VcpPlugin | undefined): ToolText {
