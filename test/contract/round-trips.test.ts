@@ -3,6 +3,7 @@ import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import type { NewToolService } from "@toolyard/core/services/service";
+import type { NewVariable } from "@toolyard/core/vcp/placeholders/variable";
 import type { NewSubscription } from "@toolyard/core/subscriptions/subscription";
 import type { NewWebhook } from "@toolyard/core/webhooks/webhook";
 import { openDatabase } from "@toolyard/db/client";
@@ -93,6 +94,9 @@ describe("each function of the configuration's repositories", () => {
     enabled: true,
     role: "admin",
   };
+
+  const task = { plugin: "P", taskId: "t" };
+  const variable: NewVariable = { id: "var_1", kind: "var", name: "VarOne", options: {}, content: "x", hash: "h" };
 
   const functions: Readonly<Record<string, () => Promise<unknown>>> = {
     "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
@@ -196,6 +200,8 @@ describe("each function of the configuration's repositories", () => {
     "connections.unsubscribe": () => repos.connections.unsubscribe(tenant, "sock_none", "s"),
     "connections.touch": () => repos.connections.touch(tenant, "sock_none", 1_000),
     "connections.remove": () => repos.connections.remove(tenant, "sock_none"),
+    "connections.missed": () => repos.connections.missed(tenant, "conn_1", 10),
+    "connections.ofType": () => repos.connections.ofType(tenant, "VCPLog"),
     "connections.renew": () => repos.connections.renew("process", 1_000),
     "connections.removeHeldBy": () => repos.connections.removeHeldBy("process"),
     "connections.publish": () => repos.connections.publish(tenant, [event, event]),
@@ -252,6 +258,43 @@ describe("each function of the configuration's repositories", () => {
       repos.tavern.put(tenant, { id: "tav_1", kind: "preset", name: "one", hash: "h", content: "{}" }),
     "tavern.contents": () => repos.tavern.contents(tenant, ["tav_1"]),
     "tavern.delete": () => repos.tavern.delete(tenant, "preset", "none"),
+    "variables.create": () => repos.variables.create(tenant, variable),
+    "variables.putAll": () => repos.variables.putAll(tenant, [{ ...variable, id: "var_2", name: "VarTwo" }]),
+    "variables.update": () => repos.variables.update(tenant, "var_1", { position: 2 }),
+    "variables.get": () => repos.variables.get(tenant, "var_1"),
+    "variables.list": () => repos.variables.list(tenant, page),
+    "variables.contents": () => repos.variables.contents(tenant, ["var_1"]),
+    "variables.delete": () => repos.variables.delete(tenant, "var_1"),
+    "vcpCallbacks.open": () =>
+      repos.vcpCallbacks.open(tenant, {
+        callId: "call_1",
+        attempt: 1,
+        callerId: "key_1",
+        userId: null,
+        sessionId: null,
+        hash: "h",
+        plugin: "P",
+        lifetimeMs: 1_000,
+        keptMs: 1_000,
+      }),
+    "vcpCallbacks.find": () => repos.vcpCallbacks.find(tenant, "h"),
+    "vcpCallbacks.bind": () => repos.vcpCallbacks.bind(tenant, { callId: "call_1", attempt: 1 }, task),
+    "vcpCallbacks.answer": () => repos.vcpCallbacks.answer(tenant, { callId: "call_1", attempt: 1 }, task),
+    "vcpCallbacks.task": () => repos.vcpCallbacks.task(tenant, task),
+    "vcpCallbacks.complete": () => repos.vcpCallbacks.complete(tenant, task),
+    "vcpCallbacks.settle": () => repos.vcpCallbacks.settle(tenant, task),
+    "vcpCallbacks.isAnswered": () => repos.vcpCallbacks.isAnswered(tenant, "call_1"),
+    "vcpCallbacks.late": () => repos.vcpCallbacks.late(10),
+    "vcpCallbacks.takeExpired": () => repos.vcpCallbacks.takeExpired(10),
+    "vcpCallbacks.remove": () => repos.vcpCallbacks.remove(tenant, task),
+    "vcpStaticValues.claim": () =>
+      repos.vcpStaticValues.claim(tenant, { source: "plugin:p", version: "1", leaseMs: 1_000, freshSince: 0 }),
+    "vcpStaticValues.store": () =>
+      repos.vcpStaticValues.store(tenant, { source: "plugin:p", version: "1", error: null, nextAt: null }),
+    "vcpStaticValues.replace": () => repos.vcpStaticValues.replace(tenant, "node:n", new Map([["a", "b"]])),
+    "vcpStaticValues.list": () => repos.vcpStaticValues.list(tenant),
+    "vcpStaticValues.due": () => repos.vcpStaticValues.due({ limit: 10, offerAgainMs: 1_000 }),
+    "vcpStaticValues.remove": () => repos.vcpStaticValues.remove(tenant, "node:n"),
     "config.load": () => repos.config.load(tenant),
     ping: () => repos.ping(),
   };

@@ -16,7 +16,7 @@ export interface VariableRepo {
   create(tenant: string, variable: NewVariable): Promise<VariableEntry>;
   /**
    * Puts or replaces each by kind and name, all or none; what is as it was stays, with its version. Raises the
-   * config version where something changes.
+   * config version where something changes; where nothing does, that is a second trip.
    * @throws GatewayError `conflict` for too many variables
    */
   putAll(tenant: string, variables: readonly NewVariable[]): Promise<void>;

@@ -4,7 +4,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { preprocessorsOf } from "../pipeline/preprocessor-order.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../plugins/plugin.ts";
 import { staticValuesOf } from "../static/values.ts";
-import { withoutBraces, type StaticPlugin } from "../static/static-plugin.ts";
+import { staticPluginsOf } from "../static/static-plugin.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { heldPlugins, holderOf } from "./hold.ts";
 import { readReport } from "./reports.ts";
@@ -49,14 +49,9 @@ export interface ScheduledJobView {
 export async function viewRuntime(deps: CoreDeps, context: CallContext): Promise<RuntimeView> {
   const { config, tenant } = context;
   const plugins = [...vcpPluginsOf(config).values()];
-  const statics = plugins.filter(({ manifest, enabled }) => enabled && manifest.pluginType === "static");
   const modules = plugins.filter((plugin) => isModule(plugin) && hasRoutes(plugin));
   const [values, holder] = await Promise.all([
-    staticValuesOf(
-      deps,
-      context,
-      statics.map((plugin) => toStatic(config, plugin)),
-    ),
+    staticValuesOf(deps, context),
     modules.length === 0 ? undefined : holderOf(deps, tenant),
   ]);
   return {
@@ -69,19 +64,14 @@ export async function viewRuntime(deps: CoreDeps, context: CallContext): Promise
       runs: residenceOf(plugin, config),
     })),
     serviceModules: await Promise.all(modules.map((plugin) => viewModule(deps, context, plugin, holder?.name))),
-    scheduledJobs: statics.flatMap(({ name, manifest: { refreshIntervalCron: cron } }) =>
-      cron === undefined ? [] : [{ plugin: name, job: "refresh_static_placeholders" as const, cron }],
+    scheduledJobs: staticPluginsOf(config).flatMap(
+      ({
+        name,
+        plugin: {
+          manifest: { refreshIntervalCron: cron },
+        },
+      }) => (cron === undefined ? [] : [{ plugin: name, job: "refresh_static_placeholders" as const, cron }]),
     ),
-  };
-}
-
-function toStatic(config: CallContext["config"], plugin: VcpPlugin): StaticPlugin {
-  const { name, displayName, manifest } = plugin;
-  return {
-    name,
-    displayName,
-    placeholders: manifest.placeholders.map(({ placeholder }) => withoutBraces(placeholder)),
-    version: fingerprintOf(config, plugin),
   };
 }
 
