@@ -1,6 +1,7 @@
 /** Chats in VCP's protocol: what is a request, whose tools it reaches, what limits it, and who reads what. */
 import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { asyncPlugin, startDesks } from "../support/async-plugin.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -439,6 +440,47 @@ describe(`what waits ${verifies("VCP-10")}`, () => {
 
 const byHandOf = (text: string): Promise<Reply> =>
   tenant.client.send("post", "/v1/human/tool", undefined, { raw: text, headers: { "content-type": "text/plain" } });
+
+describe(`tasks that plugins work on ${verifies("VCP-10", "VCP-11")}`, () => {
+  test("are placeholders until their result is there, which the model reads by the next round", async () => {
+    const desks = await startDesks();
+    try {
+      const desk = desks.open();
+      await importVcp(tenant.client, asyncPlugin("VideoMaker"));
+      await tenant.addPlugin(tool("AddNote"));
+      const order = {
+        answer: { status: "success", requestId: "t1", result: { id: "t1" }, messageForAI: "Submitted." },
+        desk: desk.url,
+        waits: true,
+        late: [{ id: "t1", body: { requestId: "t1", status: "Succeed", message: 'cost $& and {{Date}} "ready"' } }],
+      };
+      const call = { method: "tools/call", params: { name: "VideoMaker", arguments: order } };
+      const placeholder = "{{VCP_ASYNC_RESULT::VideoMaker::t1}}";
+      // While the next tool works, the task is done.
+      backEnd.answer = async () => {
+        desk.go();
+        await expect.poll(() => desk.statuses()).toEqual([200]);
+        return { body: "{}" };
+      };
+      llm.script(
+        says(`<<<[TOOL_REQUEST]>>>${JSON.stringify(call)}<<<[END_TOOL_REQUEST]>>>`),
+        says(`It is coming: ${placeholder}${block("AddNote")}`),
+        says("done"),
+      );
+      const answer = await chat();
+      const first = (at: number): string => String(sent(at)[2].content);
+      expect(first(1)).toContain(`Submitted.\\n${placeholder}`);
+      expect(first(2)).toContain(String.raw`cost $& and {{Date}} \"ready\"`);
+      expect(first(2)).not.toContain(placeholder);
+      // What the model has said of it stays as it was said.
+      expect(sent(2)[3].content).toContain(placeholder);
+      expect(textOf(answer)).toContain(`VideoMaker 调用成功。`);
+      expect(textOf(answer)).toContain(placeholder);
+    } finally {
+      await desks.close();
+    }
+  });
+});
 
 describe(`POST /v1/human/tool ${verifies("VCP-10")}`, () => {
   test("runs the first block as it is, answers with the bare result, and is on record", async () => {

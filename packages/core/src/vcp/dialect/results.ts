@@ -59,7 +59,11 @@ function ofCompleted(finished: Finished, { text, handle }: Pick<CompletedOutcome
   // Only the beginning: the model reads on by the handle that it names.
   if (handle !== undefined && whole === undefined) return { name, end: "succeeded", ...textResult(text) };
   const given = readValue(whole ?? text);
-  if (isOfPlugin && given !== undefined) return ofValue(name, given, whole === undefined ? text : undefined);
+  if (isOfPlugin) {
+    // Words of a plugin are what they are.
+    if (given === undefined) return { name, end: "succeeded", ...textResult(text) };
+    return ofValue(name, given, whole === undefined ? text : undefined);
+  }
   const outcome = outcomeOfResult(speakerOf(finished), given ?? text);
   if (outcome.kind === "error") return ofError(finished, outcome.error, "failed");
   return ofValue(name, outcome.value);
