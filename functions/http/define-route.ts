@@ -236,7 +236,8 @@ async function grantAccess(
 
 /** What every caller may do a node may not: its key is for its connection. */
 function refuseNode({ scopes }: Caller): void {
-  if (scopes.length === 0 || scopes.some((scope) => scope !== "node" && scope !== "consume")) return;
+  const ofNodes: readonly Scope[] = ["node", "consume", "modules"];
+  if (scopes.length === 0 || scopes.some((scope) => !ofNodes.includes(scope))) return;
   throw new GatewayError("permission_denied", "This key has the scopes of a node alone, which are for connecting it.", {
     param: "node",
   });

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parseJson } from "@toolyard/core/json";
 import { longestTimeoutMs, nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
+import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
 import * as z from "zod";
 
 const programSchema = nodeToolSchema.extend({
@@ -31,6 +32,16 @@ const mcpProgramSchema = z.strictObject({
   max_message_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
 });
 
+/** Modules of the tenant's VCP plugins that need to stay loaded. */
+const vcpModulesSchema = z.strictObject({
+  /** Beside the file; absent: one that goes with the process, and what modules keep with it. */
+  directory: z.string().min(1).exactOptional(),
+  /** A `node_modules` beside the file with packages that modules may require. */
+  packages: z.string().min(1).exactOptional(),
+  /** Requests at once, over all modules. */
+  concurrency: nodeToolSchema.shape.concurrency.default(16),
+});
+
 const configSchema = z
   .strictObject({
     name: nodeNameSchema,
@@ -39,10 +50,12 @@ const configSchema = z
     mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
     /** Holds subscriptions of the tenant: takes messages from its brokers. */
     subscriptions: z.boolean().default(false),
+    vcp_modules: vcpModulesSchema.exactOptional(),
   })
-  .superRefine(({ tools, mcp_servers: servers, subscriptions }, check) => {
-    if (tools.length + Object.keys(servers).length === 0 && !subscriptions) {
-      const message = "has neither a tool nor 'mcp_servers' nor 'subscriptions: true', so there is nothing to do";
+  .superRefine(({ tools, mcp_servers: servers, subscriptions, vcp_modules: modules }, check) => {
+    if (tools.length + Object.keys(servers).length === 0 && !subscriptions && modules === undefined) {
+      const message =
+        "has neither a tool nor 'mcp_servers' nor 'vcp_modules' nor 'subscriptions: true', so there is nothing to do";
       check.addIssue({ code: "custom", path: ["tools"], message });
     }
     const twice = tools.find(({ name }) => Object.hasOwn(servers, name));
@@ -60,6 +73,14 @@ export interface NodeConfig {
   readonly programs: readonly NodeProgram[];
   readonly mcpServers: readonly McpProgram[];
   readonly holdsSubscriptions: boolean;
+  /** Undefined: it holds no modules. */
+  readonly vcpModules: VcpModulesConfig | undefined;
+}
+
+export interface VcpModulesConfig {
+  readonly directory: string | undefined;
+  readonly packages: string | undefined;
+  readonly concurrency: number;
 }
 
 /** Ends the start: says what is wrong with the file. */
@@ -84,8 +105,15 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
     name,
     command: placed(server.command, directory),
   }));
-  const { name, subscriptions: holdsSubscriptions } = parsed.data;
-  return { name, directory, programs, mcpServers, holdsSubscriptions };
+  const { name, subscriptions: holdsSubscriptions, vcp_modules: modules } = parsed.data;
+  const beside = (path: string | undefined): string | undefined =>
+    path === undefined ? undefined : resolve(directory, path);
+  const vcpModules = modules && {
+    directory: beside(modules.directory),
+    packages: beside(modules.packages),
+    concurrency: modules.concurrency,
+  };
+  return { name, directory, programs, mcpServers, holdsSubscriptions, vcpModules };
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {
@@ -113,5 +141,20 @@ export function toMcpOffer({ name, variables, concurrency }: McpProgram): NodeTo
     concurrency,
     kind: "mcp",
     variables,
+  };
+}
+
+/** Stands for all modules that the node holds. */
+export function toModulesOffer({ concurrency }: VcpModulesConfig): NodeTool {
+  return {
+    name: moduleProgram,
+    description: "Holds modules of VCP plugins.",
+    parameters: { type: "object" },
+    effect: "write",
+    sensitive: false,
+    // Plugins say how long a question may take.
+    timeout_ms: longestTimeoutMs,
+    concurrency,
+    kind: "modules",
   };
 }

@@ -42,6 +42,26 @@ const heldSchema = z.looseObject({
   lease_ms: z.number().min(1),
 });
 
+const modulesHeldSchema = z.looseObject({
+  modules: z.array(z.looseObject({ plugin: z.string(), fingerprint: z.string() })),
+  lease_ms: z.number().min(1),
+});
+
+const moduleOpenedSchema = z.looseObject({
+  fingerprint: z.string(),
+  spec: z.object({
+    name: z.string(),
+    script: z.string(),
+    config: z.custom<JsonObject>(isJsonObject),
+    environment: z.record(z.string(), z.string()),
+    hasApiRoutes: z.boolean(),
+  }),
+  env_files: z.array(z.object({ path: z.enum(["config.env", ".env"]), base64: z.string() })),
+  files_url: z.string().nullable(),
+  files_hash: z.string().regex(/^[a-z0-9]{4,64}$/),
+  max_bytes: z.number().min(1),
+});
+
 const takenSchema = z.discriminatedUnion("outcome", [
   z.looseObject({ outcome: z.enum(["accepted", "duplicate"]), call_id: z.string() }),
   z.looseObject({ outcome: z.literal("dead"), code: z.string(), message: z.string() }),
@@ -113,6 +133,8 @@ export const readAccepted: (answer: JsonObject) => z.infer<typeof acceptedSchema
 export const readBeaten: (answer: JsonObject) => z.infer<typeof beatenSchema> = reader(beatenSchema);
 export const readUpload: (answer: JsonObject) => z.infer<typeof uploadSchema> = reader(uploadSchema);
 export const readHeld: (answer: JsonObject) => z.infer<typeof heldSchema> = reader(heldSchema);
+export const readModulesHeld: (answer: JsonObject) => z.infer<typeof modulesHeldSchema> = reader(modulesHeldSchema);
+export const readModuleOpened: (answer: JsonObject) => z.infer<typeof moduleOpenedSchema> = reader(moduleOpenedSchema);
 export const readTaken: (answer: JsonObject) => z.infer<typeof takenSchema> = reader(takenSchema);
 /** Read in full by whoever wrote it. */
 export const readOpened: (answer: JsonObject) => JsonObject = reader(z.custom<JsonObject>(isJsonObject));

@@ -11,9 +11,10 @@ import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
 import type { MessageConsumers } from "@toolyard/core/ports/message-consumer";
+import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
 import { SubscriptionHolder } from "@toolyard/core/subscriptions/holder";
 import { version } from "../version.ts";
-import { toMcpOffer, toOffer, type NodeConfig } from "./config.ts";
+import { toMcpOffer, toModulesOffer, toOffer, type NodeConfig, type VcpModulesConfig } from "./config.ts";
 import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
 import {
   AnsweredError,
@@ -27,7 +28,9 @@ import {
 } from "./frames.ts";
 import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
+import { createModuleDesk } from "./module-desk.ts";
 import { createDesk } from "./subscriptions.ts";
+import { VcpModules } from "./vcp-modules.ts";
 
 /** A result that fits into a frame together with the rest of its message. */
 const longestInline = 24_000;
@@ -96,6 +99,7 @@ export class Node {
   #offers: readonly NodeTool[];
   #desks: ReadonlyMap<string, Desk>;
   readonly #servers: McpServers;
+  readonly #modules: VcpModules | undefined;
   /** Services whose tools have changed, which is about to be told. */
   readonly #changed = new Set<string>();
   readonly #runs = new Map<string, Run>();
@@ -110,23 +114,26 @@ export class Node {
     this.#options = options;
     const { config, path, log, instance = randomUUID() } = options;
     this.#instance = instance;
-    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer)];
+    const held = config.vcpModules === undefined ? [] : [toModulesOffer(config.vcpModules)];
+    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer), ...held];
     this.#servers = new McpServers({
       directory: config.directory,
       path,
       log,
       onToolsChanged: (service) => this.#tellToolsChanged(service),
     });
+    const handlers: LinkHandlers = { onOpen: () => this.#register(), onEvent: (event) => this.#hear(event) };
+    this.#link = options.createLink?.(handlers) ?? new GatewayLink({ ...options, ...handlers });
+    this.#modules = config.vcpModules && this.#createModules(config.vcpModules);
     const desks = [
       ...config.programs.map((program) => toDesk(program, createExecutor(program, config, options))),
       ...config.mcpServers.map((program) => {
         const execute: Executor["execute"] = (execution) => this.#servers.execute(program, execution);
         return toDesk(program, { execute, stop: () => Promise.resolve() });
       }),
+      ...modulesDesk(config.vcpModules, this.#modules),
     ];
     this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
-    const handlers: LinkHandlers = { onOpen: () => this.#register(), onEvent: (event) => this.#hear(event) };
-    this.#link = options.createLink?.(handlers) ?? new GatewayLink({ ...options, ...handlers });
     const { consumers } = options;
     const holds = options.config.holdsSubscriptions && consumers !== undefined;
     this.#holder = holds ? this.#createHolder(consumers) : undefined;
@@ -154,6 +161,22 @@ export class Node {
     return new SubscriptionHolder({ desk, consumers, log, newDelivery: () => randomUUID() });
   }
 
+  #createModules({ directory, packages }: VcpModulesConfig): VcpModules {
+    const { config, path, log } = this.#options;
+    const download = async (url: string): Promise<Uint8Array> => {
+      const { status, body } = await this.#request("GET", url);
+      if (status !== 200) throw new Error(`the files were answered with ${status}`);
+      return body;
+    };
+    return new VcpModules({
+      directory,
+      packages,
+      path,
+      log,
+      desk: createModuleDesk({ link: this.#link, node: config.name, instance: this.#instance, download }),
+    });
+  }
+
   /** Until it is stopped. @throws NodeRefused where the gateway does not want it, or no longer */
   async run(): Promise<void> {
     try {
@@ -164,7 +187,11 @@ export class Node {
       clearInterval(this.#beating);
       this.#link.close();
       await this.#holder?.stop(0);
-      await Promise.all([this.#servers.stop(), ...[...this.#desks.values()].map(({ executor }) => executor.stop())]);
+      await Promise.all([
+        this.#servers.stop(),
+        this.#modules?.stop(),
+        ...[...this.#desks.values()].map(({ executor }) => executor.stop()),
+      ]);
     }
   }
 
@@ -447,6 +474,7 @@ export class Node {
 
   async #beat(): Promise<void> {
     const open = this.#open();
+    void this.#modules?.refresh();
     try {
       const held = this.#servers.services.map((each) => ({ ...each }));
       const beat = {
@@ -474,6 +502,12 @@ export class Node {
     ]);
     over.abort();
   }
+}
+
+function modulesDesk(config: VcpModulesConfig | undefined, modules: VcpModules | undefined): readonly Desk[] {
+  if (config === undefined || modules === undefined) return [];
+  const execute: Executor["execute"] = (execution) => modules.execute(execution);
+  return [toDesk({ name: moduleProgram, ...config }, { execute, stop: () => Promise.resolve() })];
 }
 
 function toDesk({ name, concurrency }: Pick<Desk, "name" | "concurrency">, executor: Executor): Desk {

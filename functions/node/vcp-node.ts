@@ -132,7 +132,7 @@ export class VcpNodeSession implements VcpSession {
     const { createLink, ...rest } = this.#options;
     return new Node({
       ...rest,
-      config: { name, directory: "/", programs: [], mcpServers: [], holdsSubscriptions: false },
+      config: { name, directory: "/", programs: [], mcpServers: [], holdsSubscriptions: false, vcpModules: undefined },
       key: "",
       path: "",
       graceMs,

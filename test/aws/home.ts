@@ -89,6 +89,7 @@ export const scopesOfPreviousRelease = [
   "manage",
   "node",
   "consume",
+  "modules",
 ] as const;
 
 /** The release before this one, on a ground with this release's schema. */

@@ -73,7 +73,17 @@ export class Client {
   }
 }
 
-export const allScopes = ["chat", "tools", "runtime_config", "calls", "approve", "manage", "node", "consume"] as const;
+export const allScopes = [
+  "chat",
+  "tools",
+  "runtime_config",
+  "calls",
+  "approve",
+  "manage",
+  "node",
+  "consume",
+  "modules",
+] as const;
 
 export interface TestTenant {
   readonly id: string;

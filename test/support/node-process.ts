@@ -22,6 +22,7 @@ export interface NodeProcessOptions {
   readonly tools?: readonly Readonly<Record<string, unknown>>[];
   readonly subscriptions?: boolean;
   readonly mcpServers?: Readonly<Record<string, unknown>>;
+  readonly vcpModules?: Readonly<Record<string, unknown>>;
   /** Files beside `node.json`, by name. */
   readonly files?: Readonly<Record<string, string>>;
   readonly graceMs?: number;
@@ -41,7 +42,9 @@ export async function endNodes(): Promise<void> {
 export async function startNode(options: NodeProcessOptions): Promise<NodeProcess> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-node-"));
   const { name = "lab-pc", tools = [], subscriptions = false, mcpServers = {} } = options;
-  const config = { name, tools, subscriptions, mcp_servers: mcpServers };
+  const { vcpModules } = options;
+  const held = vcpModules === undefined ? {} : { vcp_modules: vcpModules };
+  const config = { name, tools, subscriptions, mcp_servers: mcpServers, ...held };
   await writeFile(join(directory, "node.json"), JSON.stringify(config));
   for (const [name, text] of Object.entries(options.files ?? {})) {
     await writeFile(join(directory, name), text, { mode: 0o755 });

@@ -101,6 +101,19 @@ import {
   updateVcpVariable,
 } from "./vcp-variables.ts";
 import {
+  deletePluginRoute,
+  deleteUpstreamPluginRoute,
+  getPluginRoute,
+  getUpstreamPluginRoute,
+  patchPluginRoute,
+  patchUpstreamPluginRoute,
+  postPluginRoute,
+  postUpstreamPluginRoute,
+  putPluginRoute,
+  putUpstreamPluginRoute,
+} from "./vcp-plugin-routes.ts";
+import { getVcpRuntime } from "./vcp-runtime.ts";
+import {
   createWebhook,
   deleteWebhook,
   getWebhook,
@@ -156,6 +169,17 @@ export const routes = {
   replacePlugin,
   updatePlugin,
   deletePlugin,
+  getVcpRuntime,
+  getPluginRoute,
+  postPluginRoute,
+  putPluginRoute,
+  patchPluginRoute,
+  deletePluginRoute,
+  getUpstreamPluginRoute,
+  postUpstreamPluginRoute,
+  putUpstreamPluginRoute,
+  patchUpstreamPluginRoute,
+  deleteUpstreamPluginRoute,
   createToolService,
   listToolServices,
   // Before `getToolService`, whose path fits it as well.

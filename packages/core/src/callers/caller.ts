@@ -18,6 +18,8 @@ export const scopes = [
   "node",
   /** As a node, hold subscriptions: be given access to their brokers, and bring their messages. */
   "consume",
+  /** As a node, hold modules of VCP plugins: be given their files and configuration. */
+  "modules",
 ] as const;
 export const scopeSchema = z.enum(scopes);
 export type Scope = (typeof scopes)[number];

@@ -11,6 +11,7 @@ import { defineMessage, type MessageKind } from "../realtime/message-kind.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { tellProgress } from "../calls/progress.ts";
+import { requireModules } from "../vcp/modules/messages.ts";
 import { openInput } from "./input.ts";
 import { logSystemEvent } from "../vcp/log/vcp-log.ts";
 import { nodeNameSchema, nodeToolsSchema, serverIdOf, type NodeTool } from "./node.ts";
@@ -54,6 +55,7 @@ export const nodeMessages = {
     }),
     async answer(deps, { tenant, id: connectionId, caller }, { name, version, instance: own, tools }) {
       for (const tool of tools) requireMayOffer({ caller }, name, tool);
+      if (tools.some(({ kind }) => kind === "modules")) requireModules({ caller });
       const registered = await deps.repos.nodes.register(tenant, {
         id: newId("node"),
         name,

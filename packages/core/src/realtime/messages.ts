@@ -10,6 +10,7 @@ import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { protocolVersion, subscriptionSchema, type Connection } from "./connection.ts";
 import { nodeMessages } from "../nodes/messages.ts";
 import { subscriptionMessages } from "../subscriptions/messages.ts";
+import { moduleMessages } from "../vcp/modules/messages.ts";
 import { vcpMessages } from "../vcp/nodes/messages.ts";
 import { longestFrame } from "./frames.ts";
 import { defineMessage, type MessageKind } from "./message-kind.ts";
@@ -65,6 +66,7 @@ const kinds = {
   ...nodeMessages,
   ...subscriptionMessages,
   ...vcpMessages,
+  ...moduleMessages,
 } as const;
 
 const typeNames: readonly string[] = Object.keys(kinds);

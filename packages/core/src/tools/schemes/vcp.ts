@@ -6,6 +6,7 @@ import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
+import { invokeRoute, routesSegment, routesToolOf } from "../../vcp/modules/routes.ts";
 import { invokerOf } from "../../vcp/plugins/invoke.ts";
 import { describeTool, type DescribedTool } from "../../vcp/plugins/parameters.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
@@ -23,6 +24,7 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
   return {
     options: dispatcherOptions,
     resolve(uri, context) {
+      if (uri.tool === routesSegment) return routesAt(uri.service, context);
       const plugin = callable(uri.service, context);
       if (plugin === undefined) return uri.tool === "" ? ofNode(uri.service, context) : undefined;
       return uri.tool === "" || commandOf(plugin, uri.tool) !== undefined ? toolOf(plugin) : undefined;
@@ -36,12 +38,19 @@ export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
     async invoke(call, context) {
       if (call.tool.distributed !== undefined) return runDistributed(deps, call, context);
       const plugin = vcpPluginsOf(context.config).get(call.uri.service);
+      if (plugin !== undefined && call.uri.tool === routesSegment) return invokeRoute(deps, { plugin, call }, context);
       const load = plugin === undefined ? undefined : invokerOf(plugin.manifest.pluginType);
       if (plugin === undefined || load === undefined) throw notFound(call);
       const invoke = await load();
       return invoke(deps, { plugin, call: { ...call, arguments: argumentsOf(plugin, call) } }, context);
     },
   };
+}
+
+/** Of plugins whose modules have any. */
+function routesAt(name: string, context: CallContext): Tool | undefined {
+  const plugin = vcpPluginsOf(context.config).get(name);
+  return plugin === undefined ? undefined : routesToolOf(plugin);
 }
 
 function isTool(plugin: VcpPlugin): boolean {

@@ -13,6 +13,7 @@ import { residenceOf } from "./residence.ts";
 import { runOnce } from "./run-once.ts";
 import { ModuleFailed } from "./module-failed.ts";
 import { needsNode } from "./stage-error.ts";
+import { tellWatchers } from "./tell.ts";
 import type { Fault, ModuleFault } from "./wire.ts";
 
 export const invokeHybrid: PluginInvoker = async (deps, called, context) => {
@@ -55,13 +56,14 @@ async function askOnce(deps: AdapterDeps, called: PluginCall, context: Invocatio
   const { plugin, call } = called;
   const timeoutMs = call.timeoutMs ?? plugin.manifest.timeoutMs;
   context.onSent?.();
-  const { stages, done, exit } = await runOnce(deps, context, {
+  const { stages, told, done, exit } = await runOnce(deps, context, {
     plugins: [plugin],
     ask: askOf(called),
     longestMs: timeoutMs,
     timeoutMs: timeoutMs + startMs,
     signal: context.signal,
   });
+  await tellWatchers(deps, context.tenant, told);
   const failed = stages[0]?.failed ?? (done === undefined ? lost(exit.ended) : undefined);
   if (failed !== undefined) throw new ModuleFailed(plugin.name, failed);
   return done?.result ?? null;

@@ -13,6 +13,7 @@ import { toMessages } from "./read-answers.ts";
 import { residenceOf } from "./residence.ts";
 import { runOnce, type ModuleRunDeps } from "./run-once.ts";
 import { codeOf } from "./stage-error.ts";
+import { tellWatchers } from "./tell.ts";
 import type { Fault, Stage } from "./wire.ts";
 
 export interface PreprocessContext extends CallContext {
@@ -63,7 +64,7 @@ function partsOf(plugins: readonly VcpPlugin[], { config }: CallContext): readon
 }
 
 async function inBox(
-  deps: ModuleRunDeps,
+  deps: AdapterDeps,
   context: PreprocessContext,
   plugins: readonly VcpPlugin[],
   messages: readonly JsonObject[],
@@ -83,6 +84,7 @@ async function inBox(
       const given = answer.done?.messages === undefined ? undefined : toMessages(answer.done.messages);
       if (given !== undefined) {
         for (const stage of answer.stages) report(deps, context, stage);
+        await tellWatchers(deps, context.tenant, answer.told);
         return given;
       }
       const { at, exit } = answer;

@@ -25,11 +25,16 @@ export function residenceOf({ manifest }: Pick<VcpPlugin, "manifest">, config: P
 }
 
 /** Nodes that hold modules, in the order in which they are asked. */
-export function holdersOf({ nodes }: Pick<TenantConfig, "nodes">): readonly string[] {
+function holdersOf({ nodes }: Pick<TenantConfig, "nodes">): readonly string[] {
   return nodes.filter(({ tools }) => tools.some(({ kind }) => kind === "modules")).map(({ name }) => name);
 }
 
 /** Of those types whose modules are spoken to directly. */
 export function isModule({ manifest }: Pick<VcpPlugin, "manifest">): boolean {
   return manifest.protocol === "direct";
+}
+
+/** Of those types whose modules may register routes, which only a node answers. */
+export function hasRoutes({ manifest }: Pick<VcpPlugin, "manifest">): boolean {
+  return manifest.pluginType === "service" || manifest.pluginType === "hybridservice";
 }

@@ -15,7 +15,7 @@ import { foldersOf } from "../plugins/run.ts";
 import { readOnceAnswers } from "./read-answers.ts";
 import type { CarriedModule, OnceQuestion, Stage, Told } from "./wire.ts";
 
-export type ModuleRunDeps = Pick<AdapterDeps, "sealer" | "blobs" | "plugins" | "publicUrl" | "log">;
+export type ModuleRunDeps = Pick<AdapterDeps, "sealer" | "blobs" | "tenantPlugins" | "publicUrl" | "log">;
 export type ModuleRunContext = Pick<CallContext, "tenant" | "config" | "redactor">;
 
 export interface ModuleRun {
@@ -50,7 +50,7 @@ export async function runOnce(
   context: ModuleRunContext,
   { plugins, ask, longestMs, timeoutMs, signal }: ModuleRun,
 ): Promise<ModuleAnswer> {
-  const { plugins: runner } = deps;
+  const { tenantPlugins: runner } = deps;
   if (runner === undefined) throw noRunner(plugins);
   // Read where modules run, which most gateways never do.
   const [{ hostProgram }, ...carried] = await Promise.all([
