@@ -269,28 +269,33 @@ class HeldModule {
     const gone = Promise.withResolvers<"aborted">();
     const leave = (): void => gone.resolve("aborted");
     signal.addEventListener("abort", leave, { once: true });
-    const late = Promise.withResolvers<"stuck">();
-    const timer = setTimeout(() => late.resolve("stuck"), question.timeoutMs + stuckMs);
+    if (signal.aborted) leave();
+    const answering = this.#send(question, undefined);
     try {
-      const answer = await Promise.race([this.#send(question, undefined), gone.promise, late.promise]);
+      const answer = await Promise.race([answering, gone.promise, after(question.timeoutMs + stuckMs)]);
       if (answer === "aborted") {
         this.#write({ kind: "cancel", id: question.id });
+        void this.#restartUnless(answering);
         return ended("cancelled", "it was stopped");
       }
-      if (answer === "stuck") {
+      if (answer === "late") {
         await this.#restart();
         return ended("timed_out", `it did not answer within ${question.timeoutMs} ms and was started again`);
       }
       return answer === undefined ? ended("lost", "its process ended") : toExecuted(answer);
     } finally {
-      clearTimeout(timer);
       signal.removeEventListener("abort", leave);
-      this.#waiting.delete(question.id);
     }
+  }
+
+  /** Whoever lives says something to what was cancelled. */
+  async #restartUnless(answering: Promise<Answered | undefined>): Promise<void> {
+    if ((await Promise.race([answering, after(stuckMs)])) === "late") await this.#restart();
   }
 
   async #restart(): Promise<void> {
     const stuck = this.#process;
+    if (this.#isStopping) return;
     this.#options.log.log("warn", "a module does not react and is started again", { tool: this.#opened.plugin });
     await stuck.stop();
     if (this.#process === stuck) this.#process = this.#start();
@@ -330,6 +335,12 @@ class HeldModule {
     for (const give of this.#waiting.values()) give(undefined);
     this.#waiting.clear();
   }
+}
+
+function after(ms: number): Promise<"late"> {
+  return new Promise((resolve) => {
+    setTimeout(() => resolve("late"), ms).unref();
+  });
 }
 
 function toExecuted(answer: Answered): Executed {

@@ -237,8 +237,10 @@ describe(`a service ${verifies("VCP-7")}`, () => {
     expect([echo.status, echo.json]).toEqual([201, { n: "值" }]);
     expect((await tenant.client.send("post", "/api/plugins/Board/echo", { a: 1 })).json).toEqual({ a: 1 });
     expect((await http("delete", "/item")).status).toBe(204);
-    const missing = await http("get", "/missing");
-    expect([missing.status, missing.json]).toEqual([404, { error: "own" }]);
+    const missing = await fetch(`${gateway.url}/v1/plugins/Board/http/missing`, {
+      headers: { authorization: `Bearer ${tenant.key}` },
+    });
+    expect([missing.status, await missing.json()]).toEqual([404, { error: "own" }]);
     expect((await http("get", "/large")).text).toHaveLength(300_000);
     const page = await fetch(`${gateway.url}/api/plugins/Board/page`, {
       headers: { authorization: `Bearer ${tenant.key}` },
@@ -273,10 +275,11 @@ describe(`a service ${verifies("VCP-7")}`, () => {
     expect((await http("get", "/status/1")).json.started).toBe(7);
     await add(routed("Board", { configSchema: { START: { type: "integer", default: 8 } } }));
     expect((await http("get", "/status/1")).json.started).toBe(8);
-    const { operations } = await tenant.client
-      .post("/v1/plugins/import", { vcp: { manifest: {} } })
-      .catch(() => ({ operations: [] }));
-    expect(operations).toEqual([]);
+    const listed = (await tenant.client.get("/v1/plugins")).data.find(({ name }: Json) => name === "Board");
+    await tenant.client.send("patch", `/v1/plugins/${listed.id}`, { enabled: false });
+    expect((await http("get", "/status/1")).status).toBe(403);
+    const { serviceModules } = await tenant.client.get("/v1/vcp/runtime");
+    expect(serviceModules[0]).toMatchObject({ name: "Board", state: "disabled" });
   });
 
   test("is held by one node at a time; another one takes over", async () => {

@@ -43,6 +43,12 @@ async function arrangeService(owner: IsolationDriver): Promise<IsolatedRequest> 
   return { params: { name, path: "status" } };
 }
 
+const answers = { description: "What the module answers, with its status.", mediaType: "*/*" };
+/** Whatever a module says. */
+const ofModules = Object.fromEntries(
+  [200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 307, 308].map((status) => [status, answers]),
+);
+
 function defineFor(method: Method, path: string): RouteModule {
   return defineRoute({
     method,
@@ -60,7 +66,7 @@ function defineFor(method: Method, path: string): RouteModule {
         : { stream: { mediaTypes: ["*/*"], description: "As the module wants it." }, maxBytes: largestBody }),
       headers: { "idempotency-key": "The first answer is given again for 24 hours." },
     },
-    responses: { 200: { description: "What the module answers, with its status.", mediaType: "*/*" } },
+    responses: ofModules,
     isolation: { kind: "object", arrange: arrangeService },
     handler: (c, { core, presented, params: { name }, stream }) => {
       const exchange = c.get("exchange");

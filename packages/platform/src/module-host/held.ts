@@ -2,7 +2,6 @@
  * A module that stays (VCP-7): loaded once, asked many things at once, until it is told to close. The process is the
  * module's alone, so that what it does to it is its own matter; whoever holds it starts it again when it ends.
  */
-import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { messageOf, ModuleError, toFault } from "./faults.ts";
@@ -99,7 +98,7 @@ class HeldModule {
 export async function runHeld(): Promise<void> {
   const held = new HeldModule();
   // Before anything of the module can get hold of it.
-  const input = createReadStream("", { fd: 0, autoClose: false });
+  const input = process.stdin;
   Object.defineProperty(process, "stdin", { value: Readable.from([]), configurable: true });
   keepOutputQuiet({ forward: true });
   // A module that lets an error go by has not ended; the process would otherwise.

@@ -25,7 +25,7 @@ export function residenceOf({ manifest }: Pick<VcpPlugin, "manifest">, config: P
 }
 
 /** Nodes that hold modules, in the order in which they are asked. */
-export function holdersOf({ nodes }: Pick<TenantConfig, "nodes">): readonly string[] {
+function holdersOf({ nodes }: Pick<TenantConfig, "nodes">): readonly string[] {
   return nodes.filter(({ tools }) => tools.some(({ kind }) => kind === "modules")).map(({ name }) => name);
 }
 

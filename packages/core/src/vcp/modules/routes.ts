@@ -32,7 +32,6 @@ const requestSchema = z.strictObject({
   headers: z.array(z.tuple([z.string(), z.string()])),
   base64: z.string(),
 });
-export type RouteRequest = z.infer<typeof requestSchema>;
 
 const text = { type: "string" };
 const parameters: JsonObject = {

@@ -14,13 +14,8 @@ export async function tellWatchers(
   if (told.length === 0) return;
   try {
     const publications = told.map(({ to, data }) => {
-      const frame = frameOf(to, data);
-      return {
-        type: String(frame["type"]),
-        audience: { kind: "client_type", value: to },
-        data: frame,
-        bare: true,
-      } as const;
+      const { type, frame } = frameOf(to, data);
+      return { type, audience: { kind: "client_type", value: to }, data: frame, bare: true } as const;
     });
     if ((await publish(deps, tenant, publications)) > 0) await deps.tellNow();
   } catch (thrown) {
@@ -28,8 +23,9 @@ export async function tellWatchers(
   }
 }
 
-function frameOf(to: Told["to"], data: Told["data"]): JsonObject {
-  if (to === "VCPLog") return { type: "vcp_log", data };
-  if (isJsonObject(data) && typeof data["type"] === "string") return data;
-  return { type: "vcp_info", data };
+function frameOf(to: Told["to"], data: Told["data"]): { readonly type: string; readonly frame: JsonObject } {
+  const own = isJsonObject(data) ? data["type"] : undefined;
+  if (to === "VCPInfo" && isJsonObject(data) && typeof own === "string") return { type: own, frame: data };
+  const type = to === "VCPLog" ? "vcp_log" : "vcp_info";
+  return { type, frame: { type, data } };
 }
