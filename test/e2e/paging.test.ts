@@ -65,6 +65,9 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
   },
   "/v1/vcp/variables": (client, name) =>
     client.post("/v1/vcp/variables", { kind: "var", name: `Var${name}`, content: name }),
+  "/v1/vcp/presets": (client, name) => client.expect("put", `/v1/vcp/presets/${name}`, { rules: [] }),
+  "/v1/vcp/world_books": (client, name) => client.expect("put", `/v1/vcp/world_books/${name}`, { entries: [] }),
+  "/v1/vcp/characters": (client, name) => client.expect("put", `/v1/vcp/characters/${name}`, { name }),
   "/v1/nodes": (_client, name, tenant) => registerNode(gateway, tenant, name),
   "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
 };

@@ -21,6 +21,7 @@ beforeAll(async () => {
   llm = await startLlmStub();
   files = await startHttpStub(({ target }) => {
     if (target.startsWith("/cat.png")) return { headers: { "content-type": "application/octet-stream" }, body: png };
+    if (target === "/slow.png") return { headers: { "content-type": "image/png" }, body: png, delayMs: 2_000 };
     if (target === "/moved") return { status: 302, headers: { location: "/cat.png?token=secret" }, body: "" };
     if (target === "/page") return { headers: { "content-type": "text/html" }, body: "<p>no picture</p>" };
     if (target === "/large") return { headers: { "content-type": "image/png" }, body: Buffer.alloc(5_000, 1) };
@@ -95,6 +96,7 @@ describe(`media ${verifies("VCP-8")}`, () => {
     const found = image(asUri("image/png", png));
     expect(await given([image("/mcp_workspaces/media-1/pics/cat.png")], own)).toEqual([found]);
     expect(await given([image("file:///mcp_workspaces/media-1/pics/cat.png")], own)).toEqual([found]);
+    expect(await given([image("file://pics/cat.png")], own)).toEqual([found]);
     const foreign = await ask([image("file:///mcp_workspaces/media-2/pics/cat.png")], own);
     expect(foreign.json.error).toMatchObject({ code: "invalid_request", param: "messages" });
     const missing = await ask([image("/mcp_workspaces/media-1/pics/dog.png")], own);
@@ -102,7 +104,7 @@ describe(`media ${verifies("VCP-8")}`, () => {
   });
 
   test.each([
-    ["a file of this machine", "file:///etc/passwd", 400, "is on no connected node"],
+    ["a file of this machine", "file:///etc/passwd", 400, "nor on a connected node"],
     ["an address of the cloud's own", "http://169.254.169.254/latest/meta-data", 400, "cannot be fetched"],
     ["what is not there", "FILES/gone.png?key=secret-1", 400, "answered 404"],
     ["a page", "FILES/page", 400, "is no image"],
@@ -127,5 +129,29 @@ describe(`media ${verifies("VCP-8")}`, () => {
     const reply = await ask(parts);
     expect(reply.status).toBe(413);
     expect(reply.json.error.message).toContain("together");
+  });
+});
+
+describe(`a chat whose messages take long to prepare ${verifies("VCP-8")}`, () => {
+  test("stays its process's own, and is cancelled by its name", async () => {
+    const timing = { leaseMs: 600, heartbeatMs: 150, cancelPollMs: 100 };
+    const home = { dataDir: gateway.dataDir, adminKey: gateway.adminKey };
+    const quick = await startGateway({ timing, tickEveryMs: 100, sharedWith: home });
+    try {
+      const client = quick.client(tenant.key);
+      const messages = [{ role: "user", content: [image(`${files.url}/slow.png`)] }];
+      const answer = await client.send("post", "/v1/chat/completions", { messages });
+      expect(answer.status).toBe(200);
+      const under = client.send("post", "/v1/chat/completions", { messages, requestId: "slow-1" });
+      await expect
+        .poll(async () => (await client.send("post", "/v1/interrupt", { requestId: "slow-1" })).status)
+        .toBe(200);
+      const cancelled = await under;
+      expect(cancelled.status).toBe(499);
+      expect(cancelled.json.error.code).toBe("request_cancelled");
+      expect(llm.requests).toHaveLength(1);
+    } finally {
+      await quick.close();
+    }
   });
 });

@@ -142,6 +142,24 @@ describe(`the pipeline ${verifies("VCP-8", "VCP-6")}`, () => {
   });
 });
 
+test(`what is put in counts against budgets before the model is asked ${verifies("VCP-8")}`, async () => {
+  const bounded = await gateway.newTenant({ tool_protocol: "vcp", reserve_tokens: 10 });
+  await bounded.addProvider(llm.url);
+  await bounded.client.post("/v1/budgets", { name: "all", scope: "tenant", period: "total", limit_tokens: 500 });
+  const asks = [{ role: "system", content: "{{VCPTavern::lore}}" }, messages[2]];
+  for (const [length, status] of [
+    [400, 200],
+    [4_000, 422],
+  ]) {
+    const rules = [{ type: "embed", content: "x".repeat(length ?? 0) }];
+    await bounded.client.expect("put", "/v1/vcp/presets/lore", { rules });
+    const reply = await bounded.client.send("post", "/v1/chat/completions", { messages: asks });
+    expect(reply.status, reply.text).toBe(status);
+    expect(reply.json.error?.code).toBe(status === 200 ? undefined : "cost_exceeded");
+  }
+  expect(llm.requests).toHaveLength(1);
+});
+
 describe(`the order of preprocessors ${verifies("VCP-6", "VCP-24")}`, () => {
   const order = (names: Json, client = tenant.client): Promise<Json> =>
     client.send("post", "/admin_api/preprocessors/order", { order: names });

@@ -23,7 +23,7 @@ import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import type { PreparedMessages } from "../vcp/pipeline/prepare-messages.ts";
+import type { PreparedChat } from "../vcp/pipeline/prepare-chat.ts";
 import { textForModel } from "../tools/outcome.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { makeOffer, noOffer, offerForText, type Offer } from "./offer.ts";
@@ -476,7 +476,8 @@ async function openAdmitted(
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
-      wallClockMs: wallClockOf(context.config, input.timeLimitMs),
+      reserved: conversation.reserved,
+      wallClockMs: conversation.wallClockMs,
       original: isJsonObject(input.body) ? { bytes: input.rawBody, body: input.body } : undefined,
       stop: input.stop,
     };
@@ -524,19 +525,17 @@ const nothingHidden: ReadonlySet<JsonObject> = new Set();
 /** What the pipeline makes of the conversation, for chats that it applies to; loaded for them alone. */
 async function prepareForModel(
   deps: CoreDeps,
-  { stop }: ChatInput,
-  {
-    prepared,
-    row,
-    messages,
-  }: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
-): Promise<PreparedMessages> {
-  const { context, routes, protocol, isRelayed } = prepared;
+  input: ChatInput,
+  given: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
+): Promise<PreparedChat> {
+  const { prepared, row, messages } = given;
+  const { context, request, offer, routes, reserved, protocol, isRelayed } = prepared;
+  const wallClockMs = wallClockOf(context.config, input.timeLimitMs);
   const applies = !isRelayed && (protocol === "vcp" || context.config.settings.message_pipeline === "all");
-  if (!applies) return { messages, hidden: nothingHidden };
-  const { prepareMessages } = await import("../vcp/pipeline/prepare-messages.ts");
-  const model = routes[0]?.model ?? "";
-  return prepareMessages(deps, context, { messages, model, seed: row.id, signal: stop.signal });
+  if (!applies) return { messages, hidden: nothingHidden, reserved, wallClockMs };
+  const { prepareChat } = await import("../vcp/pipeline/prepare-chat.ts");
+  const plan = { request, tools: offer.tools, routes };
+  return prepareChat(deps, context, { callId: row.id, messages, plan, reserved, wallClockMs, stop: input.stop });
 }
 
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {

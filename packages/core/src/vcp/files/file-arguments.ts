@@ -33,6 +33,8 @@ const mostAsked = 4;
 const addresses = /file:\/\/[^\s"'`<>()[\]{}，。？！（）「」]+/gi;
 
 export type FileDeps = AdapterDeps;
+/** For what a file is asked. */
+type FileCall = Pick<ToolCall, "id" | "attempt">;
 
 /** Sends a call with its files; where one was missing and a tool says so, once more with what there is then. */
 export async function callWithFiles(
@@ -121,10 +123,10 @@ function fill(value: JsonValue, files: ReadonlyMap<string, string>): JsonValue {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, fill(each, files)]));
 }
 
-/** As a data URI. Never throws: the tool is to run all the same. */
-async function fileAt(
+/** As a data URI; undefined: nobody has it. Never throws: whoever wants it goes on all the same. */
+export async function fileAt(
   deps: FileDeps,
-  call: ToolCall,
+  call: FileCall,
   context: InvocationContext,
   url: string,
 ): Promise<string | undefined> {
@@ -172,7 +174,7 @@ const caches = new WeakMap<FileDeps["blobs"], FileCache>();
 
 async function ofNodes(
   deps: FileDeps,
-  call: ToolCall,
+  call: FileCall,
   context: InvocationContext,
   url: string,
 ): Promise<string | undefined> {

@@ -5,6 +5,7 @@
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
+import { newId } from "../../ids.ts";
 import { createWorkspace } from "../../workspace/workspace.ts";
 import { classOf, sniffType, type MediaClass } from "./media-types.ts";
 
@@ -12,11 +13,6 @@ export interface Media {
   readonly mediaType: string;
   readonly base64: string;
 }
-
-/** What somebody reads a `file://` address with that is not in the workspace; undefined: nobody has it. */
-export type ReadFile = (
-  url: string,
-) => Promise<{ readonly bytes: Uint8Array; readonly mediaType?: string } | undefined>;
 
 export interface MediaLimits {
   /** Of one file. */
@@ -32,14 +28,14 @@ const maxRedirects = 3;
 export class MediaSource {
   readonly #deps: CoreDeps;
   readonly #context: CallContext;
-  readonly #options: { readonly limits: MediaLimits; readonly signal: AbortSignal; readonly readFile?: ReadFile };
+  readonly #options: { readonly limits: MediaLimits; readonly signal: AbortSignal };
   readonly #known = new Map<string, Promise<Media>>();
   #total = 0;
 
   constructor(
     deps: CoreDeps,
     context: CallContext,
-    options: { readonly limits: MediaLimits; readonly signal: AbortSignal; readonly readFile?: ReadFile },
+    options: { readonly limits: MediaLimits; readonly signal: AbortSignal },
   ) {
     this.#deps = deps;
     this.#context = context;
@@ -59,7 +55,7 @@ export class MediaSource {
     const workspacePath = workspacePathOf(source);
     if (workspacePath !== undefined) return this.#encode(await this.#fromWorkspace(workspacePath), { source, wanted });
     if (/^https?:\/\//i.test(source)) return this.#encode(await this.#fetch(source), { source, wanted });
-    if (/^file:/i.test(source)) return this.#encode(await this.#fromFile(source), { source, wanted });
+    if (/^file:/i.test(source)) return this.#dataUri(await this.#fromFile(source), wanted);
     return this.#bareBase64(source, wanted);
   }
 
@@ -160,11 +156,14 @@ export class MediaSource {
     return { bytes: await this.#read(body, path), mediaType: file.mediaType };
   }
 
-  async #fromFile(url: string): Promise<{ readonly bytes: Uint8Array; readonly mediaType?: string }> {
-    const file = await this.#options.readFile?.(url);
+  /** Of the session's workspace, or of a node that gives files of its directory; never of this machine. */
+  async #fromFile(url: string): Promise<string> {
+    const { fileAt } = await import("../files/file-arguments.ts");
+    const call = { id: newId("call"), attempt: 1 };
+    const file = await fileAt(this.#deps, call, { ...this.#context, signal: this.#options.signal }, url);
     if (file !== undefined) return file;
     throw invalid(
-      `'${shorten(url)}' is on no connected node; put the file into the session's workspace and name it as /mcp_workspaces/{session_id}/{path}`,
+      `'${shorten(url)}' is neither in the session's workspace nor on a connected node; put it there, or send it as a data URI`,
     );
   }
 

@@ -1,0 +1,85 @@
+/**
+ * A chat's messages are prepared between its admission and its first word to a model. That may take as long as a
+ * tool call, so meanwhile its row stays ours, its clock runs and it can be cancelled; and what was put in has to
+ * fit into the budgets that it was admitted under.
+ */
+import { overBudget, type Amount } from "../../budgets/budget.ts";
+import { noCost } from "../../budgets/cost.ts";
+import { reserveChat, type ChatPlan } from "../../budgets/reservation.ts";
+import { holdLease } from "../../calls/lease.ts";
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import type { JsonObject } from "../../json.ts";
+import { prepareMessages, type PreparedMessages } from "./prepare-messages.ts";
+
+export interface ChatToPrepare {
+  readonly callId: string;
+  readonly messages: readonly JsonObject[];
+  readonly plan: ChatPlan;
+  /** What the admission has reserved; undefined: no budget applies. */
+  readonly reserved: Amount | undefined;
+  readonly wallClockMs: number;
+  readonly stop: AbortController;
+}
+
+export interface PreparedChat extends PreparedMessages {
+  readonly reserved: Amount | undefined;
+  /** What is left of it. */
+  readonly wallClockMs: number;
+}
+
+/** @throws GatewayError as `prepareMessages`; `cost_exceeded`, `request_cancelled`, `wall_clock_exceeded` */
+export async function prepareChat(deps: CoreDeps, context: CallContext, chat: ChatToPrepare): Promise<PreparedChat> {
+  const { callId, stop, wallClockMs } = chat;
+  const since = performance.now();
+  const end = (code: "request_cancelled" | "wall_clock_exceeded", message: string): void => {
+    stop.abort(new GatewayError(code, message));
+  };
+  const lease = holdLease(deps, {
+    tenant: context.tenant,
+    id: callId,
+    attempt: 1,
+    pollCancel: true,
+    onEnd: () => end("request_cancelled", "The request was cancelled while its messages were prepared."),
+  });
+  const timer = setTimeout(() => {
+    end("wall_clock_exceeded", `The messages were not prepared within ${wallClockMs} ms (setting 'wall_clock_ms').`);
+  }, wallClockMs);
+  try {
+    const prepared = await prepareMessages(deps, context, {
+      messages: chat.messages,
+      model: chat.plan.routes[0]?.model ?? "",
+      seed: callId,
+      signal: stop.signal,
+    });
+    if (stop.signal.reason instanceof GatewayError) throw stop.signal.reason;
+    return {
+      ...prepared,
+      reserved: await reserveGrowth(deps, context, chat, prepared.messages),
+      wallClockMs: Math.max(1_000, wallClockMs - Math.round(performance.now() - since)),
+    };
+  } catch (thrown) {
+    throw stop.signal.reason instanceof GatewayError ? stop.signal.reason : thrown;
+  } finally {
+    clearTimeout(timer);
+    lease.stop();
+  }
+}
+
+/** One trip more, where a budget applies and the conversation has grown. */
+async function reserveGrowth(
+  deps: CoreDeps,
+  context: CallContext,
+  { callId, plan, reserved }: ChatToPrepare,
+  messages: readonly JsonObject[],
+): Promise<Amount | undefined> {
+  if (reserved === undefined) return undefined;
+  const request = { ...plan.request, messages };
+  const amount = reserveChat(context, { ...plan, request }, deps.clock) ?? reserved;
+  if (amount.tokens <= reserved.tokens && amount.micros <= reserved.micros) return reserved;
+  const spent = { cost: noCost };
+  const refusal = await deps.repos.calls.reserve(context.tenant, callId, 1, { amount, spent });
+  if (refusal !== undefined) throw overBudget("cost_exceeded", refusal);
+  return amount;
+}
