@@ -8,6 +8,7 @@ import { failedToRun, outcomeOfResult, type Speaker, type VcpFailure, type VcpOu
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
 import { toToolReply } from "../plugins/reply.ts";
 import type { AdapterDeps } from "../../deps.ts";
+import { pushResult } from "../push/web-socket-push.ts";
 import { askOnNode } from "./on-node.ts";
 import { residenceOf } from "./residence.ts";
 import { runOnce } from "./run-once.ts";
@@ -32,7 +33,10 @@ async function outcomeOf(
   const isHeld = residenceOf(called.plugin, context.config) === "node";
   try {
     const result = isHeld ? await askHeld(deps, called, context) : await askOnce(deps, called, context);
-    return outcomeOfResult(speaker, result);
+    const outcome = outcomeOfResult(speaker, result);
+    if (outcome.kind === "success")
+      await pushResult(deps, context, { plugin: called.plugin, callId: called.call.id, result });
+    return outcome;
   } catch (thrown) {
     if (!(thrown instanceof ModuleFailed)) throw thrown;
     if (thrown.fault.fault === "open") {

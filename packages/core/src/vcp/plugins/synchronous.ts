@@ -1,7 +1,8 @@
 /** Synchronous plugins over stdio (VCP specification s. 4.1): arguments in, one JSON object out, one process a call. */
-import { outcomeOfStdout } from "./outcome.ts";
+import { outcomeOfStdout, readAnswer } from "./outcome.ts";
 import { toToolReply } from "./reply.ts";
 import { runPlugin } from "./run.ts";
+import { pushResult } from "../push/web-socket-push.ts";
 import type { PluginInvoker } from "./invoke.ts";
 
 export const invokeSynchronous: PluginInvoker = async (deps, { plugin, call }, context) => {
@@ -13,7 +14,12 @@ export const invokeSynchronous: PluginInvoker = async (deps, { plugin, call }, c
     signal: context.signal,
   });
   const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"] };
-  return toToolReply(plugin.name, outcomeOfStdout(speaker, exit));
+  const outcome = outcomeOfStdout(speaker, exit);
+  if (outcome.kind === "success") {
+    const result = readAnswer(exit.stdout)?.["result"];
+    await pushResult(deps, context, { plugin, callId: call.id, result });
+  }
+  return toToolReply(plugin.name, outcome);
 };
 
 /** Without arguments nothing is written, only the end. */

@@ -2,9 +2,10 @@
  * `webSocketPush` of a manifest (VCP specification s. 3.4, 4.1, 5; VCP-12): what a plugin came to is told to
  * connected clients of the tenant, of one kind or all of them. Nothing is written where nobody listens.
  */
+import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import { publish } from "../../realtime/publish.ts";
 
 /** As the manifest has it. */
@@ -54,6 +55,30 @@ export async function pushPluginResult(deps: PushDeps, push: WebSocketPush, said
       code: toGatewayError(thrown).code,
     });
   }
+}
+
+/**
+ * The same for the result of a call that has completed. Told after the fact, as callbacks are: whoever listens
+ * knows of the call by its id.
+ * @param result as the plugin gave it; text that holds JSON is that JSON
+ */
+export async function pushResult(
+  deps: PushDeps,
+  { tenant, redactor }: Pick<CallContext, "tenant" | "redactor">,
+  {
+    plugin: { name, manifest },
+    callId,
+    result,
+  }: {
+    readonly plugin: { readonly name: string; readonly manifest: { readonly webSocketPush: WebSocketPush } };
+    readonly callId: string;
+    readonly result: JsonValue | undefined;
+  },
+): Promise<void> {
+  if (!manifest.webSocketPush.enabled || result === undefined) return;
+  const text = redactor.redact(typeof result === "string" ? result : JSON.stringify(result));
+  const told = { tenant, plugin: name, callId, result: parseJson(text) ?? text, from: "result" } as const;
+  await pushPluginResult(deps, manifest.webSocketPush, told);
 }
 
 /** Pure: the frame that clients get. */
