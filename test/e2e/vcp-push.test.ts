@@ -36,7 +36,8 @@ async function listen(clientType: string, { gateway = first, key = tenant.key } 
 }
 const invoke = (name: string, args: Json = {}): Promise<Json> =>
   tenant.client.post("/v1/tools/invoke", { uri: `vcp://${name}`, arguments: args });
-const pushes = (client: SocketClient): Json[] => client.frames.filter(({ type }) => !/^(?:hello|welcome|vcp_log$)/.test(type));
+const pushes = (client: SocketClient): Json[] =>
+  client.frames.filter(({ type }) => !/^(?:hello|welcome|vcp_log$)/.test(type));
 const eventually = (client: SocketClient, frame: Json): Promise<void> =>
   expect.poll(() => pushes(client), { timeout: 10_000 }).toEqual([frame]);
 
