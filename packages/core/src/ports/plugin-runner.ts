@@ -21,6 +21,11 @@ export interface PluginRun {
    */
   readonly onStdout?: (part: string) => void;
   /**
+   * Called, by runners that can, when the plugin has ended and before what it left is removed: for whoever wants the
+   * answer and not the order.
+   */
+  readonly onExit?: (exit: PluginExit) => void;
+  /**
    * An asynchronous VCP plugin (vcp/async/first-answer.ts): within so many milliseconds it has answered, or the
    * run ends as `timeout`. What it writes after its answer is neither kept nor told, nor limited.
    */

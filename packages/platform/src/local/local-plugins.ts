@@ -75,13 +75,17 @@ class HelperClient {
     }
   }
 
-  #start(id: number, { signal: _signal, onStdout, files = [], ...run }: PluginRun): void {
+  #start(id: number, { signal: _signal, onStdout, onExit, files = [], ...run }: PluginRun): void {
     if (this.#files.isFull) {
       this.#files = new SentFiles();
       this.#send({ type: "forget" });
     }
     const sent = files.map((file) => this.#files.toSent(file));
-    this.#send({ type: "run", id, run: { ...run, files: sent, wantsStdout: onStdout !== undefined } });
+    this.#send({
+      type: "run",
+      id,
+      run: { ...run, files: sent, wantsStdout: onStdout !== undefined, wantsExit: onExit !== undefined },
+    });
   }
 
   #fork(): ChildProcess {
@@ -130,6 +134,9 @@ class HelperClient {
         if (waiting !== undefined) waiting.place = message.place;
         return;
       }
+      case "ended":
+        this.#waiting.get(message.id)?.run.onExit?.(message.exit);
+        return;
       case "exit":
         this.#waiting.get(message.id)?.resolve(message.exit);
         return;

@@ -19,9 +19,10 @@ export interface SentFile {
   readonly number?: number;
 }
 
-export type SentRun = Omit<PluginRun, "signal" | "onStdout" | "files"> & {
+export type SentRun = Omit<PluginRun, "signal" | "onStdout" | "onExit" | "files"> & {
   readonly files: readonly SentFile[];
   readonly wantsStdout: boolean;
+  readonly wantsExit: boolean;
 };
 
 export type ToHelper =
@@ -35,6 +36,8 @@ export type FromHelper =
   /** Should the helper be lost, this is what it leaves behind. */
   | { readonly type: "started"; readonly id: number; readonly place: StartedPlace }
   | { readonly type: "stdout"; readonly id: number; readonly part: string }
+  /** The plugin has ended; `exit` follows when nothing of it is left. */
+  | { readonly type: "ended"; readonly id: number; readonly exit: PluginExit }
   | { readonly type: "exit"; readonly id: number; readonly exit: PluginExit }
   | {
       readonly type: "failed";

@@ -5,6 +5,7 @@
  */
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Log } from "@toolyard/core/ports/log";
+import type { PluginExit } from "@toolyard/core/ports/plugin-runner";
 import { createInterpreters } from "./interpreters.ts";
 import type { FromHelper, HelperOptions, SentFile, SentRun, ToHelper } from "./plugin-helper-messages.ts";
 import { findBubblewrap, type PluginWall } from "./plugin-wall.ts";
@@ -37,7 +38,7 @@ class Helper {
     }
   }
 
-  async #run(id: number, { files, wantsStdout, ...run }: SentRun): Promise<void> {
+  async #run(id: number, { files, wantsStdout, wantsExit, ...run }: SentRun): Promise<void> {
     const controller = new AbortController();
     this.#running.set(id, controller);
     try {
@@ -51,6 +52,7 @@ class Helper {
         ...run,
         files: files.map((file) => this.#take(file)),
         signal: controller.signal,
+        ...(wantsExit ? { onExit: (exit: PluginExit) => send({ type: "ended", id, exit }) } : {}),
         ...(wantsStdout ? { onStdout: (part: string) => send({ type: "stdout", id, part }) } : {}),
       });
       send({ type: "exit", id, exit });

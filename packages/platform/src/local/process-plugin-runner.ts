@@ -72,8 +72,10 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
       const place: Place = { directory, pid: undefined };
       try {
         await layFiles(directory, run.files ?? []);
-        const exit = await runIn(place, run, options);
-        return { ...exit, durationMs: Math.round(performance.now() - started) };
+        const ended = await runIn(place, run, options);
+        const exit = { ...ended, durationMs: Math.round(performance.now() - started) };
+        run.onExit?.(exit);
+        return exit;
       } finally {
         await cleanUp(place, options);
       }

@@ -5,7 +5,7 @@
 import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { PluginExit, PluginRun } from "../../ports/plugin-runner.ts";
+import type { PluginExit, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
 import { withDelivery } from "../../tools/adapter.ts";
 import { globalValueName, ownValueName } from "./configuration-names.ts";
 import { openConfiguration, openValue } from "./configuration.ts";
@@ -52,7 +52,7 @@ export async function runPlugin(
     grantedVariables(deps, context, plugin),
   ]);
   const { environment, stdin, timeoutMs, answerWithinMs, maxOutputBytes, signal, onStdout } = options;
-  return runner.run({
+  return answerOf(runner, {
     tenant: context.tenant,
     command: toCommand(plugin.manifest.entryPoint.command ?? ""),
     environment: {
@@ -70,6 +70,13 @@ export async function runPlugin(
     ...(signal === undefined ? {} : { signal }),
     ...(onStdout === undefined ? {} : { onStdout }),
     files: [...files, ...configuration.envFiles],
+  });
+}
+
+/** As soon as it is there; what the plugin left is removed meanwhile. */
+function answerOf(runner: PluginRunner, run: PluginRun): Promise<PluginExit> {
+  return new Promise((resolve, reject) => {
+    runner.run({ ...run, onExit: resolve }).then(resolve, reject);
   });
 }
 
