@@ -27,7 +27,7 @@ describe("settings", () => {
       openaiApiKey: undefined,
       defaultModel: undefined,
       egressAllow: undefined,
-      pluginDir: "plugins",
+      pluginDir: undefined,
       vcpKeyInPath: false,
       mcpOrigins: [],
       mcpCommands: undefined,

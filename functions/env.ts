@@ -31,7 +31,8 @@ export interface Environment {
   readonly egressAllow: readonly string[] | undefined;
   /** Upper bounds for tenants' settings. */
   readonly settingsCaps: SettingsCaps | undefined;
-  readonly pluginDir: string;
+  /** Undefined: `plugins`, with what is in it switched off. */
+  readonly pluginDir: string | undefined;
   /** Old clients of VCP may have their key in the path of their WebSocket. */
   readonly vcpKeyInPath: boolean;
   /** Web pages that may speak to `/mcp`, beside our own and those of the user's machine; `*`: all. */
@@ -274,7 +275,7 @@ const variables = z.object({
     { message: "must hold origins like https://app.example.com, without a path, or be *" },
   ),
   PATH: text.transform((value) => value ?? "/usr/local/bin:/usr/bin:/bin"),
-  TOOLYARD_PLUGIN_DIR: text.transform((value) => value ?? "plugins"),
+  TOOLYARD_PLUGIN_DIR: text,
   TOOLYARD_VCP_KEY_IN_PATH: z.preprocess(
     (value) => (value === "" || value === undefined ? "false" : value),
     z.enum(["true", "false"]).transform((value) => value === "true"),

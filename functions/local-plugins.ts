@@ -12,8 +12,10 @@ import { blockedFileName, manifestFileName } from "@toolyard/core/vcp/plugins/ma
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
 
 /** Never fails: a server starts without its plugins rather than not at all. */
-export async function importLocalPlugins(core: CoreDeps, directory: string, tenant: string): Promise<void> {
-  const path = resolve(directory);
+export async function importLocalPlugins(core: CoreDeps, directory: string | undefined, tenant: string): Promise<void> {
+  const path = resolve(directory ?? "plugins");
+  // Samples lie there: nobody has asked for them, so no model is told of them until somebody does.
+  const startsDisabled = directory === undefined;
   const log = (message: string, fields: Readonly<Record<string, string | number>>): void =>
     core.log.log("info", message, { tenant, directory: path, ...fields });
   try {
@@ -32,7 +34,10 @@ export async function importLocalPlugins(core: CoreDeps, directory: string, tena
       traceId: "",
       redactor: new Redactor(),
     };
-    const { operations } = await importVcpFolders(core, context, readFolders(files), { dryRun: false });
+    const { operations } = await importVcpFolders(core, context, readFolders(files), {
+      dryRun: false,
+      startsDisabled,
+    });
     const count = (action: string): number => operations.filter((each) => each.action === action).length;
     log("VCP plugins of the plugin directory were imported", {
       added: count("added"),

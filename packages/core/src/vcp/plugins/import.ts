@@ -25,6 +25,8 @@ export type VcpImportDeps = Pick<CoreDeps, "repos" | "blobs" | "sealer" | "adapt
 
 export interface VcpImportOptions {
   readonly dryRun: boolean;
+  /** New plugins are switched off until somebody switches them on. */
+  readonly startsDisabled?: boolean;
 }
 
 interface Planned {
@@ -47,9 +49,9 @@ export async function importVcpFolders(
   deps: VcpImportDeps,
   context: CallContext,
   read: ReadFolders,
-  { dryRun }: VcpImportOptions,
+  { dryRun, startsDisabled = false }: VcpImportOptions,
 ): Promise<ImportResult> {
-  const { planned, skipped } = plan(deps, context, read);
+  const { planned, skipped } = plan(deps, context, { ...read, startsDisabled });
   for (const { operation, reason } of skipped) {
     deps.log.log("warn", "a VCP plugin was not imported", { tenant: context.tenant, folder: operation, reason });
   }
@@ -70,7 +72,7 @@ export async function importVcpFolders(
 function plan(
   deps: VcpImportDeps,
   context: CallContext,
-  { folders, unusable }: ReadFolders,
+  { folders, unusable, startsDisabled }: ReadFolders & { readonly startsDisabled: boolean },
 ): { readonly planned: readonly Planned[]; readonly skipped: readonly ImportedOperation[] } {
   const planned: Planned[] = [];
   const skipped = unusable.map(({ label, reason }) => skippedFolder(label, reason));
@@ -88,7 +90,7 @@ function plan(
     }
     taken.set(name, folder.label);
     try {
-      planned.push(planFolder(context, folder));
+      planned.push(planFolder(context, folder, startsDisabled));
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
       skipped.push(skippedFolder(folder.label, error.message, name));
@@ -107,7 +109,7 @@ function whyTaken({ adapters }: VcpImportDeps, context: CallContext, name: strin
   return undefined;
 }
 
-function planFolder(context: CallContext, folder: PluginFolder): Planned {
+function planFolder(context: CallContext, folder: PluginFolder, startsDisabled: boolean): Planned {
   const { manifest } = folder;
   const envFiles = folder.files.flatMap(toEnvFile);
   const files = folder.files.filter((file) => toEnvFile(file).length === 0 && file.path !== blockedFileName);
@@ -133,7 +135,7 @@ function planFolder(context: CallContext, folder: PluginFolder): Planned {
     roles: existing?.roles ?? [],
   } as const;
   const hash = createHash("sha256").update(canonicalJson(content), "utf8").digest("hex");
-  const plugin: NewPlugin = { ...content, enabled: existing?.enabled ?? !folder.isBlocked, hash };
+  const plugin: NewPlugin = { ...content, enabled: existing?.enabled ?? !(folder.isBlocked || startsDisabled), hash };
   const changedFields = existing === undefined || existing.hash === hash ? [] : fieldsChanged(existing, plugin);
   return { folder, plugin, files, envFiles, existing, changedFields, warnings: warningsOf(folder) };
 }
