@@ -1428,11 +1428,14 @@ describe(`documents as other software writes them ${verifies("BLIND-1", "BLIND-2
     const { paths } = await gateway.nobody.get("/openapi.json");
     const count = Object.values<Json>(paths).reduce((sum, item) => sum + Object.keys(item).length, 0);
     expect(diff.added).toHaveLength(count);
-    // Any value may be the answer to a question; descriptor sets come under the names that tools give them, receipts of text messages as their vendors write them.
+    // Any value may be the answer to a question; descriptor sets come under the names that tools give them, receipts of
+    // text messages as their vendors write them, variables as archives, characters as pictures.
     expect(operations.flatMap(({ warnings }: Json) => warnings)).toEqual([
       "Recursive or deeply nested parts of the schema are described only so far.",
       "The body is sent as application/octet-stream; the document also allows application/x-protobuf.",
       "The body is sent as application/json; the document also allows application/x-www-form-urlencoded.",
+      "The body is sent as application/json; the document also allows application/zip.",
+      "The body is sent as application/json; the document also allows image/png, application/octet-stream.",
     ]);
     await tenant.putCredential(credentials[0].name, tenant.key);
     const answer = await tenant.client.post("/v1/tools/invoke", { name: "own_getSettings" });

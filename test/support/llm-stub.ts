@@ -44,6 +44,12 @@ export async function startLlmStub(): Promise<LlmStub> {
   const http = await startHttpStub(async (request, response) => {
     if (request.method === "GET")
       return { body: JSON.stringify({ object: "list", data: [{ id: "stub-1", object: "model" }] }) };
+    if (request.target.endsWith("/embeddings")) {
+      const data = [{ object: "embedding", index: 0, embedding: [0.5] }];
+      return {
+        body: JSON.stringify({ object: "list", data, model: "stub-1", usage: { prompt_tokens: 1, total_tokens: 1 } }),
+      };
+    }
     const body = JSON.parse(request.body.toString("utf8")) as Record<string, unknown>;
     const index = requests.push(body) - 1;
     const round = decide(body, index);

@@ -59,8 +59,9 @@ export function requireKnown(asked: Pick<Asked, "method" | "target">, { status, 
   if (status === 304) return;
   const isJson = headers["content-type"]?.startsWith("application/json") === true;
   const json: Json = isJson && text !== "" ? JSON.parse(text) : undefined;
-  requireDeclared(asked.method, asked.target, { status, json });
+  const isDeclared = requireDeclared(asked.method, asked.target, { status, json });
   if (status < 400) return;
+  if (isDeclared && json?.error?.code !== "internal_error") return;
   const code: unknown = json?.error?.code;
   const isRpc = json?.jsonrpc === "2.0" && typeof code === "number" && rpcStatuses.get(code) === status;
   const isKnown =

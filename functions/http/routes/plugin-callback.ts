@@ -11,7 +11,12 @@ import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
 import type { CoreDeps } from "@toolyard/core/deps";
 
-const answerSchema = z.object({ status: z.enum(["success", "error"]), message: z.string() });
+const answerSchema = z.strictObject({ status: z.literal("success"), message: z.string() });
+/** Upstream's words beside ours; what is no address of a task is refused in ours alone. */
+const refusalSchema = z.looseObject({
+  status: z.literal("error").exactOptional(),
+  message: z.string().exactOptional(),
+});
 
 const taskParams = { pluginName: z.string().min(1).max(256), taskId: z.string().min(1).max(256) };
 const described = {
@@ -19,7 +24,14 @@ const described = {
   scope: null,
   admission: "none",
   method: "post",
-  responses: { 200: { description: "Kept, or known already.", schema: answerSchema } },
+  responses: {
+    200: { description: "Kept, or known already.", schema: answerSchema },
+    400: { description: "The body is no object, or is about another task; nothing was stored.", schema: refusalSchema },
+    401: { description: "Nothing proves that it comes from the plugin.", schema: refusalSchema },
+    404: { description: "There is no such call or task.", schema: refusalSchema },
+    409: { description: "The task id belongs to another call, or the call has 32 already.", schema: refusalSchema },
+    413: { description: "The body is too large.", schema: refusalSchema },
+  },
 } as const;
 const body = {
   stream: { mediaTypes: ["application/json"], description: "A JSON object; every field of it is kept." },
