@@ -108,6 +108,23 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
     expect((await invoke({ early: failed, answer: answerOf("t2") })).json.error.message).toContain("quota");
   });
 
+  test("answers a person as it does upstream, with its first words", async () => {
+    const line = `console.log(JSON.stringify({ status: "success", requestId: "t1", result: { submitted: true } }))`;
+    const manifest = { pluginType: "asynchronous", entryPoint: { command: "node plugin.mjs" } };
+    await importVcp(tenant.client, { name: "Once", manifest, files: { "plugin.mjs": line } });
+    const { status, json } = await rawSend(
+      `${first.url}/v1/human/tool`,
+      "<<<[TOOL_REQUEST]>>>\ntool_name:「始」Once「末」\n<<<[END_TOOL_REQUEST]>>>",
+      { "content-type": "text/plain", authorization: `Bearer ${tenant.key}` },
+    );
+    expect(status).toBe(200);
+    expect(json).toEqual({
+      submitted: true,
+      async_result: "{{VCP_ASYNC_RESULT::Once::t1}}",
+      timestamp: expect.any(String),
+    });
+  });
+
   test("that says that it failed has failed, with its reason", async () => {
     const { id, base } = await begin("t1");
     await post(`${base}/${name}/t1`, { status: "Failed", reason: "quota" });

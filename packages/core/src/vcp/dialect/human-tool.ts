@@ -87,7 +87,8 @@ function answerOf(deps: CoreDeps, { asked, planned, outcome, whole }: Called): H
     const details = `[PluginManager] Plugin "${name}" not found for tool call.`;
     return { status: 500, body: { error: "Internal Server Error", details } };
   }
-  if (outcome.kind === "pending") {
+  // What works on has answered first, and that is the result here as it is for a model.
+  if (outcome.kind === "pending" && outcome.first === undefined) {
     const { callId, reason } = outcome;
     const url = `${deps.publicUrl}/v1/calls/${callId}`;
     return { status: 202, body: { status: "pending", reason, call_id: callId, url } };
