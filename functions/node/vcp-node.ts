@@ -118,7 +118,8 @@ export class VcpNodeSession implements VcpSession {
     this.#cancelsTools = cancelsTools;
     for (const { name: tool, why } of left) this.#report(`Tool '${tool}' of node '${serverName}' is left out: ${why}.`);
     const offers = tools.map((offer) => ({ offer, executor: this.#executorOf(offer, offer.vcp?.name ?? offer.name) }));
-    const files = registration.offersFiles ? await this.#filesOffer(name) : undefined;
+    // Programs have it built in, whether they say so or not.
+    const files = await this.#filesOffer(name);
     const offerings = files === undefined ? offers : [...offers, files];
     this.#node ??= this.#createNode(name);
     try {
