@@ -198,13 +198,13 @@ export class VcpNodeSession implements VcpSession {
     if (directories.length === 0) return undefined;
     const offer = filesOffer(node, directories);
     const { mayRead = (url) => Promise.resolve(isWithin(url, directories)) } = this.#options;
-    const { execute, stop } = this.#executorOf(offer, requestFileTool);
+    const asked = this.#executorOf(offer, requestFileTool);
     const guarded: Executor = {
       execute: async (execution) =>
         (await mayRead(execution.arguments["fileUrl"]))
-          ? execute(execution)
+          ? asked.execute(execution)
           : failed("failed", "The file is in none of the directories that this node gives files of."),
-      stop,
+      stop: () => asked.stop(),
     };
     return { offer, executor: guarded };
   }

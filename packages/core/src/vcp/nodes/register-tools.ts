@@ -74,7 +74,7 @@ export function toNodeName(serverName: string): string {
 }
 
 /** What models call a plugin: names of functions are ASCII letters, digits, `_` and `-`. */
-export function toToolName(name: string): string {
+function toToolName(name: string): string {
   if (/^[\w-]{1,64}$/.test(name)) return name;
   const plain = name.replaceAll(/[^\w-]+/g, "_").slice(0, 48);
   return /^[\w.-]+$/.test(name) && plain.length < 48 ? plain : `${plain}_${shortHash(name)}`;
