@@ -118,7 +118,8 @@ export class VcpNodeSession implements VcpSession {
     this.#cancelsTools = cancelsTools;
     for (const { name: tool, why } of left) this.#report(`Tool '${tool}' of node '${serverName}' is left out: ${why}.`);
     const offers = tools.map((offer) => ({ offer, executor: this.#executorOf(offer, offer.vcp?.name ?? offer.name) }));
-    const files = registration.offersFiles ? await this.#filesOffer(name) : undefined;
+    // Programs have it built in, whether they say so or not.
+    const files = await this.#filesOffer(name);
     const offerings = files === undefined ? offers : [...offers, files];
     this.#node ??= this.#createNode(name);
     try {
@@ -197,13 +198,13 @@ export class VcpNodeSession implements VcpSession {
     if (directories.length === 0) return undefined;
     const offer = filesOffer(node, directories);
     const { mayRead = (url) => Promise.resolve(isWithin(url, directories)) } = this.#options;
-    const { execute, stop } = this.#executorOf(offer, requestFileTool);
+    const asked = this.#executorOf(offer, requestFileTool);
     const guarded: Executor = {
       execute: async (execution) =>
         (await mayRead(execution.arguments["fileUrl"]))
-          ? execute(execution)
+          ? asked.execute(execution)
           : failed("failed", "The file is in none of the directories that this node gives files of."),
-      stop,
+      stop: () => asked.stop(),
     };
     return { offer, executor: guarded };
   }

@@ -23,6 +23,8 @@ export interface NodeProcessOptions {
   readonly subscriptions?: boolean;
   readonly mcpServers?: Readonly<Record<string, unknown>>;
   readonly vcpModules?: Readonly<Record<string, unknown>>;
+  /** Of which it gives files. */
+  readonly directories?: readonly string[];
   /** Files beside `node.json`, by name. */
   readonly files?: Readonly<Record<string, string>>;
   readonly graceMs?: number;
@@ -41,10 +43,10 @@ export async function endNodes(): Promise<void> {
 
 export async function startNode(options: NodeProcessOptions): Promise<NodeProcess> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-node-"));
-  const { name = "lab-pc", tools = [], subscriptions = false, mcpServers = {} } = options;
+  const { name = "lab-pc", tools = [], subscriptions = false, mcpServers = {}, directories: given = [] } = options;
   const { vcpModules } = options;
   const held = vcpModules === undefined ? {} : { vcp_modules: vcpModules };
-  const config = { name, tools, subscriptions, mcp_servers: mcpServers, ...held };
+  const config = { name, tools, subscriptions, files: given, mcp_servers: mcpServers, ...held };
   await writeFile(join(directory, "node.json"), JSON.stringify(config));
   for (const [name, text] of Object.entries(options.files ?? {})) {
     await writeFile(join(directory, name), text, { mode: 0o755 });

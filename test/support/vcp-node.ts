@@ -14,7 +14,7 @@ export interface VcpNodeOptions {
   readonly tools?: readonly Json[];
   readonly cancelTool?: boolean;
   /** What a call comes to; absent or undefined: no answer. */
-  readonly run?: (toolName: string, toolArgs: Json, data: Json) => Json | Promise<Json>;
+  readonly run?: (toolName: string, toolArgs: Json, data: Json) => unknown;
 }
 
 export interface VcpNode {

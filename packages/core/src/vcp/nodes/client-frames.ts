@@ -6,18 +6,16 @@
 import { decideCall } from "../../calls/decide.ts";
 import { maySeeCall } from "../../calls/view.ts";
 import { hasScope } from "../../callers/caller.ts";
-import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
-import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
-import { newId } from "../../ids.ts";
+import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import { namesFor } from "../../realtime/audience.ts";
 import type { Connection } from "../../realtime/connection.ts";
-import { Redactor } from "../../secrets/redactor.ts";
 import { publishFrames } from "../log/frames.ts";
 import { logSystemEvent } from "../log/vcp-log.ts";
 import { toFrame } from "../../realtime/frames.ts";
 import { approvingClients, vcpLogClient, vcpLogKept } from "./client-types.ts";
+import { contextOf, malformed, typeOf } from "./frame-context.ts";
 import { takeNodeFrame } from "./node-frames.ts";
 
 /** How long a person is said to have; a call that waits does so until it is decided. */
@@ -55,18 +53,6 @@ export async function takeFrame(
     logSystemEvent(deps, tenant, { event: "frame.refused", status: "error", content: message });
     return [{ type: "error", data: { code, message } }];
   }
-}
-
-export function malformed(what: string): GatewayError {
-  return new GatewayError("invalid_request", `The frame cannot be used: ${what}.`, { param: "frame" });
-}
-
-/** The tenant as it is now, for what a client does without a request. @throws GatewayError `not_found` */
-export async function contextOf(deps: CoreDeps, { tenant, caller }: Connection): Promise<CallContext> {
-  const row = await deps.repos.tenants.get(tenant);
-  if (row === undefined) throw new GatewayError("not_found", "The tenant is gone.");
-  const config = await deps.configs.get(tenant, row.configVersion);
-  return { tenant, caller, config, requestId: newId("request"), traceId: "", redactor: new Redactor() };
 }
 
 async function decide(deps: CoreDeps, connection: Connection, { data }: JsonObject): Promise<JsonObject[]> {
@@ -159,7 +145,7 @@ async function observed(
   waiting: readonly Waiting[],
 ): Promise<JsonObject[]> {
   const data = isJsonObject(frame["data"]) ? frame["data"] : {};
-  switch (frame["type"]) {
+  switch (typeOf(frame)) {
     case "heartbeat":
       return [{ type: "heartbeat_ack", timestamp: deps.clock.now() }];
     case "command_result": {
@@ -178,7 +164,7 @@ async function observed(
     case "urlfetch_cookie_sync":
       return [];
     default:
-      throw malformed(`'${String(frame["type"]).slice(0, 64)}' is no frame of a browser`);
+      throw malformed(`'${typeOf(frame)}' is no frame of a browser`);
   }
 }
 

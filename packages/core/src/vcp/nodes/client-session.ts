@@ -19,7 +19,7 @@ export interface ReplayTiming {
   readonly betweenMs: number;
 }
 
-export const defaultReplayTiming: ReplayTiming = { afterMs: 3_000, betweenMs: 80 };
+const defaultReplayTiming: ReplayTiming = { afterMs: 3_000, betweenMs: 80 };
 
 export interface ClientSessionOptions {
   readonly path: VcpPath;

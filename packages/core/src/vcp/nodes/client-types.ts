@@ -28,13 +28,6 @@ export const vcpLogKept = 100;
 /** Those who may decide about calls that wait for a person. */
 export const approvingClients: readonly string[] = ["VCPLog", "VCPInfo", "AdminPanel"];
 
-/** Kinds of the specification and of the programs that are there; pushes for others reach whoever calls itself so. */
-export const knownClientTypes: readonly string[] = [
-  ...Object.values(vcpPaths).map(({ clientType }) => clientType),
-  "AgentMessage",
-  "RAGObserver",
-];
-
 export interface VcpAddress {
   readonly path: VcpPath;
   /** Where an old client puts it; undefined: it is in a header, or nowhere. */

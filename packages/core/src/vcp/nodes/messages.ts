@@ -1,6 +1,7 @@
 /**
  * What clients of VCP say, as messages of `/ws` (VCP-13): the sockets at VCP's own paths and the bridge translate
- * into these and nothing else, so that what they can do is the same in every home.
+ * into these and nothing else, so that what they can do is the same in every home. The work is
+ * read where a frame comes: it is no part of what starts with a process.
  */
 import * as z from "zod";
 import { isJsonObject, type JsonObject } from "../../json.ts";
@@ -11,9 +12,6 @@ const frame = z.custom<JsonObject>(isJsonObject, "must be an object");
 const waiting = z
   .array(z.strictObject({ requestId: z.string().max(200), sourceClientId: z.string().max(200) }))
   .max(100);
-
-/** Read where one is said: the work is not part of what starts with a process. */
-const work = async (): Promise<typeof import("./client-frames.ts")> => import("./client-frames.ts");
 
 export const vcpMessages = {
   /** A frame as the client has sent it; answered with frames for it. */
@@ -26,7 +24,7 @@ export const vcpMessages = {
       waiting: waiting.default([]),
     }),
     async answer(deps, connection, { frame: said, waiting: whoWaits }) {
-      const { takeFrame } = await work();
+      const { takeFrame } = await import("./client-frames.ts");
       return { type: "vcp.received", frames: await takeFrame(deps, connection, said, whoWaits) };
     },
   }),
@@ -34,7 +32,7 @@ export const vcpMessages = {
   "vcp.approval": defineMessage({
     schema: z.strictObject({ type: z.literal("vcp.approval"), id: id.optional(), call_id: z.string().max(64) }),
     async answer(deps, connection, { call_id: callId }) {
-      const { approvalFrames } = await work();
+      const { approvalFrames } = await import("./client-frames.ts");
       return { type: "vcp.received", frames: await approvalFrames(deps, connection, callId) };
     },
   }),
@@ -42,7 +40,7 @@ export const vcpMessages = {
   "vcp.replay": defineMessage({
     schema: z.strictObject({ type: z.literal("vcp.replay"), id: id.optional() }),
     async answer(deps, connection) {
-      const { missedFrames } = await work();
+      const { missedFrames } = await import("./client-frames.ts");
       return { type: "vcp.received", frames: await missedFrames(deps, connection) };
     },
   }),

@@ -15,7 +15,7 @@ import { textForModel } from "../../tools/outcome.ts";
 import { randomHex } from "../../random-hex.ts";
 import { publishFrames } from "../log/frames.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";
-import { contextOf, malformed } from "./client-frames.ts";
+import { contextOf, malformed, typeOf } from "./frame-context.ts";
 import { toNodeName } from "./register-tools.ts";
 
 const placeholderName = /^[\p{L}\p{N}_.:@#%&^+-]{1,128}$/u;
@@ -33,7 +33,7 @@ export async function takeNodeFrame(deps: CoreDeps, connection: Connection, fram
     });
   }
   const data = isJsonObject(frame["data"]) ? frame["data"] : {};
-  switch (frame["type"]) {
+  switch (typeOf(frame)) {
     case "report_ip":
     case "music_playlist_update":
       return [];
@@ -44,7 +44,7 @@ export async function takeNodeFrame(deps: CoreDeps, connection: Connection, fram
     case "execute_vcp_tool":
       return execute(deps, connection, data);
     default:
-      throw malformed(`'${String(frame["type"]).slice(0, 64)}' is no frame of a node`);
+      throw malformed(`'${typeOf(frame)}' is no frame of a node`);
   }
 }
 

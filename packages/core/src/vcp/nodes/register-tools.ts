@@ -21,8 +21,6 @@ export interface ReadRegistration {
   /** The same as a name of nodes. */
   readonly node: string;
   readonly tools: readonly NodeTool[];
-  /** Gives files of its machine. */
-  readonly offersFiles: boolean;
   readonly cancelsTools: boolean;
   readonly left: readonly LeftOut[];
 }
@@ -40,14 +38,10 @@ export function readRegistration(data: JsonValue | undefined): ReadRegistration 
   const capabilities = data["capabilities"];
   const left: LeftOut[] = [];
   const tools = new Map<string, NodeTool>();
-  let offersFiles = false;
   let bytes = 0;
   for (const manifest of data["tools"]) {
     const name = isJsonObject(manifest) && typeof manifest["name"] === "string" ? manifest["name"] : "";
-    if (name === requestFileTool) {
-      offersFiles = true;
-      continue;
-    }
+    if (name === requestFileTool) continue;
     const tool = toTool(manifest);
     const size = typeof tool === "string" ? 0 : Buffer.byteLength(JSON.stringify(tool));
     if (typeof tool === "string") left.push({ name, why: tool });
@@ -64,7 +58,6 @@ export function readRegistration(data: JsonValue | undefined): ReadRegistration 
     serverName,
     node: toNodeName(serverName),
     tools: [...tools.values()],
-    offersFiles,
     cancelsTools: isJsonObject(capabilities) && capabilities["cancelTool"] === true,
     left,
   };
@@ -81,7 +74,7 @@ export function toNodeName(serverName: string): string {
 }
 
 /** What models call a plugin: names of functions are ASCII letters, digits, `_` and `-`. */
-export function toToolName(name: string): string {
+function toToolName(name: string): string {
   if (/^[\w-]{1,64}$/.test(name)) return name;
   const plain = name.replaceAll(/[^\w-]+/g, "_").slice(0, 48);
   return /^[\w.-]+$/.test(name) && plain.length < 48 ? plain : `${plain}_${shortHash(name)}`;
