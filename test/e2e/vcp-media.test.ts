@@ -132,6 +132,68 @@ describe(`media ${verifies("VCP-8")}`, () => {
   });
 });
 
+describe(`media that are put into words ${verifies("VCP-8")}`, () => {
+  const asks = (mark: string, url: string, more: Json = {}): Promise<Reply> =>
+    tenant.client.send("post", "/v1/chat/completions", {
+      model: "stub-1",
+      messages: [
+        { role: "system", content: `Look. ${mark}` },
+        { role: "user", content: [{ type: "text", text: "what?" }, image(url)] },
+      ],
+      ...more,
+    });
+  const described = "what?\n\n<VCP_MULTIMODAL_INFO>\nDescribe it.\na cat\n</VCP_MULTIMODAL_INFO>";
+  const picture = (at: number): string => asUri("image/png", Buffer.concat([png, Buffer.from([at])]));
+
+  beforeAll(async () => {
+    await tenant.client.expect("patch", "/v1/settings", {
+      media_translation_model: "eyes",
+      media_translation_prompt: "Describe it.",
+    });
+    await tenant.addProvider(llm.url, { models: { eyes: "eyes-1" } });
+  });
+  beforeEach(() => llm.respond((body) => text(body["model"] === "eyes-1" ? "a cat" : "seen")));
+
+  test("are known to the model by their words, and asked for once", async () => {
+    const reply = await asks("{{TransBase64}}", picture(1));
+    expect(reply.status).toBe(200);
+    const [eyes, chat] = llm.requests as Json[];
+    expect(eyes.messages).toEqual([
+      { role: "user", content: [{ type: "text", text: "Describe it." }, image(picture(1))] },
+    ]);
+    expect(chat.messages).toEqual([
+      { role: "system", content: "Look." },
+      { role: "user", content: [{ type: "text", text: described }] },
+    ]);
+    const { data } = await tenant.client.get("/v1/calls?kind=chat&limit=2");
+    const own = reply.headers.get("x-toolyard-call-id");
+    expect(data.map(({ id, tool, parent_id: parent }: Json) => [id === own, tool, parent])).toEqual([
+      [false, "eyes", own],
+      [true, "stub-1", null],
+    ]);
+    await asks("{{TransBase64}}", picture(1));
+    expect(llm.requests).toHaveLength(3);
+  });
+
+  test("go on beside their words where the prompt says so, and as they are where it says that", async () => {
+    await asks("{{TransBase64+}}", picture(2));
+    const content = [{ type: "text", text: described }, image(picture(2))];
+    expect((llm.requests.at(-1) as Json).messages[1].content).toEqual(content);
+    llm.requests.length = 0;
+    await asks("{{TransBase64}} {{ShowBase64}}", picture(3));
+    expect(llm.requests).toHaveLength(1);
+  });
+
+  test("stay as they are where the other model fails, and that is told", async () => {
+    llm.respond((body) =>
+      body["model"] === "eyes-1" ? { json: { error: { message: "no" } }, status: 400 } : text("seen"),
+    );
+    expect((await asks("{{TransBase64}}", picture(4))).status).toBe(200);
+    expect((llm.requests.at(-1) as Json).messages[1].content[1]).toEqual(image(picture(4)));
+    expect(gateway.logged.some(({ message }) => message === "media were not put into words")).toBe(true);
+  });
+});
+
 describe(`a chat whose messages take long to prepare ${verifies("VCP-8")}`, () => {
   test("stays its process's own, and is cancelled by its name", async () => {
     const timing = { leaseMs: 600, heartbeatMs: 150, cancelPollMs: 100 };

@@ -90,6 +90,9 @@ export const tenantSettingsSchema = z.strictObject({
     .default([]),
   /** Chats whose messages are prepared: those that speak VCP, or all. */
   message_pipeline: z.enum(["vcp", "all"]).default("vcp"),
+  /** Puts pictures, sounds and films into words where a prompt says `{{TransBase64}}`, and what it is asked. */
+  media_translation_model: z.string().min(1).max(256).optional(),
+  media_translation_prompt: z.string().min(1).max(10_000).default("Say what this shows, as exactly as you can."),
   /** Models that make pictures, and those that make vectors: neither preprocessing nor tools touch their requests. */
   whitelist_image_models: z.array(z.string().min(1).max(256)).max(200).default([]),
   whitelist_embedding_models: z.array(z.string().min(1).max(256)).max(200).default([]),

@@ -44,6 +44,8 @@ export interface ChatInput {
   readonly route: string;
   /** Where the route itself says so. */
   readonly vcp?: { readonly showsResults: boolean } | undefined;
+  /** The chat whose messages are prepared with the answer; no pipeline works on this one. */
+  readonly within?: string | undefined;
   /** What is asked for where it is no chat. */
   readonly exchange?: ModelExchange | undefined;
   /** Parsed JSON, and the bytes it was parsed from. */
@@ -341,7 +343,7 @@ function rowFields(
   return {
     id: newId("chat"),
     kind: "chat" as const,
-    parentId: null,
+    parentId: input.within ?? null,
     rootId: null,
     sessionId: known.sessionId ?? null,
     uri: input.exchange ?? "chat",
@@ -531,7 +533,8 @@ async function prepareForModel(
   const { prepared, row, messages } = given;
   const { context, request, offer, routes, reserved, protocol, isRelayed } = prepared;
   const wallClockMs = wallClockOf(context.config, input.timeLimitMs);
-  const applies = !isRelayed && (protocol === "vcp" || context.config.settings.message_pipeline === "all");
+  const isOpen = !isRelayed && input.within === undefined;
+  const applies = isOpen && (protocol === "vcp" || context.config.settings.message_pipeline === "all");
   if (!applies) return { messages, hidden: nothingHidden, reserved, wallClockMs };
   const { prepareChat } = await import("../vcp/pipeline/prepare-chat.ts");
   const plan = { request, tools: offer.tools, routes };

@@ -50,7 +50,7 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
     const prepared = await prepareMessages(deps, context, {
       messages: chat.messages,
       model: chat.plan.routes[0]?.model ?? "",
-      seed: callId,
+      callId,
       signal: stop.signal,
     });
     if (stop.signal.reason instanceof GatewayError) throw stop.signal.reason;

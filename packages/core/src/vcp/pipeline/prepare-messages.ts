@@ -7,6 +7,7 @@ import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { PreprocessContext } from "../modules/preprocess.ts";
+import { translateMedia } from "./translate-media.ts";
 import { applyDetectors } from "../placeholders/detectors.ts";
 import { expandPlaceholders } from "../placeholders/expand-placeholders.ts";
 import { takeMediaMarks, type MediaMark } from "../placeholders/media-marks.ts";
@@ -21,8 +22,8 @@ export interface Conversation {
   readonly messages: readonly JsonObject[];
   /** As the back end knows it. */
   readonly model: string;
-  /** Decides about chance. */
-  readonly seed: string;
+  /** Of the chat; decides about chance, too. */
+  readonly callId: string;
   readonly signal: AbortSignal;
 }
 
@@ -39,14 +40,20 @@ export interface PreparedMessages {
 export async function prepareMessages(
   deps: CoreDeps,
   context: CallContext,
-  { messages, model, seed, signal }: Conversation,
+  { messages, model, callId, signal }: Conversation,
 ): Promise<PreparedMessages> {
   const asked = takeMediaMarks(messages);
   const marks = new Set(asked.marks);
-  let draft = await applyTavern(deps, context, toDraft(asked.messages), seed);
+  let draft = await applyTavern(deps, context, toDraft(asked.messages), callId);
   const onMediaMark = (mark: MediaMark): void => void marks.add(mark);
   draft = withMessages(draft, await expandPlaceholders(deps, context, messagesOf(draft), { model, onMediaMark }));
-  if (!marks.has("ShowBase64")) draft = await prepareMedia(draft, mediaSource(deps, context, signal));
+  if (!marks.has("ShowBase64")) {
+    draft = await prepareMedia(draft, mediaSource(deps, context, signal));
+    const keepOriginals = marks.has("TransBase64+");
+    if (keepOriginals || marks.has("TransBase64")) {
+      draft = await translateMedia(deps, context, draft, { keepOriginals, within: callId, signal });
+    }
+  }
   draft = await applyPreprocessors(deps, { ...context, signal }, draft);
   draft = withMessages(draft, await applyDetectors(deps, context, messagesOf(draft)));
   draft = applyRoleDivider(draft);
