@@ -1,0 +1,79 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { readZip, safePath, writeZip, type ZipFile } from "./zip.ts";
+
+const limits = { files: 100, bytes: 1_000_000, param: "zip" };
+
+const file = (path: string, content = ""): ZipFile => ({ path, body: Buffer.from(content) });
+
+const word = fc.stringMatching(/^[a-z文]{1,8}$/u);
+const folder = fc.uniqueArray(
+  fc.record({
+    path: fc.array(word, { minLength: 1, maxLength: 4 }).map((steps) => steps.join("/")),
+    body: fc.uint8Array({ maxLength: 200 }),
+  }),
+  { maxLength: 8, selector: ({ path }) => path },
+);
+
+describe("zip files", () => {
+  test("come out as they went in, and equal ones are equal bytes in whatever order", () => {
+    fc.assert(
+      fc.property(folder, (files) => {
+        const archive = writeZip(files);
+        const read = readZip(archive, limits);
+        const sorted = files.toSorted((a, b) => (a.path < b.path ? -1 : 1));
+        expect(read.map(({ path, body }) => [path, [...body]])).toEqual(
+          sorted.map(({ path, body }) => [path, [...body]]),
+        );
+        expect(Buffer.from(writeZip(files.toReversed())).equals(Buffer.from(archive))).toBe(true);
+      }),
+    );
+  });
+
+  test("that are damaged are refused, and never anything worse", () => {
+    const archive = writeZip([file("a.txt", "hello ".repeat(50)), file("b/c.txt", "x")]);
+    fc.assert(
+      fc.property(fc.nat(archive.length - 1), fc.nat(255), fc.nat(archive.length), (at, value, length) => {
+        const damaged = Buffer.from(archive.subarray(0, Math.max(length, at + 1)));
+        damaged[at] = value;
+        try {
+          readZip(damaged, limits);
+        } catch (error) {
+          expect(error).toBeInstanceOf(GatewayError);
+        }
+      }),
+    );
+  });
+
+  test.for(["../x", "a/../../x", "/etc/passwd", "C:\\x", "\\\\host\\x", "a\u0000b", "a:b", "x".repeat(600)])(
+    "refuse the path %j",
+    (path) => {
+      expect(() => safePath(path, limits)).toThrow(GatewayError);
+    },
+  );
+
+  test("take separators of Windows and steps that lead nowhere", () => {
+    expect(safePath("a\\b/./c.txt", limits)).toBe("a/b/c.txt");
+  });
+
+  test("refuse more files and more bytes than they may have, whatever they say of themselves", () => {
+    const many = Array.from({ length: 101 }, (_, index) => file(`f${index}`));
+    expect(() => readZip(writeZip(many), limits)).toThrow("holds 101 files; 100 are taken");
+    const bomb = writeZip([file("zeros", "0".repeat(2_000_000))]);
+    expect(() => readZip(bomb, limits)).toThrow("unpacks to more than 1000000 bytes");
+    // The same, and its directory says that it is small.
+    const lying = Buffer.from(bomb);
+    lying.writeUInt32LE(10, lying.indexOf(Buffer.from([0x50, 0x4b, 1, 2])) + 24);
+    expect(() => readZip(lying, limits)).toThrow("unpacks to more than");
+  });
+
+  test("refuse links, and two files at one place", () => {
+    const archive = Buffer.from(writeZip([file("link", "/etc/passwd")]));
+    const entry = archive.indexOf(Buffer.from([0x50, 0x4b, 1, 2]));
+    archive.writeUInt32LE((0o120777 << 16) >>> 0, entry + 38);
+    expect(() => readZip(archive, limits)).toThrow("which is a link or no regular file");
+    const twice = writeZip([file("A.txt"), file("a.txt")]);
+    expect(() => readZip(twice, limits)).toThrow("holds 'a.txt' twice");
+  });
+});
