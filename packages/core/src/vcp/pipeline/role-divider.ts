@@ -1,7 +1,8 @@
 /**
  * The role divider, the last step: marks of roles inside a text split its message into several
  * (`<<<[ROLE_DIVIDE_USER]>>>…<<<[END_ROLE_DIVIDE_USER]>>>`). The first message stays whole, and so do marks
- * inside a TOOL_REQUEST block, which are an argument's text.
+ * inside a TOOL_REQUEST block, which are an argument's text. What a user or a model has written never becomes a
+ * system message: there such marks are text.
  */
 import type { JsonObject } from "../../json.ts";
 
@@ -36,7 +37,7 @@ interface Mark {
 
 /** Linear in the length of the text, whatever stands in it. */
 function piecesOf(content: string, own: string): Piece[] {
-  const roles = marksOf(content);
+  const roles = marksOf(content).filter(({ name }) => own === "system" || name !== "SYSTEM");
   const ends = endsOf(roles);
   const pieces: Piece[] = [];
   let from = 0;
