@@ -76,10 +76,11 @@ for (const { what, missing, start } of servers) {
         name: string,
         group: string,
         settle: (message: ReceivedMessage, got: readonly ReceivedMessage[]) => Settlement,
+        since?: number,
       ): Promise<Consuming> {
         const got: ReceivedMessage[] = [];
         const consumer = await createMessageConsumers({ egress }).open(account(), {
-          source: { name, group, from: "latest" },
+          source: { name, group, from: "latest", ...(since === undefined ? {} : { since }) },
           prefetch: 8,
           onMessage: (message) => {
             got.push(message);
@@ -109,6 +110,23 @@ for (const { what, missing, start } of servers) {
         const [second] = await publish("orders", ["two"]);
         await until(() => times(next.got, second) === 1);
         expect(times(next.got, first)).toBe(0);
+        await next.consumer.close(5_000);
+      });
+
+      test("passes over what was stored before, for good, where that is wanted", async () => {
+        const group = `since-${randomUUID()}`;
+        const old = await publish("late", ["old", "older"]);
+        await new Promise((done) => setTimeout(done, 10));
+        const since = Date.now();
+        const { consumer, got } = await consume("late", group, () => "done", since);
+        const [fresh] = await publish("late", ["fresh"]);
+        await until(() => times(got, fresh) === 1);
+        await consumer.close(5_000);
+        // Whoever comes next to the group does not find it either.
+        const next = await consume("late", group, () => "done");
+        const [last] = await publish("late", ["last"]);
+        await until(() => times(next.got, last) === 1);
+        for (const id of old) expect([times(got, id), times(next.got, id)]).toEqual([0, 0]);
         await next.consumer.close(5_000);
       });
 

@@ -68,7 +68,7 @@ describe(`a subscription to RocketMQ, as it was recorded ${verifies("MQ-3", "MQ-
         allow_unencrypted: true,
         username: rocketMqUser.accessKey,
         password: { credential: "ROCKET" },
-        topics: { orders: {}, anything: {}, untyped: {} },
+        topics: { orders: {}, anything: {}, untyped: {}, late: {} },
       },
     });
   });
@@ -121,6 +121,27 @@ describe(`a subscription to RocketMQ, as it was recorded ${verifies("MQ-3", "MQ-
       route: "mq.subscription",
       caller: { id, chain: [{ kind: "subscription", id }] },
     });
+  }, 60_000);
+
+  test("begins with what comes after it was made, where it says so; to begin earlier is refused with what helps", async () => {
+    const refused = await tenant.client.send("post", "/v1/subscriptions", {
+      name: "early",
+      uri: "mq://shop/orders",
+      target: { uri: "plugin://create_order", arguments: { sku: { $message: "/body/sku" } } },
+      options: { start_from: "earliest" },
+    });
+    expect(refused.json.error).toMatchObject({
+      code: "invalid_definition",
+      param: "options.start_from",
+      message: expect.stringContaining("resetOffsetByTime"),
+    });
+    await publish("late", '{"sku":"before"}');
+    const { id } = await subscribe("late", { start_from: "latest" });
+    await node();
+    await consuming(id);
+    await publish("late", '{"sku":"after"}');
+    await expect.poll(skus, within).toEqual(["after"]);
+    expect((await seen(id)).totals).toMatchObject({ accepted: 1, dead: 0 });
   }, 60_000);
 
   test("is one call for a message whose node died before it was acknowledged", async () => {

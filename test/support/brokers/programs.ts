@@ -29,6 +29,33 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
+/** Of ports that the system gives to nobody by itself, so that nobody has them meanwhile by chance. */
+const unasked = { first: 20_000, count: 12_000 } as const;
+
+/** A port with which those that lie so far from it are free as well. */
+export async function freePortWith(
+  neighbours: readonly number[],
+  taken: ReadonlySet<number> = new Set(),
+): Promise<number> {
+  for (;;) {
+    const port = unasked.first + Math.floor(Math.random() * unasked.count);
+    const wanted = [port, ...neighbours.map((far) => port + far)];
+    const free = await Promise.all(wanted.map((one) => !taken.has(one) && isFree(one)));
+    if (free.every(Boolean)) return port;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  const isOurs = await new Promise<boolean>((done) => {
+    server.once("error", () => done(false));
+    // As Java binds: at every address.
+    server.listen(port, () => done(true));
+  });
+  if (isOurs) await new Promise<void>((done) => void server.close(() => done()));
+  return isOurs;
+}
+
 /** Waits until somebody listens there, or the process that should has ended. */
 export async function untilListening(port: number, child: ChildProcess): Promise<void> {
   while (!(await isListening(port))) {

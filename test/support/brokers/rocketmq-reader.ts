@@ -31,17 +31,19 @@ export interface ReaderOptions {
 }
 
 const simpleConsumer = 3;
-const topicNotFound = 40_402;
 /** No shorter than `startRocketMq`'s proxy lets anybody ask for. */
 const shortPollMs = 1_000;
 
-/** @returns once the broker knows it, and the topic, which it may not right after its start */
-export async function readRocketMq({ port, topic, login }: ReaderOptions): Promise<RocketMqReader> {
+/** Calls of its API by a client of its own. */
+interface ApiClient {
+  readonly client: Client;
+  metadata(): Metadata;
+  ask(name: string, request: Fields): Promise<Fields>;
+}
+
+function openApi({ port, login }: Pick<ReaderOptions, "port" | "login">): ApiClient {
   const client = new Client(`127.0.0.1:${port}`, credentials.createInsecure());
   const clientId = randomUUID();
-  const group = { name: `reader-${randomUUID()}` };
-  const everything = { type: 1, expression: "*" };
-
   function metadata(): Metadata {
     const at = new Date().toISOString().replaceAll(/[-:]|\.\d+/g, "");
     const entries = new Metadata();
@@ -62,21 +64,52 @@ export async function readRocketMq({ port, topic, login }: ReaderOptions): Promi
     }
     return entries;
   }
+  return {
+    client,
+    metadata,
+    ask(name, request) {
+      const { path, requestSerialize, responseDeserialize } = rocketMqMethod(name, "none");
+      return new Promise((resolve, reject) => {
+        client.makeUnaryRequest(
+          path,
+          requestSerialize,
+          responseDeserialize,
+          request,
+          metadata(),
+          { deadline: Date.now() + 30_000 },
+          (error: ServiceError | null, answer?: Fields) => (error === null ? resolve(answer ?? {}) : reject(error)),
+        );
+      });
+    },
+  };
+}
 
-  function ask(name: string, request: Fields): Promise<Fields> {
-    const { path, requestSerialize, responseDeserialize } = rocketMqMethod(name, "none");
-    return new Promise((resolve, reject) => {
-      client.makeUnaryRequest(
-        path,
-        requestSerialize,
-        responseDeserialize,
-        request,
-        metadata(),
-        { deadline: Date.now() + 30_000 },
-        (error: ServiceError | null, answer?: Fields) => (error === null ? resolve(answer ?? {}) : reject(error)),
-      );
-    });
+/** Waits until whoever asks is told where each of the topics lies, which is a while after the proxy listens. */
+export async function untilRouted(topics: readonly string[], at: Pick<ReaderOptions, "port" | "login">): Promise<void> {
+  const api = openApi(at);
+  try {
+    for (const topic of topics) await untilRoute(api, topic, at.port);
+  } finally {
+    api.client.close();
   }
+}
+
+async function untilRoute({ ask }: ApiClient, topic: string, port: number): Promise<void> {
+  const route = { topic: { name: topic }, endpoints: { scheme: 1, addresses: [{ host: "127.0.0.1", port }] } };
+  while (!hasQueue(await ask("QueryRoute", route).catch((): Fields => ({}))))
+    await new Promise((done) => setTimeout(done, 50));
+}
+
+function hasQueue({ messageQueues }: Fields): boolean {
+  return Array.isArray(messageQueues) && messageQueues.length > 0;
+}
+
+/** @returns once the broker knows it, and the topic, which it may not right after its start */
+export async function readRocketMq({ port, topic, login }: ReaderOptions): Promise<RocketMqReader> {
+  const api = openApi({ port, ...(login === undefined ? {} : { login }) });
+  const { client, metadata, ask } = api;
+  const group = { name: `reader-${randomUUID()}` };
+  const everything = { type: 1, expression: "*" };
 
   async function receive(forMs: number): Promise<readonly Fields[]> {
     const { path, requestSerialize, responseDeserialize } = rocketMqMethod("ReceiveMessage", "answers");
@@ -110,8 +143,7 @@ export async function readRocketMq({ port, topic, login }: ReaderOptions): Promi
   settings.write({ settings: { clientType: simpleConsumer, requestTimeout: "10s", subscription } });
   await known;
   await ask("Heartbeat", { group, clientType: simpleConsumer });
-  const route = { topic: { name: topic }, endpoints: { scheme: 1, addresses: [{ host: "127.0.0.1", port }] } };
-  while (codeOf(await ask("QueryRoute", route)) === topicNotFound) await new Promise((done) => setTimeout(done, 50));
+  await untilRoute(api, topic, port);
   const taken: RocketMqRecord[] = [];
 
   /** @returns how many came */
@@ -158,10 +190,6 @@ interface Properties {
 
 function propertiesOf(message: Fields): Properties {
   return message["systemProperties"] as Properties;
-}
-
-function codeOf(answer: Fields): unknown {
-  return (answer["status"] as Fields | undefined)?.["code"];
 }
 
 function toRecord(message: Fields): RocketMqRecord {

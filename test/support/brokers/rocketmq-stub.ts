@@ -276,7 +276,9 @@ function accept(message: Fields): Stored {
     const text = `TopicMessageType validate failed, the expected type is ${expected}, but actual type is ${actual}.`;
     throw new Refusal(40_014, `org.apache.rocketmq.proxy.common.ProxyException: ${text}`);
   }
-  return { topic, message, dueAt, hiddenUntil: new Map(), attempts: new Map() };
+  const storeTimestamp = new Date(Math.max(dueAt, Date.now())).toISOString();
+  const kept = { ...message, systemProperties: { ...system, storeTimestamp } };
+  return { topic, message: kept, dueAt, hiddenUntil: new Map(), attempts: new Map() };
 }
 
 async function receive(call: ServerWritableStream<Fields, Fields>, stored: readonly Stored[]): Promise<void> {

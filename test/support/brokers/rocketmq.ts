@@ -9,7 +9,8 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { localCertificate, localKey } from "../tls-pair.ts";
-import { findProgram, freePort, stop, untilListening, untilSilent } from "./programs.ts";
+import { findProgram, freePortWith, stop, untilListening, untilSilent } from "./programs.ts";
+import { untilRouted } from "./rocketmq-reader.ts";
 
 const java = findProgram("java");
 const home = process.env["ROCKETMQ_HOME"];
@@ -46,10 +47,23 @@ export interface RocketMqServer {
   close(): Promise<void>;
 }
 
+/** @returns when publishers and consumers are told where its topics lie */
 export async function startRocketMq(): Promise<RocketMqServer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await startAt(await choosePorts());
+    } catch (error) {
+      // Somebody may have taken one of the ports between the choice and the start.
+      if (attempt === mostStarts) throw error;
+    }
+  }
+}
+
+const mostStarts = 3;
+
+async function startAt({ names, port, remoting, broker, replication }: Ports): Promise<RocketMqServer> {
   if (java === undefined || home === undefined || noRocketMq !== undefined) throw new Error(noRocketMq);
   const directory = await mkdtemp(join(tmpdir(), "toolyard-rocketmq-"));
-  const [names, port, remoting, broker, replication] = await freePorts();
   const nameServer = `127.0.0.1:${names}`;
   const proxyConfig = join(directory, "conf", "rmq-proxy.json");
   const brokerConfig = join(directory, "conf", "broker.conf");
@@ -110,15 +124,21 @@ export async function startRocketMq(): Promise<RocketMqServer> {
       "-pc",
       proxyConfig,
     ]);
-    await untilListening(port, child);
+    await untilUp(child, async () => {
+      await untilListening(port, child);
+      await untilRouted(Object.keys(rocketMqTopics), { port, login: rocketMqUser });
+    });
     return child;
   };
   const nameServerProcess = run("org.apache.rocketmq.namesrv.NamesrvStartup", [
     "-c",
     join(directory, "conf", "namesrv.conf"),
   ]);
-  await untilListening(names, nameServerProcess);
-  let proxy = await startProxy();
+  await untilUp(nameServerProcess, () => untilListening(names, nameServerProcess));
+  let proxy = await startProxy().catch(async (error: unknown) => {
+    await stop(nameServerProcess, "SIGKILL");
+    throw error;
+  });
   return {
     port,
     // It tells by the first bytes which of both is meant.
@@ -138,6 +158,20 @@ export async function startRocketMq(): Promise<RocketMqServer> {
   };
 }
 
+/** Ends what does not come up. @throws Error where it ends by itself before */
+async function untilUp(child: ChildProcess, isUp: () => Promise<void>): Promise<void> {
+  const ended = new Promise<never>((_resolve, reject) => {
+    child.once("exit", (code) => reject(new Error(`It ended with ${code} before it was up.`)));
+  });
+  ended.catch(() => undefined);
+  try {
+    await Promise.race([isUp(), ended]);
+  } catch (error) {
+    await stop(child, "SIGKILL");
+    throw error;
+  }
+}
+
 const brokerAuth = "org.apache.rocketmq.auth.authentication.provider.";
 const proxyAuth = "org.apache.rocketmq.proxy.auth.";
 const { accessKey, secretKey } = rocketMqUser;
@@ -148,9 +182,31 @@ const login = {
   innerClientAuthenticationCredentials: JSON.stringify({ accessKey, secretKey }),
 };
 
-/** A broker also listens two ports below its own. */
-async function freePorts(): Promise<readonly [number, number, number, number, number]> {
-  return [await freePort(), await freePort(), await freePort(), await freePort(), await freePort()];
+interface Ports {
+  readonly names: number;
+  readonly port: number;
+  readonly remoting: number;
+  readonly broker: number;
+  readonly replication: number;
+}
+
+/** Of the broker for those in a hurry, below its own. */
+const fastBroker = -2;
+
+async function choosePorts(): Promise<Ports> {
+  const taken = new Set<number>();
+  const choose = async (neighbours: readonly number[] = []): Promise<number> => {
+    const port = await freePortWith(neighbours, taken);
+    for (const far of [0, ...neighbours]) taken.add(port + far);
+    return port;
+  };
+  return {
+    names: await choose(),
+    port: await choose(),
+    remoting: await choose(),
+    broker: await choose([fastBroker]),
+    replication: await choose(),
+  };
 }
 
 function javaOptions(directory: string): readonly string[] {

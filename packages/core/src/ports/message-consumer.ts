@@ -14,6 +14,8 @@ export interface ConsumerSource {
   readonly group: string;
   /** Where a group begins that has consumed nothing yet (Kafka). */
   readonly from: "latest" | "earliest";
+  /** RocketMQ: what was stored before is passed over; epoch milliseconds. */
+  readonly since?: number | undefined;
   /** RabbitMQ: makes the queue where it is missing. */
   readonly declare?: QueueDeclaration | undefined;
   /** Kafka: the topic for messages that are given up; absent: they are passed over. */

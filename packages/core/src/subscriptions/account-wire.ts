@@ -33,6 +33,7 @@ const wireSchema = z.looseObject({
     name: text,
     group: text,
     from: z.enum(["latest", "earliest"]),
+    since: z.number().exactOptional(),
     declare: z
       .looseObject({
         exchange: text.exactOptional(),

@@ -25,7 +25,9 @@ import type { MessageSubscription, SubscriptionOptions } from "./subscription.ts
 export type SubscriptionDraft = Pick<
   MessageSubscription,
   "id" | "name" | "serviceId" | "topic" | "target" | "options" | "role"
->;
+> &
+  // Of one that is there already.
+  Partial<Pick<MessageSubscription, "createdAt">>;
 
 /** Options that only some brokers have. */
 type BrokerOption = Exclude<
@@ -37,7 +39,7 @@ const optionsOf: Readonly<Record<BrokerKind, readonly BrokerOption[]>> = {
   rabbitmq: ["queue", "declare_queue", "binding_keys", "dead_letter_exchange"],
   kafka: ["order", "group", "start_from", "dead_letter_topic"],
   redis: [],
-  rocketmq: ["group"],
+  rocketmq: ["group", "start_from"],
 };
 const brokerOptions = Object.entries(optionsOf).flatMap(([broker, names]) =>
   names.map((name) => [broker as BrokerKind, name] as const),
@@ -114,7 +116,7 @@ function refuseForeignOptions(broker: BrokerKind, options: SubscriptionOptions):
 }
 
 function sourceOf(
-  { id, topic: topicId, options }: SubscriptionDraft,
+  { id, topic: topicId, options, createdAt }: SubscriptionDraft,
   config: MqConfig,
   topic: MqTopic,
 ): ConsumerSource {
@@ -127,7 +129,22 @@ function sourceOf(
     from,
     ...(deadLetterTopic === undefined ? {} : { deadLetterTopic }),
   };
+  if (config.broker === "rocketmq") return { ...base, ...sinceOf(options, createdAt) };
   return config.broker === "rabbitmq" ? { ...base, ...queueOf(id, base.name, { topic, options }) } : base;
+}
+
+/** Where a new group begins is the broker's choice; what it must not begin with can be left out. */
+function sinceOf(
+  { start_from: from }: SubscriptionOptions,
+  createdAt: number | undefined,
+): Pick<ConsumerSource, "since"> {
+  if (from === "earliest") {
+    throw invalidOption(
+      "start_from",
+      "may be 'latest' only: RocketMQ lets no consumer choose to begin earlier; have its group reset at the broker (mqadmin resetOffsetByTime)",
+    );
+  }
+  return from === undefined || createdAt === undefined ? {} : { since: createdAt };
 }
 
 function queueOf(

@@ -81,10 +81,10 @@ export const subscriptionOptionsSchema = z.strictObject({
     "RabbitMQ, with `declare_queue`: gets what is given up. A queue that is there has its own.",
   ).optional(),
   group: shortText("Kafka, RocketMQ: consumer group; absent: one of the subscription's own.").optional(),
-  start_from: z
-    .enum(["latest", "earliest"])
-    .optional()
-    .meta({ description: "Kafka: where a new group begins; absent: `latest`." }),
+  start_from: z.enum(["latest", "earliest"]).optional().meta({
+    description:
+      "Kafka: where a new group begins; absent: `latest`. RocketMQ: `latest` passes over what was stored before the subscription was made; absent: the broker decides.",
+  }),
   dead_letter_topic: shortText("Kafka: gets what is given up; absent: nothing does.").optional(),
 });
 export type SubscriptionOptions = z.output<typeof subscriptionOptionsSchema>;

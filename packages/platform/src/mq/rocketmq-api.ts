@@ -108,6 +108,7 @@ const systemPropertiesSchema = z.looseObject({
   messageId: z.string().default(""),
   bodyEncoding: z.int().default(0),
   bornTimestamp: z.string().optional(),
+  storeTimestamp: z.string().optional(),
   receiptHandle: z.string().default(""),
   queueId: z.int().default(0),
   queueOffset: z.string().optional(),

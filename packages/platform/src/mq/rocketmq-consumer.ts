@@ -1,8 +1,9 @@
 /**
  * Takes messages from a RocketMQ topic as a member of a consumer group (MQ-3), by its gRPC proxies ("simple
  * consumer"): what is taken is invisible to others of the group for a while, which is extended as long as it is in
- * hand. What is given up goes to the group's dead-letter queue (`%DLQ%group`). Where a group begins that is new, and
- * whether it keeps messages in order, stands with the group at the broker.
+ * hand. What is given up goes to the group's dead-letter queue (`%DLQ%group`). Where a group begins that is new the
+ * broker decides: with the whole of a young topic, or with the last message; what is older than the consumer wants is
+ * passed over here. Whether messages stay in order stands with the group at the broker.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
@@ -227,7 +228,8 @@ class RocketMqConsumer implements MessageConsumer {
     this.#held.add(held);
     let settlement: Settlement = "again";
     try {
-      settlement = this.#stopped.signal.aborted ? "again" : await this.#options.onMessage(toReceived(message));
+      if (this.#isTooOld(message)) settlement = "done";
+      else if (!this.#stopped.signal.aborted) settlement = await this.#options.onMessage(toReceived(message));
     } catch {
       // It is delivered again.
     }
@@ -237,6 +239,12 @@ class RocketMqConsumer implements MessageConsumer {
     // Given back already.
     if (this.#closed.signal.aborted) return;
     await this.#settle(held, settlement, message).catch(() => undefined);
+  }
+
+  /** By the broker's clock. */
+  #isTooOld({ systemProperties: { storeTimestamp } }: RocketMqMessage): boolean {
+    const { since } = this.#options.source;
+    return since !== undefined && storeTimestamp !== undefined && Date.parse(storeTimestamp) < since;
   }
 
   async #extend(held: Held, signal: AbortSignal): Promise<void> {
