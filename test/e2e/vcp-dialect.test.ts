@@ -8,6 +8,7 @@ import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { writingTool } from "../support/http-tools.ts";
 import { chunk, done, startLlmStub, usageChunk, type LlmStub, type Round } from "../support/llm-stub.ts";
 import { anyTool, startMcpStub, textResult, type McpStub } from "../support/mcp-stub.ts";
+import { connectSocket } from "../support/socket-client.ts";
 import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
 import { importVcp, printing } from "../support/vcp-plugins.ts";
@@ -194,6 +195,23 @@ describe(`rounds ${verifies("VCP-10")}`, () => {
     await chat();
     expect(names()[0]).toBe("C");
     expect(payload(1).map((text) => JSON.parse(text).from)).toEqual(["A", "B"]);
+  });
+
+  test("a call that nobody waits for ends the turn by itself; clients of VCPInfo hear of it", async () => {
+    await tenant.addPlugin(tool("Ring"));
+    const listener = await connectSocket(`${gateway.url.replace("http", "ws")}/vcpinfo`, {
+      headers: { authorization: `Bearer ${tenant.key}` },
+    });
+    try {
+      await expect.poll(() => listener.of("connection_ack")).toHaveLength(1);
+      llm.script(says(block("Ring", { archery: "no_reply" })));
+      expect(textOf(await chat())).toBe(block("Ring", { archery: "no_reply" }));
+      await expect
+        .poll(() => listener.of("TOOL_NO_REPLY_ACCEPTED"))
+        .toMatchObject([{ toolName: "Ring", status: "success", noReply: true }]);
+    } finally {
+      await listener.close();
+    }
   });
 
   test("the same call again and again is refused once with a reason, then the chat ends and says why", async () => {

@@ -32,7 +32,7 @@ export function planTimedCall(
 ): DispatchItem | string {
   const { tool, uri } = found;
   const written = typeof contact === "string" ? contact : "";
-  const at = readTime(written);
+  const at = readTime(written, context.config.settings.time_zone);
   const now = deps.clock.now();
   if (at === undefined) {
     return `无效的 'timely_contact' 时间格式: '${written}'。请使用 YYYY-MM-DD-HH:mm 格式，或可被 Date 解析的未来时间。`;
@@ -80,8 +80,8 @@ function receiptOf(
 
 const form = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})[-T ](\d{1,2}):(\d{2})(?::(\d{2}))?$/;
 
-/** Milliseconds; undefined for what is no time. */
-function readTime(written: string): number | undefined {
+/** Milliseconds; undefined for what is no time. What names no zone is meant in the tenant's. */
+export function readTime(written: string, timeZone: string): number | undefined {
   const parts = form.exec(written.trim());
   if (parts === null) {
     const parsed = Date.parse(written);
@@ -90,7 +90,28 @@ function readTime(written: string): number | undefined {
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = parts
     .slice(1)
     .map((part) => Number(part ?? 0));
-  const date = new Date(year, month - 1, day, hour, minute, second);
+  const wall = Date.UTC(year, month - 1, day, hour, minute, second);
+  const date = new Date(wall);
   // A 30th of February is a slip of the pen, not the 2nd of March.
-  return date.getMonth() === month - 1 && date.getDate() === day ? date.getTime() : undefined;
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day || hour > 23 || minute > 59) return undefined;
+  // The offset at the time itself may be another one than at the guess.
+  const guess = wall - offsetAt(wall, timeZone);
+  return wall - offsetAt(guess, timeZone);
+}
+
+/** Milliseconds that clocks of the zone are ahead of UTC then. */
+function offsetAt(at: number, timeZone: string): number {
+  const clock = new Intl.DateTimeFormat("en-US", {
+    timeZone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+    second: "numeric",
+  });
+  const shown = Object.fromEntries(clock.formatToParts(at).map(({ type, value }) => [type, Number(value)]));
+  const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = shown;
+  return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(at / 1_000) * 1_000;
 }

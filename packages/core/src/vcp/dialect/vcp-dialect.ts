@@ -10,6 +10,8 @@ import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
 import { isScheme } from "../../tools/uri.ts";
+import { toPublication } from "../log/frames.ts";
+import { localTimestamp } from "../plugins/outcome.ts";
 import { readConversation, textOf, withinTokens } from "./conversation.ts";
 import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
 import { OpenTasks } from "./open-tasks.ts";
@@ -41,6 +43,8 @@ export interface OpenedDialect {
   readonly dialect: TextDialect | undefined;
   readonly late: readonly JsonObject[];
 }
+
+const vcpInfoClient = "VCPInfo";
 
 export function openVcpDialect(deps: CoreDeps, chat: VcpChat): OpenedDialect {
   const { contextTokens } = chat;
@@ -114,6 +118,7 @@ class VcpDialect implements TextDialect {
 
   async answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer> {
     const results = await Promise.all(this.#planned.map((planned, at) => this.#resultOf(planned, outcomes[at])));
+    this.#tellAccepted(results);
     const told = this.#toldOf(results);
     const goesOn = told.length > 0;
     const shown = results.filter((_result, at) => this.#chat.showsResults || this.#planned[at]?.request.markHistory);
@@ -128,6 +133,27 @@ class VcpDialect implements TextDialect {
 
   update(messages: JsonObject[]): Promise<void> {
     return this.#tasks.resolve(messages);
+  }
+
+  /** Of a call that nobody waits for, clients of VCPInfo hear that it has been taken on. */
+  #tellAccepted(results: readonly CallResult[]): void {
+    const { frames } = this.#deps;
+    const { tenant } = this.#chat.context;
+    if (frames?.hearsVcp(tenant) !== true) return;
+    for (const [at, { name, end }] of results.entries()) {
+      if (this.#planned[at]?.request.archeryNoReply !== true || end !== "succeeded") continue;
+      const message = `${name} works on, and nobody waits for it.`;
+      const timestamp = localTimestamp(new Date(this.#deps.clock.now()));
+      const frame = {
+        type: "TOOL_NO_REPLY_ACCEPTED",
+        toolName: name,
+        status: "success",
+        noReply: true,
+        message,
+        timestamp,
+      };
+      frames.tell(tenant, toPublication({ frame, targetClientType: vcpInfoClient }));
+    }
   }
 
   /** What the model hears of: an archery call that has succeeded is not. */
