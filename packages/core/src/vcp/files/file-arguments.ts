@@ -30,7 +30,7 @@ const fetchMs = 60_000;
 const mostAsked = 4;
 
 /** A whole argument, or addresses within a text, which end where texts go on. */
-const addresses = /file:\/\/[^\s"'`<>()[\]{}，。？！（）「」]+/gi;
+const addresses = /(?<![\w+.-])file:\/\/[^\s"'`<>()[\]{}，。？！（）「」]+/gi;
 
 export type FileDeps = AdapterDeps;
 /** For what a file is asked. */

@@ -6,7 +6,7 @@ import { isJsonObject, type JsonValue } from "../../json.ts";
 
 /** Do arguments name a file anywhere? */
 export function mentionsFile(value: JsonValue): boolean {
-  if (typeof value === "string") return /file:\/\//i.test(value);
+  if (typeof value === "string") return /(?<![\w+.-])file:\/\//i.test(value);
   if (Array.isArray(value)) return value.some(mentionsFile);
   return isJsonObject(value) && Object.values(value).some(mentionsFile);
 }
