@@ -101,10 +101,18 @@ describe(`one conversation ${verifies("VCP-19", "VCP-11")}`, () => {
     await define("emoji", "猫表情包", "a|b");
     await define("var", "VCP_Own", "own");
     await define("detector", "Detector1", "secretword", { output: "•" });
-    await expect.poll(async () => (await given([system("{{NodeMood}}")]))[0].content).toBe("calm {{VarCity}} $&");
+    await importVcp(tenant.client, {
+      ...printing("Weather", "sunny {{VarCity}} $'"),
+      manifest: {
+        pluginType: "static",
+        capabilities: { systemPromptPlaceholders: [{ placeholder: "{{TestWeather}}", description: "d" }] },
+      },
+    });
+    const values = async (): Promise<string> => (await given([system("{{NodeMood}}|{{TestWeather}}")]))[0].content;
+    await expect.poll(values, { timeout: 20_000 }).toBe("calm {{VarCity}} $&|sunny {{VarCity}} $'");
     const sent = await given([
       system(
-        "{{TarAll}}|{{agent:Nova}}|{{AgentNova}}|{{SarPrompt2}}|{{Box}}|{{猫表情包}}|{{EmojiList}}|{{VCP_Own}}|{{VCPEcho}}|{{NodeMood}}|{{VCP_ASYNC_RESULT::Bill::t1}}|secretword{{ShowBase64}}|{{VarNone}} ",
+        "{{TarAll}}|{{agent:Nova}}|{{AgentNova}}|{{SarPrompt2}}|{{Box}}|{{猫表情包}}|{{EmojiList}}|{{VCP_Own}}|{{VCPEcho}}|{{NodeMood}}|{{TestWeather}}|{{VCP_ASYNC_RESULT::Bill::t1}}|secretword{{ShowBase64}}|{{VarNone}} ",
       ),
       system("{{Date}} {{Time}} {{Today}} {{Festival}}"),
       system("{{VCPAllTools}}"),
@@ -124,6 +132,7 @@ describe(`one conversation ${verifies("VCP-19", "VCP-11")}`, () => {
         "own",
         tool,
         "calm {{VarCity}} $&",
+        "sunny {{VarCity}} $'",
         "total: $100 $'x {{VarCity}}",
         "•",
         "{{VarNone}}",

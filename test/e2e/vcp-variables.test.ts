@@ -55,6 +55,7 @@ describe(`variables ${verifies("VCP-19")}`, () => {
 
   test.each([
     [{ kind: "var", name: "City", content: "x" }, "name", "must begin with 'Var'"],
+    [{ kind: "var", name: "VCP_ASYNC_RESULT::P::1", content: "x" }, "name", "but for 'VCP_ASYNC_RESULT::'"],
     [{ kind: "tar", name: "VarX", content: "x" }, "name", "must begin with 'Tar'"],
     [{ kind: "text", name: "../a.sh", content: "x" }, "name", ".txt or .md"],
     [{ kind: "emoji", name: "cats", content: "x" }, "name", "表情包"],

@@ -3,6 +3,7 @@
  * Which these are is told by their names: in `[[VCPDynamicTools:tool=…]]` and `[[VCPDynamicTools:category=…:all]]`,
  * or in what the user has said last.
  */
+import { noToolText } from "../plugins/tool-text.ts";
 import type { ToolText } from "./sources.ts";
 
 const mostListed = 120;
@@ -12,7 +13,7 @@ const longestSummary = 120;
 
 /** @param wishes the values of the directives, in the order of the message */
 export function dynamicTools(tools: readonly ToolText[], wishes: readonly string[], said: string): string {
-  if (tools.length === 0) return noTools;
+  if (tools.length === 0) return noToolText;
   const listed = tools.slice(0, mostListed).map(({ name, displayName, summary }) => {
     const short = summary.length > longestSummary ? `${summary.slice(0, longestSummary)}…` : summary;
     return `- ${displayName} (${name})${short === "" ? "" : `: ${short}`}`;
@@ -23,8 +24,7 @@ export function dynamicTools(tools: readonly ToolText[], wishes: readonly string
   return [list, ...described].join(separator);
 }
 
-export const noTools = "没有可用的VCP工具描述信息";
-export const separator = "\n\n---\n\n";
+const separator = "\n\n---\n\n";
 
 function wished(tools: readonly ToolText[], wishes: readonly string[]): readonly ToolText[] {
   return wishes.flatMap((wish) => {

@@ -285,6 +285,20 @@ describe(`the rest ${verifies("VCP-19", "VCP-11")}`, () => {
     );
   });
 
+  test("is for messages of developers as for those of the system", async () => {
+    const [message] = await expand([["var", "VarX", "x"]], [{ role: "developer", content: " {{VarX}} {{Image_Key}}" }]);
+    expect(message?.["content"]).toBe("x {{Image_Key}}");
+  });
+
+  test("is up to a thousand results of tasks in a request; those beyond stay", async () => {
+    let asked = 0;
+    const around = { ...sources({}), asyncText: () => Promise.resolve(`r${(asked += 1)}`) };
+    const content = Array.from({ length: 1_002 }, (_, at) => `{{VCP_ASYNC_RESULT::P::${at}}}`).join(" ");
+    const [message] = await expand([], [{ role: "user", content }], { around });
+    expect(asked).toBe(1_000);
+    expect(message?.["content"]).toMatch(/ r1000 \{\{VCP_ASYNC_RESULT::P::1000\}\} \{\{VCP_ASYNC_RESULT::P::1001\}\}$/);
+  });
+
   test("stays the same object where there is nothing to replace", async () => {
     const messages: readonly JsonObject[] = [
       { role: "system", content: "plain" },

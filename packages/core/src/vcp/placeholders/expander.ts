@@ -6,8 +6,9 @@
  */
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { randomHex } from "../../random-hex.ts";
+import { allToolsText } from "../plugins/tool-text.ts";
 import { dateNames, type DateName } from "./dates.ts";
-import { dynamicTools, noTools, separator } from "./dynamic-tools.ts";
+import { dynamicTools } from "./dynamic-tools.ts";
 import { parseFold, toFoldMode, unfold, type FoldBlock, type FoldMode } from "./fold.ts";
 import {
   fileOf,
@@ -315,9 +316,7 @@ export class Expander {
   #tool(name: string): Meaning | undefined {
     const { tools } = this.#known;
     if (name === "VCPDynamicTools") return { kind: "dynamic", stage: "value" };
-    if (name === "VCPAllTools") {
-      return toText("value", tools.length === 0 ? noTools : tools.map(({ text }) => text).join(separator));
-    }
+    if (name === "VCPAllTools") return toText("value", allToolsText(tools.map(({ text }) => text)));
     if (!name.startsWith("VCP")) return undefined;
     const wanted = [name.slice(3), ...(name.startsWith("VCP_") ? [name.slice(4)] : [])];
     return toText("value", tools.find((tool) => wanted.includes(tool.name))?.text);

@@ -26,8 +26,8 @@ export const variableKinds = {
     description: "A template put together of other variables; comes before all others.",
   },
   var: {
-    pattern: new RegExp(`^(?:Var|VCP_)${nameSigns}{1,100}$`, "u"),
-    rule: "must begin with 'Var' or 'VCP_'",
+    pattern: new RegExp(`^(?:Var|VCP_(?!ASYNC_RESULT::))${nameSigns}{1,100}$`, "u"),
+    rule: "must begin with 'Var' or 'VCP_', but for 'VCP_ASYNC_RESULT::'",
     description: "A value for all prompts.",
   },
   sar: {
