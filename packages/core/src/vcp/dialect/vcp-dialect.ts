@@ -7,10 +7,11 @@ import { outcomeOf } from "../../calls/new-call.ts";
 import type { TextAnswer, TextDialect, AskedCall } from "../../chat/text-dialect.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
+import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
 import { isScheme } from "../../tools/uri.ts";
-import { toPublication } from "../log/frames.ts";
+import { publishFrames } from "../log/frames.ts";
 import { localTimestamp } from "../plugins/outcome.ts";
 import { readConversation, textOf, withinTokens } from "./conversation.ts";
 import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
@@ -118,7 +119,7 @@ class VcpDialect implements TextDialect {
 
   async answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer> {
     const results = await Promise.all(this.#planned.map((planned, at) => this.#resultOf(planned, outcomes[at])));
-    this.#tellAccepted(results);
+    await this.#tellAccepted(results);
     const told = this.#toldOf(results);
     const goesOn = told.length > 0;
     const shown = results.filter((_result, at) => this.#chat.showsResults || this.#planned[at]?.request.markHistory);
@@ -135,24 +136,22 @@ class VcpDialect implements TextDialect {
     return this.#tasks.resolve(messages);
   }
 
-  /** Of a call that nobody waits for, clients of VCPInfo hear that it has been taken on. */
-  #tellAccepted(results: readonly CallResult[]): void {
-    const { frames } = this.#deps;
-    const { tenant } = this.#chat.context;
-    if (frames?.hearsVcp(tenant) !== true) return;
-    for (const [at, { name, end }] of results.entries()) {
-      if (this.#planned[at]?.request.archeryNoReply !== true || end !== "succeeded") continue;
+  /** Of calls that nobody waits for, clients of VCPInfo hear that they have been taken on. */
+  async #tellAccepted(results: readonly CallResult[]): Promise<void> {
+    const accepted = results.filter(
+      ({ end }, at) => end === "succeeded" && this.#planned[at]?.request.archeryNoReply === true,
+    );
+    if (accepted.length === 0) return;
+    const timestamp = localTimestamp(new Date(this.#deps.clock.now()));
+    const pushes = accepted.map(({ name }) => {
       const message = `${name} works on, and nobody waits for it.`;
-      const timestamp = localTimestamp(new Date(this.#deps.clock.now()));
-      const frame = {
-        type: "TOOL_NO_REPLY_ACCEPTED",
-        toolName: name,
-        status: "success",
-        noReply: true,
-        message,
-        timestamp,
-      };
-      frames.tell(tenant, toPublication({ frame, targetClientType: vcpInfoClient }));
+      const said = { toolName: name, status: "success", noReply: true, message, timestamp };
+      return { frame: { type: "TOOL_NO_REPLY_ACCEPTED", ...said }, targetClientType: vcpInfoClient };
+    });
+    try {
+      await publishFrames(this.#deps, this.#chat.context.tenant, pushes);
+    } catch (thrown) {
+      this.#deps.log.log("warn", "clients of VCPInfo were not told", { error: toGatewayError(thrown).code });
     }
   }
 
