@@ -231,6 +231,26 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     expect(status).toBe(404);
   });
 
+  test("hands on what an asynchronous plugin says later, of its own plugins only", async () => {
+    const node = await startNode({
+      tools: [vcpManifest("Film", { pluginType: "asynchronous" })],
+      run: () => ({ requestId: "task-1", messageForAI: "It will take a while." }),
+    });
+    await listed("Film");
+    const { json } = await invoke({ uri: "vcp://Film" }, { text: "a cat" });
+    expect(json).toMatchObject({ status: "running" });
+    const forward = (callbackData: Json): void =>
+      node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    forward({ pluginName: "Other", taskId: "task-1", status: "Succeed" });
+    forward({ pluginName: "Film", taskId: "unknown", status: "Succeed" });
+    await expect.poll(() => node.client.of("error"), { timeout: 5_000 }).toHaveLength(2);
+    forward({ pluginName: "Film", taskId: "task-1", status: "Succeed", videoUrl: "https://x/film" });
+    const stateOf = async (): Promise<Json> => tenant.client.get(`/v1/calls/${json.id}`);
+    await expect.poll(async () => (await stateOf()).state, { timeout: 5_000 }).toBe("completed");
+    const result = await tenant.client.send("get", `/v1/calls/${json.id}/result`);
+    expect(result.text).toContain("https://x/film");
+  });
+
   test("may call tools of the gateway with a key that may", async () => {
     const node = await startNode({ run: (_name, args) => ({ said: args.text }) });
     await listed("Echo");

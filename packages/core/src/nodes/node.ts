@@ -30,6 +30,8 @@ const vcpToolSchema = z.strictObject({
   /** Exactly what a TOOL_REQUEST says. */
   name: z.string().min(1).max(64),
   display_name: z.string().min(1).max(200),
+  /** Answers at once, and says later what came of it. */
+  asynchronous: z.boolean().exactOptional(),
   commands: z
     .array(
       z.strictObject({

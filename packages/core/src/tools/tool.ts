@@ -26,7 +26,7 @@ export interface Tool {
   /** Nodes that offer it. */
   readonly nodes?: readonly string[];
   /** Of a VCP node: how it calls itself, and under which id it is connected. */
-  readonly distributed?: { readonly serverId: string; readonly vcpName: string };
+  readonly distributed?: { readonly serverId: string; readonly vcpName: string; readonly isAsynchronous: boolean };
   readonly enabled: boolean;
   /** Not enabled because its definition has changed and nobody has accepted that. */
   readonly quarantined?: boolean;

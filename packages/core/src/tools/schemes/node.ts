@@ -81,7 +81,7 @@ export function runDistributed(deps: AdapterDeps, call: ToolCall, context: Invoc
 
 async function run(deps: AdapterDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
   const send = async (sent: ToolCall): Promise<ToolReply> =>
-    asReply(await runOnNode(deps, toWork(sent), context), sent.tool.name);
+    asReply(deps, sent, context, await runOnNode(deps, toWork(sent), context));
   // A plugin of a node finds the files of its own machine; what it does not find may be elsewhere.
   if (call.tool.distributed === undefined || !mentionsFile(call.arguments)) return send(call);
   const { callThenWithFiles } = await import("../../vcp/files/file-arguments.ts");
@@ -89,10 +89,16 @@ async function run(deps: AdapterDeps, call: ToolCall, context: InvocationContext
 }
 
 /** What plugins of VCP say is read where it is used, as that of plugins here. */
-async function asReply(reply: ToolReply, tool: string): Promise<ToolReply> {
+async function asReply(
+  deps: AdapterDeps,
+  { id, attempt, tool }: ToolCall,
+  context: InvocationContext,
+  reply: ToolReply,
+): Promise<ToolReply> {
   if (reply.mediaType !== vcpAnswerType || typeof reply.body !== "string") return reply;
-  const { readNodeAnswer } = await import("../../vcp/nodes/node-answer.ts");
-  return readNodeAnswer(reply.body, tool);
+  const { readNodeAnswer, readFirstAnswer } = await import("../../vcp/nodes/node-answer.ts");
+  if (tool.distributed?.isAsynchronous !== true) return readNodeAnswer(reply.body, tool.name);
+  return readFirstAnswer(deps, context, { plugin: tool.name, callId: id, attempt }, reply.body);
 }
 
 function whyMissing(service: string, tool: string, { config: { nodes } }: CallContext): string {
@@ -135,7 +141,9 @@ function toTool(offered: NodeTool, uri: string, { name: node, serverId }: Regist
     uri,
     name: vcp?.name ?? offered.name,
     ...(vcp === undefined ? {} : { title: `${cloudMark}${vcp.display_name}` }),
-    ...(vcp === undefined || serverId === undefined ? {} : { distributed: { serverId, vcpName: vcp.name } }),
+    ...(vcp === undefined || serverId === undefined
+      ? {}
+      : { distributed: { serverId, vcpName: vcp.name, isAsynchronous: vcp.asynchronous === true } }),
     description: describeOffered(offered),
     parameters: offered.parameters,
     kind: "NODE",

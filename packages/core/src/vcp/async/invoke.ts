@@ -106,13 +106,14 @@ function outcomeOfEnd(speaker: Speaker, exit: PluginExit): ReturnType<typeof out
   return outcomeOfStdout(speaker, exit);
 }
 
-interface Answered {
+export interface Answered {
   readonly speaker: Speaker;
   readonly attempt: CallAttempt;
   readonly answer: JsonObject;
 }
 
-async function answerWith(
+/** The plugin has answered: its task, if it names one, is what ends the call. */
+export async function answerWith(
   deps: AdapterDeps,
   context: InvocationContext,
   { speaker, attempt, answer }: Answered,

@@ -1,19 +1,70 @@
 /** `tool_result` of a VCP node, read as what any plugin says (VCP-15): the same unwrapping, the same errors. */
-import { isJsonObject, parseJson } from "../../json.ts";
-import type { ToolReply } from "../../tools/adapter.ts";
-import { failedToRun, outcomeOfAnswer } from "../plugins/outcome.ts";
+import type { AdapterDeps } from "../../deps.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
+import { randomHex } from "../../random-hex.ts";
+import { failedToRun, outcomeOfAnswer, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";
+
+/** The node's connection says whose a callback is; the token that others need is nobody's. */
+const lifetimeMs = 7 * 86_400_000;
+const dayMs = 86_400_000;
 
 /**
  * @param text JSON of `{status, result?, error?, maid?}`
  * @throws GatewayError where the plugin says that it failed
  */
 export function readNodeAnswer(text: string, name: string): ToolReply {
-  const answer = parseJson(text);
-  const { maid, ...said } = isJsonObject(answer) ? answer : {};
-  const speaker = { name, at: new Date(), maid };
-  const outcome = isJsonObject(answer)
-    ? outcomeOfAnswer(speaker, said)
-    : failedToRun(speaker, "crashed", `The node's answer to "${name}" cannot be read.`);
+  const { speaker, answer } = read(text, name);
+  const outcome =
+    answer === undefined
+      ? failedToRun(speaker, "crashed", `The node's answer to "${name}" cannot be read.`)
+      : outcomeOfAnswer(speaker, answer);
   return toToolReply(name, outcome);
+}
+
+export interface FirstAnswerOf {
+  readonly plugin: string;
+  readonly callId: string;
+  readonly attempt: number;
+}
+
+/** Of an asynchronous plugin: where it names its task, the callback that the node hands on ends the call. */
+export async function readFirstAnswer(
+  deps: AdapterDeps,
+  context: InvocationContext,
+  { plugin, ...attempt }: FirstAnswerOf,
+  text: string,
+): Promise<ToolReply> {
+  const { speaker, answer } = read(text, plugin);
+  const result = answer?.["result"];
+  if (answer?.["status"] !== "success" || !isJsonObject(result)) return readNodeAnswer(text, plugin);
+  await deps.repos.vcpCallbacks.open(context.tenant, {
+    ...attempt,
+    hash: randomHex(32),
+    plugin,
+    callerId: context.caller.id,
+    userId: context.caller.userId ?? null,
+    sessionId: context.sessionId ?? null,
+    lifetimeMs,
+    keptMs: context.config.settings.calls_retention_days * dayMs,
+  });
+  const { answerWith } = await import("../async/invoke.ts");
+  // Nodes hand on what is in `result`, and of what the plugin says no more.
+  const said =
+    result["status"] === "success" || result["status"] === "error"
+      ? result
+      : { status: "success", ...taskOf(result), result };
+  return answerWith(deps, context, { speaker, attempt, answer: said });
+}
+
+function taskOf({ requestId, taskId, task_id: other }: JsonObject): JsonObject {
+  const id = requestId ?? taskId ?? other;
+  return id === undefined ? {} : { requestId: id };
+}
+
+function read(text: string, name: string): { readonly speaker: Speaker; readonly answer: JsonObject | undefined } {
+  const parsed = parseJson(text);
+  const { maid, ...answer } = isJsonObject(parsed) ? parsed : {};
+  return { speaker: { name, at: new Date(), maid }, answer: isJsonObject(parsed) ? answer : undefined };
 }

@@ -14,6 +14,7 @@ import { listTools } from "../../tools/catalog.ts";
 import { textForModel } from "../../tools/outcome.ts";
 import { randomHex } from "../../random-hex.ts";
 import { publishFrames } from "../log/frames.ts";
+import { logSystemEvent } from "../log/vcp-log.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";
 import { contextOf, malformed, typeOf } from "./frame-context.ts";
 import { toNodeName } from "./register-tools.ts";
@@ -39,6 +40,8 @@ export async function takeNodeFrame(deps: CoreDeps, connection: Connection, fram
       return [];
     case "update_static_placeholders":
       return updatePlaceholders(deps, connection, data);
+    case "plugin_callback_forward":
+      return forwardCallback(deps, connection, data);
     case "get_vcp_manifests":
       return [await manifests(deps, connection, data)];
     case "execute_vcp_tool":
@@ -77,6 +80,34 @@ async function updatePlaceholders(deps: CoreDeps, connection: Connection, data: 
   await deps.repos.vcpStaticValues.replace(connection.tenant, placeholderSource(node), values);
   if (left.length === 0) return [];
   throw malformed(`placeholders are left out: ${left.slice(0, 10).join(", ")}`);
+}
+
+/** What an asynchronous plugin of the node says later; the node speaks for its own plugins only. */
+async function forwardCallback(deps: CoreDeps, connection: Connection, data: JsonObject): Promise<JsonObject[]> {
+  const { serverName, callbackData: body } = data;
+  const record =
+    typeof serverName === "string" ? await deps.repos.nodes.get(connection.tenant, toNodeName(serverName)) : undefined;
+  if (record?.connectionId !== connection.id) throw malformed("this connection is not that node");
+  if (!isJsonObject(body)) throw malformed("'data.callbackData' must be an object");
+  const plugin = body["pluginName"] ?? body["PLUGIN_NAME_FOR_CALLBACK"];
+  const taskId = body["taskId"] ?? body["task_id"] ?? body["TaskId"] ?? body["requestId"];
+  if (typeof plugin !== "string" || (typeof taskId !== "string" && typeof taskId !== "number"))
+    throw malformed("'data.callbackData' must have 'pluginName' and 'taskId'");
+  if (!record.tools.some(({ vcp }) => vcp?.name === plugin)) throw malformed(`'${plugin}' is no plugin of this node`);
+  const { takeCallback } = await import("../async/take-callback.ts");
+  await takeCallback(deps, {
+    task: { plugin, taskId: String(taskId) },
+    body: JSON.stringify(body),
+    proof: { kind: "node", tenant: connection.tenant },
+  });
+  logSystemEvent(deps, connection.tenant, {
+    event: "callback.received",
+    status: "success",
+    content: `'${plugin}' has said what came of its task.`,
+    taskId: String(taskId),
+    serverId: record.serverId ?? record.name,
+  });
+  return [];
 }
 
 /** Under which values of a node are kept. */

@@ -101,7 +101,12 @@ function toTool(manifest: JsonValue): NodeTool | string {
     timeout_ms: timeoutOf(manifest),
     // How much a node does at once it does not say.
     concurrency: 16,
-    vcp: { name, display_name: (textOf(displayName) ?? name).slice(0, 200), commands },
+    vcp: {
+      name,
+      display_name: (textOf(displayName) ?? name).slice(0, 200),
+      commands,
+      ...(pluginType === "asynchronous" ? { asynchronous: true } : {}),
+    },
   });
   if (parsed.success) return parsed.data;
   const [issue] = parsed.error.issues;
