@@ -302,13 +302,10 @@ describe(`results ${verifies("MCP-3")}`, () => {
       for (const [revision, described] of [
         ["2025-03-26", undefined],
         ["2025-06-18", outputSchema],
-      ]) {
+      ] as const) {
         const listed = await raw
           .at(`${url}/far`)
-          .post(
-            { jsonrpc: "2.0", id: 1, method: "tools/list" },
-            { headers: { "mcp-protocol-version": String(revision) } },
-          );
+          .post({ jsonrpc: "2.0", id: 1, method: "tools/list" }, { headers: { "mcp-protocol-version": revision } });
         const weather = listed.answer.result.tools.find(({ name }: Json) => name === "weather");
         expect([revision, weather.outputSchema]).toEqual([revision, described]);
       }

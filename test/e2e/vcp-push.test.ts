@@ -38,7 +38,7 @@ const invoke = (name: string, args: Json = {}): Promise<Json> =>
   tenant.client.post("/v1/tools/invoke", { uri: `vcp://${name}`, arguments: args });
 const pushes = (client: SocketClient): Json[] =>
   client.frames.filter(({ type }) => !/^(?:hello|welcome|vcp_log$)/.test(type));
-const eventually = (client: SocketClient, frame: Json): Promise<void> =>
+const expectPush = (client: SocketClient, frame: Json): Promise<void> =>
   expect.poll(() => pushes(client), { timeout: 10_000 }).toEqual([frame]);
 
 describe(`a synchronous result ${verifies("VCP-12")}`, () => {
@@ -59,8 +59,8 @@ describe(`a synchronous result ${verifies("VCP-12")}`, () => {
     ]);
     await invoke("Noter");
     const frame = { type: "note", data: { text: "written" } };
-    await eventually(here, frame);
-    await eventually(there, frame);
+    await expectPush(here, frame);
+    await expectPush(there, frame);
     expect(pushes(info)).toEqual([]);
     expect(pushes(stranger)).toEqual([]);
   });
@@ -70,8 +70,8 @@ describe(`a synchronous result ${verifies("VCP-12")}`, () => {
     await importVcp(tenant.client, plugin("Framer", push, { type: "agent_message", message: "hi" }));
     const [log, any] = await Promise.all([listen("VCPLog"), listen("Console")]);
     await invoke("Framer");
-    await eventually(log, { type: "agent_message", message: "hi" });
-    await eventually(any, { type: "agent_message", message: "hi" });
+    await expectPush(log, { type: "agent_message", message: "hi" });
+    await expectPush(any, { type: "agent_message", message: "hi" });
   });
 
   test("is not told where it is switched off, where it failed, or where nobody listens", async () => {
@@ -84,7 +84,7 @@ describe(`a synchronous result ${verifies("VCP-12")}`, () => {
     await invoke("Silent");
     await tenant.client.send("post", "/v1/tools/invoke", { uri: "vcp://Failing" });
     await invoke("Marker");
-    await eventually(log, { type: "vcp_tool_result_Marker", data: "said" });
+    await expectPush(log, { type: "vcp_tool_result_Marker", data: "said" });
   });
 });
 
@@ -102,7 +102,7 @@ describe(`a callback ${verifies("VCP-12", "VCP-5")}`, () => {
     const body = { requestId: "t1", status: "Succeed", videoUrl: "https://v/1" };
     const url = `${desk.environment().CALLBACK_BASE_URL}/Maker/t1`;
     for (const _each of [1, 2, 3]) await rawSend(url, JSON.stringify(body));
-    await eventually(log, { type: "plugin_callback_notification", data: body });
+    await expectPush(log, { type: "plugin_callback_notification", data: body });
     await expect
       .poll(() => follower.of("call.completed"), { timeout: 10_000 })
       .toMatchObject([{ data: { id: json.id } }]);

@@ -40,7 +40,7 @@ export async function freePortWith(
   for (;;) {
     const port = unasked.first + Math.floor(Math.random() * unasked.count);
     const wanted = [port, ...neighbours.map((far) => port + far)];
-    const free = await Promise.all(wanted.map((one) => !taken.has(one) && isFree(one)));
+    const free = await Promise.all(wanted.map(async (one) => !taken.has(one) && (await isFree(one))));
     if (free.every(Boolean)) return port;
   }
 }

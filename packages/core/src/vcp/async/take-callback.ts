@@ -138,7 +138,9 @@ function readBody({ body, task }: CallbackRequest): JsonObject {
 
 function requireSame(body: JsonObject, field: "requestId" | "pluginName", expected: string): void {
   const given = body[field];
-  if (given === undefined || given === null || String(given) === expected) return;
+  if (given === undefined || given === null || given === expected) return;
+  // Ids that are numbers.
+  if (typeof given === "number" && String(given) === expected) return;
   const message = `'${field}' in the body is not the one in the path; nothing was stored.`;
   throw new GatewayError("invalid_request", message, { param: field });
 }
