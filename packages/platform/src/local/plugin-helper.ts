@@ -89,7 +89,9 @@ async function readOptions({
 }: HelperOptions): Promise<ProcessPluginRunnerOptions> {
   const log: Log = {
     log: (level, message, fields = {}) => {
-      const told = Object.entries(fields).map(([name, value]) => [name, String(value)] as const);
+      const told = Object.entries(fields).map(
+        ([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)] as const,
+      );
       send({ type: "log", level, message, fields: Object.fromEntries(told) });
     },
   };
