@@ -1,4 +1,4 @@
-/** Ids of traces and spans: random, no secrets. Drawn from a block, since each draw from the system costs microseconds. */
+/** Ids of traces and spans, and what makes one sealing differ from the next: random, no secrets. Drawn from a block, since each draw from the system costs microseconds. */
 import { randomFillSync } from "node:crypto";
 
 const block = Buffer.alloc(4_096);

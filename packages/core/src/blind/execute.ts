@@ -2,11 +2,11 @@
  * Blind execution (blind-execution specification, section 4.4): configuration, credentials, request,
  * reply. The engine knows the tool from its definition only, and the credentials only while it sends.
  */
-import { randomBytes } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { OAuthClient } from "../oauth/client.ts";
 import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
 import type { Egress, EgressRequest, EgressResponse, EgressTls } from "../ports/egress.ts";
+import { randomHex } from "../random-hex.ts";
 import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
 import { placeSecrets, userClientFrom } from "./auth-mapping.ts";
 import { acceptedEncodings } from "./content-encoding.ts";
@@ -203,7 +203,7 @@ export function callHeaders(
   callId: string,
   traceId: string,
 ): readonly (readonly [name: string, value: string])[] {
-  const spanId = randomBytes(8).toString("hex");
+  const spanId = randomHex(8);
   return [
     ["accept-encoding", acceptedEncodings],
     ["traceparent", `00-${traceId}-${spanId}-01`],

@@ -2,7 +2,6 @@
  * The web address of an MCP server and who is calling it (MCP-5): every request gets the credentials of
  * the call that it is sent for, through the guarded door. Nothing of a caller is kept between requests.
  */
-import { randomBytes } from "node:crypto";
 import { placeSecrets, type PlacedSecret } from "../blind/auth-mapping.ts";
 import { acceptedEncodings } from "../blind/content-encoding.ts";
 import type { CredentialResolver } from "../blind/credential-resolver.ts";
@@ -10,6 +9,7 @@ import { leave } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallContext } from "../context.ts";
 import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
+import { randomHex } from "../random-hex.ts";
 import type { Egress, EgressRequest, EgressResponse, EgressSocket, EgressTls } from "../ports/egress.ts";
 import { withLiterals, type HttpAuth } from "../services/http-auth.ts";
 import { withDelivery } from "../tools/adapter.ts";
@@ -155,7 +155,7 @@ export class HttpPeer {
       headers: [
         ...this.#callersHeaders(placed),
         ["accept-encoding", acceptedEncodings],
-        ["traceparent", `00-${context.traceId}-${randomBytes(8).toString("hex")}-01`],
+        ["traceparent", `00-${context.traceId}-${randomHex(8)}-01`],
         ...message.headers,
       ],
       ...(message.body === undefined ? {} : { body: message.body }),

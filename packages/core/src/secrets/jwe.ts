@@ -2,8 +2,9 @@
  * JSON Web Encryption as far as sealed values need it (RFC 7516): `dir`, A256GCM, flattened, by `node:crypto`
  * at once. WebCrypto would send each value to a thread and back, which costs a call more than the rest of it.
  */
-import { createCipheriv, createDecipheriv, randomBytes, type KeyObject } from "node:crypto";
+import { createCipheriv, createDecipheriv, type KeyObject } from "node:crypto";
 import { isJsonObject, parseJson } from "../json.ts";
+import { randomHex } from "../random-hex.ts";
 
 const cipher = "aes-256-gcm";
 const ivBytes = 12;
@@ -23,7 +24,7 @@ export interface Sealing {
 
 /** JSON text of the flattened form, without the additional authenticated data. */
 export function encryptJwe(plaintext: string, { key, header, aad }: Sealing): string {
-  const iv = randomBytes(ivBytes);
+  const iv = Buffer.from(randomHex(ivBytes), "hex");
   const encrypting = createCipheriv(cipher, key, iv, { authTagLength: tagBytes });
   encrypting.setAAD(authenticated(header, aad));
   const ciphertext = encrypting.update(plaintext, "utf8", "base64url") + encrypting.final("base64url");
