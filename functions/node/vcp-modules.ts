@@ -8,13 +8,9 @@ import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isJsonObject, type JsonObject, type JsonValue } from "@toolyard/core/json";
+import { moduleAnswerType } from "@toolyard/core/nodes/node";
 import type { Log } from "@toolyard/core/ports/log";
-import {
-  moduleAnswerType,
-  moduleRunSchema,
-  type ModuleRunAnswer,
-  type ModuleRunWire,
-} from "@toolyard/core/vcp/modules/node-wire";
+import { moduleRunSchema, type ModuleRunAnswer, type ModuleRunWire } from "@toolyard/core/vcp/modules/node-wire";
 import { faultSchema, linesOf, toldSchema } from "@toolyard/core/vcp/modules/read-answers";
 import type { ModuleReport } from "@toolyard/core/vcp/modules/reports";
 import type { Fault, HeldQuestion, Told } from "@toolyard/core/vcp/modules/wire";

@@ -2,6 +2,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
+import { writeZip } from "@toolyard/core/vcp/plugins/zip";
 import { runPreprocessors } from "@toolyard/core/vcp/modules/preprocess";
 import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import { Redactor } from "@toolyard/core/secrets/redactor";
@@ -160,6 +162,16 @@ describe(`a hybridservice ${verifies("VCP-7")}`, () => {
     expect((await tenant.client.send("get", "/api/plugins/Doubler/calls")).json).toEqual({ calls: 2 });
   });
 
+  test("that is no preprocessor is left alone, and not asked again", async () => {
+    const code = `console.log("loaded"); exports.initialize = () => { require("node:fs"); }; exports.processToolCall = () => "fine";`;
+    await add(module("OnlyTool", "hybridservice", code, commands));
+    await add(module("After", "messagePreprocessor", appending("after")));
+    const before = gateway.logged.length;
+    expect(await preprocess(["OnlyTool", "After"])).toEqual(["hello", "after"]);
+    expect(await preprocess(["OnlyTool", "After"])).toEqual(["hello", "after"]);
+    expect(gateway.logged.slice(before).filter(({ message }) => message.includes("preprocessor"))).toEqual([]);
+  });
+
   test("that leaves something open is refused in the box, with what to do", async () => {
     const code = `require("node:net").createServer().listen(0, "127.0.0.1"); ${doubling}`;
     await add(module("Listens", "hybridservice", code, commands));
@@ -310,6 +322,51 @@ describe(`a service ${verifies("VCP-7")}`, () => {
     const node = await start("holder", { directory: "./kept" });
     expect((await http("post", "/count", {})).json).toEqual({ n: 1 });
     expect(await readdir(join(node.directory, "kept"))).toEqual(["Board", "module-host.cjs"]);
+  });
+});
+
+describe(`the samples ${verifies("VCP-6", "VCP-7")}`, () => {
+  const configure = async (name: string, values: Json): Promise<void> => {
+    const { id } = (await tenant.client.get("/v1/plugins?limit=100")).data.find((each: Json) => each.name === name);
+    await tenant.client.expect("put", `/v1/plugins/${id}/config`, { values });
+  };
+
+  test("do what their descriptions say", async () => {
+    const files = await readPluginDirectory(join(import.meta.dirname, "../../plugins"), ["plugin-manifest.json"]);
+    const zip = Buffer.from(writeZip(files ?? [])).toString("base64");
+    await tenant.client.post("/v1/plugins/import", { vcp: { zip } });
+    // Neither works before it is told what it needs.
+    const view = await tenant.client.get("/v1/vcp/runtime");
+    expect(view.messagePreprocessors).toEqual([]);
+    expect(view.serviceModules).toMatchObject([
+      { name: "Notebook", state: "disabled", message: expect.stringContaining("NOTEBOOK_TITLE") },
+      { name: "NoticeBoard", state: "needs_node" },
+    ]);
+    await configure("Glossary", { GLOSSARY: "gate: the door to the yard\ncrane: a bird" });
+    await configure("Notebook", { NOTEBOOK_TITLE: "the yard's book" });
+    await start();
+    const asked = [{ role: "user", content: "Is the gate open?" }];
+    expect(await preprocess(["Glossary"], asked)).toEqual([
+      "Words of this house:\n- gate: the door to the yard",
+      "Is the gate open?",
+    ]);
+    const { json } = await invoke("vcp://Notebook/write", { text: "The gate is open" });
+    expect(JSON.parse(json.content).original_plugin_output).toBe("Line 1 is written.");
+    expect((await invoke("vcp://Notebook", { command: "erase" })).json.error.message).toContain("known: write, read");
+    expect(await preprocess(["Notebook"])).toEqual([
+      "Last line of the notebook 'the yard's book' (1 in all): The gate is open",
+      "hello",
+    ]);
+    expect((await tenant.client.send("get", "/api/plugins/Notebook/lines/1")).json).toEqual({
+      line: "The gate is open",
+    });
+    const board = "/v1/plugins/NoticeBoard/http/notices";
+    expect((await tenant.client.send("post", board, { text: "Closed on Sunday" })).json).toEqual({
+      id: 1,
+      text: "Closed on Sunday",
+    });
+    expect((await tenant.client.send("get", board)).json).toEqual({ notices: [{ id: 1, text: "Closed on Sunday" }] });
+    expect((await tenant.client.send("delete", `${board}/1`)).status).toBe(204);
   });
 });
 

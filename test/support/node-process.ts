@@ -32,7 +32,7 @@ export interface NodeProcessOptions {
   readonly isRefused?: boolean;
 }
 
-const startWithinMs = 20_000;
+const startWithinMs = 45_000;
 const root = new URL("../../", import.meta.url);
 const running = new Set<() => Promise<void>>();
 

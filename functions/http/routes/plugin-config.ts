@@ -8,6 +8,7 @@ import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { setGlobalValues, setPluginValues, showGlobalKeys, showKeys } from "@toolyard/core/vcp/plugins/configure";
 import { vcpPluginsOf, type VcpPlugin } from "@toolyard/core/vcp/plugins/plugin";
 import type { CoreDeps } from "@toolyard/core/deps";
+import { haveNodesLook } from "@toolyard/core/nodes/look";
 import * as z from "zod";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { idParams, notFound } from "./shared.ts";
@@ -109,6 +110,7 @@ export const putPluginConfig = defineRoute({
   },
   async handler(c, { core, config, context, params, body }) {
     await setPluginValues(core, context, findPlugin(params.id, config), body.values);
+    await haveNodesLook(core, context.tenant);
     const now = await reloaded(core, context);
     return c.json(viewConfig(findPlugin(params.id, now), now));
   },

@@ -6,6 +6,7 @@
 import { pluginDefinitionSchema } from "@toolyard/core/blind/definition";
 import { importRequestSchema } from "@toolyard/core/import/request";
 import type { ImportAction, ImportedOperation, ImportResult } from "@toolyard/core/import/result";
+import { haveNodesLook } from "@toolyard/core/nodes/look";
 import { egressUnder } from "@toolyard/core/traces/egress-under";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
@@ -154,6 +155,8 @@ export const importPlugins = defineRoute({
     const egress = egressUnder(core.egress, context.span);
     // What reads documents is large, and most starts import nothing.
     const { importPlugins: runImport } = await import("@toolyard/core/import/import");
-    return c.json(viewResult(await runImport({ ...core, egress }, context, body)));
+    const result = await runImport({ ...core, egress }, context, body);
+    if ("vcp" in body && body.vcp !== undefined) await haveNodesLook(core, context.tenant);
+    return c.json(viewResult(result));
   },
 });

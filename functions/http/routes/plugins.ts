@@ -11,6 +11,7 @@ import type { CoreDeps } from "@toolyard/core/deps";
 import { describedBy } from "@toolyard/core/described-by";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
+import { haveNodesLook } from "@toolyard/core/nodes/look";
 import { updateTenant } from "@toolyard/core/tenants/update";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { toRfc3339 } from "@toolyard/core/time";
@@ -267,6 +268,7 @@ export const updatePlugin = defineRoute({
       return c.json(viewPlugin({ ...config, settings: { ...config.settings, native_tools } })(record));
     }
     const updated = await core.repos.plugins.setEnabled(tenant, record.pluginId, enabled);
+    if (record.type === "VCP") await haveNodesLook(core, tenant);
     const now = record.type === "VCP" ? await core.configs.get(tenant, config.version + 1) : config;
     return c.json(viewPlugin(now)(found(updated, "plugin", params.id)));
   },
@@ -288,6 +290,7 @@ export const deletePlugin = defineRoute({
     const vcp = vcpPluginsOf(config).get(record.name);
     if (vcp?.pluginId === record.pluginId) await forgetPluginValues(core, context, vcp);
     if (!(await core.repos.plugins.delete(tenant, record.pluginId))) throw notFound("plugin", params.id);
+    if (record.type === "VCP") await haveNodesLook(core, tenant);
     return c.body(null, 204);
   },
 });

@@ -23,6 +23,8 @@ export const longestFile = 7_340_032;
 
 /** Marks a result as the answer of an MCP server that the node holds (mcp/node-messages.ts). */
 export const mcpAnswerType = "application/vnd.toolyard.mcp-answer+json";
+/** Marks a result as what a module of a plugin gave that the node holds (vcp/modules). */
+export const moduleAnswerType = "application/vnd.toolyard.module-answer+json";
 
 const longestCommands = 49_152;
 

@@ -19,7 +19,7 @@ import { Redactor } from "../secrets/redactor.ts";
 import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
 import { parseToolUri } from "../tools/uri.ts";
 import { inputKey, isBlob } from "./input.ts";
-import { mcpAnswerType, vcpAnswerType, type NodeRun } from "./node.ts";
+import { mcpAnswerType, moduleAnswerType, vcpAnswerType, type NodeRun } from "./node.ts";
 
 const resultFields = {
   /**
@@ -179,12 +179,16 @@ async function readAnswer(
   context: CallContext,
 ): Promise<ToolReply> {
   const { mediaType, body } = reply;
-  if (mediaType !== mcpAnswerType && mediaType !== vcpAnswerType) return reply;
+  if (![mcpAnswerType, moduleAnswerType, vcpAnswerType].includes(mediaType)) return reply;
   const text = typeof body === "string" ? body : Buffer.from(body).toString("utf8");
   // Read by code that is seldom needed.
   if (mediaType === vcpAnswerType) {
     const { readNodeAnswer } = await import("../vcp/nodes/node-answer.ts");
     return readNodeAnswer(text, tool);
+  }
+  if (mediaType === moduleAnswerType) {
+    const { readLateModuleAnswer } = await import("../vcp/modules/late-answer.ts");
+    return readLateModuleAnswer(text, tool);
   }
   const uri = parseToolUri(target, (scheme) => adapters[scheme]?.options);
   const late = await adapters[uri.scheme]?.readLate?.({ name: tool, uri }, text, context);

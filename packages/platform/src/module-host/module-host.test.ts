@@ -173,7 +173,7 @@ describe(`a chain of modules ${verifies("VCP-6")}`, () => {
       ["size"],
       /100000 are allowed/,
     ],
-    ["has no such function", "module.exports = { initialize() {} };", ["result"], /'processMessages'/],
+    ["has no such function", "module.exports = { initialize() {} };", ["absent"], /'processMessages'/],
     [
       "changes what everything is made of",
       "Object.prototype.role = 'user'; JSON.stringify = () => '[]'; Array.isArray = () => true; module.exports = { processMessages: () => 'gone' };",

@@ -134,7 +134,7 @@ export class PluginModule {
 
   #need(name: string): Hook {
     const hook = this.#hook(name);
-    if (hook === undefined) throw new ModuleError("result", `its module exports no function '${name}'`);
+    if (hook === undefined) throw new ModuleError("absent", `its module exports no function '${name}'`);
     return hook;
   }
 

@@ -83,6 +83,7 @@ function lost(ended: string): Fault {
 }
 
 const reasons = {
+  absent: "crashed",
   load: "crashed",
   initialize: "crashed",
   open: "crashed",

@@ -11,9 +11,6 @@ import type { Fault } from "./wire.ts";
 /** The program on a node that stands for all modules; it is neither listed nor called by itself. */
 export const moduleProgram = "vcp_modules";
 
-/** Marks a result as what a module gave. */
-export const moduleAnswerType = "application/vnd.toolyard.module-answer+json";
-
 const jsonObject = z.custom<JsonObject>(isJsonObject, "must be a JSON object");
 const header = z.tuple([z.string(), z.string()]).readonly();
 

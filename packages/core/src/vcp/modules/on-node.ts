@@ -6,7 +6,7 @@ import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
-import { hashNodeTool } from "../../nodes/node.ts";
+import { hashNodeTool, moduleAnswerType } from "../../nodes/node.ts";
 import { runOnNode } from "../../nodes/run.ts";
 import {
   deliveryOf,
@@ -17,7 +17,7 @@ import {
 } from "../../tools/adapter.ts";
 import type { VcpPlugin } from "../plugins/plugin.ts";
 import { fingerprintOf } from "./fingerprint.ts";
-import { moduleAnswerType, moduleProgram, readModuleAnswer, type ModuleAsk, type ModuleRunWire } from "./node-wire.ts";
+import { moduleProgram, readModuleAnswer, type ModuleAsk, type ModuleRunWire } from "./node-wire.ts";
 import { ModuleFailed } from "./module-failed.ts";
 import { needsNode } from "./stage-error.ts";
 

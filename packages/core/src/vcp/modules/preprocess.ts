@@ -8,6 +8,8 @@ import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
 import type { VcpPlugin } from "../plugins/plugin.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+import { ModuleFailed } from "./module-failed.ts";
 import type { ModuleAsk } from "./node-wire.ts";
 import { toMessages } from "./read-answers.ts";
 import { residenceOf } from "./residence.ts";
@@ -36,7 +38,8 @@ export async function runPreprocessors(
   messages: readonly JsonObject[],
 ): Promise<readonly JsonObject[]> {
   let current = messages;
-  for (const part of partsOf(plugins, context)) {
+  const able = plugins.filter((plugin) => !unable.has(fingerprintOf(context.config, plugin)));
+  for (const part of partsOf(able, context)) {
     if (context.signal?.aborted === true) break;
     current =
       part.at === "box"
@@ -44,6 +47,21 @@ export async function runPreprocessors(
         : await onNode(deps, context, part.plugins, current);
   }
   return current;
+}
+
+/**
+ * Modules of `hybridservice` that turned out to be no preprocessors, which their manifests do not say: by what they
+ * are made of, so that nobody is asked again who cannot do it.
+ */
+const unable = new Set<string>();
+const mostUnable = 10_000;
+
+/** @returns whether it is none, and that is as it should be */
+function isNone({ config }: CallContext, plugin: VcpPlugin | undefined, { fault }: Fault): boolean {
+  if (fault !== "absent" || plugin?.manifest.pluginType !== "hybridservice") return false;
+  if (unable.size >= mostUnable) unable.clear();
+  unable.add(fingerprintOf(config, plugin));
+  return true;
 }
 
 interface Part {
@@ -83,7 +101,7 @@ async function inBox(
       });
       const given = answer.done?.messages === undefined ? undefined : toMessages(answer.done.messages);
       if (given !== undefined) {
-        for (const stage of answer.stages) report(deps, context, stage);
+        for (const stage of answer.stages) report(deps, context, left, stage);
         await tellWatchers(deps, context.tenant, answer.told);
         return given;
       }
@@ -93,7 +111,7 @@ async function inBox(
         return messages;
       }
       const failed: Fault = { fault: exit.ended === "timeout" ? "timeout" : "ended", message: "it ended the process" };
-      report(deps, context, { plugin: at, durationMs: exit.durationMs, failed });
+      report(deps, context, left, { plugin: at, durationMs: exit.durationMs, failed });
       left = left.filter(({ name }) => name !== at);
       if (lost === mostLost) tell(deps, context, left, "too many modules have ended the whole process");
     } catch (thrown) {
@@ -128,6 +146,7 @@ async function onNode(
       if (read === undefined) throw new GatewayError("tool_failed", "it gave no messages");
       current = read;
     } catch (thrown) {
+      if (thrown instanceof ModuleFailed && isNone(context, plugin, thrown.fault)) continue;
       const { code, message } = toGatewayError(thrown);
       reportFailed(deps, context, {
         plugin: plugin.name,
@@ -140,10 +159,15 @@ async function onNode(
   return current;
 }
 
-function report(deps: ModuleRunDeps, context: PreprocessContext, { plugin, failed, durationMs }: Stage): void {
-  if (failed === undefined) return;
-  const { message } = failed;
-  reportFailed(deps, context, { plugin, code: codeOf(failed), message, durationMs });
+function report(
+  deps: ModuleRunDeps,
+  context: PreprocessContext,
+  plugins: readonly VcpPlugin[],
+  { plugin: name, failed, durationMs }: Stage,
+): void {
+  const plugin = plugins.find((each) => each.name === name);
+  if (failed === undefined || isNone(context, plugin, failed)) return;
+  reportFailed(deps, context, { plugin: name, code: codeOf(failed), message: failed.message, durationMs });
 }
 
 interface Failed {

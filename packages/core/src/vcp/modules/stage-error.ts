@@ -4,6 +4,7 @@ import type { ErrorCode } from "../../errors/catalog.ts";
 import type { Fault, ModuleFault } from "./wire.ts";
 
 const codes = {
+  absent: "tool_failed",
   load: "tool_failed",
   initialize: "tool_failed",
   open: "node_required",

@@ -94,11 +94,21 @@ export type HeldQuestion =
   | { readonly kind: "cancel"; readonly id: string };
 
 /**
- * `load`: it cannot be loaded. `initialize`: it threw there. `open`: it left something open and so needs to stay.
+ * `absent`: it has no such function. `load`: it cannot be loaded. `initialize`: it threw there. `open`: it left something open and so needs to stay.
  * `timeout`, `memory`, `ended`, `size`: it took too long, too much, ended by itself, gave too much. `result`: what
  * it gave is not what is asked for. `threw`: what it says itself.
  */
-export type ModuleFault = "load" | "initialize" | "open" | "timeout" | "memory" | "ended" | "size" | "result" | "threw";
+export type ModuleFault =
+  | "absent"
+  | "load"
+  | "initialize"
+  | "open"
+  | "timeout"
+  | "memory"
+  | "ended"
+  | "size"
+  | "result"
+  | "threw";
 
 export interface Fault {
   readonly fault: ModuleFault;
