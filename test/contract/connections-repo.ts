@@ -407,5 +407,66 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       expect(await written()).toBe(0);
       expect(await fixture.run("SELECT hash FROM connection_tickets WHERE hash = 'old'")).toEqual([]);
     });
+
+    describe("with a device that is away", () => {
+      const device: Subscription = { topic: "vcp_log", device: "desk" };
+      const log = { kind: "client_type", value: "VCPLog" } as const;
+      const arrive = async (change: Partial<NewConnection> = {}): Promise<string> => {
+        const { id } = await connect({ clientType: "VCPLog", ...change });
+        await connections().subscribe(tenant, id, "device", device);
+        return id;
+      };
+      const say = (text: string): Promise<number> =>
+        connections(1).publish(tenant, [note(log, { data: JSON.stringify({ text }) })]);
+      const missedBy = async (id: string): Promise<string[]> =>
+        (await connections(1).missed(tenant, id, 100)).map(({ body }) => JSON.parse(body).data.text);
+      /** As if it had happened so long ago. */
+      const age = async (ms: number): Promise<void> => {
+        await fixture.run(`UPDATE connections SET created_at = created_at - ${ms}`);
+        await fixture.run(`UPDATE connection_events SET created_at = created_at - ${ms}`);
+      };
+
+      test("frames are written, and told once, to the device of the same caller", async () => {
+        const gone = await arrive();
+        await say("before");
+        await age(10_000);
+        await connections().remove(tenant, gone);
+        expect(await connections().find(gone)).toBeDefined();
+        expect(await say("missed")).toBe(1);
+        const key = withKey(tenant, await fixture.newKey(tenant));
+        expect((await fixture.calls.admit(key)).listeners).toMatchObject({ vcp: true });
+        await age(10_000);
+        const stranger = await arrive({ caller: await callerOf(tenant) });
+        expect(await missedBy(stranger)).toEqual([]);
+        const back = await arrive();
+        expect(await missedBy(back)).toEqual(["missed"]);
+        expect(await missedBy(back)).toEqual([]);
+        expect(await connections().ofType(tenant, "VCPLog")).toHaveLength(2);
+      });
+
+      test("the first absence counts, a process that stops leaves its devices, and other clients just go", async () => {
+        await arrive({ holder: "process-9" });
+        await connect({ holder: "process-9", clientType: "VCPLog" });
+        await connections().removeHeldBy("process-9");
+        expect(await fixture.run("SELECT holder FROM connections")).toEqual([{ holder: "away" }]);
+        await say("first");
+        const again = await arrive();
+        await connections().remove(tenant, again);
+        expect(await fixture.run("SELECT holder FROM connections")).toEqual([{ holder: "away" }]);
+        await age(5_000);
+        expect(await missedBy(await arrive())).toEqual(["first"]);
+      });
+
+      test("the newest hundred frames are kept for a day", async () => {
+        await connections().remove(tenant, await arrive());
+        for (let count = 0; count < 103; count += 1) await say(`${count}`);
+        await age(600_000);
+        await fixture.calls.expire(1_000);
+        expect(await written()).toBe(100);
+        await age(90_000_000);
+        await fixture.calls.expire(1_000);
+        expect(await written()).toBe(0);
+      });
+    });
   });
 }
