@@ -77,6 +77,12 @@ describe(`a preset ${verifies("VCP-9", "VCP-8")}`, () => {
     ]);
   });
 
+  test("knows the date, for whomever its rules speak", async () => {
+    const content = { role: "user", content: "On {{Date}}." };
+    await put("presets/play", { rules: [{ type: "relative", target: "system", content }] });
+    expect((await sent(talk))[1]).toMatch(/^user: On \d{4}\/\d{1,2}\/\d{1,2}\.$/);
+  });
+
   test("is seen by another instance at its next request", async () => {
     await put("presets/play", { rules: [{ type: "embed", content: "first" }] });
     expect((await sent(talk, other.client(tenant.key)))[0]).toBe("system: You help.\n\nfirst");

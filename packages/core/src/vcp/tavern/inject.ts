@@ -44,11 +44,18 @@ export interface Tavern {
   readonly worldBooks: readonly WorldBook[];
 }
 
+export interface TavernOptions extends Omit<Scan, "texts"> {
+  /** Names of rules that are left out. */
+  readonly without: ReadonlySet<string>;
+  /** Puts dates into a rule's text: those for users and assistants get no variables later. */
+  readonly withDates: (text: string) => string;
+}
+
 /** The conversation with everything that the preset brings. */
 export async function injectTavern(
   draft: Draft,
   { preset, character, worldBooks }: Tavern,
-  options: Omit<Scan, "texts"> & { readonly without: ReadonlySet<string> },
+  options: TavernOptions,
 ): Promise<Draft> {
   const names: Names = { user: preset.user_name ?? "User", character: character?.name };
   const isNamed = preset.user_name !== undefined || character !== undefined;
@@ -59,7 +66,8 @@ export async function injectTavern(
   const lore = entries
     .sort((a, b) => a.order - b.order)
     .map((entry) => ({ entry, text: withNamesOfCard(entry.content, names) }));
-  const contents = rules.map((rule) => toContent(rule, (text) => (isNamed ? withNames(text, names) : text)));
+  const named = (text: string): string => options.withDates(isNamed ? withNames(text, names) : text);
+  const contents = rules.map((rule) => toContent(rule, named));
   const embedded = embed(draft, contents);
   const placed = placeRelative(embedded, contents);
   const played = placeCharacter(placed, lore, character === undefined ? undefined : { character, names });

@@ -4,12 +4,14 @@ import type { CoreDeps } from "../../deps.ts";
 import { Pace } from "../../import/pace.ts";
 import type { TavernKind } from "../../ports/tavern.ts";
 import type { Draft } from "../pipeline/draft.ts";
+import { dateNames, dateTexts, type DateName } from "../placeholders/dates.ts";
+import type { TavernPreset } from "./preset.ts";
 import { injectTavern, tavernRequestOf, withoutTriggers, type Tavern } from "./inject.ts";
 import { seededRandom } from "./random.ts";
 import { findTavernEntry, isOfKind, readTavernItems, type TavernContents } from "./store.ts";
 import { PatternWork, type WorldBook } from "./world-book.ts";
 
-type Deps = Pick<CoreDeps, "repos" | "log">;
+type Deps = Pick<CoreDeps, "repos" | "log" | "clock">;
 
 /** @param seed decides about chance: the same one, the same entries */
 export async function applyTavern(deps: Deps, context: CallContext, draft: Draft, seed: string): Promise<Draft> {
@@ -26,10 +28,28 @@ export async function applyTavern(deps: Deps, context: CallContext, draft: Draft
     random: seededRandom(seed),
     turn,
     work,
+    withDates: await datesFor(deps, context, tavern.preset),
   });
   if (work.isExhausted) report(deps, context, "patterns of world books were left out: they cost too much together");
   // A system message that only held the trigger would be refused by many back ends.
   return injected.filter(({ message }) => message["role"] !== "system" || message["content"] !== "");
+}
+
+const dateMarks = /\{\{(Date|Time|Today)\}\}/g;
+
+async function datesFor(
+  { clock }: Deps,
+  { config }: CallContext,
+  { rules }: TavernPreset,
+): Promise<(text: string) => string> {
+  const wanted = new Set<DateName>();
+  for (const { content } of rules) {
+    const text = typeof content === "string" ? content : content.content;
+    for (const [, name] of text.matchAll(dateMarks)) wanted.add(dateNames.find((known) => known === name) ?? "Date");
+  }
+  if (wanted.size === 0) return (text) => text;
+  const texts: ReadonlyMap<string, string> = await dateTexts(clock.now(), config.settings.time_zone, wanted);
+  return (text) => text.replaceAll(dateMarks, (whole, name: string) => texts.get(name) ?? whole);
 }
 
 /** Undefined, and logged, where there is no such preset. */
