@@ -19,6 +19,7 @@ import { deliverWebhooks } from "@toolyard/core/webhooks/deliver";
 import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
 import { DataDirInUseError, openDataDir, type DataDir } from "@toolyard/platform/local/data-dir";
 import { createPrometheusMetrics } from "@toolyard/platform/local/prometheus-metrics";
+import { findProgram } from "@toolyard/platform/local/plugin-wall";
 import { startQueueWorkers, type QueueWorkers } from "@toolyard/platform/local/poll-queue";
 import { compose, ensureTenant, type Composition } from "./compose.ts";
 import { EnvironmentError, readEnvironment, type Environment } from "./env.ts";
@@ -444,6 +445,9 @@ function renderBanner(
       ? `Model:  the back end at ${environment.openaiBaseUrl ?? "api.openai.com"}`
       : "Model:  toolyard/scripted, which is no language model; set OPENAI_API_KEY or OPENAI_BASE_URL for one",
     `Tools:  may reach public addresses${reachable.length === 0 ? " only" : ` and ${reachable.join(", ")}`} (TOOLYARD_EGRESS_ALLOW)`,
+    findProgram("bwrap", environment.path, "/") === undefined
+      ? "Plugins: run with the rights of this user, without a wall; install bubblewrap for one"
+      : "Plugins: run behind bubblewrap, where this machine allows it",
     "",
     "Try a real tool call:",
     `curl ${url}/api/chat/completions -H "Authorization: Bearer ${isGiven ? "$TOOLYARD_ADMIN_KEY" : adminKey}" -H 'Content-Type: application/json' -d '${body}'`,

@@ -64,9 +64,7 @@ async function reloaded(core: CoreDeps, { tenant, config }: CallContext): Promis
 }
 
 /** A VCP plugin of the owner, for the isolation suite. */
-export async function arrangeVcpPlugin(
-  owner: IsolationDriver,
-): Promise<{ readonly id: string; readonly name: string }> {
+async function arrangeVcpPlugin(owner: IsolationDriver): Promise<{ readonly id: string; readonly name: string }> {
   const name = `Private_${newId("request")}`;
   const manifest = {
     name,

@@ -172,7 +172,12 @@ function limiter(
 ): readonly string[] {
   return [
     ...(endWithUs === undefined ? [] : [endWithUs, "--no-new-privs", "--pdeathsig", "KILL", "--"]),
-    ...["/bin/sh", "-c", limitAndRun, "plugin", ...limitsOf(run, options), "--"],
+    "/bin/sh",
+    "-c",
+    limitAndRun,
+    "plugin",
+    ...limitsOf(run, options),
+    "--",
   ];
 }
 

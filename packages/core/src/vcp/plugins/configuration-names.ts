@@ -9,7 +9,7 @@ export const envFileNames = ["config.env", ".env"] as const;
 export type EnvFileName = (typeof envFileNames)[number];
 
 /** Always set, whatever the schema says: file, else tenant-wide, else false. */
-export const debugMode: ConfigKey = { key: "DebugMode", type: "boolean", required: false, default: "false" };
+const debugMode: ConfigKey = { key: "DebugMode", type: "boolean", required: false, default: "false" };
 
 /** Keys that have a value beside those of the files: no colon, for names are joined with it. */
 export const configKeyPattern = /^[\p{L}\p{N}_.-]{1,48}$/u;

@@ -10,7 +10,7 @@ import { blockedFileName, manifestFileName, readManifest, type VcpManifest } fro
 import { readZip, safePath, type ZipFile } from "./zip.ts";
 
 /** Of one import: many plugins, unpacked. */
-export const importLimits = { files: 10_000, bytes: 209_715_200 } as const;
+const importLimits = { files: 10_000, bytes: 209_715_200 } as const;
 
 export interface PluginFolder {
   /** Where it lies, for reports; plugins are known by the name in their manifest. */

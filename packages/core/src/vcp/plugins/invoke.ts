@@ -17,7 +17,7 @@ export type PluginInvoker = (deps: AdapterDeps, called: PluginCall, context: Inv
 
 type Callable = { [T in PluginType]: (typeof pluginTypes)[T]["isTool"] extends true ? T : never }[PluginType];
 
-export const invokers = {
+const invokers = {
   asynchronous: async () => (await import("../async/invoke.ts")).invokeAsynchronous,
   synchronous: async () => (await import("./synchronous.ts")).invokeSynchronous,
   hybridservice: async () => (await import("../modules/hybrid.ts")).invokeHybrid,

@@ -83,7 +83,7 @@ export interface VcpManifest {
 }
 
 /** Bytes of a manifest; the largest in the wild has some 60 KB. */
-export const largestManifest = 524_288;
+const largestManifest = 524_288;
 
 /** Names become parts of URIs, of credential names and of the names of stored results. */
 const namePattern = /^[\p{L}\p{N}_-][\p{L}\p{N}_.-]{0,63}$/u;

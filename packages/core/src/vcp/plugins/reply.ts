@@ -4,7 +4,7 @@
  */
 import { GatewayError, type ErrorDetails } from "../../errors/gateway-error.ts";
 import type { ErrorCode } from "../../errors/catalog.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { withDelivery, type ToolReply } from "../../tools/adapter.ts";
 import type { FailedOutcome, RejectedOutcome } from "../../tools/outcome.ts";
 import type { VcpFailure, VcpOutcome, VcpSuccess } from "./outcome.ts";
@@ -79,15 +79,6 @@ function dataOf({ type, image_url: image, ...rest }: JsonObject): string | undef
   if (typeof place === "string") return place;
   if (!isJsonObject(place)) return undefined;
   return [place["url"], place["file_data"], place["data"]].find((value) => typeof value === "string");
-}
-
-/**
- * The parts of a result for a message to a model: its own where it has some, else its text.
- * @param whole the body that was kept, as JSON text
- */
-export function partsOfWhole(whole: string): readonly JsonObject[] | undefined {
-  const parsed = parseJson(whole);
-  return parsed === undefined ? undefined : contentOf(parsed);
 }
 
 const codes = {

@@ -7,6 +7,15 @@ const limits = { files: 100, bytes: 1_000_000, param: "zip" };
 
 const file = (path: string, content = ""): ZipFile => ({ path, body: Buffer.from(content) });
 
+function whatIsThrown(work: () => unknown): unknown {
+  try {
+    work();
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.constructor : error;
+  }
+}
+
 const word = fc.stringMatching(/^[a-z文]{1,8}$/u);
 const folder = fc.uniqueArray(
   fc.record({
@@ -37,11 +46,7 @@ describe("zip files", () => {
       fc.property(fc.nat(archive.length - 1), fc.nat(255), fc.nat(archive.length), (at, value, length) => {
         const damaged = Buffer.from(archive.subarray(0, Math.max(length, at + 1)));
         damaged[at] = value;
-        try {
-          readZip(damaged, limits);
-        } catch (error) {
-          expect(error).toBeInstanceOf(GatewayError);
-        }
+        expect([undefined, GatewayError]).toContain(whatIsThrown(() => readZip(damaged, limits)));
       }),
     );
   });
