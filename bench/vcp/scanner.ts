@@ -73,7 +73,7 @@ function growthOf(name: string, make: (length: number) => string): Finding {
   const ways = [(text: string): readonly string[] => [text], cut].map((pieces) => {
     const [fewPieces, manyPieces] = [pieces(few), pieces(many)];
     const fewMs = fastestMs(30, () => scan(fewPieces));
-    const manyMs = fastestMs(2, () => scan(manyPieces));
+    const manyMs = fastestMs(5, () => scan(manyPieces));
     return { fewMs, manyMs, power: Math.log(manyMs / fewMs) / Math.log(many.length / few.length) };
   });
   return {
