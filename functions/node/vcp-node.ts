@@ -20,6 +20,7 @@ import { Node, type Offering } from "./node.ts";
 
 /** Frames that wait until the node has registered. */
 const mostEarly = 64;
+const mostPassing = 64;
 const longestMessage = 4_000;
 const graceMs = 1_000;
 
@@ -60,6 +61,8 @@ export class VcpNodeSession implements VcpSession {
   #early: JsonObject[] = [];
   /** Registrations one after the other. */
   #registering: Promise<void> = Promise.resolve();
+  /** Frames that are not answered yet. */
+  #passing = 0;
   #hasEnded = false;
 
   constructor(options: VcpNodeOptions) {
@@ -185,11 +188,15 @@ export class VcpNodeSession implements VcpSession {
 
   /** What is no part of a call is the gateway's to understand. */
   async #pass(frame: JsonObject): Promise<void> {
+    if (this.#passing >= mostPassing) return this.#options.socket.close(1008, "too many frames at once");
+    this.#passing += 1;
     try {
       const answer = await this.#link?.ask({ type: "vcp.frame", frame }, asObject);
       for (const each of answer === undefined ? [] : framesOf(answer)) this.#options.socket.send(each);
     } catch (thrown) {
       this.#report(thrown instanceof Error ? thrown.message : "a frame was not taken");
+    } finally {
+      this.#passing -= 1;
     }
   }
 

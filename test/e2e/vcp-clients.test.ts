@@ -255,5 +255,9 @@ describe(`a browser ${verifies("VCP-13")}`, () => {
         },
       ]);
     expect(theirs.frames).toEqual([]);
+    const { key: weak } = await tenant.newKey({ scopes: ["calls"] });
+    const refused = await connect("/vcp-chrome-control", { key: weak });
+    refused.say({ type: "command", data: { requestId: "r2", command: "click" } });
+    await expect.poll(() => JSON.stringify(refused.frames), { timeout: 5_000 }).toContain("permission_denied");
   });
 });

@@ -3,6 +3,7 @@
  * nodes that are no calls (VCP-13, VCP-15). One that is not understood is said to its sender and changes nothing
  * (VCP-24).
  */
+import { requireScope } from "../../calls/admit.ts";
 import { decideCall } from "../../calls/decide.ts";
 import { maySeeCall } from "../../calls/view.ts";
 import { hasScope } from "../../callers/caller.ts";
@@ -126,6 +127,8 @@ export async function missedFrames(deps: CoreDeps, connection: Connection): Prom
 
 /** Goes to the browser of the same caller, else to the tenant's that is there longest. */
 async function command(deps: CoreDeps, connection: Connection, { data }: JsonObject): Promise<JsonObject[]> {
+  // What a browser does is done in the name of whoever sits there.
+  requireScope(connection.caller, "tools");
   if (!isJsonObject(data) || typeof data["requestId"] !== "string") throw malformed("'data.requestId' is missing");
   const observers = await deps.repos.connections.ofType(connection.tenant, "ChromeObserver");
   const observer = observers.find(({ caller }) => caller.id === connection.caller.id) ?? observers[0];
