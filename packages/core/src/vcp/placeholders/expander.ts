@@ -72,8 +72,8 @@ interface Expanded {
 
 export class Expander {
   readonly #known: Known;
-  /** Undefined: nothing that is known. */
-  readonly #meanings = new Map<string, Meaning | undefined>();
+  readonly #meanings = new Map<string, Meaning>();
+  readonly #toolTexts: ReadonlyMap<string, string>;
   /** Values that are the same wherever they stand, by whom they are for. */
   readonly #values: { readonly [Who in Audience]: Map<Named, string> } = {
     system: new Map(),
@@ -96,6 +96,7 @@ export class Expander {
 
   constructor(known: Known) {
     this.#known = known;
+    this.#toolTexts = new Map(known.tools.map(({ name, text }) => [name, text]));
   }
 
   /** @throws GatewayError `placeholder_limit` naming the variable with which it is too much */
@@ -288,9 +289,10 @@ export class Expander {
   }
 
   #meaningOf(name: string): Meaning | undefined {
-    if (this.#meanings.has(name)) return this.#meanings.get(name);
+    const known = this.#meanings.get(name);
+    if (known !== undefined) return known;
     const meaning = this.#lookUp(name);
-    this.#meanings.set(name, meaning);
+    if (meaning !== undefined) this.#meanings.set(name, meaning);
     return meaning;
   }
 
@@ -318,8 +320,8 @@ export class Expander {
     if (name === "VCPDynamicTools") return { kind: "dynamic", stage: "value" };
     if (name === "VCPAllTools") return toText("value", allToolsText(tools.map(({ text }) => text)));
     if (!name.startsWith("VCP")) return undefined;
-    const wanted = [name.slice(3), ...(name.startsWith("VCP_") ? [name.slice(4)] : [])];
-    return toText("value", tools.find((tool) => wanted.includes(tool.name))?.text);
+    const text = this.#toolTexts.get(name.slice(3));
+    return toText("value", text ?? (name.startsWith("VCP_") ? this.#toolTexts.get(name.slice(4)) : undefined));
   }
 
   #emojiList(): string {
