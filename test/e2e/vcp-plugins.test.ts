@@ -421,3 +421,23 @@ describe(`addresses ${verifies("VCP-3")}`, () => {
     expect(unknown.message).toContain("known: count, frequent");
   });
 });
+
+describe(`a directory of plugins ${verifies("VCP-1")}`, () => {
+  test("is imported when a server starts, for its default tenant alone", async () => {
+    const own = await startGateway({ env: { TOOLYARD_PLUGIN_DIR: samples } });
+    try {
+      const called = await own.operator.post("/v1/tools/invoke", {
+        uri: "vcp://SciCalculator",
+        arguments: { expression: "1+2" },
+      });
+      expect(JSON.parse(called.content).original_plugin_output).toBe(3);
+      const told = own.logged.find(({ message }) => message.startsWith("VCP plugins of the plugin directory"));
+      expect(told?.fields).toMatchObject({ tenant: "ten_default", changed: 0, skipped: 0 });
+      const other = await own.newTenant();
+      const { status } = await other.client.send("post", "/v1/tools/invoke", { uri: "vcp://SciCalculator" });
+      expect(status).toBe(404);
+    } finally {
+      await own.close();
+    }
+  });
+});
