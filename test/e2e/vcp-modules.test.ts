@@ -162,6 +162,19 @@ describe(`a hybridservice ${verifies("VCP-7")}`, () => {
     expect((await tenant.client.send("get", "/api/plugins/Doubler/calls")).json).toEqual({ calls: 2 });
   });
 
+  test.each(["in the box", "on a node"])("%s gives away none of its keys", async (place) => {
+    const code = `let given; module.exports = { initialize: (config) => { given = config; }, processToolCall: () => "my key is " + given.API_KEY };`;
+    const configSchema = { API_KEY: { type: "string", required: true } };
+    await add(module("Tells", "hybridservice", code, { ...commands, configSchema }));
+    const [{ id }] = (await tenant.client.get("/v1/plugins")).data;
+    await tenant.client.expect("put", `/v1/plugins/${id}/config`, { values: { API_KEY: "sk-tells-4711-secret" } });
+    if (place === "on a node") await start();
+    const { status, text } = await invoke("vcp://Tells");
+    expect(status, text).toBe(200);
+    expect(text).toContain("my key is");
+    expect(text).not.toContain("4711");
+  });
+
   test("that is no preprocessor is left alone, and not asked again", async () => {
     const code = `console.log("loaded"); exports.initialize = () => { require("node:fs"); }; exports.processToolCall = () => "fine";`;
     await add(module("OnlyTool", "hybridservice", code, commands));

@@ -173,7 +173,7 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
 
 /** What a held server or a plugin of a VCP node has answered, as its own code reads it. @throws GatewayError with what is known of the call's fate */
 async function readAnswer(
-  { adapters }: CoreDeps,
+  deps: CoreDeps,
   { tool, uri: target }: Call,
   reply: ToolReply,
   context: CallContext,
@@ -188,8 +188,9 @@ async function readAnswer(
   }
   if (mediaType === moduleAnswerType) {
     const { readLateModuleAnswer } = await import("../vcp/modules/late-answer.ts");
-    return readLateModuleAnswer(text, tool);
+    return readLateModuleAnswer(deps, context, { text, tool });
   }
+  const { adapters } = deps;
   const uri = parseToolUri(target, (scheme) => adapters[scheme]?.options);
   const late = await adapters[uri.scheme]?.readLate?.({ name: tool, uri }, text, context);
   if (late !== undefined) return late;

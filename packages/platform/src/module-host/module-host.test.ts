@@ -79,7 +79,7 @@ function carried(name: string, code: string, change: Partial<CarriedModule> = {}
     environment: { LEVEL: "3" },
     hasApiRoutes: false,
     files: [{ path: "index.js", base64: base64(code) }],
-    timeoutMs: 8_000,
+    timeoutMs: 20_000,
     memoryMb: 64,
     mayStayOpen: false,
     ...change,

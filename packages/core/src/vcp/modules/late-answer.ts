@@ -1,13 +1,27 @@
-/** What a held module gave after whoever waited for it had gone: it ends the call as it would have. */
+/**
+ * What a held module gave after whoever waited for it had gone: it ends the call as it would have. The values that
+ * the module was given are told to the redactor first; of a plugin that is gone they are not known any more, so that
+ * its words are withheld.
+ */
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { ToolReply } from "../../tools/adapter.ts";
+import { openConfiguration, type ConfigurationContext, type ConfigurationDeps } from "../plugins/configuration.ts";
 import { outcomeOfResult } from "../plugins/outcome.ts";
+import { vcpPluginsOf } from "../plugins/plugin.ts";
 import { toToolReply } from "../plugins/reply.ts";
 import { ModuleFailed } from "./module-failed.ts";
 import { httpAnswerSchema, readModuleAnswer } from "./node-wire.ts";
 
-/** @throws GatewayError where the module failed */
-export function readLateModuleAnswer(text: string, tool: string): ToolReply {
+/** @throws GatewayError where the module failed, or its words cannot be shown */
+export async function readLateModuleAnswer(
+  deps: ConfigurationDeps,
+  context: ConfigurationContext,
+  { text, tool }: { readonly text: string; readonly tool: string },
+): Promise<ToolReply> {
+  const plugin = vcpPluginsOf(context.config).get(tool);
+  if (plugin === undefined)
+    throw new GatewayError("tool_failed", `Plugin '${tool}' is gone; what its module has answered is withheld.`);
+  await openConfiguration(deps, context, plugin);
   const answer = readModuleAnswer(text);
   if (answer === undefined)
     throw new GatewayError("tool_failed", `The node gave no answer of the module of '${tool}'.`);

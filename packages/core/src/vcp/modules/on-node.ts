@@ -15,6 +15,7 @@ import {
   type ToolCall,
   type ToolReply,
 } from "../../tools/adapter.ts";
+import { openConfiguration } from "../plugins/configuration.ts";
 import type { VcpPlugin } from "../plugins/plugin.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { moduleProgram, readModuleAnswer, type ModuleAsk, type ModuleRunWire } from "./node-wire.ts";
@@ -35,6 +36,8 @@ export async function askOnNode(
   { plugin, ask, timeoutMs, call }: NodeQuestion,
   context: InvocationContext,
 ): Promise<JsonValue> {
+  // The node has given the module its values; whatever it says of them comes back through this call.
+  await openConfiguration(deps, context, plugin);
   const run: ModuleRunWire = {
     plugin: plugin.name,
     fingerprint: fingerprintOf(context.config, plugin),
