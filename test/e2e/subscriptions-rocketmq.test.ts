@@ -141,7 +141,7 @@ describe(`a subscription to RocketMQ, as it was recorded ${verifies("MQ-3", "MQ-
     await consuming(id);
     await publish("late", '{"sku":"after"}');
     await expect.poll(skus, within).toEqual(["after"]);
-    expect((await seen(id)).totals).toMatchObject({ accepted: 1, dead: 0 });
+    await expect.poll(async () => (await seen(id)).totals, within).toMatchObject({ accepted: 1, dead: 0 });
   }, 60_000);
 
   test("is one call for a message whose node died before it was acknowledged", async () => {

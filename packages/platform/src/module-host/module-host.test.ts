@@ -204,11 +204,10 @@ describe(`a chain of modules ${verifies("VCP-6")}`, () => {
     const plugins = bad.map(([, code, faults], at) =>
       carried(`Bad${at}`, code, faults.includes("timeout") ? { timeoutMs: 700 } : {}),
     );
-    const { messages, stages } = await runOnce([
-      carried("Before", appending("a")),
-      ...plugins,
-      carried("After", appending("b")),
-    ]);
+    const chain = [carried("Before", appending("a")), ...plugins, carried("After", appending("b"))];
+    // One that takes all memory now and then takes the process along; whoever asks runs the chain anew then.
+    let { messages, stages } = await runOnce(chain);
+    for (let more = 0; more < 2 && messages === undefined; more += 1) ({ messages, stages } = await runOnce(chain));
     expect(contents(messages)).toEqual(["hello", "a3", "b3"]);
     for (const [at, [name, , faults, message]] of bad.entries()) {
       const stage = stages[at + 1];
