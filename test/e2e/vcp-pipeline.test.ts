@@ -132,6 +132,24 @@ describe(`the pipeline ${verifies("VCP-8", "VCP-6")}`, () => {
     await tenant.client.expect("patch", "/v1/settings", { message_pipeline: null });
   });
 
+  test("tells preprocessors what the request has for them, and the back end nothing of it", async () => {
+    const own = await gateway.newTenant({ tool_protocol: "vcp" });
+    await own.addProvider(llm.url);
+    const script = `module.exports = { processMessages: (m, config) => [...m, { role: "user", content: config.vcpchatExtensions.room }] };`;
+    await importVcp(own.client, {
+      name: "Rooms",
+      manifest: {
+        pluginType: "messagePreprocessor",
+        entryPoint: { script: "index.js" },
+        communication: { protocol: "direct" },
+      },
+      files: { "index.js": script },
+    });
+    const sent = await given(own.client, { vcpchatExtensions: { room: "attic" } });
+    expect(sent.at(-1)?.content).toBe("attic");
+    expect(llm.requests.at(-1)).not.toHaveProperty("vcpchatExtensions");
+  });
+
   test("goes on with what it had where a preprocessor fails, and says so", async () => {
     const another = await gateway.newTenant({ tool_protocol: "vcp" });
     await another.addProvider(llm.url);

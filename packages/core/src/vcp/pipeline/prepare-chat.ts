@@ -51,6 +51,7 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
       messages: chat.messages,
       model: chat.plan.routes[0]?.model ?? "",
       callId,
+      extensions: chat.plan.request.vcpExtensions,
       signal: stop.signal,
     });
     if (stop.signal.reason instanceof GatewayError) throw stop.signal.reason;

@@ -24,6 +24,8 @@ export interface Conversation {
   readonly model: string;
   /** Of the chat; decides about chance, too. */
   readonly callId: string;
+  /** What the request has for preprocessors (`vcpchatExtensions`). */
+  readonly extensions: JsonObject | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -40,7 +42,7 @@ export interface PreparedMessages {
 export async function prepareMessages(
   deps: CoreDeps,
   context: CallContext,
-  { messages, model, callId, signal }: Conversation,
+  { messages, model, callId, extensions, signal }: Conversation,
 ): Promise<PreparedMessages> {
   const asked = takeMediaMarks(messages);
   const marks = new Set(asked.marks);
@@ -54,7 +56,8 @@ export async function prepareMessages(
       draft = await translateMedia(deps, context, draft, { keepOriginals, within: callId, signal });
     }
   }
-  draft = await applyPreprocessors(deps, { ...context, signal }, draft);
+  const told = extensions === undefined ? {} : { extensions };
+  draft = await applyPreprocessors(deps, { ...context, ...told, signal }, draft);
   draft = withMessages(draft, await applyDetectors(deps, context, messagesOf(draft)));
   draft = applyRoleDivider(draft);
   return {
