@@ -41,14 +41,17 @@ export interface ProcessPluginRunnerOptions {
    * without a wall begin at once then, instead of by way of two other programs.
    */
   readonly isLimited?: boolean;
-  /** Told of what has been started, for whoever has to put things right should this process be lost. */
+  /**
+   * Told of where something is about to be started, and again of what has been, for whoever has to put things right
+   * should this process be lost: a plugin may be the one who ends it.
+   */
   readonly onStart?: (place: StartedPlace) => void;
 }
 
 export interface StartedPlace {
   readonly directory: string;
-  /** Of the process, and of its group. */
-  readonly pid: number;
+  /** Of the process, and of its group; absent: it is not known yet. */
+  readonly pid?: number;
 }
 
 const maxStderrBytes = 64 * 1024;
@@ -106,6 +109,7 @@ async function runIn(place: Place, run: PluginRun, options: ProcessPluginRunnerO
   }
   const endWithUs = findProgram("setpriv", options.path, directory);
   if (run.signal?.aborted === true) return notStarted("aborted", "");
+  options.onStart?.({ directory });
   try {
     const child = start({ directory, program, endWithUs, run, options: withPlaces(options, interpreter) });
     place.pid = child.pid;
