@@ -69,13 +69,13 @@ export function toResult({
     operations: [
       ...plan.planned.map((planned) => toOperation(planned, ids)),
       ...plan.skipped.map(({ label, reason }): ImportedOperation => ({
-        ...empty,
+        ...emptyOperation,
         operation: label,
         action: "skipped",
         reason,
       })),
       ...plan.missing.map((record): ImportedOperation => ({
-        ...empty,
+        ...emptyOperation,
         operation: operationOf(record),
         action: plan.removesMissing ? "removed" : "missing",
         name: record.name,
@@ -90,7 +90,8 @@ export function toResult({
   };
 }
 
-const empty = {
+/** A row of an import with nothing to say but its label and what became of it. */
+export const emptyOperation = {
   name: null,
   pluginId: null,
   hash: null,

@@ -186,12 +186,13 @@ async function readAnswer(
     const { readNodeAnswer } = await import("../vcp/nodes/node-answer.ts");
     return readNodeAnswer(text, tool);
   }
-  if (mediaType === moduleAnswerType) {
-    const { readLateModuleAnswer } = await import("../vcp/modules/late-answer.ts");
-    return readLateModuleAnswer(deps, context, { text, tool });
-  }
   const { adapters } = deps;
   const uri = parseToolUri(target, (scheme) => adapters[scheme]?.options);
+  if (mediaType === moduleAnswerType) {
+    const { readLateModuleAnswer } = await import("../vcp/modules/late-answer.ts");
+    // By its address: routes of a plugin are a tool of another name.
+    return readLateModuleAnswer(deps, context, { text, name: uri.service });
+  }
   const late = await adapters[uri.scheme]?.readLate?.({ name: tool, uri }, text, context);
   if (late !== undefined) return late;
   const { toWithheldReply } = await import("../mcp/late-answer.ts");

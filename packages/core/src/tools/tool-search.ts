@@ -17,7 +17,8 @@ export const callToolName = "call_tool";
 
 const mostFound = 10;
 
-const common = {
+/** What a tool of the gateway's own is that only looks at the tenant's tools. */
+export const lookingTool = {
   kind: "NATIVE",
   enabled: true,
   roles: [],
@@ -29,7 +30,7 @@ const common = {
 } as const satisfies Partial<Tool>;
 
 const searchTools: Tool = {
-  ...common,
+  ...lookingTool,
   uri: `native://${searchToolName}`,
   name: searchToolName,
   service: `native://${searchToolName}`,
@@ -52,7 +53,7 @@ const searchTools: Tool = {
 };
 
 const callTool: Tool = {
-  ...common,
+  ...lookingTool,
   uri: `native://${callToolName}`,
   name: callToolName,
   service: `native://${callToolName}`,

@@ -157,3 +157,12 @@ function reasonOf(error: unknown): string {
   // The parser's own text quotes the value.
   return error instanceof SyntaxError ? "a column holds no JSON" : "a column holds a value of another kind";
 }
+
+/** @param what the kind of thing, for example `variable` */
+export function otherVersion(what: string, version: number, expected: number | undefined): GatewayError {
+  return new GatewayError(
+    "version_conflict",
+    `The ${what} has version ${version} by now, not ${expected ?? "another"}; read it again and repeat the change.`,
+    { param: "version", extra: { version } },
+  );
+}

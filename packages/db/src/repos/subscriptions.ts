@@ -18,7 +18,7 @@ import { subscriptions } from "../schema/subscriptions.ts";
 import { build, decodeRow, statement } from "../sql.ts";
 import { isLive } from "./connections.ts";
 import { now } from "./fragments.ts";
-import { readAll, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+import { type OnBrokenRow, otherVersion, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
 /** Of a tenant: a node reads all of them with each sign of life. */
 const mostSubscriptions = 200;
@@ -169,7 +169,8 @@ export function createSubscriptionRepo(shards: Shards, onBrokenRow: OnBrokenRow)
         .batch([statement(update), { sql: readSubscription, args: [tenant, id] }]);
       const record = readFirst(reader, updated);
       const version = found?.rows[0]?.["version"];
-      if (record === undefined && version !== undefined) throw otherVersion(Number(version), expectedVersion);
+      if (record === undefined && version !== undefined)
+        throw otherVersion("subscription", Number(version), expectedVersion);
       return record;
     },
 
@@ -356,12 +357,4 @@ function tooMany(): GatewayError {
   return new GatewayError("conflict", `A tenant has at most ${mostSubscriptions} subscriptions; delete one first.`, {
     param: "name",
   });
-}
-
-function otherVersion(version: number, expected: number | undefined): GatewayError {
-  return new GatewayError(
-    "version_conflict",
-    `The subscription has version ${version} by now, not ${expected ?? "another"}; read it again and repeat the change.`,
-    { param: "version", extra: { version } },
-  );
 }

@@ -9,7 +9,15 @@ import type { Shards, Statement } from "../database.ts";
 import { toolServices } from "../schema/tool-services.ts";
 import { build, statement } from "../sql.ts";
 import { forgetBreaker } from "./breakers.ts";
-import { raiseConfigVersion, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+import {
+  type OnBrokenRow,
+  otherVersion,
+  raiseConfigVersion,
+  type Reader,
+  readFirst,
+  readPage,
+  selectPage,
+} from "./rows.ts";
 
 /** Each is part of the tenant's snapshot. */
 const mostServices = 500;
@@ -77,7 +85,8 @@ export function createToolServiceRepo(shards: Shards, onBrokenRow: OnBrokenRow):
         .batch([statement(update), raiseConfigVersion(tenant), statement(present), forgetBreaker(tenant, id)]);
       const record = readFirst(reader, updated);
       const version = found?.rows[0]?.["version"];
-      if (record === undefined && version !== undefined) throw otherVersion(Number(version), expectedVersion);
+      if (record === undefined && version !== undefined)
+        throw otherVersion("tool service", Number(version), expectedVersion);
       return record;
     },
 
@@ -167,12 +176,4 @@ function tooMany(): GatewayError {
   return new GatewayError("conflict", `A tenant has at most ${mostServices} tool services; delete one first.`, {
     param: "service_id",
   });
-}
-
-function otherVersion(version: number, expected: number | undefined): GatewayError {
-  return new GatewayError(
-    "version_conflict",
-    `The tool service has version ${version} by now, not ${expected ?? "another"}; read it again and repeat the change.`,
-    { param: "version", extra: { version } },
-  );
 }

@@ -13,7 +13,16 @@ import { nowMs } from "../columns.ts";
 import type { Shards, Statement, StatementResult } from "../database.ts";
 import { vcpVariables } from "../schema/vcp-variables.ts";
 import { build, statement } from "../sql.ts";
-import { raiseConfigVersion, readAll, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+import {
+  type OnBrokenRow,
+  otherVersion,
+  raiseConfigVersion,
+  readAll,
+  type Reader,
+  readFirst,
+  readPage,
+  selectPage,
+} from "./rows.ts";
 
 function variableReader(onBrokenRow: OnBrokenRow): Reader<typeof vcpVariables, VariableEntry> {
   return {
@@ -104,7 +113,8 @@ export function createVariableRepo(shards: Shards, onBrokenRow: OnBrokenRow): Va
         .batch([statement(update), raiseConfigVersion(tenant), statement(present)]);
       const record = readFirst(reader, updated);
       const version = found?.rows[0]?.["version"];
-      if (record === undefined && version !== undefined) throw otherVersion(Number(version), expectedVersion);
+      if (record === undefined && version !== undefined)
+        throw otherVersion("variable", Number(version), expectedVersion);
       return record;
     },
 
@@ -200,12 +210,4 @@ function tooMany(): GatewayError {
   return new GatewayError("conflict", `A tenant has at most ${mostVariables} variables; delete some first.`, {
     param: "name",
   });
-}
-
-function otherVersion(version: number, expected: number | undefined): GatewayError {
-  return new GatewayError(
-    "version_conflict",
-    `The variable has version ${version} by now, not ${expected ?? "another"}; read it again and repeat the change.`,
-    { param: "version", extra: { version } },
-  );
 }

@@ -9,6 +9,7 @@ import type { JsonObject } from "../../json.ts";
 import { invokeRoute, routesSegment, routesToolOf } from "../../vcp/modules/routes.ts";
 import { invokerOf } from "../../vcp/plugins/invoke.ts";
 import { describeTool, type DescribedTool } from "../../vcp/plugins/parameters.ts";
+import { longestRunMs } from "../../vcp/plugins/plugin-types.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
 import { mentionsFile } from "../../vcp/files/file-url.ts";
 import { withDelivery, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
@@ -16,9 +17,7 @@ import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
 import { distributedTool, runDistributed } from "./node.ts";
 
-/** The longest that any call may take; what a manifest says beyond it is cut. */
-const longestMs = 840_000;
-/** The same for the first answer of a plugin that works on after it: its time limit is meant for the whole of its work. */
+/** The longest for the first answer of a plugin that works on after it, whose time limit is meant for all of its work. */
 const longestAnswerMs = 300_000;
 
 export function createVcpAdapter(deps: AdapterDeps): ToolAdapter {
@@ -143,7 +142,7 @@ function toTool(plugin: VcpPlugin): Tool {
     sensitive: record.sensitive,
     service: formatToolUri("vcp", name),
     requiredCredentials: [],
-    timeoutMs: Math.min(manifest.timeoutMs, manifest.pluginType === "asynchronous" ? longestAnswerMs : longestMs),
+    timeoutMs: Math.min(manifest.timeoutMs, manifest.pluginType === "asynchronous" ? longestAnswerMs : longestRunMs),
     endsInTime: true,
     maxAttempts: 1,
     outputTrust: "outside",

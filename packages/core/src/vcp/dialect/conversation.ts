@@ -3,7 +3,8 @@
  * and the summaries in answers that come back as history. And what of it a tool may ask for (`river`).
  */
 import { tokensOfPrompt } from "../../budgets/estimate.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import type { JsonObject, JsonValue } from "../../json.ts";
+import { mapText, textOf } from "../message-text.ts";
 import { withoutSummaries } from "./messages.ts";
 
 const offSwitch = "[[VCPToolUse=Forbidden]]";
@@ -21,11 +22,11 @@ export function readConversation(given: readonly JsonObject[]): ReadConversation
   let isForbidden = false;
   const messages = given.map((message, at) => {
     if (at < leading) {
-      const rest = withTexts(message, (text) => text.replaceAll(offSwitch, ""));
+      const rest = mapText(message, (text) => text.replaceAll(offSwitch, ""));
       if (rest !== message) isForbidden = true;
       return rest;
     }
-    return message["role"] === "assistant" ? withTexts(message, withoutSummaries) : message;
+    return message["role"] === "assistant" ? mapText(message, withoutSummaries) : message;
   });
   return { messages, isForbidden };
 }
@@ -53,34 +54,6 @@ function mayBeLeftOut(message: JsonObject): boolean {
   const { role, tool_calls: calls } = message;
   if (role === "assistant") return calls === undefined;
   return role === "user" && !textOf(message).startsWith(systemsHint);
-}
-
-/** The message itself where no text of it changes. */
-function withTexts(message: JsonObject, change: (text: string) => string): JsonObject {
-  const { content } = message;
-  if (typeof content === "string") {
-    const changed = change(content);
-    return changed === content ? message : { ...message, content: changed };
-  }
-  if (!Array.isArray(content)) return message;
-  let isChanged = false;
-  const parts = content.map((part): JsonValue => {
-    if (!isJsonObject(part) || typeof part["text"] !== "string") return part;
-    const text = change(part["text"]);
-    if (text === part["text"]) return part;
-    isChanged = true;
-    return { ...part, text };
-  });
-  return isChanged ? { ...message, content: parts } : message;
-}
-
-/** Text of a message; empty where it has none. */
-export function textOf({ content }: JsonObject): string {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return "";
-  return content
-    .flatMap((part) => (isJsonObject(part) && typeof part["text"] === "string" ? [part["text"]] : []))
-    .join("\n");
 }
 
 const someMessages = 10;

@@ -8,6 +8,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import { withDelivery, type ToolReply } from "../../tools/adapter.ts";
 import { listTools, type Adapters, type FoundTool } from "../../tools/catalog.ts";
+import { lookingTool } from "../../tools/tool-search.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { isScheme, parseToolUri } from "../../tools/uri.ts";
 import { findByName } from "./find-tool.ts";
@@ -60,6 +61,7 @@ function wordOf(value: JsonValue | undefined): string {
 }
 
 const mcpoTool: Tool = {
+  ...lookingTool,
   uri: `native://${mcpoName.toLowerCase()}`,
   name: mcpoName,
   service: `native://${mcpoName.toLowerCase()}`,
@@ -73,14 +75,6 @@ const mcpoTool: Tool = {
     },
     required: ["action"],
   },
-  kind: "NATIVE",
-  enabled: true,
-  roles: [],
-  effect: "read",
-  repeat: "natural",
-  sensitive: false,
-  requiredCredentials: [],
-  outputTrust: "own",
   hash: "1",
 };
 

@@ -16,18 +16,18 @@ import { httpAnswerSchema, readModuleAnswer } from "./node-wire.ts";
 export async function readLateModuleAnswer(
   deps: ConfigurationDeps,
   context: ConfigurationContext,
-  { text, tool }: { readonly text: string; readonly tool: string },
+  { text, name }: { readonly text: string; readonly name: string },
 ): Promise<ToolReply> {
-  const plugin = vcpPluginsOf(context.config).get(tool);
+  const plugin = vcpPluginsOf(context.config).get(name);
   if (plugin === undefined)
-    throw new GatewayError("tool_failed", `Plugin '${tool}' is gone; what its module has answered is withheld.`);
+    throw new GatewayError("tool_failed", `Plugin '${name}' is gone; what its module has answered is withheld.`);
   await openConfiguration(deps, context, plugin);
   const answer = readModuleAnswer(text);
   if (answer === undefined)
-    throw new GatewayError("tool_failed", `The node gave no answer of the module of '${tool}'.`);
-  if ("failed" in answer) throw new ModuleFailed(tool, answer.failed);
+    throw new GatewayError("tool_failed", `The node gave no answer of the module of '${name}'.`);
+  if ("failed" in answer) throw new ModuleFailed(name, answer.failed);
   const { result } = answer;
   if (httpAnswerSchema.safeParse(result).success)
     return { mediaType: "application/json", body: JSON.stringify(result) };
-  return toToolReply(tool, outcomeOfResult({ name: tool, at: new Date() }, result));
+  return toToolReply(name, outcomeOfResult({ name, at: new Date() }, result));
 }

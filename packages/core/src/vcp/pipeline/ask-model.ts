@@ -7,7 +7,7 @@ import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
-import { textOf } from "./message-text.ts";
+import { textOf } from "../message-text.ts";
 
 export interface Question {
   readonly model: string;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../../json.ts";
-import { textOf } from "./message-text.ts";
+import { textOf } from "../message-text.ts";
 import { visibleMessages, withVisible, type Draft } from "./draft.ts";
 
 const draft = (text: string): Draft =>

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { JsonObject } from "../../json.ts";
-import { textOf } from "./message-text.ts";
+import { textOf } from "../message-text.ts";
 import { divideRoles } from "./role-divider.ts";
 
 const roleOf = ({ role }: JsonObject): string => (typeof role === "string" ? role : "");

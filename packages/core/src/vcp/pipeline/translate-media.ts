@@ -9,7 +9,7 @@ import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { askModel } from "./ask-model.ts";
 import type { Draft } from "./draft.ts";
-import { joinText } from "./message-text.ts";
+import { joinText } from "../message-text.ts";
 
 export interface Translation {
   /** The media go on beside their words. */

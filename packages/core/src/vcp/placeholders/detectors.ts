@@ -8,7 +8,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { Contents } from "./contents.ts";
-import { mapTexts } from "./message-texts.ts";
+import { mapText } from "../message-text.ts";
 import type { VariableEntry } from "./variable.ts";
 
 interface Detector {
@@ -36,7 +36,7 @@ export async function applyDetectors(
   const found = named.map((each) => contents.of(each)?.text ?? "");
   let left = config.settings.placeholder_chars_max;
   return messages.map((message) =>
-    mapTexts(message, (text) =>
+    mapText(message, (text) =>
       detectors.reduce((changed, { name, ofSystem, entry }, at) => {
         const wanted = found[at] ?? "";
         const applies = !ofSystem || message["role"] === "system" || message["role"] === "developer";

@@ -9,7 +9,7 @@ import { Contents } from "./contents.ts";
 import { dateTexts } from "./dates.ts";
 import { Expander } from "./expander.ts";
 import type { MediaMark } from "./media-marks.ts";
-import { mapTexts, textsOf } from "./message-texts.ts";
+import { mapText, textsOf } from "../message-text.ts";
 import { audienceOf, namesOf, type Audience } from "./names.ts";
 import { Needs } from "./needs.ts";
 import type { PlaceholderSources } from "./sources.ts";
@@ -56,7 +56,7 @@ export async function expandPlaceholders(
     used.length === 0 ? undefined : await prepare(deps, context, used, { model, sources, onMediaMark, messages });
   let at = 0;
   return messages.map((message) =>
-    mapTexts(message, (text) => {
+    mapText(message, (text) => {
       const { template, audience } = texts[at++] ?? { template: { text, marks: [] }, audience: "other" };
       if (expander !== undefined) return expander.expand(template, audience);
       return audience === "system" ? text.trim() : text;

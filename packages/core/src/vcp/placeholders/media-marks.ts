@@ -4,7 +4,7 @@
  * after it. They stand in messages of users and of the system, and are cut out.
  */
 import type { JsonObject } from "../../json.ts";
-import { mapTexts } from "./message-texts.ts";
+import { mapText } from "../message-text.ts";
 
 const names = ["ShowBase64", "TransBase64", "TransBase64+"] as const;
 export type MediaMark = (typeof names)[number];
@@ -24,7 +24,7 @@ export function takeMediaMarks(messages: readonly JsonObject[]): {
   const without = messages.map((message) => {
     const { role } = message;
     if (role !== "user" && role !== "system" && role !== "developer") return message;
-    return mapTexts(message, (text) =>
+    return mapText(message, (text) =>
       text.includes("Base64") ? text.replace(marks, (_whole, name: string) => cut(found, name)) : text,
     );
   });

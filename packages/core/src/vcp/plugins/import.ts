@@ -9,7 +9,12 @@ import type { PluginRecord } from "../../blind/plugin.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { ImportedOperation, ImportResult, NeededCredential } from "../../import/result.ts";
+import {
+  emptyOperation,
+  type ImportedOperation,
+  type ImportResult,
+  type NeededCredential,
+} from "../../import/result.ts";
 import { canonicalJson } from "../../json.ts";
 import type { NewPlugin } from "../../ports/repos.ts";
 import { openValue } from "./configuration.ts";
@@ -224,26 +229,15 @@ async function storeEnvFiles(deps: VcpImportDeps, context: CallContext, { plugin
   }
 }
 
-const nothing = {
-  pluginId: null,
-  hash: null,
-  changedFields: [],
-  definition: null,
-  schemes: [],
-  alternativeSchemes: [],
-  warnings: [],
-  reason: null,
-} as const;
-
 function skippedFolder(label: string, reason: string, name: string | null = null): ImportedOperation {
-  return { ...nothing, operation: label, action: "skipped", name, reason };
+  return { ...emptyOperation, operation: label, action: "skipped", name, reason };
 }
 
 function toOperation(planned: Planned, ids: ReadonlyMap<string, number>): ImportedOperation {
   const { folder, plugin, existing, changedFields, warnings } = planned;
   const isUnchanged = existing?.hash === plugin.hash;
   return {
-    ...nothing,
+    ...emptyOperation,
     operation: folder.label,
     action: existing === undefined ? "added" : isUnchanged ? "unchanged" : "changed",
     name: plugin.name,

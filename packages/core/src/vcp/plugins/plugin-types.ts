@@ -41,3 +41,6 @@ export const protocolNames = {
 export function isProtocolName(text: string): text is keyof typeof protocolNames {
   return Object.hasOwn(protocolNames, text);
 }
+
+/** The longest that a run of any plugin may take where it is waited for; what a manifest says beyond it is cut. */
+export const longestRunMs = 840_000;

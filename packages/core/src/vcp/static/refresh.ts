@@ -11,6 +11,7 @@ import { tenantKey } from "../../ports/blob-store.ts";
 import type { Refreshed, StoredStaticValue } from "../../ports/vcp-static-values.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import { longestRunMs } from "../plugins/plugin-types.ts";
 import { runPlugin } from "../plugins/run.ts";
 import { askForRefresh } from "./source-message.ts";
 import { isEager, isStale, pluginSource, staticPluginsOf, type StaticPlugin } from "./static-plugin.ts";
@@ -18,8 +19,6 @@ import { isEager, isStale, pluginSource, staticPluginsOf, type StaticPlugin } fr
 /** Characters of a value that lie in its row; what is longer is a blob. */
 const longestInRow = 16_384;
 const longestOutput = 1_048_576;
-/** As long as any run may take. */
-const longestMs = 840_000;
 /** Beside the run itself. */
 const leaseSlackMs = 30_000;
 const quoted = 200;
@@ -68,7 +67,7 @@ async function claim(
 }
 
 function limitOf({ plugin }: StaticPlugin): number {
-  return Math.min(plugin.manifest.timeoutMs, longestMs);
+  return Math.min(plugin.manifest.timeoutMs, longestRunMs);
 }
 
 type ValueResult = { readonly text: string } | { readonly error: string };
@@ -155,8 +154,8 @@ function nextAt({ clock }: CoreDeps, { settings }: TenantConfig, { plugin }: Sta
 
 /** Of the tick: eager plugins whose time has come are given to workers. */
 export async function refreshDue(deps: CoreDeps, limit: number): Promise<void> {
-  const offerAgainMs = longestMs + leaseSlackMs;
+  const offerAgainMs = longestRunMs + leaseSlackMs;
   for (const { tenant, source } of await deps.repos.vcpStaticValues.due({ limit, offerAgainMs })) {
-    await askForRefresh(deps, { tenant, source, expectedMs: longestMs });
+    await askForRefresh(deps, { tenant, source, expectedMs: longestRunMs });
   }
 }

@@ -5,7 +5,7 @@
  */
 import type { JsonObject } from "../../json.ts";
 import { mapDraft, type Draft, type DraftMessage } from "../pipeline/draft.ts";
-import { joinText, mapText, textOf } from "../pipeline/message-text.ts";
+import { joinText, mapText, textOf } from "../message-text.ts";
 import { characterText, withNames, withNamesOfCard, type Character, type Names } from "./character.ts";
 import type { InjectedRole, TavernPreset, TavernRule } from "./preset.ts";
 import { activeEntries, type Scan, type WorldBook, type WorldBookEntry } from "./world-book.ts";

@@ -1,11 +1,16 @@
 /** The text of a message, wherever it stands: content is a string, or a list of parts some of which are text. */
-import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 /** All text of a message; that of several parts is joined by line ends. */
-export function textOf({ content }: JsonObject): string {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return "";
-  return content.flatMap((part) => (isTextPart(part) ? [part.text] : [])).join("\n");
+export function textOf(message: JsonObject): string {
+  return textsOf(message).join("\n");
+}
+
+/** Each of its texts; none where it has none. */
+export function textsOf({ content }: JsonObject): readonly string[] {
+  if (typeof content === "string") return [content];
+  if (!Array.isArray(content)) return [];
+  return content.flatMap((part) => (isTextPart(part) ? [part.text] : []));
 }
 
 /** The message with each of its texts changed; the same object where nothing changes. */
