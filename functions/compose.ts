@@ -182,7 +182,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);
   if (home.readsAllSchemes) await schemes.loadAll();
-  const core: CoreDeps = { ...adapterDeps, adapters: schemes.adapters };
+  const { core } = schemes;
   return Object.assign(composition, {
     queue,
     realtime,

@@ -44,7 +44,7 @@ export function createNativeBench(egress: Egress = unscripted<Egress>("egress"))
       },
     },
   });
-  const adapter = createNativeAdapter(core);
+  const adapter = createNativeAdapter(() => core);
 
   async function run(target: string, args: JsonObject, options: RunOptions = {}): Promise<ToolReply> {
     const context: CallContext = callContext({ sessionId: "s1", ...options });

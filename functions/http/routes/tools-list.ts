@@ -25,7 +25,7 @@ export const listedToolSchema = z.strictObject({
   name: z.string(),
   title: z.string().nullable(),
   description: z.string(),
-  kind: z.enum(["HTTP", "NATIVE", "MCP", "VCP", "SERVICE", "NODE"]),
+  kind: z.enum(["HTTP", "NATIVE", "MCP", "VCP", "SERVICE", "NODE", "FLOW", "AGENT"]),
   nodes: z.array(z.string()).meta({ description: "Nodes that offer it." }),
   isDistributed: z.boolean().meta({ description: "It is a plugin of a VCP node." }),
   serverId: z.string().nullable().meta({ description: "Under which that node is connected." }),

@@ -30,6 +30,13 @@ export const idPrefixes = {
   failedMessage: "fmsg",
   tavern: "tav",
   variable: "var",
+  flow: "flow",
+  agent: "agt",
+  groupChat: "grp",
+  message: "msg",
+  knowledgeBase: "kb",
+  document: "doc",
+  schedule: "sched",
 } as const;
 
 export type IdKind = keyof typeof idPrefixes;

@@ -22,7 +22,7 @@ export interface Tool {
   readonly parameters: JsonObject;
   /** JSON Schema of structured results, where its back end has said one. */
   readonly outputSchema?: JsonObject;
-  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE" | "NODE";
+  readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE" | "NODE" | "FLOW" | "AGENT";
   /** Nodes that offer it. */
   readonly nodes?: readonly string[];
   /** Of a VCP node: how it calls itself, and under which id it is connected. */

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import * as z from "zod";
-import type { AdapterDeps } from "../../deps.ts";
+import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import type { Workspace } from "../../workspace/workspace.ts";
@@ -12,11 +12,9 @@ import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } f
 import { escapePointer } from "../json-schema/document.ts";
 import type { Effect, Repeat, Tool } from "../tool.ts";
 
-export type NativeDeps = Pick<AdapterDeps, "blobs" | "clock" | "egress" | "log" | "repos">;
-
 /** One call of a native tool, with what NATIVE-2 lets it see: tenant, session, trace id. */
 export interface NativeRun {
-  readonly deps: NativeDeps;
+  readonly deps: CoreDeps;
   readonly workspace: Workspace;
   readonly call: ToolCall;
   readonly context: InvocationContext;

@@ -5,7 +5,7 @@
  */
 import { createCredentialResolver } from "../../blind/credential-resolver.ts";
 import { ReplyCache } from "../../blind/reply-cache.ts";
-import type { AdapterDeps } from "../../deps.ts";
+import type { AdapterDeps, CoreDeps } from "../../deps.ts";
 import { HeldConnections } from "../../services/held-connections.ts";
 import { createServiceAdapter } from "../../services/runtime.ts";
 import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
@@ -29,7 +29,8 @@ export const serviceSchemes = {
 } as const satisfies { readonly [S in ToolScheme]?: () => Promise<ServiceScheme> };
 
 export interface OpenAdapters {
-  readonly adapters: Adapters;
+  /** With all of them; those that call tools and models themselves are given it, too. */
+  readonly core: CoreDeps;
   /** Before a tenant's configuration is used: the schemes of its services and plugins. */
   loadFor(config: Pick<TenantConfig, "services" | "plugins">): Promise<void>;
   /** For who answers about services of every scheme, and has the time. */
@@ -53,15 +54,17 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
     ]),
   );
   const vcp = new LateAdapter("vcp", async () => (await import("./vcp.ts")).createVcpAdapter(deps));
+  const adapters: Adapters = {
+    plugin: createPluginAdapter(schemeDeps),
+    native: createNativeAdapter(() => core),
+    ...(Object.fromEntries(services) as Adapters),
+    vcp,
+    // Last: a name that anything else of the tenant has is not a node's.
+    node: createNodeAdapter(deps),
+  };
+  const core: CoreDeps = { ...deps, adapters };
   return {
-    adapters: {
-      plugin: createPluginAdapter(schemeDeps),
-      native: createNativeAdapter(deps),
-      ...(Object.fromEntries(services) as Adapters),
-      vcp,
-      // Last: a name that anything else of the tenant has is not a node's.
-      node: createNodeAdapter(deps),
-    },
+    core,
     async loadFor(config) {
       const wanted = new Set<string>(config.services.map(({ scheme }) => scheme));
       const isVcp = config.plugins.some(({ type }) => type === "VCP");

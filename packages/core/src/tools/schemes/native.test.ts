@@ -8,7 +8,8 @@ import type { NativeTool } from "../native/native-tool.ts";
 import { parseToolUri } from "../uri.ts";
 import { createNativeAdapter } from "./native.ts";
 
-const adapter = createNativeAdapter(createFakeCore());
+const core = createFakeCore();
+const adapter = createNativeAdapter(() => core);
 
 describe(`native tools as the dispatcher sees them ${verifies("NATIVE-1", "NATIVE-2")}`, () => {
   it("are those that the tenant has enabled", () => {

@@ -1,15 +1,16 @@
 /** `native://name`: tools that are part of the gateway, those that the tenant has enabled (NATIVE-2). */
 import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { createWorkspace } from "../../workspace/workspace.ts";
 import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
 import { nativeTool, nativeTools } from "../native/index.ts";
-import type { NativeDeps, NativeTool } from "../native/native-tool.ts";
+import type { NativeTool } from "../native/native-tool.ts";
 import type { Tool } from "../tool.ts";
 import { formatToolUri } from "../uri.ts";
 
-export function createNativeAdapter(deps: NativeDeps): ToolAdapter {
-  const workspace = createWorkspace(deps);
+/** @param core what all adapters are a part of; asked for with the first call */
+export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
   return {
     resolve: (uri, context) =>
       uri.scheme === "native" && isEnabled(uri.service, context) ? described.get(uri.service) : undefined,
@@ -21,7 +22,8 @@ export function createNativeAdapter(deps: NativeDeps): ToolAdapter {
         throw withDelivery(new GatewayError("tool_not_found", `Tool '${call.uri.service}' not found`), "not_sent");
       }
       refuseOtherMethod(call);
-      return tool.invoke(call.arguments, { deps, workspace, call, context });
+      const deps = core();
+      return tool.invoke(call.arguments, { deps, workspace: createWorkspace(deps), call, context });
     },
   };
 }
