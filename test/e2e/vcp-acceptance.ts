@@ -165,5 +165,23 @@ export function describeVcpAcceptance(homes: Readonly<Record<string, () => Promi
         { role: "user", content: "{{VarPlace}}?" },
       ]);
     });
+
+    // The last: from here on every request has its word.
+    test(`a preprocessor changes what a model reads ${verifies("VCP-6", "VCP-8")}`, async () => {
+      await importVcp(tenant.client, {
+        name: "Whisper",
+        manifest: {
+          pluginType: "messagePreprocessor",
+          entryPoint: { script: "index.js" },
+          communication: { protocol: "direct", timeout: 30_000 },
+        },
+        files: {
+          "index.js": `module.exports = { processMessages: (messages) => [...messages, { role: "system", content: "Whisper." }] };`,
+        },
+      });
+      llm.script(text("I whisper."));
+      expect((await chat("Say it.")).choices[0].message.content).toBe("I whisper.");
+      expect(sent(0).at(-1)).toEqual({ role: "system", content: "Whisper." });
+    });
   });
 }
