@@ -54,14 +54,10 @@ const valueObjectSchema = z.custom<JsonObject>(isJsonObject, "Invalid input: exp
   description: 'An object of values, or {"$": "<JSONata>"} that comes to one.',
 });
 
-const expressionSchema = z
-  .string()
-  .min(1)
-  .max(10_000)
-  .meta({
-    description: "JSONata over {input, steps, context, item}.",
-    example: "$sum(steps.fetch.output.rows.amount)",
-  });
+const expressionSchema = z.string().min(1).max(10_000).meta({
+  description: "JSONata over {input, steps, context, item}.",
+  example: "$sum(steps.fetch.output.rows.amount)",
+});
 
 /** A text, or the expression that comes to it. */
 const textSchema = z
@@ -154,11 +150,9 @@ const waitNode = z
 const approvalNode = z.strictObject({
   kind: z.literal("approval"),
   message: textSchema,
-  form: jsonObjectSchema
-    .optional()
-    .meta({
-      description: "JSON Schema of what is to be filled in: an object of texts, numbers, booleans and choices.",
-    }),
+  form: jsonObjectSchema.optional().meta({
+    description: "JSON Schema of what is to be filled in: an object of texts, numbers, booleans and choices.",
+  }),
   ...working,
 });
 
