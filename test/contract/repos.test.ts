@@ -533,6 +533,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           services: [],
           nodes: [],
           tavern: [],
+          flows: [],
           variables: [],
           providers: [backEnd],
           credentials: [credential],

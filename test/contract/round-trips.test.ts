@@ -34,6 +34,7 @@ afterAll(async () => {
 });
 
 const page = { limit: 10, order: "asc" } as const;
+const flowContent = { definition: "{}", hash: "h", refs: [] };
 const apiKey = () => {
   const id = newId("apiKey");
   const nothing = { tools: null, userId: null, businessUnit: null, requestsPerMinute: null, concurrentRequests: null };
@@ -254,6 +255,38 @@ describe("each function of the configuration's repositories", () => {
     "subscriptions.recover": () => repos.subscriptions.recover(tenant, "sub_none", "k"),
     "subscriptions.failed": () => repos.subscriptions.failed(tenant, "sub_none", page),
     "subscriptions.expire": () => repos.subscriptions.expire(10),
+    "flows.create": () => repos.flows.create(tenant, { ...flowContent, id: "flow_1", name: "one", enabled: true }),
+    "flows.get": () => repos.flows.get(tenant, "flow_1"),
+    "flows.list": () => repos.flows.list(tenant, page),
+    "flows.update": () => repos.flows.update(tenant, "flow_1", { enabled: false }),
+    "flows.publish": () =>
+      repos.flows.publish(tenant, "flow_1", {
+        ...flowContent,
+        description: "d",
+        input: {},
+        effect: "read",
+        publishedBy: "key_1",
+        revision: 2,
+      }),
+    "flows.versions": () => repos.flows.versions(tenant, "flow_1", page),
+    "flows.version": () => repos.flows.version(tenant, "flow_1", 1),
+    "flows.definition": () => repos.flows.definition(tenant, "h"),
+    "flows.references": () => repos.flows.references(tenant),
+    "flows.createHook": () =>
+      repos.flows.createHook(tenant, {
+        id: "fhk_1",
+        flowId: "flow_1",
+        name: "h",
+        role: "member",
+        tokenHash: "t",
+        hint: "t",
+        sealed: null,
+      }),
+    "flows.listHooks": () => repos.flows.listHooks(tenant, "flow_1", page),
+    "flows.updateHook": () => repos.flows.updateHook(tenant, "flow_1", "fhk_1", { enabled: false }),
+    "flows.openHook": () => repos.flows.openHook(tenant, "flow_1", "t"),
+    "flows.deleteHook": () => repos.flows.deleteHook(tenant, "flow_1", "fhk_1"),
+    "flows.delete": () => repos.flows.delete(tenant, "flow_1"),
     "tavern.put": () =>
       repos.tavern.put(tenant, { id: "tav_1", kind: "preset", name: "one", hash: "h", content: "{}" }),
     "tavern.contents": () => repos.tavern.contents(tenant, ["tav_1"]),

@@ -28,6 +28,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       services: [],
       nodes: [],
       tavern: [],
+      flows: [],
       variables: [],
       providers: [],
       credentials: [],

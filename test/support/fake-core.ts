@@ -67,6 +67,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     vcpCallbacks: fakeRepo("vcpCallbacks"),
     vcpStaticValues: fakeRepo("vcpStaticValues"),
     variables: fakeRepo("variables"),
+    flows: fakeRepo("flows"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };
@@ -105,6 +106,7 @@ export function emptyConfig(tenant: string): TenantConfig {
     services: [],
     nodes: [],
     tavern: [],
+    flows: [],
     variables: [],
     providers: [],
     credentials: [],

@@ -31,6 +31,7 @@ export const idPrefixes = {
   tavern: "tav",
   variable: "var",
   flow: "flow",
+  flowHook: "fhk",
   agent: "agt",
   groupChat: "grp",
   message: "msg",

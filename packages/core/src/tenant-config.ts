@@ -10,6 +10,7 @@ import type { StoredCredential } from "./secrets/credential.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { ProviderRecord } from "./chat/providers/provider.ts";
 import type { RegisteredNode } from "./nodes/node.ts";
+import type { FlowHead } from "./ports/flows.ts";
 import type { TavernEntry } from "./ports/tavern.ts";
 import type { ToolService } from "./services/service.ts";
 import type { VariableEntry } from "./vcp/placeholders/variable.ts";
@@ -127,6 +128,8 @@ export interface TenantConfig {
   readonly tavern: readonly TavernEntry[];
   /** What placeholders stand for, in order of definition; large contents are read when they are used. */
   readonly variables: readonly VariableEntry[];
+  /** That have been published, disabled ones too; definitions are read when they are run. */
+  readonly flows: readonly FlowHead[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */

@@ -29,6 +29,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 17, name: "0016_vcp_callbacks", oldestCode: 1 },
   { version: 18, name: "0017_vcp_variables", oldestCode: 1 },
   { version: 19, name: "0018_knowledge", oldestCode: 1 },
+  { version: 20, name: "0019_flows", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

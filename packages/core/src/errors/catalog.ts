@@ -122,6 +122,10 @@ export const catalog = {
   arguments_truncated: tool(422),
   chat_interrupted: { http: 409, type: "api_error", retryable: false },
   request_cancelled: { http: 499, type: "invalid_request_error", retryable: false },
+  // Flows
+  /** A published definition has faults, or a draft has and should be published; `problems` has all of them. */
+  flow_invalid: invalid(),
+  flow_expression_failed: tool(422),
   // Model back ends
   provider_failed: { http: 502, type: "api_error", retryable: false },
   provider_unavailable: { http: 503, type: "api_error", retryable: true },

@@ -27,6 +27,7 @@ const owner = (tenant: string): { tenant: string; config: TenantConfig } => ({
     services: [],
     nodes: [],
     tavern: [],
+    flows: [],
     variables: [],
     providers: [],
     credentials: [],

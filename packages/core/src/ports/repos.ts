@@ -21,6 +21,7 @@ import type { ToolScheme } from "../tools/uri.ts";
 import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
+import type { FlowRepo } from "./flows.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { OAuthRepo } from "./oauth.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
@@ -678,6 +679,7 @@ export interface Repos {
   readonly vcpCallbacks: VcpCallbackRepo;
   readonly vcpStaticValues: VcpStaticValueRepo;
   readonly variables: VariableRepo;
+  readonly flows: FlowRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -14,12 +14,23 @@ export interface Pattern {
   test(text: string): boolean;
   /** Where the first match begins. */
   find(text: string): number | undefined;
+  /** The first match at or after a place. */
+  match(text: string, from: number): PatternMatch | undefined;
   /** Work for a text of this length, in steps of a validation's budget. */
   cost(length: number): number;
 }
 
+export interface PatternMatch {
+  readonly start: number;
+  readonly end: number;
+  /** The whole first; undefined: the group took no part. */
+  readonly groups: readonly (string | undefined)[];
+}
+
 export interface PatternOptions {
   readonly ignoreCase?: boolean;
+  /** `^` and `$` are those of lines, too. */
+  readonly multiline?: boolean;
 }
 
 /** Why a pattern cannot be used, as the end of a sentence. */
@@ -39,15 +50,23 @@ export function compilePattern(source: string, options: PatternOptions = {}): Pa
       const matcher = compiled.matcher(text);
       return matcher.find() ? matcher.start() : undefined;
     },
+    match: (text, from) => {
+      const matcher = compiled.matcher(text);
+      if (from > text.length || !matcher.find(from)) return undefined;
+      const count = matcher.groupCount();
+      const groups = Array.from({ length: count + 1 }, (_, index) => matcher.group(index) ?? undefined);
+      return { start: matcher.start(), end: matcher.end(), groups };
+    },
     cost: (length) => 1 + Math.ceil((length * size) / 128),
   };
 }
 
-function compile(source: string, { ignoreCase = false }: PatternOptions): RE2JS | UnusablePattern {
+function compile(source: string, { ignoreCase = false, multiline = false }: PatternOptions): RE2JS | UnusablePattern {
   const { RE2JS, RE2JSException } = engine();
   try {
     // Patterns are written for JavaScript's syntax (`\u4e00`, `(?<name>…)`).
-    return RE2JS.compile(RE2JS.translateRegExp(shortCategories(source)), ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
+    const flags = (ignoreCase ? RE2JS.CASE_INSENSITIVE : 0) | (multiline ? RE2JS.MULTILINE : 0);
+    return RE2JS.compile(RE2JS.translateRegExp(shortCategories(source)), flags);
   } catch (error) {
     if (!(error instanceof RE2JSException)) throw error;
     const fault = error.message.replace(/^error parsing regexp: /, "");

@@ -12,6 +12,7 @@ import { tenants } from "../schema/tenants.ts";
 import { parseSettings } from "../settings.ts";
 import { build, decodeFirst, statement } from "../sql.ts";
 import { budgetReader } from "./budgets.ts";
+import { readFlowHeads, selectFlowHeads } from "./flows.ts";
 import { nodeReader, selectNodes } from "./nodes.ts";
 import { selectCredentials, storedCredentialReader } from "./credentials.ts";
 import { pluginReader } from "./plugins.ts";
@@ -47,6 +48,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
           nodeRows,
           tavernRows,
           variableRows,
+          flowRows,
         ],
         operatorRows,
       ] = await Promise.all([
@@ -70,6 +72,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
             selectNodes(tenant),
             selectTavernEntries(tenant),
             selectVariables(tenant),
+            selectFlowHeads(tenant),
           ],
           { readonly: true },
         ),
@@ -88,6 +91,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
         nodes: readAll(nodes, nodeRows),
         tavern: readTavernEntries(tavernRows, onBrokenRow),
         variables: readVariables(variableRows, onBrokenRow),
+        flows: readFlowHeads(flowRows, onBrokenRow),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),

@@ -9,6 +9,7 @@ import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
 import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
+import { createFlowRepo } from "./flows.ts";
 import { createIssuerRepo } from "./issuers.ts";
 import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
@@ -60,6 +61,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),
     variables: createVariableRepo(shards, onBrokenRow),
+    flows: createFlowRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));
