@@ -68,6 +68,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     vcpStaticValues: fakeRepo("vcpStaticValues"),
     variables: fakeRepo("variables"),
     flows: fakeRepo("flows"),
+    knowledge: fakeRepo("knowledge"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

@@ -39,6 +39,12 @@ export const catalog = {
   placeholder_limit: invalid(422),
   /** A WebSocket's address was asked for something else. */
   upgrade_required: invalid(426),
+  /** A document that is not what it says, is damaged, or holds no text. */
+  document_unreadable: invalid(422),
+  /** A document, or what is in it, is larger than one may be. */
+  document_too_large: invalid(413),
+  /** As many bases, documents, bytes or chunks as the tenant may have. */
+  knowledge_full: invalid(409),
   request_timeout: { http: 408, type: "invalid_request_error", retryable: true },
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
   /** Somebody else has changed the object since it was read. */

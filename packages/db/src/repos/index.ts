@@ -11,6 +11,7 @@ import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createFlowRepo } from "./flows.ts";
 import { createIssuerRepo } from "./issuers.ts";
+import { createKnowledgeRepo } from "./knowledge.ts";
 import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
 import { createPluginRepo } from "./plugins.ts";
@@ -62,6 +63,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     vcpStaticValues: createVcpStaticValueRepo(shards),
     variables: createVariableRepo(shards, onBrokenRow),
     flows: createFlowRepo(shards, onBrokenRow),
+    knowledge: createKnowledgeRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));
