@@ -69,6 +69,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     variables: fakeRepo("variables"),
     flows: fakeRepo("flows"),
     knowledge: fakeRepo("knowledge"),
+    knowledgeSearch: fakeRepo("knowledgeSearch"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

@@ -85,6 +85,10 @@ export const catalog = {
   session_expired: { http: 410, type: "invalid_request_error", retryable: false },
   upload_incomplete: { http: 409, type: "invalid_request_error", retryable: true },
   workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
+  /** A knowledge base without an embedding model was asked for what needs vectors. */
+  embedding_missing: invalid(409),
+  /** More chunks than vectors are compared with. */
+  knowledge_too_large: invalid(422),
   // Idempotency and continuing
   idempotency_key_reused: invalid(422),
   idempotency_in_progress: { http: 409, type: "invalid_request_error", retryable: true },
@@ -137,6 +141,8 @@ export const catalog = {
   provider_unavailable: { http: 503, type: "api_error", retryable: true },
   provider_rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
   provider_rejected: invalid(),
+  /** What an embedding model answered does not fit what it was asked. */
+  embedding_invalid: { http: 502, type: "api_error", retryable: false },
   provider_stream_incomplete: { http: 502, type: "api_error", retryable: true },
   // Ourselves
   blobs_unavailable: { http: 503, type: "api_error", retryable: true },

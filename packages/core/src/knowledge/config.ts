@@ -27,6 +27,12 @@ const chunkFields = z.strictObject({
   by: z.enum(["sentence", "paragraph"]).meta({ description: "Where pieces may end, where there is a choice." }),
 });
 
+const weight = z.number().min(0).max(10);
+const weightFields = z
+  .strictObject({ vector: weight, full_text: weight })
+  .refine((weights) => weights.vector + weights.full_text > 0, "one of them must count")
+  .meta({ description: "How much either search counts where both are made." });
+
 const configFields = z.strictObject({
   embedding: embeddingFields,
   chunk: chunkFields,
@@ -37,6 +43,7 @@ const configFields = z.strictObject({
     .meta({ description: "Of most documents; helps to find where sentences end. Null: not said." }),
   top_k: z.int().min(1).max(100).meta({ description: "Hits, where a query does not say how many." }),
   min_score: z.number().min(0).max(1).meta({ description: "Hits below are left out." }),
+  weights: weightFields,
   acl: knowledgeAclSchema.nullable().meta({
     description: "For documents that say nothing themselves; null: whoever may use tools of this tenant.",
   }),
@@ -60,6 +67,7 @@ export const usualConfig: KnowledgeConfig = {
   language: null,
   top_k: 8,
   min_score: 0,
+  weights: { vector: 1, full_text: 1 },
   acl: null,
 };
 

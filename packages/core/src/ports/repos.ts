@@ -23,6 +23,7 @@ import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { FlowRepo } from "./flows.ts";
 import type { KnowledgeRepo } from "./knowledge.ts";
+import type { KnowledgeSearchRepo } from "./knowledge-search.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { OAuthRepo } from "./oauth.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
@@ -679,6 +680,7 @@ export interface Repos {
   readonly tavern: TavernRepo;
   readonly vcpCallbacks: VcpCallbackRepo;
   readonly vcpStaticValues: VcpStaticValueRepo;
+  readonly knowledgeSearch: KnowledgeSearchRepo;
   readonly variables: VariableRepo;
   readonly flows: FlowRepo;
   readonly knowledge: KnowledgeRepo;

@@ -12,6 +12,7 @@ import { createCredentialRepo } from "./credentials.ts";
 import { createFlowRepo } from "./flows.ts";
 import { createIssuerRepo } from "./issuers.ts";
 import { createKnowledgeRepo } from "./knowledge.ts";
+import { createKnowledgeSearchRepo } from "./knowledge-search.ts";
 import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
 import { createPluginRepo } from "./plugins.ts";
@@ -61,6 +62,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     tavern: createTavernRepo(shards),
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),
+    knowledgeSearch: createKnowledgeSearchRepo(shards),
     variables: createVariableRepo(shards, onBrokenRow),
     flows: createFlowRepo(shards, onBrokenRow),
     knowledge: createKnowledgeRepo(shards, onBrokenRow),

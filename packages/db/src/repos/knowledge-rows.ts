@@ -84,8 +84,16 @@ export function toBase(row: Row): KnowledgeBase {
 
 /** @throws ZodError or SyntaxError, likewise */
 export function toDocument(row: Row): KnowledgeDocument {
-  const { tenant: _tenant, builtChunkCount: _count, state, errorCode, errorMessage, metadata, acl, ...document } =
-    decodeRow(knowledgeDocuments, row);
+  const {
+    tenant: _tenant,
+    builtChunkCount: _count,
+    state,
+    errorCode,
+    errorMessage,
+    metadata,
+    acl,
+    ...document
+  } = decodeRow(knowledgeDocuments, row);
   const seen = row["seen_state"] === "failed" ? "failed" : state;
   return {
     ...document,

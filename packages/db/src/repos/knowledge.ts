@@ -49,7 +49,8 @@ const chunksOfDocument = `INSERT INTO knowledge_garbage
 const announce = `INSERT INTO knowledge_garbage (tenant, knowledge_base, has_chunks, blob_key, due_at)
   VALUES (?1, ?2, 0, ?3, ${now} + ?4)`;
 
-const countVersion = "UPDATE knowledge_bases SET last_document_version = last_document_version + 1 WHERE tenant = ?1 AND id = ?2";
+const countVersion =
+  "UPDATE knowledge_bases SET last_document_version = last_document_version + 1 WHERE tenant = ?1 AND id = ?2";
 
 /** Numbers are those of `documentArgs`. One that failed is tried again, whatever it holds. */
 const isSame = "(d.call_id = ?12 OR (?6 <> '' AND d.hash = ?6 AND d.media_type = ?5 AND d.state <> 'failed'))";
@@ -209,7 +210,11 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
       const args = [tenant, base, JSON.stringify(reader), state ?? null];
       const selected = paged(`${selectDocument} ${where}`, "d.id", { page, args });
       const [found] = await of(tenant).batch([selected], { readonly: true });
-      return toPage<KnowledgeDocument>(found, page, { table: "knowledge_documents", toRecord: toDocument, onBrokenRow });
+      return toPage<KnowledgeDocument>(found, page, {
+        table: "knowledge_documents",
+        toRecord: toDocument,
+        onBrokenRow,
+      });
     },
 
     async deleteDocument(tenant, base, id) {
