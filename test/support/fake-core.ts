@@ -68,6 +68,8 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     vcpStaticValues: fakeRepo("vcpStaticValues"),
     variables: fakeRepo("variables"),
     flows: fakeRepo("flows"),
+    knowledge: fakeRepo("knowledge"),
+    knowledgeSearch: fakeRepo("knowledgeSearch"),
     ping: () => Promise.reject(new Error("repos.ping was not expected to be used")),
     ...repos,
   };

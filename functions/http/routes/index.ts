@@ -26,6 +26,7 @@ import { live, ready, status } from "./health.ts";
 import { humanTool } from "./human-tool.ts";
 import { interrupt } from "./interrupt.ts";
 import { invoke } from "./invoke-tool.ts";
+import { queryKnowledge } from "./knowledge-query.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { mcp, mcpMetadata, mcpToolset, mcpToolsetMetadata, resourceMetadata } from "./mcp.ts";
 import { createEmbedding, createImage } from "./model-exchanges.ts";
@@ -268,6 +269,7 @@ export const routes = {
   getVcpVariable,
   updateVcpVariable,
   deleteVcpVariable,
+  queryKnowledge,
   createRealtimeTicket: createTicket,
   webSocket,
   getPreprocessorOrder,

@@ -6,6 +6,7 @@
 import type { RouteModule } from "../define-route.ts";
 import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
 import { live, ready } from "./health.ts";
+import { queryKnowledge } from "./knowledge-query.ts";
 import { createImage } from "./model-exchanges.ts";
 import { mcp, mcpToolset } from "./mcp.ts";
 
@@ -14,6 +15,7 @@ export const streamedRoutes = {
   typedChatCompletions,
   vcpChatCompletions,
   createImage,
+  queryKnowledge,
   mcp,
   mcpToolset,
   // By which a deployment is looked at before it gets traffic.

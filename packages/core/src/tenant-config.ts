@@ -50,6 +50,14 @@ export const tenantSettingsSchema = z.strictObject({
   result_max_bytes: z.int().min(1_024).max(104_857_600).default(10_485_760),
   session_idle_ms: z.int().min(1_000).max(2_592_000_000).default(86_400_000),
   workspace_bytes: z.int().min(1_024).max(10_737_418_240).default(104_857_600),
+  /** Knowledge bases, and what is in all of them together. */
+  knowledge_bases: z.int().min(1).max(10_000).default(100),
+  knowledge_documents: z.int().min(1).max(1_000_000).default(10_000),
+  knowledge_bytes: z.int().min(1_024).max(107_374_182_400).default(1_073_741_824),
+  knowledge_chunks: z.int().min(1).max(10_000_000).default(200_000),
+  /** One document, and the text that is read from it at most. */
+  knowledge_document_bytes: z.int().min(1_024).max(268_435_456).default(33_554_432),
+  knowledge_document_characters: z.int().min(1_000).max(50_000_000).default(5_000_000),
   approval_wait_s: z.int().min(0).max(60).default(0),
   /** Outward writes need approval in a turn that has read outside content. */
   untrusted_write_approval: z.boolean().default(true),

@@ -39,6 +39,7 @@ CREATE TABLE `knowledge_documents` (
 	`current_version` integer,
 	`built_index_version` integer,
 	`built_version` integer,
+	`built_chunk_count` integer DEFAULT 0 NOT NULL,
 	`state` text NOT NULL,
 	`progress_done` integer DEFAULT 0 NOT NULL,
 	`progress_total` integer DEFAULT 0 NOT NULL,
@@ -69,7 +70,7 @@ CREATE TABLE `knowledge_garbage` (
 	`knowledge_base` text NOT NULL,
 	`document` text,
 	`up_to_version` integer,
-	`up_to_index` integer,
+	`index_version` integer,
 	`has_chunks` integer NOT NULL,
 	`blob_key` text,
 	`due_at` integer NOT NULL

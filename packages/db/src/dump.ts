@@ -19,15 +19,17 @@ interface SchemaEntry {
 
 /** Tables come first, their rows next, and what acts on rows (indexes, triggers) last. */
 export async function dumpDatabase(database: Database): Promise<string> {
-  const entries = await readSchema(database);
+  const entries = withoutShadows(await readSchema(database));
   const tables = entries.filter(({ type }) => type === "table");
   const columns = await database.batch(
     tables.map(({ name }) => plain(`SELECT name FROM pragma_table_xinfo(${quoted(name)}) WHERE hidden = 0`)),
     { readonly: true },
   );
-  const selects = tables.map(({ name }, at) =>
-    plain(selectInserts(name, columns[at]?.rows.map((row) => String(row["name"])) ?? [])),
-  );
+  const selects = tables.map(({ name, sql }, at) => {
+    const named = columns[at]?.rows.map((row) => String(row["name"])) ?? [];
+    // Entries of full text are known by the numbers of the rows that they are about.
+    return plain(selectInserts(name, isVirtual(sql) ? ["rowid", ...named] : named));
+  });
   // Numbers that have been given are not given again, even where their rows are gone.
   const hasSequences = tables.some(({ sql }) => /\bAUTOINCREMENT\b/i.test(sql));
   if (hasSequences) {
@@ -79,6 +81,16 @@ async function readSchema(database: Database): Promise<readonly SchemaEntry[]> {
     name: String(row["name"]),
     sql: String(row["sql"]),
   }));
+}
+
+function isVirtual(sql: string): boolean {
+  return /^\s*CREATE\s+VIRTUAL\s/i.test(sql);
+}
+
+/** Tables in which a virtual one keeps what it has: it makes and fills them itself. */
+function withoutShadows(entries: readonly SchemaEntry[]): readonly SchemaEntry[] {
+  const prefixes = entries.filter(({ sql }) => isVirtual(sql)).map(({ name }) => `${name}_`);
+  return entries.filter(({ type, name }) => type !== "table" || !prefixes.some((prefix) => name.startsWith(prefix)));
 }
 
 /** Lets the database write its values down by itself, which keeps integers and bytes exact. */

@@ -10,6 +10,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { BatchContent, BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
+import { defineVectorFunctions } from "./vectors.ts";
 
 /** Batches that one transaction takes. */
 const groupLimit = 64;
@@ -40,6 +41,7 @@ export async function openFileDatabase(path: string, options: { readonly budgetM
     await mkdir(dirname(path), { recursive: true });
     // A busy timeout would block the event loop of the whole process.
     const connection = new DatabaseSync(path, { timeout: 0, enableForeignKeyConstraints: false });
+    defineVectorFunctions(connection);
     const database = new FileDatabase(connection, options.budgetMs);
     await database.prepareFile();
     return database;

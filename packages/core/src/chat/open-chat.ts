@@ -7,7 +7,7 @@ import { createCredentialResolver, missingCredentials } from "../blind/credentia
 import { parseRuntimeConfig } from "../blind/register.ts";
 import { nothing, type Amount } from "../budgets/budget.ts";
 import { reserveChat } from "../budgets/reservation.ts";
-import type { Caller } from "../callers/caller.ts";
+import type { Caller, Scope } from "../callers/caller.ts";
 import { admit, identify } from "../calls/admit.ts";
 import type { Call } from "../calls/call.ts";
 import { outcomeOf, reasonNotKept } from "../calls/new-call.ts";
@@ -48,6 +48,8 @@ export interface ChatInput {
   readonly within?: string | undefined;
   /** What is asked for where it is no chat. */
   readonly exchange?: ModelExchange | undefined;
+  /** The gateway needs it for something else that the caller may do: no scope is asked for. */
+  readonly isNeeded?: boolean | undefined;
   /** Parsed JSON, and the bytes it was parsed from. */
   readonly body: unknown;
   readonly rawBody: Uint8Array;
@@ -137,7 +139,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   const digest = hash("sha256", input.rawBody, "base64url");
   let plan = firstPlan(input);
   for (let admission = 0; admission < maxAdmissions; admission += 1) {
-    const known = await identify(deps, input, ["chat", ...(bringsConfig(input) ? (["runtime_config"] as const) : [])]);
+    const known = await identify(deps, input, scopesFor(input));
     const prepared = await prepareOrRecord(deps, input, known);
     if (prepared === undefined) continue;
     const row = await chatRow(deps, input, { prepared, digest, plan });
@@ -159,6 +161,11 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
     retryAfterMs: 1_000,
   });
+}
+
+function scopesFor(input: ChatInput): readonly Scope[] {
+  if (input.isNeeded === true) return [];
+  return bringsConfig(input) ? ["chat", "runtime_config"] : ["chat"];
 }
 
 function bringsConfig({ body }: ChatInput): boolean {

@@ -39,6 +39,12 @@ export const catalog = {
   placeholder_limit: invalid(422),
   /** A WebSocket's address was asked for something else. */
   upgrade_required: invalid(426),
+  /** A document that is not what it says, is damaged, or holds no text. */
+  document_unreadable: invalid(422),
+  /** A document, or what is in it, is larger than one may be. */
+  document_too_large: invalid(413),
+  /** As many bases, documents, bytes or chunks as the tenant may have. */
+  knowledge_full: invalid(409),
   request_timeout: { http: 408, type: "invalid_request_error", retryable: true },
   conflict: { http: 409, type: "invalid_request_error", retryable: false },
   /** Somebody else has changed the object since it was read. */
@@ -79,6 +85,10 @@ export const catalog = {
   session_expired: { http: 410, type: "invalid_request_error", retryable: false },
   upload_incomplete: { http: 409, type: "invalid_request_error", retryable: true },
   workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
+  /** A knowledge base without an embedding model was asked for what needs vectors. */
+  embedding_missing: invalid(409),
+  /** More chunks than vectors are compared with. */
+  knowledge_too_large: invalid(422),
   // Idempotency and continuing
   idempotency_key_reused: invalid(422),
   idempotency_in_progress: { http: 409, type: "invalid_request_error", retryable: true },
@@ -131,6 +141,8 @@ export const catalog = {
   provider_unavailable: { http: 503, type: "api_error", retryable: true },
   provider_rate_limited: { http: 429, type: "rate_limit_error", retryable: true },
   provider_rejected: invalid(),
+  /** What an embedding model answered does not fit what it was asked. */
+  embedding_invalid: { http: 502, type: "api_error", retryable: false },
   provider_stream_incomplete: { http: 502, type: "api_error", retryable: true },
   // Ourselves
   blobs_unavailable: { http: 503, type: "api_error", retryable: true },

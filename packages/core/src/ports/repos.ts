@@ -22,6 +22,8 @@ import type { Listeners } from "../realtime/connection.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { FlowRepo } from "./flows.ts";
+import type { KnowledgeRepo } from "./knowledge.ts";
+import type { KnowledgeSearchRepo } from "./knowledge-search.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { OAuthRepo } from "./oauth.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
@@ -678,8 +680,10 @@ export interface Repos {
   readonly tavern: TavernRepo;
   readonly vcpCallbacks: VcpCallbackRepo;
   readonly vcpStaticValues: VcpStaticValueRepo;
+  readonly knowledgeSearch: KnowledgeSearchRepo;
   readonly variables: VariableRepo;
   readonly flows: FlowRepo;
+  readonly knowledge: KnowledgeRepo;
   /** Cheap round trip, for readiness. */
   ping(): Promise<void>;
 }

@@ -78,6 +78,15 @@ const newRowColumns = Object.keys(newRow).join(", ");
 export const insertCall: string = `INSERT INTO calls (${newRowColumns})
   SELECT ${Object.values(newRow).join(", ")} WHERE true ON CONFLICT DO NOTHING`;
 
+/** The same where a document of a knowledge base names it: that row was written just before. */
+export const insertCallOfDocument = insertCall.replace(
+  "WHERE true",
+  "WHERE EXISTS (SELECT 1 FROM knowledge_documents WHERE tenant = ?1 AND call_id = ?2)",
+);
+
+/** The same where the statement just before it, in the same batch, changed something. */
+export const insertCallAfterChange = insertCall.replace("WHERE true", "WHERE changes() > 0");
+
 /** The same where the batch's decision, in `rate_windows`, was to admit; caller and slots come from there. */
 export const insertAdmittedCall = `INSERT INTO calls (${newRowColumns})
   SELECT ${Object.values({ ...newRow, caller_id: "decided.caller_id", slots: "COALESCE(decided.slots, ?27)" }).join(", ")}

@@ -11,6 +11,8 @@ import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createFlowRepo } from "./flows.ts";
 import { createIssuerRepo } from "./issuers.ts";
+import { createKnowledgeRepo } from "./knowledge.ts";
+import { createKnowledgeSearchRepo } from "./knowledge-search.ts";
 import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
 import { createPluginRepo } from "./plugins.ts";
@@ -60,8 +62,10 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     tavern: createTavernRepo(shards),
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),
+    knowledgeSearch: createKnowledgeSearchRepo(shards),
     variables: createVariableRepo(shards, onBrokenRow),
     flows: createFlowRepo(shards, onBrokenRow),
+    knowledge: createKnowledgeRepo(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

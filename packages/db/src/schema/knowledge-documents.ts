@@ -19,6 +19,7 @@ export const knowledgeDocuments = sqliteTable(
     /** What the index that is being built has of it. */
     builtIndexVersion: integer("built_index_version"),
     builtVersion: integer("built_version"),
+    builtChunkCount: integer("built_chunk_count").notNull().default(0),
     state: text("state", { enum: documentStates }).notNull(),
     /** Of what is being done: chunks. */
     progressDone: integer("progress_done").notNull().default(0),

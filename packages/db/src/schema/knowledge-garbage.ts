@@ -15,8 +15,8 @@ export const knowledgeGarbage = sqliteTable(
     document: text("document"),
     /** Chunks up to this version of their documents; null: up to any. */
     upToVersion: integer("up_to_version"),
-    /** Chunks up to this index; null: up to any. */
-    upToIndex: integer("up_to_index"),
+    /** Chunks of this index; null: of any. */
+    indexVersion: integer("index_version"),
     /** False: only a blob. */
     hasChunks: integer("has_chunks", { mode: "boolean" }).notNull(),
     blobKey: text("blob_key"),

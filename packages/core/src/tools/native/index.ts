@@ -5,6 +5,7 @@
 import type { NewPlugin } from "../../ports/repos.ts";
 import { deleteFile } from "./delete-file.ts";
 import { fetchUrl } from "./fetch.ts";
+import { knowledgeSearch } from "./knowledge-search.ts";
 import { listFiles } from "./list-files.ts";
 import type { NativeTool } from "./native-tool.ts";
 import { readFile } from "./read-file.ts";
@@ -14,6 +15,7 @@ import { writeFile } from "./write-file.ts";
 export const nativeTools = {
   delete_file: deleteFile,
   fetch: fetchUrl,
+  knowledge_search: knowledgeSearch,
   list_files: listFiles,
   read_file: readFile,
   read_result: readResult,

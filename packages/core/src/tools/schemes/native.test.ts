@@ -22,8 +22,10 @@ describe(`native tools as the dispatcher sees them ${verifies("NATIVE-1", "NATIV
     expect(adapter.resolve(parseToolUri("plugin://read_file"), context)).toBeUndefined();
   });
 
-  it("are all on by default", () => {
-    expect(adapter.list(callContext()).map((tool) => tool.name)).toEqual(Object.keys(nativeTools));
+  it("are those of the settings by default, which search no knowledge", () => {
+    const names = adapter.list(callContext()).map((tool) => tool.name);
+    expect(names.toSorted()).toEqual(callContext().config.settings.native_tools.toSorted());
+    expect(names).not.toContain("knowledge_search");
   });
 
   it("say what they do: reads, writes, and what leaves the tenant", () => {

@@ -1,0 +1,223 @@
+/**
+ * Searching knowledge bases (KB-1, KB-3): by meaning and by words, fused into one list. Where there are no vectors,
+ * for whatever reason, words alone are searched, and the answer says so and why.
+ */
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import type { FoundChunk, SearchableBase, SearchList } from "../ports/knowledge-search.ts";
+import { readerOf } from "./config.ts";
+import { embedTexts, type EmbedOptions } from "./embed.ts";
+import { toConditions, type KnowledgeFilter, type SearchMode } from "./filter.ts";
+import { toFtsQuery } from "./fts-text.ts";
+import { tellObservers } from "./observe.ts";
+
+export interface KnowledgeQuery extends EmbedOptions {
+  /** Names or ids; `all`: whatever the tenant has. */
+  readonly knowledgeBases: readonly string[] | "all";
+  readonly query: string;
+  /** Absent: as the bases say. */
+  readonly topK?: number | undefined;
+  /** `auto`: hybrid where that is possible. */
+  readonly mode?: SearchMode | undefined;
+  readonly filter?: KnowledgeFilter | undefined;
+  readonly documents?: readonly string[] | undefined;
+}
+
+/** Where a text stands, and what it says. */
+export interface SearchHit {
+  readonly knowledge_base: string;
+  readonly document_id: string;
+  readonly document_name: string;
+  readonly chunk_id: string;
+  /** UTF-16 offsets in the extracted text. */
+  readonly start: number;
+  readonly end: number;
+  /** Headings above it, outermost first, joined by ` › `. */
+  readonly heading: string;
+  readonly text: string;
+  /** From 0 to 1, of this search only: the first of every list has 1. */
+  readonly score: number;
+  readonly similarity: number | null;
+  readonly source_url: string | null;
+}
+
+export interface SearchResult {
+  readonly mode: Exclude<SearchMode, "auto">;
+  /** Why words alone were searched, in all bases or some of them. */
+  readonly reason: { readonly code: string; readonly message: string } | null;
+  readonly hits: readonly SearchHit[];
+}
+
+/** Vectors of a base that are compared one by one; beyond, that takes longer than somebody waits. */
+const mostVectors = 50_000;
+const fewestCandidates = 40;
+const candidatesPerHit = 4;
+
+/** A search of bases that are there. */
+export interface OpenedSearch {
+  readonly names: readonly string[];
+  /**
+   * @throws GatewayError where the mode asks for vectors, why there are none: `embedding_missing`,
+   * `knowledge_too_large`, or what the model's back end came to
+   */
+  run(): Promise<SearchResult>;
+}
+
+/** @throws GatewayError `not_found` for a base that the tenant does not have */
+export async function openSearch(core: CoreDeps, context: CallContext, query: KnowledgeQuery): Promise<OpenedSearch> {
+  const { bases, isObserved } = await core.repos.knowledgeSearch.find(context.tenant, query.knowledgeBases);
+  refuseMissing(query.knowledgeBases, bases);
+  const names = bases.map(({ name }) => name);
+  return {
+    names,
+    run: async () => {
+      const result = await searchBases(core, context, query, bases);
+      if (isObserved) await tellObservers(core, context, { query, bases: names, result });
+      return result;
+    },
+  };
+}
+
+/** @throws GatewayError as `openSearch` and its `run` */
+export async function searchKnowledge(
+  core: CoreDeps,
+  context: CallContext,
+  query: KnowledgeQuery,
+): Promise<SearchResult> {
+  return (await openSearch(core, context, query)).run();
+}
+
+async function searchBases(
+  core: CoreDeps,
+  context: CallContext,
+  query: KnowledgeQuery,
+  bases: readonly SearchableBase[],
+): Promise<SearchResult> {
+  const plan = await planLists(core, context, query, bases);
+  const limit = query.topK ?? Math.max(1, ...bases.map(({ config }) => config.top_k));
+  const found = await core.repos.knowledgeSearch.search(context.tenant, {
+    bases: bases.map(({ id }) => id),
+    reader: readerOf(context.caller),
+    conditions: toConditions(query.filter ?? {}),
+    documents: query.documents,
+    lists: plan.lists,
+    candidates: Math.max(fewestCandidates, limit * candidatesPerHit),
+    limit,
+  });
+  return { mode: modeOf(plan.lists), reason: plan.reason, hits: found.map(toHit) };
+}
+
+function refuseMissing(asked: KnowledgeQuery["knowledgeBases"], bases: readonly SearchableBase[]): void {
+  if (asked === "all") return;
+  const known = new Set(bases.flatMap(({ id, name }) => [id, name]));
+  const missing = asked.find((name) => !known.has(name));
+  if (missing === undefined) return;
+  throw new GatewayError("not_found", `There is no knowledge base '${missing}'.`, { param: "knowledge_base" });
+}
+
+interface Plan {
+  readonly lists: readonly SearchList[];
+  readonly reason: SearchResult["reason"];
+}
+
+async function planLists(
+  core: CoreDeps,
+  context: CallContext,
+  query: KnowledgeQuery,
+  bases: readonly SearchableBase[],
+): Promise<Plan> {
+  const { mode = "auto" } = query;
+  const weights = weightsOf(bases);
+  const match = mode === "vector" ? undefined : toFtsQuery(query.query);
+  const words: readonly SearchList[] =
+    match === undefined
+      ? []
+      : [{ kind: "full_text", bases: bases.map(({ id }) => id), match, weight: weights.full_text }];
+  if (mode === "full_text" || bases.length === 0) return { lists: words, reason: null };
+  const vectors = await vectorLists(core, context, query, { bases, weight: weights.vector });
+  if (vectors.failure !== undefined && mode !== "auto") throw vectors.failure;
+  const { failure } = vectors;
+  return {
+    lists: [...vectors.lists, ...words],
+    reason: failure === undefined ? null : { code: failure.code, message: failure.message },
+  };
+}
+
+/** One list for all bases whose vectors can be compared with the same one. `failure`: why some base is on none. */
+async function vectorLists(
+  core: CoreDeps,
+  context: CallContext,
+  { query, within, signal }: KnowledgeQuery,
+  { bases, weight }: { readonly bases: readonly SearchableBase[]; readonly weight: number },
+): Promise<{ readonly lists: readonly SearchList[]; readonly failure: GatewayError | undefined }> {
+  let failure = bases.map(whyNoVectors).find((error) => error !== undefined);
+  const able = bases.filter((base) => whyNoVectors(base) === undefined);
+  const groups = Map.groupBy(able, ({ config: { embedding, min_score: least } }) =>
+    JSON.stringify([embedding.model, embedding.dimensions, least]),
+  );
+  const lists: SearchList[] = [];
+  for (const group of groups.values()) {
+    const [first] = group;
+    if (first === undefined) continue;
+    try {
+      const [vector] = await embedTexts(core, context, { ...first, within, signal }, [query]);
+      if (vector === undefined) continue;
+      const minSimilarity = first.config.min_score;
+      lists.push({ kind: "vector", bases: group.map(({ id }) => id), vector, minSimilarity, weight });
+    } catch (thrown) {
+      if (signal?.aborted === true) throw thrown;
+      failure = toGatewayError(thrown);
+    }
+  }
+  return { lists, failure };
+}
+
+function whyNoVectors({ name, config, chunks }: SearchableBase): GatewayError | undefined {
+  if (config.embedding.model === null) {
+    return new GatewayError(
+      "embedding_missing",
+      `Knowledge base '${name}' has no embedding model, so only words are searched; set 'embedding.model' with POST /v1/knowledge/update_config.`,
+      { param: "embedding.model" },
+    );
+  }
+  if (chunks <= mostVectors) return undefined;
+  return new GatewayError(
+    "knowledge_too_large",
+    `Knowledge base '${name}' has ${chunks} chunks, and vectors are searched in bases of at most ${mostVectors}; divide its documents among several bases, or raise 'chunk.size'. Full text has no such limit.`,
+    { param: "mode", extra: { chunks, limit: mostVectors } },
+  );
+}
+
+/** Those of the bases where they agree. */
+function weightsOf(bases: readonly SearchableBase[]): SearchableBase["config"]["weights"] {
+  const [first, ...others] = bases.map(({ config }) => config.weights);
+  const agree = others.every(({ vector, full_text: words }) => vector === first?.vector && words === first.full_text);
+  return first !== undefined && agree ? first : { vector: 1, full_text: 1 };
+}
+
+function modeOf(lists: readonly SearchList[]): SearchResult["mode"] {
+  const hasVectors = lists.some(({ kind }) => kind === "vector");
+  if (!hasVectors) return "full_text";
+  return lists.some(({ kind }) => kind === "full_text") ? "hybrid" : "vector";
+}
+
+function toHit(chunk: FoundChunk): SearchHit {
+  return {
+    knowledge_base: chunk.knowledgeBaseName,
+    document_id: chunk.document,
+    document_name: chunk.documentName,
+    chunk_id: String(chunk.id),
+    start: chunk.spanStart,
+    end: chunk.spanEnd,
+    heading: chunk.heading,
+    text: chunk.text,
+    score: round(chunk.score),
+    similarity: chunk.similarity === null ? null : round(chunk.similarity),
+    source_url: chunk.sourceUrl,
+  };
+}
+
+function round(value: number): number {
+  return Math.round(value * 1e6) / 1e6;
+}

@@ -1,0 +1,49 @@
+/**
+ * `knowledge_search`: passages of the tenant's knowledge bases that the caller may read (NATIVE-2, KB-3). What they say
+ * was written by others, so it counts as content from outside.
+ */
+import * as z from "zod";
+import { knowledgeFilterSchema, searchModes } from "../../knowledge/filter.ts";
+import { answered, defineNativeTool, jsonReply } from "./native-tool.ts";
+
+export const knowledgeSearch = defineNativeTool({
+  name: "knowledge_search",
+  className: "KnowledgeSearchTool",
+  title: "Search knowledge",
+  description:
+    "Searches the knowledge bases for passages about something. Cite a passage by its 'cite', for example [1], and name its document.",
+  input: z.strictObject({
+    query: z.string().min(1).max(8_000).describe("What to look for: a question, or words."),
+    knowledge_bases: z
+      .array(z.string().min(1).max(128))
+      .min(1)
+      .max(16)
+      .optional()
+      .describe("Names of knowledge bases; absent: all of them."),
+    top_k: z.int().min(1).max(50).optional().describe("Passages at most; absent: as the bases are configured."),
+    mode: z.enum(searchModes).default("auto").describe("By meaning, by words, or both."),
+    filter: knowledgeFilterSchema.optional(),
+  }),
+  effect: "read",
+  repeat: "natural",
+  outputTrust: "outside",
+  invoke: async (asked, { deps, call, context }) => {
+    const { searchKnowledge } = await import("../../knowledge/search.ts");
+    const { mode, reason, hits } = await answered(
+      searchKnowledge(deps, context, {
+        knowledgeBases: asked.knowledge_bases ?? "all",
+        query: asked.query,
+        topK: asked.top_k,
+        mode: asked.mode,
+        filter: asked.filter,
+        within: call.id,
+        signal: context.signal,
+      }),
+    );
+    return jsonReply({
+      mode,
+      ...(reason === null ? {} : { reason }),
+      passages: hits.map((hit, at) => ({ cite: `[${at + 1}]`, ...hit })),
+    });
+  },
+});

@@ -1,0 +1,49 @@
+/**
+ * The events of a run that somebody watches (specification of native tools, 4; FLOWRUN-1, KB-1): flows and
+ * streamed queries of knowledge bases are told in the same words and the same framing. Every event names the
+ * trace that it belongs to.
+ */
+import * as z from "zod";
+import { toGatewayError } from "./errors/gateway-error.ts";
+import { toOpenAiError, type OpenAiErrorBody } from "./errors/to-openai.ts";
+import type { JsonObject } from "./json.ts";
+
+/** What an event says; further fields are those of whoever emits it. The encoder adds the trace. */
+export type WorkflowEvent =
+  | (JsonObject &
+      (
+        | { readonly type: "tool_thinking"; readonly content: string }
+        | { readonly type: "tool_start"; readonly tool: string }
+        | { readonly type: "tool_result"; readonly tool: string; readonly success: boolean }
+        | { readonly type: "message_chunk"; readonly content: string }
+        | { readonly type: "done" }
+      ))
+  | { readonly type: "error"; readonly error: OpenAiErrorBody["error"] };
+
+const traceId = z.string().describe("Trace that the event belongs to.");
+
+/** The `data:` of every event, for OpenAPI. */
+export const workflowEventSchema = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("tool_thinking"), trace_id: traceId, content: z.string() }),
+  z.looseObject({ type: z.literal("tool_start"), trace_id: traceId, tool: z.string() }),
+  z.looseObject({ type: z.literal("tool_result"), trace_id: traceId, tool: z.string(), success: z.boolean() }),
+  z.looseObject({ type: z.literal("message_chunk"), trace_id: traceId, content: z.string() }),
+  z.looseObject({ type: z.literal("done"), trace_id: traceId }),
+  z.looseObject({
+    type: z.literal("error"),
+    trace_id: traceId,
+    error: z.looseObject({ message: z.string(), type: z.string(), code: z.string() }),
+  }),
+]);
+
+/** One event of a `text/event-stream`; `id` is what a client resumes after. */
+export function encodeWorkflowEvent(event: WorkflowEvent, trace: string, id?: string): string {
+  const data = JSON.stringify({ ...event, trace_id: trace });
+  return `${id === undefined ? "" : `id: ${id}\n`}event: ${event.type}\ndata: ${data}\n\n`;
+}
+
+/** The last event of a run that failed. */
+export function errorEvent(thrown: unknown, requestId: string): WorkflowEvent {
+  const { error } = toOpenAiError(toGatewayError(thrown), requestId);
+  return { type: "error", error };
+}

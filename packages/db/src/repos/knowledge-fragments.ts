@@ -1,0 +1,39 @@
+/**
+ * Parts of statements about knowledge bases, with `b` for the base, `d` for the document and `k` for the chunk.
+ * Nothing here comes from outside.
+ */
+import { ended } from "./calls-rows.ts";
+
+/** The base of a document. */
+export const baseOfDocument = "b.tenant = d.tenant AND b.id = d.knowledge_base";
+
+/** Chunks that are searched: of the version and the index that serve. */
+export const isServed = `d.tenant = k.tenant AND d.knowledge_base = k.knowledge_base AND d.id = k.document
+  AND d.current_version = k.document_version AND b.tenant = k.tenant AND b.id = k.knowledge_base
+  AND b.index_version = k.index_version`;
+
+const acl = "COALESCE(d.acl, json_extract(b.config, '$.acl'))";
+
+/**
+ * May this reader read document `d` of base `b`? Part of every statement that finds any, so that what must not be
+ * read takes nobody's place.
+ * @param reader an argument that is bound to the JSON of a `KnowledgeReader`
+ */
+export function mayRead(reader: string): string {
+  const isNamed = (list: string, field: string): string =>
+    `EXISTS (SELECT 1 FROM json_each(${acl}, '$.${list}') WHERE value = json_extract(${reader}, '$.${field}'))`;
+  return `(json_extract(${reader}, '$.all') = 1 OR ${acl} IS NULL OR ${isNamed("roles", "role")}
+    OR ${isNamed("users", "user")} OR ${isNamed("business_units", "business_unit")})`;
+}
+
+/** Nobody is at work on document `d`: it is done, or the call that was to do it has ended without saying so. */
+export const isAtRest = `(d.state IN ('ready', 'failed') OR NOT EXISTS (
+  SELECT 1 FROM calls AS c WHERE c.tenant = d.tenant AND c.id = d.call_id AND c.state NOT IN ${ended}))`;
+
+/** The state of document `d` with what its call says. */
+export const stateOfDocument = `CASE WHEN d.state IN ('ready', 'failed') THEN d.state
+  WHEN ${isAtRest} THEN 'failed' ELSE d.state END`;
+
+/** Is what serves of document `d` still to come into the index that is being built? */
+export const isToBuild = `(b.next_index_version IS NOT NULL AND d.current_version IS NOT NULL
+  AND NOT (d.built_index_version IS b.next_index_version AND d.built_version IS d.current_version))`;
