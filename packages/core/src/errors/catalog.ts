@@ -136,6 +136,7 @@ export const catalog = {
   /** A published definition has faults, or a draft has and should be published; `problems` has all of them. */
   flow_invalid: invalid(),
   flow_expression_failed: tool(422),
+  flow_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   // Model back ends
   provider_failed: { http: 502, type: "api_error", retryable: false },
   provider_unavailable: { http: 503, type: "api_error", retryable: true },

@@ -117,6 +117,7 @@ const toolNode = z
 const conditionNode = z.strictObject({
   kind: z.literal("condition"),
   if: expressionSchema,
+  // oxlint-disable-next-line unicorn/no-thenable -- the field's name in every such language; no node is ever awaited
   then: nodeIdSchema,
   else: nodeIdSchema.optional().meta({ description: "Absent: the flow, or the body this node is in, ends here." }),
   ...failing,
@@ -175,7 +176,10 @@ const agentNode = z.strictObject({
 
 const modelNode = z.strictObject({
   kind: z.literal("model"),
-  model: z.string().min(1).max(256).optional().meta({ description: "Absent: the tenant's default." }),
+  model: z
+    .union([z.string().min(1).max(256), z.strictObject({ [expressionMark]: expressionSchema })])
+    .optional()
+    .meta({ description: "Absent, or an expression that comes to nothing: the tenant's default." }),
   messages: z
     .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: textSchema }))
     .min(1)

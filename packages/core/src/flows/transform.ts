@@ -178,7 +178,7 @@ function checkNode(node: unknown, depth: number): void {
     new PatternEngine(node);
     return;
   }
-  const { type, value, position = 0 } = node as Partial<ExprNode>;
+  const { type, value, position = 0 } = node as { readonly [Name in keyof ExprNode]?: unknown };
   if (type === "variable" && value === "eval") {
     throw Object.assign(new ExpressionLimit("uses $eval, which is not available here"), { position });
   }

@@ -1,0 +1,117 @@
+import { describe, expect, test } from "vitest";
+import type { JsonValue } from "../json.ts";
+import { shippedFlows } from "./shipped/index.ts";
+import { checkFlow, requireFlow } from "./validate.ts";
+
+const flow = (nodes: JsonValue, rest: Record<string, JsonValue> = {}): JsonValue => ({
+  schema_version: 1,
+  name: "orders",
+  description: "Takes in an order.",
+  start: "first",
+  nodes,
+  ...rest,
+});
+const problems = async (given: JsonValue): Promise<Record<string, string>> =>
+  Object.fromEntries((await checkFlow(given)).problems.map(({ pointer, message }) => [pointer, message]));
+
+describe("definitions of flows", () => {
+  test("all faults are told at once, each with its place", async () => {
+    const found = await problems(
+      flow(
+        {
+          first: { kind: "tool", uri: "invalid-uri", arguments: { a: [{ $: "1 +" }] }, next: "nowhere" },
+          lost: { kind: "transform", expression: "$eval('1')" },
+          each: {
+            kind: "map",
+            items: "no list",
+            as: "input",
+            body: { start: "gone", nodes: { first: { kind: "end", output: { $: 1 } } } },
+          },
+        },
+        { input: { type: "object", properties: { a: { type: "nonsense" } } }, context: { tenantId: "ten_2" } },
+      ),
+    );
+    expect(Object.keys(found).sort()).toEqual([
+      "/context/tenantId",
+      "/input",
+      "/nodes/each",
+      "/nodes/each/as",
+      "/nodes/each/body/nodes/first",
+      "/nodes/each/body/nodes/first/output/$",
+      "/nodes/each/body/start",
+      "/nodes/each/items",
+      "/nodes/first/arguments/a/0/$",
+      "/nodes/first/next",
+      "/nodes/first/uri",
+      "/nodes/lost",
+      "/nodes/lost/expression",
+    ]);
+    expect(found["/nodes/first/uri"]).toContain("not a tool URI");
+    expect(found["/nodes/first/arguments/a/0/$"]).toMatch(/character \d/);
+    expect(found["/nodes/lost"]).toContain("never reached");
+  });
+
+  test.each<[string, JsonValue, string]>([
+    ["an unknown field", { first: { kind: "end", outputs: 1 } }, "/nodes/first/outputs"],
+    ["an unknown kind", { first: { kind: "jump" } }, "/nodes/first/kind"],
+    ["both address and name", { first: { kind: "tool", uri: "api://a/b", name: "c" } }, "/nodes/first/uri"],
+    ["two ways to wait", { first: { kind: "wait", signal: "s", duration_ms: 1 } }, "/nodes/first/duration_ms"],
+    ["no time", { first: { kind: "wait", until: "tomorrow" } }, "/nodes/first/until"],
+    [
+      "a form that is no object",
+      { first: { kind: "approval", message: "?", form: { type: "string" } } },
+      "/nodes/first/form/type",
+    ],
+  ])("%s is a fault", async (_what, nodes, pointer) => {
+    expect(Object.keys(await problems(flow(nodes)))).toEqual([pointer]);
+  });
+
+  test("a way back needs a wait on it", async () => {
+    const poll = { kind: "tool", name: "ask", next: "ready" };
+    const ready = { kind: "condition", if: "steps.first.output.ready", then: "done", else: "pause" };
+    const done = { kind: "end" };
+    const pause = { kind: "wait", duration_ms: 1_000, next: "first" };
+    expect(await problems(flow({ first: poll, ready, done, pause }))).toEqual({});
+    const rush = { kind: "transform", expression: "1", next: "first" };
+    expect(Object.keys(await problems(flow({ first: poll, ready, done, pause: rush })))).toEqual(["/nodes/pause/next"]);
+  });
+
+  test("what it refers to is known, in bodies, too", async () => {
+    const { refs } = await checkFlow(
+      flow({
+        first: { kind: "tool", uri: "api://crm/list?timeout=5", next: "each" },
+        each: {
+          kind: "map",
+          items: [1],
+          body: { start: "sub", nodes: { sub: { kind: "flow", name: "child" } } },
+          next: "ask",
+        },
+        ask: { kind: "agent", agent: "helper", prompt: "?" },
+      }),
+    );
+    expect(refs).toEqual([
+      { field: "nodes.first.uri", value: "api://crm/list?timeout=5" },
+      { field: "nodes.each.body.nodes.sub.name", value: "flow://child" },
+      { field: "nodes.ask.agent", value: "agent://helper" },
+    ]);
+  });
+
+  test("defaults are filled in", async () => {
+    const { definition } = await checkFlow(flow({ first: { kind: "wait", signal: "go", retry: { max_attempts: 2 } } }));
+    expect(definition).toMatchObject({
+      max_steps: 1_000,
+      effect: "write",
+      nodes: { first: { on_error: "fail", retry: { backoff_ms: 1_000, factor: 2 } } },
+    });
+  });
+
+  test("nesting without end is refused as anything else", async () => {
+    let deep: JsonValue = 1;
+    for (let level = 0; level < 5_000; level += 1) deep = [deep];
+    await expect(requireFlow(deep)).rejects.toMatchObject({ code: "flow_invalid" });
+  });
+
+  test.each(Object.entries(shippedFlows))("the shipped flow %s has no fault", async (name, given) => {
+    expect(await checkFlow(given)).toMatchObject({ problems: [], definition: { name } });
+  });
+});

@@ -1,0 +1,325 @@
+/**
+ * What is wrong with a definition, all at once and each with its JSON pointer: what the schema says, where nodes lead,
+ * expressions, tool URIs, schemas (FLOW-1, URI-2). What is found here is not met by a run.
+ */
+import type * as z from "zod";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import type { FlowReference } from "../ports/flows.ts";
+import { compileArguments } from "../tools/arguments.ts";
+import { formatToolUri, parseToolUri } from "../tools/uri.ts";
+import {
+  flowDefinitionSchema,
+  type FlowBody,
+  type FlowDefinition,
+  type FlowNode,
+  type FlowValue,
+} from "./definition.ts";
+import { checkExpression, expressionIn } from "./transform.ts";
+
+export type FlowProblem = {
+  /** RFC 6901; empty: the whole. */
+  readonly pointer: string;
+  readonly message: string;
+};
+
+export interface CheckedFlow {
+  /** Undefined where there are problems. */
+  readonly definition: FlowDefinition | undefined;
+  readonly problems: readonly FlowProblem[];
+  readonly refs: readonly FlowReference[];
+}
+
+const deepest = 64;
+const mostNodes = 500;
+const deepestBodies = 8;
+const mostProblems = 100;
+/** What expressions name besides an item. */
+const scopeNames: ReadonlySet<string> = new Set(["input", "steps", "context"]);
+
+export async function checkFlow(given: JsonValue): Promise<CheckedFlow> {
+  if (isDeeperThan(given, deepest)) {
+    const message = `is nested deeper than ${deepest} levels`;
+    return { definition: undefined, problems: [{ pointer: "", message }], refs: [] };
+  }
+  const parsed = flowDefinitionSchema.safeParse(given);
+  if (!parsed.success) return { definition: undefined, problems: parsed.error.issues.flatMap(problemsOf), refs: [] };
+  const definition = parsed.data;
+  const checker = new Checker();
+  await checker.checkAll(definition);
+  const problems = checker.problems.slice(0, mostProblems);
+  return { definition: problems.length === 0 ? definition : undefined, problems, refs: checker.refs };
+}
+
+/** @throws GatewayError `flow_invalid` with all problems */
+export async function requireFlow(
+  given: JsonValue,
+): Promise<{ readonly definition: FlowDefinition; readonly refs: readonly FlowReference[] }> {
+  const { definition, problems, refs } = await checkFlow(given);
+  if (definition !== undefined) return { definition, refs };
+  const [first] = problems;
+  const more = problems.length > 1 ? ` and ${problems.length - 1} more, see 'problems'` : "";
+  const where = first === undefined || first.pointer === "" ? "definition" : first.pointer;
+  throw new GatewayError("flow_invalid", `'${where}' ${first?.message ?? "cannot be used"}${more}.`, {
+    param: where,
+    extra: { problems: problems.map(({ pointer, message }) => ({ pointer, message })) },
+  });
+}
+
+function problemsOf(issue: z.core.$ZodIssue): readonly FlowProblem[] {
+  const pointer = pointerTo(...issue.path.map(String));
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => ({ pointer: `${pointer}${pointerTo(key)}`, message: "is not a known field" }));
+  }
+  // Of a record's key: what is wrong with it is within.
+  if (issue.code === "invalid_key") return issue.issues.map(({ message }) => ({ pointer, message }));
+  return [{ pointer, message: issue.message }];
+}
+
+function pointerTo(...names: readonly string[]): string {
+  return names.map((name) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+}
+
+class Checker {
+  readonly problems: FlowProblem[] = [];
+  readonly refs: FlowReference[] = [];
+  readonly #places = new Map<string, string>();
+
+  async checkAll(definition: FlowDefinition): Promise<void> {
+    this.#checkSchema("/input", definition.input, { isObject: true });
+    await this.#checkValue("/context", definition.context);
+    for (const name of ["tenantId", "buCode"]) {
+      if (Object.hasOwn(definition.context, name)) {
+        this.#report(`/context/${name}`, "is always there and cannot be given; the run's caller decides it");
+      }
+    }
+    await this.#checkBody("", definition, 0);
+    if (this.#places.size > mostNodes) this.#report("/nodes", `has more than ${mostNodes} nodes, with those of bodies`);
+  }
+
+  #report(pointer: string, message: string): void {
+    this.problems.push({ pointer, message });
+  }
+
+  async #checkBody(base: string, body: FlowBody, depth: number): Promise<void> {
+    if (depth > deepestBodies) {
+      this.#report(base, `is a body within more than ${deepestBodies} others`);
+      return;
+    }
+    const nodes = `${base}/nodes`;
+    for (const id of Object.keys(body.nodes)) this.#noteId(id, `${nodes}${pointerTo(id)}`);
+    if (!Object.hasOwn(body.nodes, body.start)) {
+      this.#report(`${base}/start`, `names no node; there are ${list(Object.keys(body.nodes))}`);
+    } else {
+      this.#checkEdges(nodes, body);
+    }
+    if (body.output !== undefined) await this.#checkValue(`${base}/output`, body.output);
+    for (const [id, node] of Object.entries(body.nodes)) {
+      await this.#checkNode(`${nodes}${pointerTo(id)}`, node, depth);
+    }
+  }
+
+  /** One over all bodies, since expressions know steps by it. */
+  #noteId(id: string, pointer: string): void {
+    const other = this.#places.get(id);
+    if (other === undefined) this.#places.set(id, pointer);
+    else this.#report(pointer, `has the id of ${other}; ids are unique in the whole flow`);
+  }
+
+  #checkEdges(base: string, { start, nodes }: FlowBody): void {
+    const reached = new Set<string>([start]);
+    const waiting = [start];
+    for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) {
+      const node = nodes[id];
+      if (node === undefined) continue;
+      for (const { field, to } of edgesOf(node)) {
+        if (!Object.hasOwn(nodes, to)) {
+          this.#report(`${base}${pointerTo(id)}/${field}`, `leads to '${to}', which is no node here`);
+        } else if (!reached.has(to)) {
+          reached.add(to);
+          waiting.push(to);
+        }
+      }
+    }
+    for (const id of Object.keys(nodes)) {
+      if (!reached.has(id)) this.#report(`${base}${pointerTo(id)}`, "is never reached: no node leads to it");
+    }
+    const loop = findLoop(nodes);
+    if (loop !== undefined) {
+      this.#report(
+        `${base}${pointerTo(loop.from)}/${loop.field}`,
+        `leads back to '${loop.to}' without a wait or an approval on the way; use 'map' for lists, or wait before it is done again`,
+      );
+    }
+  }
+
+  async #checkNode(pointer: string, node: FlowNode, depth: number): Promise<void> {
+    switch (node.kind) {
+      case "tool":
+        await this.#checkTool(pointer, node);
+        await this.#checkValue(`${pointer}/arguments`, node.arguments);
+        return;
+      case "condition":
+        return this.#checkExpression(`${pointer}/if`, node.if);
+      case "switch":
+        return this.#checkExpression(`${pointer}/on`, node.on);
+      case "transform":
+        return this.#checkExpression(`${pointer}/expression`, node.expression);
+      case "wait":
+        return this.#checkWait(pointer, node);
+      case "approval":
+        if (node.form !== undefined) this.#checkSchema(`${pointer}/form`, node.form, { isObject: true });
+        return this.#checkValue(`${pointer}/message`, node.message);
+      case "flow":
+        this.#refer(`${pointer}/name`, formatToolUri("flow", node.name));
+        return this.#checkValue(`${pointer}/input`, node.input);
+      case "agent":
+        this.#refer(`${pointer}/agent`, formatToolUri("agent", node.agent));
+        await this.#checkValue(`${pointer}/prompt`, node.prompt);
+        return this.#checkValue(`${pointer}/context`, node.context ?? {});
+      case "model":
+        await this.#checkValue(`${pointer}/model`, node.model ?? null);
+        for (const [index, { content }] of node.messages.entries()) {
+          await this.#checkValue(`${pointer}/messages/${index}/content`, content);
+        }
+        return;
+      case "end":
+        return this.#checkValue(`${pointer}/output`, node.output ?? null);
+      case "fail":
+        return this.#checkValue(`${pointer}/message`, node.message);
+      case "parallel":
+        for (const [name, body] of Object.entries(node.branches)) {
+          await this.#checkBody(`${pointer}/branches${pointerTo(name)}`, body, depth + 1);
+        }
+        return;
+      case "map":
+        if (scopeNames.has(node.as)) this.#report(`${pointer}/as`, `cannot be '${node.as}', which is something else`);
+        await this.#checkItems(pointer, node.items);
+        return this.#checkBody(`${pointer}/body`, node.body, depth + 1);
+      default:
+        return node satisfies never;
+    }
+  }
+
+  async #checkTool(pointer: string, { uri, name }: FlowNode & { readonly kind: "tool" }): Promise<void> {
+    if (name !== undefined) this.#refer(`${pointer}/name`, name);
+    if (typeof uri !== "string") return this.#checkValue(`${pointer}/uri`, uri ?? null);
+    this.#refer(`${pointer}/uri`, uri);
+    try {
+      parseToolUri(uri);
+    } catch (error) {
+      if (!(error instanceof GatewayError)) throw error;
+      this.#report(`${pointer}/uri`, error.message);
+    }
+  }
+
+  async #checkWait(pointer: string, { until, duration_ms: duration }: FlowNode & { kind: "wait" }): Promise<void> {
+    if (typeof until === "string" && Number.isNaN(Date.parse(until))) {
+      this.#report(`${pointer}/until`, "is no time; write it as '2026-12-01T09:00:00Z'");
+    }
+    if (until !== undefined) await this.#checkValue(`${pointer}/until`, until);
+    if (duration !== undefined) await this.#checkValue(`${pointer}/duration_ms`, duration);
+  }
+
+  async #checkItems(pointer: string, items: FlowValue): Promise<void> {
+    if (!Array.isArray(items) && expressionIn(items) === undefined) {
+      this.#report(`${pointer}/items`, 'must be a list, or {"$": "<JSONata>"} that comes to one');
+    }
+    await this.#checkValue(`${pointer}/items`, items);
+  }
+
+  async #checkValue(pointer: string, value: FlowValue): Promise<void> {
+    if (Array.isArray(value)) {
+      for (const [index, part] of (value as readonly JsonValue[]).entries()) {
+        await this.#checkValue(`${pointer}/${index}`, part);
+      }
+      return;
+    }
+    if (!isJsonObject(value)) return;
+    if (!Object.hasOwn(value, "$")) {
+      for (const [name, part] of Object.entries(value)) await this.#checkValue(`${pointer}${pointerTo(name)}`, part);
+      return;
+    }
+    const expression = expressionIn(value);
+    if (expression === undefined) return this.#report(`${pointer}/$`, "must be a text: an expression");
+    if (Object.keys(value).length > 1) this.#report(pointer, "has '$' and other fields; an expression stands alone");
+    await this.#checkExpression(`${pointer}/$`, expression);
+  }
+
+  async #checkExpression(pointer: string, expression: string): Promise<void> {
+    const fault = await checkExpression(expression);
+    if (fault === undefined) return;
+    const at = fault.position === undefined ? "" : ` (character ${fault.position})`;
+    this.#report(pointer, `${fault.message}${at}`);
+  }
+
+  #checkSchema(pointer: string, schema: JsonObject, { isObject }: { readonly isObject: boolean }): void {
+    try {
+      compileArguments(schema);
+    } catch (error) {
+      if (!(error instanceof GatewayError)) throw error;
+      this.#report(pointer, error.message);
+      return;
+    }
+    if (isObject && schema["type"] !== "object") this.#report(`${pointer}/type`, "must be 'object'");
+  }
+
+  #refer(pointer: string, value: string): void {
+    this.refs.push({ field: pointer.slice(1).replaceAll("/", "."), value });
+  }
+}
+
+interface Edge {
+  readonly field: string;
+  readonly to: string;
+}
+
+function edgesOf(node: FlowNode): readonly Edge[] {
+  const edges: Edge[] = [];
+  const add = (field: string, to: string | undefined): void => {
+    if (to !== undefined) edges.push({ field, to });
+  };
+  if ("next" in node) add("next", node.next);
+  if ("on_error" in node && node.on_error !== "fail" && node.on_error !== "continue") add("on_error", node.on_error);
+  if (node.kind === "condition") {
+    add("then", node.then);
+    add("else", node.else);
+  }
+  if (node.kind === "switch") {
+    for (const [name, to] of Object.entries(node.cases)) add(`cases${pointerTo(name)}`, to);
+    add("default", node.default);
+  }
+  return edges;
+}
+
+/** A way back on which nobody waits: it would go round as fast as it can. */
+function findLoop(nodes: FlowBody["nodes"]): (Edge & { readonly from: string }) | undefined {
+  const states = new Map<string, "open" | "done">();
+  const visit = (id: string): (Edge & { readonly from: string }) | undefined => {
+    const node = Object.hasOwn(nodes, id) ? nodes[id] : undefined;
+    if (node === undefined || node.kind === "wait" || node.kind === "approval") return undefined;
+    states.set(id, "open");
+    for (const edge of edgesOf(node)) {
+      const state = states.get(edge.to);
+      if (state === "open") return { ...edge, from: id };
+      const found = state === undefined ? visit(edge.to) : undefined;
+      if (found !== undefined) return found;
+    }
+    states.set(id, "done");
+    return undefined;
+  };
+  for (const id of Object.keys(nodes)) {
+    const found = states.has(id) ? undefined : visit(id);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function list(names: readonly string[]): string {
+  return names.length === 0 ? "none" : names.slice(0, 20).join(", ");
+}
+
+function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((part) => isDeeperThan(part, levels - 1));
+}
