@@ -61,6 +61,13 @@ export async function createPluginBox({ pluginBoxFunction }: Environment): Promi
   return createLambdaPluginRunner({ functionName: pluginBoxFunction });
 }
 
+/** Undefined: code of models runs on this machine, or not at all. */
+export async function createCodeBoxFunction({ codeBoxFunction }: Environment): Promise<PluginRunner | undefined> {
+  if (codeBoxFunction === undefined) return undefined;
+  const { createLambdaPluginRunner } = await import("@toolyard/platform/aws/lambda-plugin-runner");
+  return createLambdaPluginRunner({ functionName: codeBoxFunction, setting: "CODE_BOX_FUNCTION" });
+}
+
 const kms = "kms:";
 
 /**

@@ -1,17 +1,43 @@
 /**
- * Bundles the program that runs modules of VCP plugins into one file of JavaScript, and keeps it as a text that
- * every home has at hand: `npm run build:module-host` after a change in packages/platform/src/module-host.
+ * Bundles the programs that run beside what is foreign into one file of JavaScript each, and keeps them as texts that
+ * every home has at hand: `npm run build:module-host` after a change in packages/platform/src/module-host (modules of
+ * VCP plugins) or packages/platform/src/code-box (code of models).
  */
 import { writeFile } from "node:fs/promises";
 import { build } from "esbuild";
 
 const root = `${import.meta.dirname}/..`;
-const kept = `${root}/packages/core/src/vcp/modules/host-program.ts`;
+
+interface KeptProgram {
+  /** Directory of packages/platform/src. */
+  readonly of: string;
+  readonly constant: string;
+  readonly kept: string;
+}
+
+const moduleHost: KeptProgram = {
+  of: "module-host",
+  constant: "hostProgram",
+  kept: `${root}/packages/core/src/vcp/modules/host-program.ts`,
+};
+const codeBox: KeptProgram = {
+  of: "code-box",
+  constant: "codeBoxProgram",
+  kept: `${root}/packages/platform/src/local/code-box-program.ts`,
+};
+
+export function moduleHostSource(): Promise<string> {
+  return sourceOf(moduleHost);
+}
+
+export function codeBoxSource(): Promise<string> {
+  return sourceOf(codeBox);
+}
 
 /** The module that holds it, as it should be. */
-export async function moduleHostSource(): Promise<string> {
+async function sourceOf({ of, constant }: KeptProgram): Promise<string> {
   const { outputFiles } = await build({
-    entryPoints: [`${root}/packages/platform/src/module-host/program.ts`],
+    entryPoints: [`${root}/packages/platform/src/${of}/program.ts`],
     absWorkingDir: root,
     bundle: true,
     write: false,
@@ -25,10 +51,12 @@ export async function moduleHostSource(): Promise<string> {
   });
   const [file] = outputFiles;
   return [
-    "/** The program of packages/platform/src/module-host, as `npm run build:module-host` has bundled it: not to be edited. */",
-    `export const hostProgram: string = ${JSON.stringify(file?.text ?? "")};`,
+    `/** The program of packages/platform/src/${of}, as \`npm run build:module-host\` has bundled it: not to be edited. */`,
+    `export const ${constant}: string = ${JSON.stringify(file?.text ?? "")};`,
     "",
   ].join("\n");
 }
 
-if (import.meta.main) await writeFile(kept, await moduleHostSource());
+if (import.meta.main) {
+  for (const program of [moduleHost, codeBox]) await writeFile(program.kept, await sourceOf(program));
+}

@@ -39,6 +39,7 @@ import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
 import { createSystemClock } from "@toolyard/platform/system-clock";
 import {
   createBlobs,
+  createCodeBoxFunction,
   createPluginBox,
   createPush,
   createQueue,
@@ -59,6 +60,18 @@ async function tenantPrograms(
   if (dataDir === undefined) return {};
   const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
   return { tenantPlugins: createLocalPlugins({ path, log }) };
+}
+
+/** Code of models runs in a box of its own: a function, or bubblewrap on this machine. */
+async function codeBox(
+  environment: Environment,
+  { dataDir, log }: Pick<Home, "dataDir" | "log">,
+): Promise<Pick<AdapterDeps, "codeBox">> {
+  const box = await createCodeBoxFunction(environment);
+  if (box !== undefined) return { codeBox: box };
+  if (dataDir === undefined) return {};
+  const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
+  return { codeBox: createLocalPlugins({ path: environment.path, log }) };
 }
 
 /** Programs of MCP servers run in the plugin box where there is one, else on this machine. */
@@ -179,6 +192,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...defaultProvider(environment),
     ...(await programs(environment, pluginBox, log)),
     ...(await tenantPrograms(environment, { pluginBox, dataDir: home.dataDir, log })),
+    ...(await codeBox(environment, { dataDir: home.dataDir, log })),
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);
   if (home.readsAllSchemes) await schemes.loadAll();

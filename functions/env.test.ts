@@ -33,6 +33,7 @@ describe("settings", () => {
       mcpCommands: undefined,
       path: "/usr/local/bin:/usr/bin:/bin",
       pluginBoxFunction: undefined,
+      codeBoxFunction: undefined,
       pushUrl: undefined,
       logLevel: "info",
       publicUrl: undefined,

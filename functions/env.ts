@@ -43,6 +43,7 @@ export interface Environment {
   readonly path: string;
   /** Name or ARN of the plugin box; undefined: plugins are processes of this machine. */
   readonly pluginBoxFunction: string | undefined;
+  readonly codeBoxFunction: string | undefined;
   /** `@connections` of the WebSocket API; undefined: server processes hold the connections. */
   readonly pushUrl: string | undefined;
   readonly logLevel: (typeof logLevels)[number];
@@ -233,6 +234,10 @@ function tracesUnder(base: string): string {
   return url.href;
 }
 
+const functionName = text.refine((value) => value === undefined || /^[\w:-]{1,170}$/.test(value), {
+  message: "must be the name or the ARN of a function",
+});
+
 const variables = z.object({
   PORT: text
     .refine((value) => value === undefined || (/^\d{1,5}$/.test(value) && Number(value) <= 65_535), {
@@ -251,9 +256,8 @@ const variables = z.object({
   }),
   QUEUE_LONG_URL: httpUrl,
   PUSH_URL: httpUrl,
-  PLUGIN_BOX_FUNCTION: text.refine((value) => value === undefined || /^[\w:-]{1,170}$/.test(value), {
-    message: "must be the name or the ARN of a function",
-  }),
+  PLUGIN_BOX_FUNCTION: functionName,
+  CODE_BOX_FUNCTION: functionName,
   TOOLYARD_ADMIN_KEY: secret,
   TOOLYARD_MASTER_KEY: text.refine((value) => value?.startsWith("kms:") !== true || isKmsKey(value), {
     message: "must be kms: followed by a key's id, alias/name or ARN, or 32 bytes",
@@ -320,6 +324,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     mcpOrigins: data.TOOLYARD_MCP_ORIGINS ?? [],
     path: data.PATH,
     pluginBoxFunction: data.PLUGIN_BOX_FUNCTION,
+    codeBoxFunction: data.CODE_BOX_FUNCTION,
     pushUrl: data.PUSH_URL,
     logLevel: data.TOOLYARD_LOG_LEVEL,
     publicUrl: data.TOOLYARD_PUBLIC_URL,

@@ -6,7 +6,13 @@
  */
 import type { Writable } from "node:stream";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
-import { boxSilenceMs, encodeBoxFrame, readBoxRequest, type BoxFrame } from "@toolyard/core/plugins/box-protocol";
+import {
+  boxSilenceMs,
+  encodeBoxFrame,
+  readBoxRequest,
+  toFileFrames,
+  type BoxFrame,
+} from "@toolyard/core/plugins/box-protocol";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun } from "@toolyard/core/ports/plugin-runner";
 import { emptyDirectories } from "@toolyard/platform/local/empty-directories";
@@ -88,6 +94,7 @@ class EnvironmentBox implements PluginBox {
     const exit = await this.#relay({ ...run, timeoutMs }, send);
     await this.#cleanInTime(context);
     send({ type: "stderr", data: exit.stderr });
+    if (exit.left !== undefined) for (const frame of toFileFrames(exit.left)) send(frame);
     send({ type: "exit", exitCode: exit.exitCode, ended: exit.ended, durationMs: exit.durationMs });
   }
 

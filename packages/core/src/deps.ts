@@ -72,6 +72,8 @@ export interface AdapterDeps {
   readonly plugins?: PluginRunner;
   /** Runs what tenants have uploaded, walled off as well as this home can; absent: nothing of that is run here. */
   readonly tenantPlugins?: PluginRunner;
+  /** Runs code of models, `confined`; absent: none is run here. */
+  readonly codeBox?: PluginRunner;
   /** Programs that the operator offers as MCP servers. */
   readonly mcpCommands?: McpCommands;
   /** Model back end of the operator for tenants without a provider of their own. */

@@ -107,6 +107,8 @@ export const catalog = {
   tool_unreachable: tool(502, true),
   /** What is called is held on a node of the tenant's, and that node is not there. */
   node_required: tool(503, true),
+  /** There is nothing here in which code could be run that nobody has looked at. */
+  code_box_unavailable: tool(503),
   /** The back end puts it off and has not taken it: too much at once, greylisting. */
   tool_deferred: tool(503, true),
   /** Its service has failed too often; `retry_after_ms` says when it is tried again. */

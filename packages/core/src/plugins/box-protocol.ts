@@ -7,7 +7,7 @@ import * as z from "zod";
 import { catalog, type ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
-import type { PluginExit, PluginRun } from "../ports/plugin-runner.ts";
+import type { LeftFiles, PluginExit, PluginRun } from "../ports/plugin-runner.ts";
 
 const boxRequestSchema = z.strictObject({
   tenant: z.string().min(1),
@@ -19,7 +19,17 @@ const boxRequestSchema = z.strictObject({
   maxOutputBytes: z.int().positive(),
   answerWithinMs: z.int().positive().optional(),
   files: z.array(z.strictObject({ path: z.string(), body: z.base64() })).optional(),
+  confined: z
+    .strictObject({
+      memoryBytes: z.int().positive(),
+      diskBytes: z.int().positive(),
+      maxProcesses: z.int().positive(),
+      maxFiles: z.int().positive(),
+      maxFileBytes: z.int().positive(),
+    })
+    .optional(),
 });
+export type BoxRequest = z.input<typeof boxRequestSchema>;
 
 const errorCodeSchema = z.custom<ErrorCode>((value) => typeof value === "string" && Object.hasOwn(catalog, value));
 
@@ -31,6 +41,9 @@ const boxFrameSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("stderr"), data: z.string() }),
   /** Nothing new for a while. Without it a silent plugin cannot be told from a lost connection. */
   z.object({ type: z.literal("alive") }),
+  /** Of confined runs, before `exit`: a file that is left, in base64, and one that is not handed back. */
+  z.object({ type: z.literal("file"), path: z.string(), body: z.string() }),
+  z.object({ type: z.literal("passed_over"), path: z.string(), reason: z.string() }),
   z.object({
     type: z.literal("exit"),
     exitCode: z.int().nullable(),
@@ -49,7 +62,7 @@ export const boxSilenceMs = 15_000;
 export function toBoxRequest(run: PluginRun): string {
   const { tenant, command, environment, directoryVariables, stdin, timeoutMs, maxOutputBytes, answerWithinMs, files } =
     run;
-  const request: z.input<typeof boxRequestSchema> = {
+  const request: BoxRequest = {
     tenant,
     command: [...command],
     environment: { ...environment },
@@ -59,6 +72,7 @@ export function toBoxRequest(run: PluginRun): string {
     maxOutputBytes,
     ...(answerWithinMs !== undefined && { answerWithinMs }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body).toString("base64") })) }),
+    ...(run.confined && { confined: { ...run.confined } }),
   };
   return JSON.stringify(request);
 }
@@ -72,13 +86,22 @@ export function readBoxRequest(event: unknown): PluginRun {
       param,
     });
   }
-  const { files, directoryVariables, answerWithinMs, ...run } = parsed.data;
+  const { files, directoryVariables, answerWithinMs, confined, ...run } = parsed.data;
   return {
     ...run,
+    ...(confined && { confined }),
     ...(answerWithinMs !== undefined && { answerWithinMs }),
     ...(directoryVariables && { directoryVariables }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body, "base64") })) }),
   };
+}
+
+/** What a confined run has left, as it travels. */
+export function toFileFrames({ files, passedOver }: LeftFiles): readonly BoxFrame[] {
+  return [
+    ...files.map(({ path, body }) => ({ type: "file", path, body: Buffer.from(body).toString("base64") }) as const),
+    ...passedOver.map(({ path, reason }) => ({ type: "passed_over", path, reason }) as const),
+  ];
 }
 
 export function encodeBoxFrame(frame: BoxFrame): string {
@@ -97,13 +120,16 @@ export async function readBoxAnswer(
 ): Promise<PluginExit> {
   const since = performance.now();
   const stdout: string[] = [];
+  const files: LeftFiles["files"][number][] = [];
+  const passedOver: LeftFiles["passedOver"][number][] = [];
   let stderr = "";
   let started = false;
   try {
     for await (const frame of readFrames(attend(answer, signal))) {
       if (frame.type === "exit") {
         const { exitCode, ended, durationMs } = frame;
-        return { stdout: stdout.join(""), stderr, exitCode, ended, durationMs };
+        const left = files.length + passedOver.length === 0 ? {} : { left: { files, passedOver } };
+        return { stdout: stdout.join(""), stderr, exitCode, ended, durationMs, ...left };
       }
       if (frame.type === "refused") {
         throw new GatewayError(frame.code, frame.message, frame.param === undefined ? {} : { param: frame.param });
@@ -113,6 +139,8 @@ export async function readBoxAnswer(
         onStdout?.(frame.data);
       }
       if (frame.type === "stderr") stderr = frame.data;
+      if (frame.type === "file") files.push({ path: frame.path, body: Buffer.from(frame.body, "base64") });
+      if (frame.type === "passed_over") passedOver.push({ path: frame.path, reason: frame.reason });
       started ||= frame.type === "started";
     }
   } catch (thrown) {

@@ -30,6 +30,30 @@ export interface PluginRun {
    * run ends as `timeout`. What it writes after its answer is neither kept nor told, nor limited.
    */
   readonly answerWithinMs?: number;
+  /**
+   * Code that nobody has looked at, such as a model's: it has no network, no more of the machine than this, and what
+   * it leaves in its working directory is handed back. Runners without a box for it refuse: `code_box_unavailable`.
+   */
+  readonly confined?: Confinement;
+}
+
+export interface Confinement {
+  /** Of all its processes together; where only that can be had, of each of them. */
+  readonly memoryBytes: number;
+  /** Of all that it writes anywhere. */
+  readonly diskBytes: number;
+  /** With threads. */
+  readonly maxProcesses: number;
+  /** Files that it may hand back, and their bytes together; the rest is passed over. */
+  readonly maxFiles: number;
+  readonly maxFileBytes: number;
+}
+
+/** What was in the working directory when the last process had ended. */
+export interface LeftFiles {
+  /** New ones, and those that are not as they were laid down. */
+  readonly files: readonly { readonly path: string; readonly body: Uint8Array }[];
+  readonly passedOver: readonly { readonly path: string; readonly reason: string }[];
 }
 
 export interface PluginExit {
@@ -39,6 +63,10 @@ export interface PluginExit {
   /** `output`: more than `maxOutputBytes`; `spawn`: the program could not be started (`stderr` says why). */
   readonly ended: "exit" | "timeout" | "output" | "aborted" | "spawn";
   readonly durationMs: number;
+  /** A confined run that was `aborted` because it took more than it may. */
+  readonly exceeded?: "memory" | "processes";
+  /** Of confined ones, where they got so far. */
+  readonly left?: LeftFiles;
 }
 
 export interface PluginRunner {

@@ -13,6 +13,8 @@ import { clientSettings, lazily, type AwsClientOptions } from "./client-options.
 export interface LambdaPluginRunnerOptions {
   /** Name or ARN of the plugin-box function. */
   readonly functionName: string;
+  /** What names it, for who reads an error; default: that of the plugin box. */
+  readonly setting?: string;
   readonly client?: AwsClientOptions;
 }
 
@@ -29,6 +31,7 @@ const notConnected = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUN
  */
 export function createLambdaPluginRunner({
   functionName,
+  setting = "PLUGIN_BOX_FUNCTION",
   client: given = {},
 }: LambdaPluginRunnerOptions): PluginRunner {
   const load = lazily(async () => {
@@ -70,7 +73,7 @@ export function createLambdaPluginRunner({
         events = await invoke(run, payload);
       } catch (cause) {
         if (run.signal?.aborted) return aborted;
-        throw notAnswered(cause);
+        throw notAnswered(cause, setting);
       }
       return readBoxAnswer(bytesOf(events), run);
     },
@@ -90,12 +93,12 @@ async function* bytesOf(events: AsyncIterable<InvocationEvent>): AsyncGenerator<
   }
 }
 
-function notAnswered(cause: unknown): GatewayError {
+function notAnswered(cause: unknown, setting: string): GatewayError {
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
   const { status } = readAwsError(cause);
   // Lambda refused, nobody was there to take the request, or it could not even be made: nothing was run.
   if (status !== undefined || notConnected.has(code) || missingSetting(cause) !== undefined) {
-    const message = `The plugin box cannot be reached (${reasonOf(cause)}); see the log, and check PLUGIN_BOX_FUNCTION and whether the process may invoke it.`;
+    const message = `The plugin box cannot be reached (${reasonOf(cause)}); see the log, and check ${setting} and whether the process may invoke it.`;
     return withDelivery(new GatewayError("tool_unreachable", message, { cause }), "not_sent");
   }
   const message = "The plugin box was asked to run the plugin and gave no answer; what it did is not known.";

@@ -6,10 +6,15 @@
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit } from "@toolyard/core/ports/plugin-runner";
+import { createCodeBox, type CodeBoxOptions } from "./code-box.ts";
 import { createInterpreters } from "./interpreters.ts";
 import type { FromHelper, HelperOptions, SentFile, SentRun, ToHelper } from "./plugin-helper-messages.ts";
 import { findBubblewrap, type PluginWall } from "./plugin-wall.ts";
-import { createProcessPluginRunner, type ProcessPluginRunnerOptions } from "./process-plugin-runner.ts";
+import {
+  createProcessPluginRunner,
+  type ProcessPluginRunnerOptions,
+  type StartedPlace,
+} from "./process-plugin-runner.ts";
 
 /** Runs that are under way when the other side goes may clean up after themselves for so long. */
 const farewellMs = 3_000;
@@ -17,7 +22,7 @@ const farewellMs = 3_000;
 class Helper {
   readonly #running = new Map<number, AbortController>();
   readonly #files = new Map<number, Uint8Array>();
-  #options: Promise<ProcessPluginRunnerOptions> | undefined;
+  #options: Promise<Runners> | undefined;
 
   receive(message: ToHelper): void {
     switch (message.type) {
@@ -44,10 +49,11 @@ class Helper {
     try {
       const options = await this.#options;
       if (options === undefined) throw new Error("a run came before the options");
-      const runner = createProcessPluginRunner({
-        ...options,
-        onStart: (place) => send({ type: "started", id, place }),
-      });
+      const onStart = (place: StartedPlace): void => send({ type: "started", id, place });
+      const runner =
+        run.confined === undefined
+          ? createProcessPluginRunner({ ...options.processes, onStart })
+          : createCodeBox({ ...options.boxes, onStart });
       const exit = await runner.run({
         ...run,
         files: files.map((file) => this.#take(file)),
@@ -82,11 +88,12 @@ class Helper {
   }
 }
 
-async function readOptions({
-  path,
-  temporaryDirectory,
-  wall: wish,
-}: HelperOptions): Promise<ProcessPluginRunnerOptions> {
+interface Runners {
+  readonly processes: ProcessPluginRunnerOptions;
+  readonly boxes: CodeBoxOptions;
+}
+
+async function readOptions({ path, temporaryDirectory, wall: wish }: HelperOptions): Promise<Runners> {
   const log: Log = {
     log: (level, message, fields = {}) => {
       const told = Object.entries(fields).map(
@@ -95,18 +102,23 @@ async function readOptions({
       send({ type: "log", level, message, fields: Object.fromEntries(told) });
     },
   };
-  const program = wish === "never" ? undefined : await findBubblewrap(path);
+  const bubblewrap = await findBubblewrap(path);
+  const program = wish === "never" ? undefined : bubblewrap;
   if (program === undefined && wish !== "never") {
     log.log("warn", "plugins run without a wall: bubblewrap is not there, or cannot be used here");
   }
   const wall: PluginWall | undefined = program === undefined ? undefined : { program, network: true };
+  const interpreters = createInterpreters(path);
   return {
-    path,
-    log,
-    isLimited: true,
-    interpreters: createInterpreters(path),
-    ...(temporaryDirectory === undefined ? {} : { temporaryDirectory }),
-    ...(wall === undefined ? {} : { wall }),
+    processes: {
+      path,
+      log,
+      isLimited: true,
+      interpreters,
+      ...(temporaryDirectory === undefined ? {} : { temporaryDirectory }),
+      ...(wall === undefined ? {} : { wall }),
+    },
+    boxes: { path, interpreters, bubblewrap },
   };
 }
 

@@ -5,7 +5,7 @@
  */
 import { execFile } from "node:child_process";
 import { accessSync, constants, statSync } from "node:fs";
-import { isAbsolute, join, resolve } from "node:path";
+import { dirname, isAbsolute, join, resolve } from "node:path";
 import { promisify } from "node:util";
 
 export interface PluginWall {
@@ -17,8 +17,7 @@ export interface PluginWall {
   readonly readOnly?: readonly string[];
 }
 
-/** What programs need of the system: no home directories, no data, no secrets. */
-const systemPaths = [
+const programPaths = [
   "/usr",
   "/bin",
   "/sbin",
@@ -26,10 +25,16 @@ const systemPaths = [
   "/lib32",
   "/lib64",
   "/etc/alternatives",
-  "/etc/ca-certificates",
-  "/etc/hosts",
+  "/etc/fonts",
   "/etc/ld.so.cache",
   "/etc/localtime",
+];
+
+/** What programs need of the system: no home directories, no data, no secrets. */
+const systemPaths = [
+  ...programPaths,
+  "/etc/ca-certificates",
+  "/etc/hosts",
   "/etc/nsswitch.conf",
   "/etc/pki",
   "/etc/resolv.conf",
@@ -57,6 +62,57 @@ export function wallOptions(
     ["--bind", directory, directory, "--chdir", directory],
     ["--clearenv", ...Object.entries(environment).flatMap(([name, value]) => ["--setenv", name, value])],
   ].flat();
+}
+
+export interface BoxWall {
+  readonly program: string;
+  /** Further paths that can be read inside: interpreters. */
+  readonly readOnly: readonly string[];
+  /** Of the one directory that can be written, `/tmp`; it is memory. */
+  readonly diskBytes: number;
+  readonly environment: Readonly<Record<string, string>>;
+  /** Who becomes another user inside; absent: one that is ours outside and nobody's inside. */
+  readonly becomes: "another" | undefined;
+  /** Descriptors of `bwrap` with the program that is to lie at `/box.cjs`, and with the filter of system calls. */
+  readonly programFd: number;
+  readonly filterFd: number;
+  /** Where it tells which process is the first inside. */
+  readonly infoFd: number;
+}
+
+/** Bytes of shared memory, which some libraries ask for. */
+const sharedBytes = 16_777_216;
+
+/**
+ * The options of `bwrap` for code that nobody has looked at: no network, not even the host's loopback; no process,
+ * user, host name or memory of others; nothing that can be written but a file system of its own with an end.
+ */
+export function boxOptions(wall: BoxWall): readonly string[] {
+  const asUser =
+    wall.becomes === undefined
+      ? ["--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL"]
+      : ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"];
+  // What lies below /usr is there with it.
+  const readable = [...programPaths, ...wall.readOnly.filter((path) => !path.startsWith("/usr/"))];
+  const room = (path: string, bytes: number): string[] => ["--perms", "1777", "--size", `${bytes}`, "--tmpfs", path];
+  return [
+    ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"],
+    asUser,
+    ["--die-with-parent", "--new-session", "--hostname", "box"],
+    ["--seccomp", `${wall.filterFd}`, "--info-fd", `${wall.infoFd}`],
+    ["--proc", "/proc", "--dev", "/dev", ...room("/dev/shm", sharedBytes), "--remount-ro", "/dev"],
+    room("/tmp", wall.diskBytes),
+    readable.flatMap(above).flatMap((path) => ["--perms", "0755", "--dir", path]),
+    readable.flatMap((path) => ["--ro-bind-try", path, path]),
+    ["--perms", "0444", "--ro-bind-data", `${wall.programFd}`, "/box.cjs", "--remount-ro", "/", "--chdir", "/tmp"],
+    ["--clearenv", ...Object.entries(wall.environment).flatMap(([name, value]) => ["--setenv", name, value])],
+  ].flat();
+}
+
+/** The directories above a path, outermost first: those that `bwrap` makes by itself nobody else may pass. */
+function above(path: string): readonly string[] {
+  const directory = dirname(path);
+  return directory === "/" ? [] : [...above(directory), directory];
 }
 
 /** `bwrap` on this PATH, if it works here: many containers do not allow what it needs. */

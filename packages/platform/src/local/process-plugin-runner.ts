@@ -5,7 +5,7 @@
  * plugin does, the call ends in time and leaves no process and no file behind.
  */
 import { spawn, type ChildProcess } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { mkdir, realpath, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
@@ -16,6 +16,7 @@ import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/p
 import { FirstAnswer } from "@toolyard/core/vcp/async/first-answer";
 import { endEscapedProcesses } from "./escaped-processes.ts";
 import type { Interpreter, Interpreters } from "./interpreters.ts";
+import { readLeftFiles } from "./left-files.ts";
 import { keepHead, keepTail } from "./plugin-output.ts";
 import { findProgram, wallOptions, type PluginWall } from "./plugin-wall.ts";
 import { removeTree } from "./remove-tree.ts";
@@ -74,9 +75,15 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
       const directory = await freshDirectory(options.temporaryDirectory ?? tmpdir());
       const place: Place = { directory, pid: undefined };
       try {
-        await layFiles(directory, run.files ?? []);
+        const work = workIn(directory, run);
+        if (work !== directory) mkdirSync(work, { mode: 0o700 });
+        await layFiles(work, run.files ?? []);
         const ended = await runIn(place, run, options);
-        const exit = { ...ended, durationMs: Math.round(performance.now() - started) };
+        const exit = {
+          ...ended,
+          durationMs: Math.round(performance.now() - started),
+          ...(await leftOf(place, run, options)),
+        };
         run.onExit?.(exit);
         return exit;
       } finally {
@@ -86,7 +93,24 @@ export function createProcessPluginRunner(options: ProcessPluginRunnerOptions): 
   };
 }
 
-type Exit = Omit<PluginExit, "durationMs">;
+type Exit = Omit<PluginExit, "durationMs" | "left">;
+
+/** Where confined code works; its home is the directory above, so that what programs keep there is none of its files. */
+function workIn(directory: string, { confined }: Pick<PluginRun, "confined">): string {
+  return confined === undefined ? directory : join(directory, "work");
+}
+
+async function leftOf(
+  place: Place,
+  run: PluginRun,
+  options: ProcessPluginRunnerOptions,
+): Promise<Pick<PluginExit, "left">> {
+  const { confined, files = [] } = run;
+  if (confined === undefined) return {};
+  // Nobody may change a file into a link between our look at it and our reading.
+  await endEscaped(place, options);
+  return { left: readLeftFiles(workIn(place.directory, run), { laid: files, ...confined }) };
+}
 
 /** Of one call. */
 interface Place {
@@ -152,7 +176,7 @@ function start(to: {
   ].flat();
   const [first = "/bin/sh", ...rest] = words;
   const child = spawn(first, rest, {
-    cwd: directory,
+    cwd: workIn(directory, run),
     detached: true,
     env: wall === undefined ? environment : ours,
     stdio: ["pipe", "pipe", "pipe", ...(wall === undefined ? [] : ["pipe" as const])],

@@ -10,6 +10,7 @@ import { listFiles } from "./list-files.ts";
 import type { NativeTool } from "./native-tool.ts";
 import { readFile } from "./read-file.ts";
 import { readResult } from "./read-result.ts";
+import { runCode } from "./run-code.ts";
 import { writeFile } from "./write-file.ts";
 
 export const nativeTools = {
@@ -19,6 +20,7 @@ export const nativeTools = {
   list_files: listFiles,
   read_file: readFile,
   read_result: readResult,
+  run_code: runCode,
   write_file: writeFile,
 } as const satisfies Record<string, NativeTool>;
 
