@@ -28,6 +28,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 16, name: "0015_tavern_items", oldestCode: 1 },
   { version: 17, name: "0016_vcp_callbacks", oldestCode: 1 },
   { version: 18, name: "0017_vcp_variables", oldestCode: 1 },
+  { version: 19, name: "0018_flow_runs", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

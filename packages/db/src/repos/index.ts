@@ -9,6 +9,7 @@ import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
 import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
+import { createFlowRunRepo } from "./flow-runs.ts";
 import { createIssuerRepo } from "./issuers.ts";
 import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
@@ -54,6 +55,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     services: createToolServiceRepo(shards, onBrokenRow),
     breakers: createBreakerRepo(shards),
     connections: createConnectionRepo(shards),
+    flowRuns: createFlowRunRepo(shards),
     nodes: createNodeRepo(shards),
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
     tavern: createTavernRepo(shards),

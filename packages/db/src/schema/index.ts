@@ -8,6 +8,8 @@ export { connectionEvents } from "./connection-events.ts";
 export { connectionTickets } from "./connection-tickets.ts";
 export { connections } from "./connections.ts";
 export { failedMessages } from "./failed-messages.ts";
+export { flowSignals } from "./flow-signals.ts";
+export { flowSteps } from "./flow-steps.ts";
 export { jwtIssuers } from "./jwt-issuers.ts";
 export { keptTurns } from "./kept-turns.ts";
 export { nodeRuns } from "./node-runs.ts";
