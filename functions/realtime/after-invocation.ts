@@ -2,7 +2,7 @@
  * What functions do for connected clients at the end of an invocation, which is their last chance: an event
  * is a row by then, so one whose function dies is told by the next that comes by, at the latest by the tick.
  */
-import { enqueue } from "@toolyard/core/calls/worker";
+import { enqueue } from "@toolyard/core/calls/enqueue";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { deliverEvents } from "@toolyard/core/realtime/deliver";
 import type { Composition } from "../compose.ts";

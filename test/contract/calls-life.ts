@@ -236,7 +236,7 @@ function describeClaims(fixture: CallFixture): void {
       await fixture.repos[1].calls.claim(tenant, id, options);
       expect(await fixture.calls.heartbeat(tenant, id, 1, { leaseMs: 60_000 })).toBe("lost");
       expect(await fixture.calls.finish(tenant, id, 1, completed)).toBe(false);
-      expect(await fixture.calls.requeue(tenant, id, 1, Date.now())).toBe(false);
+      expect(await fixture.calls.park(tenant, id, 1, { runAt: Date.now() })).toBeUndefined();
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "running", attempt: 2, outcome: null });
       expect(await fixture.repos[1].calls.finish(tenant, id, 2, completed)).toBe(true);
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "completed", attempt: 2, outcome: { text: "ok" } });
@@ -309,7 +309,7 @@ function describeClaims(fixture: CallFixture): void {
       const id = await fixture.rowIn(tenant, "queued", { async: true });
       await fixture.calls.claim(tenant, id, options);
       const runAt = Date.now() + hour;
-      expect(await fixture.calls.requeue(tenant, id, 1, runAt)).toBe(true);
+      expect(await fixture.calls.park(tenant, id, 1, { runAt })).toBeGreaterThan(hour - 60_000);
       expect(await fixture.row(tenant, id)).toMatchObject({ state: "queued", runAt, leaseUntil: null, attempt: 1 });
       expect(await fixture.calls.claim(tenant, id, options)).toEqual({ dueInMs: expect.any(Number) });
       await fixture.run("UPDATE calls SET run_at = 1 WHERE tenant = ?", tenant);
@@ -363,9 +363,9 @@ const steps: Readonly<
     to: {},
     run: ({ calls }, { tenant, id, attempt }) => calls.heartbeat(tenant, id, attempt, { leaseMs: 60_000 }),
   },
-  requeue: {
+  park: {
     to: { running: "queued" },
-    run: ({ calls }, { tenant, id, attempt }) => calls.requeue(tenant, id, attempt, 1),
+    run: ({ calls }, { tenant, id, attempt }) => calls.park(tenant, id, attempt, { runAt: 1 }),
   },
   cancel: {
     to: { queued: "cancelled", input_required: "cancelled" },
@@ -580,7 +580,7 @@ function describeLostReplies(fixture: CallFixture): void {
       expect(await fixture.calls.finish(tenant, ended, 1, completed)).toBe(true);
       expect(await fixture.calls.finish(tenant, ended, 1, completed)).toBe(false);
       lose();
-      expect(await fixture.calls.requeue(tenant, returned, 1, 1)).toBe(true);
+      expect(await fixture.calls.park(tenant, returned, 1, { runAt: 1 })).toBe(0);
       lose();
       expect(await fixture.calls.resolveUnknown(tenant, unknown, completed)).toBe(true);
       expect(await fixture.calls.resolveUnknown(tenant, unknown, completed)).toBe(false);
@@ -617,7 +617,7 @@ function describeLostReplies(fixture: CallFixture): void {
     test("sent again after somebody else has moved the call on, finds nothing to do", async () => {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "running");
-      await fixture.calls.requeue(tenant, id, 1, 1);
+      await fixture.calls.park(tenant, id, 1, { runAt: 1 });
       const tokenOf = async (): Promise<unknown> =>
         (await fixture.run("SELECT write_token FROM calls WHERE tenant = ? AND id = ?", tenant, id))[0]?.[
           "write_token"

@@ -61,6 +61,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     services: fakeRepo("services"),
     breakers: fakeRepo("breakers"),
     connections: fakeRepo("connections"),
+    flowRuns: fakeRepo("flowRuns"),
     nodes: fakeRepo("nodes"),
     subscriptions: fakeRepo("subscriptions"),
     tavern: fakeRepo("tavern"),

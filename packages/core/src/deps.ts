@@ -29,6 +29,8 @@ export interface Timing {
   readonly cancelPollMs: number;
   /** Longest direct tool call that is run while the caller waits; longer ones are queued. */
   readonly invokeBudgetMs: number;
+  /** Longest that one process works on a call which can go on elsewhere; below the longest life of an invocation. */
+  readonly invocationMs: number;
 }
 
 export const defaultTiming: Timing = {
@@ -36,6 +38,7 @@ export const defaultTiming: Timing = {
   heartbeatMs: 20_000,
   cancelPollMs: 2_000,
   invokeBudgetMs: 600_000,
+  invocationMs: 780_000,
 };
 
 /** What tool adapters are made from. */

@@ -30,6 +30,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 18, name: "0017_vcp_variables", oldestCode: 1 },
   { version: 19, name: "0018_knowledge", oldestCode: 1 },
   { version: 20, name: "0019_flows", oldestCode: 1 },
+  { version: 21, name: "0020_flow_runs", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

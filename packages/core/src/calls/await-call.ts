@@ -4,7 +4,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import type { Call } from "./call.ts";
-import { enqueue } from "./worker.ts";
+import { enqueue } from "./enqueue.ts";
 
 const firstWaitMs = 50;
 const longestWaitMs = 1_000;

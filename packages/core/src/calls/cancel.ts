@@ -6,6 +6,7 @@ import { stopOnNodes } from "../nodes/results.ts";
 import { isScheme } from "../tools/uri.ts";
 import { endStates, type Call } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
+import { tellParent } from "./wake.ts";
 
 /**
  * Cancelling a cancelled call changes nothing.
@@ -16,7 +17,10 @@ export async function cancelCall(deps: CoreDeps, context: CallContext, id: strin
   if (hasEnded(seen)) return ended(seen);
   const call = await deps.repos.calls.requestCancel(context.tenant, id);
   if (call === undefined) throw callNotFound(id);
-  if (hasEnded(call)) return ended(call);
+  if (hasEnded(call)) {
+    await tellParent(deps, call);
+    return ended(call);
+  }
   if (isScheme(call.uri, "node")) return stopOnNodes(deps, call);
   if (!isScheme(call.uri, "vcp")) return call;
   // Read by code that is seldom needed.

@@ -14,7 +14,9 @@ import type { Call } from "./call.ts";
 import { callNotFound } from "./find-call.ts";
 import { requireFittingDecision, withAnswers, type GivenAnswers } from "./input-request.ts";
 import { usedInlineConfig } from "./new-call.ts";
-import { enqueue, runWithConfig } from "./worker.ts";
+import { tellParent } from "./wake.ts";
+import { enqueue } from "./enqueue.ts";
+import { runWithConfig } from "./worker.ts";
 
 export interface Decision {
   readonly callId: string;
@@ -45,6 +47,7 @@ export async function decideCall(deps: CoreDeps, context: CallContext, request: 
   if (call === undefined) throw callNotFound(callId);
   if (call.approval?.decision !== decision) throw notWaiting(call);
   deps.reach("approval.decided");
+  if (call.state === "rejected") await tellParent(deps, call);
   if (call.state !== "queued") return call;
   if (inline !== undefined) {
     await runWithConfig(deps, { tenant: context.tenant, callId }, inline);

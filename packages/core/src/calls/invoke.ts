@@ -23,7 +23,7 @@ import type { Call } from "./call.ts";
 import { holdLease } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
-import { enqueue } from "./worker.ts";
+import { enqueue } from "./enqueue.ts";
 
 export interface InvokeRequest {
   readonly tenant: string;

@@ -11,6 +11,7 @@ import type { PendingOutcome, ToolOutcome } from "../tools/outcome.ts";
 import type { Preparation, PreparedCall } from "../tools/prepare.ts";
 import { formatToolUri, formatUriOptions } from "../tools/uri.ts";
 import type { Call, CallError, CallerLink, SealedInput } from "./call.ts";
+import { isChat } from "./wake.ts";
 
 /** Bytes of arguments shown to people in the audit. */
 const viewBytes = 4_096;
@@ -184,7 +185,8 @@ function callerChain(context: CallContext, place: CallPlace): CallerLink[] {
   const chain: CallerLink[] = [{ kind: context.caller.kind, id: context.caller.id }];
   if (context.caller.userId !== undefined) chain.push({ kind: "user", id: context.caller.userId });
   chain.push(...(place.via ?? []));
-  if (place.parentId !== null) chain.push({ kind: "chat", id: place.parentId });
+  // Other parents are named by whoever makes the call for them.
+  if (place.parentId !== null && isChat(place.parentId)) chain.push({ kind: "chat", id: place.parentId });
   if (context.runtimeConfig !== undefined) chain.push({ kind: inlineConfigLink, id: "inline" });
   return chain;
 }
@@ -195,9 +197,10 @@ function viewOf(context: CallContext, given: string | JsonObject): string {
 }
 
 /** With the limits that it was taken on with; `async` has been obeyed. */
-function fullUri({ uri, timeoutMs, maxAttempts }: CallToRecord): string {
+function fullUri({ uri, tool, timeoutMs, maxAttempts }: CallToRecord): string {
   const { async: _async, ...options } = uri.options;
   const limits = {
+    ...(tool.version === undefined ? {} : { version: tool.version }),
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(maxAttempts === undefined ? {} : { maxAttempts }),
   };
@@ -219,7 +222,8 @@ export function effectKeyOf(call: PreparedCall, occurrence: number): string {
 
 /** What a person is asked for before the call goes on; undefined: nothing. */
 export function inputRequestsOf({ state, error }: Pick<Call, "state" | "error">): JsonObject | undefined {
-  if (state !== "input_required" || error?.code !== "input_required") return undefined;
+  if (state !== "input_required") return undefined;
+  if (error?.code !== "input_required" && error?.details?.["input_requests"] === undefined) return undefined;
   const requests = error.details?.["input_requests"];
   return isJsonObject(requests) ? requests : {};
 }

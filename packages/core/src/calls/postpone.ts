@@ -9,7 +9,7 @@ import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import { withDelivery, type ToolCall } from "../tools/adapter.ts";
 import { newToolCall } from "./new-call.ts";
-import { enqueue, longestHopMs } from "./worker.ts";
+import { enqueue, longestHopMs } from "./enqueue.ts";
 
 export interface Postponed {
   readonly delayMs: number;

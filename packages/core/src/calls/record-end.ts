@@ -5,16 +5,47 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import type { CallFinish } from "../ports/repos.ts";
-import type { Call } from "./call.ts";
+import { endStates, type Call } from "./call.ts";
+import { tellParent } from "./wake.ts";
+import { enqueue, longestHopMs } from "./enqueue.ts";
+
+type EndedCall = Pick<Call, "tenant" | "id" | "attempt" | "repeat"> & Partial<Pick<Call, "parentId">>;
 
 /** @returns `false` where the record tells something else */
 export async function recordEnd(
-  { repos }: Pick<CoreDeps, "repos">,
-  call: Pick<Call, "tenant" | "id" | "attempt" | "repeat">,
+  deps: Pick<CoreDeps, "repos" | "queue" | "log">,
+  call: EndedCall,
   finish: CallFinish,
 ): Promise<boolean> {
-  if (await repos.calls.finish(call.tenant, call.id, call.attempt, finish)) return true;
-  return isEvidence(call, finish) && (await repos.calls.resolveUnknown(call.tenant, call.id, finish));
+  const { calls } = deps.repos;
+  if (finish.state === "queued") return park(deps, call, finish);
+  const isWritten =
+    (await calls.finish(call.tenant, call.id, call.attempt, finish)) ||
+    (isEvidence(call, finish) && (await calls.resolveUnknown(call.tenant, call.id, finish)));
+  if (isWritten && endStates.includes(finish.state)) await tellParent(deps, call);
+  return isWritten;
+}
+
+/** Of a call that waits: nobody holds it until then. A longer time is the tick's to see. */
+async function park(
+  deps: Pick<CoreDeps, "repos" | "queue" | "log">,
+  { tenant, id, attempt }: EndedCall,
+  { parked = {} }: CallFinish,
+): Promise<boolean> {
+  const { wakeAt = null, ...rest } = parked;
+  const dueInMs = await deps.repos.calls.park(tenant, id, attempt, { runAt: wakeAt, ...rest });
+  if (dueInMs === undefined) return false;
+  await sendWhenDue(deps, { tenant, callId: id, dueInMs });
+  return true;
+}
+
+/** The message of a parked call; the tick finds the row where it is lost, or where it would have to wait too long. */
+export async function sendWhenDue(
+  deps: Pick<CoreDeps, "queue" | "log">,
+  { tenant, callId, dueInMs }: { readonly tenant: string; readonly callId: string; readonly dueInMs: number },
+): Promise<void> {
+  if (dueInMs > longestHopMs) return;
+  await enqueue(deps, { tenant, callId, expectedMs: 0, ...(dueInMs > 0 ? { delayMs: dueInMs } : {}) });
 }
 
 /**

@@ -13,7 +13,7 @@ import { prepareCall, type PreparedCall } from "../tools/prepare.ts";
 import { endStates, type Call, type SealedInput } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
 import { newToolCall, openInput, usedInlineConfig } from "./new-call.ts";
-import { enqueue } from "./worker.ts";
+import { enqueue } from "./enqueue.ts";
 
 export interface ReplayRequest {
   readonly callId: string;

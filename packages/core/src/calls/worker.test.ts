@@ -6,7 +6,8 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish, CallRepo, TenantRepo } from "../ports/repos.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
 import type { Call } from "./call.ts";
-import { enqueue, handleMessage } from "./worker.ts";
+import { enqueue } from "./enqueue.ts";
+import { handleMessage } from "./worker.ts";
 
 describe(`a call on record ${verifies("API-5")}`, () => {
   test("is left to the tick where its message cannot be sent", async () => {

@@ -9,7 +9,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish } from "../ports/repos.ts";
-import type { QueueMessage, QueueName } from "../ports/task-queue.ts";
+import type { QueueMessage } from "../ports/task-queue.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { InputAnswers } from "../tools/adapter.ts";
@@ -18,38 +18,14 @@ import { prepareCall } from "../tools/prepare.ts";
 import { refreshedSource } from "../vcp/static/source-message.ts";
 import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
+import { enqueue, longestHopMs } from "./enqueue.ts";
 import { holdLease } from "./lease.ts";
 import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
+import { tellParent } from "./wake.ts";
 
-/** Calls expected to take longer than this go to the long queue. */
-const shortMs = 60_000;
 /** Wait before a call that found no free slot is looked at again. */
 const busyDelayMs = 1_000;
-/** Longest delay of a message; a call that is due later goes from one to the next. */
-export const longestHopMs = 900_000;
-
-/** Has a worker look at a call that is on record. Never throws. */
-export async function enqueue(
-  deps: Pick<CoreDeps, "queue" | "log">,
-  work: { readonly tenant: string; readonly callId: string; readonly expectedMs: number; readonly delayMs?: number },
-): Promise<void> {
-  const queue: QueueName = work.expectedMs > shortMs ? "long" : "short";
-  try {
-    await deps.queue.send(
-      queue,
-      [{ tenant: work.tenant, callId: work.callId }],
-      work.delayMs === undefined ? {} : { delayMs: work.delayMs },
-    );
-  } catch (thrown) {
-    // The row is on record and the tick sends for it; an error would invite to ask for the call again.
-    deps.log.log("warn", "a message was not sent and is left to the tick", {
-      call_id: work.callId,
-      queue,
-      code: toGatewayError(thrown).code,
-    });
-  }
-}
 
 /**
  * Handles one message. Returns when the row needs nothing more from it; throws only where the
@@ -119,6 +95,7 @@ async function refuse(
     state: "rejected",
     error: { code, message, ...(details.extra === undefined ? {} : { details: details.extra }) },
   });
+  await tellParent(deps, { tenant, parentId: claimed.parentId });
   if (inline !== undefined) throw error;
 }
 
@@ -143,7 +120,8 @@ async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
 
 /** That a write cannot be run again says nothing about what its first holder did: only a result does. */
 function inDoubt(call: Call, finish: CallFinish): CallFinish {
-  if (call.effect !== "write" || finish.state === "completed" || finish.state === "unknown") return finish;
+  if (call.effect !== "write" || call.repeat === "resume") return finish;
+  if (finish.state === "completed" || finish.state === "unknown") return finish;
   const why = finish.error?.message ?? finish.state;
   return {
     ...finish,
@@ -173,7 +151,7 @@ function lostEnd(call: Call): CallFinish | undefined {
       `${why}; whether it took effect is not known, and it is not sent again by itself.`,
     );
   }
-  if (!call.async && call.effect === "read") {
+  if (!call.async && call.effect === "read" && call.repeat !== "resume") {
     return ended(
       "failed",
       "call_interrupted",

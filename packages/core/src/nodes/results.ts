@@ -136,7 +136,11 @@ export async function useResult(deps: CoreDeps, tenant: string, run: NodeRun): P
   const call = await deps.repos.calls.get(tenant, run.callId);
   if (call !== undefined && (call.state === "running" || call.state === "unknown")) {
     const finish = await finishOf(deps, call, run);
-    await recordEnd(deps, { tenant, id: call.id, attempt: run.attempt, repeat: call.repeat }, finish);
+    await recordEnd(
+      deps,
+      { tenant, id: call.id, attempt: run.attempt, repeat: call.repeat, parentId: call.parentId },
+      finish,
+    );
   }
   await settleRun(deps, tenant, run);
 }

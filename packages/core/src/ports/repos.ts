@@ -24,6 +24,7 @@ import type { ConnectionRepo } from "./connections.ts";
 import type { FlowRepo } from "./flows.ts";
 import type { KnowledgeRepo } from "./knowledge.ts";
 import type { KnowledgeSearchRepo } from "./knowledge-search.ts";
+import type { FlowRunRepo } from "./flow-runs.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { OAuthRepo } from "./oauth.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
@@ -286,6 +287,8 @@ export interface NewCall {
   readonly traceId: string;
   /** `due`: the session's next chat receives the result once the call has ended. */
   readonly delivery: "none" | "due";
+  /** Of a call that waits for a person from the start: what it asks, as `error` of the row. */
+  readonly asks?: CallError;
   /** Set for rows that are written when all is over (reads in a chat). */
   readonly end?: CallFinish;
   /** When such a row's call ran, before the moment of writing; its duration in the audit. */
@@ -345,10 +348,12 @@ export interface AdmitResult {
 
 export interface CallFinish {
   /**
-   * Two are no ends. `input_required`: it waits for an answer that somebody else was asked for. `running`: its back
-   * end has answered first and works on, and nobody has to hold it.
+   * Three are no ends. `input_required`: it waits for an answer that somebody else was asked for. `running`: its back
+   * end has answered first and works on, and nobody has to hold it. `queued`: it was parked, and is written by `park`.
    */
-  readonly state: Exclude<CallState, "queued">;
+  readonly state: CallState;
+  /** When it is to be run again; without a time: when it is woken. And whether the session's next chat gets the result. */
+  readonly parked?: { readonly wakeAt?: number; readonly wakesSeen?: number; readonly delivery?: "due" };
   /** Of a call that goes on: for so long it counts as under way, and whether the session's next chat gets the result. */
   readonly worksOn?: { readonly withinMs: number; readonly delivery?: "due" };
   /** Of a call that waits: its input with what was asked, sealed, and whether the session's next chat gets the result. */
@@ -451,7 +456,7 @@ export interface CallRepo {
         readonly listeners?: Listeners;
         readonly openBreakers?: readonly OpenBreaker[];
       }
-    | { readonly refusal: BudgetRefusal; readonly attempt: number }
+    | { readonly refusal: BudgetRefusal; readonly attempt: number; readonly parentId: string | null }
     /** Queued, and not to be run before that. */
     | { readonly dueInMs: number }
     | "gone"
@@ -472,8 +477,18 @@ export interface CallRepo {
     attempt: number,
     wanted: { readonly amount: Amount; readonly spent: Spent },
   ): Promise<BudgetRefusal | undefined>;
-  /** Back to `queued`, to be run not before `runAt`. */
-  requeue(tenant: string, id: string, attempt: number, runAt: number): Promise<boolean>;
+  /**
+   * Back to `queued`, to be run not before `runAt`, or at once where it was woken since it was taken, more often
+   * than it has seen; null: when it is woken. Returns the milliseconds until then; `undefined` where another attempt owns it or it has ended.
+   */
+  park(
+    tenant: string,
+    id: string,
+    attempt: number,
+    until: { readonly runAt: number | null; readonly wakesSeen?: number; readonly delivery?: "due" },
+  ): Promise<number | undefined>;
+  /** What a call waits for has come about: a parked one is due, a running one must not park. `false`: it has ended. */
+  wake(tenant: string, id: string): Promise<boolean>;
   /** Takes more slots for a running chat, as many as are free. Returns what was taken. */
   takeSlots(tenant: string, id: string, wanted: number, limit: number): Promise<number>;
   get(tenant: string, id: string): Promise<Call | undefined>;
@@ -675,6 +690,7 @@ export interface Repos {
   readonly services: ToolServiceRepo;
   readonly breakers: BreakerRepo;
   readonly connections: ConnectionRepo;
+  readonly flowRuns: FlowRunRepo;
   readonly nodes: NodeRepo;
   readonly subscriptions: SubscriptionRepo;
   readonly tavern: TavernRepo;

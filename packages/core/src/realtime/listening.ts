@@ -90,7 +90,7 @@ export function watchCalls(repo: CallRepo, listening: Listening): CallRepo {
     settle: (tenant, input) => telling(tenant, input.callId, repo.settle(tenant, input)),
     finish: (tenant, id, attempt, finish) => telling(tenant, id, repo.finish(tenant, id, attempt, finish)),
     resolveUnknown: (tenant, id, finish) => telling(tenant, id, repo.resolveUnknown(tenant, id, finish)),
-    requeue: (tenant, id, attempt, runAt) => telling(tenant, id, repo.requeue(tenant, id, attempt, runAt)),
+    park: (tenant, id, attempt, until) => telling(tenant, id, repo.park(tenant, id, attempt, until)),
     requestCancel: (tenant, id) => telling(tenant, id, repo.requestCancel(tenant, id)),
     decide: (tenant, id, decision) => telling(tenant, id, repo.decide(tenant, id, decision)),
   };

@@ -14,7 +14,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
-import { deliveryOf, InputRequired, type Delivery, type InvocationContext } from "./adapter.ts";
+import { deliveryOf, InputRequired, Parked, type Delivery, type InvocationContext } from "./adapter.ts";
 import { logToolCall } from "../vcp/log/vcp-log.ts";
 import {
   textForModel,
@@ -154,7 +154,7 @@ async function trySend(
   context: CallContext,
   options: ExecutionOptions,
 ): Promise<Tried> {
-  const attempt = new AttemptSignal(options.signal, call.timeoutMs + (call.tool.endsInTime === true ? graceMs : 0));
+  const attempt = new AttemptSignal(options.signal, attemptMs(deps, call));
   try {
     deps.reach("call.before-send");
     const reply = await attempt.race(
@@ -185,6 +185,7 @@ async function trySend(
     return { kind: "done", execution: { outcome, finish: completedFinish(stored, call, context) } };
   } catch (thrown) {
     if (thrown instanceof InputRequired) return await paused(deps, call, context, thrown);
+    if (thrown instanceof Parked) return { kind: "done", execution: waiting(call, thrown) };
     const delivery = deliveryOf(thrown);
     // Nothing was sent because something before was too slow, which has said so.
     if (attempt.timedOut && delivery === "not_sent" && thrown instanceof GatewayError && thrown.code === "tool_timeout")
@@ -213,6 +214,14 @@ async function paused(deps: CoreDeps, call: PreparedCall, context: CallContext, 
   } catch (thrown) {
     return { kind: "failed", error: toGatewayError(thrown), delivery: "answered" };
   }
+}
+
+/** It waits: the row goes back on the queue. */
+function waiting(call: PreparedCall, { wakeAt, wakesSeen }: Parked): Execution {
+  return {
+    outcome: { kind: "pending", reason: "async", callId: call.id },
+    finish: { state: "queued", parked: { wakesSeen, ...(wakeAt === undefined ? {} : { wakeAt }) } },
+  };
 }
 
 /** It has answered and works on: the row stays running, with nobody at it. */
@@ -304,6 +313,12 @@ function toFailedOutcome(error: CallError): FailedOutcome {
 
 /** For adapters that end an attempt themselves. */
 const graceMs = 1_000;
+
+/** What goes on later from its own record is bounded by the invocation it runs in, and heeds its limit by itself. */
+function attemptMs({ timing }: CoreDeps, { tool, timeoutMs }: PreparedCall): number {
+  if (tool.repeat === "resume") return timing.invocationMs + graceMs;
+  return timeoutMs + (tool.endsInTime === true ? graceMs : 0);
+}
 
 /** Reason of an attempt's signal where the time limit ended it. */
 export const attemptTimedOut = Symbol("the attempt's time limit");

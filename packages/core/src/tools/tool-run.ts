@@ -102,7 +102,7 @@ export class ToolRun {
     const rows = await Promise.all(
       prepared.flatMap((preparation) => {
         if (preparation.kind === "refused") return [];
-        if (preparation.kind === "ready" && preparation.call.effect === "read") return [];
+        if (preparation.kind === "ready" && isRecordedLater(preparation.call)) return [];
         return [this.#rowOf(preparation)];
       }),
     );
@@ -160,7 +160,7 @@ export class ToolRun {
     const outcome =
       preparation.kind === "needs_approval"
         ? this.#awaitApproval(call)
-        : call.effect === "read"
+        : isRecordedLater(call)
           ? this.#runRead(call)
           : this.#runWrite(call);
     return { callId: call.id, tool: call.tool.name, outcome };
@@ -194,7 +194,7 @@ export class ToolRun {
 
   /** Whoever answers what the call asks, the result belongs into this conversation. */
   #deliveryOf({ state }: CallFinish): NewCall["delivery"] {
-    const isOpen = state === "input_required" || state === "running";
+    const isOpen = state === "input_required" || state === "running" || state === "queued";
     return isOpen && this.#options.deliverLate ? "due" : "none";
   }
 
@@ -269,13 +269,19 @@ export class ToolRun {
   }
 }
 
+/** Reads are not worth a round trip; what goes on from its own record has to have one before it begins. */
+function isRecordedLater({ effect, repeat }: PreparedCall): boolean {
+  return effect === "read" && repeat !== "resume";
+}
+
 /** What comes of a call that goes on is for the session's next chat. */
 function withDelivery(finish: CallFinish): CallFinish {
-  const { continued, worksOn } = finish;
+  const { continued, worksOn, parked } = finish;
   return {
     ...finish,
     ...(continued === undefined ? {} : { continued: { ...continued, delivery: "due" } }),
     ...(worksOn === undefined ? {} : { worksOn: { ...worksOn, delivery: "due" } }),
+    ...(parked === undefined ? {} : { parked: { ...parked, delivery: "due" } }),
   };
 }
 

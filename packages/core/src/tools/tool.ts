@@ -7,9 +7,10 @@ export type Effect = "read" | "write";
 
 /**
  * How a write may be repeated after its fate became unknown:
- * `never`: no; `natural`: repeating is harmless (PUT, DELETE); `key`: the back end honours an idempotency key.
+ * `never`: no; `natural`: repeating is harmless (PUT, DELETE); `key`: the back end honours an idempotency key;
+ * `resume`: the call goes on from its own record, and what it says in the end is what happened.
  */
-export type Repeat = "never" | "natural" | "key";
+export type Repeat = "never" | "natural" | "key" | "resume";
 
 export interface Tool {
   /** Address, for example `plugin://search_company_basic`. */
@@ -55,6 +56,8 @@ export interface Tool {
   readonly maxAttempts?: number;
   /** Tools that read outside content make later outward writes need approval (design "Approval"). */
   readonly outputTrust: "own" | "outside";
+  /** Which of its versions this is; a call that was taken on for it keeps to it. */
+  readonly version?: string;
   /** SHA-256 of the definition: an approval is for this hash only. */
   readonly hash: string;
 }

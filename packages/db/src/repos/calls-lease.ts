@@ -8,7 +8,7 @@ import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Database, Statement } from "../database.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
-import { keepSpent, sentAt, spentArgs, toCall } from "./calls-rows.ts";
+import { heldSlots, keepSpent, longestDelayMs, sentAt, spentArgs, toCall } from "./calls-rows.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { hearing, now, toListeners } from "./fragments.ts";
 
@@ -17,7 +17,7 @@ type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
 const unheld = `((state = 'queued' AND COALESCE(run_at, 0) <= ${now}) OR (state = 'running' AND lease_until <= ${now}))`;
 
 /** Rows that nobody may run again: they are claimed to be ended, and need no slot and no budget for that. */
-const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async)))`;
+const onlyToEnd = `(state = 'running' AND (kind = 'chat' OR (effect = 'write' AND repeat = 'never') OR (effect = 'read' AND NOT async AND repeat <> 'resume')))`;
 
 /** Asked as a queued call begins. One that runs already was admitted, and goes on to what it comes to. */
 const overAnyBudget = overBudget({
@@ -29,8 +29,8 @@ const overAnyBudget = overBudget({
   id: "?2",
 });
 
-const heldSlots = `(SELECT COALESCE(SUM(held.slots), 0) FROM calls AS held
-  WHERE held.tenant = ?1 AND held.state = 'running' AND held.lease_until > ${now})`;
+/** What has begun and was parked was admitted then. */
+const hasBegun = "(state = 'running' OR (repeat = 'resume' AND started_at IS NOT NULL))";
 
 /** Sent twice, the second finds its token and changes nothing but the lease. */
 const claimCall = `UPDATE calls SET
@@ -40,10 +40,10 @@ const claimCall = `UPDATE calls SET
     reserved_tokens = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE reserved_tokens END,
     reserved_micros = CASE WHEN write_token IS NOT ?5 AND ${onlyToEnd} THEN 0 ELSE reserved_micros END,
     state = 'running', lease_until = ${now} + ?3, started_at = COALESCE(started_at, ${now}), sent_at = ${now},
-    write_token = ?5
+    woken = CASE WHEN write_token IS ?5 THEN woken ELSE 0 END, write_token = ?5
   WHERE tenant = ?1 AND id = ?2
     AND ((${unheld} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)
-        AND (state = 'running' OR ${overAnyBudget} IS NULL))
+        AND (${hasBegun} OR ${overAnyBudget} IS NULL))
       OR write_token = ?5)
   RETURNING *, ${hearing}, ${openBreakers}`;
 
@@ -51,8 +51,9 @@ const explainClaim = `SELECT CASE
     WHEN state NOT IN ('queued', 'running') THEN 'gone'
     WHEN ${unheld} THEN 'concurrency_limited'
     ELSE 'busy' END AS answer,
-    CASE WHEN state = 'queued' AND ${unheld} THEN ${overAnyBudget} END AS over_budget, attempt,
-    CASE WHEN state = 'queued' THEN MAX(0, COALESCE(run_at, 0) - ${now}) ELSE 0 END AS due_in
+    CASE WHEN state = 'queued' AND ${unheld} AND NOT ${hasBegun} THEN ${overAnyBudget} END AS over_budget, attempt, parent_id,
+    CASE WHEN state = 'queued' AND (repeat <> 'resume' OR run_at <= ${now} + ${longestDelayMs})
+      THEN MAX(0, COALESCE(run_at, 0) - ${now}) ELSE 0 END AS due_in
   FROM calls WHERE tenant = ?1 AND id = ?2`;
 
 /** The caller of a claim that found no slot sends a message of its own; the sweep need not. */
@@ -77,7 +78,12 @@ export async function claim(
   const explanation = explained?.rows[0];
   const overBudgetNow = explanation?.["over_budget"];
   if (typeof overBudgetNow === "string") {
-    return { refusal: toRefusal(overBudgetNow), attempt: Number(explanation?.["attempt"]) };
+    const parentId = explanation?.["parent_id"];
+    return {
+      refusal: toRefusal(overBudgetNow),
+      attempt: Number(explanation?.["attempt"]),
+      parentId: typeof parentId === "string" ? parentId : null,
+    };
   }
   const dueInMs = Number(explanation?.["due_in"] ?? 0);
   if (dueInMs > 0) return { dueInMs };
@@ -138,20 +144,47 @@ export async function reserve(
   return typeof over === "string" ? toRefusal(over) : undefined;
 }
 
-const requeueCall = `UPDATE calls SET state = 'queued', lease_until = NULL, run_at = ?4, sent_at = ${sentAt("?4")},
-    write_token = ?5
-  WHERE tenant = ?1 AND id = ?2 AND ((state = 'running' AND attempt = ?3) OR write_token = ?5) RETURNING id`;
+/** Of a call that only something else wakes: later than anything, and still a date. */
+const untilWoken = 253_402_300_799_000;
 
-export async function requeue(
-  database: Database,
-  tenant: string,
-  held: { readonly id: string; readonly attempt: number; readonly runAt: number },
-): Promise<boolean> {
-  const [requeued] = await database.batch(
-    [{ sql: requeueCall, args: [tenant, held.id, held.attempt, held.runAt, randomUUID()] }],
-    { repeatable: true },
-  );
-  return requeued !== undefined && requeued.rows.length > 0;
+const parkedUntil = `CASE WHEN woken > ?7 THEN ${now} ELSE COALESCE(?4, ${untilWoken}) END`;
+
+/** Nobody holds it and nothing is held for it, however long it waits. A second time it finds its own token. */
+const parkCall = `UPDATE calls SET state = 'queued', async = 1, lease_until = NULL, slots = MAX(slots, 1),
+    run_at = CASE WHEN write_token IS ?5 THEN run_at ELSE ${parkedUntil} END,
+    sent_at = CASE WHEN write_token IS ?5 THEN sent_at ELSE ${sentAt(`(${parkedUntil})`)} END,
+    delivery = COALESCE(?6, delivery), write_token = ?5
+  WHERE tenant = ?1 AND id = ?2 AND ((state = 'running' AND attempt = ?3) OR write_token = ?5)
+  RETURNING MAX(0, run_at - ${now}) AS due_in`;
+
+export interface ParkedRow {
+  readonly id: string;
+  readonly attempt: number;
+  readonly runAt: number | null;
+  readonly delivery?: "due";
+  readonly wakesSeen?: number;
+}
+
+export function parkStatement(tenant: string, { id, attempt, runAt, delivery, wakesSeen }: ParkedRow): Statement {
+  return { sql: parkCall, args: [tenant, id, attempt, runAt, randomUUID(), delivery ?? null, wakesSeen ?? 0] };
+}
+
+export async function park(database: Database, tenant: string, held: ParkedRow): Promise<number | undefined> {
+  const [parked] = await database.batch([parkStatement(tenant, held)], { repeatable: true });
+  const row = parked?.rows[0];
+  return row === undefined ? undefined : Number(row["due_in"]);
+}
+
+/** As the trigger `calls_wake_parent` does. Whoever wakes sends a message, else the sweep finds the row. */
+export const wakeCall = `UPDATE calls SET woken = woken + 1,
+    run_at = CASE state WHEN 'queued' THEN MIN(COALESCE(run_at, 0), ${now}) ELSE run_at END,
+    sent_at = CASE state WHEN 'queued' THEN ${now} ELSE sent_at END
+  WHERE tenant = ?1 AND id = ?2 AND repeat = 'resume' AND (state = 'queued' OR state = 'running')
+  RETURNING id`;
+
+export async function wake(database: Database, tenant: string, id: string): Promise<boolean> {
+  const [woken] = await database.batch([{ sql: wakeCall, args: [tenant, id] }], { repeatable: true });
+  return woken !== undefined && woken.rows.length > 0;
 }
 
 const readSlots = "SELECT slots FROM calls WHERE tenant = ?1 AND id = ?2";

@@ -9,6 +9,7 @@ import type { CallFinish, NewCall } from "@toolyard/core/ports/repos";
 import type { SqlValue, Statement, StatementResult } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
+import { overBudget } from "./budget-fragments.ts";
 import { now } from "./fragments.ts";
 
 /** States that nothing but late evidence leaves, as a list for `IN`. */
@@ -18,9 +19,13 @@ export const ended = `(${endStates.map((state) => `'${state}'`).join(", ")})`;
 export const keyLifetimeMs = 86_400_000;
 
 /** Longest delay of a queue message; longer waits are found by the sweep. */
-const longestDelayMs = 900_000;
+export const longestDelayMs = 900_000;
 /** How long before `run_at` such a row becomes visible to the sweep. */
 const sweepAheadMs = 60_000;
+
+/** Slots that running calls of tenant ?1 hold. */
+export const heldSlots = `(SELECT COALESCE(SUM(held.slots), 0) FROM calls AS held
+  WHERE held.tenant = ?1 AND held.state = 'running' AND held.lease_until > ${now})`;
 
 /**
  * When the row's message was sent: at once, or with its delay. No queue delays longer than 15 minutes, so
@@ -100,6 +105,33 @@ export const insertCallOfParent = `INSERT INTO calls (${newRowColumns})
   FROM calls AS parent WHERE parent.tenant = ?1 AND parent.id = ?36
   ON CONFLICT DO NOTHING`;
 
+const overBudgetAtOnce = overBudget({
+  tenant: "?1",
+  caller: "run.caller_id",
+  user: "?33",
+  tokens: "?34",
+  micros: "?35",
+  id: "?2",
+});
+
+/**
+ * The same for a step of run ?36 while attempt ?37 holds it, whose caller is the caller. It begins where the tenant
+ * has a slot of ?38 and its budgets have room; else a worker takes it when they have.
+ */
+export const insertCallOfRun: string = `INSERT INTO calls (${newRowColumns})
+  SELECT ${Object.values({
+    ...newRow,
+    caller_id: "parent.caller_id",
+    state: "CASE WHEN parent.begins THEN ?12 ELSE 'queued' END",
+    attempt: "CASE WHEN parent.begins THEN ?13 ELSE 0 END",
+    lease_until: `CASE WHEN parent.begins THEN ${now} + ?14 END`,
+    started_at: `CASE WHEN parent.begins THEN ${now} - ?31 END`,
+  }).join(", ")}
+  FROM (SELECT run.caller_id,
+      ?12 <> 'running' OR (?27 + ${heldSlots} <= ?38 AND ${overBudgetAtOnce} IS NULL) AS begins
+    FROM calls AS run WHERE run.tenant = ?1 AND run.id = ?36 AND run.attempt = ?37 AND run.state = 'running') AS parent
+  WHERE true ON CONFLICT DO NOTHING`;
+
 /** @param callerId null where the batch finds it out */
 export function newRowArgs(tenant: string, callerId: string | null, call: NewCall): SqlValue[] {
   const { ran } = call;
@@ -131,7 +163,7 @@ export function newRowArgs(tenant: string, callerId: string | null, call: NewCal
     call.input,
     call.inputView,
     call.effectKey,
-    jsonOrNull(refusal?.error),
+    jsonOrNull(refusal?.error ?? call.asks),
     call.slots,
     call.delivery,
     call.requestId,
@@ -260,6 +292,7 @@ export function toCall(row: StatementResult["rows"][number]): Call {
     sentAt: _sentAt,
     writeToken: _writeToken,
     takenOver: _takenOver,
+    woken: _woken,
     archiveId: _archiveId,
     reservedTokens,
     reservedMicros,

@@ -5,7 +5,7 @@
  */
 import type { Spent } from "@toolyard/core/budgets/chat-meter";
 import type { CallFinish, NewCall, RecordResult, SettleInput } from "@toolyard/core/ports/repos";
-import type { Database, Statement } from "../database.ts";
+import type { Database, Statement, StatementResult } from "../database.ts";
 import {
   endArgs,
   endOfNewRow,
@@ -70,12 +70,13 @@ interface Round {
   readonly parent?: { readonly id: string; readonly attempt: number; readonly spent: Spent };
 }
 
-export async function record(
-  database: Database,
-  tenant: string,
-  { callerId, calls, parent }: Round,
-): Promise<readonly RecordResult[]> {
-  if (calls.length === 0) return [];
+interface RecordStatements {
+  readonly statements: readonly Statement[];
+  /** Of the results of these statements. */
+  read(results: readonly StatementResult[]): readonly RecordResult[];
+}
+
+export function recordStatements(tenant: string, { callerId, calls, parent }: Round): RecordStatements {
   const statements: Statement[] = [];
   const rivals = calls.map((call) => {
     const { id, rootId, effectKey, route, idempotencyKey } = call;
@@ -91,11 +92,20 @@ export async function record(
     const { id, attempt, spent } = parent;
     statements.push({ sql: keepSpent, args: [tenant, id, attempt, ...spentArgs(spent)] });
   }
-  const results = await database.batch(statements, { repeatable: true });
-  return calls.map(({ id }, index) => {
-    const rival = results[rivals[index] ?? -1]?.rows[0];
-    return rival === undefined ? { id, kind: "recorded" } : { id, kind: "existing", call: toCall(rival) };
-  });
+  return {
+    statements,
+    read: (results) =>
+      calls.map(({ id }, index) => {
+        const rival = results[rivals[index] ?? -1]?.rows[0];
+        return rival === undefined ? { id, kind: "recorded" } : { id, kind: "existing", call: toCall(rival) };
+      }),
+  };
+}
+
+export async function record(database: Database, tenant: string, round: Round): Promise<readonly RecordResult[]> {
+  if (round.calls.length === 0) return [];
+  const { statements, read } = recordStatements(tenant, round);
+  return read(await database.batch(statements, { repeatable: true }));
 }
 
 export async function finish(

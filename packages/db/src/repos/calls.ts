@@ -6,7 +6,7 @@ import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { admit } from "./calls-admit.ts";
 import { costsBelow, decide, findByOutcome, get, isCancelRequested, list, requestCancel } from "./calls-control.ts";
-import { claim, heartbeat, requeue, reserve, takeSlots } from "./calls-lease.ts";
+import { claim, heartbeat, park, reserve, takeSlots, wake } from "./calls-lease.ts";
 import { amendOutcome, finish, record, resolveUnknown, settle } from "./calls-settle.ts";
 import { expire, sweep } from "./calls-upkeep.ts";
 
@@ -24,7 +24,8 @@ export function createCallRepo(shards: Shards): CallRepo {
     claim: (tenant, id, options) => claim(of(tenant), tenant, { id, ...options }),
     heartbeat: (tenant, id, attempt, beat) => heartbeat(of(tenant), tenant, { id, attempt, ...beat }),
     reserve: (tenant, id, attempt, wanted) => reserve(of(tenant), tenant, { id, attempt, ...wanted }),
-    requeue: (tenant, id, attempt, runAt) => requeue(of(tenant), tenant, { id, attempt, runAt }),
+    park: (tenant, id, attempt, until) => park(of(tenant), tenant, { id, attempt, ...until }),
+    wake: (tenant, id) => wake(of(tenant), tenant, id),
     takeSlots: (tenant, id, wanted, limit) => takeSlots(of(tenant), tenant, { id, wanted, limit }),
     get: (tenant, id) => get(of(tenant), tenant, id),
     list: (tenant, filter, page) => list(of(tenant), tenant, { filter, page }),

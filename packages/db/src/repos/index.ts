@@ -10,6 +10,7 @@ import { createConfigRepo } from "./config.ts";
 import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createFlowRepo } from "./flows.ts";
+import { createFlowRunRepo } from "./flow-runs.ts";
 import { createIssuerRepo } from "./issuers.ts";
 import { createKnowledgeRepo } from "./knowledge.ts";
 import { createKnowledgeSearchRepo } from "./knowledge-search.ts";
@@ -57,6 +58,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     services: createToolServiceRepo(shards, onBrokenRow),
     breakers: createBreakerRepo(shards),
     connections: createConnectionRepo(shards),
+    flowRuns: createFlowRunRepo(shards),
     nodes: createNodeRepo(shards),
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
     tavern: createTavernRepo(shards),

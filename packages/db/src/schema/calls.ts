@@ -68,7 +68,7 @@ export const calls = sqliteTable(
     tool: text("tool").notNull(),
     toolHash: text("tool_hash"),
     effect: text("effect", { enum: ["read", "write"] }).notNull(),
-    repeat: text("repeat", { enum: ["never", "natural", "key"] }).notNull(),
+    repeat: text("repeat", { enum: ["never", "natural", "key", "resume"] }).notNull(),
     state: text("state", { enum: callStates }).notNull(),
     /** Claims so far; fences every later write of an older claimant. */
     attempt: integer("attempt").notNull(),
@@ -110,6 +110,8 @@ export const calls = sqliteTable(
     writeToken: text("write_token"),
     /** The claim in force took the row from a claimant whose lease had run out. */
     takenOver: flag("taken_over").notNull().default(false),
+    /** How often something that it waits for has come about since it was taken; what it has not seen it must not wait for. */
+    woken: integer("woken").notNull().default(0),
     /** The archive into which it is being written, past its retention. */
     archiveId: text("archive_id"),
   },

@@ -11,6 +11,8 @@ export { failedMessages } from "./failed-messages.ts";
 export { flowHooks } from "./flow-hooks.ts";
 export { flowVersions } from "./flow-versions.ts";
 export { flows } from "./flows.ts";
+export { flowSignals } from "./flow-signals.ts";
+export { flowSteps } from "./flow-steps.ts";
 export { jwtIssuers } from "./jwt-issuers.ts";
 export { keptTurns } from "./kept-turns.ts";
 export { knowledgeBases } from "./knowledge-bases.ts";

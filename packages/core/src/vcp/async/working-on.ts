@@ -10,7 +10,7 @@ import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
 import type { CallAttempt } from "../../ports/vcp-callbacks.ts";
 
-type EndDeps = Pick<AdapterDeps, "repos" | "log" | "tellNow">;
+type EndDeps = Pick<AdapterDeps, "repos" | "queue" | "log" | "tellNow">;
 
 export interface WorkingPlugin {
   readonly plugin: string;
@@ -62,11 +62,11 @@ async function endBadly(
 
 /** A call whose plugin has answered is held by nobody: it ends here. A process elsewhere works on unheard. */
 export async function stopWorkingOn(deps: EndDeps, call: Call): Promise<Call> {
-  const { tenant, id, attempt, repeat } = call;
+  const { tenant, id, attempt, repeat, parentId } = call;
   if (!(await deps.repos.vcpCallbacks.isAnswered(tenant, id))) return call;
   working.get(id)?.();
   const message = `'${call.tool}' was cancelled after its first answer; what it has begun elsewhere may go on.`;
   const finish = { state: "cancelled", error: { code: "call_cancelled", message } } as const;
-  await recordEnd(deps, { tenant, id, attempt, repeat }, finish);
+  await recordEnd(deps, { tenant, id, attempt, repeat, parentId }, finish);
   return (await deps.repos.calls.get(tenant, id)) ?? call;
 }
