@@ -22,6 +22,27 @@ import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./cha
 import { deleteCredential, listCredentials, putCredential } from "./credentials.ts";
 import { createDescriptorSet, deleteDescriptorSet, getDescriptorSet, listDescriptorSets } from "./descriptor-sets.ts";
 import { docs, llms, root, security } from "./docs.ts";
+import {
+  createFlowHook,
+  deleteFlowHook,
+  listFlowHooks,
+  rotateFlowHook,
+  takeFlowHook,
+  updateFlowHook,
+} from "./flow-hooks.ts";
+import {
+  createFlow,
+  deleteFlow,
+  getFlow,
+  getFlowSchema,
+  getFlowVersion,
+  listFlowReferences,
+  listFlows,
+  listFlowVersions,
+  publishFlow,
+  updateFlow,
+  validateFlow,
+} from "./flows.ts";
 import { live, ready, status } from "./health.ts";
 import { humanTool } from "./human-tool.ts";
 import { interrupt } from "./interrupt.ts";
@@ -210,6 +231,24 @@ export const routes = {
   enableSubscription,
   disableSubscription,
   listFailedMessages,
+  createFlow,
+  listFlows,
+  // Before `getFlow`, whose path fits it as well.
+  getFlowSchema,
+  validateFlow,
+  getFlow,
+  updateFlow,
+  deleteFlow,
+  publishFlow,
+  listFlowReferences,
+  listFlowVersions,
+  getFlowVersion,
+  createFlowHook,
+  listFlowHooks,
+  updateFlowHook,
+  rotateFlowHook,
+  deleteFlowHook,
+  takeFlowHook,
   putCredential,
   listCredentials,
   deleteCredential,

@@ -29,10 +29,10 @@ export const roleSchema = z.enum(roles);
 export type Role = (typeof roles)[number];
 
 export interface Caller {
-  readonly kind: "operator" | "key" | "user" | "subscription";
+  readonly kind: "operator" | "key" | "user" | "subscription" | "hook";
   /**
    * Stable id used in idempotency keys, kept turns and audit: key id, `user:{issuer}:{subject}`, `operator`,
-   * subscription id.
+   * id of the subscription or hook.
    */
   readonly id: string;
   readonly role: Role;

@@ -31,6 +31,7 @@ export interface CheckedFlow {
 }
 
 const deepest = 64;
+const tooDeep = `is nested deeper than ${deepest} levels`;
 const mostNodes = 500;
 const deepestBodies = 8;
 const mostProblems = 100;
@@ -38,9 +39,8 @@ const mostProblems = 100;
 const scopeNames: ReadonlySet<string> = new Set(["input", "steps", "context"]);
 
 export async function checkFlow(given: JsonValue): Promise<CheckedFlow> {
-  if (isDeeperThan(given, deepest)) {
-    const message = `is nested deeper than ${deepest} levels`;
-    return { definition: undefined, problems: [{ pointer: "", message }], refs: [] };
+  if (isTooDeep(given)) {
+    return { definition: undefined, problems: [{ pointer: "", message: tooDeep }], refs: [] };
   }
   const parsed = flowDefinitionSchema.safeParse(given);
   if (!parsed.success) return { definition: undefined, problems: parsed.error.issues.flatMap(problemsOf), refs: [] };
@@ -319,7 +319,8 @@ function list(names: readonly string[]): string {
   return names.length === 0 ? "none" : names.slice(0, 20).join(", ");
 }
 
-function isDeeperThan(value: unknown, levels: number): boolean {
+/** More than anybody writes; what reads it whole is not made for it. */
+export function isTooDeep(value: unknown, levels = deepest): boolean {
   if (typeof value !== "object" || value === null) return false;
-  return levels === 0 || Object.values(value).some((part) => isDeeperThan(part, levels - 1));
+  return levels === 0 || Object.values(value).some((part) => isTooDeep(part, levels - 1));
 }

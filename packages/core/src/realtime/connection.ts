@@ -43,7 +43,7 @@ export type Subscription = z.infer<typeof subscriptionSchema>;
 
 /** A caller as it was when it connected; kept with the connection. */
 export const callerSchema: z.ZodType<Caller> = z.object({
-  kind: z.enum(["operator", "key", "user", "subscription"]),
+  kind: z.enum(["operator", "key", "user", "subscription", "hook"]),
   id: z.string(),
   role: roleSchema,
   scopes: knownValues(scopes),

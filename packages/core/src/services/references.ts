@@ -4,6 +4,7 @@
  */
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import type { Page, PageRequest } from "../ports/repos.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import type { ToolService } from "./service.ts";
@@ -22,7 +23,6 @@ export type Reference = {
 
 /** What a referrer looks for. */
 export interface ServiceAddress {
-  readonly record: ToolService;
   /** `api://crm`; URIs of its tools go on with `/`. */
   readonly uri: string;
   /** How names of its tools begin, with which patterns may name them. */
@@ -37,7 +37,7 @@ export type Referrer = (
 ) => Promise<readonly Reference[]>;
 
 /** One line for each kind of referrer. */
-const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions];
+const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions, flows];
 
 export async function findReferences(
   deps: Pick<CoreDeps, "repos" | "adapters">,
@@ -45,12 +45,18 @@ export async function findReferences(
   record: ToolService,
 ): Promise<readonly Reference[]> {
   const tools = deps.adapters[record.scheme]?.services?.toolsOf(record) ?? [];
-  const address: ServiceAddress = {
-    record,
+  return findReferencesTo(deps, context, {
     uri: formatToolUri(record.scheme, record.serviceId),
     namePrefix: `${serviceToolName(record.scheme, record.serviceId, "")}__`,
     toolNames: new Set(tools.map(({ name }) => name)),
-  };
+  });
+}
+
+export async function findReferencesTo(
+  deps: Pick<CoreDeps, "repos">,
+  context: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
   const found = await Promise.all(referrers.map((referrer) => referrer(deps, context, address)));
   return found.flat();
 }
@@ -111,6 +117,37 @@ async function subscriptions(
       .map(([field, value]) => ({ kind: "subscription", id, name, field, value }));
   });
 }
+
+/** Steps of flows: of each flow the newest version that has it, or its draft. */
+async function flows(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const found = new Map<string, Reference>();
+  for (const { id, name, version, refs } of await repos.flows.references(tenant)) {
+    const of = version === null ? "draft" : `versions.${version}`;
+    for (const { field, value } of refs) {
+      const key = `${id} ${field} ${value}`;
+      if (found.has(key) || !namesService(value, address)) continue;
+      found.set(key, { kind: "flow", id, name, field: `${of}.${field}`, value });
+    }
+  }
+  return [...found.values()];
+}
+
+/** The error of who would delete what others use. */
+export function referencedError(what: string, references: readonly Reference[]): GatewayError {
+  const named = references.slice(0, mostNamed).map(({ kind, id, name }) => `${kind} '${name ?? id}'`);
+  const more = references.length > mostNamed ? ` and ${references.length - mostNamed} more` : "";
+  return new GatewayError(
+    "service_referenced",
+    `'${what}' is used by ${named.join(", ")}${more}; change those first, or repeat the request with ?force=true.`,
+    { param: "force", extra: { references: references.map((reference) => ({ ...reference })) } },
+  );
+}
+
+const mostNamed = 5;
 
 /** Everything behind a paged list. */
 async function all<Item extends { readonly id: string }>(

@@ -15,7 +15,7 @@ import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
 import { credentialsIn, liftSecrets, type LiftedSecret } from "./config-fields.ts";
 import { toInvalidConfig } from "./invalid-config.ts";
-import { findReferences, type Reference } from "./references.ts";
+import { findReferences, referencedError } from "./references.ts";
 import type { ServiceRuntime } from "./runtime.ts";
 import type { ToolService, ToolServiceChange } from "./service.ts";
 
@@ -165,7 +165,7 @@ export async function deleteService(deps: ServiceDeps, context: CallContext, { i
   const record = await requireService(deps, context.tenant, id);
   if (!force) {
     const references = await findReferences(deps, context, record);
-    if (references.length > 0) throw referenced(record, references);
+    if (references.length > 0) throw referencedError(`${record.scheme}://${record.serviceId}`, references);
   }
   if (!(await deps.repos.services.delete(context.tenant, id))) throw noSuchService(id);
   await forgetSecrets(deps, context, ownSecrets(record));
@@ -177,18 +177,6 @@ export async function deleteService(deps: ServiceDeps, context: CallContext, { i
 /** What is held on a node for a service that was changed ends there. */
 async function tellHolder(deps: ServiceDeps, { tenant }: CallContext, { config }: ToolService): Promise<void> {
   if (typeof config["node"] === "string") await haveNodesLook(deps, tenant);
-}
-
-const mostNamed = 5;
-
-function referenced({ scheme, serviceId }: ToolService, references: readonly Reference[]): GatewayError {
-  const named = references.slice(0, mostNamed).map(({ kind, id, name }) => `${kind} '${name ?? id}'`);
-  const more = references.length > mostNamed ? ` and ${references.length - mostNamed} more` : "";
-  return new GatewayError(
-    "service_referenced",
-    `'${scheme}://${serviceId}' is used by ${named.join(", ")}${more}; change those first, or repeat the request with ?force=true.`,
-    { param: "force", extra: { references: references.map((reference) => ({ ...reference })) } },
-  );
 }
 
 /** @throws GatewayError `not_found` */

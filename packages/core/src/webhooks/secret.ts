@@ -1,5 +1,5 @@
 /** Secrets of webhooks, `whsec_` and base64, and signatures with them (Standard Webhooks, scheme `v1`). */
-import { createHmac, randomBytes } from "node:crypto";
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Sealer } from "../secrets/sealer.ts";
 
 const prefix = "whsec_";
@@ -39,6 +39,15 @@ export function signMessage({ id, timestamp, body }: SignedMessage, secrets: rea
       return `v1,${createHmac("sha256", key).update(`${id}.${timestamp}.${body}`).digest("base64")}`;
     })
     .join(" ");
+}
+
+/** @param signatures the header's value: several, divided by blanks, while a sender changes its secret */
+export function verifyMessage(message: SignedMessage, signatures: string, secret: string): boolean {
+  const expected = Buffer.from(signMessage(message, [secret]));
+  return signatures.split(" ").some((signature) => {
+    const given = Buffer.from(signature);
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  });
 }
 
 function aadOf({ webhookId }: SecretOwner): readonly string[] {
