@@ -50,6 +50,7 @@ const hitSchema = z.object({
     .nullable()
     .meta({ description: "Cosine of its vector and the query's; null: found by words alone." }),
   source_url: z.string().nullable(),
+  metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
 });
 
 const answerSchema = z.object({
@@ -129,7 +130,9 @@ async function streamSearch(
     const { hits, mode, reason } = await opened.run();
     const found = { mode, ...(reason === null ? {} : { reason }), count: hits.length };
     await tell({ type: "tool_result", tool, success: true, ...found });
-    for (const { text, ...place } of hits) await tell({ type: "message_chunk", content: text, source: place });
+    for (const { text, metadata, ...place } of hits) {
+      await tell({ type: "message_chunk", content: text, source: { ...place, metadata: { ...metadata } } });
+    }
     await tell({ type: "done", ...found });
   } catch (thrown) {
     await tell({ type: "tool_result", tool, success: false });

@@ -40,6 +40,7 @@ export interface SearchHit {
   readonly score: number;
   readonly similarity: number | null;
   readonly source_url: string | null;
+  readonly metadata: FoundChunk["metadata"];
 }
 
 export interface SearchResult {
@@ -215,6 +216,7 @@ function toHit(chunk: FoundChunk): SearchHit {
     score: round(chunk.score),
     similarity: chunk.similarity === null ? null : round(chunk.similarity),
     source_url: chunk.sourceUrl,
+    metadata: chunk.metadata,
   };
 }
 

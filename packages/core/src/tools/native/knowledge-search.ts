@@ -43,7 +43,7 @@ export const knowledgeSearch = defineNativeTool({
     return jsonReply({
       mode,
       ...(reason === null ? {} : { reason }),
-      passages: hits.map((hit, at) => ({ cite: `[${at + 1}]`, ...hit })),
+      passages: hits.map((hit, at) => ({ cite: `[${at + 1}]`, ...hit, metadata: { ...hit.metadata } })),
     });
   },
 });

@@ -76,6 +76,9 @@ function harmless(text: string): string {
     .replaceAll("</passage", "‹/passage");
 }
 
-function toSource({ text: _text, similarity: _similarity, ...place }: SearchHit, at: number): ChatSource {
+function toSource(
+  { text: _text, similarity: _similarity, metadata: _metadata, ...place }: SearchHit,
+  at: number,
+): ChatSource {
   return { cite: `[${at + 1}]`, ...place };
 }
