@@ -6,7 +6,6 @@
 import type { ChatSource } from "../../chat/events.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
-import { GatewayError } from "../../errors/gateway-error.ts";
 import type { AskedKnowledge } from "../../knowledge/asked.ts";
 import { searchKnowledge, type SearchHit } from "../../knowledge/search.ts";
 import { textOf } from "../message-text.ts";
@@ -31,29 +30,16 @@ export async function addKnowledge(
   const question = draft[at];
   const text = question === undefined ? "" : textOf(question.message).trim();
   if (text === "") return { draft, sources: [] };
-  const hits = await find(core, context, text, asked);
+  const { within, signal } = asked;
+  const { hits } = await searchKnowledge(core, context, { ...asked.knowledge, query: toQuery(text), within, signal });
   if (hits.length === 0) return { draft, sources: [] };
   const passages = { message: { role: "user", content: toPrompt(hits) }, isHidden: true };
   return { draft: [...draft.slice(0, at), passages, ...draft.slice(at)], sources: hits.map(toSource) };
 }
 
-async function find(
-  core: CoreDeps,
-  context: CallContext,
-  text: string,
-  { knowledge, within, signal }: Parameters<typeof addKnowledge>[3],
-): Promise<readonly SearchHit[]> {
-  const { isOptional, ...search } = knowledge;
+function toQuery(text: string): string {
   const half = longestQuery / 2;
-  const query = text.length <= longestQuery ? text : `${text.slice(0, half)}\n${text.slice(-half)}`;
-  try {
-    return (await searchKnowledge(core, context, { ...search, query, within, signal })).hits;
-  } catch (thrown) {
-    if (!isOptional || !(thrown instanceof GatewayError) || thrown.code !== "not_found") throw thrown;
-    const fields = { tenant: context.tenant, call_id: within, code: thrown.code };
-    core.log.log("warn", "a knowledge base of the setting 'chat_knowledge_bases' is not there", fields);
-    return [];
-  }
+  return text.length <= longestQuery ? text : `${text.slice(0, half)}\n${text.slice(-half)}`;
 }
 
 const preface =
