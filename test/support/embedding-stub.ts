@@ -8,6 +8,8 @@ export interface EmbeddingStub {
   readonly asked: string[][];
   /** Answers from now on with this status instead; undefined: with vectors again. */
   fail(status: number | undefined): void;
+  /** Answers from now on with this body instead; undefined: with vectors again. */
+  say(body: string | undefined): void;
   /** Requests wait until the returned function is called. */
   hold(): () => void;
   close(): Promise<void>;
@@ -15,9 +17,16 @@ export interface EmbeddingStub {
 
 const dimensions = 16;
 
-export async function startEmbeddingStub({ allSame = false } = {}): Promise<EmbeddingStub> {
+export async function startEmbeddingStub({
+  allSame = false,
+  toVector = vectorOf,
+}: {
+  readonly allSame?: boolean;
+  readonly toVector?: (text: string) => number[];
+} = {}): Promise<EmbeddingStub> {
   const asked: string[][] = [];
   let failure: number | undefined;
+  let said: string | undefined;
   let held = Promise.resolve();
   const stub = await startHttpStub(async (request) => {
     if (request.method === "GET") return { body: JSON.stringify({ object: "list", data: [{ id: "embed-1" }] }) };
@@ -25,7 +34,8 @@ export async function startEmbeddingStub({ allSame = false } = {}): Promise<Embe
     asked.push(input);
     await held;
     if (failure !== undefined) return { status: failure, body: JSON.stringify({ error: { message: "not now" } }) };
-    const data = input.map((text, index) => ({ object: "embedding", index, embedding: vectorOf(allSame ? "" : text) }));
+    if (said !== undefined) return { body: said };
+    const data = input.map((text, index) => ({ object: "embedding", index, embedding: toVector(allSame ? "" : text) }));
     const usage = { prompt_tokens: input.length, total_tokens: input.length };
     return { body: JSON.stringify({ object: "list", data: data.reverse(), model: "embed-1", usage }) };
   });
@@ -33,6 +43,7 @@ export async function startEmbeddingStub({ allSame = false } = {}): Promise<Embe
     url: `${stub.url}/v1`,
     asked,
     fail: (status) => void (failure = status),
+    say: (body) => void (said = body),
     hold() {
       let release = (): void => undefined;
       held = new Promise((done) => (release = done));

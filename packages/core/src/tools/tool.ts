@@ -43,6 +43,8 @@ export interface Tool {
   readonly service: string;
   /** Where the service depends on the call (a session's workspace); beats `service`. */
   readonly serviceOf?: (context: CallContext) => string;
+  /** Of native tools: models are told of it in chats without a session, too. */
+  readonly needsNoSession?: boolean;
   /** Writes that reach people or places outside the tenant's own services (mail, sms, `fetch` POST). */
   readonly outward?: boolean;
   /** Credential names that must be present before the model is called (BLIND-5). */

@@ -27,6 +27,7 @@ export const knowledgeSearch = defineNativeTool({
   effect: "read",
   repeat: "natural",
   outputTrust: "outside",
+  needsNoSession: true,
   invoke: async (asked, { deps, call, context }) => {
     const { searchKnowledge } = await import("../../knowledge/search.ts");
     const { mode, reason, hits } = await answered(
