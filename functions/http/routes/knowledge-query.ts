@@ -50,6 +50,7 @@ const hitSchema = z.object({
     .nullable()
     .meta({ description: "Cosine of its vector and the query's; null: found by words alone." }),
   source_url: z.string().nullable(),
+  metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
 });
 
 const answerSchema = z.object({
@@ -68,7 +69,7 @@ export const queryKnowledge = defineRoute({
   description: "By meaning and by words, in what the caller may read. Every hit says where its text stands.",
   tags: ["knowledge"],
   scope: "tools",
-  request: { body: inEitherSpelling(bodySchema, Object.keys(queryFields.shape)) },
+  request: { body: inEitherSpelling(bodySchema) },
   responses: {
     200: {
       description: "What was found, the best first.",
@@ -129,7 +130,9 @@ async function streamSearch(
     const { hits, mode, reason } = await opened.run();
     const found = { mode, ...(reason === null ? {} : { reason }), count: hits.length };
     await tell({ type: "tool_result", tool, success: true, ...found });
-    for (const { text, ...place } of hits) await tell({ type: "message_chunk", content: text, source: place });
+    for (const { text, metadata, ...place } of hits) {
+      await tell({ type: "message_chunk", content: text, source: { ...place, metadata: { ...metadata } } });
+    }
     await tell({ type: "done", ...found });
   } catch (thrown) {
     await tell({ type: "tool_result", tool, success: false });

@@ -99,6 +99,8 @@ export const tenantSettingsSchema = z.strictObject({
     .default([]),
   /** Chats whose messages are prepared: those that speak VCP, or all. */
   message_pipeline: z.enum(["vcp", "all"]).default("vcp"),
+  /** Knowledge bases, by name or id, whose passages every chat is given. */
+  chat_knowledge_bases: z.array(z.string().min(1).max(128)).max(16).default([]),
   /** Puts pictures, sounds and films into words where a prompt says `{{TransBase64}}`, and what it is asked. */
   media_translation_model: z.string().min(1).max(256).optional(),
   media_translation_prompt: z.string().min(1).max(10_000).default("Say what this shows, as exactly as you can."),

@@ -1,7 +1,7 @@
 /** JSON is the stream collected: the `chat.completion` body of the same events (CHAT-2). */
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
+import type { ChatEvent, ChatSource, ClientToolCall, ToolExecution } from "./events.ts";
 
 interface Choice {
   content: string | undefined;
@@ -19,6 +19,7 @@ export class ChatCollector {
   #usage: JsonValue | undefined;
   #toolExecution: ToolExecution | undefined;
   #response: JsonObject | undefined;
+  #sources: readonly ChatSource[] | undefined;
 
   add(event: ChatEvent): void {
     switch (event.type) {
@@ -56,6 +57,7 @@ export class ChatCollector {
         for (const { choice, finishReason } of event.reasons) this.#choice(choice).finishReason = finishReason;
         this.#toolExecution = event.toolExecution;
         this.#response = event.body;
+        this.#sources = event.sources;
         return;
       case "tool-call-delta":
       case "tool-result":
@@ -85,6 +87,7 @@ export class ChatCollector {
       ...(this.#usage === undefined ? {} : { usage: this.#usage }),
       ...(this.#start?.systemFingerprint === undefined ? {} : { system_fingerprint: this.#start.systemFingerprint }),
       ...(this.#toolExecution === undefined ? {} : { tool_execution: this.#toolExecution as unknown as JsonObject }),
+      ...(this.#sources === undefined ? {} : { toolyard: { sources: this.#sources.map((source) => ({ ...source })) } }),
     };
   }
 

@@ -23,6 +23,20 @@ export interface ToolExecution {
   }[];
 }
 
+/** Where a passage stands that the model was given; `cite` is how it was told to name it. */
+export interface ChatSource {
+  readonly cite: string;
+  readonly knowledge_base: string;
+  readonly document_id: string;
+  readonly document_name: string;
+  readonly chunk_id: string;
+  readonly start: number;
+  readonly end: number;
+  readonly heading: string;
+  readonly score: number;
+  readonly source_url: string | null;
+}
+
 /** As OpenAI writes it: `function` with JSON arguments, or `custom` with free text. */
 export type ClientToolCall =
   | {
@@ -75,6 +89,8 @@ export type ChatEvent =
       readonly body?: JsonObject;
       /** The whole answer as JSON text, where it is just what the back end wrote. */
       readonly bytes?: Uint8Array;
+      /** Passages of knowledge bases that the model was given. */
+      readonly sources?: readonly ChatSource[];
       /** Micro-units of the chat and of the calls that it ran; absent in a replayed answer. */
       readonly micros?: number;
     }

@@ -154,9 +154,8 @@ function gatewayToolsFor(adapters: Adapters, context: CallContext, request: Chat
   const usable = listTools(adapters, context).filter((tool) => {
     if (request.clientToolNames.has(compileTool(tool).alias) && request.sessionId === undefined) return false;
     // Workspace tools need a workspace; a request that names no session does not ask for one.
-    return (
-      tool.kind !== "NATIVE" || request.sessionId !== undefined || context.caller.tools?.includes(tool.name) === true
-    );
+    if (tool.kind !== "NATIVE" || tool.needsNoSession === true || request.sessionId !== undefined) return true;
+    return context.caller.tools?.includes(tool.name) === true;
   });
   const offered = new Map(usable.map((tool) => [compileTool(tool).alias, tool]));
   const reader =

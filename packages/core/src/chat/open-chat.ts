@@ -16,6 +16,7 @@ import type { CoreDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
+import { knowledgeOf } from "../knowledge/asked.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { forImageModel, isImageChat, parseExchange, type ModelExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
@@ -25,6 +26,7 @@ import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { PreparedChat } from "../vcp/pipeline/prepare-chat.ts";
 import { textForModel } from "../tools/outcome.ts";
+import type { ChatSource } from "./events.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
 import { makeOffer, noOffer, offerForText, type Offer } from "./offer.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
@@ -79,6 +81,8 @@ export interface OpenedChat {
   readonly late: readonly JsonObject[];
   /** Those of `messages` that nobody but the model may get. */
   readonly hidden: ReadonlySet<JsonObject>;
+  /** Passages of knowledge bases that are among `messages`. */
+  readonly sources: readonly ChatSource[];
   /** Its answer passes as it comes: see models/relay.ts. */
   readonly isRelayed: boolean;
   /** `messages` hold content that a tool brought in from outside. */
@@ -481,7 +485,8 @@ async function openAdmitted(
       messages: insertBeforeLastUser(conversation.messages, read.late),
       late: read.late,
       hidden: conversation.hidden,
-      hasReadOutside: restored.hasReadOutside || read.late.length > 0,
+      sources: conversation.sources,
+      hasReadOutside: restored.hasReadOutside || read.late.length > 0 || conversation.sources.length > 0,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
@@ -541,11 +546,16 @@ async function prepareForModel(
   const { context, request, offer, routes, reserved, protocol, isRelayed } = prepared;
   const wallClockMs = wallClockOf(context.config, input.timeLimitMs);
   const isOpen = !isRelayed && input.within === undefined;
-  const applies = isOpen && (protocol === "vcp" || context.config.settings.message_pipeline === "all");
-  if (!applies) return { messages, hidden: nothingHidden, reserved, wallClockMs };
+  const { message_pipeline: pipeline, chat_knowledge_bases: usual } = context.config.settings;
+  const isWhole = isOpen && (protocol === "vcp" || pipeline === "all");
+  const knowledge = isOpen ? knowledgeOf(request.knowledge, usual) : undefined;
+  if (!isWhole && knowledge === undefined) {
+    return { messages, hidden: nothingHidden, sources: [], reserved, wallClockMs };
+  }
   const { prepareChat } = await import("../vcp/pipeline/prepare-chat.ts");
   const plan = { request, tools: offer.tools, routes };
-  return prepareChat(deps, context, { callId: row.id, messages, plan, reserved, wallClockMs, stop: input.stop });
+  const asked = { callId: row.id, messages, plan, isWhole, knowledge };
+  return prepareChat(deps, context, { ...asked, reserved, wallClockMs, stop: input.stop });
 }
 
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {

@@ -569,10 +569,14 @@ class ChatRun {
       type: "finish",
       reasons,
       toolExecution: this.#toolExecution(),
+      ...(this.#chat.sources.length === 0 ? {} : { sources: this.#chat.sources }),
       micros: this.#meter.totalMicros,
       ...(this.#response === undefined ? {} : { body: this.#response.body }),
       // What speaks another dialect may not be just what the back end wrote.
-      ...(this.#response?.bytes === undefined || this.#round > 1 || this.#chat.dialect !== undefined
+      ...(this.#response?.bytes === undefined ||
+      this.#round > 1 ||
+      this.#chat.dialect !== undefined ||
+      this.#chat.sources.length > 0
         ? {}
         : { bytes: this.#response.bytes }),
     };

@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { runtimeConfigField } from "../blind/runtime-config.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { knowledgeField } from "../knowledge/asked.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 /** Our own fields; they do not reach the model back end. */
@@ -18,6 +19,7 @@ const extensions = [
   "messageId",
   "vcpchatExtensions",
   "contextTokenLimit",
+  "knowledge",
 ] as const;
 
 export const sessionIdSchema = z
@@ -75,6 +77,7 @@ export const chatRequestSchema = z.looseObject({
   requestId: z.string().max(256).optional().describe("Names this request for `POST /v1/interrupt`."),
   messageId: z.string().max(256).optional().describe("Like `requestId`."),
   vcpchatExtensions: z.looseObject({}).optional().describe("For message preprocessors of VCP plugins."),
+  knowledge: knowledgeField,
   contextTokenLimit: z
     .int()
     .min(1)
@@ -103,6 +106,8 @@ export interface ChatRequest {
   readonly runtimeConfig: unknown;
   /** For plugins that work on the messages. */
   readonly vcpExtensions?: JsonObject | undefined;
+  /** As the request says. */
+  readonly knowledge?: z.output<typeof knowledgeField>;
   /** Tokens that the conversation may have. */
   readonly contextTokens?: number | undefined;
   /** Name given by the client for interrupting. */
@@ -140,6 +145,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
     failOnToolError: request.on_tool_error === "fail",
     runtimeConfig: request.runtime_config,
     vcpExtensions: isJsonObject(given["vcpchatExtensions"]) ? given["vcpchatExtensions"] : undefined,
+    knowledge: request.knowledge,
     contextTokens: request.contextTokenLimit,
     clientRequestId: request.requestId ?? request.messageId,
     passthrough: passthroughOf(given),

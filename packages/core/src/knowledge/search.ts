@@ -15,6 +15,8 @@ import { tellObservers } from "./observe.ts";
 export interface KnowledgeQuery extends EmbedOptions {
   /** Names or ids; `all`: whatever the tenant has. */
   readonly knowledgeBases: readonly string[] | "all";
+  /** Bases that are not there are none; else they are refused. */
+  readonly isOptional?: boolean | undefined;
   readonly query: string;
   /** Absent: as the bases say. */
   readonly topK?: number | undefined;
@@ -40,6 +42,7 @@ export interface SearchHit {
   readonly score: number;
   readonly similarity: number | null;
   readonly source_url: string | null;
+  readonly metadata: FoundChunk["metadata"];
 }
 
 export interface SearchResult {
@@ -67,7 +70,7 @@ export interface OpenedSearch {
 /** @throws GatewayError `not_found` for a base that the tenant does not have */
 export async function openSearch(core: CoreDeps, context: CallContext, query: KnowledgeQuery): Promise<OpenedSearch> {
   const { bases, isObserved } = await core.repos.knowledgeSearch.find(context.tenant, query.knowledgeBases);
-  refuseMissing(query.knowledgeBases, bases);
+  if (query.isOptional !== true) refuseMissing(query.knowledgeBases, bases);
   const names = bases.map(({ name }) => name);
   return {
     names,
@@ -215,6 +218,7 @@ function toHit(chunk: FoundChunk): SearchHit {
     score: round(chunk.score),
     similarity: chunk.similarity === null ? null : round(chunk.similarity),
     source_url: chunk.sourceUrl,
+    metadata: chunk.metadata,
   };
 }
 

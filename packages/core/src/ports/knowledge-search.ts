@@ -1,5 +1,6 @@
 /** Searching knowledge bases. Rules as in repos.ts. Contract: test/contract/knowledge-search-repo.ts. */
 import type { KnowledgeConfig, KnowledgeReader } from "../knowledge/config.ts";
+import type { MetadataValue } from "./knowledge.ts";
 
 /** A base as a search has to know it. */
 export interface SearchableBase {
@@ -64,6 +65,7 @@ export interface FoundChunk {
   readonly documentName: string;
   readonly documentVersion: number;
   readonly sourceUrl: string | null;
+  readonly metadata: Readonly<Record<string, MetadataValue>>;
   readonly ordinal: number;
   readonly spanStart: number;
   readonly spanEnd: number;

@@ -1,5 +1,5 @@
 /** A tool as the dispatcher and the model know it, whatever is behind it. */
-import type { Role } from "../callers/caller.ts";
+import type { Role, Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { JsonObject } from "../json.ts";
 
@@ -32,6 +32,8 @@ export interface Tool {
   /** Not enabled because its definition has changed and nobody has accepted that. */
   readonly quarantined?: boolean;
   readonly roles: readonly Role[];
+  /** Whoever has it may run the tool, and nobody else; absent: the scopes and patterns for tools decide. */
+  readonly scope?: Scope;
   readonly effect: Effect;
   /** Where the effect depends on the arguments (a fetch with GET or POST); beats `effect`. */
   readonly effectOf?: (args: JsonObject) => Effect;
@@ -42,6 +44,8 @@ export interface Tool {
   readonly service: string;
   /** Where the service depends on the call (a session's workspace); beats `service`. */
   readonly serviceOf?: (context: CallContext) => string;
+  /** Of native tools: models are told of it in chats without a session, too. */
+  readonly needsNoSession?: boolean;
   /** Writes that reach people or places outside the tenant's own services (mail, sms, `fetch` POST). */
   readonly outward?: boolean;
   /** Credential names that must be present before the model is called (BLIND-5). */

@@ -11,6 +11,7 @@ import type {
   SearchList,
 } from "@toolyard/core/ports/knowledge-search";
 import { knowledgeConfigSchema } from "@toolyard/core/knowledge/config";
+import * as z from "zod";
 import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { isLive } from "./connections.ts";
 import { mayRead } from "./knowledge-fragments.ts";
@@ -79,7 +80,7 @@ function selectHits(tenant: string, search: KnowledgeSearch): Statement {
     fused AS (SELECT id, SUM(weight / (${damping}.0 + place)) AS score, MAX(similarity) AS similarity, MAX(relevance) AS relevance
       FROM hits GROUP BY id ORDER BY score DESC, id LIMIT ${args.bind(search.limit)})
     SELECT c.id, c.knowledge_base, b.name AS knowledge_base_name, c.document, d.name AS document_name,
-      c.document_version, d.source_url, c.ordinal, c.span_start, c.span_end, c.heading, c.text,
+      c.document_version, d.source_url, d.metadata, c.ordinal, c.span_start, c.span_end, c.heading, c.text,
       fused.score / ${args.bind(best === 0 ? 1 : best)} AS score, fused.similarity, fused.relevance
     FROM fused CROSS JOIN knowledge_chunks AS c ON c.id = fused.id
       CROSS JOIN knowledge_documents AS d ON d.tenant = ${owner} AND d.knowledge_base = c.knowledge_base AND d.id = c.document
@@ -165,6 +166,8 @@ function selectByText(list: Extract<SearchList, { kind: "full_text" }>, { args, 
       ORDER BY f.rank LIMIT ${most})`;
 }
 
+const metadataSchema = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
+
 type Row = StatementResult["rows"][number];
 
 function toBase(row: Row): SearchableBase {
@@ -188,6 +191,7 @@ function toHit(row: Row): FoundChunk {
     documentName: text("document_name"),
     documentVersion: number("document_version"),
     sourceUrl: row["source_url"] === null ? null : text("source_url"),
+    metadata: metadataSchema.parse(JSON.parse(text("metadata"))),
     ordinal: number("ordinal"),
     spanStart: number("span_start"),
     spanEnd: number("span_end"),

@@ -83,7 +83,10 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
         usage = event.usage;
         return undefined;
       case "finish": {
-        const more = event.toolExecution === undefined ? {} : { tool_execution: event.toolExecution };
+        const more = {
+          ...(event.toolExecution === undefined ? {} : { tool_execution: event.toolExecution }),
+          ...(event.sources === undefined ? {} : { toolyard: { sources: event.sources } }),
+        };
         const last = event.reasons.map(({ choice, finishReason }) =>
           frame({
             choices: [{ index: choice, delta: {}, finish_reason: finishReason }],

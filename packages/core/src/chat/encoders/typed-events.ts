@@ -44,6 +44,26 @@ export const toolExecutionSchema = z.object({
     .optional(),
 });
 
+/** What the gateway says beside OpenAI's fields. */
+export const sourcesSchema = z.object({
+  sources: z
+    .array(
+      z.object({
+        cite: z.string(),
+        knowledge_base: z.string(),
+        document_id: z.string(),
+        document_name: z.string(),
+        chunk_id: z.string(),
+        start: z.int(),
+        end: z.int(),
+        heading: z.string(),
+        score: z.number(),
+        source_url: z.string().nullable(),
+      }),
+    )
+    .describe("Passages of knowledge bases that the model was given."),
+});
+
 /** Every payload of the stream, for OpenAPI and the golden files. */
 export const typedEventSchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("content"), delta: z.object({ content: z.string() }), index: choiceIndex }),
@@ -72,6 +92,7 @@ export const typedEventSchema = z.discriminatedUnion("type", [
     finish_reason: z.string(),
     usage: usageSchema.optional(),
     tool_execution: toolExecutionSchema.optional(),
+    toolyard: sourcesSchema.optional(),
     id: z.string(),
     model: z.string(),
   }),
@@ -123,6 +144,7 @@ export function createTypedEventEncoder(requestId: string): StreamEncoder {
           finish_reason: first?.finishReason ?? "stop",
           ...(usage === undefined ? {} : { usage }),
           ...(event.toolExecution === undefined ? {} : { tool_execution: event.toolExecution }),
+          ...(event.sources === undefined ? {} : { toolyard: { sources: event.sources } }),
           ...start,
         });
         return `${done}data: [DONE]\n\n`;

@@ -27,6 +27,7 @@ export const knowledgeSearch = defineNativeTool({
   effect: "read",
   repeat: "natural",
   outputTrust: "outside",
+  needsNoSession: true,
   invoke: async (asked, { deps, call, context }) => {
     const { searchKnowledge } = await import("../../knowledge/search.ts");
     const { mode, reason, hits } = await answered(
@@ -43,7 +44,7 @@ export const knowledgeSearch = defineNativeTool({
     return jsonReply({
       mode,
       ...(reason === null ? {} : { reason }),
-      passages: hits.map((hit, at) => ({ cite: `[${at + 1}]`, ...hit })),
+      passages: hits.map((hit, at) => ({ cite: `[${at + 1}]`, ...hit, metadata: { ...hit.metadata } })),
     });
   },
 });

@@ -36,6 +36,8 @@ export interface NativeToolSpec<Input extends z.ZodType<object>> {
   readonly outward?: boolean;
   /** Works on the session's files, in call order with other writers. */
   readonly usesWorkspace?: boolean;
+  /** Models are told of it in chats without a session, too. */
+  readonly needsNoSession?: boolean;
   readonly invoke: (input: z.output<Input>, run: NativeRun) => Promise<ToolReply>;
 }
 
@@ -52,6 +54,7 @@ export interface NativeTool {
   readonly outputTrust: Tool["outputTrust"];
   readonly outward: boolean;
   readonly usesWorkspace: boolean;
+  readonly needsNoSession: boolean;
   /** SHA-256 of what a caller and a model can see of it. */
   readonly hash: string;
   readonly invoke: (args: JsonObject, run: NativeRun) => Promise<ToolReply>;
@@ -80,6 +83,7 @@ export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeTo
     outputTrust,
     outward: spec.outward ?? false,
     usesWorkspace: spec.usesWorkspace ?? false,
+    needsNoSession: spec.needsNoSession ?? false,
     get hash() {
       hash ??= createHash("sha256")
         .update(canonicalJson({ name, className, title, description, parameters: this.parameters, effect, repeat }))

@@ -65,6 +65,7 @@ function describe(tool: NativeTool): Tool {
     sensitive: false,
     service: tool.usesWorkspace ? "workspace" : `native:${tool.name}`,
     ...(tool.usesWorkspace ? { serviceOf: (context: CallContext) => `workspace:${context.sessionId ?? ""}` } : {}),
+    needsNoSession: tool.needsNoSession,
     outward: tool.outward,
     requiredCredentials: [],
     outputTrust: tool.outputTrust,

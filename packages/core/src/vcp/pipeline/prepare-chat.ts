@@ -11,12 +11,16 @@ import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
+import type { AskedKnowledge } from "../../knowledge/asked.ts";
 import { prepareMessages, type PreparedMessages } from "./prepare-messages.ts";
 
 export interface ChatToPrepare {
   readonly callId: string;
   readonly messages: readonly JsonObject[];
   readonly plan: ChatPlan;
+  /** All steps of the pipeline, or knowledge alone. */
+  readonly isWhole: boolean;
+  readonly knowledge: AskedKnowledge | undefined;
   /** What the admission has reserved; undefined: no budget applies. */
   readonly reserved: Amount | undefined;
   readonly wallClockMs: number;
@@ -52,6 +56,8 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
       model: chat.plan.routes[0]?.model ?? "",
       callId,
       extensions: chat.plan.request.vcpExtensions,
+      isWhole: chat.isWhole,
+      knowledge: chat.knowledge,
       signal: stop.signal,
     });
     if (stop.signal.reason instanceof GatewayError) throw stop.signal.reason;

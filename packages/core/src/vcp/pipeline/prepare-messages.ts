@@ -1,11 +1,14 @@
 /**
  * What happens to a conversation before a model gets it (VCP specification 4.5; VCP-8): the Tavern, then
- * variables, media, the other preprocessors in the tenant's order, detectors, and last the role divider. Each
- * step exists once, so a tenant's plugin of an upstream step's name is not run beside it.
+ * variables, media, knowledge, the other preprocessors in the tenant's order, detectors, and last the role divider.
+ * Each step exists once, so a tenant's plugin of an upstream step's name is not run beside it.
  */
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
+import type { AskedKnowledge } from "../../knowledge/asked.ts";
+import type { ChatSource } from "../../chat/events.ts";
+import type { Informed } from "./knowledge.ts";
 import type { PreprocessContext } from "../modules/preprocess.ts";
 import { translateMedia } from "./translate-media.ts";
 import { applyDetectors } from "../placeholders/detectors.ts";
@@ -26,6 +29,10 @@ export interface Conversation {
   readonly callId: string;
   /** What the request has for preprocessors (`vcpchatExtensions`). */
   readonly extensions: JsonObject | undefined;
+  /** All steps, or knowledge alone. */
+  readonly isWhole: boolean;
+  /** Undefined: the chat draws on none. */
+  readonly knowledge: AskedKnowledge | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -33,6 +40,8 @@ export interface PreparedMessages {
   readonly messages: readonly JsonObject[];
   /** Those of `messages` that nobody but the model may get: no tool, no push, no history. */
   readonly hidden: ReadonlySet<JsonObject>;
+  /** Passages of knowledge bases that were put in. */
+  readonly sources: readonly ChatSource[];
 }
 
 /**
@@ -42,8 +51,31 @@ export interface PreparedMessages {
 export async function prepareMessages(
   deps: CoreDeps,
   context: CallContext,
-  { messages, model, callId, extensions, signal }: Conversation,
+  conversation: Conversation,
 ): Promise<PreparedMessages> {
+  const { draft, sources } = conversation.isWhole
+    ? await runSteps(deps, context, conversation)
+    : await addAsked(deps, context, toDraft(conversation.messages), conversation);
+  return {
+    messages: messagesOf(draft),
+    hidden: new Set(draft.flatMap(({ message, isHidden }) => (isHidden ? [message] : []))),
+    sources,
+  };
+}
+
+async function addAsked(
+  deps: CoreDeps,
+  context: CallContext,
+  draft: Draft,
+  { knowledge, callId: within, signal }: Conversation,
+): Promise<Informed> {
+  if (knowledge === undefined) return { draft, sources: [] };
+  const { addKnowledge } = await import("./knowledge.ts");
+  return addKnowledge(deps, context, draft, { knowledge, within, signal });
+}
+
+async function runSteps(deps: CoreDeps, context: CallContext, conversation: Conversation): Promise<Informed> {
+  const { messages, model, callId, extensions, signal } = conversation;
   const asked = takeMediaMarks(messages);
   const marks = new Set(asked.marks);
   let draft = await applyTavern(deps, context, toDraft(asked.messages), callId);
@@ -56,14 +88,13 @@ export async function prepareMessages(
       draft = await translateMedia(deps, context, draft, { keepOriginals, within: callId, signal });
     }
   }
+  const informed = await addAsked(deps, context, draft, conversation);
+  ({ draft } = informed);
   const told = extensions === undefined ? {} : { extensions };
   draft = await applyPreprocessors(deps, { ...context, ...told, signal }, draft);
   draft = withMessages(draft, await applyDetectors(deps, context, messagesOf(draft)));
   draft = applyRoleDivider(draft);
-  return {
-    messages: messagesOf(draft),
-    hidden: new Set(draft.flatMap(({ message, isHidden }) => (isHidden ? [message] : []))),
-  };
+  return { draft, sources: informed.sources };
 }
 
 /** The tenant's own plugins, which get what is visible and give what is visible. */
