@@ -2,6 +2,7 @@
 import type { KillPoint } from "./calls/kill-points.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Clock } from "./ports/clock.ts";
+import type { DataTables } from "./ports/data-tables.ts";
 import type { Egress } from "./ports/egress.ts";
 import type { Log } from "./ports/log.ts";
 import type { MailTransport } from "./ports/mail-transport.ts";
@@ -74,6 +75,8 @@ export interface AdapterDeps {
   readonly tenantPlugins?: PluginRunner;
   /** Runs code of models, `confined`; absent: none is run here. */
   readonly codeBox?: PluginRunner;
+  /** Answers questions about files of tables; absent: none are asked here. */
+  readonly tables?: DataTables;
   /** Programs that the operator offers as MCP servers. */
   readonly mcpCommands?: McpCommands;
   /** Model back end of the operator for tenants without a provider of their own. */
