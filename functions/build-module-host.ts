@@ -1,7 +1,7 @@
 /**
  * Bundles the programs that run beside what is foreign into one file of JavaScript each, and keeps them as texts that
  * every home has at hand: `npm run build:module-host` after a change in packages/platform/src/module-host (modules of
- * VCP plugins) or packages/platform/src/code-box (code of models).
+ * VCP plugins), packages/platform/src/code-box (code of models) or packages/platform/src/tables (analysis of files).
  */
 import { writeFile } from "node:fs/promises";
 import { build } from "esbuild";
@@ -25,6 +25,11 @@ const codeBox: KeptProgram = {
   constant: "codeBoxProgram",
   kept: `${root}/packages/platform/src/local/code-box-program.ts`,
 };
+const tables: KeptProgram = {
+  of: "tables",
+  constant: "tablesProgram",
+  kept: `${root}/packages/platform/src/local/tables-program.ts`,
+};
 
 export function moduleHostSource(): Promise<string> {
   return sourceOf(moduleHost);
@@ -32,6 +37,10 @@ export function moduleHostSource(): Promise<string> {
 
 export function codeBoxSource(): Promise<string> {
   return sourceOf(codeBox);
+}
+
+export function tablesSource(): Promise<string> {
+  return sourceOf(tables);
 }
 
 /** The module that holds it, as it should be. */
@@ -58,5 +67,5 @@ async function sourceOf({ of, constant }: KeptProgram): Promise<string> {
 }
 
 if (import.meta.main) {
-  for (const program of [moduleHost, codeBox]) await writeFile(program.kept, await sourceOf(program));
+  for (const program of [moduleHost, codeBox, tables]) await writeFile(program.kept, await sourceOf(program));
 }

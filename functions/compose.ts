@@ -10,6 +10,7 @@ import { measureCalls } from "@toolyard/core/metrics/measured-calls";
 import { ConfigCache } from "@toolyard/core/config-cache";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { defaultTiming, type AdapterDeps, type CoreDeps, type Timing } from "@toolyard/core/deps";
+import type { DataTables } from "@toolyard/core/ports/data-tables";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
@@ -74,6 +75,14 @@ async function codeBox(
   const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
   return { codeBox: createLocalPlugins({ path: environment.path, log }) };
 }
+
+/** Read with the first question. */
+const lateTables: DataTables = {
+  async answer(job) {
+    const { createDataTables } = await import("@toolyard/platform/local/data-tables");
+    return createDataTables().answer(job);
+  },
+};
 
 /** Programs of MCP servers run in the plugin box where there is one, else on this machine. */
 async function programs(
@@ -194,6 +203,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...defaultProvider(environment),
     ...(await programs(environment, pluginBox, log)),
     ...(await tenantPrograms(environment, { pluginBox, dataDir: home.dataDir, log })),
+    tables: lateTables,
     ...(await codeBox(environment, { dataDir: home.dataDir, log })),
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);

@@ -3,6 +3,7 @@
  * `sys_ai_plugin` follow (NATIVE-1).
  */
 import type { NewPlugin } from "../../ports/repos.ts";
+import { analyzeData } from "./analyze-data.ts";
 import { deleteFile } from "./delete-file.ts";
 import { fetchUrl } from "./fetch.ts";
 import { knowledgeSearch } from "./knowledge-search.ts";
@@ -14,6 +15,7 @@ import { runCode } from "./run-code.ts";
 import { writeFile } from "./write-file.ts";
 
 export const nativeTools = {
+  analyze_data: analyzeData,
   delete_file: deleteFile,
   fetch: fetchUrl,
   knowledge_search: knowledgeSearch,
