@@ -151,6 +151,20 @@ const streams: Readonly<Record<string, readonly ChatEvent[]>> = {
       },
     },
   ],
+  handoff: [
+    start,
+    text("One moment."),
+    ...callEvents("gateway", 0),
+    {
+      type: "tool-result",
+      toolCallId: "call_gateway_0",
+      tool: "tool_0",
+      outcome: { kind: "completed", text: "1", mediaType: "application/json" },
+    },
+    { type: "handoff", from: "front", to: "billing", reason: "It is about money." },
+    text("Hello from billing."),
+    { type: "finish", reasons: [{ choice: 0, finishReason: "stop" }], toolExecution: execution },
+  ],
   error: [
     start,
     text("Let me see"),

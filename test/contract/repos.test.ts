@@ -535,6 +535,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
           tavern: [],
           flows: [],
           variables: [],
+          agents: [],
           providers: [backEnd],
           credentials: [credential],
           budgets: [{ ...budget, id: budgetId, createdAt }],

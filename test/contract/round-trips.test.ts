@@ -1,4 +1,5 @@
 /** What a distant database costs the repositories of configuration, and what its faults do to them. */
+import type { NewAgent } from "@toolyard/core/agents/agent";
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
@@ -128,6 +129,12 @@ describe("each function of the configuration's repositories", () => {
     "credentials.list": () => repos.credentials.list(tenant, page),
     "credentials.all": () => repos.credentials.all(tenant),
     "credentials.delete": () => repos.credentials.delete(tenant, "NONE", null),
+    "agents.create": () => repos.agents.create(tenant, newId("agent"), agent("one")),
+    "agents.update": () => repos.agents.update(tenant, "agt_none", agent("one")),
+    "agents.get": () => repos.agents.get(tenant, "agt_none"),
+    "agents.list": () => repos.agents.list(tenant, page),
+    "agents.delete": () => repos.agents.delete(tenant, "agt_none"),
+    "calls.family": () => repos.calls.family(tenant, "chat_none", 10),
     "providers.create": () => repos.providers.create(tenant, newId("provider"), provider("one")),
     "providers.update": () => repos.providers.update(tenant, "prv_none", provider("one")),
     "providers.get": () => repos.providers.get(tenant, "prv_none"),
@@ -444,6 +451,24 @@ function budget(scopeId: string): NewBudget {
 function webhook(): NewWebhook {
   const id = newId("webhook");
   return { id, name: "W", url: "https://hooks.example.com/", events: ["call.completed"], enabled: true, sealed: id };
+}
+
+function agent(name: string): NewAgent {
+  return {
+    name,
+    description: "",
+    model: null,
+    instructions: "",
+    tools: [],
+    knowledge: [],
+    handoffs: [],
+    agents: [],
+    limits: { handoffs: 8, depth: 3 },
+    tool_protocol: "openai",
+    parameters: {},
+    allow_client_tools: false,
+    enabled: true,
+  };
 }
 
 function provider(name: string): NewProvider {

@@ -44,6 +44,7 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
       audience: name,
       jwks_url: "https://login.example.com/jwks",
     }),
+  "/v1/agents": (client, name) => client.post("/v1/agents", { name: name.replaceAll(/[^a-zA-Z0-9_-]/g, "-") }),
   "/v1/providers": (client, name) =>
     client.post("/v1/providers", { name, kind: "openai", base_url: "https://models.example.com/v1" }),
   "/v1/budgets": (client, name) =>

@@ -30,6 +30,7 @@ export function callContext(options: ContextOptions = {}): CallContext {
       tavern: [],
       flows: [],
       variables: [],
+      agents: [],
       providers: [],
       credentials: [],
       budgets: [],

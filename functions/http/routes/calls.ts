@@ -230,6 +230,70 @@ export const getCall = defineRoute({
     c.json(await showCall(core, await findCall(core, context, params.id))),
 });
 
+/** Calls of a tree that are shown; what is below further ones can be asked for by their ids. */
+const mostInTree = 500;
+
+const treeSchema = z.strictObject({
+  object: z.literal("call_tree"),
+  id: z.string(),
+  nodes: z
+    .array(
+      z.strictObject({
+        ...callSchema.pick({
+          id: true,
+          parent_id: true,
+          kind: true,
+          state: true,
+          tool: true,
+          uri: true,
+          created_at: true,
+          duration_ms: true,
+        }).shape,
+        depth: z.int().meta({ description: "0 for the call itself." }),
+        error: z.string().nullable().meta({ description: "Its code." }),
+        tokens: z.int(),
+        micros: z.int().meta({ description: "Of the call itself." }),
+        total_micros: z.int().meta({ description: "With what is below it, as far as that has ended." }),
+      }),
+    )
+    .meta({ description: "Each before what it has asked for, the oldest first." }),
+  complete: z.boolean().meta({ description: `False where there are more than ${mostInTree} of them.` }),
+});
+
+function viewTree(root: Call, calls: readonly Call[]): z.output<typeof treeSchema> {
+  const below = Map.groupBy(calls, ({ parentId }) => parentId);
+  const nodes: z.output<typeof treeSchema>["nodes"] = [];
+  const visit = (call: Call, depth: number): number => {
+    const { id, parent_id, kind, state, tool, uri, created_at, duration_ms, cost, error } = viewCall(call, 0);
+    const { micros = 0, tokens = 0 } = cost ?? {};
+    const code = error?.code ?? null;
+    const at = { id, parent_id, kind, state, tool, uri, created_at, duration_ms, depth, error: code, tokens, micros };
+    const node = { ...at, total_micros: micros };
+    nodes.push(node);
+    for (const child of below.get(id) ?? []) node.total_micros += visit(child, depth + 1);
+    return node.total_micros;
+  };
+  visit(root, 0);
+  return { object: "call_tree", id: root.id, nodes, complete: calls.length <= mostInTree };
+}
+
+export const getCallTree = defineRoute({
+  method: "get",
+  path: "/v1/calls/{id}/tree",
+  summary: "A call and all that it has led to",
+  description: "Runs of agents and flows with what they called, down to the last tool, and what each has cost.",
+  tags,
+  scope: null,
+  request: { params: idParams },
+  responses: { 200: { description: "The tree", schema: treeSchema } },
+  isolation: { kind: "object", arrange: arrangeObject },
+  async handler(c, { core, context, params }) {
+    const root = await findCall(core, context, params.id);
+    const calls = await core.repos.calls.family(root.tenant, root.id, mostInTree + 1);
+    return c.json(viewTree(root, calls));
+  },
+});
+
 export const getCallResult = defineRoute({
   method: "get",
   path: "/v1/calls/{id}/result",

@@ -3,6 +3,7 @@
  * isolation and paging suites follow from it.
  */
 import type { RouteModule } from "../define-route.ts";
+import { createAgent, deleteAgent, getAgent, listAgents, updateAgent } from "./agents.ts";
 import { createApiKey, getApiKey, listApiKeys, revokeApiKey } from "./api-keys.ts";
 import { getBlob, putBlob } from "./blobs.ts";
 import { createBudget, deleteBudget, getBudget, listBudgets, updateBudget } from "./budgets.ts";
@@ -14,6 +15,7 @@ import {
   exportCalls,
   getCall,
   getCallResult,
+  getCallTree,
   listCalls,
   rejectCall,
   replayCall,
@@ -183,6 +185,7 @@ export const routes = {
   // Before `getCall`, whose path fits it as well.
   exportCalls,
   getCall,
+  getCallTree,
   getCallResult,
   createResultDownload,
   cancelCall,
@@ -191,6 +194,11 @@ export const routes = {
   replayCall,
   listCallArchives,
   getCallArchive,
+  createAgent,
+  listAgents,
+  getAgent,
+  updateAgent,
+  deleteAgent,
   createPlugin,
   importPlugins,
   getPluginConfig,

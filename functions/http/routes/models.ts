@@ -1,9 +1,11 @@
 /** The models that a tenant may use, in OpenAI's shape (CHAT-16). */
+import { agentModelOf } from "@toolyard/core/agents/agent";
 import { createCredentialResolver } from "@toolyard/core/blind/credential-resolver";
 import { discoverModels, listModels as knownModels, type ModelEntry } from "@toolyard/core/chat/providers/route";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { newId } from "@toolyard/core/ids";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
@@ -17,12 +19,19 @@ const modelSchema = z.strictObject({
   id: z.string(),
   object: z.literal("model"),
   created: z.int().meta({ description: "Always 0: back ends do not say." }),
-  owned_by: z.string().meta({ description: "The provider that is asked first for it." }),
+  owned_by: z.string().meta({ description: "The provider that is asked first for it; 'toolyard' of an agent." }),
 });
 
 function viewModel({ id, ownedBy }: ModelEntry): z.output<typeof modelSchema> {
   return { id, object: "model", created: 0, owned_by: ownedBy };
 }
+
+/** Agents are models to whoever asks them. */
+function agentModels({ agents }: TenantConfig): readonly ModelEntry[] {
+  return agents.filter(({ enabled }) => enabled).map((agent) => ({ id: agentModelOf(agent), ownedBy: agentOwner }));
+}
+
+const agentOwner = "toolyard";
 
 /** Configured models, and those that back ends which take every name say they have. */
 function offeredModels(core: CoreDeps, context: CallContext): Promise<readonly ModelEntry[]> {
@@ -62,7 +71,8 @@ export const listModels = defineRoute({
   responses: { 200: { description: "All models", schema: listSchema(modelSchema) } },
   isolation: { kind: "list", arrange: arrangeModel },
   async handler(c, { core, context }) {
-    return c.json(toList({ data: await offeredModels(core, context), hasMore: false }, viewModel, idOf));
+    const data = [...agentModels(context.config), ...(await offeredModels(core, context))];
+    return c.json(toList({ data, hasMore: false }, viewModel, idOf));
   },
 });
 
@@ -78,7 +88,9 @@ export const getModel = defineRoute({
   async handler(c, { core, context, config, params }) {
     const wanted = ({ id }: ModelEntry): boolean => id === params.model;
     const model =
-      knownModels(config, core.defaultProvider).find(wanted) ?? (await offeredModels(core, context)).find(wanted);
+      agentModels(config).find(wanted) ??
+      knownModels(config, core.defaultProvider).find(wanted) ??
+      (await offeredModels(core, context)).find(wanted);
     if (model === undefined) {
       throw new GatewayError("model_not_found", `The model '${params.model}' does not exist.`, { param: "model" });
     }

@@ -8,6 +8,12 @@ export const timeSchema = z.iso.datetime().meta({ description: "RFC 3339, UTC.",
 /** Any text: a malformed id is simply one that does not exist. */
 export const idParams = z.strictObject({ id: z.string() });
 
+/** Of a query: a word that has to be said. */
+export const confirmed = z
+  .enum(["true", "false"])
+  .default("false")
+  .transform((text) => text === "true");
+
 /** The same answer for an object that never was and for one of another tenant. */
 export function notFound(kind: string, id: string): GatewayError {
   return new GatewayError("not_found", `There is no ${kind} '${id}'.`, { param: "id" });

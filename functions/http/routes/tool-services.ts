@@ -35,7 +35,7 @@ import type { AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIfMatch } from "../if-match.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { emptyBody, idOf, idParams, nameField, timeSchema, withoutUndefined } from "./shared.ts";
+import { confirmed, emptyBody, idOf, idParams, nameField, timeSchema, withoutUndefined } from "./shared.ts";
 import { listedToolSchema } from "./tools-list.ts";
 
 const tags = ["tool services"];
@@ -247,11 +247,6 @@ export const updateToolService = defineRoute({
     return answerService(c, service);
   },
 });
-
-const confirmed = z
-  .enum(["true", "false"])
-  .default("false")
-  .transform((text) => text === "true");
 
 export const deleteToolService = defineRoute({
   method: "delete",

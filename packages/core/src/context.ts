@@ -3,6 +3,7 @@ import type { Caller } from "./callers/caller.ts";
 import type { TenantConfig } from "./tenant-config.ts";
 import type { Redactor } from "./secrets/redactor.ts";
 import type { RuntimeConfig } from "./blind/runtime-config.ts";
+import type { RunPurse } from "./budgets/run-purse.ts";
 import type { Span } from "./ports/traces.ts";
 
 export interface CallContext {
@@ -16,6 +17,8 @@ export interface CallContext {
   /** What happens under this context is told of under it; undefined: nothing is traced. */
   readonly span?: Span | undefined;
   readonly sessionId?: string;
+  /** What the agents that act under this context may still use, where they do so in one process. */
+  readonly purse?: RunPurse | undefined;
   /** Knows the secret values of this call and replaces them wherever they appear. */
   readonly redactor: Redactor;
   /** Inline plugins and credentials of a trusted caller; never stored (BLIND-7). */

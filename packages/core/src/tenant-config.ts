@@ -3,6 +3,7 @@
  * current version with every request, so a snapshot is never stale and never needs a lifetime.
  */
 import * as z from "zod";
+import type { AgentRecord } from "./agents/agent.ts";
 import { toolPatternSchema } from "./callers/caller.ts";
 import type { Budget } from "./budgets/budget.ts";
 import type { PriceTables } from "./budgets/price.ts";
@@ -140,6 +141,8 @@ export interface TenantConfig {
   readonly variables: readonly VariableEntry[];
   /** That have been published, disabled ones too; definitions are read when they are run. */
   readonly flows: readonly FlowHead[];
+  /** By name, disabled ones too. */
+  readonly agents: readonly AgentRecord[];
   /** In the tenant's order of preference. */
   readonly providers: readonly ProviderRecord[];
   /** Sealed values, so that a call needs no round trip for them; opened only at the moment of use. */

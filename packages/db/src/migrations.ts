@@ -31,6 +31,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 19, name: "0018_knowledge", oldestCode: 1 },
   { version: 20, name: "0019_flows", oldestCode: 1 },
   { version: 21, name: "0020_flow_runs", oldestCode: 1 },
+  { version: 22, name: "0021_agents", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

@@ -41,14 +41,33 @@ export interface Caller {
   readonly tools: readonly string[] | null;
   /** Patterns that this request narrows itself to, on top of `tools`; absent: it does not. */
   readonly within?: readonly string[];
+  /** The agent that acts for the caller; absent: none does. */
+  readonly bound?: Binding;
   /** End user for user-level credentials; from the JWT subject or, for keys, the key's own user. */
   readonly userId?: string;
   readonly businessUnit?: string;
 }
 
+/** What an agent may do of what its caller may. It is kept with calls that run later. */
+export interface Binding {
+  /** Names of the agents, from the one that was asked first to the one that acts. */
+  readonly path: readonly string[];
+  /** Patterns of its tools. */
+  readonly tools: readonly string[];
+  /** Names of the knowledge bases that it searches. */
+  readonly knowledge: readonly string[];
+  /** Levels of agents that may still be called below it. */
+  readonly depthLeft: number;
+}
+
 /** Has the caller this scope? Operators and tenant admins have all but `runtime_config`, which is always explicit for keys. */
 export function hasScope(caller: Caller, scope: Scope): boolean {
   return caller.role === "operator" || caller.scopes.includes(scope);
+}
+
+/** Is the tool bound to the key, or to the agent that acts, by its very name? */
+export function isBoundByName({ tools, bound }: Caller, name: string): boolean {
+  return tools?.includes(name) === true || bound?.tools.includes(name) === true;
 }
 
 /** A tool name, or a tool URI without options; `*` stands for any run of characters. */
@@ -77,7 +96,14 @@ export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
   if (!tool.enabled) return false;
   if (tool.scope !== undefined) return hasScope(caller, tool.scope);
   if (tool.roles.length > 0 && !tool.roles.includes(caller.role) && caller.role !== "operator") return false;
-  return names(caller.tools ?? undefined, tool) && names(caller.within, tool);
+  return names(caller.tools ?? undefined, tool) && names(caller.within, tool) && isBound(caller.bound, tool);
+}
+
+function isBound(bound: Binding | undefined, tool: GuardedTool): boolean {
+  if (bound === undefined) return true;
+  // "All tools" are not all agents: who may call an agent says so.
+  const isAgent = tool.uri?.startsWith("agent://") === true;
+  return names(isAgent ? bound.tools.filter((pattern) => !/^[^:]*\*/.test(pattern)) : bound.tools, tool);
 }
 
 function names(patterns: readonly string[] | undefined, tool: GuardedTool): boolean {

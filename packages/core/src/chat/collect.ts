@@ -63,6 +63,7 @@ export class ChatCollector {
       case "tool-result":
       case "tool-pending":
       case "approval-required":
+      case "handoff":
       case "error":
         return;
       default:

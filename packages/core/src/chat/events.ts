@@ -81,6 +81,8 @@ export type ChatEvent =
       /** It is not approval that is wanted, but answers to these. */
       readonly requests?: { readonly [name: string]: JsonValue };
     }
+  /** Another agent goes on with the conversation. */
+  | { readonly type: "handoff"; readonly from: string; readonly to: string; readonly reason: string }
   | { readonly type: "usage"; readonly usage: Usage; readonly rounds: readonly Usage[] }
   | {
       readonly type: "finish";

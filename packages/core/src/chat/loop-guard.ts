@@ -7,25 +7,32 @@ import type { AssembledToolCall } from "./providers/provider.ts";
 
 type GuardedCall = Pick<AssembledToolCall, "name" | "arguments">;
 
+export interface LoopLimits extends Pick<
+  TenantSettings,
+  "rounds" | "calls_per_round" | "tokens_per_request" | "identical_calls"
+> {
+  /** Whose `rounds` and `calls_per_round` these are; absent: the tenant's own. */
+  readonly agent?: string;
+}
+
 export class LoopGuard {
-  readonly #settings: TenantSettings;
+  #settings: LoopLimits;
   readonly #seen = new Map<string, number>();
   #rounds = 0;
 
-  constructor(settings: TenantSettings) {
+  constructor(settings: LoopLimits) {
     this.#settings = settings;
+  }
+
+  /** Another agent goes on: its rounds are its own, what has been called is not forgotten. */
+  goOnWith(settings: LoopLimits): void {
+    this.#settings = settings;
+    this.#rounds = 0;
   }
 
   /** @throws GatewayError `rounds_exceeded`, `calls_exceeded`, `repeated_call`, `cost_exceeded` */
   admitRound(calls: readonly GuardedCall[], usage: Usage | undefined): void {
-    this.#rounds += 1;
-    const { rounds } = this.#settings;
-    if (this.#rounds > rounds) {
-      throw new GatewayError(
-        "rounds_exceeded",
-        `The model still called tools after ${rounds} rounds (setting 'rounds'); what it said so far is attached.`,
-      );
-    }
+    this.#countRound();
     this.#checkExtent(calls, usage);
     for (const call of calls) {
       const repetition = this.#countCall(call);
@@ -34,11 +41,12 @@ export class LoopGuard {
   }
 
   /**
-   * Calls of a dialect that counts its rounds itself, and tells the model of repetitions.
+   * Calls of a dialect that counts its rounds itself, unless an agent has its own, and tells the model of repetitions.
    * @returns why the calls at these places must not run
-   * @throws GatewayError `calls_exceeded`, `cost_exceeded`
+   * @throws GatewayError `calls_exceeded`, `cost_exceeded`, `rounds_exceeded`
    */
   admitAsked(calls: readonly GuardedCall[], usage: Usage | undefined): ReadonlyMap<number, string> {
+    if (this.#settings.agent !== undefined) this.#countRound();
     this.#checkExtent(calls, usage);
     return new Map(
       calls.flatMap((call, at) => {
@@ -48,12 +56,27 @@ export class LoopGuard {
     );
   }
 
+  #countRound(): void {
+    this.#rounds += 1;
+    const { rounds } = this.#settings;
+    if (this.#rounds <= rounds) return;
+    throw new GatewayError(
+      "rounds_exceeded",
+      `The model still called tools after ${rounds} rounds (${this.#knob("rounds")}); what it said so far is attached.`,
+    );
+  }
+
+  #knob(name: "rounds" | "calls_per_round"): string {
+    const { agent } = this.#settings;
+    return agent === undefined ? `setting '${name}'` : `limit '${name}' of agent '${agent}', or the tenant's setting`;
+  }
+
   #checkExtent(calls: readonly GuardedCall[], usage: Usage | undefined): void {
     const { calls_per_round: perRound, tokens_per_request: tokens } = this.#settings;
     if (calls.length > perRound) {
       throw new GatewayError(
         "calls_exceeded",
-        `The model asked for ${calls.length} tool calls in one turn; at most ${perRound} are run (setting 'calls_per_round'), so none was.`,
+        `The model asked for ${calls.length} tool calls in one turn; at most ${perRound} are run (${this.#knob("calls_per_round")}), so none was.`,
       );
     }
     if (usage !== undefined && usage.total_tokens > tokens) {

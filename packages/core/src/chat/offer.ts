@@ -2,6 +2,7 @@
  * Which tools the model is told of, and who runs a call of each (CHAT-4, CHAT-5, BLIND-9). What is
  * offered is exactly what the caller may run.
  */
+import { isBoundByName } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
@@ -11,7 +12,7 @@ import type { DispatchItem } from "../tools/prepare.ts";
 import type { SchemaFamily } from "../tools/schema-projection.ts";
 import { callToolName, foundCall, foundSearch, searchOffer, searchToolName, unwrapCall } from "../tools/tool-search.ts";
 import type { Tool } from "../tools/tool.ts";
-import type { ChatRequest } from "./schema.ts";
+import type { ChatRequest, ToolProtocol } from "./schema.ts";
 
 export interface Offer {
   /** All that the caller may run, by the name that the model uses. */
@@ -30,8 +31,17 @@ export interface Offer {
   readonly runsTools: boolean;
 }
 
+/** What a chat in this protocol is offered. */
+export function offerIn(
+  protocol: ToolProtocol,
+  adapters: Adapters,
+  { context, request }: { readonly context: CallContext; readonly request: ChatRequest },
+): Offer {
+  return protocol === "vcp" ? offerForText(request) : makeOffer(adapters, context, request);
+}
+
 /** For a model that asks in its text: it is told of the client's own functions only. */
-export function offerForText(request: ChatRequest): Offer {
+function offerForText(request: ChatRequest): Offer {
   const tools = request.tools.length === 0 ? undefined : request.tools;
   checkToolChoice(request, request.clientToolNames);
   const runsTools = !request.manual && request.choices === 1;
@@ -102,6 +112,16 @@ function newOffer(adapters: Adapters, context: CallContext, request: ChatRequest
   };
 }
 
+/** The same with tools of the conversation's own, which no caller has. */
+export function withTools(offer: Offer, own: readonly Tool[], hasClientTools: boolean): Offer {
+  if (own.length === 0) return offer;
+  const toolsFor = (family: SchemaFamily): readonly JsonObject[] => [
+    ...(offer.toolsFor(family) ?? []),
+    ...own.map((tool) => compileTool(tool).wireFor(family)),
+  ];
+  return { ...offer, tools: toolsFor("openai"), toolsFor, mayMix: hasClientTools, runsTools: true };
+}
+
 /** Is a call of this name run by us? */
 export function isOurs(offer: Offer, name: string): boolean {
   return offer.gatewayTools.has(name) || (offer.isSearched && searchOffer.some((tool) => tool.name === name));
@@ -155,7 +175,7 @@ function gatewayToolsFor(adapters: Adapters, context: CallContext, request: Chat
     if (request.clientToolNames.has(compileTool(tool).alias) && request.sessionId === undefined) return false;
     // Workspace tools need a workspace; a request that names no session does not ask for one.
     if (tool.kind !== "NATIVE" || tool.needsNoSession === true || request.sessionId !== undefined) return true;
-    return context.caller.tools?.includes(tool.name) === true;
+    return isBoundByName(context.caller, tool.name);
   });
   const offered = new Map(usable.map((tool) => [compileTool(tool).alias, tool]));
   const reader =

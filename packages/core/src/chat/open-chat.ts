@@ -7,9 +7,12 @@ import { createCredentialResolver, missingCredentials } from "../blind/credentia
 import { parseRuntimeConfig } from "../blind/register.ts";
 import { nothing, type Amount } from "../budgets/budget.ts";
 import { reserveChat } from "../budgets/reservation.ts";
+import { isAgentModel } from "../agents/agent.ts";
+import type { AgentRun } from "../agents/agent-run.ts";
+import type { RunPurse } from "../budgets/run-purse.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
 import { admit, identify } from "../calls/admit.ts";
-import type { Call } from "../calls/call.ts";
+import type { Call, CallerLink } from "../calls/call.ts";
 import { outcomeOf, reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -28,12 +31,13 @@ import type { PreparedChat } from "../vcp/pipeline/prepare-chat.ts";
 import { textForModel } from "../tools/outcome.ts";
 import type { ChatSource } from "./events.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
-import { makeOffer, noOffer, offerForText, type Offer } from "./offer.ts";
+import { noOffer, offerIn, type Offer } from "./offer.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
 import { parseChatRequest, type ChatRequest, type ToolProtocol } from "./schema.ts";
 import { readChatOutcome } from "./stored-chat.ts";
 import type { TextDialect } from "./text-dialect.ts";
+import type { AgentVoice } from "./voice.ts";
 
 export interface ChatInput {
   readonly tenant: string;
@@ -48,6 +52,8 @@ export interface ChatInput {
   readonly vcp?: { readonly showsResults: boolean } | undefined;
   /** The chat whose messages are prepared with the answer; no pipeline works on this one. */
   readonly within?: string | undefined;
+  /** Of the run of an agent that a call has asked for. */
+  readonly inner?: InnerChat | undefined;
   /** What is asked for where it is no chat. */
   readonly exchange?: ModelExchange | undefined;
   /** The gateway needs it for something else that the caller may do: no scope is asked for. */
@@ -64,14 +70,34 @@ export interface ChatInput {
   readonly stop: AbortController;
 }
 
+/** A chat that the gateway itself has asked for: the caller has been counted and let in already. */
+export interface InnerChat {
+  readonly parentId: string | null;
+  /** Writes are deduplicated under it; null: under the chat. */
+  readonly rootId: string | null;
+  /** The session that it works in, which is open already. */
+  readonly sessionId?: string | undefined;
+  /** Of the agents above. */
+  readonly purse?: RunPurse | undefined;
+  readonly via: readonly CallerLink[];
+  /** What it is asked has been made of content from outside. */
+  readonly readOutside: boolean;
+  /** It was tried before, and may have written. */
+  readonly isRepeated: boolean;
+}
+
 export interface OpenedChat {
   readonly callId: string;
   /** Own id, or that of the first of the attempts at this request: their writes are deduplicated under it. */
   readonly rootId: string;
+  /** An earlier attempt may have written. */
+  readonly writesBefore: boolean;
   readonly route: string;
   readonly request: ChatRequest;
   readonly context: CallContext;
   readonly offer: Offer;
+  /** Undefined where no agent was asked. */
+  readonly agent?: AgentVoice | undefined;
   /** Undefined where the model asks for tools by function calls. */
   readonly dialect?: TextDialect | undefined;
   readonly routes: readonly Route[];
@@ -121,6 +147,7 @@ const maxAdmissions = 8;
 
 interface Prepared {
   readonly request: ChatRequest;
+  readonly agent: AgentRun | undefined;
   readonly protocol: ToolProtocol;
   readonly isRelayed: boolean;
   readonly context: CallContext;
@@ -168,7 +195,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
 }
 
 function scopesFor(input: ChatInput): readonly Scope[] {
-  if (input.isNeeded === true) return [];
+  if (input.isNeeded === true || input.inner !== undefined) return [];
   return bringsConfig(input) ? ["chat", "runtime_config"] : ["chat"];
 }
 
@@ -199,7 +226,8 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
     };
     const { tenant, principal } = input;
     const expectedConfigVersion = known.config.version;
-    const admission = { tenant, principal, call: refused, limits: { countRequest: true }, expectedConfigVersion };
+    const limits = { countRequest: input.inner === undefined };
+    const admission = { tenant, principal, call: refused, limits, expectedConfigVersion };
     const { result } = await admit(deps, admission, { scope: null });
     if (result.outcome.kind === "stale_config") return undefined;
     throw error;
@@ -210,9 +238,8 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body);
   const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
   const isRelayed = isPicture || input.exchange !== undefined;
-  const request = isPicture ? forImageModel(asked) : asked;
-  const inline = request.runtimeConfig;
-  const context: CallContext = {
+  const inline = asked.runtimeConfig;
+  const known: CallContext = {
     tenant: input.tenant,
     caller,
     config,
@@ -222,18 +249,18 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     redactor: new Redactor(),
     ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
   };
-  const protocol = protocolOf(input, request, config);
-  const offer = isRelayed
-    ? noOffer
-    : protocol === "vcp"
-      ? offerForText(request)
-      : makeOffer(deps.adapters, context, request);
+  const agent = isRelayed ? undefined : await agentOf(deps, known, { asked, input });
+  const { context } = agent ?? { context: known };
+  const request = agent?.request ?? (isPicture ? forImageModel(asked) : asked);
+  const protocol = agent?.protocol ?? protocolOf(input, request, config);
+  const offer = isRelayed ? noOffer : (agent?.offer ?? offerIn(protocol, deps.adapters, { context, request }));
   const session = request.sessionId ?? (offer.runsTools ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
   const routes = resolveRoute(config, request.model, deps.defaultProvider);
   return {
     request,
+    agent,
     protocol,
     isRelayed,
     context: placed,
@@ -253,6 +280,18 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
       return value;
     },
   };
+}
+
+/** What it takes to be an agent is read for the chats that ask for one. */
+async function agentOf(
+  deps: CoreDeps,
+  context: CallContext,
+  { asked, input }: { readonly asked: ChatRequest; readonly input: ChatInput },
+): Promise<AgentRun | undefined> {
+  const model = asked.model ?? context.config.settings.default_model;
+  if (!isAgentModel(model)) return undefined;
+  const { openAgentRun } = await import("../agents/agent-run.ts");
+  return openAgentRun(deps, context, { model, asked, input });
 }
 
 function protocolOf({ vcp }: ChatInput, { toolProtocol }: ChatRequest, { settings }: TenantConfig): ToolProtocol {
@@ -304,14 +343,15 @@ function admissionOf(
     tenant: input.tenant,
     principal: input.principal,
     call: row,
-    limits: { countRequest: true },
+    limits: { countRequest: input.inner === undefined },
     expectedConfigVersion: context.config.version,
     known: { caller: context.caller, settings: context.config.settings },
     ...(offer.runsTools ? { slots: { wanted: slotsPerChat, required: false } } : {}),
     ...(plan.attach === undefined ? {} : { attach: { withinMs: attachWithinMs, to: plan.attach } }),
     ...(plan.supersedes === undefined ? {} : { supersedes: plan.supersedes.id }),
     ...(turnKeys.length === 0 ? {} : { turnKeys }),
-    ...(session === undefined ? {} : { sessionId: session }),
+    // Whoever asks for an inner chat has opened the session, and gets what comes late.
+    ...(session === undefined || session === input.inner?.sessionId ? {} : { sessionId: session }),
   };
 }
 
@@ -327,10 +367,12 @@ async function chatRow(
       request,
       sessionId: context.sessionId ?? null,
       userId: context.caller.userId ?? null,
-      model: prepared.routes[0]?.requestedModel,
+      model: prepared.agent?.model ?? prepared.routes[0]?.requestedModel,
+      uri: prepared.agent?.uri,
+      via: prepared.agent?.via,
     }),
     reserved: prepared.reserved ?? nothing,
-    rootId: earlier === undefined ? null : (earlier.rootId ?? earlier.id),
+    rootId: earlier === undefined ? (input.inner?.rootId ?? null) : (earlier.rootId ?? earlier.id),
     state: "running",
     inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
     leaseMs: deps.timing.leaseMs,
@@ -348,23 +390,25 @@ function rowFields(
     readonly sessionId?: string | null;
     /** As the request names it, or the one that is meant where it names none. */
     readonly model?: string | undefined;
+    readonly uri?: string | undefined;
+    readonly via?: readonly CallerLink[] | undefined;
   },
 ) {
   const { request } = known;
   return {
     id: newId("chat"),
     kind: "chat" as const,
-    parentId: input.within ?? null,
+    parentId: input.inner?.parentId ?? input.within ?? null,
     rootId: null,
     sessionId: known.sessionId ?? null,
-    uri: input.exchange ?? "chat",
+    uri: known.uri ?? input.exchange ?? "chat",
     tool: known.model ?? request?.model ?? "",
     toolHash: null,
     effect: "read" as const,
     repeat: "never" as const,
     async: false,
     userId: known.userId,
-    callerChain: [],
+    callerChain: [...(known.via ?? [])],
     route: input.route,
     idempotencyKey: null,
     input: null,
@@ -480,19 +524,27 @@ async function openAdmitted(
       dialect: read.dialect,
       callId: row.id,
       rootId: row.rootId ?? row.id,
+      writesBefore: input.inner === undefined ? row.rootId !== null : input.inner.isRepeated,
       route: input.route,
       // Behind the pipeline: what a tool has said is not for it to work on.
       messages: insertBeforeLastUser(conversation.messages, read.late),
       late: read.late,
       hidden: conversation.hidden,
       sources: conversation.sources,
-      hasReadOutside: restored.hasReadOutside || read.late.length > 0 || conversation.sources.length > 0,
+      hasReadOutside:
+        restored.hasReadOutside ||
+        read.late.length > 0 ||
+        conversation.sources.length > 0 ||
+        input.inner?.readOutside === true,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
       delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
       reserved: conversation.reserved,
       wallClockMs: conversation.wallClockMs,
-      original: isJsonObject(input.body) ? { bytes: input.rawBody, body: input.body } : undefined,
+      original:
+        isJsonObject(input.body) && prepared.agent === undefined
+          ? { bytes: input.rawBody, body: input.body }
+          : undefined,
       stop: input.stop,
     };
   } catch (thrown) {
@@ -543,12 +595,15 @@ async function prepareForModel(
   given: { readonly prepared: Prepared; readonly row: NewCall; readonly messages: readonly JsonObject[] },
 ): Promise<PreparedChat> {
   const { prepared, row, messages } = given;
-  const { context, request, offer, routes, reserved, protocol, isRelayed } = prepared;
-  const wallClockMs = wallClockOf(context.config, input.timeLimitMs);
+  const { context, request, agent, offer, routes, reserved, protocol, isRelayed } = prepared;
+  const wallClockMs = Math.min(
+    wallClockOf(context.config, input.timeLimitMs),
+    agent?.leftMs ?? Number.POSITIVE_INFINITY,
+  );
   const isOpen = !isRelayed && input.within === undefined;
   const { message_pipeline: pipeline, chat_knowledge_bases: usual } = context.config.settings;
   const isWhole = isOpen && (protocol === "vcp" || pipeline === "all");
-  const knowledge = isOpen ? knowledgeOf(request.knowledge, usual) : undefined;
+  const knowledge = isOpen ? knowledgeOf(request.knowledge, agent === undefined ? usual : []) : undefined;
   if (!isWhole && knowledge === undefined) {
     return { messages, hidden: nothingHidden, sources: [], reserved, wallClockMs };
   }

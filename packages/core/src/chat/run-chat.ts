@@ -5,11 +5,10 @@
 import type { CallFinish, KeptTurn } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
 import type { CoreDeps } from "../deps.ts";
-import { ChatMeter, type MeteredRound, type Spent } from "../budgets/chat-meter.ts";
+import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
 import { questionsOf } from "../calls/input-request.ts";
-import { holdLease, type Lease } from "../calls/lease.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -27,8 +26,10 @@ import { dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
+import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 import type { AskedCall, TextDialect } from "./text-dialect.ts";
+import type { AgentVoice } from "./voice.ts";
 
 /**
  * Events of the chat as they come, those that come together as one: the last is `finish` or `error`; then
@@ -67,7 +68,8 @@ type Steps<Result = void> = AsyncGenerator<readonly ChatEvent[], Result, void>;
 
 class ChatRun {
   readonly #deps: CoreDeps;
-  readonly #chat: OpenedChat;
+  /** Changes where another agent goes on with the conversation. */
+  #chat: OpenedChat;
   readonly #take: TakeChatEvents | undefined;
   readonly #tools: ToolRun;
   readonly #guard: LoopGuard;
@@ -102,9 +104,10 @@ class ChatRun {
     this.#chat = chat;
     this.#take = take;
     this.#messages = [...chat.messages];
-    this.#guard = new LoopGuard(chat.context.config.settings);
+    this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     this.#collector = chat.idempotencyKey !== undefined || chat.offer.runsTools ? new ChatCollector() : undefined;
-    this.#meter = createMeter(deps, chat);
+    this.#meter = createMeter(deps, chat, (name) => this.#chat.offer.listed.some((tool) => tool.name === name));
+    chat.agent?.meteredBy(() => ({ tokens: this.#meter.cost.tokens, micros: this.#meter.totalMicros }));
     this.#trace = ChatTrace.of(chat);
     this.#stop = new StopSignal(deps, chat, () => this.#meter.spent);
     const limit = chat.context.config.settings.concurrent_tool_calls;
@@ -123,8 +126,9 @@ class ChatRun {
       slots,
       meter: this.#meter,
       deliverLate: chat.request.sessionId !== undefined,
-      writesBefore: chat.rootId !== chat.callId,
+      writesBefore: chat.writesBefore,
       readOutsideBefore: chat.hasReadOutside,
+      ...(chat.agent === undefined ? {} : { via: chat.agent.via }),
     });
   }
 
@@ -175,9 +179,11 @@ class ChatRun {
   async *#runTurn(turn: Turn): Steps<boolean> {
     const owned = turn.calls.map((call, at) => this.#own(call, at));
     const ours = owned.filter(({ owner }) => owner === "gateway");
-    const items = ours.map(({ call }) => dispatchItemOf(this.#chat.offer, call));
+    const { agent, offer } = this.#chat;
+    const items = ours.map(({ call }) => agent?.itemOf(call) ?? dispatchItemOf(offer, call));
     yield this.#told(owned.map((own) => toCallEvent(own)));
     if (ours.length > 0) {
+      agent?.admit();
       this.#guard.admitRound(turn.calls, this.#meter.usage);
       await this.#meter.admitTools(items.map(({ target }) => target));
     }
@@ -195,10 +201,24 @@ class ChatRun {
       return false;
     }
     this.#messages.push(turn.message, ...results);
+    if (agent !== undefined) yield* this.#goOn(agent);
     // What is recorded is on its own bill; the chat's must not hold it a second time.
     if (this.#meter.isLimited) await this.#tools.finished();
     await this.#meter.admitTurn(this.#promptTokens);
     return true;
+  }
+
+  /** By another agent, where this one has handed over. */
+  async *#goOn(agent: AgentVoice): Steps {
+    agent.admit();
+    const next = await agent.next(this.#messages);
+    if (next === undefined) return;
+    const { from, to, reason, chat, messages } = next;
+    yield this.#told([{ type: "handoff", from, to, reason }]);
+    this.#chat = { ...this.#chat, ...chat };
+    this.#messages.splice(0, this.#messages.length, ...messages);
+    this.#guard.goOnWith(agent.limits);
+    this.#tools.goOnAs(chat.context, agent.via);
   }
 
   #told(events: readonly ChatEvent[]): readonly ChatEvent[] {
@@ -438,6 +458,7 @@ class ChatRun {
     }
     this.#messages.push(...messages);
     await dialect.update(this.#messages);
+    if (this.#chat.agent !== undefined) yield* this.#goOn(this.#chat.agent);
     if (this.#meter.isLimited) await this.#tools.finished();
     await this.#meter.admitTurn(this.#promptTokens);
     return true;
@@ -449,10 +470,13 @@ class ChatRun {
       this.#stoppedBy = "rounds";
       return undefined;
     }
-    const { hidden } = this.#chat;
-    const asked = await dialect.calls(
+    const { hidden, agent } = this.#chat;
+    agent?.admit();
+    const meant = await dialect.calls(
       hidden.size === 0 ? this.#messages : this.#messages.filter((one) => !hidden.has(one)),
     );
+    const asked =
+      agent === undefined ? meant : meant.map((one) => ({ ...one, item: agent.itemOf(one.call) ?? one.item }));
     const repeated = this.#guard.admitAsked(
       asked.map(({ call }) => call),
       this.#meter.usage,
@@ -640,96 +664,21 @@ class ChatRun {
   }
 }
 
-function createMeter(deps: CoreDeps, { callId, context, request, reserved, routes, offer }: OpenedChat): ChatMeter {
+function createMeter(
+  deps: CoreDeps,
+  { callId, context, request, reserved, routes }: OpenedChat,
+  isListed: (name: string) => boolean,
+): ChatMeter {
   const { tenant, config } = context;
   return new ChatMeter({
     prices: config.prices,
     clock: deps.clock,
     routes,
     reserved,
-    isListed: (name) => offer.listed.some((tool) => tool.name === name),
+    isListed,
     answerTokens: answerTokens(request, config),
     reserve: (amount, spent) => deps.repos.calls.reserve(tenant, callId, 1, { amount, spent }),
   });
-}
-
-/** Everything that can end a chat from outside, with its reason. */
-class StopSignal {
-  readonly #stop: AbortController;
-  readonly #wallClockMs: number;
-  readonly #lease: Lease;
-  readonly #timer: NodeJS.Timeout;
-  /** Undefined where it was the client who left. */
-  #reason: { readonly error: GatewayError; readonly isCancelled: boolean } | undefined;
-
-  constructor(deps: CoreDeps, chat: OpenedChat, spent: () => Spent | undefined) {
-    this.#stop = chat.stop;
-    this.#wallClockMs = chat.wallClockMs;
-    this.#lease = holdLease(deps, {
-      tenant: chat.context.tenant,
-      id: chat.callId,
-      attempt: 1,
-      pollCancel: true,
-      spent,
-      onEnd: (why) => this.#end(why === "lost" ? takenOver() : cancelled(), true),
-    });
-    this.#timer = setTimeout(StopSignal.#onTimer, chat.wallClockMs, this);
-  }
-
-  get signal(): AbortSignal {
-    return this.#stop.signal;
-  }
-
-  get isCancelled(): boolean {
-    return this.#reason?.isCancelled ?? this.signal.aborted;
-  }
-
-  reasonAsError(): GatewayError | undefined {
-    if (!this.signal.aborted) return undefined;
-    return this.#reason?.error ?? clientLeft();
-  }
-
-  throwIfStopped(): void {
-    const error = this.reasonAsError();
-    if (error !== undefined) throw error;
-  }
-
-  /** Nobody reads the answer any more. */
-  abandon(): void {
-    this.#stop.abort();
-  }
-
-  end(): void {
-    clearTimeout(this.#timer);
-    this.#lease.stop();
-  }
-
-  // One function for all timers: a closure for each chat would be garbage on the hottest path.
-  static readonly #onTimer = (stop: StopSignal): void => {
-    const limit = `${stop.#wallClockMs} ms (setting 'wall_clock_ms', or the client's own time limit)`;
-    stop.#end(new GatewayError("wall_clock_exceeded", `The request took longer than ${limit}.`), false);
-  };
-
-  #end(error: GatewayError, isCancelled: boolean): void {
-    if (this.signal.aborted) return;
-    this.#reason = { error, isCancelled };
-    this.#stop.abort();
-  }
-}
-
-function clientLeft(): GatewayError {
-  return new GatewayError("request_cancelled", "The client left before the answer was complete.");
-}
-
-function takenOver(): GatewayError {
-  return new GatewayError("chat_interrupted", "Another instance has taken this chat over.");
-}
-
-function cancelled(): GatewayError {
-  return new GatewayError(
-    "request_cancelled",
-    "The request was cancelled by POST /v1/interrupt or /v1/calls/{id}/cancel.",
-  );
 }
 
 function toCallEvent({ clientId, owner, index, call }: OwnedCall): ChatEvent {

@@ -68,6 +68,8 @@ export const catalog = {
   not_found: missing(),
   model_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   tool_not_found: { http: 404, type: "invalid_request_error", retryable: false },
+  agent_not_found: missing(),
+  agent_disabled: { http: 403, type: "invalid_request_error", retryable: false },
   session_not_found: missing(),
   file_not_found: missing(),
   object_not_found: missing(),
@@ -125,6 +127,15 @@ export const catalog = {
   approval_required: { http: 403, type: "permission_error", retryable: false },
   call_interrupted: tool(502, true),
   call_not_finished: { http: 409, type: "invalid_request_error", retryable: true },
+  // Agents
+  /** The agent may not call it, whether or not its caller may. */
+  tool_not_bound: tool(403),
+  /** The conversation has changed hands too often. */
+  handoffs_exceeded: tool(422),
+  /** It went round and round without anything being done. */
+  handoff_loop: tool(422),
+  /** Agents call agents call agents. */
+  depth_exceeded: tool(422),
   // The loop
   rounds_exceeded: tool(422),
   calls_exceeded: tool(422),

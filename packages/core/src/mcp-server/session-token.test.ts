@@ -29,6 +29,7 @@ const owner = (tenant: string): { tenant: string; config: TenantConfig } => ({
     tavern: [],
     flows: [],
     variables: [],
+    agents: [],
     providers: [],
     credentials: [],
     budgets: [],

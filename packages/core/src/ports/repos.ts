@@ -19,6 +19,7 @@ import type { TenantConfig, TenantSettings } from "../tenant-config.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
 import type { ToolScheme } from "../tools/uri.ts";
 import type { Listeners } from "../realtime/connection.ts";
+import type { AgentRepo } from "./agents.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { FlowRepo } from "./flows.ts";
@@ -495,6 +496,8 @@ export interface CallRepo {
   list(tenant: string, filter: CallFilter, page: PageRequest): Promise<Page<Call>>;
   /** Micro-units that the calls below each of these have cost, however deep, as far as they have ended. */
   costsBelow(tenant: string, ids: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** The call and those below it, the oldest first, at most so many; empty where there is none. */
+  family(tenant: string, id: string, limit: number): Promise<readonly Call[]>;
   /** Queued or waiting: cancelled at once. Running: asked to stop. Children of a chat too. */
   requestCancel(tenant: string, id: string): Promise<Call | undefined>;
   isCancelRequested(tenant: string, id: string): Promise<boolean>;
@@ -677,6 +680,7 @@ export interface Repos {
   readonly plugins: PluginRepo;
   readonly credentials: CredentialRepo;
   readonly providers: ProviderRepo;
+  readonly agents: AgentRepo;
   readonly config: ConfigRepo;
   readonly calls: CallRepo;
   readonly archives: ArchiveRepo;

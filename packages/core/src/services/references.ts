@@ -1,5 +1,5 @@
 /**
- * Who would miss a tool service (CFG-4). Each kind of referrer is one entry of `referrers`: whoever stores
+ * Who would miss a tool service, or an agent (CFG-4). Each kind of referrer is one entry of `referrers`: whoever stores
  * tool URIs (flows, agents, schedules) adds one, and deletion and the route about references follow.
  */
 import type { CallContext } from "../context.ts";
@@ -37,7 +37,7 @@ export type Referrer = (
 ) => Promise<readonly Reference[]>;
 
 /** One line for each kind of referrer. */
-const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions, flows];
+const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions, flows, agents];
 
 export async function findReferences(
   deps: Pick<CoreDeps, "repos" | "adapters">,
@@ -135,6 +135,26 @@ async function flows(
   }
   return [...found.values()];
 }
+
+/** Agents that may call it; of another agent also those that call it, or hand over to it. */
+function agents(
+  _deps: Pick<CoreDeps, "repos">,
+  { config }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  return Promise.resolve(
+    config.agents.flatMap(({ id, name, tools, agents: callees, handoffs }) => {
+      const named = Object.entries({ tools, agents: callees.map(agentUri), handoffs: handoffs.map(agentUri) });
+      return named.flatMap(([field, values]) =>
+        values
+          .filter((value) => namesService(value, address))
+          .map((value) => ({ kind: "agent", id, name, field, value })),
+      );
+    }),
+  );
+}
+
+const agentUri = (name: string): string => formatToolUri("agent", name);
 
 /** The error of who would delete what others use. */
 export function referencedError(what: string, references: readonly Reference[]): GatewayError {

@@ -24,6 +24,8 @@ export interface ToolCall {
   readonly timeoutMs?: number;
   /** What a person has answered where the back end had asked (`InputRequired`); the call is made once more with it. */
   readonly answers?: InputAnswers | undefined;
+  /** The conversation that asks had read content from outside; absent: it had not. */
+  readonly readOutside?: boolean;
 }
 
 export interface InputAnswers {

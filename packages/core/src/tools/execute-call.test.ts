@@ -47,6 +47,7 @@ async function executeAgainst(
     service: tool.service,
     timeoutMs: 1_000,
     maxAttempts: 3,
+    readOutside: false,
     adapter: {
       resolve: () => tool,
       list: () => [tool],

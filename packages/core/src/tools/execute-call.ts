@@ -167,6 +167,7 @@ async function trySend(
           attempt: options.attempt,
           timeoutMs: call.timeoutMs,
           answers: call.answers,
+          readOutside: call.readOutside,
         },
         {
           ...context,

@@ -3,7 +3,7 @@
  * limits, approval (design "The dispatcher, in this order and nowhere else"). No I/O.
  */
 import { missingCredentials } from "../blind/credential-resolver.ts";
-import { mayUseTool } from "../callers/caller.ts";
+import { mayUseTool, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
@@ -43,6 +43,8 @@ export interface PreparedCall {
   readonly timeoutMs: number;
   readonly maxAttempts: number;
   readonly answers?: ToolCall["answers"];
+  /** The conversation that asks had read content from outside. */
+  readonly readOutside: boolean;
 }
 
 export type Preparation =
@@ -72,7 +74,7 @@ export function prepareCall(
   const id = newId("call");
   let tool: Tool | undefined;
   try {
-    if (item.isOffered === false) throw notFound(item.target);
+    if (item.isOffered === false) throw notOffered(adapters, context, item.target);
     if (item.isUri === true && !item.target.includes("://")) parseToolUri(item.target);
     const found = item.found ?? findTool(adapters, context, item.target);
     tool = found.tool;
@@ -80,7 +82,7 @@ export function prepareCall(
     if (item.refusal !== undefined) throw refusedAsked(tool, item.refusal);
     const args = checkArguments(tool, item.arguments);
     requireCredentials(context, tool);
-    const call = assemble(id, context, { ...found, args });
+    const call = assemble(id, context, { ...found, args, readOutside: options.hasReadOutside });
     return { kind: needsApproval(call, context, options) ? "needs_approval" : "ready", call };
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
@@ -97,11 +99,41 @@ export function rejectedBy(error: GatewayError): RejectedOutcome {
 /** A tool that a caller may not use does not exist for it; a disabled one that it might use says so. */
 function requireUse(context: CallContext, tool: Tool, target: string): void {
   if (mayUseTool(context.caller, tool)) return;
+  if (isKeptByAgent(context.caller, tool)) throw notBound(context.caller, target);
   if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
     if (tool.quarantined === true) throw quarantined(tool);
     throw new GatewayError("service_disabled", disabledMessage(tool), { toolName: tool.name });
   }
   throw notFound(target);
+}
+
+/** What a model names and was not told of. Where an agent may not call what its caller may, that is said. */
+function notOffered(adapters: Adapters, context: CallContext, target: string): GatewayError {
+  const { caller } = context;
+  if (caller.bound === undefined) return notFound(target);
+  try {
+    const { tool } = findTool(adapters, context, target);
+    return isKeptByAgent(caller, tool) ? notBound(caller, target) : notFound(target);
+  } catch (error) {
+    if (error instanceof GatewayError) return notFound(target);
+    throw error;
+  }
+}
+
+/** Might the caller use it, were it not for the agent that acts? */
+function isKeptByAgent(caller: Caller, tool: Tool): boolean {
+  if (caller.bound === undefined || mayUseTool(caller, tool)) return false;
+  const { bound: _bound, ...unbound } = caller;
+  return mayUseTool(unbound, tool);
+}
+
+function notBound({ bound }: Caller, target: string): GatewayError {
+  const name = target.slice(0, 200);
+  return new GatewayError(
+    "tool_not_bound",
+    `'${name}' is none of the tools of agent '${bound?.path.at(-1) ?? ""}', so it was not run; add it to the agent's 'tools' where it should be.`,
+    { toolName: name },
+  );
 }
 
 function quarantined({ uri, name }: Tool): GatewayError {
@@ -157,9 +189,9 @@ function requireCredentials(context: CallContext, tool: Tool): void {
 function assemble(
   id: string,
   context: CallContext,
-  found: { readonly adapter: ToolAdapter; readonly tool: Tool; readonly uri: ToolUri; readonly args: JsonObject },
+  found: FoundTool & { readonly args: JsonObject; readonly readOutside: boolean },
 ): PreparedCall {
-  const { tool, uri, adapter, args } = found;
+  const { tool, uri, adapter, args, readOutside } = found;
   const { settings } = context.config;
   const asked = uri.options;
   if (asked.timeoutMs !== undefined && asked.timeoutMs > Math.max(settings.tool_timeout_ms, tool.timeoutMs ?? 0)) {
@@ -182,6 +214,7 @@ function assemble(
     tool,
     uri,
     arguments: args,
+    readOutside,
     effect: tool.effectOf?.(args) ?? tool.effect,
     repeat: tool.repeat,
     service: tool.serviceOf?.(context) ?? tool.service,

@@ -43,8 +43,8 @@ export interface RoundCall {
 export class ToolRun {
   readonly #deps: CoreDeps;
   readonly #adapters: Adapters;
-  readonly #context: CallContext;
-  readonly #options: ToolRunOptions;
+  #context: CallContext;
+  #options: ToolRunOptions;
   readonly #occurrences = new Map<string, number>();
   readonly #lines = new Map<string, Promise<unknown>>();
   readonly #deferred: { readonly row: Promise<NewCall>; readonly started: number; readonly finished: number }[] = [];
@@ -69,6 +69,12 @@ export class ToolRun {
   /** From then on outward writes need approval, in the turns that continue this one, too. */
   get hasReadOutside(): boolean {
     return this.#hasReadOutside;
+  }
+
+  /** From here on somebody else speaks, with what it may use. */
+  goOnAs(context: CallContext, via: NonNullable<CallPlace["via"]>): void {
+    this.#context = context;
+    this.#options = { ...this.#options, via };
   }
 
   /** Records the round and starts it; the outcomes come in call order, each when it is there. */

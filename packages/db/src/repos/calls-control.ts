@@ -97,12 +97,27 @@ export async function costsBelow(
 }
 
 /** Chats ask for calls, and calls (agents, flows) for further ones. */
-const cancelFamily = `WITH RECURSIVE family (id) AS (
+const withFamily = `WITH RECURSIVE family (id) AS (
     SELECT ?2
     UNION
     SELECT child.id FROM family CROSS JOIN calls AS child
     WHERE child.tenant = ?1 AND child.parent_id = family.id AND child.parent_id IS NOT NULL
-  )
+  )`;
+
+const readFamily = `${withFamily}
+  SELECT one.* FROM family CROSS JOIN calls AS one WHERE one.tenant = ?1 AND one.id = family.id
+  ORDER BY one.created_at, one.id LIMIT ?3`;
+
+export async function family(
+  database: Database,
+  tenant: string,
+  { id, limit }: { readonly id: string; readonly limit: number },
+): Promise<readonly Call[]> {
+  const [found] = await database.batch([{ sql: readFamily, args: [tenant, id, limit] }], { readonly: true });
+  return (found?.rows ?? []).map(toCall);
+}
+
+const cancelFamily = `${withFamily}
   UPDATE calls SET cancel_requested = 1,
     finished_at = CASE state WHEN 'running' THEN NULL ELSE ${now} END,
     error = CASE state WHEN 'running' THEN error ELSE ?3 END,

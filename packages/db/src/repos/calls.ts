@@ -5,7 +5,16 @@
 import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
 import { admit } from "./calls-admit.ts";
-import { costsBelow, decide, findByOutcome, get, isCancelRequested, list, requestCancel } from "./calls-control.ts";
+import {
+  costsBelow,
+  decide,
+  family,
+  findByOutcome,
+  get,
+  isCancelRequested,
+  list,
+  requestCancel,
+} from "./calls-control.ts";
 import { claim, heartbeat, park, reserve, takeSlots, wake } from "./calls-lease.ts";
 import { amendOutcome, finish, record, resolveUnknown, settle } from "./calls-settle.ts";
 import { expire, sweep } from "./calls-upkeep.ts";
@@ -30,6 +39,7 @@ export function createCallRepo(shards: Shards): CallRepo {
     get: (tenant, id) => get(of(tenant), tenant, id),
     list: (tenant, filter, page) => list(of(tenant), tenant, { filter, page }),
     costsBelow: (tenant, ids) => costsBelow(of(tenant), tenant, ids),
+    family: (tenant, id, limit) => family(of(tenant), tenant, { id, limit }),
     requestCancel: (tenant, id) => requestCancel(of(tenant), tenant, id),
     isCancelRequested: (tenant, id) => isCancelRequested(of(tenant), tenant, id),
     decide: (tenant, id, decision) => decide(of(tenant), tenant, { id, ...decision }),

@@ -11,6 +11,7 @@ import { sysAiPlugin } from "../schema/sys-ai-plugin.ts";
 import { tenants } from "../schema/tenants.ts";
 import { parseSettings } from "../settings.ts";
 import { build, decodeFirst, statement } from "../sql.ts";
+import { agentReader, selectAgents } from "./agents.ts";
 import { budgetReader } from "./budgets.ts";
 import { readFlowHeads, selectFlowHeads } from "./flows.ts";
 import { nodeReader, selectNodes } from "./nodes.ts";
@@ -30,6 +31,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
   const limits = budgetReader(onBrokenRow);
   const services = toolServiceReader(onBrokenRow);
   const nodes = nodeReader(onBrokenRow);
+  const agents = agentReader(onBrokenRow);
   return {
     load: async (tenant) => {
       const database = shards.databaseFor(tenant);
@@ -49,6 +51,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
           tavernRows,
           variableRows,
           flowRows,
+          agentRows,
         ],
         operatorRows,
       ] = await Promise.all([
@@ -73,6 +76,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
             selectTavernEntries(tenant),
             selectVariables(tenant),
             selectFlowHeads(tenant),
+            selectAgents(tenant),
           ],
           { readonly: true },
         ),
@@ -92,6 +96,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
         tavern: readTavernEntries(tavernRows, onBrokenRow),
         variables: readVariables(variableRows, onBrokenRow),
         flows: readFlowHeads(flowRows, onBrokenRow),
+        agents: readAll(agents, agentRows),
         providers: readAll(backEnds, providerRows),
         credentials: readAll(credentials, credentialRows),
         budgets: readAll(limits, budgetRows),

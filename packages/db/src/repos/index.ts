@@ -1,6 +1,7 @@
 /** All repositories over the shards. */
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
+import { createAgentRepo } from "./agents.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
 import { createArchiveRepo } from "./archives.ts";
 import { createBreakerRepo } from "./breakers.ts";
@@ -41,6 +42,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
   return {
     tenants: createTenantRepo(shards, onBrokenRow),
     issuers: createIssuerRepo(shards, onBrokenRow),
+    agents: createAgentRepo(shards, onBrokenRow),
     apiKeys: createApiKeyRepo(shards, onBrokenRow),
     plugins: createPluginRepo(shards, onBrokenRow),
     credentials: createCredentialRepo(shards, onBrokenRow),

@@ -1,4 +1,5 @@
 /** All tables: drizzle-kit writes migrations from here, and erasing a tenant visits each of them. */
+export { agents } from "./agents.ts";
 export { apiKeys } from "./api-keys.ts";
 export { budgetWindows } from "./budget-windows.ts";
 export { budgets } from "./budgets.ts";

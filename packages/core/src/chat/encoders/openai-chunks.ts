@@ -7,7 +7,7 @@ import { toOpenAiError } from "../../errors/to-openai.ts";
 import type { JsonValue } from "../../json.ts";
 import type { ChatEvent } from "../events.ts";
 import { ToolCallDeltas, type StreamEncoder } from "./stream-encoder.ts";
-import { toApprovalRequired, toToolPending, toToolResult } from "./typed-events.ts";
+import { toApprovalRequired, toHandoff, toToolPending, toToolResult } from "./typed-events.ts";
 
 export interface ChunkOptions {
   readonly includeUsage: boolean;
@@ -79,6 +79,8 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
         return progress(toToolPending(event));
       case "approval-required":
         return progress(toApprovalRequired(event));
+      case "handoff":
+        return progress(toHandoff(event));
       case "usage":
         usage = event.usage;
         return undefined;

@@ -87,6 +87,9 @@ export const typedEventSchema = z.discriminatedUnion("type", [
     url: z.string(),
     input_requests: z.record(z.string(), z.json()).optional(),
   }),
+  z
+    .object({ type: z.literal("agent.handoff"), from: z.string(), to: z.string(), reason: z.string() })
+    .meta({ description: "Another agent goes on with the conversation." }),
   z.object({
     type: z.literal("done"),
     finish_reason: z.string(),
@@ -134,6 +137,8 @@ export function createTypedEventEncoder(requestId: string): StreamEncoder {
         return frame(toToolPending(event));
       case "approval-required":
         return frame(toApprovalRequired(event));
+      case "handoff":
+        return frame(toHandoff(event));
       case "usage":
         usage = event.usage;
         return undefined;
@@ -171,6 +176,10 @@ export function toToolResult(event: Extract<ChatEvent, { type: "tool-result" }>)
 
 export function toToolPending(event: Extract<ChatEvent, { type: "tool-pending" }>): Record<string, unknown> {
   return { type: "tool_pending", tool_call_id: event.toolCallId, tool: event.tool, call_id: event.callId };
+}
+
+export function toHandoff({ from, to, reason }: Extract<ChatEvent, { type: "handoff" }>): Record<string, unknown> {
+  return { type: "agent.handoff", from, to, reason };
 }
 
 export function toApprovalRequired(event: Extract<ChatEvent, { type: "approval-required" }>): Record<string, unknown> {

@@ -4,6 +4,8 @@
  */
 import * as z from "zod";
 import { knowledgeFilterSchema, searchModes } from "../../knowledge/filter.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import type { Caller } from "../../callers/caller.ts";
 import { answered, defineNativeTool, jsonReply } from "./native-tool.ts";
 
 export const knowledgeSearch = defineNativeTool({
@@ -32,7 +34,7 @@ export const knowledgeSearch = defineNativeTool({
     const { searchKnowledge } = await import("../../knowledge/search.ts");
     const { mode, reason, hits } = await answered(
       searchKnowledge(deps, context, {
-        knowledgeBases: asked.knowledge_bases ?? "all",
+        ...basesFor(context.caller, asked.knowledge_bases),
         query: asked.query,
         topK: asked.top_k,
         mode: asked.mode,
@@ -48,3 +50,20 @@ export const knowledgeSearch = defineNativeTool({
     });
   },
 });
+
+/** An agent searches the bases that it is bound to, where it is bound to some. */
+function basesFor(
+  { bound }: Caller,
+  asked: readonly string[] | undefined,
+): { readonly knowledgeBases: readonly string[] | "all"; readonly isOptional?: boolean } {
+  const own = bound?.knowledge ?? [];
+  if (own.length === 0) return { knowledgeBases: asked ?? "all" };
+  if (asked === undefined) return { knowledgeBases: own, isOptional: true };
+  const other = asked.find((name) => !own.includes(name));
+  if (other === undefined) return { knowledgeBases: asked };
+  throw new GatewayError(
+    "tool_not_bound",
+    `'${other}' is none of the knowledge bases of agent '${bound?.path.at(-1) ?? ""}'; it has ${own.join(", ")}.`,
+    { param: "knowledge_bases" },
+  );
+}

@@ -3,6 +3,7 @@
  * decides whether it may run.
  */
 import { createCredentialResolver } from "../../blind/credential-resolver.ts";
+import { isBoundByName } from "../../callers/caller.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
@@ -110,7 +111,7 @@ function ofMcpo(deps: CoreDeps, request: ToolRequest, options: PlanOptions): Pla
 
 /** Workspace tools need a workspace; a request that names no session does not ask for one. */
 function mayCall({ tool }: FoundTool, { context, hasSession }: PlanOptions): boolean {
-  return tool.kind !== "NATIVE" || hasSession || context.caller.tools?.includes(tool.name) === true;
+  return tool.kind !== "NATIVE" || hasSession || isBoundByName(context.caller, tool.name);
 }
 
 function extrasOf({ river, vref }: ToolRequest, messages: readonly JsonObject[] | undefined): JsonObject {
