@@ -34,6 +34,7 @@ import { createDatabaseReplies } from "@toolyard/db/replies";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
+import { createDocumentReader } from "@toolyard/platform/document-reader/reader";
 import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
 import { createSystemClock } from "@toolyard/platform/system-clock";
@@ -179,6 +180,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...tokenDeps,
     mail: createSmtpTransport({ egress }),
     brokers: createMessageBrokers({ egress }),
+    documents: createDocumentReader(),
     tokens: createTokenSource(tokenDeps),
     blobs: await createBlobs(environment, home.dataDir, blobLinks.presign),
     queue,

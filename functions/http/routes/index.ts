@@ -29,6 +29,17 @@ import { invoke } from "./invoke-tool.ts";
 import { queryKnowledge } from "./knowledge-query.ts";
 import { createIssuer, deleteIssuer, listIssuers } from "./issuers.ts";
 import { mcp, mcpMetadata, mcpToolset, mcpToolsetMetadata, resourceMetadata } from "./mcp.ts";
+import {
+  createKnowledgeBase,
+  deleteKnowledgeBase,
+  deleteKnowledgeDocument,
+  getKnowledgeDocument,
+  listKnowledgeBases,
+  listKnowledgeDocuments,
+  retryKnowledgeDocument,
+  updateKnowledgeConfig,
+  upsertKnowledgeDocument,
+} from "./knowledge.ts";
 import { createEmbedding, createImage } from "./model-exchanges.ts";
 import { getModel, listModels } from "./models.ts";
 import { deleteNode, getNode, listNodes } from "./nodes.ts";
@@ -270,6 +281,15 @@ export const routes = {
   updateVcpVariable,
   deleteVcpVariable,
   queryKnowledge,
+  createKnowledgeBase,
+  deleteKnowledgeBase,
+  updateKnowledgeConfig,
+  listKnowledgeBases,
+  upsertKnowledgeDocument,
+  listKnowledgeDocuments,
+  getKnowledgeDocument,
+  deleteKnowledgeDocument,
+  retryKnowledgeDocument,
   createRealtimeTicket: createTicket,
   webSocket,
   getPreprocessorOrder,

@@ -2,6 +2,7 @@
 import type { KillPoint } from "./calls/kill-points.ts";
 import type { BlobStore } from "./ports/blob-store.ts";
 import type { Clock } from "./ports/clock.ts";
+import type { DocumentReader } from "./ports/document-reader.ts";
 import type { Egress } from "./ports/egress.ts";
 import type { Log } from "./ports/log.ts";
 import type { MailTransport } from "./ports/mail-transport.ts";
@@ -77,6 +78,8 @@ export interface AdapterDeps {
   readonly tenantPlugins?: PluginRunner;
   /** Runs code of models, `confined`; absent: none is run here. */
   readonly codeBox?: PluginRunner;
+  /** Reads documents of formats that take a program; absent: text alone can be read here. */
+  readonly documents?: DocumentReader;
   /** Programs that the operator offers as MCP servers. */
   readonly mcpCommands?: McpCommands;
   /** Model back end of the operator for tenants without a provider of their own. */

@@ -68,11 +68,14 @@ export interface GuardedTool {
   readonly enabled: boolean;
   /** Roles that may use it; empty: every role. */
   readonly roles: readonly Role[];
+  /** Belongs to whoever has this scope, whatever tools they may use. */
+  readonly scope?: Scope;
 }
 
 /** One decision for listing and running. */
 export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
   if (!tool.enabled) return false;
+  if (tool.scope !== undefined) return hasScope(caller, tool.scope);
   if (tool.roles.length > 0 && !tool.roles.includes(caller.role) && caller.role !== "operator") return false;
   return names(caller.tools ?? undefined, tool) && names(caller.within, tool);
 }

@@ -9,7 +9,7 @@
  */
 import type { Amount } from "../budgets/budget.ts";
 import type { CallCost } from "../budgets/cost.ts";
-import type { Caller } from "../callers/caller.ts";
+import type { Caller, Scope } from "../callers/caller.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import type { JsonValue } from "../json.ts";
 import type { Effect, Repeat } from "../tools/tool.ts";
@@ -128,6 +128,8 @@ export interface SealedInput {
   readonly traceparent?: string;
   /** As admitted; a key is read again before the call runs, since it may have been revoked. */
   readonly caller: Caller;
+  /** What the caller needs for it, where that is not what tools need. */
+  readonly scope?: Scope;
   /** What the back end asked a person for, and where it was answered what. */
   readonly asked?: {
     readonly requests: { readonly [key: string]: JsonValue };

@@ -22,6 +22,17 @@ export const killPoints = [
   "approval.decided",
 ] as const;
 
+/** The same while a document comes into its knowledge base. */
+export const knowledgeKillPoints = [
+  "knowledge.stored",
+  "knowledge.recorded",
+  "knowledge.extracted",
+  "knowledge.embedded",
+  "knowledge.chunks-written",
+  "knowledge.served",
+  "knowledge.reindex-queued",
+] as const;
+
 /** The same between an asynchronous plugin's first answer and its callback. */
 export const callbackKillPoints = ["callback.awaited", "callback.stored", "callback.completed"] as const;
 
@@ -30,6 +41,7 @@ export const upkeepKillPoints = ["archive.claimed", "archive.written", "archive.
 
 export type KillPoint =
   | (typeof killPoints)[number]
+  | (typeof knowledgeKillPoints)[number]
   | (typeof callbackKillPoints)[number]
   | (typeof upkeepKillPoints)[number];
 

@@ -82,6 +82,7 @@ export function inputOf(context: CallContext, call: CallToRecord): SealedInput {
     arguments: call.arguments,
     uri: fullUri(call),
     caller: context.caller,
+    ...(call.tool.scope === undefined ? {} : { scope: call.tool.scope }),
     ...(context.sessionId === undefined ? {} : { sessionId: context.sessionId }),
     ...(context.span === undefined ? {} : { traceparent: context.span.traceparent }),
   };

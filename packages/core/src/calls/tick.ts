@@ -4,6 +4,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { archiveCalls, expireArchives } from "./archive.ts";
+import { clearKnowledge } from "../knowledge/garbage.ts";
 import { clearUploads } from "../workspace/uploads.ts";
 import { useLateResults } from "../nodes/results.ts";
 import { refreshDue } from "../vcp/static/refresh.ts";
@@ -44,6 +45,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   await expireArchives(deps, sweepLimit);
   await createWorkspace(deps).expireSessions(sweepLimit);
   await clearUploads(deps, sweepLimit);
+  await clearKnowledge(deps, sweepLimit);
   await deps.repos.oauth.expire(sweepLimit);
   return { resent: items.length };
 }

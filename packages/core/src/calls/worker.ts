@@ -4,7 +4,7 @@
  */
 import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import { overBudget } from "../budgets/budget.ts";
-import { hasScope, type Caller } from "../callers/caller.ts";
+import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -270,7 +270,7 @@ async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Pro
   }
   if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
   const input = await openInput(deps, { tenant: call.tenant, config }, { id: call.id, input: call.input });
-  const caller = await currentCaller(deps, call.tenant, input.caller);
+  const caller = await currentCaller(deps, call.tenant, input);
   return {
     tenant: call.tenant,
     caller,
@@ -285,7 +285,11 @@ async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Pro
 }
 
 /** The caller as it is now: a key may have been revoked, expired or narrowed since. */
-async function currentCaller(deps: CoreDeps, tenant: string, caller: Caller): Promise<Caller> {
+async function currentCaller(
+  deps: CoreDeps,
+  tenant: string,
+  { caller, scope }: Pick<SealedInput, "caller" | "scope">,
+): Promise<Caller> {
   if (caller.kind !== "key") return caller;
   const key = await deps.repos.apiKeys.get(tenant, caller.id);
   const expired = key !== undefined && key.expiresAt !== null && key.expiresAt <= deps.clock.now();
@@ -293,7 +297,8 @@ async function currentCaller(deps: CoreDeps, tenant: string, caller: Caller): Pr
     throw new GatewayError("permission_denied", "The key that asked for this call has been revoked or has expired.");
   }
   const now: Caller = { ...caller, role: key.role, scopes: key.scopes, tools: key.tools };
-  if (!hasScope(now, "tools") && !hasScope(now, "chat")) {
+  const needed: readonly Scope[] = scope === undefined ? ["tools", "chat"] : [scope];
+  if (!needed.some((one) => hasScope(now, one))) {
     throw new GatewayError("permission_denied", "The key that asked for this call may no longer run tools.");
   }
   return now;

@@ -1,5 +1,5 @@
 /** A tool as the dispatcher and the model know it, whatever is behind it. */
-import type { Role } from "../callers/caller.ts";
+import type { Role, Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { JsonObject } from "../json.ts";
 
@@ -32,6 +32,8 @@ export interface Tool {
   /** Not enabled because its definition has changed and nobody has accepted that. */
   readonly quarantined?: boolean;
   readonly roles: readonly Role[];
+  /** Whoever has it may run the tool, and nobody else; absent: the scopes and patterns for tools decide. */
+  readonly scope?: Scope;
   readonly effect: Effect;
   /** Where the effect depends on the arguments (a fetch with GET or POST); beats `effect`. */
   readonly effectOf?: (args: JsonObject) => Effect;

@@ -19,6 +19,7 @@ const schemeShapes = {
   native: "refused",
   vcp: "optional",
   node: "optional",
+  knowledge: "optional",
 } as const;
 
 export type ToolScheme = keyof typeof schemeShapes;

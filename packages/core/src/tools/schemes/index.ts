@@ -13,6 +13,7 @@ import type { TenantConfig } from "../../tenant-config.ts";
 import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
 import { LateAdapter } from "./late-adapter.ts";
+import { createKnowledgeAdapter } from "./knowledge.ts";
 import { createNativeAdapter } from "./native.ts";
 import { createNodeAdapter } from "./node.ts";
 import { createPluginAdapter } from "./plugin.ts";
@@ -57,6 +58,7 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
   const adapters: Adapters = {
     plugin: createPluginAdapter(schemeDeps),
     native: createNativeAdapter(() => core),
+    knowledge: createKnowledgeAdapter(() => core),
     ...(Object.fromEntries(services) as Adapters),
     vcp,
     // Last: a name that anything else of the tenant has is not a node's.

@@ -1,0 +1,35 @@
+import { describe, expect, test } from "vitest";
+import * as z from "zod";
+import { verifies } from "../../test/support/verifies.ts";
+import { fromCamelCase } from "./camel-case.ts";
+
+const schema = z.strictObject({
+  top_k: z.int().optional(),
+  config: z.strictObject({ min_score: z.number() }).nullable().optional(),
+  items: z.array(z.strictObject({ document_id: z.string() })).default([]),
+  metadata: z.record(z.string(), z.string()).optional(),
+});
+
+describe(`fields by their camelCase names ${verifies("KB-1")}`, () => {
+  test("are those of the schema, at every depth", () => {
+    const given = { topK: 3, config: { minScore: 0.5 }, items: [{ documentId: "a" }, { document_id: "b" }] };
+    expect(fromCamelCase(schema, given)).toEqual({
+      top_k: 3,
+      config: { min_score: 0.5 },
+      items: [{ document_id: "a" }, { document_id: "b" }],
+    });
+  });
+
+  test("may be given twice with one value, and not with two", () => {
+    expect(fromCamelCase(schema, { top_k: 3, topK: 3 })).toEqual({ top_k: 3 });
+    expect(() => fromCamelCase(schema, { top_k: 3, topK: 4 })).toThrow(/'top_k' and 'topK'/);
+    expect(() => fromCamelCase(schema, { config: { min_score: 1, minScore: 0 } })).toThrow(/'min_score'/);
+  });
+
+  test("are left alone where nobody has said what they are", () => {
+    const given = { metadata: { sourceUrl: "x" }, somethingElse: 1 };
+    expect(fromCamelCase(schema, given)).toEqual(given);
+    expect(fromCamelCase(schema, "text")).toBe("text");
+    expect(fromCamelCase(schema, { config: null })).toEqual({ config: null });
+  });
+});
