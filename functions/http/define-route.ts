@@ -14,7 +14,6 @@ import type { TenantConfig } from "@toolyard/core/tenant-config";
 import type * as z from "zod";
 import { headerOf, type AppContext, type AppDeps } from "./app-env.ts";
 import { parseJsonBody, readBody, streamBody } from "./body.ts";
-import { fromCamelCase } from "./camel-case.ts";
 import { toInvalidRequest, type RequestPart } from "./errors.ts";
 import { setRateLimitHeaders } from "./rate-limit-headers.ts";
 
@@ -40,8 +39,6 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
   readonly query?: Query;
   /** JSON body. */
   readonly body?: Body;
-  /** Each field of the body may be given by its camelCase name as well. */
-  readonly camelCase?: true;
   /** A body that is not JSON and is read as it arrives, through `input.stream`. */
   readonly stream?: { readonly mediaTypes: readonly string[]; readonly description: string };
   /** Bytes; default 10 MiB. */
@@ -261,8 +258,7 @@ async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodT
   }
   if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes };
   const bytes = await readBody(c, limit);
-  const given = parseJsonBody(c, bytes);
-  const body = check(request.body, request.camelCase ? fromCamelCase(request.body, given) : given, "body");
+  const body = check(request.body, parseJsonBody(c, bytes), "body");
   return { params, query, body, bytes, stream: noBytes };
 }
 

@@ -68,7 +68,7 @@ export const queryKnowledge = defineRoute({
   description: "By meaning and by words, in what the caller may read. Every hit says where its text stands.",
   tags: ["knowledge"],
   scope: "tools",
-  request: { body: inEitherSpelling(bodySchema, Object.keys(queryFields.shape)) },
+  request: { body: inEitherSpelling(bodySchema) },
   responses: {
     200: {
       description: "What was found, the best first.",

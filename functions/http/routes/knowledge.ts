@@ -14,6 +14,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { documentStates, type KnowledgeBase, type KnowledgeDocument } from "@toolyard/core/ports/knowledge";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
+import { inEitherSpelling } from "../camel-names.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { idOf, timeSchema } from "./shared.ts";
@@ -25,6 +26,12 @@ const tags = ["knowledge"];
 const loadBases = () => import("@toolyard/core/knowledge/bases");
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const loadDocuments = () => import("@toolyard/core/knowledge/documents");
+
+function bodyOf<Shape extends z.core.$ZodLooseShape>(
+  shape: Shape,
+): z.ZodType<z.output<z.ZodObject<Shape, z.core.$strict>>> {
+  return inEitherSpelling(z.strictObject(shape));
+}
 
 const nameField = z.string().trim().min(1).max(128).meta({ example: "handbook" });
 const baseField = z.string().min(1).max(128).meta({ description: "Id or name of the knowledge base." });
@@ -179,11 +186,10 @@ export const createKnowledgeBase = defineRoute({
   tags,
   scope: "manage",
   request: {
-    body: z.strictObject({
+    body: bodyOf({
       name: nameField,
       config: knowledgeConfigChangeSchema.default({}),
     }),
-    camelCase: true,
   },
   responses: { 201: { description: "The knowledge base", schema: baseSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a knowledge base of the caller's own tenant." },
@@ -202,12 +208,11 @@ export const updateKnowledgeConfig = defineRoute({
   tags,
   scope: "manage",
   request: {
-    body: z.strictObject({
+    body: bodyOf({
       knowledge_base: baseField,
       config: knowledgeConfigChangeSchema,
       config_version: z.int().optional().meta({ description: "Refused where the configuration has another one." }),
     }),
-    camelCase: true,
   },
   responses: { 200: { description: "The knowledge base", schema: baseSchema } },
   isolation: {
@@ -230,7 +235,7 @@ export const deleteKnowledgeBase = defineRoute({
   summary: "Delete a knowledge base with all that is in it",
   tags,
   scope: "manage",
-  request: { body: z.strictObject({ knowledge_base: baseField }), camelCase: true },
+  request: { body: bodyOf({ knowledge_base: baseField }) },
   responses: {
     200: {
       description: "It is gone",
@@ -252,7 +257,7 @@ export const listKnowledgeBases = defineRoute({
   description: "Callers without the scope 'manage' see their names.",
   tags,
   scope: null,
-  request: { body: z.strictObject(pageFields).prefault({}), camelCase: true },
+  request: { body: inEitherSpelling(z.strictObject(pageFields).prefault({})) },
   responses: { 200: { description: "A page of them", schema: listSchema(z.union([baseSchema, briefBaseSchema])) } },
   isolation: { kind: "nothing-owned", reason: "Lists those of the caller's own tenant; test/e2e/knowledge.test.ts." },
   async handler(c, { core, tenant, caller, body }) {
@@ -271,7 +276,7 @@ export const upsertKnowledgeDocument = defineRoute({
   tags,
   scope: "manage",
   request: {
-    body: z.strictObject({
+    body: bodyOf({
       knowledge_base: baseField,
       document_id: documentIdField.optional().meta({
         description: "What it is known by. Left out: its name, so that the same name is the same document.",
@@ -300,7 +305,6 @@ export const upsertKnowledgeDocument = defineRoute({
       metadata: metadataField.default({}),
       acl: knowledgeAclSchema.nullable().default(null).meta({ description: "Null: that of the base." }),
     }),
-    camelCase: true,
     maxBytes: 6_291_456,
   },
   responses: {
@@ -358,8 +362,7 @@ export const listKnowledgeDocuments = defineRoute({
   tags,
   scope: null,
   request: {
-    body: z.strictObject({ knowledge_base: baseField, state: z.enum(documentStates).optional(), ...pageFields }),
-    camelCase: true,
+    body: bodyOf({ knowledge_base: baseField, state: z.enum(documentStates).optional(), ...pageFields }),
   },
   responses: { 200: { description: "A page of them", schema: listSchema(documentSchema) } },
   isolation: { kind: "object", arrange: arrangedBase },
@@ -377,7 +380,7 @@ export const listKnowledgeDocuments = defineRoute({
   },
 });
 
-const documentBody = z.strictObject({ knowledge_base: baseField, document_id: documentIdField });
+const documentBody = bodyOf({ knowledge_base: baseField, document_id: documentIdField });
 
 export const getKnowledgeDocument = defineRoute({
   method: "post",
@@ -385,7 +388,7 @@ export const getKnowledgeDocument = defineRoute({
   summary: "One document of a knowledge base",
   tags,
   scope: null,
-  request: { body: documentBody, camelCase: true },
+  request: { body: documentBody },
   responses: { 200: { description: "The document", schema: documentSchema } },
   isolation: { kind: "object", arrange: arrangedDocument },
   async handler(c, { core, tenant, caller, body }) {
@@ -403,7 +406,7 @@ export const deleteKnowledgeDocument = defineRoute({
   description: "It is not found from the answer on, also where it is being ingested.",
   tags,
   scope: "manage",
-  request: { body: documentBody, camelCase: true },
+  request: { body: documentBody },
   responses: {
     200: {
       description: "It is gone",
@@ -425,7 +428,7 @@ export const retryKnowledgeDocument = defineRoute({
   description: "One that failed, or whose call was cancelled; one that is at work goes on.",
   tags,
   scope: "manage",
-  request: { body: documentBody, camelCase: true },
+  request: { body: documentBody },
   responses: { 202: { description: "The document", schema: documentSchema } },
   isolation: { kind: "object", arrange: arrangedDocument },
   async handler(c, { core, context, body }) {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { verifies } from "../../test/support/verifies.ts";
-import { fromCamelCase } from "./camel-case.ts";
+import { inEitherSpelling } from "./camel-names.ts";
 
 const schema = z.strictObject({
   top_k: z.int().optional(),
@@ -10,10 +10,12 @@ const schema = z.strictObject({
   metadata: z.record(z.string(), z.string()).optional(),
 });
 
+const body = inEitherSpelling(schema);
+
 describe(`fields by their camelCase names ${verifies("KB-1")}`, () => {
   test("are those of the schema, at every depth", () => {
     const given = { topK: 3, config: { minScore: 0.5 }, items: [{ documentId: "a" }, { document_id: "b" }] };
-    expect(fromCamelCase(schema, given)).toEqual({
+    expect(body.parse(given)).toEqual({
       top_k: 3,
       config: { min_score: 0.5 },
       items: [{ document_id: "a" }, { document_id: "b" }],
@@ -21,15 +23,15 @@ describe(`fields by their camelCase names ${verifies("KB-1")}`, () => {
   });
 
   test("may be given twice with one value, and not with two", () => {
-    expect(fromCamelCase(schema, { top_k: 3, topK: 3 })).toEqual({ top_k: 3 });
-    expect(() => fromCamelCase(schema, { top_k: 3, topK: 4 })).toThrow(/'top_k' and 'topK'/);
-    expect(() => fromCamelCase(schema, { config: { min_score: 1, minScore: 0 } })).toThrow(/'min_score'/);
+    expect(body.parse({ top_k: 3, topK: 3 })).toEqual({ top_k: 3, items: [] });
+    expect(() => body.parse({ top_k: 3, topK: 4 })).toThrow(/'top_k' and 'topK'/);
+    expect(() => body.parse({ config: { min_score: 1, minScore: 0 } })).toThrow(/'min_score'/);
   });
 
   test("are left alone where nobody has said what they are", () => {
-    const given = { metadata: { sourceUrl: "x" }, somethingElse: 1 };
-    expect(fromCamelCase(schema, given)).toEqual(given);
-    expect(fromCamelCase(schema, "text")).toBe("text");
-    expect(fromCamelCase(schema, { config: null })).toEqual({ config: null });
+    const metadata = { sourceUrl: "x" };
+    expect(body.parse({ metadata, config: null })).toEqual({ metadata, config: null, items: [] });
+    expect(() => body.parse({ somethingElse: 1 })).toThrow(/somethingElse/);
+    expect(() => body.parse("text")).toThrow();
   });
 });

@@ -1,0 +1,55 @@
+/** A back end that makes vectors of texts: of their characters, or all the same. */
+import { startHttpStub } from "./http-stub.ts";
+
+export interface EmbeddingStub {
+  /** Base URL ending in /v1. */
+  readonly url: string;
+  /** Texts of each request, in order. */
+  readonly asked: string[][];
+  /** Answers from now on with this status instead; undefined: with vectors again. */
+  fail(status: number | undefined): void;
+  /** Requests wait until the returned function is called. */
+  hold(): () => void;
+  close(): Promise<void>;
+}
+
+const dimensions = 16;
+
+export async function startEmbeddingStub({ allSame = false } = {}): Promise<EmbeddingStub> {
+  const asked: string[][] = [];
+  let failure: number | undefined;
+  let held = Promise.resolve();
+  const stub = await startHttpStub(async (request) => {
+    if (request.method === "GET") return { body: JSON.stringify({ object: "list", data: [{ id: "embed-1" }] }) };
+    const { input } = JSON.parse(request.body.toString("utf8")) as { input: string[] };
+    asked.push(input);
+    await held;
+    if (failure !== undefined) return { status: failure, body: JSON.stringify({ error: { message: "not now" } }) };
+    const data = input.map((text, index) => ({ object: "embedding", index, embedding: vectorOf(allSame ? "" : text) }));
+    const usage = { prompt_tokens: input.length, total_tokens: input.length };
+    return { body: JSON.stringify({ object: "list", data: data.reverse(), model: "embed-1", usage }) };
+  });
+  return {
+    url: `${stub.url}/v1`,
+    asked,
+    fail: (status) => void (failure = status),
+    hold() {
+      let release = (): void => undefined;
+      held = new Promise((done) => (release = done));
+      return () => {
+        held = Promise.resolve();
+        release();
+      };
+    },
+    close: () => stub.close(),
+  };
+}
+
+function vectorOf(text: string): number[] {
+  const vector = new Array<number>(dimensions).fill(0.01);
+  for (const character of text) {
+    const at = (character.codePointAt(0) ?? 0) % dimensions;
+    vector[at] = (vector[at] ?? 0) + 1;
+  }
+  return vector;
+}
