@@ -26,6 +26,8 @@ export async function buildServer({ entry, out }: ServerBuild): Promise<string> 
       { in: entry ?? `${directory}/local.ts`, out: "server" },
       // Forked by it, to start plugins.
       { in: `${directory}/../packages/platform/src/local/plugin-helper.ts`, out: "plugin-helper" },
+      // Of its threads that read documents.
+      { in: `${directory}/../packages/platform/src/document-reader/program.ts`, out: "document-reader" },
     ],
     // In one file with another program, `local.ts` is not what was started, and must not start a server of its own.
     define: entry === undefined ? {} : { "import.meta.main": "false" },

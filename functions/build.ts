@@ -105,6 +105,10 @@ const lateEngine: Plugin = {
   },
 };
 
+/** The program of threads that read documents, in a file beside the chunk that starts them. */
+const documentReader = "document-reader";
+const isReader = /packages\/platform\/src\/document-reader\/program-url\.ts$/;
+
 /** The database client speaks HTTP here; its WebSocket dialect is never used. */
 const noWebSocket: Plugin = {
   name: "no-websocket",
@@ -193,12 +197,25 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     plugins: [],
     entryPoints: [{ in: `${directory}/../packages/core/src/tools/${engine}.ts`, out: `chunks/${engine}` }],
   });
+  const reader = await bundle({
+    ...common,
+    plugins: [],
+    entryPoints: [
+      { in: `${directory}/../packages/platform/src/document-reader/program.ts`, out: `chunks/${documentReader}` },
+    ],
+  });
+  const late: readonly LateFile[] = [
+    { isReader: isEngine, file: resolve(out, `chunks/${engine}.cjs`), kind: "require-call" },
+    { isReader, file: resolve(out, `chunks/${documentReader}.mjs`), kind: "dynamic-import" },
+  ];
   const outputs = {
-    ...withEngine({ ...shared.metafile.outputs, ...chat.metafile.outputs }, resolve(out, `chunks/${engine}.cjs`)),
+    ...withLate({ ...shared.metafile.outputs, ...chat.metafile.outputs }, late),
     ...alone.metafile.outputs,
     ...patterns.metafile.outputs,
+    ...reader.metafile.outputs,
   };
   const inputs = {
+    ...reader.metafile.inputs,
     ...patterns.metafile.inputs,
     ...shared.metafile.inputs,
     ...chat.metafile.inputs,
@@ -229,17 +246,29 @@ async function clear(out: string): Promise<void> {
   await Promise.all(ours.map((name) => rm(join(out, name), { recursive: true, force: true })));
 }
 
+/** A file that is read by name, which the bundler cannot know. */
+interface LateFile {
+  /** Modules that read it. */
+  readonly isReader: RegExp;
+  readonly file: string;
+  readonly kind: "require-call" | "dynamic-import";
+}
+
 /**
- * The report with what the bundler cannot know: which files read the engine of patterns.
+ * The report with which files read those.
  * @throws Error where one of them would not find it
  */
-function withEngine(outputs: Metafile["outputs"], file: string): Metafile["outputs"] {
-  const path = relative(process.cwd(), file);
+function withLate(outputs: Metafile["outputs"], late: readonly LateFile[]): Metafile["outputs"] {
   return Object.fromEntries(
     Object.entries(outputs).map(([name, output]) => {
-      if (!Object.keys(output.inputs).some((input) => isEngine.test(input))) return [name, output];
-      if (dirname(name) !== dirname(path)) throw new Error(`${name} has to be beside ${path}, which it reads.`);
-      return [name, { ...output, imports: [...output.imports, { path, kind: "require-call" }] }];
+      const inputs = Object.keys(output.inputs);
+      const read = late.filter(({ isReader: isOne }) => inputs.some((input) => isOne.test(input)));
+      const imports = read.map(({ file, kind }) => {
+        const path = relative(process.cwd(), file);
+        if (dirname(name) !== dirname(path)) throw new Error(`${name} has to be beside ${path}, which it reads.`);
+        return { path, kind };
+      });
+      return [name, { ...output, imports: [...output.imports, ...imports] }];
     }),
   );
 }

@@ -14,6 +14,7 @@ import type { DataTables } from "@toolyard/core/ports/data-tables";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Repos } from "@toolyard/core/ports/repos";
+import type { DocumentReader } from "@toolyard/core/ports/document-reader";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
@@ -35,7 +36,6 @@ import { createDatabaseReplies } from "@toolyard/db/replies";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import type { ExportedTraces } from "@toolyard/platform/otlp/otlp-traces";
-import { createDocumentReader } from "@toolyard/platform/document-reader/reader";
 import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { createSmtpTransport } from "@toolyard/platform/smtp/smtp-transport";
 import { createSystemClock } from "@toolyard/platform/system-clock";
@@ -154,6 +154,14 @@ export interface Realtime {
   onTell: (() => void) | undefined;
 }
 
+/** Few requests are about documents that take a program to read. */
+const documents: DocumentReader = {
+  async read(...asked) {
+    const { createDocumentReader } = await import("@toolyard/platform/document-reader/reader");
+    return createDocumentReader().read(...asked);
+  },
+};
+
 /** @throws EnvironmentError, GatewayError `database_unavailable`, `conflict`, `invalid_request`, each naming the setting */
 export async function compose(environment: Environment, home: Home): Promise<Composition> {
   const realtime = openRealtime(home.log, () => repos);
@@ -189,7 +197,7 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...tokenDeps,
     mail: createSmtpTransport({ egress }),
     brokers: createMessageBrokers({ egress }),
-    documents: createDocumentReader(),
+    documents,
     tokens: createTokenSource(tokenDeps),
     blobs: await createBlobs(environment, home.dataDir, blobLinks.presign),
     queue,

@@ -2,6 +2,7 @@
 import type { NewAgent } from "@toolyard/core/agents/agent";
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
+import { usualConfig } from "@toolyard/core/knowledge/config";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import type { NewToolService } from "@toolyard/core/services/service";
 import type { NewVariable } from "@toolyard/core/vcp/placeholders/variable";
@@ -13,6 +14,7 @@ import { openShards, type OpenShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startDatabaseProxy, type DatabaseFault, type DatabaseProxy } from "../support/database-proxy.ts";
 import { serverShards, type TestShards } from "../support/databases.ts";
+import { newTool } from "./calls-fixture.ts";
 import { registrationOf, runOf } from "../support/registered-node.ts";
 
 let server: TestShards;
@@ -35,6 +37,31 @@ afterAll(async () => {
 });
 
 const page = { limit: 10, order: "asc" } as const;
+const everything = { all: true, role: "admin", user: null, business_unit: null } as const;
+const document = {
+  id: "d",
+  name: "d",
+  mediaType: "text/plain",
+  bytes: 1,
+  hash: "h",
+  blobKey: "b",
+  sourceUrl: null,
+  metadata: {},
+  acl: null,
+} as const;
+const ingest = () => ({ call: newTool({ state: "queued", async: true }), callerId: "key_1" });
+const fence = { knowledgeBase: "kb_1", document: "d", callId: "call_none", attempt: 1 } as const;
+const chunkPlace = { documentVersion: 1, indexVersion: 1 } as const;
+const garbage = {
+  id: 1,
+  tenant,
+  knowledgeBase: "kb_1",
+  document: null,
+  upToVersion: null,
+  indexVersion: null,
+  hasChunks: true,
+  blobKey: null,
+} as const;
 const flowContent = { definition: "{}", hash: "h", refs: [] };
 const apiKey = () => {
   const id = newId("apiKey");
@@ -262,6 +289,41 @@ describe("each function of the configuration's repositories", () => {
     "subscriptions.recover": () => repos.subscriptions.recover(tenant, "sub_none", "k"),
     "subscriptions.failed": () => repos.subscriptions.failed(tenant, "sub_none", page),
     "subscriptions.expire": () => repos.subscriptions.expire(10),
+    "knowledge.createBase": () =>
+      repos.knowledge.createBase(tenant, { id: "kb_1", name: "kb", config: usualConfig }, 10),
+    "knowledge.getBase": () => repos.knowledge.getBase(tenant, "kb"),
+    "knowledge.listBases": () => repos.knowledge.listBases(tenant, page),
+    "knowledge.updateBase": () =>
+      repos.knowledge.updateBase(tenant, "kb_1", {
+        expectedConfigVersion: 1,
+        config: usualConfig,
+        nextConfig: null,
+        rebuild: null,
+      }),
+    "knowledge.announceBlob": () => repos.knowledge.announceBlob(tenant, "kb_1", "blob", 1_000),
+    "knowledge.putDocument": () =>
+      repos.knowledge.putDocument(tenant, "kb_1", document, ingest(), { documents: 10, bytes: 1_000 }),
+    "knowledge.getDocument": () => repos.knowledge.getDocument(tenant, "kb_1", "d", everything),
+    "knowledge.listDocuments": () => repos.knowledge.listDocuments(tenant, "kb_1", { ...page, reader: everything }),
+    "knowledge.retryDocument": () => repos.knowledge.retryDocument(tenant, "kb_1", "d", ingest()),
+    "knowledge.openIngest": () => repos.knowledge.openIngest(tenant, fence),
+    "knowledge.changeIngest": () => repos.knowledge.changeIngest(tenant, fence, { state: "chunking" }),
+    "knowledge.countChunks": () => repos.knowledge.countChunks(tenant, fence, chunkPlace),
+    "knowledge.writeChunks": () =>
+      repos.knowledge.writeChunks(tenant, fence, chunkPlace, [
+        { ordinal: 0, spanStart: 0, spanEnd: 1, heading: "", text: "a", ftsText: "a", embedding: null },
+      ]),
+    "knowledge.serveVersion": () => repos.knowledge.serveVersion(tenant, fence, chunkPlace, 1),
+    "knowledge.buildVersion": () => repos.knowledge.buildVersion(tenant, fence, chunkPlace, 1),
+    "knowledge.finishIngest": () => repos.knowledge.finishIngest(tenant, fence, { error: null }),
+    "knowledge.listToBuild": () => repos.knowledge.listToBuild(tenant, "kb_1", 10),
+    "knowledge.queueToBuild": () =>
+      repos.knowledge.queueToBuild(tenant, "kb_1", [{ document: "d", call: ingest().call }], "key_1"),
+    "knowledge.takeGarbage": () => repos.knowledge.takeGarbage({ limit: 10, claimMs: 1_000 }),
+    "knowledge.deleteGarbageChunks": () => repos.knowledge.deleteGarbageChunks(garbage, 10),
+    "knowledge.deleteGarbage": () => repos.knowledge.deleteGarbage(garbage),
+    "knowledge.deleteDocument": () => repos.knowledge.deleteDocument(tenant, "kb_1", "d"),
+    "knowledge.deleteBase": () => repos.knowledge.deleteBase(tenant, "kb_1"),
     "flows.create": () => repos.flows.create(tenant, { ...flowContent, id: "flow_1", name: "one", enabled: true }),
     "flows.get": () => repos.flows.get(tenant, "flow_1"),
     "flows.list": () => repos.flows.list(tenant, page),

@@ -18,7 +18,7 @@ beforeAll(async () => {
   tenant = await gateway.newTenant();
   embeddings = await startEmbeddingStub();
   pages = await startHttpStub();
-  await tenant.addProvider(embeddings.url, { name: "vectors", models: ["embed-1"] });
+  await tenant.addProvider(embeddings.url, { name: "vectors", models: { "embed-1": "embed-1" } });
 });
 afterAll(async () => {
   await gateway.close();

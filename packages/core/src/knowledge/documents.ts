@@ -2,7 +2,7 @@
  * Documents as they are put, looked at and taken away (KB-1). Putting one writes its bytes and the call that brings
  * it into the index; everything that takes time is that call's.
  */
-import { createHash, randomUUID } from "node:crypto";
+import { createHash, randomUUID, type Hash } from "node:crypto";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -50,7 +50,7 @@ export async function upsertDocument(deps: CoreDeps, context: CallContext, reque
   const { settings } = config;
   const base = await requireBase(deps, tenant, request.base);
   const identity = identityOf(request);
-  const content = await storeContent(deps, context, { base, request });
+  const content = await storeContent(deps, context, { base, request, name: identity.name });
   const document: PutDocument = {
     ...identity,
     ...content,
@@ -91,8 +91,10 @@ type StoredContent = Pick<PutDocument, "mediaType" | "bytes" | "hash" | "blobKey
 async function storeContent(
   deps: CoreDeps,
   { tenant, config: { settings } }: CallContext,
-  { base, request: { source } }: { readonly base: KnowledgeBase; readonly request: UpsertRequest },
+  asked: { readonly base: KnowledgeBase; readonly request: UpsertRequest; readonly name: string },
 ): Promise<StoredContent> {
+  const { base, name, request } = asked;
+  const { source } = request;
   const { blobs, repos } = deps;
   const blobKey = tenantKey(tenant, "knowledge", base.id, randomUUID());
   const limit = settings.knowledge_document_bytes;
@@ -101,21 +103,24 @@ async function storeContent(
     if (source.bytes.byteLength > limit) throw tooLarge(source.bytes.byteLength, limit);
     await repos.knowledge.announceBlob(tenant, base.id, blobKey, announcedMs);
     await blobs.put(blobKey, source.bytes);
-    const hash = createHash("sha256").update(source.bytes).digest("hex");
+    const hash = hashOf(request, name).update(source.bytes).digest("hex");
     return { mediaType: "", bytes: source.bytes.byteLength, hash, blobKey };
   }
   const { file, body } = await createWorkspace(deps).read({ tenant, session: source.session, path: source.path });
   if (file.bytes > limit) throw tooLarge(file.bytes, limit);
   await repos.knowledge.announceBlob(tenant, base.id, blobKey, announcedMs);
-  const hash = createHash("sha256");
+  const hash = hashOf(request, name);
   await blobs.put(blobKey, hashed(body, hash));
   return { mediaType: file.mediaType, bytes: file.bytes, hash: hash.digest("hex"), blobKey };
 }
 
-async function* hashed(
-  body: AsyncIterable<Uint8Array>,
-  hash: ReturnType<typeof createHash>,
-): AsyncGenerator<Uint8Array> {
+/** What a document is taken for is part of what it is: by the type that is given, else by the end of its name. */
+function hashOf({ mediaType = "" }: UpsertRequest, name: string): Hash {
+  const end = /\.[^./]{1,16}$/.exec(name)?.[0].toLowerCase() ?? "";
+  return createHash("sha256").update(`${mediaType}\n${end}\n`);
+}
+
+async function* hashed(body: AsyncIterable<Uint8Array>, hash: Hash): AsyncGenerator<Uint8Array> {
   for await (const part of body) {
     hash.update(part);
     yield part;

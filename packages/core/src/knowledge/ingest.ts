@@ -3,7 +3,6 @@
  * It looks at what is missing and does that, again and again, so that whoever takes the call over, or finds it done,
  * or comes upon a newer version, does what is right then. Nothing of the text goes into the log or the outcome.
  */
-import { createHash } from "node:crypto";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -187,7 +186,6 @@ async function textOf(work: Work, document: KnowledgeDocument, step: Step): Prom
     characters: text.length,
     mediaType,
     bytes: source.bytes.byteLength,
-    hash: createHash("sha256").update(source.bytes).digest("hex"),
   } as const;
   return (await knowledge.changeIngest(context.tenant, fence, change)) ? { text, mediaType } : undefined;
 }

@@ -72,6 +72,7 @@ export interface PutDocument {
   readonly name: string;
   readonly mediaType: string;
   readonly bytes: number;
+  /** Of the bytes and what is said of them; empty: they are fetched when it is ingested. */
   readonly hash: string;
   readonly blobKey: string;
   readonly sourceUrl: string | null;
@@ -118,7 +119,6 @@ export interface IngestChange {
   readonly characters?: number;
   readonly mediaType?: string;
   readonly bytes?: number;
-  readonly hash?: string;
 }
 
 /** Something that nobody can see any more. */

@@ -27,7 +27,7 @@ const selectOthers = `SELECT COALESCE(SUM(d.chunk_count), 0) AS chunks FROM know
 
 const change = `UPDATE knowledge_documents AS d SET state = ?6, progress_done = COALESCE(?7, progress_done),
     progress_total = COALESCE(?8, progress_total), characters = COALESCE(?9, characters),
-    media_type = COALESCE(?10, media_type), bytes = COALESCE(?11, bytes), hash = COALESCE(?12, hash),
+    media_type = COALESCE(?10, media_type), bytes = COALESCE(?11, bytes),
     updated_at = ${now}
   WHERE ${isOurs}`;
 
@@ -135,8 +135,8 @@ export function createIngestRepo(shards: Shards): IngestRepo {
       return { document, base: itsOwn, otherChunks: Number(others?.rows[0]?.["chunks"]) };
     },
 
-    async changeIngest(tenant, fence, { state, progressDone, progressTotal, characters, mediaType, bytes, hash }) {
-      const values = [progressDone, progressTotal, characters, mediaType, bytes, hash].map((value) => value ?? null);
+    async changeIngest(tenant, fence, { state, progressDone, progressTotal, characters, mediaType, bytes }) {
+      const values = [progressDone, progressTotal, characters, mediaType, bytes].map((value) => value ?? null);
       const args = [...fenceArgs(tenant, fence), state, ...values];
       const [changed] = await of(tenant).batch([{ sql: change, args }], { repeatable: true });
       return (changed?.changes ?? 0) > 0;

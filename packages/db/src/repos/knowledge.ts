@@ -53,7 +53,7 @@ const countVersion =
   "UPDATE knowledge_bases SET last_document_version = last_document_version + 1 WHERE tenant = ?1 AND id = ?2";
 
 /** Numbers are those of `documentArgs`. One that failed is tried again, whatever it holds. */
-const isSame = "(d.call_id = ?12 OR (?6 <> '' AND d.hash = ?6 AND d.media_type = ?5 AND d.state <> 'failed'))";
+const isSame = "(d.call_id = ?12 OR (?6 <> '' AND d.hash = ?6 AND d.state <> 'failed'))";
 
 const replacedBlob = `INSERT INTO knowledge_garbage (tenant, knowledge_base, has_chunks, blob_key, due_at)
   SELECT d.tenant, d.knowledge_base, 0, d.blob_key, ${now} FROM knowledge_documents AS d

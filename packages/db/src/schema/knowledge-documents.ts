@@ -31,7 +31,7 @@ export const knowledgeDocuments = sqliteTable(
     attempt: integer("attempt").notNull().default(0),
     mediaType: text("media_type").notNull(),
     bytes: integer("bytes").notNull(),
-    /** SHA-256 of the bytes; empty until they have been fetched. */
+    /** SHA-256 of the bytes and what is said of them; empty: they are fetched when it is ingested. */
     hash: text("hash").notNull(),
     /** Of `version`; its extracted text lies beside it. */
     blobKey: text("blob_key").notNull(),

@@ -1,2 +1,4 @@
-/** Where the program of the reading thread is; bundles have it in a file beside them. */
-export const programUrl = new URL("./program.ts", import.meta.url);
+/** Where the program of the reading thread is: builds have it in a file of its own beside what imports this. */
+const program = import.meta.url.endsWith(".ts") ? "./program.ts" : "./document-reader.mjs";
+
+export const programUrl: URL = new URL(program, import.meta.url);

@@ -1,0 +1,5 @@
+import { twoInstancesOfFile, twoInstancesOfServer } from "../support/two-instances.ts";
+import { describeKnowledgeRepo } from "./knowledge-repo.ts";
+
+describeKnowledgeRepo("file", twoInstancesOfFile);
+describeKnowledgeRepo("server", twoInstancesOfServer);
