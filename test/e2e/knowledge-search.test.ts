@@ -416,8 +416,8 @@ describe(`knowledge in chats ${verifies("VCP-8", "NATIVE-2", "KB-3")}`, () => {
   test("is searched by the model itself, with what it is to cite", async () => {
     llm.script(calls({ name: "knowledge_search", arguments: { query: "river Osk", top_k: 1 } }), text("done"));
     await tenant.client.post("/v1/chat/completions", { messages: [{ role: "user", content: "Look it up." }] });
-    const result = (llm.requests.at(-1)?.["messages"] as Json[]).at(-1);
-    const { passages } = JSON.parse(result.content);
+    const messages = llm.requests.at(-1)?.["messages"] as Json[] | undefined;
+    const { passages } = JSON.parse(messages?.at(-1).content);
     expect(passages).toMatchObject([{ cite: "[1]", document_id: "river", knowledge_base: "atlas" }]);
     const { data } = await tenant.client.get("/v1/tools?limit=100");
     expect(data.find(({ name }: Json) => name === "knowledge_search")).toBeDefined();

@@ -149,7 +149,7 @@ function selectByVector(list: Extract<SearchList, { kind: "vector" }>, { args, o
         ON c.tenant = ${owner} AND c.knowledge_base = v.base AND c.document = v.document
           AND c.document_version = v.version AND c.index_version = v.index_version
       WHERE v.base IN ${args.list(list.bases)} AND length(c.embedding) = ${args.bind(bytes.byteLength)}
-      ORDER BY distance IS NULL, distance, c.id LIMIT ${most})
+      ORDER BY distance NULLS LAST, c.id LIMIT ${most})
     WHERE distance <= ${args.bind(1 - list.minSimilarity)}`;
 }
 
