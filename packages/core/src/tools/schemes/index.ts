@@ -33,7 +33,7 @@ export interface OpenAdapters {
   /** With all of them; those that call tools and models themselves are given it, too. */
   readonly core: CoreDeps;
   /** Before a tenant's configuration is used: the schemes of its services and plugins. */
-  loadFor(config: Pick<TenantConfig, "services" | "plugins">): Promise<void>;
+  loadFor(config: Pick<TenantConfig, "services" | "plugins" | "flows">): Promise<void>;
   /** For who answers about services of every scheme, and has the time. */
   loadAll(): Promise<void>;
   /** Ends what adapters hold. */
@@ -55,12 +55,14 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
     ]),
   );
   const vcp = new LateAdapter("vcp", async () => (await import("./vcp.ts")).createVcpAdapter(deps));
+  const flow = new LateAdapter("flow", async () => (await import("./flow.ts")).createFlowAdapter(() => core));
   const adapters: Adapters = {
     plugin: createPluginAdapter(schemeDeps),
     native: createNativeAdapter(() => core),
     knowledge: createKnowledgeAdapter(() => core),
     ...(Object.fromEntries(services) as Adapters),
     vcp,
+    flow,
     // Last: a name that anything else of the tenant has is not a node's.
     node: createNodeAdapter(deps),
   };
@@ -74,10 +76,11 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
       await Promise.all([
         loadEach([...services].filter(([scheme]) => wanted.has(scheme))),
         isVcp ? vcp.load() : undefined,
+        config.flows.length > 0 ? flow.load() : undefined,
       ]);
     },
     async loadAll() {
-      await Promise.all([loadEach([...services]), vcp.load()]);
+      await Promise.all([loadEach([...services]), vcp.load(), flow.load()]);
     },
     close: () => connections.close(),
   };
