@@ -71,7 +71,10 @@ export class ChildCalls {
   }
 
   /** @throws StepFailed where it may not be made; with the row of the refused call, for the record */
-  async make(place: ChildPlace, child: ChildTarget): Promise<NewChild | { readonly refused: NewCall; readonly why: StepFailed }> {
+  async make(
+    place: ChildPlace,
+    child: ChildTarget,
+  ): Promise<NewChild | { readonly refused: NewCall; readonly why: StepFailed }> {
     const { target, isUri, arguments: args } = child;
     const preparation = prepareCall(
       this.#deps.adapters,

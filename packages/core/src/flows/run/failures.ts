@@ -2,6 +2,7 @@
 import type { CallError } from "../../calls/call.ts";
 import { catalog, isErrorCode } from "../../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { StepError } from "../../ports/flow-runs.ts";
 import { withDelivery } from "../../tools/adapter.ts";
 import { toOutcomeDetails } from "../../tools/outcome.ts";
@@ -49,13 +50,27 @@ export function callFailed(id: string, state: string, error: CallError | null): 
   return new StepFailed({ code, message, details: { ...details, call_id: id } }, mayRetry);
 }
 
-/** The error of a run: where it failed and what went wrong there (FLOW-1). */
+/**
+ * The error of a run: where it failed and what went wrong there (FLOW-1). Of a flow within it the failure is the
+ * cause; the message is that of the innermost, once.
+ */
 export function runFailed(flow: string, failed: BodyFailed): GatewayError {
   const { path, node, error } = failed;
   const { code, message, details = {} } = error;
-  const failure = { node, path, code, message, ...(details["call_id"] === undefined ? {} : { call_id: details["call_id"] }) };
+  const within = code === "flow_failed" && isJsonObject(details["failure"]) ? details["failure"] : undefined;
+  const said = typeof within?.["message"] === "string" ? within["message"] : message;
+  const failure: JsonObject = {
+    node,
+    path,
+    code,
+    message: said,
+    ...(details["call_id"] === undefined ? {} : { call_id: details["call_id"] }),
+    ...(within === undefined ? {} : { cause: within }),
+  };
+  // How deep flows are within each other is no matter of the node that is one too many.
+  const own = code === "flow_depth_exceeded" ? code : "flow_failed";
   return withDelivery(
-    new GatewayError("flow_failed", `Flow '${flow}' failed at '${path}': ${message}`, {
+    new GatewayError(own, `Flow '${flow}' failed at '${path}': ${said}`, {
       extra: { flow, failure, ...(isErrorCode(code) ? {} : { flow_error: code }) },
     }),
     "answered",

@@ -184,7 +184,10 @@ class FlowRun {
     }
     if (thrown instanceof RunLost) {
       this.#stop.abort();
-      return withDelivery(new GatewayError("call_cancelled", "The run was cancelled, or another process has it."), "answered");
+      return withDelivery(
+        new GatewayError("call_cancelled", "The run was cancelled, or another process has it."),
+        "answered",
+      );
     }
     if (thrown instanceof GatewayError && isOutage(thrown)) return new Parked(this.#deps.clock.now() + outageMs);
     await this.#calls.cancel(this.#journal.openCalls("")).catch(() => undefined);
@@ -213,10 +216,13 @@ class FlowRun {
   /** An argument of the same name beats one (FLOW-3). */
   async #variables(scope: FlowScope): Promise<JsonObject> {
     const { definition, input, variables } = this.#parts;
-    const own = await resolveValue(definition.context as FlowValue, { ...scope, context: variables }, { field: "context" })
-      .catch((error: unknown) => {
-        throw new BodyFailed(StepFailed.of(error).error, { path: "context", node: "context" });
-      });
+    const own = await resolveValue(
+      definition.context as FlowValue,
+      { ...scope, context: variables },
+      { field: "context" },
+    ).catch((error: unknown) => {
+      throw new BodyFailed(StepFailed.of(error).error, { path: "context", node: "context" });
+    });
     const given = Object.entries(isJsonObject(own) ? own : {}).map(([name, value]) => [
       name,
       Object.hasOwn(input, name) ? (input[name] ?? null) : value,
@@ -229,7 +235,7 @@ class FlowRun {
     const frame: Frame = { ...outer, scope: { ...outer.scope, steps: { ...outer.scope.steps } } };
     const { scope } = frame;
     let last: JsonValue = null;
-    for (let id: string | undefined = body.start; id !== undefined; ) {
+    for (let id: string | undefined = body.start; id !== undefined;) {
       const node: FlowNode | undefined = body.nodes[id];
       if (node === undefined) throw this.#failed(id, id, { code: "flow_failed", message: `There is no node '${id}'.` });
       const visit = (visits.get(id) ?? 0) + 1;
@@ -239,7 +245,9 @@ class FlowRun {
       const place = { node: id, field: `${frame.field}.${id}` };
       if (node.kind === "end") {
         last = await this.#pure(path, id, node.kind, async () =>
-          node.output === undefined ? last : resolveValue(node.output, scope, { ...place, field: `${place.field}.output` }),
+          node.output === undefined
+            ? last
+            : resolveValue(node.output, scope, { ...place, field: `${place.field}.output` }),
         );
         break;
       }
@@ -294,14 +302,23 @@ class FlowRun {
     for (;;) {
       const known = this.#journal.step(path);
       if (known?.state === "completed") return { output: await this.#journal.outputOf(path) };
-      if (known?.state === "failed") return { error: known.error ?? { code: "flow_failed", message: "The step failed." } };
+      if (known?.state === "failed")
+        return { error: known.error ?? { code: "flow_failed", message: "The step failed." } };
       const attempt = known?.attempt ?? 1;
       try {
         await this.#awaitBackoff(at, known);
         const output = await this.#perform(at, attempt);
         this.#journal.rememberOutput(path, output);
         const packed = await this.#journal.values.pack("output", path, output);
-        this.#put({ ...this.#journal.step(path), path, node: id, kind: node.kind, state: "completed", attempt, output: packed });
+        this.#put({
+          ...this.#journal.step(path),
+          path,
+          node: id,
+          kind: node.kind,
+          state: "completed",
+          attempt,
+          output: packed,
+        });
         // Of what others can see or what took time; the rest rides along with what comes next.
         if (!isPure(node)) {
           await this.#journal.commit();
@@ -397,7 +414,13 @@ class FlowRun {
       throw this.#failed(path, node, StepFailed.of(thrown).error);
     }
     this.#journal.rememberOutput(path, output);
-    this.#put({ path, node, kind, state: "completed", output: await this.#journal.values.pack("output", path, output) });
+    this.#put({
+      path,
+      node,
+      kind,
+      state: "completed",
+      output: await this.#journal.values.pack("output", path, output),
+    });
     return output;
   }
 
@@ -420,7 +443,8 @@ class FlowRun {
       }
       case "agent": {
         const prompt = await resolveValue(node.prompt, scope, place("prompt"));
-        const context = node.context === undefined ? {} : { context: await this.#object(node.context, scope, place("context")) };
+        const context =
+          node.context === undefined ? {} : { context: await this.#object(node.context, scope, place("context")) };
         return this.#call(at, attempt, {
           target: `agent://${encodeURIComponent(node.agent)}`,
           isUri: true,
@@ -485,8 +509,14 @@ class FlowRun {
       return this.#outcome(at, attempt, known.callId);
     }
     const timeoutMs = "timeout_ms" in node && node.kind === "tool" ? node.timeout_ms : undefined;
-    const made = await this.#calls.make({ path, attempt }, { ...target, arguments: this.#passOn(at, target), timeoutMs });
-    const input = await this.#journal.values.pack("input", path, { target: target.target, arguments: target.arguments });
+    const made = await this.#calls.make(
+      { path, attempt },
+      { ...target, arguments: this.#passOn(at, target), timeoutMs },
+    );
+    const input = await this.#journal.values.pack("input", path, {
+      target: target.target,
+      arguments: target.arguments,
+    });
     const step = { path, node: id, kind: node.kind, state: "running" as const, attempt, input };
     if ("refused" in made) {
       this.#put({ ...step, callId: made.refused.id });
@@ -549,7 +579,8 @@ class FlowRun {
         await this.#calls.cancel([callId]);
         this.#requireTime(at);
       }
-      const lostAt = found.state === "running" && found.leaseUntil !== null ? found.leaseUntil + leaseGraceMs : undefined;
+      const lostAt =
+        found.state === "running" && found.leaseUntil !== null ? found.leaseUntil + leaseGraceMs : undefined;
       if (lostAt !== undefined && now >= lostAt && !this.#sent.has(callId)) {
         this.#sent.add(callId);
         await this.#calls.send(callId);
@@ -580,7 +611,17 @@ class FlowRun {
       );
       questionId = question.id;
       const { input = null } = known ?? {};
-      this.#put({ path, node: id, kind: node.kind, state: "unknown", attempt, input, error, callId: ended.id, questionId });
+      this.#put({
+        path,
+        node: id,
+        kind: node.kind,
+        state: "unknown",
+        attempt,
+        input,
+        error,
+        callId: ended.id,
+        questionId,
+      });
       await this.#journal.commit({ call: question });
       await this.#journal.reload();
     }
@@ -592,7 +633,8 @@ class FlowRun {
         return this.#outcome(at, attempt, ended.id);
       }
       const question = this.#journal.call(questionId);
-      if (question !== undefined && endStates.includes(question.state)) return this.#operatorSays(at, attempt, { question, error });
+      if (question !== undefined && endStates.includes(question.state))
+        return this.#operatorSays(at, attempt, { question, error });
       this.#requireTime(at);
       await this.#waits.until({ wakeAt: at.deadline });
       requireWanted(at.frame.group);
@@ -609,7 +651,14 @@ class FlowRun {
     const decision = isJsonObject(form) ? form["decision"] : undefined;
     if (decision === "skip") return isJsonObject(form) ? (form["output"] ?? null) : null;
     if (decision !== "retry") throw new StepFailed(error);
-    this.#put({ path, node: id, kind: node.kind, state: "waiting", attempt: attempt + 1, wakeAt: this.#deps.clock.now() });
+    this.#put({
+      path,
+      node: id,
+      kind: node.kind,
+      state: "waiting",
+      attempt: attempt + 1,
+      wakeAt: this.#deps.clock.now(),
+    });
     throw new RetriedByOperator();
   }
 
@@ -672,7 +721,8 @@ class FlowRun {
   ): Promise<number> {
     if (duration !== undefined) {
       const ms = Number(await resolveValue(duration, scope, place("duration_ms")));
-      if (!Number.isFinite(ms) || ms < 0 || ms > longestWaitMs) throw badTime("duration_ms", `${longestWaitMs} ms at most`);
+      if (!Number.isFinite(ms) || ms < 0 || ms > longestWaitMs)
+        throw badTime("duration_ms", `${longestWaitMs} ms at most`);
       return this.#deps.clock.now() + ms;
     }
     const time = Date.parse(String(await resolveValue(until ?? "", scope, place("until"))));
@@ -692,7 +742,10 @@ class FlowRun {
 
   async #map(at: At, node: MapNode, items: JsonValue): Promise<JsonValue> {
     if (!Array.isArray(items)) {
-      throw new StepFailed({ code: "flow_expression_failed", message: `'items' of '${at.path}' has to come to a list.` });
+      throw new StepFailed({
+        code: "flow_expression_failed",
+        message: `'items' of '${at.path}' has to come to a list.`,
+      });
     }
     const list = items as readonly JsonValue[];
     return this.#threads(at, list.length, node.concurrency, (index) => {
@@ -711,7 +764,12 @@ class FlowRun {
     at: At,
     count: number,
     concurrency: number,
-    threadAt: (index: number) => { readonly body: FlowBody; readonly prefix: string; readonly field: string; readonly items: JsonObject },
+    threadAt: (index: number) => {
+      readonly body: FlowBody;
+      readonly prefix: string;
+      readonly field: string;
+      readonly items: JsonObject;
+    },
   ): Promise<JsonValue[]> {
     const { path, id, node, frame, deadline } = at;
     if (this.#journal.step(path) === undefined) this.#put({ path, node: id, kind: node.kind, state: "running" });

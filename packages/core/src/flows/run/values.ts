@@ -17,7 +17,11 @@ export class StepValues {
   readonly #context: Pick<CallContext, "tenant" | "config">;
   readonly #run: string;
 
-  constructor(deps: Pick<AdapterDeps, "sealer" | "blobs">, context: Pick<CallContext, "tenant" | "config">, run: string) {
+  constructor(
+    deps: Pick<AdapterDeps, "sealer" | "blobs">,
+    context: Pick<CallContext, "tenant" | "config">,
+    run: string,
+  ) {
     this.#deps = deps;
     this.#context = context;
     this.#run = run;

@@ -38,7 +38,8 @@ export function createFlowAdapter(core: () => CoreDeps): ToolAdapter {
       return head === undefined ? undefined : toolOf(head, undefined);
     },
     list: ({ config }) => config.flows.map((head) => toolOf(head, undefined)),
-    whyMissing: ({ service }) => `there is no published flow '${service}'; publish one with POST /v1/flows/{id}/publish`,
+    whyMissing: ({ service }) =>
+      `there is no published flow '${service}'; publish one with POST /v1/flows/{id}/publish`,
     async invoke(call, context) {
       if (context.runtimeConfig !== undefined) throw inlineConfig(call);
       if (stepOf(call.uri) !== undefined) return answerOf(call);
