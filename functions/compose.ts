@@ -21,7 +21,7 @@ import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import type { Push } from "@toolyard/core/ports/push";
 import { CallLogs } from "@toolyard/core/realtime/call-logs";
 import { deliverEvents } from "@toolyard/core/realtime/deliver";
-import { Listening, watchCalls } from "@toolyard/core/realtime/listening";
+import { Listening, watchCalls, watchRuns } from "@toolyard/core/realtime/listening";
 import { OpenBreakers, watchBreakers } from "@toolyard/core/services/open-breakers";
 import { publish } from "@toolyard/core/realtime/publish";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
@@ -174,8 +174,12 @@ export async function compose(environment: Environment, home: Home): Promise<Com
       log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
   });
   const openBreakers = new OpenBreakers();
-  const measured = measureCalls(stored.calls, home.metrics, clock);
-  const repos: Repos = { ...stored, calls: watchBreakers(watchCalls(measured, realtime.listening), openBreakers) };
+  const measured = measureCalls(stored, home.metrics, clock);
+  const repos: Repos = {
+    ...stored,
+    calls: watchBreakers(watchCalls(measured.calls, realtime.listening), openBreakers),
+    flowRuns: watchRuns(measured.flowRuns, realtime.listening),
+  };
   if (home.migrates) await repos.plugins.mirrorNative(nativePlugins());
   const egress = openDoor(environment, home);
   const [push, pluginBox] = await Promise.all([home.push ?? createPush(environment), createPluginBox(environment)]);

@@ -257,6 +257,20 @@ describe("each function of the configuration's repositories", () => {
     "nodes.late": () => repos.nodes.late(10),
     "nodes.settle": () => repos.nodes.settle(tenant, "nrun_none"),
     "nodes.expire": () => repos.nodes.expire(10),
+    "flowRuns.load": () => repos.flowRuns.load(tenant, "call_none"),
+    "flowRuns.write": () =>
+      repos.flowRuns.write(tenant, {
+        run: "call_none",
+        attempt: 1,
+        steps: [],
+        calls: [],
+        concurrency: 1,
+        ends: [],
+        taken: [],
+      }),
+    "flowRuns.changes": () => repos.flowRuns.changes(tenant, "call_none", 0, 10),
+    "flowRuns.signal": () =>
+      repos.flowRuns.signal(tenant, "call_none", { token: "t", name: "n", payload: { sealed: "" } }),
     "subscriptions.create": () => repos.subscriptions.create(tenant, subscription),
     "subscriptions.update": () => repos.subscriptions.update(tenant, "sub_none", { enabled: false }),
     "subscriptions.get": () => repos.subscriptions.get(tenant, "sub_none"),

@@ -8,9 +8,10 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json } from "../support/gateway-client.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication, type Application } from "./application.ts";
-import { pause, type Instance } from "./instance.ts";
+import { pause } from "./instance.ts";
 import { startLane, type Lane } from "./lane.ts";
 import { endedRows, faultOf } from "./rows.ts";
+import { createRandom, Seat } from "./seats.ts";
 import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const isLong = process.env["TOOLYARD_KILL"] === "long";
@@ -23,64 +24,6 @@ const pricePerCall = 7;
 const bothManners: readonly Manners[] = ["honours keys", "ignores keys"];
 const endsWithinMs = 60_000;
 const firstSeed = Number(process.env["TOOLYARD_KILL_SEED"] ?? Math.trunc(Math.random() * 1e9));
-
-/** The same numbers between 0 and 1 for the same seed. */
-function createRandom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    // One step of the generator "mulberry32".
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
-/** Where one of the two processes runs; whoever comes while it is being replaced waits for the next one. */
-class Seat {
-  #instance: Promise<Instance>;
-  readonly #startInstance: () => Promise<Instance>;
-  #isBusy = false;
-
-  constructor(startInstance: () => Promise<Instance>, first: Promise<Instance>) {
-    this.#startInstance = startInstance;
-    this.#instance = first;
-  }
-
-  get instance(): Promise<Instance> {
-    return this.#instance;
-  }
-
-  /** Already on the way to something. */
-  get isBusy(): boolean {
-    return this.#isBusy;
-  }
-
-  replace(): Promise<void> {
-    return this.#do(async (instance) => {
-      instance.kill();
-      this.#instance = instance.ended.then(() => this.#startInstance());
-      await this.#instance;
-    });
-  }
-
-  freezeFor(ms: number): Promise<void> {
-    return this.#do(async (instance) => {
-      await instance.freeze();
-      await pause(ms);
-      instance.thaw();
-    });
-  }
-
-  async #do(work: (instance: Instance) => Promise<void>): Promise<void> {
-    this.#isBusy = true;
-    try {
-      await work(await this.#instance);
-    } finally {
-      this.#isBusy = false;
-    }
-  }
-}
 
 type Seats = readonly [Seat, Seat];
 

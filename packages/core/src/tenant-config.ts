@@ -119,6 +119,8 @@ export const tenantSettingsSchema = z.strictObject({
     .default("Asia/Shanghai"),
   /** Characters that the placeholders of one request may come to, with all they are made of. */
   placeholder_chars_max: z.int().min(1_000).max(50_000_000).default(5_000_000),
+  /** Flows within flows. */
+  flow_depth_max: z.int().min(1).max(32).default(8),
   /** Days that calls are rows; then they are written to archives. */
   calls_retention_days: z.int().min(1).max(3_650).default(30),
   /** Days that archives are kept, from the day of their calls; 0: calls are deleted without one. */

@@ -13,13 +13,14 @@ import type { AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
+import { loadScheme } from "../tools/catalog.ts";
 import { executeCall, type Execution, type ExecutionOptions } from "../tools/execute-call.ts";
 import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, rejectedBy, type DispatchItem, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { tellNotRun } from "../tools/tool-trace.ts";
 import { admit, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
-import type { Call } from "./call.ts";
+import { endStates, type Call } from "./call.ts";
 import { holdLease } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
@@ -114,6 +115,7 @@ async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequ
   const found: FoundTarget =
     typeof given === "string" ? { target: given, isUri: request.isUri === true } : await given(context);
   const { target } = found;
+  await loadScheme(deps.adapters, target);
   const prepared = prepareCall(deps.adapters, context, { arguments: args, ...found }, { hasReadOutside: false });
   if (prepared.kind === "refused") return prepared;
   const { id, tool } = prepared.call;
@@ -156,6 +158,7 @@ async function proceed(
     deps.reach("async.queued");
     return { kind: "pending", reason: "async", callId: call.id };
   }
+  const since = deps.clock.now();
   const stopped = new AbortController();
   // `AbortSignal.any` would keep a weak reference for each call at the request's signal.
   const stop = (): void => stopped.abort();
@@ -170,11 +173,39 @@ async function proceed(
       signal: stopped.signal,
       ...(onProgress === undefined ? {} : { onProgress }),
     });
-    return await settleCall(deps, context, { call, execution, signal: request.signal });
+    const outcome = await settleCall(deps, context, { call, execution, signal: request.signal });
+    if (execution.finish.state !== "queued") return outcome;
+    lease.stop();
+    return await awaitParked(deps, context, { call, outcome, since, signal: request.signal });
   } finally {
     request.signal.removeEventListener("abort", stop);
     lease.stop();
   }
+}
+
+const parkedPollMs = 50;
+const longestParkedPollMs = 1_000;
+
+/** It goes on elsewhere, and who asked waits for it as long as for any call; nothing but the request is held. */
+async function awaitParked(
+  deps: CoreDeps,
+  { tenant }: CallContext,
+  parked: {
+    readonly call: PreparedCall;
+    readonly outcome: ToolOutcome;
+    readonly since: number;
+    readonly signal: AbortSignal;
+  },
+): Promise<ToolOutcome> {
+  const { call, outcome, since, signal } = parked;
+  const until = since + Math.min(call.timeoutMs, deps.timing.invokeBudgetMs);
+  for (let waitMs = parkedPollMs; !signal.aborted && deps.clock.now() + waitMs < until;) {
+    await deps.clock.sleep(waitMs, signal).catch(() => undefined);
+    waitMs = Math.min(waitMs * 2, longestParkedPollMs);
+    const row = await deps.repos.calls.get(tenant, call.id);
+    if (row !== undefined && endStates.includes(row.state)) return outcomeOf(row);
+  }
+  return outcome;
 }
 
 interface Ending {

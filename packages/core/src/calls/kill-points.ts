@@ -36,6 +36,9 @@ export const knowledgeKillPoints = [
 /** The same between an asynchronous plugin's first answer and its callback. */
 export const callbackKillPoints = ["callback.awaited", "callback.stored", "callback.completed"] as const;
 
+/** The same in a run of a flow: between its record and what its steps do. */
+export const flowKillPoints = ["flow.step-recorded", "flow.step-ended", "flow.before-park"] as const;
+
 /** The same in the work of the tick, which no call passes. */
 export const upkeepKillPoints = ["archive.claimed", "archive.written", "archive.finished"] as const;
 
@@ -43,6 +46,7 @@ export type KillPoint =
   | (typeof killPoints)[number]
   | (typeof knowledgeKillPoints)[number]
   | (typeof callbackKillPoints)[number]
+  | (typeof flowKillPoints)[number]
   | (typeof upkeepKillPoints)[number];
 
 /** Called at each point. */

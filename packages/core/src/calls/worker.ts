@@ -13,6 +13,7 @@ import type { QueueMessage } from "../ports/task-queue.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { InputAnswers } from "../tools/adapter.ts";
+import { loadScheme } from "../tools/catalog.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
 import { refreshedSource } from "../vcp/static/source-message.ts";
@@ -225,6 +226,7 @@ async function runIn(
 ): Promise<CallFinish | "handed-over"> {
   try {
     const { input } = context;
+    await loadScheme(deps.adapters, input.uri);
     const preparation = prepareCall(
       deps.adapters,
       context,

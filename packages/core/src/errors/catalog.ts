@@ -149,6 +149,13 @@ export const catalog = {
   /** A published definition has faults, or a draft has and should be published; `problems` has all of them. */
   flow_invalid: invalid(),
   flow_expression_failed: tool(422),
+  /** One of its nodes has failed; `failure` says which, and with what. */
+  flow_failed: tool(422),
+  flow_depth_exceeded: tool(422),
+  flow_steps_exceeded: tool(422),
+  flow_step_timeout: tool(504),
+  /** Whether a step took effect is not known, and it is not done again by itself. */
+  flow_step_unknown: tool(502),
   flow_not_found: { http: 404, type: "invalid_request_error", retryable: false },
   // Model back ends
   provider_failed: { http: 502, type: "api_error", retryable: false },

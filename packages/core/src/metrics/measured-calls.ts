@@ -5,7 +5,8 @@
 import type { Call, CallState } from "../calls/call.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Metrics } from "../ports/metrics.ts";
-import type { CallFinish, CallRepo, NewCall } from "../ports/repos.ts";
+import type { FlowRunRepo } from "../ports/flow-runs.ts";
+import type { CallFinish, CallRepo, NewCall, Repos } from "../ports/repos.ts";
 
 /** What is known of a call that has not ended. */
 interface Open {
@@ -20,8 +21,31 @@ const otherTools = "other";
 /** Calls whose end this process may see; the oldest are forgotten first. */
 const mostOpen = 50_000;
 
-export function measureCalls(repo: CallRepo, metrics: Metrics, clock: Clock): CallRepo {
+type Measured = Pick<Repos, "calls" | "flowRuns">;
+
+export function measureCalls({ calls, flowRuns }: Measured, metrics: Metrics, clock: Clock): Measured {
   const counter = new CallCounter(metrics, clock);
+  return { calls: measuredCalls(calls, counter), flowRuns: measuredRuns(flowRuns, counter) };
+}
+
+/** Runs of flows write their steps' calls and ends themselves. */
+function measuredRuns(repo: FlowRunRepo, counter: CallCounter): FlowRunRepo {
+  return {
+    ...repo,
+    async write(tenant, write) {
+      const written = await repo.write(tenant, write);
+      for (const call of write.calls) if (written.states.has(call.id)) counter.written(call);
+      for (const { id, finish } of write.ends) if (!isUnderWay(finish)) counter.ended(id, finish);
+      return written;
+    },
+  };
+}
+
+function isUnderWay({ state }: CallFinish): boolean {
+  return state === "running" || state === "queued";
+}
+
+function measuredCalls(repo: CallRepo, counter: CallCounter): CallRepo {
   return {
     ...repo,
     async admit(input) {
@@ -49,7 +73,7 @@ export function measureCalls(repo: CallRepo, metrics: Metrics, clock: Clock): Ca
     },
     async finish(tenant, id, attempt, finish) {
       const isWritten = await repo.finish(tenant, id, attempt, finish);
-      if (isWritten && finish.state !== "running") counter.ended(id, finish);
+      if (isWritten && !isUnderWay(finish)) counter.ended(id, finish);
       return isWritten;
     },
     async resolveUnknown(tenant, id, finish) {

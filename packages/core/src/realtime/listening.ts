@@ -2,6 +2,7 @@
  * Whose calls somebody listens to, as far as this process knows: `admit` and `claim` say so along with what
  * they are asked for, so that it costs no trip, and a tenant to whom nobody listens costs nothing here.
  */
+import type { FlowRunRepo } from "../ports/flow-runs.ts";
 import type { CallRepo } from "../ports/repos.ts";
 import type { Listeners } from "./connection.ts";
 
@@ -93,5 +94,17 @@ export function watchCalls(repo: CallRepo, listening: Listening): CallRepo {
     park: (tenant, id, attempt, until) => telling(tenant, id, repo.park(tenant, id, attempt, until)),
     requestCancel: (tenant, id) => telling(tenant, id, repo.requestCancel(tenant, id)),
     decide: (tenant, id, decision) => telling(tenant, id, repo.decide(tenant, id, decision)),
+  };
+}
+
+/** The same for what runs of flows write of their steps' calls. */
+export function watchRuns(repo: FlowRunRepo, listening: Listening): FlowRunRepo {
+  return {
+    ...repo,
+    async write(tenant, write) {
+      const written = await repo.write(tenant, write);
+      for (const { id } of [...write.calls, ...write.ends]) listening.changed(tenant, id);
+      return written;
+    },
   };
 }

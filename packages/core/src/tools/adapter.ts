@@ -144,6 +144,8 @@ export interface LateTool {
 }
 
 export interface ToolAdapter {
+  /** Of a scheme that is read when it is used: before anything is asked of it. */
+  load?(): Promise<void>;
   /** The tool at this address in the caller's tenant, or undefined. No I/O: reads the snapshot. */
   resolve(uri: ToolUri, context: CallContext): Tool | undefined;
   /** All tools of this scheme, for listing. */

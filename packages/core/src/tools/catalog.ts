@@ -5,7 +5,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { ToolAdapter } from "./adapter.ts";
 import type { Tool } from "./tool.ts";
-import { parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
+import { isToolScheme, parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
 
 export type Adapters = { readonly [S in ToolScheme]?: ToolAdapter };
 
@@ -50,6 +50,12 @@ function collectTools(adapters: Adapters, context: CallContext): readonly Tool[]
     }
   }
   return [...tools.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** Before a URI is looked up that may be of a scheme which no configuration has asked for yet. */
+export async function loadScheme(adapters: Adapters, target: string): Promise<void> {
+  const scheme = target.slice(0, Math.max(0, target.indexOf("://")));
+  if (isToolScheme(scheme)) await adapters[scheme]?.load?.();
 }
 
 /** @throws GatewayError `tool_not_found`, `invalid_uri` */

@@ -187,6 +187,9 @@ async function trySend(
   } catch (thrown) {
     if (thrown instanceof InputRequired) return await paused(deps, call, context, thrown);
     if (thrown instanceof Parked) return { kind: "done", execution: waiting(call, thrown) };
+    // Its invocation's time is used; whoever takes it next finds what it has recorded.
+    if (attempt.timedOut && call.tool.repeat === "resume")
+      return { kind: "done", execution: waiting(call, new Parked(deps.clock.now())) };
     const delivery = deliveryOf(thrown);
     // Nothing was sent because something before was too slow, which has said so.
     if (attempt.timedOut && delivery === "not_sent" && thrown instanceof GatewayError && thrown.code === "tool_timeout")
@@ -266,7 +269,7 @@ interface Failure {
 
 function failure(call: PreparedCall, context: CallContext, failed: Failure): Execution {
   const { error, isOpen, cancelled, sends } = failed;
-  if (call.effect === "write" && isOpen) {
+  if (call.effect === "write" && isOpen && call.tool.repeat !== "resume") {
     return ended(context, "unknown", {
       code: "outcome_unknown",
       message: `'${call.tool.name}' was sent but gave no answer (${context.redactor.redact(error.message)}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,

@@ -81,6 +81,7 @@ export function prepareCall(
     if (item.found === undefined) requireUse(context, tool, item.target);
     if (item.refusal !== undefined) throw refusedAsked(tool, item.refusal);
     const args = checkArguments(tool, item.arguments);
+    tool.check?.(args, context);
     requireCredentials(context, tool);
     const call = assemble(id, context, { ...found, args, readOutside: options.hasReadOutside });
     return { kind: needsApproval(call, context, options) ? "needs_approval" : "ready", call };

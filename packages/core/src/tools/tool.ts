@@ -35,6 +35,8 @@ export interface Tool {
   /** Whoever has it may run the tool, and nobody else; absent: the scopes and patterns for tools decide. */
   readonly scope?: Scope;
   readonly effect: Effect;
+  /** What of the arguments a schema cannot say. @throws GatewayError why they are not this caller's to give */
+  readonly check?: (args: JsonObject, context: CallContext) => void;
   /** Where the effect depends on the arguments (a fetch with GET or POST); beats `effect`. */
   readonly effectOf?: (args: JsonObject) => Effect;
   readonly repeat: Repeat;

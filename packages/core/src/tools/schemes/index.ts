@@ -33,7 +33,7 @@ export interface OpenAdapters {
   /** With all of them; those that call tools and models themselves are given it, too. */
   readonly core: CoreDeps;
   /** Before a tenant's configuration is used: the schemes of its services and plugins. */
-  loadFor(config: Pick<TenantConfig, "services" | "plugins" | "agents">): Promise<void>;
+  loadFor(config: Pick<TenantConfig, "services" | "plugins" | "agents" | "flows">): Promise<void>;
   /** For who answers about services of every scheme, and has the time. */
   loadAll(): Promise<void>;
   /** Ends what adapters hold. */
@@ -56,6 +56,7 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
   );
   const vcp = new LateAdapter("vcp", async () => (await import("./vcp.ts")).createVcpAdapter(deps));
   const agent = new LateAdapter("agent", async () => (await import("./agent.ts")).createAgentAdapter(() => core));
+  const flow = new LateAdapter("flow", async () => (await import("./flow.ts")).createFlowAdapter(() => core));
   const adapters: Adapters = {
     plugin: createPluginAdapter(schemeDeps),
     native: createNativeAdapter(() => core),
@@ -63,6 +64,7 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
     ...(Object.fromEntries(services) as Adapters),
     vcp,
     agent,
+    flow,
     // Last: a name that anything else of the tenant has is not a node's.
     node: createNodeAdapter(deps),
   };
@@ -77,10 +79,11 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
         loadEach([...services].filter(([scheme]) => wanted.has(scheme))),
         isVcp ? vcp.load() : undefined,
         config.agents.length > 0 ? agent.load() : undefined,
+        config.flows.length > 0 ? flow.load() : undefined,
       ]);
     },
     async loadAll() {
-      await Promise.all([loadEach([...services]), vcp.load(), agent.load()]);
+      await Promise.all([loadEach([...services]), vcp.load(), agent.load(), flow.load()]);
     },
     close: () => connections.close(),
   };

@@ -1,0 +1,78 @@
+/** How steps fail, and what a failed run says. */
+import type { CallError } from "../../calls/call.ts";
+import { catalog, isErrorCode } from "../../errors/catalog.ts";
+import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject } from "../../json.ts";
+import type { StepError } from "../../ports/flow-runs.ts";
+import { withDelivery } from "../../tools/adapter.ts";
+import { toOutcomeDetails } from "../../tools/outcome.ts";
+
+/** A step has come to nothing; its node's `on_error` says where that leads. */
+export class StepFailed extends Error {
+  override readonly name = "StepFailed";
+  readonly error: StepError;
+  /** Trying again may help, where the node's `retry` says so. */
+  readonly mayRetry: boolean;
+
+  constructor(error: StepError, mayRetry = false) {
+    super(error.message);
+    this.error = error;
+    this.mayRetry = mayRetry;
+  }
+
+  static of(thrown: unknown): StepFailed {
+    const error = toGatewayError(thrown);
+    const details = toOutcomeDetails(error);
+    return new StepFailed({ code: error.code, message: error.message, ...(details === undefined ? {} : { details }) });
+  }
+}
+
+/** A body has failed at one of its nodes, and nothing in it has taken care of that. */
+export class BodyFailed extends StepFailed {
+  readonly path: string;
+  readonly node: string;
+
+  constructor(error: StepError, at: { readonly path: string; readonly node: string }) {
+    super(error);
+    this.path = at.path;
+    this.node = at.node;
+  }
+}
+
+/** What a call came to that did not complete. */
+export function callFailed(id: string, state: string, error: CallError | null): StepFailed {
+  const { code, message, details } = error ?? {
+    code: "call_cancelled" as const,
+    message: `Its call ended as '${state}'.`,
+    details: undefined,
+  };
+  const mayRetry = state === "failed" || (state === "rejected" && catalog[code].retryable);
+  return new StepFailed({ code, message, details: { ...details, call_id: id } }, mayRetry);
+}
+
+/**
+ * The error of a run: where it failed and what went wrong there (FLOW-1). Of a flow within it the failure is the
+ * cause; the message is that of the innermost, once.
+ */
+export function runFailed(flow: string, failed: BodyFailed): GatewayError {
+  const { path, node, error } = failed;
+  const { code, message, details = {} } = error;
+  const within = code === "flow_failed" && isJsonObject(details["failure"]) ? details["failure"] : undefined;
+  const said = typeof within?.["message"] === "string" ? within["message"] : message;
+  const failure: JsonObject = {
+    node,
+    path,
+    code,
+    message: said,
+    ...(details["call_id"] === undefined ? {} : { call_id: details["call_id"] }),
+    ...(within === undefined ? {} : { cause: within }),
+  };
+  // How deep flows are within each other is no matter of the node that is one too many.
+  const own = code === "flow_depth_exceeded" ? code : "flow_failed";
+  return withDelivery(
+    new GatewayError(own, `Flow '${flow}' failed at '${path}': ${said}`, {
+      extra: { flow, failure, ...(isErrorCode(code) ? {} : { flow_error: code }) },
+    }),
+    "answered",
+  );
+}

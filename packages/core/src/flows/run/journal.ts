@@ -1,0 +1,202 @@
+/**
+ * The record of one run, as this attempt knows it. Everything a run does goes through here: steps that change
+ * together, the calls they begin and the ends of those they have carried out are one batch, which counts only while
+ * this attempt holds the run.
+ */
+import { endStates, type Call, type CallState } from "../../calls/call.ts";
+import { sendWhenDue } from "../../calls/record-end.ts";
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import type { JsonValue } from "../../json.ts";
+import type { FlowRunRecord, FlowSignal, FlowStep, FlowStepWrite, FlowRunWrite } from "../../ports/flow-runs.ts";
+import type { CallFinish, NewCall } from "../../ports/repos.ts";
+import { StepValues } from "./values.ts";
+
+export type KnownStep = FlowStepWrite & Partial<Pick<FlowStep, "startedAt">>;
+
+/** Another attempt has the run, or it was cancelled: what is still under way here is over. */
+export class RunLost extends Error {
+  override readonly name = "RunLost";
+}
+
+export interface JournalWrite {
+  readonly step?: KnownStep;
+  readonly call?: NewCall;
+  readonly end?: { readonly id: string; readonly finish: CallFinish };
+  readonly taken?: { readonly token: string; readonly path: string };
+}
+
+type Batch = { -readonly [Part in "calls" | "ends" | "taken"]: FlowRunWrite[Part][number][] } & {
+  steps: Map<string, KnownStep>;
+};
+
+export class Journal {
+  readonly values: StepValues;
+  readonly #deps: CoreDeps;
+  readonly #context: CallContext;
+  readonly #run: { readonly id: string; readonly attempt: number };
+  readonly #steps = new Map<string, KnownStep>();
+  readonly #outputs = new Map<string, JsonValue>();
+  readonly #calls = new Map<string, Call>();
+  #signals: readonly FlowSignal[] = [];
+  readonly #taken = new Set<string>();
+  #pending: Batch = emptyBatch();
+  #next: Promise<ReadonlyMap<string, CallState>> | undefined;
+  #current: Promise<unknown> = Promise.resolve();
+  #wakesSeen = 0;
+  #wakesKnown = 0;
+
+  constructor(deps: CoreDeps, context: CallContext, record: FlowRunRecord) {
+    this.#deps = deps;
+    this.#context = context;
+    this.#run = { id: record.call.id, attempt: record.call.attempt };
+    this.values = new StepValues(deps, context, record.call.id);
+    this.#take(record);
+  }
+
+  get size(): number {
+    return this.#steps.size;
+  }
+
+  get wakesSeen(): number {
+    return this.#wakesSeen;
+  }
+
+  /** Something was told since the record was read. */
+  get hasNews(): boolean {
+    return this.#wakesKnown > this.#wakesSeen;
+  }
+
+  step(path: string): KnownStep | undefined {
+    return this.#steps.get(path);
+  }
+
+  call(id: string): Call | undefined {
+    return this.#calls.get(id);
+  }
+
+  /** Calls that have not ended, of steps at places that begin so. */
+  openCalls(prefix: string): readonly string[] {
+    return [...this.#steps.values()].flatMap(({ path, state, callId, questionId }) => {
+      if (!path.startsWith(prefix) || state === "completed" || state === "failed") return [];
+      return [callId, questionId].filter((id): id is string => id !== null && !hasEnded(this.#calls.get(id)));
+    });
+  }
+
+  /** The oldest one of a name that no step has taken. */
+  signal(name: string): FlowSignal | undefined {
+    return this.#signals.find((one) => one.name === name && one.path === null && !this.#taken.has(one.token));
+  }
+
+  async outputOf(path: string): Promise<JsonValue> {
+    const known = this.#outputs.get(path);
+    if (known !== undefined) return known;
+    const stored = this.#steps.get(path)?.output ?? null;
+    const output = stored === null ? null : await this.values.open("output", path, stored);
+    this.#outputs.set(path, output);
+    return output;
+  }
+
+  rememberOutput(path: string, output: JsonValue): void {
+    this.#outputs.set(path, output);
+  }
+
+  /** Rides along with the next batch. */
+  put({ step, call, end, taken }: JournalWrite): void {
+    if (step !== undefined) {
+      const known = this.#steps.get(step.path);
+      const whole = { ...step, startedAt: known?.startedAt ?? this.#deps.clock.now() };
+      this.#steps.set(step.path, whole);
+      this.#pending.steps.set(step.path, whole);
+    }
+    if (call !== undefined) this.#pending.calls.push(call);
+    if (end !== undefined) this.#pending.ends.push({ ...end, attempt: 1 });
+    if (taken !== undefined) {
+      this.#taken.add(taken.token);
+      this.#pending.taken.push(taken);
+    }
+  }
+
+  /**
+   * Writes it with all that is to be written; what comes together goes together.
+   * @returns states of new calls
+   * @throws RunLost
+   */
+  async commit(write: JournalWrite = {}): Promise<ReadonlyMap<string, CallState>> {
+    this.put(write);
+    this.#next ??= this.#send();
+    return this.#next;
+  }
+
+  get hasPending(): boolean {
+    const { steps, calls, ends, taken } = this.#pending;
+    return steps.size + calls.length + ends.length + taken.length > 0;
+  }
+
+  /** Reads the record anew. @throws RunLost */
+  async reload(): Promise<void> {
+    const record = await this.#deps.repos.flowRuns.load(this.#context.tenant, this.#run.id);
+    if (record === undefined || record.call.attempt !== this.#run.attempt) throw new RunLost();
+    this.#take(record);
+  }
+
+  async #send(): Promise<ReadonlyMap<string, CallState>> {
+    await this.#current;
+    // Whatever else ends in this moment rides along.
+    await new Promise<void>((done) => setImmediate(done));
+    const { steps, calls, ends, taken } = this.#pending;
+    this.#pending = emptyBatch();
+    this.#next = undefined;
+    const { tenant, config } = this.#context;
+    const sending = this.#deps.repos.flowRuns.write(tenant, {
+      run: this.#run.id,
+      attempt: this.#run.attempt,
+      steps: [...steps.values()].map(({ startedAt: _startedAt, ...step }) => step),
+      calls,
+      concurrency: config.settings.concurrent_tool_calls,
+      ends,
+      taken,
+    });
+    this.#current = sending.catch(() => undefined);
+    const written = await sending;
+    this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
+    // Ends that we write wake us as well, and are no news.
+    const own = ends.filter(({ finish }) => endStates.includes(finish.state)).length;
+    if (!this.hasNews) this.#wakesSeen += own;
+    this.#wakesKnown += own;
+    for (const [callId, dueInMs] of written.dueInMs) await sendWhenDue(this.#deps, { tenant, callId, dueInMs });
+    if (!written.held || written.cancelRequested) throw new RunLost();
+    return written.states;
+  }
+
+  #take({ wakes, steps, calls, signals }: FlowRunRecord): void {
+    this.#wakesSeen = wakes;
+    this.#wakesKnown = wakes;
+    for (const step of steps) {
+      // What waits to be written is newer.
+      if (this.#pending.steps.has(step.path)) continue;
+      const { finishedAt: _finishedAt, startedSeq: _startedSeq, seq: _seq, ...rest } = step;
+      this.#steps.set(step.path, rest);
+    }
+    for (const call of calls) this.#calls.set(call.id, call);
+    this.#signals = signals;
+  }
+}
+
+function hasEnded(call: Call | undefined): boolean {
+  return call !== undefined && endStates.includes(call.state);
+}
+
+function emptyBatch(): Batch {
+  return { steps: new Map(), calls: [], ends: [], taken: [] };
+}
+
+/** Of a run that waits for an operator or was ended by its author. */
+export function stepsExceeded(most: number): GatewayError {
+  return new GatewayError(
+    "flow_steps_exceeded",
+    `The run has taken ${most} steps, and may take no more; raise 'max_steps' of the flow, or look for a loop without an end.`,
+    { param: "max_steps" },
+  );
+}

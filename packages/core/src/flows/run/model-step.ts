@@ -1,0 +1,95 @@
+/** A step that asks a model, by the one chat loop. The same place and attempt are the same chat, and get its answer again. */
+import type { Call } from "../../calls/call.ts";
+import type { CallPlace } from "../../calls/new-call.ts";
+import type { CallContext } from "../../context.ts";
+import type { CoreDeps } from "../../deps.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import type { ModelNode } from "../definition.ts";
+import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
+import { StepFailed } from "./failures.ts";
+
+/** Of what a model says, those who follow hear so often. */
+const progressEveryMs = 250;
+
+export interface ModelStep {
+  readonly node: ModelNode;
+  readonly scope: FlowScope;
+  readonly place: ExpressionPlace;
+  readonly at: { readonly path: string; readonly attempt: number };
+  readonly run: Call;
+  readonly via: NonNullable<CallPlace["via"]>;
+  readonly signal: AbortSignal;
+  readonly begin: () => Promise<void>;
+  readonly onText: (text: string) => Promise<void>;
+}
+
+/** @throws StepFailed what the model's back end or a budget says */
+export async function askModel(deps: CoreDeps, context: CallContext, step: ModelStep): Promise<JsonValue> {
+  const { node, scope, place, at, run, signal } = step;
+  const [{ openChat }, { runChat }] = await Promise.all([
+    import("../../chat/open-chat.ts"),
+    import("../../chat/run-chat.ts"),
+  ]);
+  const model = node.model === undefined ? null : await resolveValue(node.model, scope, place);
+  const body: JsonObject = {
+    ...(typeof model === "string" ? { model } : {}),
+    messages: await resolveValue(node.messages, scope, place),
+    ...(node.max_tokens === undefined ? {} : { max_tokens: node.max_tokens }),
+    ...(node.temperature === undefined ? {} : { temperature: node.temperature }),
+    stream: node.stream,
+  };
+  await step.begin();
+  const stop = new AbortController();
+  const onAbort = (): void => stop.abort();
+  if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    const opening = await openChat(deps, {
+      tenant: context.tenant,
+      // What it may use is the flow's to say, by its nodes.
+      principal: { kind: "known", caller: { ...context.caller, tools: [] } },
+      requestId: context.requestId,
+      traceId: context.traceId,
+      span: context.span,
+      route: "flows.model",
+      isNeeded: true,
+      within: run.id,
+      body,
+      rawBody: Buffer.from(JSON.stringify(body)),
+      idempotencyKey: `${run.id} ${at.path} ${at.attempt}`,
+      isSdkRetry: false,
+      stop,
+    });
+    if (opening.kind === "replay") return { text: textOf(opening.body) };
+    let text = "";
+    let heardAt = 0;
+    for await (const events of runChat(deps, opening.chat)) {
+      for (const event of events) {
+        if (event.type === "text-delta" && event.choice === 0) text += event.text;
+        if (event.type === "error") throw failed(event.error);
+      }
+      const now = deps.clock.now();
+      if (!node.stream || text === "" || now - heardAt < progressEveryMs) continue;
+      heardAt = now;
+      await step.onText(text);
+    }
+    return { text };
+  } catch (thrown) {
+    throw failed(thrown);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+function failed(thrown: unknown): StepFailed {
+  if (thrown instanceof StepFailed) return thrown;
+  const { error } = StepFailed.of(thrown);
+  return new StepFailed(error, true);
+}
+
+function textOf(body: JsonObject): string {
+  const choices = Array.isArray(body["choices"]) ? (body["choices"] as readonly JsonValue[]) : [];
+  const first = isJsonObject(choices[0]) ? choices[0]["message"] : undefined;
+  const content = isJsonObject(first) ? first["content"] : undefined;
+  return typeof content === "string" ? content : "";
+}

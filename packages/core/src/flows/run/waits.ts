@@ -1,0 +1,149 @@
+/**
+ * Threads of a run that wait. While others work, the process keeps all of them; once nobody works, the run is
+ * parked, and waiting costs nothing: no lease, no invocation.
+ */
+import { Parked } from "../../tools/adapter.ts";
+
+/** So little time is waited out where the run is. */
+const inlineMs = 1_000;
+
+export interface Wait {
+  /** Epoch milliseconds; absent: until something happens. */
+  readonly wakeAt?: number | undefined;
+  /** It has nothing to wait for, and only lets another invocation go on. */
+  readonly yields?: boolean;
+}
+
+interface Waiting extends Wait {
+  resume(): void;
+  leave(parked: unknown): void;
+}
+
+export interface WaitsOptions {
+  readonly now: () => number;
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  /**
+   * Nobody works. Writes what is to be written, and says whether something has happened meanwhile: then all look
+   * again. Else the wakes that were heeded, for parking.
+   */
+  readonly beforePark: () => Promise<"look" | number>;
+}
+
+export class Waits {
+  readonly #options: WaitsOptions;
+  readonly #waiting = new Set<Waiting>();
+  #active = 0;
+  #sleeping: AbortController | undefined;
+  #isChecking = false;
+  #ended: { readonly why: unknown } | undefined;
+
+  constructor(options: WaitsOptions) {
+    this.#options = options;
+  }
+
+  /** A thread; the one that begins others does not work while they do. */
+  async thread<T>(work: () => Promise<T>): Promise<T> {
+    this.#active += 1;
+    try {
+      return await work();
+    } finally {
+      this.#idle();
+    }
+  }
+
+  async others<T>(work: () => Promise<T>): Promise<T> {
+    this.#idle();
+    try {
+      return await work();
+    } finally {
+      this.#active += 1;
+    }
+  }
+
+  /** Until its time has come or something has happened, whichever is first. @throws Parked */
+  until(wait: Wait): Promise<void> {
+    if (this.#ended !== undefined) return Promise.reject(asError(this.#ended.why));
+    return new Promise<void>((resolve, reject) => {
+      const waiting: Waiting = {
+        ...wait,
+        resume: () => {
+          this.#waiting.delete(waiting);
+          this.#active += 1;
+          resolve();
+        },
+        leave: (why) => {
+          this.#waiting.delete(waiting);
+          this.#active += 1;
+          reject(asError(why));
+        },
+      };
+      this.#waiting.add(waiting);
+      this.#idle();
+    });
+  }
+
+  /** Something has happened: all look again. */
+  notify(): void {
+    for (const waiting of [...this.#waiting]) waiting.resume();
+  }
+
+  /** Nobody waits any more. */
+  end(why: unknown): void {
+    this.#ended ??= { why };
+    this.#sleeping?.abort();
+    for (const waiting of [...this.#waiting]) waiting.leave(why);
+  }
+
+  #idle(): void {
+    this.#active -= 1;
+    this.#sleeping?.abort();
+    if (this.#isChecking) return;
+    this.#isChecking = true;
+    // Whoever hands over to another has done so by then.
+    setImmediate(() => {
+      this.#isChecking = false;
+      this.#check().catch((error: unknown) => this.end(error));
+    });
+  }
+
+  async #check(): Promise<void> {
+    if (this.#waiting.size === 0 || this.#ended !== undefined) return;
+    const { now, sleep } = this.#options;
+    const waits = [...this.#waiting];
+    const isYielding = waits.some(({ yields }) => yields === true);
+    const times = waits.flatMap(({ wakeAt }) => (wakeAt === undefined ? [] : [wakeAt]));
+    const earliest = times.length === 0 ? undefined : Math.min(...times);
+    const inMs = earliest === undefined ? Number.POSITIVE_INFINITY : earliest - now();
+    if (this.#active > 0 || (inMs <= inlineMs && !isYielding)) {
+      if (inMs <= 0) return this.#resumeDue();
+      if (inMs === Number.POSITIVE_INFINITY) return;
+      this.#sleeping = new AbortController();
+      const { signal } = this.#sleeping;
+      await sleep(Math.min(inMs, 2 ** 31 - 1), signal).catch(() => undefined);
+      // Who has ended the sleep looks by itself.
+      if (!signal.aborted) this.#resumeDue();
+      return;
+    }
+    const answer = await this.#options.beforePark();
+    if (this.#active > 0) return;
+    if (answer === "look") this.notify();
+    else this.end(new Parked(isYielding ? now() : earliest, answer));
+  }
+
+  #resumeDue(): void {
+    const now = this.#options.now();
+    let isAny = false;
+    for (const waiting of [...this.#waiting]) {
+      if (waiting.wakeAt === undefined || waiting.wakeAt > now || waiting.yields === true) continue;
+      isAny = true;
+      waiting.resume();
+    }
+    if (isAny || this.#waiting.size === 0) return;
+    this.#active += 1;
+    this.#idle();
+  }
+}
+
+function asError(why: unknown): Error {
+  return why instanceof Error ? why : new Error("the run has ended");
+}
