@@ -39,11 +39,15 @@ export const callbackKillPoints = ["callback.awaited", "callback.stored", "callb
 /** The same in the work of the tick, which no call passes. */
 export const upkeepKillPoints = ["archive.claimed", "archive.written", "archive.finished"] as const;
 
+/** The same while the firing of a schedule goes on record. */
+export const scheduleKillPoints = ["schedule.planned", "schedule.recorded", "schedule.queued"] as const;
+
 export type KillPoint =
   | (typeof killPoints)[number]
   | (typeof knowledgeKillPoints)[number]
   | (typeof callbackKillPoints)[number]
-  | (typeof upkeepKillPoints)[number];
+  | (typeof upkeepKillPoints)[number]
+  | (typeof scheduleKillPoints)[number];
 
 /** Called at each point. */
 export type Reach = (point: KillPoint) => void;
