@@ -5,7 +5,8 @@
  */
 import type { Caller } from "../callers/caller.ts";
 import { newToolCall, refusedCall } from "../calls/new-call.ts";
-import { currentCaller, enqueue, longestHopMs } from "../calls/worker.ts";
+import { currentCaller } from "../calls/worker.ts";
+import { enqueue, longestHopMs } from "../calls/enqueue.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";

@@ -1,9 +1,9 @@
 /** Makes schedules, finds those that a caller may see, and does to them what people may. */
+import { longestHopMs } from "../calls/enqueue.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
-import { longestHopMs } from "../calls/worker.ts";
 import { toRfc3339 } from "../time.ts";
 import { fireNow, fireSoon } from "./fire.ts";
 import { readTiming } from "./read-timing.ts";
