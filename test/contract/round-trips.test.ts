@@ -6,6 +6,7 @@ import { usualConfig } from "@toolyard/core/knowledge/config";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import type { NewToolService } from "@toolyard/core/services/service";
 import type { NewVariable } from "@toolyard/core/vcp/placeholders/variable";
+import type { NewSchedule } from "@toolyard/core/ports/schedules";
 import type { NewSubscription } from "@toolyard/core/subscriptions/subscription";
 import type { NewWebhook } from "@toolyard/core/webhooks/webhook";
 import { openDatabase } from "@toolyard/db/client";
@@ -87,6 +88,24 @@ const service = (): NewToolService => ({
   description: null,
   config: {},
   enabled: true,
+});
+
+const schedule = (): NewSchedule => ({
+  id: newId("schedule"),
+  name: null,
+  taskId: null,
+  given: { field: "rate", value: "1 day" },
+  timing: { kind: "rate", every_ms: 86_400_000, first: 1 },
+  timeZone: "UTC",
+  startAt: null,
+  endAt: null,
+  misfire: "skip",
+  target: "plugin://p",
+  task: "sealed",
+  deliver: {},
+  caller: { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null },
+  paused: true,
+  nextAt: 1,
 });
 
 const upload = { id: "upl_none", path: "a", bytes: 1, mediaType: "text/plain", blobKey: "b" } as const;
@@ -271,6 +290,26 @@ describe("each function of the configuration's repositories", () => {
     "flowRuns.changes": () => repos.flowRuns.changes(tenant, "call_none", 0, 10),
     "flowRuns.signal": () =>
       repos.flowRuns.signal(tenant, "call_none", { token: "t", name: "n", payload: { sealed: "" } }),
+    "schedules.create": () => repos.schedules.create(tenant, schedule()),
+    "schedules.get": () => repos.schedules.get(tenant, "sched_none"),
+    "schedules.list": () => repos.schedules.list(tenant, page),
+    "schedules.targets": () => repos.schedules.targets(tenant),
+    "schedules.due": () => repos.schedules.due({ limit: 10, aheadMs: 1_000 }),
+    "schedules.take": () =>
+      repos.schedules.take(tenant, [
+        {
+          id: "sched_none",
+          dueAt: 1,
+          nextAt: null,
+          takenAt: 1,
+          missedAt: null,
+          callerId: "key_none",
+          firings: [],
+        },
+      ]),
+    "schedules.pause": () => repos.schedules.pause(tenant, "sched_none"),
+    "schedules.resume": () => repos.schedules.resume(tenant, "sched_none", 1),
+    "schedules.delete": () => repos.schedules.delete(tenant, "sched_none"),
     "subscriptions.create": () => repos.subscriptions.create(tenant, subscription),
     "subscriptions.update": () => repos.subscriptions.update(tenant, "sub_none", { enabled: false }),
     "subscriptions.get": () => repos.subscriptions.get(tenant, "sub_none"),

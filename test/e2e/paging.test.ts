@@ -55,6 +55,13 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
     await client.post("/v1/plugins", { ...definition(name), execution: unreachable });
     await client.send("post", "/v1/tools/invoke", { name, arguments: {} });
   },
+  "/v1/schedule_task": (client, name) =>
+    client.post("/v1/schedule_task", {
+      name,
+      rate: "30 days",
+      task: { uri: "native://list_files" },
+      deliver: { session_id: "paged" },
+    }),
   "/v1/subscriptions": async (client, name) => {
     await oneMessageService(client);
     return client.post("/v1/subscriptions", { ...subscription, name });

@@ -64,6 +64,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     connections: fakeRepo("connections"),
     flowRuns: fakeRepo("flowRuns"),
     nodes: fakeRepo("nodes"),
+    schedules: fakeRepo("schedules"),
     subscriptions: fakeRepo("subscriptions"),
     tavern: fakeRepo("tavern"),
     vcpCallbacks: fakeRepo("vcpCallbacks"),

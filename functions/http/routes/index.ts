@@ -76,6 +76,15 @@ import { importPlugins } from "./plugins-import.ts";
 import { getOperatorPrices, getPrices, putOperatorPrices, putPrices } from "./prices.ts";
 import { createProvider, deleteProvider, getProvider, listProviders, updateProvider } from "./providers.ts";
 import { createTicket, webSocket } from "./realtime.ts";
+import {
+  createSchedule,
+  deleteSchedule,
+  getSchedule,
+  listSchedules,
+  pauseSchedule,
+  resumeSchedule,
+  runSchedule,
+} from "./schedules.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
 import { takeSmsReceipts } from "./sms-receipts.ts";
@@ -268,6 +277,13 @@ export const routes = {
   rotateFlowHook,
   deleteFlowHook,
   takeFlowHook,
+  createSchedule,
+  listSchedules,
+  getSchedule,
+  deleteSchedule,
+  pauseSchedule,
+  resumeSchedule,
+  runSchedule,
   putCredential,
   listCredentials,
   deleteCredential,

@@ -16,7 +16,7 @@ import type { TavernEntry } from "./ports/tavern.ts";
 import type { ToolService } from "./services/service.ts";
 import type { VariableEntry } from "./vcp/placeholders/variable.ts";
 
-function isTimeZone(name: string): boolean {
+export function isTimeZone(name: string): boolean {
   try {
     return new Intl.DateTimeFormat("en", { timeZone: name }).resolvedOptions().timeZone !== "";
   } catch {

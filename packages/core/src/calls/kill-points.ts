@@ -42,12 +42,16 @@ export const flowKillPoints = ["flow.step-recorded", "flow.step-ended", "flow.be
 /** The same in the work of the tick, which no call passes. */
 export const upkeepKillPoints = ["archive.claimed", "archive.written", "archive.finished"] as const;
 
+/** The same while the firing of a schedule goes on record. */
+export const scheduleKillPoints = ["schedule.planned", "schedule.recorded", "schedule.queued"] as const;
+
 export type KillPoint =
   | (typeof killPoints)[number]
   | (typeof knowledgeKillPoints)[number]
   | (typeof callbackKillPoints)[number]
   | (typeof flowKillPoints)[number]
-  | (typeof upkeepKillPoints)[number];
+  | (typeof upkeepKillPoints)[number]
+  | (typeof scheduleKillPoints)[number];
 
 /** Called at each point. */
 export type Reach = (point: KillPoint) => void;

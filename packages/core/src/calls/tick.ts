@@ -9,6 +9,7 @@ import { clearUploads } from "../workspace/uploads.ts";
 import { useLateResults } from "../nodes/results.ts";
 import { refreshDue } from "../vcp/static/refresh.ts";
 import { expireCallbacks, useLateCallbacks } from "../vcp/async/upkeep.ts";
+import { firingAheadMs } from "../schedules/schedule.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
 const sweepLimit = 200;
@@ -17,6 +18,8 @@ const queuedForMs = 30_000;
 
 export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
   const startedAt = performance.now();
+  // First, since what fires has a time.
+  await fireSchedules(deps);
   const items = await deps.repos.calls.sweep({
     limit: sweepLimit,
     queuedForMs: Math.min(queuedForMs, deps.timing.leaseMs),
@@ -48,4 +51,12 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   await clearKnowledge(deps, sweepLimit);
   await deps.repos.oauth.expire(sweepLimit);
   return { resent: items.length };
+}
+
+/** Most ticks find nothing that is due, and read no code for it. */
+async function fireSchedules(deps: CoreDeps): Promise<void> {
+  const found = await deps.repos.schedules.due({ limit: sweepLimit, aheadMs: firingAheadMs });
+  if (found.due.length === 0) return;
+  const { fireDue } = await import("../schedules/fire.ts");
+  await fireDue(deps, found, sweepLimit);
 }

@@ -286,8 +286,11 @@ async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Pro
   };
 }
 
-/** The caller as it is now: a key may have been revoked, expired or narrowed since. */
-async function currentCaller(
+/**
+ * The caller as it is now: a key may have been revoked, expired or narrowed since.
+ * @throws GatewayError `permission_denied`
+ */
+export async function currentCaller(
   deps: CoreDeps,
   tenant: string,
   { caller, scope }: Pick<SealedInput, "caller" | "scope">,

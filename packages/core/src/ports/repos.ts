@@ -28,6 +28,7 @@ import type { KnowledgeSearchRepo } from "./knowledge-search.ts";
 import type { FlowRunRepo } from "./flow-runs.ts";
 import type { NodeRepo } from "./nodes.ts";
 import type { OAuthRepo } from "./oauth.ts";
+import type { ScheduleRepo } from "./schedules.ts";
 import type { SubscriptionRepo } from "./subscriptions.ts";
 import type { TavernRepo } from "./tavern.ts";
 import type { VcpCallbackRepo } from "./vcp-callbacks.ts";
@@ -696,6 +697,7 @@ export interface Repos {
   readonly connections: ConnectionRepo;
   readonly flowRuns: FlowRunRepo;
   readonly nodes: NodeRepo;
+  readonly schedules: ScheduleRepo;
   readonly subscriptions: SubscriptionRepo;
   readonly tavern: TavernRepo;
   readonly vcpCallbacks: VcpCallbackRepo;

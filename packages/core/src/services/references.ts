@@ -37,7 +37,7 @@ export type Referrer = (
 ) => Promise<readonly Reference[]>;
 
 /** One line for each kind of referrer. */
-const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions, flows, agents];
+const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions, flows, agents, schedules];
 
 export async function findReferences(
   deps: Pick<CoreDeps, "repos" | "adapters">,
@@ -116,6 +116,18 @@ async function subscriptions(
       .filter(([, value]) => namesService(value, address))
       .map(([field, value]) => ({ kind: "subscription", id, name, field, value }));
   });
+}
+
+/** What calls it at a time. */
+async function schedules(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const targets = await repos.schedules.targets(tenant);
+  return targets
+    .filter(({ target }) => namesService(target, address))
+    .map(({ id, name, target }) => ({ kind: "schedule", id, name, field: "task", value: target }));
 }
 
 /** Steps of flows: of each flow the newest version that has it, or its draft. */

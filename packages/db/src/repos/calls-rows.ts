@@ -132,6 +132,12 @@ export const insertCallOfRun: string = `INSERT INTO calls (${newRowColumns})
     FROM calls AS run WHERE run.tenant = ?1 AND run.id = ?36 AND run.attempt = ?37 AND run.state = 'running') AS parent
   WHERE true ON CONFLICT DO NOTHING`;
 
+/** The same for a firing of schedule ?36, while that is due at ?37. */
+export const insertFiring = `INSERT INTO calls (${newRowColumns})
+  SELECT ${Object.values(newRow).join(", ")} FROM schedules AS due
+  WHERE due.tenant = ?1 AND due.id = ?36 AND due.next_at = ?37 AND due.paused = 0
+  ON CONFLICT DO NOTHING`;
+
 /** @param callerId null where the batch finds it out */
 export function newRowArgs(tenant: string, callerId: string | null, call: NewCall): SqlValue[] {
   const { ran } = call;

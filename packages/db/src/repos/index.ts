@@ -21,6 +21,7 @@ import { createPluginRepo } from "./plugins.ts";
 import { createPriceRepo } from "./prices.ts";
 import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
+import { createScheduleRepo } from "./schedules.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createSubscriptionRepo } from "./subscriptions.ts";
 import { createTavernRepo } from "./tavern.ts";
@@ -63,6 +64,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     flowRuns: createFlowRunRepo(shards),
     nodes: createNodeRepo(shards),
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
+    schedules: createScheduleRepo(shards, onBrokenRow),
     tavern: createTavernRepo(shards),
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),

@@ -28,6 +28,7 @@ export { providers } from "./providers.ts";
 export { queueMessages } from "./queue-messages.ts";
 export { rateWindows } from "./rate-windows.ts";
 export { replies } from "./replies.ts";
+export { schedules } from "./schedules.ts";
 export { serviceBreakers } from "./service-breakers.ts";
 export { sessions } from "./sessions.ts";
 export { shards } from "./shards.ts";

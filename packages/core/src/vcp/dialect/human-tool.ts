@@ -9,11 +9,10 @@ import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonValue } from "../../json.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
-import { startMarker } from "./markers.ts";
 import { planCall, type PlannedCall } from "./plan-call.ts";
+import { readRequest } from "./read-request.ts";
 import { resultOf } from "./results.ts";
-import { ToolRequestScanner } from "./scanner.ts";
-import { ofMcpCall, type ToolRequest } from "./tool-request.ts";
+import type { ToolRequest } from "./tool-request.ts";
 import { wholeOf } from "./whole-result.ts";
 
 export type HumanToolRequest = Omit<InvokeRequest, "target" | "isUri" | "arguments" | "async">;
@@ -56,22 +55,6 @@ export async function callByHand(deps: CoreDeps, text: string, request: HumanToo
     const outcome: ToolOutcome = { kind: "rejected", code, message, details: details.extra ?? {} };
     return answerOf(deps, { asked, planned, outcome });
   }
-}
-
-/** The request, or what is wrong with the text. */
-function readRequest(text: string): ToolRequest | string {
-  if (text.trim() === "") return "Request body must be a non-empty plain text.";
-  const mcpCall = ofMcpCall(text);
-  if (mcpCall !== undefined) return mcpCall;
-  const start = text.indexOf(startMarker);
-  const scanner = new ToolRequestScanner({ isBody: true });
-  scanner.feed(start < 0 ? "" : text.slice(start));
-  const [request] = scanner.end().requests;
-  if (request?.flaw !== undefined) return `Malformed request: ${request.flaw}`;
-  if (request !== undefined) return request;
-  return start < 0 || !scanner.hasSeenBlock
-    ? "Malformed request: Missing TOOL_REQUEST markers."
-    : "Malformed request: tool_name not found within the request block.";
 }
 
 interface Called {

@@ -7,6 +7,7 @@ import { postpone } from "../../calls/postpone.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
+import { offsetAt } from "../../schedules/zone.ts";
 import type { FoundTool } from "../../tools/catalog.ts";
 import type { DispatchItem } from "../../tools/prepare.ts";
 import { localTimestamp } from "../plugins/outcome.ts";
@@ -97,21 +98,4 @@ export function readTime(written: string, timeZone: string): number | undefined 
   // The offset at the time itself may be another one than at the guess.
   const guess = wall - offsetAt(wall, timeZone);
   return wall - offsetAt(guess, timeZone);
-}
-
-/** Milliseconds that clocks of the zone are ahead of UTC then. */
-function offsetAt(at: number, timeZone: string): number {
-  const clock = new Intl.DateTimeFormat("en-US", {
-    timeZone,
-    hourCycle: "h23",
-    year: "numeric",
-    month: "numeric",
-    day: "numeric",
-    hour: "numeric",
-    minute: "numeric",
-    second: "numeric",
-  });
-  const shown = Object.fromEntries(clock.formatToParts(at).map(({ type, value }) => [type, Number(value)]));
-  const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0 } = shown;
-  return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(at / 1_000) * 1_000;
 }
