@@ -66,6 +66,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     nodes: fakeRepo("nodes"),
     subscriptions: fakeRepo("subscriptions"),
     tavern: fakeRepo("tavern"),
+    groupChats: fakeRepo("groupChats"),
     vcpCallbacks: fakeRepo("vcpCallbacks"),
     vcpStaticValues: fakeRepo("vcpStaticValues"),
     variables: fakeRepo("variables"),
