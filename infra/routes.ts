@@ -7,6 +7,7 @@ export const longPaths = [
   "/api/chat/completions",
   "/v1/chatvcp/completions",
   "/v1/images/generations",
+  "/v1/group_chats",
   "/v1/knowledge/query",
   "/mcp",
 ] as const;

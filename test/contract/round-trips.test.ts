@@ -119,6 +119,20 @@ const token = {
   raiseConfig: true,
 } as const;
 
+const groupChat = {
+  id: "grp_1",
+  name: "one",
+  mode: "sequential",
+  topic: null,
+  moderator: null,
+  access: "tenant",
+  limits: { messages: 1, wall_clock_ms: 1_000, history: 1 },
+  ownerId: "key_1",
+  members: [],
+} as const;
+const person = { kind: "user", name: "ann", displayName: null } as const;
+const saying = { id: "msg_2", attempt: 1, trigger: "msg_1", position: 1 } as const;
+
 const caller = { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null } as const;
 const opening = { id: "sock_none", holder: "process", clientType: null, lifetimeMs: 1_000 } as const;
 const event = {
@@ -413,6 +427,32 @@ describe("each function of the configuration's repositories", () => {
       repos.tavern.put(tenant, { id: "tav_1", kind: "preset", name: "one", hash: "h", content: "{}" }),
     "tavern.contents": () => repos.tavern.contents(tenant, ["tav_1"]),
     "tavern.delete": () => repos.tavern.delete(tenant, "preset", "none"),
+    "groupChats.create": () => repos.groupChats.create(tenant, groupChat),
+    "groupChats.get": () => repos.groupChats.get(tenant, groupChat.id),
+    "groupChats.list": () => repos.groupChats.list(tenant, undefined, page),
+    "groupChats.update": () => repos.groupChats.update(tenant, groupChat.id, { name: "other" }),
+    "groupChats.join": () => repos.groupChats.join(tenant, groupChat.id, person),
+    "groupChats.leave": () => repos.groupChats.leave(tenant, groupChat.id, person),
+    "groupChats.say": () =>
+      repos.groupChats.say(tenant, groupChat.id, { id: "msg_1", turn: "call_1", author: person, content: "c" }),
+    "groupChats.begin": () => repos.groupChats.begin(tenant, groupChat.id, { id: "call_1", redo: false }),
+    "groupChats.open": () =>
+      repos.groupChats.open(tenant, groupChat.id, { ...saying, turn: "call_1", author: person, reason: null }),
+    "groupChats.note": () => repos.groupChats.note(tenant, { ...saying, callId: null, content: "c" }),
+    "groupChats.close": () =>
+      repos.groupChats.close(tenant, groupChat.id, {
+        ...saying,
+        state: "completed",
+        content: "c",
+        error: null,
+        callId: null,
+        readOutside: false,
+      }),
+    "groupChats.end": () => repos.groupChats.end(tenant, groupChat.id, "call_1"),
+    "groupChats.messages": () => repos.groupChats.messages(tenant, groupChat.id, { superseded: true }, page),
+    "groupChats.message": () => repos.groupChats.message(tenant, groupChat.id, "msg_1"),
+    "groupChats.turn": () => repos.groupChats.turn(tenant, groupChat.id, "call_1"),
+    "groupChats.delete": () => repos.groupChats.delete(tenant, groupChat.id),
     "variables.create": () => repos.variables.create(tenant, variable),
     "variables.putAll": () => repos.variables.putAll(tenant, [{ ...variable, id: "var_2", name: "VarTwo" }]),
     "variables.update": () => repos.variables.update(tenant, "var_1", { position: 2 }),

@@ -76,6 +76,10 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
   "/v1/vcp/presets": (client, name) => client.expect("put", `/v1/vcp/presets/${name}`, { rules: [] }),
   "/v1/vcp/world_books": (client, name) => client.expect("put", `/v1/vcp/world_books/${name}`, { entries: [] }),
   "/v1/vcp/characters": (client, name) => client.expect("put", `/v1/vcp/characters/${name}`, { name }),
+  "/v1/group_chats": (client, name) => client.post("/v1/group_chats", { name }),
+  "/v1/group_chats/{id}/messages": async (client, name) => {
+    await client.post(`/v1/group_chats/${await oneGroupChat(client)}/messages`, { content: name, wait: true });
+  },
   "/v1/nodes": (_client, name, tenant) => registerNode(gateway, tenant, name),
   "/v1/tenants": (client, name) => client.post("/v1/tenants", { name }),
 };
@@ -110,11 +114,18 @@ async function oneSubscription(client: Client): Promise<string> {
   return (known ?? (await client.post("/v1/subscriptions", { ...subscription, name: "one" }))).id as string;
 }
 
+/** The only group chat of a tenant, made at first. */
+async function oneGroupChat(client: Client): Promise<string> {
+  const [known] = (await client.get("/v1/group_chats")).data;
+  return (known ?? (await client.post("/v1/group_chats", { name: "one" }))).id as string;
+}
+
 /** Whose items a list is, where its path names that. */
 const owners: Readonly<Record<string, (client: Client) => Promise<string>>> = {
   "/v1/sessions/{id}/files": () => Promise.resolve("paged"),
   "/v1/webhooks/{id}/deliveries": oneWebhook,
   "/v1/subscriptions/{id}/failed-messages": oneSubscription,
+  "/v1/group_chats/{id}/messages": oneGroupChat,
 };
 
 /** One more user who has yet to follow a link. */

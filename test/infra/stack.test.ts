@@ -12,6 +12,7 @@ import { requireKeys } from "../../functions/compose.ts";
 import { readEnvironment } from "../../functions/env.ts";
 import { routes } from "../../functions/http/routes/index.ts";
 import { streamedRoutes } from "../../functions/http/routes/streamed.ts";
+import { longPaths } from "../../infra/routes.ts";
 import { readZip } from "./read-zip.ts";
 import {
   arnOf,
@@ -591,9 +592,11 @@ describe("the REST API", () => {
 
   test("gives every route to the function that has the time for it", () => {
     for (const [name, { path, responses }] of Object.entries(routes)) {
-      const streams = Object.values(responses).some(
+      const own = Object.values(responses).some(
         (response) => response.content !== undefined && "text/event-stream" in response.content,
       );
+      // What lies under the address of one that streams goes with it.
+      const streams = own || longPaths.some((long) => path === long || path.startsWith(`${long}/`));
       // A function can only be given what it serves.
       const served = streams ? Object.keys(streamedRoutes) : Object.keys(routes);
       expect(served).toContain(name);

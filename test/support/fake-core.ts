@@ -67,6 +67,7 @@ export function createFakeCore({ core = {}, repos = {}, admit }: FakeCoreOptions
     schedules: fakeRepo("schedules"),
     subscriptions: fakeRepo("subscriptions"),
     tavern: fakeRepo("tavern"),
+    groupChats: fakeRepo("groupChats"),
     vcpCallbacks: fakeRepo("vcpCallbacks"),
     vcpStaticValues: fakeRepo("vcpStaticValues"),
     variables: fakeRepo("variables"),

@@ -45,6 +45,20 @@ import {
   updateFlow,
   validateFlow,
 } from "./flows.ts";
+import {
+  createGroupChat,
+  deleteGroupChat,
+  getGroupChat,
+  getGroupChatMessage,
+  joinGroupChat,
+  leaveGroupChat,
+  listGroupChatMessages,
+  listGroupChats,
+  redoGroupChat,
+  speakInGroupChat,
+  stopGroupChat,
+  updateGroupChat,
+} from "./group-chats.ts";
 import { live, ready, status } from "./health.ts";
 import { humanTool } from "./human-tool.ts";
 import { interrupt } from "./interrupt.ts";
@@ -174,6 +188,18 @@ export const routes = {
   typedChatCompletions,
   vcpChatCompletions,
   humanTool,
+  createGroupChat,
+  listGroupChats,
+  getGroupChat,
+  updateGroupChat,
+  deleteGroupChat,
+  joinGroupChat,
+  leaveGroupChat,
+  speakInGroupChat,
+  listGroupChatMessages,
+  getGroupChatMessage,
+  stopGroupChat,
+  redoGroupChat,
   createEmbedding,
   createImage,
   listModels,

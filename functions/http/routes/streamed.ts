@@ -5,6 +5,20 @@
  */
 import type { RouteModule } from "../define-route.ts";
 import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
+import {
+  createGroupChat,
+  deleteGroupChat,
+  getGroupChat,
+  getGroupChatMessage,
+  joinGroupChat,
+  leaveGroupChat,
+  listGroupChatMessages,
+  listGroupChats,
+  redoGroupChat,
+  speakInGroupChat,
+  stopGroupChat,
+  updateGroupChat,
+} from "./group-chats.ts";
 import { live, ready } from "./health.ts";
 import { queryKnowledge } from "./knowledge-query.ts";
 import { createImage } from "./model-exchanges.ts";
@@ -15,6 +29,19 @@ export const streamedRoutes = {
   typedChatCompletions,
   vcpChatCompletions,
   createImage,
+  // What is beside their streams: an address and what lies under it are one function's.
+  createGroupChat,
+  listGroupChats,
+  getGroupChat,
+  updateGroupChat,
+  deleteGroupChat,
+  joinGroupChat,
+  leaveGroupChat,
+  speakInGroupChat,
+  listGroupChatMessages,
+  getGroupChatMessage,
+  stopGroupChat,
+  redoGroupChat,
   queryKnowledge,
   mcp,
   mcpToolset,

@@ -33,6 +33,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 21, name: "0020_flow_runs", oldestCode: 1 },
   { version: 22, name: "0021_agents", oldestCode: 1 },
   { version: 23, name: "0022_schedules", oldestCode: 1 },
+  { version: 24, name: "0023_group_chats", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

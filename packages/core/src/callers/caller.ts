@@ -94,7 +94,8 @@ export interface GuardedTool {
 /** One decision for listing and running. */
 export function mayUseTool(caller: Caller, tool: GuardedTool): boolean {
   if (!tool.enabled) return false;
-  if (tool.scope !== undefined) return hasScope(caller, tool.scope);
+  // An agent may do what is bound to it, and nothing that is the caller's alone.
+  if (tool.scope !== undefined) return caller.bound === undefined && hasScope(caller, tool.scope);
   if (tool.roles.length > 0 && !tool.roles.includes(caller.role) && caller.role !== "operator") return false;
   return names(caller.tools ?? undefined, tool) && names(caller.within, tool) && isBound(caller.bound, tool);
 }

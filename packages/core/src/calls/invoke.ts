@@ -3,7 +3,7 @@
  * chat; the row is written by the admission itself, so that a call costs two round trips.
  */
 import { parseRuntimeConfig } from "../blind/register.ts";
-import type { Caller } from "../callers/caller.ts";
+import type { Caller, Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -45,6 +45,9 @@ export interface InvokeRequest {
   /** Milliseconds of one attempt above which the call is a worker's; absent: only what outlasts every request. */
   readonly queueOverMs?: number;
   readonly onProgress?: ExecutionOptions["onProgress"];
+  readonly onEvent?: ExecutionOptions["onEvent"];
+  /** What the caller needs; absent: `tools`. */
+  readonly scope?: Scope;
   readonly sessionId?: string;
   readonly idempotencyKey?: string;
   /** Where it comes from; absent: `tools.invoke`. */
@@ -81,7 +84,7 @@ const maxStale = 5;
 export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promise<Invoked> {
   for (let stale = 0; stale < maxStale; stale += 1) {
     const { caller, config } = await identify(deps, request, [
-      "tools",
+      request.scope ?? "tools",
       ...(request.runtimeConfig === undefined ? [] : (["runtime_config"] as const)),
     ]);
     const narrowed = request.narrow?.(caller, config) ?? caller;
@@ -167,11 +170,12 @@ async function proceed(
   const row = { tenant: context.tenant, id: call.id, attempt: 1 };
   const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: stop });
   try {
-    const { onProgress } = request;
+    const { onProgress, onEvent } = request;
     const execution = await executeCall(deps, call, context, {
       attempt: 1,
       signal: stopped.signal,
       ...(onProgress === undefined ? {} : { onProgress }),
+      ...(onEvent === undefined ? {} : { onEvent }),
     });
     const outcome = await settleCall(deps, context, { call, execution, signal: request.signal });
     if (execution.finish.state !== "queued") return outcome;

@@ -143,6 +143,8 @@ export const catalog = {
   wall_clock_exceeded: tool(422),
   cost_exceeded: tool(422),
   arguments_truncated: tool(422),
+  /** Who leads a group chat has not said who is next. */
+  moderator_undecided: tool(502),
   chat_interrupted: { http: 409, type: "api_error", retryable: false },
   request_cancelled: { http: 499, type: "invalid_request_error", retryable: false },
   // Flows

@@ -23,6 +23,7 @@ import type { AgentRepo } from "./agents.ts";
 import type { BudgetRepo, PriceRepo, UsageRepo } from "./budgets.ts";
 import type { ConnectionRepo } from "./connections.ts";
 import type { FlowRepo } from "./flows.ts";
+import type { GroupChatRepo } from "./group-chats.ts";
 import type { KnowledgeRepo } from "./knowledge.ts";
 import type { KnowledgeSearchRepo } from "./knowledge-search.ts";
 import type { FlowRunRepo } from "./flow-runs.ts";
@@ -700,6 +701,7 @@ export interface Repos {
   readonly schedules: ScheduleRepo;
   readonly subscriptions: SubscriptionRepo;
   readonly tavern: TavernRepo;
+  readonly groupChats: GroupChatRepo;
   readonly vcpCallbacks: VcpCallbackRepo;
   readonly vcpStaticValues: VcpStaticValueRepo;
   readonly knowledgeSearch: KnowledgeSearchRepo;

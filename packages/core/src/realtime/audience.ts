@@ -23,11 +23,21 @@ export function namesFor(connection: Connection, event: RealtimeEvent): readonly
       return audience.value === connection.clientType && isAbout(connection, event) ? [] : undefined;
     case "session": {
       const isOf = Object.values(connection.subscriptions).some(
-        (subscription) => subscription.topic !== "vcp_log" && subscription.session_id === audience.value,
+        (subscription) => "session_id" in subscription && subscription.session_id === audience.value,
       );
       return isOf && maySee(connection.caller, event) ? [] : undefined;
     }
+    case "group_chat":
+      return namesOfRoom(connection, audience.value);
   }
+}
+
+/** Who may not see the room any more has no subscription to it (`GroupChatRepo`). */
+function namesOfRoom({ subscriptions }: Connection, room: string): readonly string[] | undefined {
+  const names = Object.entries(subscriptions).flatMap(([name, subscription]) =>
+    subscription.topic === "group_chat" && subscription.group_chat_id === room ? [name] : [],
+  );
+  return names.length === 0 ? undefined : names;
 }
 
 /** What is about somebody's call is for those who may see the call; what is about none is for all. */
@@ -42,7 +52,8 @@ function namesOfFitting({ caller, subscriptions }: Connection, event: RealtimeEv
 }
 
 function fits(subscription: Subscription, { audience, type, callId, sessionId }: RealtimeEvent): boolean {
-  if (subscription.topic === "vcp_log" || subscription.topic !== audience.kind) return false;
+  if (subscription.topic !== "calls" && subscription.topic !== "logs") return false;
+  if (subscription.topic !== audience.kind) return false;
   if (subscription.call_id !== undefined && subscription.call_id !== callId) return false;
   if (subscription.session_id !== undefined && subscription.session_id !== sessionId) return false;
   return subscription.topic === "logs" || (subscription.events?.some((event) => event === type) ?? true);

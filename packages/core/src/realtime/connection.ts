@@ -36,6 +36,7 @@ export const subscriptionSchema = z.discriminatedUnion("topic", [
     ...filters,
   }),
   z.strictObject({ topic: z.literal("logs"), ...filters }),
+  z.strictObject({ topic: z.literal("group_chat"), group_chat_id: z.string().min(1).max(200) }),
   /** The device of a client of the type `VCPLog`: what it misses while it is away is kept. */
   z.strictObject({ topic: z.literal("vcp_log"), device: z.string().min(1).max(128) }),
 ]);
@@ -81,7 +82,10 @@ export interface NewConnection {
 /** For whom an event is. `calls` and `logs`: for those subscriptions that fit and callers that may see it. */
 export type Audience =
   | { readonly kind: "calls" | "logs" | "tenant" }
-  | { readonly kind: "connection" | "user" | "session" | "client_type"; readonly value: string };
+  | {
+      readonly kind: "connection" | "user" | "session" | "client_type" | "group_chat";
+      readonly value: string;
+    };
 
 /** Something to tell that no change of a call's row says by itself. */
 export interface NewEvent {

@@ -45,9 +45,14 @@ const kinds = {
     schema: z
       .looseObject({ type: z.literal("subscribe"), id: name })
       .transform(({ type: _type, id, ...wanted }) => ({ id, wanted })),
-    async answer({ repos }, { tenant, id: connection }, { id, wanted }) {
+    async answer({ repos }, { tenant, id: connection, caller }, { id, wanted }) {
       const parsed = subscriptionSchema.safeParse(wanted);
       if (!parsed.success) throw invalidMessage(parsed.error);
+      if (parsed.data.topic === "group_chat") {
+        // Code that is seldom needed.
+        const { findGroupChat } = await import("../group-chats/members.ts");
+        await findGroupChat({ repos }, { tenant, caller }, parsed.data.group_chat_id);
+      }
       const subscribed = await repos.connections.subscribe(tenant, connection, id, parsed.data);
       if (subscribed === undefined) throw connectionGone();
       if (subscribed === "full") {

@@ -6,6 +6,7 @@ import type { ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { CallContext } from "../context.ts";
+import type { GroupChatEvent } from "../group-chats/events.ts";
 import type { OAuthClient } from "../oauth/client.ts";
 import type { Tool } from "./tool.ts";
 import type { ToolUri, UriOptions } from "./uri.ts";
@@ -78,6 +79,8 @@ export interface InvocationContext extends CallContext {
   readonly onSent?: () => void;
   /** Told how far the call is, where the back end says so and somebody wants to know. */
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** Told what happens in a group chat, by whoever's request waits for it. */
+  readonly onEvent?: ((event: GroupChatEvent) => void) | undefined;
 }
 
 export interface Progress {

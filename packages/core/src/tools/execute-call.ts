@@ -37,6 +37,7 @@ export interface ExecutionOptions {
   /** Cancels the call. */
   readonly signal: AbortSignal;
   readonly onProgress?: InvocationContext["onProgress"];
+  readonly onEvent?: InvocationContext["onEvent"];
 }
 
 /** Never throws: whatever goes wrong is the call's outcome. */
@@ -154,7 +155,10 @@ async function trySend(
   context: CallContext,
   options: ExecutionOptions,
 ): Promise<Tried> {
-  const attempt = new AttemptSignal(options.signal, attemptMs(deps, call));
+  const attempt = new AttemptSignal(options.signal, {
+    timeoutMs: attemptMs(deps, call),
+    patienceMs: call.tool.repeat === "resume" ? lastWordMs : patienceMs,
+  });
   try {
     deps.reach("call.before-send");
     const reply = await attempt.race(
@@ -174,6 +178,7 @@ async function trySend(
           signal: attempt.signal,
           onSent: () => deps.reach("call.sent"),
           ...(options.onProgress === undefined ? {} : { onProgress: options.onProgress }),
+          ...(options.onEvent === undefined ? {} : { onEvent: options.onEvent }),
         },
       ),
     );
@@ -317,6 +322,10 @@ function toFailedOutcome(error: CallError): FailedOutcome {
 
 /** For adapters that end an attempt themselves. */
 const graceMs = 1_000;
+/** After a cancel, for what goes on from its own record to leave that in order. */
+const lastWordMs = 5_000;
+/** For the others to say what became of the request. */
+const patienceMs = 50;
 
 /** What goes on later from its own record is bounded by the invocation it runs in, and heeds its limit by itself. */
 function attemptMs({ timing }: CoreDeps, { tool, timeoutMs }: PreparedCall): number {
@@ -333,10 +342,12 @@ class AttemptSignal {
   readonly #outer: AbortSignal;
   readonly #onAbort: () => void;
   readonly #timer: NodeJS.Timeout;
+  readonly #patienceMs: number;
   timedOut = false;
 
-  constructor(outer: AbortSignal, timeoutMs: number) {
+  constructor(outer: AbortSignal, limits: { readonly timeoutMs: number; readonly patienceMs: number }) {
     this.#outer = outer;
+    this.#patienceMs = limits.patienceMs;
     // By way of a constant: V8 puts a function written into a field among the old objects, and all it holds.
     const onAbort = (): void => this.#controller.abort();
     this.#onAbort = onAbort;
@@ -345,7 +356,7 @@ class AttemptSignal {
     this.#timer = setTimeout(() => {
       this.timedOut = true;
       this.#controller.abort(attemptTimedOut);
-    }, timeoutMs);
+    }, limits.timeoutMs);
   }
 
   get signal(): AbortSignal {
@@ -360,7 +371,7 @@ class AttemptSignal {
     });
     const onAbort = (): void => {
       // Adapters that do listen get a moment to say what became of the request.
-      setTimeout(() => give(new GatewayError("call_cancelled", "The call was given up.")), 50);
+      setTimeout(() => give(new GatewayError("call_cancelled", "The call was given up.")), this.#patienceMs);
     };
     if (this.signal.aborted) onAbort();
     else this.signal.addEventListener("abort", onAbort, { once: true });

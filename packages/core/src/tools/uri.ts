@@ -17,6 +17,7 @@ const schemeShapes = {
   agent: "refused",
   plugin: "refused",
   native: "refused",
+  group: "refused",
   vcp: "optional",
   node: "optional",
   knowledge: "optional",

@@ -138,6 +138,7 @@ const isAddressed = `c.tenant = ?1 AND c.expires_at > ${now} AND CASE ?2
   WHEN 'user' THEN c.caller ->> 'userId' = ?3
   WHEN 'client_type' THEN c.client_type = ?3
   WHEN 'session' THEN EXISTS (SELECT 1 FROM json_each(c.subscriptions) WHERE value ->> 'session_id' = ?3)
+  WHEN 'group_chat' THEN EXISTS (SELECT 1 FROM json_each(c.subscriptions) WHERE value ->> 'group_chat_id' = ?3)
   ELSE 1 END`;
 
 /** Of a call that is not on record yet only those who see all hear, unless the event says whose it is. */

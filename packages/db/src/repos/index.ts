@@ -12,6 +12,7 @@ import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
 import { createFlowRepo } from "./flows.ts";
 import { createFlowRunRepo } from "./flow-runs.ts";
+import { createGroupChatRepo } from "./group-chats.ts";
 import { createIssuerRepo } from "./issuers.ts";
 import { createKnowledgeRepo } from "./knowledge.ts";
 import { createKnowledgeSearchRepo } from "./knowledge-search.ts";
@@ -66,6 +67,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
     schedules: createScheduleRepo(shards, onBrokenRow),
     tavern: createTavernRepo(shards),
+    groupChats: createGroupChatRepo(shards),
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),
     knowledgeSearch: createKnowledgeSearchRepo(shards),

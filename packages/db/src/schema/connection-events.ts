@@ -13,9 +13,9 @@ export const connectionEvents = sqliteTable(
     tenant: tenantColumn().notNull(),
     type: text("type").notNull(),
     audience: text("audience", {
-      enum: ["calls", "logs", "tenant", "connection", "user", "session", "client_type"],
+      enum: ["calls", "logs", "tenant", "connection", "user", "session", "client_type", "group_chat"],
     }).notNull(),
-    /** Which connection, user, session or client type. */
+    /** Which connection, user, session, client type or group chat. */
     audienceValue: text("audience_value"),
     callId: text("call_id"),
     callerId: text("caller_id"),

@@ -12,6 +12,7 @@ import type { SchemeDeps, ServiceScheme } from "../../services/scheme.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import type { Adapters } from "../catalog.ts";
 import type { ToolScheme } from "../uri.ts";
+import { createGroupAdapter } from "./group.ts";
 import { LateAdapter } from "./late-adapter.ts";
 import { createKnowledgeAdapter } from "./knowledge.ts";
 import { createNativeAdapter } from "./native.ts";
@@ -61,6 +62,7 @@ export function createAdapters(deps: AdapterDeps): OpenAdapters {
     plugin: createPluginAdapter(schemeDeps),
     native: createNativeAdapter(() => core),
     knowledge: createKnowledgeAdapter(() => core),
+    group: createGroupAdapter(() => core),
     ...(Object.fromEntries(services) as Adapters),
     vcp,
     agent,
