@@ -3,6 +3,7 @@ import type { NewAgent } from "@toolyard/core/agents/agent";
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import { usualConfig } from "@toolyard/core/knowledge/config";
+import type { KnowledgeSearch } from "@toolyard/core/ports/knowledge-search";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import type { NewToolService } from "@toolyard/core/services/service";
 import type { NewVariable } from "@toolyard/core/vcp/placeholders/variable";
@@ -99,6 +100,18 @@ const token = {
   usableForMs: 60_000,
   raiseConfig: true,
 } as const;
+
+const search: KnowledgeSearch = {
+  bases: ["kb_none"],
+  reader: { all: true, role: "admin", user: null, business_unit: null },
+  conditions: [],
+  lists: [
+    { kind: "vector", bases: ["kb_none"], vector: Float32Array.of(1), minSimilarity: 0, weight: 1 },
+    { kind: "full_text", bases: ["kb_none"], match: '"word"', weight: 1 },
+  ],
+  candidates: 1,
+  limit: 1,
+};
 
 const caller = { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null } as const;
 const opening = { id: "sock_none", holder: "process", clientType: null, lifetimeMs: 1_000 } as const;
@@ -360,6 +373,8 @@ describe("each function of the configuration's repositories", () => {
       repos.tavern.put(tenant, { id: "tav_1", kind: "preset", name: "one", hash: "h", content: "{}" }),
     "tavern.contents": () => repos.tavern.contents(tenant, ["tav_1"]),
     "tavern.delete": () => repos.tavern.delete(tenant, "preset", "none"),
+    "knowledgeSearch.find": () => repos.knowledgeSearch.find(tenant, "all"),
+    "knowledgeSearch.search": () => repos.knowledgeSearch.search(tenant, search),
     "variables.create": () => repos.variables.create(tenant, variable),
     "variables.putAll": () => repos.variables.putAll(tenant, [{ ...variable, id: "var_2", name: "VarTwo" }]),
     "variables.update": () => repos.variables.update(tenant, "var_1", { position: 2 }),
