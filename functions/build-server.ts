@@ -28,6 +28,8 @@ export async function buildServer({ entry, out }: ServerBuild): Promise<string> 
       { in: `${directory}/../packages/platform/src/local/plugin-helper.ts`, out: "plugin-helper" },
       // Of its threads that read documents.
       { in: `${directory}/../packages/platform/src/document-reader/program.ts`, out: "document-reader" },
+      // Of its threads that read the database.
+      { in: `${directory}/../packages/db/src/reader-program.ts`, out: "database-reader" },
     ],
     // In one file with another program, `local.ts` is not what was started, and must not start a server of its own.
     define: entry === undefined ? {} : { "import.meta.main": "false" },

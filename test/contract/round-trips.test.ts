@@ -3,6 +3,7 @@ import type { NewAgent } from "@toolyard/core/agents/agent";
 import { newId } from "@toolyard/core/ids";
 import type { NewBudget } from "@toolyard/core/ports/budgets";
 import { usualConfig } from "@toolyard/core/knowledge/config";
+import type { KnowledgeSearch } from "@toolyard/core/ports/knowledge-search";
 import type { NewPlugin, NewProvider, Repos } from "@toolyard/core/ports/repos";
 import type { NewToolService } from "@toolyard/core/services/service";
 import type { NewVariable } from "@toolyard/core/vcp/placeholders/variable";
@@ -132,6 +133,17 @@ const groupChat = {
 } as const;
 const person = { kind: "user", name: "ann", displayName: null } as const;
 const saying = { id: "msg_2", attempt: 1, trigger: "msg_1", position: 1 } as const;
+const search: KnowledgeSearch = {
+  bases: ["kb_none"],
+  reader: { all: true, role: "admin", user: null, business_unit: null },
+  conditions: [],
+  lists: [
+    { kind: "vector", bases: ["kb_none"], vector: Float32Array.of(1), minSimilarity: 0, weight: 1 },
+    { kind: "full_text", bases: ["kb_none"], match: '"word"', weight: 1 },
+  ],
+  candidates: 1,
+  limit: 1,
+};
 
 const caller = { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null } as const;
 const opening = { id: "sock_none", holder: "process", clientType: null, lifetimeMs: 1_000 } as const;
@@ -453,6 +465,8 @@ describe("each function of the configuration's repositories", () => {
     "groupChats.message": () => repos.groupChats.message(tenant, groupChat.id, "msg_1"),
     "groupChats.turn": () => repos.groupChats.turn(tenant, groupChat.id, "call_1"),
     "groupChats.delete": () => repos.groupChats.delete(tenant, groupChat.id),
+    "knowledgeSearch.find": () => repos.knowledgeSearch.find(tenant, "all"),
+    "knowledgeSearch.search": () => repos.knowledgeSearch.search(tenant, search),
     "variables.create": () => repos.variables.create(tenant, variable),
     "variables.putAll": () => repos.variables.putAll(tenant, [{ ...variable, id: "var_2", name: "VarTwo" }]),
     "variables.update": () => repos.variables.update(tenant, "var_1", { position: 2 }),

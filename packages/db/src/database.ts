@@ -17,6 +17,8 @@ export interface StatementResult {
 export interface BatchOptions {
   /** Only reads: need no write transaction and may be repeated. */
   readonly readonly?: boolean;
+  /** Of reads that take so long that others must not wait for them, where that can be had. */
+  readonly isLong?: boolean;
   /**
    * Sending it twice has the same effect as once, so that a batch whose reply was lost is sent again.
    * Without it a lost reply is `database_unavailable`.

@@ -126,6 +126,43 @@ describe("reading", () => {
   });
 });
 
+describe("a long read", () => {
+  const long = { readonly: true, isLong: true } as const;
+  const endless =
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT MAX(i) AS i FROM n";
+
+  test("holds up nobody, and sees what was written before it", async () => {
+    await database.batch([sql("INSERT INTO t (v) VALUES ('before')")]);
+    const order: string[] = [];
+    const reading = database
+      .batch([sql(endless), sql("SELECT v FROM t WHERE v = ?", "before")], long)
+      .then((results) => (order.push("read"), results));
+    for (let turn = 0; turn < 5; turn += 1) await database.batch([increment]);
+    order.push("written");
+    const [counted, found] = await reading;
+    expect(order).toEqual(["written", "read"]);
+    expect(counted?.rows).toEqual([{ i: 300_000 }]);
+    expect(found?.rows).toEqual([{ v: "before" }]);
+  });
+
+  test("measures vectors as a short one does", async () => {
+    const vector = new Uint8Array(Float32Array.of(1, 0).buffer);
+    const statement = sql("SELECT vector_distance_cos(?1, vector32(?2)) AS distance", vector, vector);
+    expect((await database.batch([statement], long))[0]?.rows).toEqual([{ distance: 0 }]);
+    expect((await database.batch([statement], { readonly: true }))[0]?.rows).toEqual([{ distance: 0 }]);
+  });
+
+  test("that is refused is our fault, and the next one is read", async () => {
+    const different = [Float32Array.of(1), Float32Array.of(1, 2)].map(({ buffer }) => new Uint8Array(buffer));
+    const refused = database.batch([sql("SELECT vector_distance_cos(?1, vector32(?2))", ...different)], long);
+    await expect(refused).rejects.toMatchObject({ code: "internal_error" });
+    await expect(database.batch([sql("INSERT INTO t (v) VALUES ('x')")], long)).rejects.toMatchObject({
+      code: "database_unavailable",
+    });
+    expect((await database.batch([sql("SELECT 1 AS one")], long))[0]?.rows).toEqual([{ one: 1 }]);
+  });
+});
+
 describe("a file that another process writes to", () => {
   test("is waited for asleep, while reads and the rest of the process go on", async () => {
     const other = rival();

@@ -10,6 +10,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import type { BatchContent, BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
+import { ThreadReader } from "./thread-reader.ts";
 import { defineVectorFunctions } from "./vectors.ts";
 
 /** Batches that one transaction takes. */
@@ -42,7 +43,7 @@ export async function openFileDatabase(path: string, options: { readonly budgetM
     // A busy timeout would block the event loop of the whole process.
     const connection = new DatabaseSync(path, { timeout: 0, enableForeignKeyConstraints: false });
     defineVectorFunctions(connection);
-    const database = new FileDatabase(connection, options.budgetMs);
+    const database = new FileDatabase(connection, path, options.budgetMs);
     await database.prepareFile();
     return database;
   } catch (error) {
@@ -56,11 +57,13 @@ class FileDatabase implements Database {
   readonly #budgetMs: number;
   readonly #prepared = new Map<string, Prepared>();
   readonly #waiting: Asked[] = [];
+  readonly #reader: ThreadReader;
   #draining: Promise<void> | undefined;
   #closed = false;
 
-  constructor(connection: DatabaseSync, budgetMs: number) {
+  constructor(connection: DatabaseSync, path: string, budgetMs: number) {
     this.#connection = connection;
+    this.#reader = new ThreadReader({ path, budgetMs });
     this.#budgetMs = budgetMs;
   }
 
@@ -77,7 +80,7 @@ class FileDatabase implements Database {
 
   async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
     if (this.#closed) throw unavailable("is closed");
-    if (options.readonly === true) return this.#read(composed(content));
+    if (options.readonly === true) return this.#read(composed(content), options.isLong === true);
     return new Promise((resolve, reject) => {
       this.#waiting.push({ content, resolve, reject });
       this.#draining ??= this.#drain();
@@ -87,14 +90,15 @@ class FileDatabase implements Database {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    await this.#draining;
+    await Promise.all([this.#draining, this.#reader.close()]);
     this.#prepared.clear();
     this.#connection.close();
   }
 
   /** Readers are not held up by a writer, so they need not queue either. */
-  async #read(statements: readonly Statement[]): Promise<readonly StatementResult[]> {
+  async #read(statements: readonly Statement[], isLong: boolean): Promise<readonly StatementResult[]> {
     try {
+      if (isLong) return await this.#reader.read(statements.map(({ sql, args }) => ({ sql, args: args.map(toBound) })));
       return await this.#whenFree(() => this.#transact("BEGIN", () => this.#runReads(statements)));
     } catch (error) {
       throw toGatewayError(error);

@@ -40,7 +40,9 @@ export function createKnowledgeSearchRepo(shards: Shards): KnowledgeSearchRepo {
 
     search: async (tenant, search) => {
       if (search.lists.length === 0 || search.limit < 1) return [];
-      const [found] = await shards.databaseFor(tenant).batch([selectHits(tenant, search)], { readonly: true });
+      const [found] = await shards
+        .databaseFor(tenant)
+        .batch([selectHits(tenant, search)], { readonly: true, isLong: true });
       return (found?.rows ?? []).map(toHit);
     },
   };
