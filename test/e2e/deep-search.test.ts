@@ -1,5 +1,4 @@
 /** Questions that are searched for by several tools: planned, read, judged and answered, with citations of what was read. */
-import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
@@ -159,7 +158,6 @@ describe(`a question is searched for ${verifies("NATIVE-2", "NATIVE-1")}`, () =>
     });
     const answer = await tenant.client.post("/v1/chat/completions", {
       messages: [{ role: "user", content: "go" }],
-      session_id: newId("session"),
     });
     expect(answer.choices[0].message.content).toBe("It is twelve.");
     expect(JSON.parse(told[0] ?? "{}")).toMatchObject({
