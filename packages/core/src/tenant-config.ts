@@ -67,6 +67,22 @@ export const tenantSettingsSchema = z.strictObject({
   native_tools: z
     .array(z.string())
     .default(["read_file", "write_file", "list_files", "delete_file", "fetch", "read_result"]),
+  /** Tools that `deep_search` searches by, by name or URI; which argument takes the query is found out, or said. */
+  deep_search_sources: z
+    .array(
+      z.union([
+        z.string().min(1).max(512),
+        z.strictObject({
+          tool: z.string().min(1).max(512),
+          query: z.string().min(1).max(128).optional(),
+          arguments: z.record(z.string(), z.json()).optional(),
+        }),
+      ]),
+    )
+    .max(16)
+    .default([]),
+  /** The model that `deep_search` thinks with; absent: that of requests which name none. */
+  deep_search_model: z.string().min(1).max(256).optional(),
   /** How models ask for tools where a request does not say: by function calls, or in their text. */
   tool_protocol: z.enum(["openai", "vcp"]).default("openai"),
   /** Rounds of tools of a chat in VCP's protocol, streamed and not; the reply after the last is the answer. */

@@ -40,6 +40,8 @@ export interface InvokeRequest {
   readonly async: boolean;
   /** Who else stands behind it, after the caller. */
   readonly via?: CallPlace["via"];
+  /** The call that asks for it. */
+  readonly parentId?: string;
   /** The caller with what the request narrows it to. */
   readonly narrow?: (caller: Caller, config: TenantConfig) => Caller;
   /** Milliseconds of one attempt above which the call is a worker's; absent: only what outlasts every request. */
@@ -73,8 +75,8 @@ export interface Invoked {
   readonly rate: AdmitResult["rate"];
 }
 
-function placeOf({ route = "tools.invoke", via = [] }: InvokeRequest): CallPlace {
-  return { route, parentId: null, rootId: null, via };
+function placeOf({ route = "tools.invoke", via = [], parentId }: InvokeRequest): CallPlace {
+  return { route, parentId: parentId ?? null, rootId: null, via };
 }
 
 /** Each stale admission means that the configuration changed in between. */

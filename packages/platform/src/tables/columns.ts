@@ -57,9 +57,8 @@ export const affinities: Readonly<Record<ColumnType, string>> = {
 export function columnNames(header: readonly string[]): string[] {
   const taken = new Set<string>();
   return header.map((cell, at) => {
-    // oxlint-disable-next-line no-control-regex
     const plain = cell
-      .replaceAll(/[\u0000-\u001f\u007f]+/g, " ")
+      .replaceAll(/\p{Cc}+/gu, " ")
       .trim()
       .slice(0, 200);
     const base = plain === "" ? `column_${at + 1}` : plain;

@@ -4,6 +4,7 @@
  */
 import type { NewPlugin } from "../../ports/repos.ts";
 import { analyzeData } from "./analyze-data.ts";
+import { deepSearch } from "./deep-search.ts";
 import { deleteFile } from "./delete-file.ts";
 import { fetchUrl } from "./fetch.ts";
 import { knowledgeSearch } from "./knowledge-search.ts";
@@ -16,6 +17,7 @@ import { writeFile } from "./write-file.ts";
 
 export const nativeTools = {
   analyze_data: analyzeData,
+  deep_search: deepSearch,
   delete_file: deleteFile,
   fetch: fetchUrl,
   knowledge_search: knowledgeSearch,

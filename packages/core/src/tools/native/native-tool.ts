@@ -38,6 +38,8 @@ export interface NativeToolSpec<Input extends z.ZodType<object>> {
   readonly usesWorkspace?: boolean;
   /** Models are told of it in chats without a session, too. */
   readonly needsNoSession?: boolean;
+  /** Milliseconds that a call may take where that is more than the tenant's tools usually may. */
+  readonly timeoutMs?: number;
   readonly invoke: (input: z.output<Input>, run: NativeRun) => Promise<ToolReply>;
 }
 
@@ -55,6 +57,7 @@ export interface NativeTool {
   readonly outward: boolean;
   readonly usesWorkspace: boolean;
   readonly needsNoSession: boolean;
+  readonly timeoutMs: number | undefined;
   /** SHA-256 of what a caller and a model can see of it. */
   readonly hash: string;
   readonly invoke: (args: JsonObject, run: NativeRun) => Promise<ToolReply>;
@@ -84,6 +87,7 @@ export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeTo
     outward: spec.outward ?? false,
     usesWorkspace: spec.usesWorkspace ?? false,
     needsNoSession: spec.needsNoSession ?? false,
+    timeoutMs: spec.timeoutMs,
     get hash() {
       hash ??= createHash("sha256")
         .update(canonicalJson({ name, className, title, description, parameters: this.parameters, effect, repeat }))

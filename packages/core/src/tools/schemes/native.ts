@@ -67,6 +67,7 @@ function describe(tool: NativeTool): Tool {
     ...(tool.usesWorkspace ? { serviceOf: (context: CallContext) => `workspace:${context.sessionId ?? ""}` } : {}),
     needsNoSession: tool.needsNoSession,
     outward: tool.outward,
+    ...(tool.timeoutMs === undefined ? {} : { timeoutMs: tool.timeoutMs }),
     requiredCredentials: [],
     outputTrust: tool.outputTrust,
     hash: tool.hash,

@@ -10,27 +10,47 @@ import { isJsonObject, type JsonObject } from "../../json.ts";
 import { textOf } from "../message-text.ts";
 
 export interface Question {
-  readonly model: string;
+  /** Absent: the one that the tenant means where a request names none. */
+  readonly model?: string | undefined;
   readonly messages: readonly JsonObject[];
   /** The chat that needs the answer. */
   readonly within: string;
   readonly signal: AbortSignal;
+  /** Where it is asked from; default: the pipeline. */
+  readonly route?: string;
+}
+
+export interface ModelAnswer {
+  readonly text: string;
+  /** Of question and answer, where the back end says it. */
+  readonly tokens: number | undefined;
 }
 
 /** The text of the answer. @throws GatewayError whatever refuses or ends a chat */
-export async function askModel(
+export async function askModel(deps: CoreDeps, context: CallContext, question: Question): Promise<string> {
+  return (await askModelWithUsage(deps, context, question)).text;
+}
+
+/** @throws GatewayError whatever refuses or ends a chat */
+export async function askModelWithUsage(
   deps: CoreDeps,
   { tenant, caller, requestId, traceId, span }: CallContext,
-  { model, messages, within, signal }: Question,
-): Promise<string> {
+  { model, messages, within, signal, route = "pipeline" }: Question,
+): Promise<ModelAnswer> {
   const [{ openChat }, { runChat }] = await Promise.all([
     import("../../chat/open-chat.ts"),
     import("../../chat/run-chat.ts"),
   ]);
-  const body = { model, messages: [...messages], tool_execution: "manual", tool_protocol: "openai" };
+  const body = {
+    ...(model === undefined ? {} : { model }),
+    messages: [...messages],
+    tool_execution: "manual",
+    tool_protocol: "openai",
+  };
   const stop = new AbortController();
   const end = (): void => stop.abort(signal.reason);
-  signal.addEventListener("abort", end, { once: true });
+  if (signal.aborted) end();
+  else signal.addEventListener("abort", end, { once: true });
   try {
     const opening = await openChat(deps, {
       tenant,
@@ -38,7 +58,7 @@ export async function askModel(
       requestId,
       traceId,
       span,
-      route: "pipeline",
+      route,
       within,
       body,
       rawBody: Buffer.from(JSON.stringify(body)),
@@ -59,10 +79,11 @@ export async function askModel(
   }
 }
 
-function answerOf({ choices }: JsonObject): string {
+function answerOf({ choices, usage }: JsonObject): ModelAnswer {
   const [first] = Array.isArray(choices) ? choices : [];
   const message = isJsonObject(first) && isJsonObject(first["message"]) ? first["message"] : {};
   const text = textOf(message).trim();
   if (text === "") throw new GatewayError("provider_failed", "The model answered without a text.");
-  return text;
+  const tokens = isJsonObject(usage) ? usage["total_tokens"] : undefined;
+  return { text, tokens: typeof tokens === "number" ? tokens : undefined };
 }
