@@ -612,6 +612,21 @@ function describeUsage(bench: Bench): void {
       expect(await calls.costsBelow(await bench.newTenant(), [chat.id])).toEqual(new Map());
     });
 
+    test("shows a call with all that are below it, and nothing of another tenant", async () => {
+      const tenant = await bench.newTenant();
+      const { calls } = bench.fixture;
+      const chat = newChat();
+      const child = newTool({ parentId: chat.id });
+      const grandchild = newTool({ parentId: child.id });
+      await calls.record(tenant, "key_1", [chat, child, grandchild, newChat()]);
+      const idsOf = async (id: string, limit: number): Promise<readonly string[]> =>
+        (await bench.fixture.repos[1].calls.family(tenant, id, limit)).map((call) => call.id);
+      expect(new Set(await idsOf(chat.id, 10))).toEqual(new Set([chat.id, child.id, grandchild.id]));
+      expect(await idsOf(chat.id, 2)).toHaveLength(2);
+      expect(await idsOf(grandchild.id, 10)).toEqual([grandchild.id]);
+      expect(await calls.family(await bench.newTenant(), chat.id, 10)).toEqual([]);
+    });
+
     test("outlives the calls, for more than a year", async () => {
       const tenant = await bench.newTenant();
       await bench.finish(tenant, await bench.fixture.rowIn(tenant, "running"), done({ micros: 1 }));

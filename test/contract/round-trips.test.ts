@@ -206,7 +206,6 @@ describe("each function of the configuration's repositories", () => {
     "agents.get": () => repos.agents.get(tenant, "agt_none"),
     "agents.list": () => repos.agents.list(tenant, page),
     "agents.delete": () => repos.agents.delete(tenant, "agt_none"),
-    "calls.family": () => repos.calls.family(tenant, "chat_none", 10),
     "providers.create": () => repos.providers.create(tenant, newId("provider"), provider("one")),
     "providers.update": () => repos.providers.update(tenant, "prv_none", provider("one")),
     "providers.get": () => repos.providers.get(tenant, "prv_none"),

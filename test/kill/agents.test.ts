@@ -11,7 +11,7 @@ import { startShop, toolName, type Shop } from "./shop.ts";
 let shop: Shop;
 let lanes: LanePool;
 beforeAll(async () => {
-  [shop, lanes] = await Promise.all([startShop(), LanePool.start(2)]);
+  [shop, lanes] = await Promise.all([startShop(), LanePool.start(1)]);
 });
 afterAll(async () => {
   await lanes.close();
