@@ -104,7 +104,7 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
       expect(await first().begin(tenant, id, { id: two, redo: false })).toBe("busy");
       expect((await second().get(tenant, id))?.currentTurn).toBe(one);
       await speak(tenant, id, message(one, got.trigger.id), "one");
-      expect(await first().end(tenant, id, one)).toBe(two);
+      expect(await first().end(tenant, id, { id: one, attempt: 1 })).toBe(two);
       expect(await first().begin(tenant, id, { id: three, redo: false })).toBe("busy");
       expect((await begun(tenant, id, two)).history.map(({ content }) => content)).toEqual(["1", "one"]);
       // Its process dies: the end of its call frees the room.
@@ -134,7 +134,7 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
       expect(await second().open(tenant, id, anew)).toMatchObject({ message: { id: opened.id, content: "" } });
       // Who was cut off writes nothing any more.
       await first().note(tenant, { id: opened.id, attempt: 1, content: "late", callId: null });
-      await first().close(tenant, id, { ...end, id: opened.id, content: "late" });
+      expect(await first().close(tenant, id, { ...end, id: opened.id, content: "late" })).toBeUndefined();
       expect(await second().message(tenant, id, opened.id)).toMatchObject({ content: "", state: "streaming" });
       await second().close(tenant, id, { ...end, id: opened.id, attempt: 2, content: "whole" });
       expect(await first().turn(tenant, id, turn)).toMatchObject([
@@ -142,7 +142,10 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
         { content: "whole", position: 1, state: "completed" },
       ]);
       expect((await begun(tenant, id, turn)).spoken).toHaveLength(1);
-      await first().end(tenant, id, turn);
+      // Nor does it let go of what is not its own any more.
+      await second().end(tenant, id, { id: turn, attempt: 0 });
+      expect((await first().get(tenant, id))?.currentTurn).toBe(turn);
+      await first().end(tenant, id, { id: turn, attempt: 1 });
       expect(await first().open(tenant, id, message(turn, trigger.id, { position: 2 }))).toBeUndefined();
     });
 
@@ -170,12 +173,12 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
       const one = await say(tenant, free, "1");
       const { trigger } = await begun(tenant, free, one);
       await speak(tenant, free, message(one, trigger.id), "old");
-      await first().end(tenant, free, one);
+      await first().end(tenant, free, { id: one, attempt: 1 });
       const redo = await fixture.rowIn(tenant, "running");
       const again = await begun(tenant, free, redo, true);
       expect(again).toMatchObject({ trigger: { id: trigger.id }, history: [], spoken: [] });
       await speak(tenant, free, message(redo, trigger.id), "new");
-      await first().end(tenant, free, redo);
+      await first().end(tenant, free, { id: redo, attempt: 1 });
       const shown = await second().messages(tenant, free, { superseded: false }, { limit: 10, order: "asc" });
       expect(shown.data.map(({ content }) => content)).toEqual(["1", "new"]);
       const [, old] = await second().turn(tenant, free, one);
@@ -190,7 +193,7 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
       for (const content of ["1", "2", "3", "4"]) {
         const turn = await say(tenant, id, content);
         await begun(tenant, id, turn);
-        await first().end(tenant, id, turn);
+        await first().end(tenant, id, { id: turn, attempt: 1 });
       }
       const turn = await say(tenant, id, "5");
       expect((await begun(tenant, id, turn)).history.map(({ content }) => content)).toEqual(["2", "3", "4"]);

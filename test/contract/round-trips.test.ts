@@ -459,7 +459,7 @@ describe("each function of the configuration's repositories", () => {
         callId: null,
         readOutside: false,
       }),
-    "groupChats.end": () => repos.groupChats.end(tenant, groupChat.id, "call_1"),
+    "groupChats.end": () => repos.groupChats.end(tenant, groupChat.id, { id: "call_1", attempt: 1 }),
     "groupChats.messages": () => repos.groupChats.messages(tenant, groupChat.id, { superseded: true }, page),
     "groupChats.message": () => repos.groupChats.message(tenant, groupChat.id, "msg_1"),
     "groupChats.turn": () => repos.groupChats.turn(tenant, groupChat.id, "call_1"),

@@ -2,6 +2,7 @@
  * Group chats by their public surface: turns of each mode as recorded, over a stream, over `/ws` and as JSON; what
  * stops them, what is made anew, and what others may see.
  */
+import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -53,6 +54,11 @@ async function openRoom(change: Json = {}, client: Client = tenant.client): Prom
 function speakerOf(body: Record<string, unknown>): string {
   const [first] = body["messages"] as { content: string }[];
   return /^Be (\w+)\./.exec(first?.content ?? "")?.[1] ?? "";
+}
+
+/** What request number `at` told the model. */
+function told(at: number): Json[] {
+  return (model.requests[at]?.["messages"] ?? []) as Json[];
 }
 
 /** What each agent answers, in the order of its answers. */
@@ -127,7 +133,7 @@ describe(`a turn of a group chat ${verifies("VCP-14")}`, () => {
     ]);
     say({ ada: ["Still three."], bob: ["Yes."] });
     await tenant.client.post(`/v1/group_chats/${room}/messages`, { content: "And now?", wait: true });
-    expect((model.requests[0]?.["messages"] as Json[]).slice(2)).toEqual([
+    expect(told(0).slice(2)).toEqual([
       { role: "user", content: "[Ann]: How many ships?" },
       { role: "assistant", content: "Three ships are due." },
       { role: "user", content: "[Bob]: Two have come, Ada." },
@@ -157,12 +163,11 @@ describe(`a turn of a group chat ${verifies("VCP-14")}`, () => {
     const room = await openRoom({ mode: "invited", moderator: "cleo" });
     const events = await streamed(room, { content: "How many ships?", name: "Ann" });
     await expect(normalised(events.slice(0, -1))).toMatchFileSnapshot(golden("invited"));
-    const [first, spoken, second, corrected] = model.requests;
-    expect(first).toMatchObject({ tool_choice: "required" });
-    expect((first?.["tools"] as Json[]).map((tool) => tool.function.name)).toEqual(["invite", "end"]);
-    expect((spoken?.["messages"] as Json[]).at(-1).content).toContain("He knows ships.");
-    expect((second?.["messages"] as Json[]).some(({ content }) => content === "[Bob]: Two.")).toBe(true);
-    expect((corrected?.["messages"] as Json[]).at(-1).content).toContain("'nemo' is not in this group chat");
+    const tools = ["invite", "end"].map((name) => ({ function: { name } }));
+    expect(model.requests[0]).toMatchObject({ tool_choice: "required", tools });
+    expect(told(1).at(-1).content).toContain("He knows ships.");
+    expect(told(2).some(({ content }) => content === "[Bob]: Two.")).toBe(true);
+    expect(told(3).at(-1).content).toContain("'nemo' is not in this group chat");
   });
 
   test("names a message by one id from the first that is heard of it to the message itself", async () => {
@@ -320,10 +325,44 @@ describe(`a turn that does not come to its own end ${verifies("VCP-14")}`, () =>
     ]);
     expect(events.at(-2)).toMatchObject({ type: "chat:end", reason: "completed", messages: 2 });
     expect((await history(room)).map(({ state }) => state)).toEqual(["completed", "failed", "completed"]);
-    expect((model.requests[1]?.["messages"] as Json[]).at(-1).content).toContain("Count.");
+    expect(told(1).at(-1).content).toContain("Count.");
     say({ ada: [broken], bob: [broken] });
     const all = await tenant.client.send("post", `/v1/group_chats/${room}/messages`, { content: "Count.", wait: true });
     expect([all.status, all.json]).toMatchObject([200, { reason: "failed" }]);
+  });
+});
+
+describe(`a turn whose process dies ${verifies("VCP-14")}`, () => {
+  test("is taken up by another one behind what was finished, and nothing is doubled", async () => {
+    const deaf = { cancelPollMs: 600_000, heartbeatMs: 600_000 };
+    const doomed = await startGateway({ timing: deaf, sharedWith: gateway, requestsOnly: true });
+    say({ ada: ["One."], bob: [slow("Two and three and four and five.", 400), "Two, anew."] });
+    const room = await openRoom();
+    const listener = await listen(room, other);
+    const left = new AbortController();
+    const running = doomed
+      .client(tenant.key)
+      .send("post", `/v1/group_chats/${room}/messages`, { content: "Count.", stream: true }, { signal: left.signal })
+      .catch(() => undefined);
+    await expect.poll(() => listener.of("agent:stream").some(({ data }) => data.agent.name === "bob")).toBe(true);
+    const [, first, cut] = await history(room);
+    const { current_turn: turn } = await tenant.client.get(`/v1/group_chats/${room}`);
+    // As if its process stood still: another one takes the row over.
+    const database = await openDatabase({ url: gateway.databaseUrl });
+    const takeAway = "UPDATE calls SET lease_until = 1, sent_at = 1 WHERE id = ?1";
+    await database.batch([{ sql: takeAway, args: [turn] }]);
+    await database.close();
+    await gateway.tick();
+    await expect.poll(async () => (await history(room)).at(-1).content, { timeout: 10_000 }).toBe("Two, anew.");
+    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${turn}`)).state).toBe("completed");
+    left.abort();
+    await running;
+    await doomed.close();
+    const said = await history(room);
+    expect(said.map(({ content }) => content)).toEqual(["Count.", "One.", "Two, anew."]);
+    expect(said.slice(1).map(({ id }) => id)).toEqual([first.id, cut.id]);
+    expect(listener.of("agent:speak").map(({ data }) => data.messageId)).toEqual([first.id, cut.id]);
+    expect((await tenant.client.get(`/v1/calls/${turn}`)).attempt).toBe(2);
   });
 });
 
@@ -335,7 +374,7 @@ describe(`what was said last ${verifies("VCP-14")}`, () => {
     const again = await tenant.client.post(`/v1/group_chats/${room}/redo`, { wait: true });
     expect(again.messages.map(({ content }: Json) => content)).toEqual(["Uno.", "Due."]);
     // Who answers anew is told nothing of the old answers.
-    expect((model.requests[2]?.["messages"] as Json[]).slice(2)).toHaveLength(1);
+    expect(told(2).slice(2)).toHaveLength(1);
     expect((await history(room)).map(({ content }) => content)).toEqual(["Count.", "Uno.", "Due."]);
     const all = await history(room, "&superseded=true");
     expect(all.filter(({ state }) => state === "superseded")).toMatchObject([
@@ -449,6 +488,6 @@ describe(`what the Tavern hides ${verifies("VCP-9", "VCP-14")}`, () => {
     await expect.poll(() => listener.of("chat:end").length).toBe(1);
     expect(JSON.stringify(model.requests)).toContain(secret);
     const read = await hidden.client.get(`/v1/group_chats/${room}/messages`);
-    for (const told of [events, listener.frames, read]) expect(JSON.stringify(told)).not.toContain("heliotrope");
+    for (const heard of [events, listener.frames, read]) expect(JSON.stringify(heard)).not.toContain("heliotrope");
   });
 });

@@ -96,7 +96,7 @@ function mergeChunks(before: GroupChatEvent, event: GroupChatEvent): GroupChatEv
   return before.messageId === event.messageId ? { ...event, chunk: before.chunk + event.chunk } : undefined;
 }
 
-export function toPublication(event: GroupChatEvent, room: string, publicUrl: string): Publication {
+function toPublication(event: GroupChatEvent, room: string, publicUrl: string): Publication {
   const { type, ...data } = event;
   return {
     type,

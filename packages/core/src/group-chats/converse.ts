@@ -12,10 +12,10 @@ import type { JsonObject } from "../json.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
 import { Parked, withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
 import { authorOf, displayNameSchema, findGroupChat, noSuchGroupChat } from "./members.ts";
-import { Turn, type TurnEnd } from "./turn.ts";
+import { Turn, type TurnCall, type TurnEnd } from "./turn.ts";
 
 /** One of the two. */
-export const converseSchema = z.strictObject({
+const converseSchema = z.strictObject({
   content: z.string().min(1).max(100_000).optional().describe("What the person says."),
   name: displayNameSchema.optional().describe("As whom; absent: as the room knows the person."),
   redo: z.literal(true).optional().describe("The agents answer anew what was said last."),
@@ -33,7 +33,7 @@ export async function converse(deps: CoreDeps, call: ToolCall, context: Invocati
   try {
     end = await turn.run();
   } finally {
-    await leave(deps, context.tenant, id, call.id);
+    await leave(deps, context.tenant, id, call);
   }
   // What was stopped says so by its state; the answers that there are stay.
   if (end.reason === "stopped")
@@ -57,7 +57,7 @@ async function beforeTurn(deps: CoreDeps, call: ToolCall, context: InvocationCon
         content,
       });
     }
-    return await takeRoom(deps, context, { id, turn: call.id, redo });
+    return await takeRoom(deps, context, { id, turn: call, redo });
   } catch (thrown) {
     throw thrown instanceof GatewayError && thrown.spec.http < 500 ? withDelivery(thrown, "not_sent") : thrown;
   }
@@ -70,10 +70,10 @@ function oneOfTwo(): GatewayError {
 async function takeRoom(
   deps: CoreDeps,
   { tenant, signal, onEvent }: InvocationContext,
-  { id, turn, redo }: { readonly id: string; readonly turn: string; readonly redo: boolean },
+  { id, turn, redo }: { readonly id: string; readonly turn: TurnCall; readonly redo: boolean },
 ): Promise<BegunTurn> {
   for (;;) {
-    const begun = await deps.repos.groupChats.begin(tenant, id, { id: turn, redo });
+    const begun = await deps.repos.groupChats.begin(tenant, id, { id: turn.id, redo });
     if (begun === undefined) throw noSuchGroupChat(id);
     if (begun === "nothing_to_redo") {
       await leave(deps, tenant, id, turn);
@@ -87,8 +87,8 @@ async function takeRoom(
   }
 }
 
-async function leave(deps: CoreDeps, tenant: string, id: string, turn: string): Promise<void> {
-  const next = await deps.repos.groupChats.end(tenant, id, turn);
+async function leave(deps: CoreDeps, tenant: string, id: string, turn: TurnCall): Promise<void> {
+  const next = await deps.repos.groupChats.end(tenant, id, { id: turn.id, attempt: turn.attempt });
   if (next !== undefined) await wakeCall(deps, tenant, next);
 }
 

@@ -29,11 +29,7 @@ export async function findGroupChat(
   { tenant, caller }: Pick<CallContext, "tenant" | "caller">,
   id: string,
 ): Promise<GroupChat> {
-  return requireSeen(await repos.groupChats.get(tenant, id), caller, id);
-}
-
-/** @throws GatewayError `not_found` */
-export function requireSeen(room: GroupChat | undefined, caller: Caller, id: string): GroupChat {
+  const room = await repos.groupChats.get(tenant, id);
   if (room !== undefined && maySee(room, caller)) return room;
   throw noSuchGroupChat(id);
 }

@@ -213,7 +213,7 @@ export class Turn {
       author: agent,
       reason,
     });
-    if (opened === undefined) throw new GatewayError("call_interrupted", "Another process has taken this turn over.");
+    if (opened === undefined) throw takenOver();
     const speaker = { agent: toSpeaker(agent), messageId: opened.message.id };
     this.#tell({ type: "agent:thinking", ...this.#place, ...speaker, ...(reason === null ? {} : { reason }) });
     const saying = await this.#listen(agent, opened.message, speaker);
@@ -227,7 +227,7 @@ export class Turn {
       callId: saying.callId,
       readOutside: saying.readOutside,
     });
-    if (closed === undefined) throw new GatewayError("not_found", "The group chat was deleted meanwhile.");
+    if (closed === undefined) throw takenOver();
     this.#count(saying);
     this.#spoken.push(closed.message);
     if (saying.error !== undefined && state === "failed") {
@@ -303,6 +303,11 @@ export class Turn {
 
 function brief({ code, message }: GatewayError): { readonly code: string; readonly message: string } {
   return { code, message };
+}
+
+function takenOver(): GatewayError {
+  const why = "The group chat was deleted, or another process has taken this turn over.";
+  return new GatewayError("call_interrupted", why);
 }
 
 function isCancel({ code }: GatewayError): boolean {

@@ -139,8 +139,19 @@ class Heard {
       case "error":
         this.fail(event.error);
         return;
-      default:
+      case "approval-required":
+      case "handoff":
+      case "other-delta":
+      case "reasoning-delta":
+      case "start":
+      case "thinking":
+      case "tool-call":
+      case "tool-call-delta":
+      case "tool-pending":
         this.#asked.onPause();
+        return;
+      default:
+        event satisfies never;
     }
   }
 

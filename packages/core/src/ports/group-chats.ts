@@ -100,14 +100,14 @@ export interface GroupChatRepo {
   ): Promise<{ readonly message: GroupChatMessage; readonly groupChat: GroupChat } | undefined>;
   /** What an agent has said so far, for who reads the history meanwhile. */
   note(tenant: string, note: MessageNote): Promise<void>;
-  /** @returns the message as it is kept, and the room as it is now */
+  /** @returns the message as it is kept, and the room as it is now; undefined where a newer attempt has it */
   close(
     tenant: string,
     id: string,
     message: MessageEnd,
   ): Promise<{ readonly message: GroupChatMessage; readonly groupChat: GroupChat } | undefined>;
-  /** Lets go of the room; what was not ended counts as stopped. @returns the turn that waits longest */
-  end(tenant: string, id: string, turn: string): Promise<string | undefined>;
+  /** Lets go of the room, unless a newer attempt has it; what was not ended counts as stopped. @returns the turn that waits longest */
+  end(tenant: string, id: string, turn: { readonly id: string; readonly attempt: number }): Promise<string | undefined>;
   messages(
     tenant: string,
     id: string,

@@ -122,8 +122,10 @@ const readMessage = `SELECT ${messageColumns} FROM group_chat_messages WHERE ten
 const readTurn = `SELECT ${messageColumns} FROM group_chat_messages
   WHERE tenant = ?1 AND group_chat = ?2 AND turn = ?3 ORDER BY position`;
 
-const leaveRoom =
-  "UPDATE group_chats SET current_turn = NULL, turn_started_at = NULL WHERE tenant = ?1 AND id = ?2 AND current_turn = ?3";
+/** Who was taken over leaves the room to who has it. */
+const isNewest = "EXISTS (SELECT 1 FROM calls AS c WHERE c.tenant = ?1 AND c.id = ?3 AND c.attempt = ?4)";
+const leaveRoom = `UPDATE group_chats SET current_turn = NULL, turn_started_at = NULL
+  WHERE tenant = ?1 AND id = ?2 AND current_turn = ?3 AND ${isNewest}`;
 const readNext = `SELECT m.turn FROM group_chat_messages AS m WHERE m.tenant = ?1 AND m.group_chat = ?2
   AND m.state = 'queued' AND m.turn <> ?3 AND ${isOpen("m.turn")} ORDER BY m.id LIMIT 1`;
 
@@ -218,11 +220,12 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
     },
 
     end: async (tenant, id, turn) => {
-      const args = [tenant, id, turn];
+      const args = [tenant, id, turn.id];
+      const fenced = [...args, turn.attempt];
       const [, , next] = await of(tenant).batch(
         [
-          { sql: stopLeftOver("turn = ?3"), args },
-          { sql: leaveRoom, args },
+          { sql: stopLeftOver(`turn = ?3 AND ${isNewest}`), args: fenced },
+          { sql: leaveRoom, args: fenced },
           { sql: readNext, args },
         ],
         { repeatable: true },
@@ -328,7 +331,7 @@ function closeStatements(tenant: string, groupChat: string, message: MessageEnd)
   const end = [state, error === null ? null : JSON.stringify(error), readOutside ? 1 : 0];
   return [
     { sql: closeMessage, args: [...noteArgs(tenant, message), ...end] },
-    { sql: readMessage, args: [tenant, groupChat, message.id] },
+    { sql: `${readMessage} AND attempt = ?4`, args: [tenant, groupChat, message.id, message.attempt] },
     { sql: readRoom, args: [tenant, groupChat] },
   ];
 }
