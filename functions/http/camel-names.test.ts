@@ -32,6 +32,6 @@ describe(`fields by their camelCase names ${verifies("KB-1")}`, () => {
     const metadata = { sourceUrl: "x" };
     expect(body.parse({ metadata, config: null })).toEqual({ metadata, config: null, items: [] });
     expect(() => body.parse({ somethingElse: 1 })).toThrow(/somethingElse/);
-    expect(() => body.parse("text")).toThrow();
+    expect(() => body.parse("text")).toThrow(/expected object/);
   });
 });

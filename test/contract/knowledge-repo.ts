@@ -58,7 +58,7 @@ export function describeKnowledgeRepo(name: string, make: () => Promise<TwoInsta
     });
     const put = async (tenant: string, base: string, document: PutDocument): Promise<IngestFence> => {
       const ingest = callOf();
-      await both[0].knowledge.putDocument(tenant, base, document, ingest, most);
+      await both[0].knowledge.putDocument(tenant, base, document, { ...ingest, most });
       const fence = { knowledgeBase: base, document: document.id, callId: ingest.call.id, attempt: 1 };
       await both[1].knowledge.openIngest(tenant, fence);
       return fence;
@@ -115,20 +115,26 @@ export function describeKnowledgeRepo(name: string, make: () => Promise<TwoInsta
       const [tenant, { id: base }] = await newBase();
       const [first, second] = [callOf(), callOf()];
       const document = documentOf("d");
-      const stored = await both[0].knowledge.putDocument(tenant, base, document, first, most);
+      const stored = await both[0].knowledge.putDocument(tenant, base, document, { ...first, most });
       expect(stored).toMatchObject({ isQueued: true, document: { version: 1, state: "queued", currentVersion: null } });
       expect(await both[1].calls.get(tenant, first.call.id)).toMatchObject({ state: "queued" });
       const same = { ...document, blobKey: "another", metadata: { a: 1 } };
-      expect(await both[1].knowledge.putDocument(tenant, base, same, second, most)).toMatchObject({
+      expect(await both[1].knowledge.putDocument(tenant, base, same, { ...second, most })).toMatchObject({
         isQueued: false,
         document: { version: 1, blobKey: document.blobKey, metadata: { a: 1 }, callId: first.call.id },
       });
       expect(await both[1].calls.get(tenant, second.call.id)).toBeUndefined();
-      const full = both[0].knowledge.putDocument(tenant, base, documentOf("e"), callOf(), { ...most, documents: 1 });
+      const full = both[0].knowledge.putDocument(tenant, base, documentOf("e"), {
+        ...callOf(),
+        most: { ...most, documents: 1 },
+      });
       await expect(full).rejects.toMatchObject({ code: "knowledge_full" });
-      const large = both[0].knowledge.putDocument(tenant, base, documentOf("e", { bytes: 9_991 }), callOf(), most);
+      const large = both[0].knowledge.putDocument(tenant, base, documentOf("e", { bytes: 9_991 }), {
+        ...callOf(),
+        most,
+      });
       await expect(large).rejects.toMatchObject({ code: "knowledge_full" });
-      const nowhere = both[0].knowledge.putDocument(tenant, "kb_none", documentOf("e"), callOf(), most);
+      const nowhere = both[0].knowledge.putDocument(tenant, "kb_none", documentOf("e"), { ...callOf(), most });
       await expect(nowhere).rejects.toMatchObject({ code: "not_found" });
     });
 

@@ -380,7 +380,7 @@ describe("each function of the configuration's repositories", () => {
       }),
     "knowledge.announceBlob": () => repos.knowledge.announceBlob(tenant, "kb_1", "blob", 1_000),
     "knowledge.putDocument": () =>
-      repos.knowledge.putDocument(tenant, "kb_1", document, ingest(), { documents: 10, bytes: 1_000 }),
+      repos.knowledge.putDocument(tenant, "kb_1", document, { ...ingest(), most: { documents: 10, bytes: 1_000 } }),
     "knowledge.getDocument": () => repos.knowledge.getDocument(tenant, "kb_1", "d", everything),
     "knowledge.listDocuments": () => repos.knowledge.listDocuments(tenant, "kb_1", { ...page, reader: everything }),
     "knowledge.retryDocument": () => repos.knowledge.retryDocument(tenant, "kb_1", "d", ingest()),

@@ -43,6 +43,15 @@ async function settled(client: Client, base: string, document: string): Promise<
   }
 }
 
+/** A call of the tenant once it has ended, which is just after its document is done. */
+async function ended(id: string): Promise<Json> {
+  for (;;) {
+    const found = await tenant.client.get(`/v1/calls/${id}`);
+    if (found.state !== "running" && found.state !== "queued") return found;
+    await sleep(20);
+  }
+}
+
 async function put(client: Client, base: string, document: Readonly<Record<string, unknown>>): Promise<Json> {
   const { id } = await call(client, "upsert", { knowledge_base: base, ...document });
   return settled(client, base, id);
@@ -79,7 +88,7 @@ describe(`documents of a knowledge base ${verifies("KB-1")}`, () => {
       error: null,
       attempts: 1,
     });
-    expect(await tenant.client.get(`/v1/calls/${ready.call_id}`)).toMatchObject({
+    expect(await ended(ready.call_id)).toMatchObject({
       state: "completed",
       uri: `knowledge://${base}/d1`,
       tool: "knowledge_ingest",
@@ -132,7 +141,7 @@ describe(`documents of a knowledge base ${verifies("KB-1")}`, () => {
     while (embeddings.asked.length === asked) await sleep(10);
     await call(tenant.client, "delete_doc", { knowledge_base: base, document_id: "gone" });
     release();
-    while ((await tenant.client.get(`/v1/calls/${id}`)).state === "running") await sleep(10);
+    await ended(id);
     expect(await textsOf(tenant.client, base, "gone")).toEqual([]);
     await call(tenant.client, "delete", { knowledge_base: base });
     expect(await remainsOf(base)).toEqual({ blobs: 0, found: [] });
@@ -168,7 +177,14 @@ describe(`formats of documents ${verifies("KB-1")}`, () => {
     ["gbk.txt", Buffer.from([0xd6, 0xd0, 0xce, 0xc4, 0xd7, 0xd6, 0xb7, 0xfb]), "中文字符", "text/plain"],
   ];
 
+  const headings: Readonly<Record<string, string>> = {
+    "notes.md": "Alpha › Beta",
+    "page.html": "Kopf",
+    "b.docx": "标题",
+  };
+
   test.each(formats)("%s is read", async (name, content, query, mediaType) => {
+    const heading = headings[name] ?? "";
     const base = await newBase(tenant.client);
     const document = await put(tenant.client, base, {
       name,
@@ -177,8 +193,8 @@ describe(`formats of documents ${verifies("KB-1")}`, () => {
     expect(document).toMatchObject({ state: "ready", error: null, media_type: mediaType });
     const { hits } = await call(tenant.client, "query", { knowledge_base: base, query });
     expect(hits[0]).toMatchObject({ document_id: document.id, document_name: name });
-    if (name === "notes.md") expect(hits[0].heading).toBe("Alpha › Beta");
-    if (name === "page.html") expect(JSON.stringify(hits)).not.toContain("hidden");
+    expect(hits[0].heading).toBe(heading);
+    expect(JSON.stringify(hits)).not.toContain("hidden");
   });
 
   const pdf = pdfOf("whole");
@@ -208,7 +224,7 @@ describe(`formats of documents ${verifies("KB-1")}`, () => {
     });
     expect(document).toMatchObject({ state: "failed", current_version: null });
     expect(document.error).toMatchObject({ code: "document_unreadable", message: expect.stringMatching(message) });
-    expect(await tenant.client.get(`/v1/calls/${document.call_id}`)).toMatchObject({
+    expect(await ended(document.call_id)).toMatchObject({
       state: "failed",
       error: { code: "document_unreadable" },
     });
@@ -255,6 +271,16 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     const asked = { knowledge_base: base, document_id: "d" };
     expect(await call(tenant.client, "retry_doc", asked)).toMatchObject({ state: "queued", error: null });
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", version: 1 });
+  });
+
+  test("waits for a back end that is away, and goes on by itself", async () => {
+    const base = await newBase(tenant.client, { embedding: { model: "embed-1" } });
+    embeddings.fail(503);
+    const asked = embeddings.asked.length;
+    await call(tenant.client, "upsert", { knowledge_base: base, document_id: "d", text: "later" });
+    while (embeddings.asked.length === asked) await sleep(10);
+    embeddings.fail(undefined);
+    expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", error: null });
   });
 
   test("can be cancelled, and then be taken up again", async () => {

@@ -57,7 +57,7 @@ export async function startEmbeddingStub({
 }
 
 function vectorOf(text: string): number[] {
-  const vector = new Array<number>(dimensions).fill(0.01);
+  const vector = Array.from({ length: dimensions }, () => 0.01);
   for (const character of text) {
     const at = (character.codePointAt(0) ?? 0) % dimensions;
     vector[at] = (vector[at] ?? 0) + 1;

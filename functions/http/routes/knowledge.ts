@@ -163,6 +163,8 @@ function requireReader(caller: Caller): void {
   throw new GatewayError("permission_denied", "This needs the scope 'tools' or 'manage'.", { param: "tools" });
 }
 
+const turn = (): Promise<void> => new Promise((done) => setTimeout(done, 10));
+
 async function arrangeBase(owner: IsolationDriver): Promise<string> {
   const name = `private-${Math.random().toString(36).slice(2)}`;
   return String((await owner.send("post", "/v1/knowledge/create", { name }))["id"]);
@@ -175,7 +177,9 @@ const arrangedBase = async (owner: IsolationDriver): Promise<IsolatedRequest> =>
 
 const arrangedDocument = async (owner: IsolationDriver): Promise<IsolatedRequest> => {
   const body = { knowledge_base: await arrangeBase(owner), document_id: "private" };
-  await owner.send("post", "/v1/knowledge/upsert", { ...body, text: "private" });
+  const { call_id: callId } = await owner.send("post", "/v1/knowledge/upsert", { ...body, text: "private" });
+  // Until the call has ended, what the owner has changes by itself.
+  while ((await owner.send("get", `/v1/calls/${String(callId)}`))["finished_at"] === null) await turn();
   return { params: {}, body };
 };
 

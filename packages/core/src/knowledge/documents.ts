@@ -61,13 +61,11 @@ export async function upsertDocument(deps: CoreDeps, context: CallContext, reque
   };
   const call = await newIngestCall(deps, context, { knowledgeBase: base.id, document: document.id });
   deps.reach("knowledge.stored");
-  const put = await deps.repos.knowledge.putDocument(
-    tenant,
-    base.id,
-    document,
-    { call, callerId: context.caller.id },
-    { documents: settings.knowledge_documents, bytes: settings.knowledge_bytes },
-  );
+  const put = await deps.repos.knowledge.putDocument(tenant, base.id, document, {
+    call,
+    callerId: context.caller.id,
+    most: { documents: settings.knowledge_documents, bytes: settings.knowledge_bytes },
+  });
   deps.reach("knowledge.recorded");
   if (put.isQueued) await enqueueIngest(deps, tenant, call.id);
   await clearBase(deps, tenant, base.id);

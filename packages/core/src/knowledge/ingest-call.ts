@@ -1,4 +1,5 @@
 /** The calls that bring documents into their base: `knowledge://base/document`, and `knowledge://base` for all. */
+import { enqueue } from "../calls/enqueue.ts";
 import { newToolCall } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -6,7 +7,6 @@ import { newId } from "../ids.ts";
 import type { NewCall } from "../ports/repos.ts";
 import type { Tool } from "../tools/tool.ts";
 import { formatToolUri } from "../tools/uri.ts";
-import { enqueue } from "../calls/enqueue.ts";
 
 /** Beyond that a document is too large for how fast its vectors are made. */
 const longestIngestMs = 780_000;

@@ -8,7 +8,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { readAll } from "../ports/blob-store.ts";
 import type { ChunkPlace, Ingest, IngestFence, KnowledgeDocument, NewChunk } from "../ports/knowledge.ts";
-import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import { Parked, withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
 import { cutText, type Piece } from "./chunk.ts";
 import type { KnowledgeConfig } from "./config.ts";
 import { tooLarge } from "./documents.ts";
@@ -26,15 +26,19 @@ const chunksAtOnce = 64;
 const piecesAtOnce = 200;
 const fetchMs = 60_000;
 const mostRedirects = 3;
-/** Tries of what may work in a moment. */
+/** Attempts at what may work in a moment. */
 const mostTries = 6;
 const firstWaitMs = 1_000;
-const longestWaitMs = 30_000;
+const longestWaitMs = 300_000;
+/** Then the call goes on in another invocation; what is written stays. */
+const longestWorkMs = 600_000;
 
 interface Work {
   readonly deps: CoreDeps;
   readonly context: InvocationContext;
   readonly fence: IngestFence;
+  /** `performance.now()` */
+  readonly startedAt: number;
 }
 
 /** One version of a document in one index. */
@@ -46,7 +50,7 @@ interface Step extends ChunkPlace {
 
 export async function ingestDocument(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
   const fence = { knowledgeBase: call.uri.service, document: call.uri.tool, callId: call.id, attempt: call.attempt };
-  const work = { deps, context, fence };
+  const work = { deps, context, fence, startedAt: performance.now() };
   const failures = new Map<Step["kind"], { readonly error: GatewayError; readonly index: number }>();
   for (let look = 0; look < mostLooks; look += 1) {
     const ingest = await deps.repos.knowledge.openIngest(context.tenant, fence);
@@ -62,11 +66,13 @@ export async function ingestDocument(deps: CoreDeps, call: ToolCall, context: In
       return reply({ chunks: ingest.document.chunkCount, version: ingest.document.version });
     }
     try {
-      await tryStep(work, ingest, step);
+      await carryOut(work, ingest, step);
     } catch (thrown) {
+      if (thrown instanceof Parked) throw thrown;
       const error = toGatewayError(thrown);
       // It is not the document's fault: whoever has the call next does it.
       if (context.signal.aborted || error.code === "database_unavailable") throw error;
+      waitIfPassing(error, work);
       if (error.code === "internal_error") {
         deps.log.log("error", "a document could not be ingested", {
           tenant: context.tenant,
@@ -110,21 +116,12 @@ function nextStep(
   };
 }
 
-/** What may work in a moment is tried again, a few times. */
-async function tryStep(work: Work, ingest: Ingest, step: Step): Promise<void> {
-  const { clock } = work.deps;
-  const { signal } = work.context;
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await carryOut(work, ingest, step);
-    } catch (thrown) {
-      const error = toGatewayError(thrown);
-      const isPassing = error.spec.retryable || error.code === "tool_unreachable" || error.code === "tool_timeout";
-      if (!isPassing || tries >= mostTries || signal.aborted) throw error;
-      const waitMs = Math.max(error.details.retryAfterMs ?? 0, firstWaitMs * 2 ** (tries - 1));
-      await clock.sleep(Math.min(longestWaitMs, waitMs), signal);
-    }
-  }
+/** May it work in a moment? Then the call waits for that, and nobody has to be there meanwhile. */
+function waitIfPassing(error: GatewayError, { deps, fence }: Work): void {
+  const isPassing = error.spec.retryable || error.code === "tool_unreachable" || error.code === "tool_timeout";
+  if (!isPassing || fence.attempt >= mostTries) return;
+  const waitMs = Math.max(error.details.retryAfterMs ?? 0, firstWaitMs * 2 ** (fence.attempt - 1));
+  throw new Parked(deps.clock.now() + Math.min(longestWaitMs, waitMs));
 }
 
 /** Ends early where the document is not ours any more, or the index nobody's: the next look says so. */
@@ -142,6 +139,7 @@ async function carryOut(work: Work, ingest: Ingest, step: Step): Promise<void> {
   const atOnce = Math.min(chunksAtOnce, step.config.embedding.batch);
   for (let at = done; at < pieces.length; at += atOnce) {
     context.signal.throwIfAborted();
+    if (performance.now() - work.startedAt > longestWorkMs) throw new Parked(deps.clock.now());
     const part = pieces.slice(at, at + atOnce);
     const chunks = await chunksOf(work, { text: read.text, part, firstOrdinal: at, config: step.config });
     deps.reach("knowledge.embedded");

@@ -174,8 +174,11 @@ export interface KnowledgeRepo {
     tenant: string,
     base: string,
     document: PutDocument,
-    ingest: { readonly call: NewCall; readonly callerId: string },
-    most: { readonly documents: number; readonly bytes: number },
+    ingest: {
+      readonly call: NewCall;
+      readonly callerId: string;
+      readonly most: { readonly documents: number; readonly bytes: number };
+    },
   ): Promise<{ readonly document: KnowledgeDocument; readonly isQueued: boolean }>;
   getDocument(
     tenant: string,

@@ -1,16 +1,11 @@
 /**
- * Parts of statements about knowledge bases, with `b` for the base, `d` for the document and `k` for the chunk.
+ * Parts of statements about knowledge bases, with `b` for the base and `d` for the document.
  * Nothing here comes from outside.
  */
 import { ended } from "./calls-rows.ts";
 
 /** The base of a document. */
 export const baseOfDocument = "b.tenant = d.tenant AND b.id = d.knowledge_base";
-
-/** Chunks that are searched: of the version and the index that serve. */
-export const isServed = `d.tenant = k.tenant AND d.knowledge_base = k.knowledge_base AND d.id = k.document
-  AND d.current_version = k.document_version AND b.tenant = k.tenant AND b.id = k.knowledge_base
-  AND b.index_version = k.index_version`;
 
 const acl = "COALESCE(d.acl, json_extract(b.config, '$.acl'))";
 

@@ -91,6 +91,9 @@ const putDocument = `INSERT INTO knowledge_documents (tenant, knowledge_base, id
 const takeBlob = `DELETE FROM knowledge_garbage WHERE tenant = ?1 AND blob_key = ?4
   AND EXISTS (SELECT 1 FROM knowledge_documents AS d ${ownDocument} AND d.blob_key = ?4)`;
 
+/** Nobody has taken it. */
+const releaseBlob = `UPDATE knowledge_garbage SET due_at = ${now} WHERE tenant = ?1 AND blob_key = ?2 AND due_at > ${now}`;
+
 const selectRoom = `SELECT (SELECT COUNT(*) FROM knowledge_bases AS b ${ownBase}) AS bases, COUNT(*) AS documents,
   COALESCE(SUM(d.bytes), 0) AS bytes FROM knowledge_documents AS d WHERE d.tenant = ?1`;
 
@@ -166,17 +169,18 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
       await of(tenant).batch([{ sql: announce, args: [tenant, base, blobKey, withinMs] }], { repeatable: true });
     },
 
-    async putDocument(tenant, base, document, { call, callerId }, most) {
+    async putDocument(tenant, base, document, { call, callerId, most }) {
       const { id, name, mediaType, hash, blobKey, bytes, sourceUrl, metadata, acl } = document;
       const own = [tenant, base, id];
       const said = [JSON.stringify(metadata), acl === null ? null : JSON.stringify(acl)];
       const content = [name, mediaType, hash, blobKey, bytes, sourceUrl, ...said, call.id];
-      const [, , , , , found, room] = await of(tenant).batch(
+      const [, , , , , , found, room] = await of(tenant).batch(
         [
           { sql: countVersion, args: [tenant, base] },
           { sql: replacedBlob, args: [...own, ...content] },
           { sql: putDocument, args: [...own, ...content, most.documents, most.bytes] },
           { sql: takeBlob, args: [...own, blobKey] },
+          { sql: releaseBlob, args: [tenant, blobKey] },
           { sql: insertCallOfDocument, args: newRowArgs(tenant, callerId, call) },
           { sql: `${selectDocument} ${ownDocument}`, args: own },
           { sql: selectRoom, args: [tenant, base] },
