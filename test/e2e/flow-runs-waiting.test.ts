@@ -121,7 +121,7 @@ describe(`a run that waits for a signal ${verifies("FLOW-2")}`, () => {
       signalRun(gateway.core, context, run, signal),
       signalRun(other.core, context, run, signal),
     ]);
-    expect([first.replayed, second.replayed].toSorted()).toEqual([false, true]);
+    expect([first.replayed, second.replayed].filter((isAgain) => isAgain)).toHaveLength(1);
     expect(await callIn(tenant, run)).toMatchObject({ state: "completed", result: { preview: "7" } });
     await expect(signalRun(gateway.core, context, run, { ...signal, token: "t2" })).rejects.toMatchObject({
       code: "conflict",

@@ -8,6 +8,7 @@ import { killPoints, flowKillPoints, type KillPoint } from "@toolyard/core/calls
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json, Reply } from "../support/gateway-client.ts";
+import { condition } from "../support/flows.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication } from "./application.ts";
 import { pause } from "./instance.ts";
@@ -72,7 +73,7 @@ const checkout = {
     },
     rest: { kind: "wait", duration_ms: 1_200, next: "pack" },
     pack: { kind: "flow", name: "packing", input: { order: { $: "input.order" } }, next: "check" },
-    check: { kind: "condition", if: "$exists(input.order)", then: "which", else: "never" },
+    check: condition("$exists(input.order)", "which", "never"),
     which: { kind: "switch", on: "$count(steps.each.output)", cases: { "3": "done" }, default: "never" },
     done: { kind: "end", output: { order: { $: "input.order" } } },
     never: { kind: "fail", message: "It went where it should not." },
