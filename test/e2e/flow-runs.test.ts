@@ -1,6 +1,6 @@
 /** Runs of flows through the whole gateway: what they come to, what they wait for, what is on record. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { callIn, childrenOf, invokeFlow, publishFlow } from "../support/flows.ts";
+import { callIn, childrenOf, condition, invokeFlow, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -55,7 +55,7 @@ describe(`a flow that is called ${verifies("FLOW-1")}`, () => {
           body: { start: "one", nodes: { one: order({ $: "item" }) }, output: { $: "steps.one.output.receipt" } },
           next: "rush",
         },
-        rush: { kind: "condition", if: "input.rush", then: "both", else: "done" },
+        rush: condition("input.rush", "both", "done"),
         both: {
           kind: "parallel",
           branches: {

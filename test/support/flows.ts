@@ -19,6 +19,12 @@ export async function publishFlow(tenant: TestTenant, flow: TestFlow): Promise<s
   return json.id;
 }
 
+/** As JSON has it: an object literal with a `then` looks like a promise. */
+export function condition(test: string, yes: string, no: string): Readonly<Record<string, unknown>> {
+  const [positive, negative] = ["then", "else"] as const;
+  return { kind: "condition", if: test, [positive]: yes, [negative]: no };
+}
+
 export function invokeFlow(
   tenant: TestTenant,
   uri: string,

@@ -6,7 +6,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { tenantKey, type BlobInfo } from "../ports/blob-store.ts";
+import { runBlobPrefix, tenantKey, type BlobInfo, type BlobStore } from "../ports/blob-store.ts";
 import type { CallArchive, ClaimedArchive } from "../ports/repos.ts";
 import { viewArchivedCall } from "./view.ts";
 
@@ -53,7 +53,10 @@ async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promis
     const bytes = archive.kept ? await write(deps, archive) : 0;
     reach("archive.written");
     // Before the rows that name them: else a process that dies in between leaves them for good.
-    for (const { blobKey } of archive.calls) if (blobKey !== undefined) await blobs.delete(blobKey);
+    for (const { id: callId, call, blobKey } of archive.calls) {
+      if (blobKey !== undefined) await blobs.delete(blobKey);
+      if (call?.repeat === "resume") await deleteAll(blobs, runBlobPrefix(tenant, callId));
+    }
     if (!archive.kept || archive.calls.length === 0) await repos.archives.discard(tenant, id);
     else if (!(await repos.archives.finish(tenant, id, { bytes, calls: archive.calls.length }))) {
       // The tenant was erased meanwhile; nothing of it may be left.
@@ -69,6 +72,15 @@ async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promis
       error: error instanceof GatewayError ? error.code : "unknown",
     });
     return false;
+  }
+}
+
+/** What steps of a run came to, where it was too long for their rows. */
+async function deleteAll(blobs: BlobStore, prefix: string): Promise<void> {
+  for (;;) {
+    const found = await blobs.list(prefix, { limit: 100 });
+    if (found.length === 0) return;
+    await Promise.all(found.map(({ key }) => blobs.delete(key)));
   }
 }
 

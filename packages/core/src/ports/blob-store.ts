@@ -74,6 +74,11 @@ export function tenantKey(tenant: string, ...parts: readonly string[]): string {
   return [tenant, ...parts].map((part) => encodeURIComponent(part).replaceAll(".", "%2E")).join("/");
 }
 
+/** Under it is what belongs to one call that keeps a record of its own. */
+export function runBlobPrefix(tenant: string, callId: string): string {
+  return `${tenantKey(tenant, "flow-runs", callId)}/`;
+}
+
 /** Names that are a file's in every store: nothing in them has to be encoded, and none leads elsewhere. */
 const fileName = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/;
 

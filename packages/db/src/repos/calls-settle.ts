@@ -73,7 +73,7 @@ interface Round {
 interface RecordStatements {
   readonly statements: readonly Statement[];
   /** Of the results of these statements. */
-  read(results: readonly StatementResult[]): readonly RecordResult[];
+  readonly read: (results: readonly StatementResult[]) => readonly RecordResult[];
 }
 
 export function recordStatements(tenant: string, { callerId, calls, parent }: Round): RecordStatements {

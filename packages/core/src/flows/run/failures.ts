@@ -65,6 +65,8 @@ export function runFailed(flow: string, failed: BodyFailed): GatewayError {
     code,
     message: said,
     ...(details["call_id"] === undefined ? {} : { call_id: details["call_id"] }),
+    // Within a branch or an item: the very place.
+    ...(details["failed_at"] === undefined ? {} : { failed_at: details["failed_at"] }),
     ...(within === undefined ? {} : { cause: within }),
   };
   // How deep flows are within each other is no matter of the node that is one too many.

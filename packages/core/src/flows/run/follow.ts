@@ -5,6 +5,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonValue } from "../../json.ts";
 import type { FlowStep, StepError } from "../../ports/flow-runs.ts";
+import { asText } from "./node-values.ts";
 import { StepValues } from "./values.ts";
 
 export interface StepView {
@@ -138,7 +139,7 @@ async function eventsOf(values: StepValues, step: FlowStep, after: number): Prom
   }
   if (step.progress !== null) {
     const text = await values.open("progress", path, step.progress);
-    return [...begun, { type: "step-text", id: seq, ...about, text: String(text) }];
+    return [...begun, { type: "step-text", id: seq, ...about, text: asText(text) }];
   }
   if (state === "running") return begun;
   return [...begun, { type: "step-waiting", id: seq, ...about }];

@@ -11,24 +11,29 @@ import type { StepError } from "../../ports/flow-runs.ts";
 import type { CallFinish } from "../../ports/repos.ts";
 import { attemptTimedOut } from "../../tools/execute-call.ts";
 import { Parked, withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../../tools/adapter.ts";
-import type {
-  ConditionNode,
-  FlowBody,
-  FlowDefinition,
-  FlowNode,
-  FlowRetry,
-  FlowValue,
-  MapNode,
-  ParallelNode,
-  SwitchNode,
-  WaitNode,
-} from "../definition.ts";
+import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
 import { readDefinition } from "../find-flow.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
 import { ChildCalls, type ChildTarget } from "./child-calls.ts";
 import { BodyFailed, callFailed, runFailed, StepFailed } from "./failures.ts";
 import { Journal, RunLost, stepsExceeded, type KnownStep } from "./journal.ts";
 import { askModel } from "./model-step.ts";
+import {
+  asText,
+  branchOf,
+  caseOf,
+  earliest,
+  isOutage,
+  isPure,
+  isTrue,
+  nextOf,
+  operatorForm,
+  outageMs,
+  pauseMs,
+  timeFor,
+  type WorkingNode,
+} from "./node-values.ts";
+import { requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
 import { flowVariables, requireInput } from "./variables.ts";
 import { Waits } from "./waits.ts";
 
@@ -95,17 +100,6 @@ interface Frame {
   readonly group: Group;
 }
 
-/** Threads that begin together and end together. */
-interface Group {
-  readonly parent: Group | undefined;
-  stopped: boolean;
-}
-
-/** Another thread of the group has failed, so that this one's work is not wanted any more. */
-class ThreadStopped extends Error {
-  override readonly name = "ThreadStopped";
-}
-
 interface At {
   readonly id: string;
   readonly node: WorkingNode;
@@ -113,8 +107,6 @@ interface At {
   readonly frame: Frame;
   readonly deadline: number | undefined;
 }
-
-type WorkingNode = Exclude<FlowNode, { readonly kind: "end" | "fail" }>;
 
 type StepResult = { readonly output: JsonValue } | { readonly error: StepError };
 
@@ -252,7 +244,7 @@ class FlowRun {
         break;
       }
       if (node.kind === "fail") {
-        const message = String(await resolveValue(node.message, scope, { ...place, field: `${place.field}.message` }));
+        const message = asText(await resolveValue(node.message, scope, { ...place, field: `${place.field}.message` }));
         const error = { code: node.code, message };
         this.#put({ path, node: id, kind: node.kind, state: "failed", error });
         throw this.#failed(path, id, error);
@@ -430,7 +422,7 @@ class FlowRun {
     const place = (field: string) => ({ node: id, field: `${frame.field}.${id}.${field}` });
     switch (node.kind) {
       case "tool": {
-        const target = node.name ?? String(await resolveValue(node.uri ?? "", scope, place("uri")));
+        const target = node.name ?? asText(await resolveValue(node.uri ?? "", scope, place("uri")));
         const args = await this.#object(node.arguments, scope, place("arguments"));
         return this.#call(at, attempt, { target, isUri: node.uri !== undefined, arguments: args });
       }
@@ -472,7 +464,7 @@ class FlowRun {
           },
         });
       case "approval": {
-        const message = String(await resolveValue(node.message, scope, place("message")));
+        const message = asText(await resolveValue(node.message, scope, place("message")));
         return this.#approval(at, attempt, { message, form: node.form });
       }
       case "wait":
@@ -705,29 +697,13 @@ class FlowRun {
     }
     let until = this.#journal.step(path)?.wakeAt ?? undefined;
     if (until === undefined) {
-      until = await this.#timeFor(node, scope, place);
+      until = await timeFor(node, scope, { place, now: this.#deps.clock.now() });
       begin(until);
       // Else it would begin anew with every process.
       if (until - this.#deps.clock.now() > 50) await this.#journal.commit();
     }
     await this.#untilTime(at, until);
     return { until: new Date(until).toISOString() };
-  }
-
-  async #timeFor(
-    { duration_ms: duration, until }: WaitNode,
-    scope: FlowScope,
-    place: (field: string) => { node: string; field: string },
-  ): Promise<number> {
-    if (duration !== undefined) {
-      const ms = Number(await resolveValue(duration, scope, place("duration_ms")));
-      if (!Number.isFinite(ms) || ms < 0 || ms > longestWaitMs)
-        throw badTime("duration_ms", `${longestWaitMs} ms at most`);
-      return this.#deps.clock.now() + ms;
-    }
-    const time = Date.parse(String(await resolveValue(until ?? "", scope, place("until"))));
-    if (!Number.isFinite(time)) throw badTime("until", "a time as RFC 3339 has it");
-    return time;
   }
 
   async #parallel(at: At, { branches }: ParallelNode): Promise<JsonValue> {
@@ -776,7 +752,7 @@ class FlowRun {
     const group: Group = { parent: frame.group, stopped: false };
     const outputs: JsonValue[] = Array.from({ length: count }, () => null);
     let next = 0;
-    let failure: unknown;
+    let failure: Error | undefined;
     const lane = async (): Promise<void> => {
       while (next < count && !group.stopped) {
         const index = next;
@@ -789,7 +765,7 @@ class FlowRun {
     };
     const lanes = Array.from({ length: Math.min(count, concurrency) }, () =>
       this.#waits.thread(lane).catch((thrown: unknown) => {
-        failure ??= thrown instanceof ThreadStopped ? undefined : thrown;
+        if (!(thrown instanceof ThreadStopped)) failure ??= thrown instanceof Error ? thrown : toGatewayError(thrown);
         if (!(thrown instanceof StepFailed) || group.stopped) return;
         group.stopped = true;
         this.#waits.notify();
@@ -807,84 +783,4 @@ class FlowRun {
     }
     throw failure;
   }
-}
-
-/** The operator has said so; the step's next attempt is on record. */
-class RetriedByOperator extends StepFailed {
-  constructor() {
-    super({ code: "flow_step_unknown", message: "It is tried again." }, true);
-  }
-}
-
-const operatorForm: JsonObject = {
-  type: "object",
-  properties: {
-    decision: {
-      type: "string",
-      enum: ["retry", "skip", "fail"],
-      description: "Do it once more, go on as if it were done, or fail the step.",
-    },
-    output: { type: "string", description: "With `skip`: what the step is taken to have come to." },
-  },
-  required: ["decision"],
-};
-
-const longestWaitMs = 31_536_000_000;
-
-/** How long a run waits for what it is recorded with to come back. */
-const outageMs = 5_000;
-
-/** Nothing that a step did or did not do. */
-function isOutage({ code }: GatewayError): boolean {
-  return code === "database_unavailable" || code === "blobs_unavailable" || code === "master_key_unavailable";
-}
-
-function badTime(field: string, wanted: string): StepFailed {
-  return new StepFailed({ code: "flow_expression_failed", message: `'${field}' has to come to ${wanted}.` });
-}
-
-function requireWanted(group: Group): void {
-  for (let one: Group | undefined = group; one !== undefined; one = one.parent) {
-    if (one.stopped) throw new ThreadStopped();
-  }
-}
-
-function isPure({ kind }: FlowNode): boolean {
-  return kind === "condition" || kind === "switch" || kind === "transform";
-}
-
-function earliest(...times: readonly (number | undefined)[]): number | undefined {
-  const known = times.filter((time) => time !== undefined);
-  return known.length === 0 ? undefined : Math.min(...known);
-}
-
-function pauseMs({ backoff_ms: first, factor, max_backoff_ms: most }: FlowRetry, attempt: number): number {
-  return Math.min(most, first * factor ** (attempt - 1));
-}
-
-function isTrue(value: JsonValue): boolean {
-  if (Array.isArray(value)) return value.length > 0;
-  if (isJsonObject(value)) return Object.keys(value).length > 0;
-  return Boolean(value);
-}
-
-/** Which way it went is on record: an expression may say something else another time. */
-function branchOf(next: string | undefined, value: JsonValue): JsonObject {
-  return { next: next ?? null, value };
-}
-
-function caseOf(node: SwitchNode, value: JsonValue): string | undefined {
-  const key = typeof value === "string" ? value : JSON.stringify(value);
-  const found = Object.hasOwn(node.cases, key) ? node.cases[key] : node.default;
-  if (found !== undefined) return found;
-  throw new StepFailed({
-    code: "flow_expression_failed",
-    message: `'on' came to ${key.slice(0, 100)}, for which there is no case and no 'default'.`,
-  });
-}
-
-function nextOf(node: ConditionNode | SwitchNode | WorkingNode, output: JsonValue): string | undefined {
-  if (node.kind !== "condition" && node.kind !== "switch") return node.next;
-  const next = isJsonObject(output) ? output["next"] : null;
-  return typeof next === "string" ? next : undefined;
 }

@@ -4,7 +4,7 @@ import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import { parseJson, type JsonValue } from "../../json.ts";
-import { readAll, tenantKey } from "../../ports/blob-store.ts";
+import { readAll, runBlobPrefix } from "../../ports/blob-store.ts";
 import type { StoredValue } from "../../ports/flow-runs.ts";
 
 /** Characters of a sealed value that stay in its row. */
@@ -53,8 +53,4 @@ export class StepValues {
   #aad(kind: ValueKind, of: string): readonly string[] {
     return ["flow-step", this.#run, kind, of];
   }
-}
-
-export function runBlobPrefix(tenant: string, run: string): string {
-  return `${tenantKey(tenant, "flow-runs", run)}/`;
 }

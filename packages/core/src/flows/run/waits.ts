@@ -84,14 +84,14 @@ export class Waits {
 
   /** Something has happened: all look again. */
   notify(): void {
-    for (const waiting of [...this.#waiting]) waiting.resume();
+    for (const waiting of this.#waiting) waiting.resume();
   }
 
   /** Nobody waits any more. */
   end(why: unknown): void {
     this.#ended ??= { why };
     this.#sleeping?.abort();
-    for (const waiting of [...this.#waiting]) waiting.leave(why);
+    for (const waiting of this.#waiting) waiting.leave(why);
   }
 
   #idle(): void {
@@ -133,7 +133,7 @@ export class Waits {
   #resumeDue(): void {
     const now = this.#options.now();
     let isAny = false;
-    for (const waiting of [...this.#waiting]) {
+    for (const waiting of this.#waiting) {
       if (waiting.wakeAt === undefined || waiting.wakeAt > now || waiting.yields === true) continue;
       isAny = true;
       waiting.resume();

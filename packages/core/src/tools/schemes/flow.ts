@@ -54,7 +54,7 @@ const tools = new WeakMap<FlowHead, Map<string, Tool>>();
 /** Equal for as long as the flow is: schemas are compiled once. */
 function toolOf(head: FlowHead, version: string | undefined): Tool {
   let known = tools.get(head);
-  if (known === undefined) tools.set(head, (known = new Map()));
+  if (known === undefined) tools.set(head, (known = new Map<string, Tool>()));
   const key = version ?? String(head.latest);
   let tool = known.get(key);
   if (tool === undefined) known.set(key, (tool = describe(head, key)));

@@ -1,0 +1,98 @@
+/** What nodes say in their fields, read where a run comes to them. */
+import type { GatewayError } from "../../errors/gateway-error.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import type { ConditionNode, FlowNode, FlowRetry, SwitchNode, WaitNode } from "../definition.ts";
+import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
+import { StepFailed } from "./failures.ts";
+
+/** Nodes that go on to others. */
+export type WorkingNode = Exclude<FlowNode, { readonly kind: "end" | "fail" }>;
+
+/** For people and addresses: what is no text is shown as JSON. */
+export function asText(value: JsonValue): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+export const operatorForm: JsonObject = {
+  type: "object",
+  properties: {
+    decision: {
+      type: "string",
+      enum: ["retry", "skip", "fail"],
+      description: "Do it once more, go on as if it were done, or fail the step.",
+    },
+    output: { type: "string", description: "With `skip`: what the step is taken to have come to." },
+  },
+  required: ["decision"],
+};
+
+const longestWaitMs = 31_536_000_000;
+
+/** How long a run waits for what it is recorded with to come back. */
+export const outageMs = 5_000;
+
+/** Nothing that a step did or did not do. */
+export function isOutage({ code }: GatewayError): boolean {
+  return code === "database_unavailable" || code === "blobs_unavailable" || code === "master_key_unavailable";
+}
+
+function badTime(field: string, wanted: string): StepFailed {
+  return new StepFailed({ code: "flow_expression_failed", message: `'${field}' has to come to ${wanted}.` });
+}
+
+export function isPure({ kind }: FlowNode): boolean {
+  return kind === "condition" || kind === "switch" || kind === "transform";
+}
+
+export function earliest(...times: readonly (number | undefined)[]): number | undefined {
+  const known = times.filter((time) => time !== undefined);
+  return known.length === 0 ? undefined : Math.min(...known);
+}
+
+export function pauseMs({ backoff_ms: first, factor, max_backoff_ms: most }: FlowRetry, attempt: number): number {
+  return Math.min(most, first * factor ** (attempt - 1));
+}
+
+export function isTrue(value: JsonValue): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  if (isJsonObject(value)) return Object.keys(value).length > 0;
+  return Boolean(value);
+}
+
+/** Which way it went is on record: an expression may say something else another time. */
+export function branchOf(next: string | undefined, value: JsonValue): JsonObject {
+  return { next: next ?? null, value };
+}
+
+export function caseOf(node: SwitchNode, value: JsonValue): string | undefined {
+  const key = typeof value === "string" ? value : JSON.stringify(value);
+  const found = Object.hasOwn(node.cases, key) ? node.cases[key] : node.default;
+  if (found !== undefined) return found;
+  throw new StepFailed({
+    code: "flow_expression_failed",
+    message: `'on' came to ${key.slice(0, 100)}, for which there is no case and no 'default'.`,
+  });
+}
+
+export function nextOf(node: ConditionNode | SwitchNode | WorkingNode, output: JsonValue): string | undefined {
+  if (node.kind !== "condition" && node.kind !== "switch") return node.next;
+  const next = isJsonObject(output) ? output["next"] : null;
+  return typeof next === "string" ? next : undefined;
+}
+
+/** When a wait is over. @throws StepFailed for what is no time */
+export async function timeFor(
+  { duration_ms: duration, until }: WaitNode,
+  scope: FlowScope,
+  { place, now }: { readonly place: (field: string) => ExpressionPlace; readonly now: number },
+): Promise<number> {
+  if (duration !== undefined) {
+    const ms = Number(await resolveValue(duration, scope, place("duration_ms")));
+    if (!Number.isFinite(ms) || ms < 0 || ms > longestWaitMs)
+      throw badTime("duration_ms", `${longestWaitMs} ms at most`);
+    return now + ms;
+  }
+  const time = Date.parse(asText(await resolveValue(until ?? "", scope, place("until"))));
+  if (!Number.isFinite(time)) throw badTime("until", "a time as RFC 3339 has it");
+  return time;
+}

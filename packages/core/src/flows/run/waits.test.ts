@@ -1,0 +1,73 @@
+import { describe, expect, test } from "vitest";
+import { Parked } from "../../tools/adapter.ts";
+import { Waits } from "./waits.ts";
+
+function createWaits(beforePark: () => Promise<"look" | number> = () => Promise.resolve(0)) {
+  let now = 0;
+  const waits = new Waits({
+    now: () => now,
+    sleep: (ms) => {
+      now += ms;
+      return Promise.resolve();
+    },
+    beforePark,
+  });
+  return { waits, now: () => now };
+}
+
+describe("threads that wait", () => {
+  test("are parked until the earliest time once nobody works", async () => {
+    const { waits } = createWaits(() => Promise.resolve(3));
+    const parked = await waits
+      .thread(() =>
+        waits.others(() => Promise.all([5_000, 2_000].map((at) => waits.thread(() => waits.until({ wakeAt: at }))))),
+      )
+      .catch((error: unknown) => error);
+    expect(parked).toBeInstanceOf(Parked);
+    expect(parked).toMatchObject({ wakeAt: 2_000, wakesSeen: 3 });
+  });
+
+  test("wait out a short time where they are", async () => {
+    const { waits, now } = createWaits();
+    await waits.thread(() => waits.until({ wakeAt: 400 }));
+    expect(now()).toBe(400);
+  });
+
+  test("are kept while another one works", async () => {
+    const { waits } = createWaits();
+    let hasWorked = false;
+    const work = async (): Promise<void> => {
+      await new Promise((done) => setTimeout(done, 30));
+      hasWorked = true;
+      waits.notify();
+    };
+    await waits.thread(() =>
+      waits.others(() => Promise.all([waits.thread(work), waits.thread(() => waits.until({}))])),
+    );
+    expect(hasWorked).toBe(true);
+  });
+
+  test("look again where something has happened meanwhile", async () => {
+    let looks = 0;
+    const { waits } = createWaits(() => {
+      looks += 1;
+      return Promise.resolve("look");
+    });
+    await waits.thread(() => waits.until({}));
+    expect(looks).toBe(1);
+  });
+
+  test("give the process back at once where its time is used", async () => {
+    const { waits, now } = createWaits();
+    await expect(waits.thread(() => waits.until({ yields: true }))).rejects.toMatchObject({ wakeAt: now() });
+  });
+
+  test("all end with whatever ends the run", async () => {
+    const { waits } = createWaits();
+    const why = new Error("cancelled");
+    const waiting = waits.thread(() => waits.until({ wakeAt: 10 ** 6 }));
+    waits.end(why);
+    await expect(waiting).rejects.toBe(why);
+    await expect(waits.until({})).rejects.toBe(why);
+  });
+});

@@ -1,0 +1,285 @@
+/** Runs that wait, are told something, meet what nobody knows, and are carried out by two instances at once. */
+import { handleMessage } from "@toolyard/core/calls/worker";
+import type { CallContext } from "@toolyard/core/context";
+import { answerRun, replayRun, signalRun } from "@toolyard/core/flows/run/control";
+import { readRunEvents, viewRun, type RunEvent } from "@toolyard/core/flows/run/follow";
+import { startFlow } from "@toolyard/core/flows/run/start";
+import { Redactor } from "@toolyard/core/secrets/redactor";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { callIn, childrenOf, invokeFlow, publishFlow } from "../support/flows.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import type { TestTenant } from "../support/gateway-client.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { verifies } from "../support/verifies.ts";
+
+let gateway: Gateway;
+let other: Gateway;
+let stub: HttpStub;
+let tenant: TestTenant;
+/** By order, how often it was asked for. */
+const asked = new Map<string, number>();
+
+beforeAll(async () => {
+  stub = await startHttpStub(async ({ body }, response) => {
+    const { order } = JSON.parse(body.toString("utf8")) as { order: string };
+    const times = (asked.get(order) ?? 0) + 1;
+    asked.set(order, times);
+    if (order === "flaky" && times < 3) return { status: 503, body: "busy" };
+    if (order.startsWith("lost") && times === 1) {
+      response.destroy();
+      return undefined;
+    }
+    return { body: JSON.stringify({ receipt: `${order} ${times}` }), delayMs: order.startsWith("slow") ? 400 : 0 };
+  });
+  gateway = await startGateway({ tickEveryMs: 500 });
+  other = await startGateway({ sharedWith: gateway, tickEveryMs: 500 });
+  tenant = await gateway.newTenant();
+  await addOrders(tenant);
+});
+afterAll(async () => {
+  await other.close();
+  await gateway.close();
+  await stub.close();
+});
+
+async function addOrders(of: TestTenant): Promise<void> {
+  await of.addPlugin({
+    schema_version: "v1",
+    name: "place_order",
+    description: "Orders something.",
+    parameters: { type: "object", properties: { order: { type: "string" } }, required: ["order"] },
+    execution: { method: "POST", base_url: `${stub.url}/orders`, param_placement: "body" },
+  });
+}
+
+const order = (value: unknown, more: Record<string, unknown> = {}) => ({
+  kind: "tool",
+  name: "place_order",
+  arguments: { order: value },
+  ...more,
+});
+
+async function contextOf(of: TestTenant): Promise<CallContext> {
+  const { core } = gateway;
+  const row = await core.repos.tenants.get(of.id);
+  const config = await core.configs.get(of.id, row?.configVersion ?? 0);
+  return {
+    tenant: of.id,
+    caller: { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null },
+    config,
+    requestId: "req_test",
+    traceId: "0".repeat(32),
+    redactor: new Redactor(),
+  };
+}
+
+async function start(name: string, input: Record<string, string> = {}): Promise<string> {
+  const context = await contextOf(tenant);
+  const place = { route: "test", parentId: null, rootId: null };
+  return (await startFlow(gateway.core, context, { name, input, place })).callId;
+}
+
+async function parked(run: string, atLeast = 1): Promise<void> {
+  await expect
+    .poll(
+      async () => {
+        const { state, steps } = await viewRun(gateway.core, await contextOf(tenant), run);
+        return state === "waiting" && steps.length >= atLeast;
+      },
+      { timeout: 15_000 },
+    )
+    .toBe(true);
+}
+
+describe(`a run that waits for a signal ${verifies("FLOW-2")}`, () => {
+  beforeAll(async () => {
+    await publishFlow(tenant, {
+      name: "paying",
+      start: "paid",
+      nodes: {
+        paid: { kind: "wait", signal: "paid", timeout_ms: 60_000, on_error: "late", next: "done" },
+        done: { kind: "end", output: { $: "steps.paid.output.amount" } },
+        late: { kind: "end", output: "late" },
+      },
+    });
+  });
+
+  test("holds nothing: no lease, no slot, no reservation", async () => {
+    const run = await start("paying");
+    await parked(run);
+    const row = await gateway.core.repos.calls.get(tenant.id, run);
+    expect(row).toMatchObject({ state: "queued", leaseUntil: null });
+    await signalRun(gateway.core, await contextOf(tenant), run, { name: "paid", token: "t", payload: { amount: 1 } });
+    await callIn(tenant, run);
+  });
+
+  test("goes on with its payload, told once for each token, at any instance, before or while it waits", async () => {
+    const run = await start("paying");
+    const context = await contextOf(tenant);
+    const signal = { name: "paid", token: "t1", payload: { amount: 7 } };
+    const [first, second] = await Promise.all([
+      signalRun(gateway.core, context, run, signal),
+      signalRun(other.core, context, run, signal),
+    ]);
+    expect([first.replayed, second.replayed].filter((isAgain) => isAgain)).toHaveLength(1);
+    expect(await callIn(tenant, run)).toMatchObject({ state: "completed", result: { preview: "7" } });
+    await expect(signalRun(gateway.core, context, run, { ...signal, token: "t2" })).rejects.toMatchObject({
+      code: "conflict",
+    });
+  });
+
+  test("fails or goes where its node says when nothing comes in time", async () => {
+    await publishFlow(tenant, {
+      name: "impatient",
+      start: "paid",
+      nodes: { paid: { kind: "wait", signal: "paid", timeout_ms: 1_300 } },
+    });
+    const run = await start("impatient");
+    expect(await callIn(tenant, run)).toMatchObject({
+      state: "failed",
+      error: { code: "flow_failed", details: { failure: { node: "paid", code: "flow_step_timeout" } } },
+    });
+  });
+});
+
+describe(`a step that fails ${verifies("FLOW-1")}`, () => {
+  test("is tried again as its node says, as another call each time", async () => {
+    await publishFlow(tenant, {
+      name: "stubborn",
+      start: "buy",
+      nodes: { buy: order("flaky", { retry: { max_attempts: 4, backoff_ms: 50 } }) },
+    });
+    const { status, json, text } = await invokeFlow(tenant, "flow://stubborn");
+    expect(status, text).toBe(200);
+    expect(JSON.parse(json.content)).toEqual({ receipt: "flaky 3" });
+    expect((await childrenOf(tenant, json.id)).map(({ state }) => state)).toEqual(["failed", "failed", "completed"]);
+  });
+
+  test.each([
+    ["retry", { receipt: "lost retry 2" }],
+    ["skip", null],
+  ])("and whose fate nobody knows waits for a person, who says %s", async (decision, output) => {
+    await publishFlow(tenant, {
+      name: `losing_${decision}`,
+      start: "buy",
+      nodes: { buy: order(`lost ${decision}`) },
+    });
+    const run = await start(`losing_${decision}`);
+    await parked(run);
+    const context = await contextOf(tenant);
+    const { steps } = await viewRun(gateway.core, context, run);
+    expect(steps).toMatchObject([{ path: "buy", state: "unknown", error: { code: "flow_step_unknown" } }]);
+    expect(asked.get(`lost ${decision}`)).toBe(1);
+    await expect(answerRun(gateway.core, context, run, { decision: "approved", input: {} })).rejects.toMatchObject({
+      code: "invalid_request",
+    });
+    await answerRun(gateway.core, context, run, { decision: "approved", input: { decision } });
+    const ended = await callIn(tenant, run);
+    expect(ended).toMatchObject({ state: "completed" });
+    expect(JSON.parse(ended.result.preview)).toEqual(output);
+  });
+
+  test("and whose fate nobody knows goes where its node leads, and is not sent again", async () => {
+    await publishFlow(tenant, {
+      name: "losing_on",
+      start: "buy",
+      nodes: {
+        buy: order("lost on", { retry: { max_attempts: 3 }, on_error: "say" }),
+        say: { kind: "end", output: { $: "steps.buy.error.code" } },
+      },
+    });
+    const { json } = await invokeFlow(tenant, "flow://losing_on");
+    expect([json.content, asked.get("lost on")]).toEqual(['"flow_step_unknown"', 1]);
+  });
+
+  test("in one branch ends the others", async () => {
+    await publishFlow(tenant, {
+      name: "branches",
+      start: "both",
+      nodes: {
+        both: {
+          kind: "parallel",
+          branches: {
+            bad: { start: "no", nodes: { no: { kind: "fail", code: "out_of_stock", message: "None is left." } } },
+            long: { start: "hour", nodes: { hour: { kind: "wait", duration_ms: 3_600_000 } } },
+          },
+        },
+      },
+    });
+    const { status, json } = await invokeFlow(tenant, "flow://branches");
+    expect(status).toBe(422);
+    expect(json.error).toMatchObject({
+      code: "flow_failed",
+      flow_error: "out_of_stock",
+      failure: { node: "both", failed_at: "both.bad/no" },
+    });
+  });
+});
+
+describe(`a run and its record ${verifies("FLOW-1")}`, () => {
+  test("tell what happened, from any place on, with its end", async () => {
+    await publishFlow(tenant, {
+      name: "told",
+      start: "buy",
+      nodes: { buy: order("told") },
+    });
+    const { json } = await invokeFlow(tenant, "flow://told");
+    const context = await contextOf(tenant);
+    const all = await readRunEvents(other.core, context, json.id, 0);
+    expect(all.map(({ type }) => type)).toEqual(["step-started", "step-ended", "run-ended"]);
+    expect(all[1]).toMatchObject({ path: "buy", state: "completed", output: { receipt: "told 1" } });
+    const rest = await readRunEvents(gateway.core, context, json.id, (all[0] as RunEvent).id);
+    expect(rest.map(({ id }) => id)).toEqual(all.slice(1).map(({ id }) => id));
+  });
+
+  test("are the base of a replay that does not do again what was done before a step", async () => {
+    await publishFlow(tenant, {
+      name: "twofold",
+      start: "first",
+      nodes: { first: order("replay first", { next: "second" }), second: order("replay second") },
+    });
+    const { json } = await invokeFlow(tenant, "flow://twofold");
+    const { callId } = await replayRun(gateway.core, await contextOf(tenant), json.id, { from: "second" });
+    expect(await callIn(tenant, callId)).toMatchObject({ state: "completed" });
+    expect([asked.get("replay first"), asked.get("replay second")]).toEqual([1, 2]);
+  });
+
+  test("are one, however many messages come to however many instances", async () => {
+    await publishFlow(tenant, {
+      name: "once",
+      start: "all",
+      nodes: {
+        all: {
+          kind: "map",
+          items: [1, 2, 3, 4],
+          body: { start: "one", nodes: { one: order({ $: "'slow once ' & item" }) } },
+        },
+      },
+    });
+    const run = await start("once");
+    const message = { tenant: tenant.id, callId: run };
+    await Promise.all([gateway, other, gateway, other, gateway, other].map(({ core }) => handleMessage(core, message)));
+    expect(await callIn(tenant, run)).toMatchObject({ state: "completed" });
+    expect([1, 2, 3, 4].map((item) => asked.get(`slow once ${item}`))).toEqual([1, 1, 1, 1]);
+  });
+
+  test("do not lock each other out where the tenant may run one call at once", async () => {
+    const narrow = await gateway.newTenant({ concurrent_tool_calls: 1 });
+    await addOrders(narrow);
+    await publishFlow(narrow, { name: "narrow", start: "buy", nodes: { buy: order("narrow") } });
+    const runs = await Promise.all([1, 2, 3].map(() => invokeFlow(narrow, "flow://narrow?async=true")));
+    for (const { json } of runs) expect(await callIn(narrow, json.id)).toMatchObject({ state: "completed" });
+    expect(asked.get("narrow")).toBe(3);
+  });
+
+  test("are bounded by 'max_steps'", async () => {
+    await publishFlow(tenant, {
+      name: "endless",
+      max_steps: 20,
+      start: "again",
+      nodes: { again: { kind: "wait", duration_ms: 1, next: "again" } },
+    });
+    const { status, json } = await invokeFlow(tenant, "flow://endless");
+    expect([status, json.error.code]).toEqual([422, "flow_steps_exceeded"]);
+  });
+});
