@@ -406,6 +406,8 @@ export interface CallFilter {
   readonly parentId?: string;
   readonly callerId?: string;
   readonly requestId?: string;
+  /** Of the tool's URI. */
+  readonly scheme?: ToolScheme;
   readonly from?: number;
   readonly to?: number;
 }

@@ -39,6 +39,7 @@ const conditions = {
   parentId: "parent_id = ?",
   callerId: "caller_id = ?",
   requestId: "request_id = ?",
+  scheme: "uri GLOB ? || '://*'",
   from: "created_at >= ?",
   to: "created_at < ?",
 } as const satisfies Record<keyof CallFilter, string>;
