@@ -159,6 +159,27 @@ describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
     expect(events.at(-1)).toMatchObject({ event: "done", data: { output: "The total is three." } });
   });
 
+  test("goes on when the client leaves, unless that is to cancel it", async () => {
+    await publishFlow(tenant, { name: "idle", start: "wait", nodes: { wait: { kind: "wait", signal: "never" } } });
+    const leave = async (more: Json): Promise<string> => {
+      const controller = new AbortController();
+      const answer = await fetch(`${gateway.url}/v1/run_workflow`, {
+        method: "post",
+        headers: { authorization: `Bearer ${tenant.key}`, "content-type": "application/json" },
+        body: JSON.stringify({ workflow_id: "idle", ...more }),
+        signal: controller.signal,
+      });
+      const reader = answer.body?.getReader();
+      await reader?.read();
+      controller.abort();
+      return String(answer.headers.get("x-toolyard-call-id"));
+    };
+    const [stays, goes] = [await leave({}), await leave({ cancel_on_disconnect: true })];
+    await callIn(tenant, goes, ["cancelled"]);
+    expect(await tenant.client.get(`/v1/runs/${stays}`)).toMatchObject({ state: "waiting" });
+    await tenant.client.post(`/v1/runs/${stays}/cancel`);
+  });
+
   test("the same key is the same run", async () => {
     await publishFlow(tenant, { name: "look", start: "find", nodes: { find: lookUp } });
     const key = { "idempotency-key": newId("request") };

@@ -18,7 +18,7 @@ import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../defi
 import { answerRunEvents } from "../follow-run.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { arrangeFlow } from "./flows.ts";
+import { arrangeFlow } from "./arrange-flow.ts";
 import { argumentsField, emptyBody, idOf, idParams, notFound, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["flows"];
