@@ -117,7 +117,8 @@ function timeOf(at: number | null): string | null {
 async function findRun(core: CoreDeps, context: CallContext, id: string): Promise<Call> {
   try {
     const call = await findCall(core, context, id);
-    if (call.uri.startsWith("flow://")) return call;
+    // What a run asks a person is a call of the flow, too.
+    if (call.uri.startsWith("flow://") && call.toolHash !== "flow-question") return call;
   } catch (thrown) {
     if (!(thrown instanceof GatewayError) || thrown.code !== "not_found") throw thrown;
   }
@@ -262,7 +263,7 @@ export const listRuns = defineRoute({
   isolation: { kind: "list", arrange: arrangeRun },
   async handler(c, { core, tenant, caller, query }) {
     const filter = {
-      scheme: "flow",
+      runs: true,
       ...withoutUndefined({ tool: query.flow, state: query.state, parentId: query.parent_id }),
       ...(hasScope(caller, "calls") ? {} : { callerId: caller.id }),
     } as const;

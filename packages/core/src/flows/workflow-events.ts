@@ -124,8 +124,10 @@ export class WorkflowEncoder {
     const thinking: WorkflowEvent = { type: "tool_thinking", ...about, state, message };
     const tool = { ...about, tool: this.#toolOf(node), call_id: callId };
     switch (event.type) {
-      case "step-started":
-        return isCalling ? [thinking, { type: "tool_start", ...tool }] : [thinking];
+      case "step-started": {
+        const begun = { ...thinking, state: "running" };
+        return isCalling ? [begun, { type: "tool_start", ...tool }] : [begun];
+      }
       case "step-waiting":
         return [thinking];
       case "step-text":
