@@ -129,7 +129,10 @@ describe(`what flows refer to ${verifies("CFG-4")}`, () => {
   const service = {
     scheme: "api",
     service_id: "crm",
-    config: { base_url: "https://crm.example.com", endpoints: { customer_list: { path: "/customers" } } },
+    config: {
+      base_url: "https://crm.example.com",
+      tools: { customer_list: { description: "Customers.", endpoint: "/customers" } },
+    },
   };
   const usesService = definition({
     name: "customers",

@@ -62,6 +62,10 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
       task: { uri: "native://list_files" },
       deliver: { session_id: "paged" },
     }),
+  "/v1/runs": async (client) => {
+    await client.send("post", "/v1/flows", { definition: flow("paged_runs"), publish: true });
+    return client.post("/v1/run_workflow", { workflow_id: "paged_runs", stream: false, wait: false });
+  },
   "/v1/flows": (client, name) => client.post("/v1/flows", { definition: flow(name) }),
   "/v1/flows/{id}/versions": async (client, name) => {
     const id = await oneFlow(client);

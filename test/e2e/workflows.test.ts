@@ -324,6 +324,38 @@ describe("a hook", () => {
 });
 
 describe(`shipped flows ${verifies("FLOWRUN-1")}`, () => {
+  test("answer from knowledge, with the passages that the answer rests on", async () => {
+    const owner = await gateway.newTenant({ native_tools: ["knowledge_search"] });
+    await owner.addProvider(llm.url);
+    llm.script(text("Lamps may be returned within 30 days [1]."));
+    await owner.client.post("/v1/knowledge/create", { name: "handbook" });
+    const { id } = await owner.client.post("/v1/knowledge/upsert", {
+      knowledge_base: "handbook",
+      name: "returns.md",
+      text: "Lamps may be returned within thirty days.",
+    });
+    const about = { knowledge_base: "handbook", document_id: id };
+    await until(async () => (await owner.client.post("/v1/knowledge/get_doc", about)).state === "ready");
+    const answer = await owner.client.send("post", "/v1/run_workflow", {
+      workflow_id: "knowledge_rag",
+      input: { query: "How long may lamps be returned?", knowledge_bases: ["handbook"] },
+    });
+    const events = eventsIn(answer);
+    expect(events.map(({ event }) => event)).toEqual(
+      expect.arrayContaining(["tool_start", "tool_result", "message_chunk"]),
+    );
+    expect(events.at(-1)).toMatchObject({
+      event: "done",
+      data: {
+        output: {
+          answer: "Lamps may be returned within 30 days [1].",
+          sources: [{ number: 1, document_name: "returns.md", document_id: id }],
+        },
+      },
+    });
+    expect(JSON.stringify(llm.requests.at(-1))).toContain("Lamps may be returned within thirty days.");
+  });
+
   test("are there for every tenant, and one of the tenant's own takes the place", async () => {
     const missing = await runWorkflow({ workflow_id: "knowledge_rag", input: {} });
     expect(missing).toMatchObject({ status: 400, json: { error: { code: "invalid_arguments" } } });
