@@ -9,6 +9,9 @@ export const longPaths = [
   "/v1/images/generations",
   "/v1/group_chats",
   "/v1/knowledge/query",
+  "/v1/run_workflow",
+  // With what runs are told: their events are at the address of the run itself.
+  "/v1/runs",
   "/mcp",
 ] as const;
 

@@ -62,6 +62,17 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
       task: { uri: "native://list_files" },
       deliver: { session_id: "paged" },
     }),
+  "/v1/runs": async (client) => {
+    await client.send("post", "/v1/flows", { definition: flow("paged_runs"), publish: true });
+    return client.post("/v1/run_workflow", { workflow_id: "paged_runs", stream: false, wait: false });
+  },
+  "/v1/flows": (client, name) => client.post("/v1/flows", { definition: flow(name) }),
+  "/v1/flows/{id}/versions": async (client, name) => {
+    const id = await oneFlow(client);
+    await client.expect("patch", `/v1/flows/${id}`, { definition: { ...flow("one"), description: name } });
+    return client.post(`/v1/flows/${id}/publish`);
+  },
+  "/v1/flows/{id}/hooks": async (client, name) => client.post(`/v1/flows/${await oneFlow(client)}/hooks`, { name }),
   "/v1/subscriptions": async (client, name) => {
     await oneMessageService(client);
     return client.post("/v1/subscriptions", { ...subscription, name });
@@ -96,6 +107,19 @@ async function oneWebhook(client: Client): Promise<string> {
   return (known ?? (await client.post("/v1/webhooks", { ...webhook, name: "one" }))).id as string;
 }
 
+const flow = (name: string) => ({
+  schema_version: 1,
+  name,
+  description: "A flow.",
+  start: "done",
+  nodes: { done: { kind: "end" } },
+});
+
+async function oneFlow(client: Client): Promise<string> {
+  const [known] = (await client.get("/v1/flows")).data;
+  return (known ?? (await client.post("/v1/flows", { definition: flow("one") }))).id as string;
+}
+
 const subscription = {
   uri: "mq://bus/orders",
   target: { uri: "mq://bus/copies", arguments: { message: { $message: "/body" } } },
@@ -124,6 +148,8 @@ async function oneGroupChat(client: Client): Promise<string> {
 const owners: Readonly<Record<string, (client: Client) => Promise<string>>> = {
   "/v1/sessions/{id}/files": () => Promise.resolve("paged"),
   "/v1/webhooks/{id}/deliveries": oneWebhook,
+  "/v1/flows/{id}/versions": oneFlow,
+  "/v1/flows/{id}/hooks": oneFlow,
   "/v1/subscriptions/{id}/failed-messages": oneSubscription,
   "/v1/group_chats/{id}/messages": oneGroupChat,
 };

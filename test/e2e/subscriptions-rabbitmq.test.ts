@@ -5,6 +5,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startMutingProxy, type MutingProxy } from "../support/brokers/proxy.ts";
 import { noRabbitMq, rabbitUser, startRabbitMq, type RabbitMq } from "../support/brokers/rabbitmq.ts";
+import { publishFlow } from "../support/flows.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -122,6 +123,24 @@ describe.skipIf(noRabbitMq !== undefined)(
       expect(holders).toMatchObject([{ node: "lab-1", connected: true, state: "consuming", waiting: 0 }]);
       expect(Date.now() - Date.parse(last)).toBeLessThan(60_000);
       expect(await left()).toBe(0);
+    }, 60_000);
+
+    test("starts one run of a flow for a message that comes twice, with the message as its input", async () => {
+      await publishFlow(tenant, {
+        name: "intake",
+        start: "end",
+        nodes: { end: { kind: "end", output: { $: "input" } } },
+      });
+      const { id } = await subscribe({ target: { uri: "flow://intake" } });
+      await node();
+      await consuming(id);
+      for (const properties of [{ messageId: "same" }, { messageId: "same" }])
+        await publish({ sku: "F-1" }, properties);
+      await expect.poll(async () => (await seen(id)).totals, within).toMatchObject({ accepted: 1, duplicates: 1 });
+      await expect.poll(async () => (await callsOf(id)).map(({ state }) => state), within).toEqual(["completed"]);
+      const { data } = await tenant.client.get("/v1/runs?flow=intake");
+      expect(data).toHaveLength(1);
+      expect(await tenant.client.get(`/v1/runs/${data[0].id}`)).toMatchObject({ output: { sku: "F-1" } });
     }, 60_000);
 
     test("is one call for a message that comes twice, and for one whose node died before it was acknowledged", async () => {

@@ -4,6 +4,7 @@
  */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { noRedis, redisPassword, startRedis, type RedisServer } from "../support/brokers/redis.ts";
+import { publishFlow } from "../support/flows.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -174,6 +175,29 @@ describe.skipIf(noRedis !== undefined)(
       await expect.poll(listeners, within).toBe(1);
       await publisher.publish("orders", JSON.stringify({ sku: "2" }));
       await expect.poll(async () => (await callsOf(id)).length, within).toBe(2);
+    }, 60_000);
+
+    test("starts a run of a flow with the message as its input, as the subscription", async () => {
+      await addService(redis.port);
+      const flowId = await publishFlow(tenant, {
+        name: "intake",
+        input: { type: "object", required: ["sku"], properties: { sku: { type: "string" } } },
+        start: "order",
+        nodes: {
+          order: { kind: "tool", name: "create_order", arguments: { sku: { $: "input.sku" } }, next: "end" },
+          end: { kind: "end", output: { $: "input" } },
+        },
+      });
+      const { id } = await subscribe({ target: { uri: "flow://intake" } });
+      const references = (await tenant.client.get(`/v1/flows/${flowId}/references`)).data;
+      expect(references).toMatchObject([{ kind: "subscription", id, field: "target.uri" }]);
+      await node();
+      await expect.poll(async () => (await seen(id)).state, within).toBe("consuming");
+      await redis.client().publish("orders", JSON.stringify({ sku: "S-1", more: [1] }));
+      await expect.poll(async () => (await callsOf(id)).map(({ state }) => state), within).toEqual(["completed"]);
+      const [{ id: run }] = (await tenant.client.get("/v1/runs?flow=intake")).data;
+      expect(await tenant.client.get(`/v1/runs/${run}`)).toMatchObject({ output: { sku: "S-1", more: [1] } });
+      expect(backEnd.requests.map(({ body }) => JSON.parse(body.toString()).sku)).toEqual(["S-1"]);
     }, 60_000);
 
     test("of one tenant is heard by none of another, at the same broker", async () => {

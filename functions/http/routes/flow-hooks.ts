@@ -6,7 +6,7 @@ import * as z from "zod";
 import { headerOf } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { arrangeFlow } from "./flows.ts";
+import { arrangeFlow } from "./arrange-flow.ts";
 import { found, idOf, idParams, nameField, timeSchema } from "./shared.ts";
 
 const tags = ["flows"];

@@ -1,5 +1,4 @@
 /** Flows: what is worked on, what was published, and what is wrong with a definition (FLOW-1, FLOW-4; docs/flows.md). */
-import { flowDefinitionSchema } from "@toolyard/core/flows/definition";
 import type { FlowProblem } from "@toolyard/core/flows/validate";
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
 import type { FlowRecord, FlowVersion } from "@toolyard/core/ports/flows";
@@ -9,6 +8,7 @@ import type { AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIfMatch } from "../if-match.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { arrangeFlow } from "./arrange-flow.ts";
 import { emptyBody, found, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["flows"];
@@ -59,7 +59,7 @@ const versionFields = {
 const versionSchema = z.strictObject(versionFields);
 const wholeVersionSchema = z.strictObject({ ...versionFields, definition: draftField });
 
-export const referenceSchema = z.strictObject({
+const referenceSchema = z.strictObject({
   kind: z.string().meta({ example: "subscription" }),
   id: z.string(),
   name: z.string().nullable(),
@@ -116,22 +116,6 @@ function answer(
   return c.json(viewEdited(flow, problems), status, { etag: `"${flow.revision}"` });
 }
 
-/** Published, so that it has a version. */
-export async function arrangeFlow(owner: IsolationDriver): Promise<string> {
-  const unique = Math.random().toString(36).slice(2);
-  const flow = await owner.send("post", "/v1/flows", {
-    definition: {
-      schema_version: 1,
-      name: `private_${unique}`,
-      description: "Of another tenant.",
-      start: "done",
-      nodes: { done: { kind: "end", output: 1 } },
-    },
-    publish: true,
-  });
-  return String(flow["id"]);
-}
-
 const arrangeObject = async (owner: IsolationDriver): Promise<IsolatedRequest> => ({
   params: { id: await arrangeFlow(owner) },
 });
@@ -145,7 +129,10 @@ export const getFlowSchema = defineRoute({
   scope: null,
   responses: { 200: { description: "JSON Schema 2020-12", schema: z.looseObject({}) } },
   isolation: { kind: "nothing-owned", reason: "The same for everybody." },
-  handler: (c) => c.json(z.toJSONSchema(flowDefinitionSchema, { io: "input", unrepresentable: "any" })),
+  async handler(c) {
+    const { flowDefinitionSchema } = await import("@toolyard/core/flows/definition");
+    return c.json(z.toJSONSchema(flowDefinitionSchema, { io: "input", unrepresentable: "any" }));
+  },
 });
 
 export const validateFlow = defineRoute({

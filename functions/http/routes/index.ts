@@ -99,6 +99,17 @@ import {
   resumeSchedule,
   runSchedule,
 } from "./schedules.ts";
+import {
+  approveRun,
+  cancelRun,
+  getRun,
+  listRuns,
+  rejectRun,
+  replayRun,
+  resumeRun,
+  runWorkflow,
+  signalRun,
+} from "./runs.ts";
 import { deleteFile, deleteSession, getFile, getSession, listFiles, listSessions, putFile } from "./sessions.ts";
 import { getSettings, updateSettings } from "./settings.ts";
 import { takeSmsReceipts } from "./sms-receipts.ts";
@@ -297,6 +308,15 @@ export const routes = {
   listFlowReferences,
   listFlowVersions,
   getFlowVersion,
+  runWorkflow,
+  listRuns,
+  getRun,
+  cancelRun,
+  signalRun,
+  approveRun,
+  rejectRun,
+  resumeRun,
+  replayRun,
   createFlowHook,
   listFlowHooks,
   updateFlowHook,

@@ -23,6 +23,17 @@ import { live, ready } from "./health.ts";
 import { queryKnowledge } from "./knowledge-query.ts";
 import { createImage } from "./model-exchanges.ts";
 import { mcp, mcpToolset } from "./mcp.ts";
+import {
+  approveRun,
+  cancelRun,
+  getRun,
+  listRuns,
+  rejectRun,
+  replayRun,
+  resumeRun,
+  runWorkflow,
+  signalRun,
+} from "./runs.ts";
 
 export const streamedRoutes = {
   chatCompletions,
@@ -45,6 +56,15 @@ export const streamedRoutes = {
   queryKnowledge,
   mcp,
   mcpToolset,
+  runWorkflow,
+  listRuns,
+  getRun,
+  cancelRun,
+  signalRun,
+  approveRun,
+  rejectRun,
+  resumeRun,
+  replayRun,
   // By which a deployment is looked at before it gets traffic.
   healthLive: live,
   healthReady: ready,

@@ -68,6 +68,7 @@ describe("definitions of flows", () => {
 
   test("a way back needs a wait on it", async () => {
     const poll = { kind: "tool", name: "ask", next: "ready" };
+    // oxlint-disable-next-line unicorn/no-thenable -- a node, never awaited
     const ready = { kind: "condition", if: "steps.first.output.ready", then: "done", else: "pause" };
     const done = { kind: "end" };
     const pause = { kind: "wait", duration_ms: 1_000, next: "first" };

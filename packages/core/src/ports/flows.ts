@@ -109,7 +109,7 @@ export interface FlowRepo {
   get(tenant: string, id: string): Promise<FlowRecord | undefined>;
   list(tenant: string, page: PageRequest): Promise<Page<FlowRecord>>;
   /**
-   * `undefined`: no such flow. Raises the config version where `enabled` changes.
+   * `undefined`: no such flow. Raises the config version where `enabled` is given: drafts are nobody's configuration.
    * @throws GatewayError `version_conflict` where it has another revision than expected
    */
   update(

@@ -406,6 +406,8 @@ export interface CallFilter {
   readonly parentId?: string;
   readonly callerId?: string;
   readonly requestId?: string;
+  /** Runs of flows only, without what they ask people. */
+  readonly runs?: true;
   readonly from?: number;
   readonly to?: number;
 }

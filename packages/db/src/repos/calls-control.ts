@@ -39,6 +39,7 @@ const conditions = {
   parentId: "parent_id = ?",
   callerId: "caller_id = ?",
   requestId: "request_id = ?",
+  runs: "? AND uri GLOB 'flow://*' AND tool_hash IS NOT 'flow-question'",
   from: "created_at >= ?",
   to: "created_at < ?",
 } as const satisfies Record<keyof CallFilter, string>;
@@ -55,7 +56,7 @@ export async function list(
     const value = filter[name as keyof typeof conditions];
     if (value === undefined) continue;
     where.push(condition);
-    args.push(value);
+    args.push(value === true ? 1 : value);
   }
   // Spelled out for the index of calls that wait for a person, which is the list that is asked for most.
   if (filter.state === "input_required") where.push("state = 'input_required'");

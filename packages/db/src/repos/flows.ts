@@ -172,11 +172,12 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
     update: async (tenant, id, { draft, enabled }, expectedRevision) => {
       const content = draft === undefined ? [null, null, null] : contentOf(draft);
       const args = [tenant, id, ...content, enabled === undefined ? null : Number(enabled), expectedRevision ?? null];
-      const [updated, , found] = await shards
+      const raise = enabled === undefined ? [] : [raiseConfigVersion(tenant)];
+      const results = await shards
         .databaseFor(tenant)
-        .batch([{ sql: saveFlow, args }, raiseConfigVersion(tenant), { sql: readFlow, args: [tenant, id] }]);
-      const record = readFirst(reader, updated);
-      refuseOther(record, found, expectedRevision);
+        .batch([{ sql: saveFlow, args }, ...raise, { sql: readFlow, args: [tenant, id] }]);
+      const record = readFirst(reader, results[0]);
+      refuseOther(record, results.at(-1), expectedRevision);
       return record;
     },
 

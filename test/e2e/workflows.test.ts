@@ -1,0 +1,366 @@
+/** Runs of flows as people and machines meet them: started, followed, cut off, told, triggered (FLOWRUN-1, MQ-3, URI-2). */
+import { createHmac } from "node:crypto";
+import { newId } from "@toolyard/core/ids";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { callIn, childrenOf, publishFlow } from "../support/flows.ts";
+import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { readingTool } from "../support/http-tools.ts";
+import { startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { verifies } from "../support/verifies.ts";
+
+let gateway: Gateway;
+/** Beside it, on the same database. */
+let second: Gateway;
+let backEnd: HttpStub;
+let llm: LlmStub;
+let tenant: TestTenant;
+
+beforeAll(async () => {
+  gateway = await startGateway();
+  second = await startGateway({ sharedWith: gateway });
+  [backEnd, llm] = await Promise.all([startHttpStub(), startLlmStub()]);
+});
+afterAll(async () => {
+  await second.close();
+  await Promise.all([gateway.close(), backEnd.close(), llm.close()]);
+});
+beforeEach(async () => {
+  backEnd.requests.length = 0;
+  backEnd.answer = () => ({ body: JSON.stringify({ total: 3 }), headers: { "content-type": "application/json" } });
+  tenant = await gateway.newTenant();
+  await tenant.addPlugin(readingTool(backEnd));
+});
+
+interface Event {
+  readonly event: string;
+  readonly id: string | undefined;
+  readonly data: Json;
+}
+
+function eventsIn({ text: stream }: Pick<Reply, "text">): readonly Event[] {
+  return stream.split("\n\n").flatMap((block) => {
+    const line = (name: string): string | undefined =>
+      block
+        .split("\n")
+        .find((each) => each.startsWith(`${name}: `))
+        ?.slice(name.length + 2);
+    const [event, data] = [line("event"), line("data")];
+    return event === undefined || data === undefined ? [] : [{ event, id: line("id"), data: JSON.parse(data) as Json }];
+  });
+}
+
+const runWorkflow = (body: Json, headers: Record<string, string> = {}): Promise<Reply> =>
+  tenant.client.send("post", "/v1/run_workflow", body, { headers });
+
+const lookUp = {
+  kind: "tool",
+  description: "Looks it up.",
+  uri: "plugin://lookup",
+  arguments: { q: { $: "input.word" } },
+};
+
+describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
+  test("streams what its steps do, with one trace through events, calls and what leaves", async () => {
+    await publishFlow(tenant, {
+      name: "look",
+      start: "find",
+      nodes: { find: { ...lookUp, next: "end" }, end: { kind: "end", output: { $: "steps.find.output.total" } } },
+    });
+    const trace = "0af7651916cd43dd8448eb211c80319c";
+    const answer = await runWorkflow(
+      { workflow_id: "look", input: { word: "a" } },
+      { traceparent: `00-${trace}-b7ad6b7169203331-01` },
+    );
+    expect(answer).toMatchObject({ status: 200 });
+    expect(answer.headers.get("content-type")).toBe("text/event-stream");
+    const events = eventsIn(answer);
+    expect(events.map(({ event }) => event)).toEqual(
+      ["tool_thinking", "tool_start", "tool_result", "tool_thinking", "done"].filter(
+        (each, at) => at !== 3 || events.length === 5,
+      ),
+    );
+    const run = answer.headers.get("x-toolyard-call-id");
+    for (const { event, data } of events) expect(data).toMatchObject({ type: event, trace_id: trace, run_id: run });
+    expect(events.find(({ event }) => event === "tool_result")?.data).toMatchObject({
+      step: "find",
+      tool: "plugin://lookup",
+      success: true,
+      result: { total: 3 },
+    });
+    expect(events.at(-1)).toMatchObject({ event: "done", data: { output: 3 } });
+    const [child] = await childrenOf(tenant, String(run));
+    expect(child).toMatchObject({ trace_id: trace, root_id: run });
+    expect(await tenant.client.get(`/v1/calls/${run}`)).toMatchObject({ trace_id: trace, state: "completed" });
+    expect(backEnd.requests[0]?.headers["traceparent"]).toContain(trace);
+  });
+
+  test("a workflow that there is not is a 404 before the stream, and so is a version", async () => {
+    expect(await runWorkflow({ workflow_id: "none" })).toMatchObject({
+      status: 404,
+      json: { error: { code: "flow_not_found" } },
+    });
+    await publishFlow(tenant, { name: "one", start: "end", nodes: { end: { kind: "end" } } });
+    expect(await runWorkflow({ workflow_id: "one", version: 2 })).toMatchObject({ status: 404 });
+  });
+
+  test("whoever is cut off goes on behind the last event, on any instance", async () => {
+    await publishFlow(tenant, {
+      name: "look",
+      start: "first",
+      nodes: { first: { ...lookUp, next: "last" }, last: { ...lookUp, next: "end" }, end: { kind: "end", output: 1 } },
+    });
+    const answer = await runWorkflow({ workflow_id: "look", input: { word: "a" } });
+    const events = eventsIn(answer);
+    const seen = events.findIndex(({ event }) => event === "tool_result");
+    const run = answer.headers.get("x-toolyard-call-id");
+    const rest = await second.client(tenant.key).send("get", `/v1/runs/${run}`, undefined, {
+      headers: { accept: "text/event-stream", "last-event-id": String(events[seen]?.id) },
+    });
+    expect(eventsIn(rest)).toEqual(events.slice(seen + 1));
+  });
+
+  test("an error ends the stream as an event, and without a stream the run says it", async () => {
+    backEnd.answer = () => ({ status: 500, body: "no" });
+    await publishFlow(tenant, { name: "look", start: "find", nodes: { find: lookUp } });
+    const events = eventsIn(await runWorkflow({ workflow_id: "look", input: { word: "a" } }));
+    expect(events.at(-2)).toMatchObject({ event: "tool_result", data: { success: false, step: "find" } });
+    expect(events.at(-1)).toMatchObject({
+      event: "error",
+      data: { state: "failed", error: { code: expect.any(String) } },
+    });
+    const plain = await runWorkflow({ workflow_id: "look", input: { word: "a" }, stream: false });
+    expect(plain).toMatchObject({
+      status: 200,
+      json: { object: "run", state: "failed", steps: [{ path: "find", state: "failed" }] },
+    });
+  });
+
+  test("what a model says comes in pieces, and the run's output has the whole", async () => {
+    await tenant.addProvider(llm.url);
+    llm.script(text("The total is three."));
+    await publishFlow(tenant, {
+      name: "say",
+      start: "answer",
+      nodes: {
+        answer: {
+          kind: "model",
+          stream: true,
+          messages: [{ role: "user", content: { $: "input.word" } }],
+          next: "end",
+        },
+        end: { kind: "end", output: { $: "steps.answer.output.text" } },
+      },
+    });
+    const events = eventsIn(await runWorkflow({ workflow_id: "say", input: { word: "How many?" } }));
+    const said = events.filter(({ event }) => event === "message_chunk").map(({ data }) => data.text as string);
+    expect(said.join("")).toBe("The total is three.");
+    expect(events.at(-1)).toMatchObject({ event: "done", data: { output: "The total is three." } });
+  });
+
+  test("goes on when the client leaves, unless that is to cancel it", async () => {
+    await publishFlow(tenant, { name: "idle", start: "wait", nodes: { wait: { kind: "wait", signal: "never" } } });
+    const leave = async (more: Json): Promise<string> => {
+      const controller = new AbortController();
+      const answer = await fetch(`${gateway.url}/v1/run_workflow`, {
+        method: "post",
+        headers: { authorization: `Bearer ${tenant.key}`, "content-type": "application/json" },
+        body: JSON.stringify({ workflow_id: "idle", ...more }),
+        signal: controller.signal,
+      });
+      const reader = answer.body?.getReader();
+      await reader?.read();
+      controller.abort();
+      return String(answer.headers.get("x-toolyard-call-id"));
+    };
+    const [stays, goes] = [await leave({}), await leave({ cancel_on_disconnect: true })];
+    await callIn(tenant, goes, ["cancelled"]);
+    expect(await tenant.client.get(`/v1/runs/${stays}`)).toMatchObject({ state: "waiting" });
+    await tenant.client.post(`/v1/runs/${stays}/cancel`);
+  });
+
+  test("the same key is the same run", async () => {
+    await publishFlow(tenant, { name: "look", start: "find", nodes: { find: lookUp } });
+    const key = { "idempotency-key": newId("request") };
+    const body = { workflow_id: "look", input: { word: "a" }, stream: false };
+    const [one, two] = [await runWorkflow(body, key), await runWorkflow(body, key)];
+    expect(two.json.id).toBe(one.json.id);
+    expect(two.headers.get("idempotent-replayed")).toBe("true");
+    expect(backEnd.requests).toHaveLength(1);
+  });
+});
+
+describe("a run under way", () => {
+  test("waits for a signal, which is one however often it is sent, and for a person's approval", async () => {
+    await publishFlow(tenant, {
+      name: "ask",
+      start: "wait",
+      nodes: {
+        wait: { kind: "wait", signal: "paid", next: "sure" },
+        sure: { kind: "approval", message: "Send it?", next: "end" },
+        end: { kind: "end", output: { $: "steps.wait.output" } },
+      },
+    });
+    const { json: run } = await runWorkflow({ workflow_id: "ask", stream: false, wait: false });
+    const signal = { name: "paid", token: "t-1", payload: { amount: 5 } };
+    expect(await tenant.client.post(`/v1/runs/${run.id}/signal`, signal)).toMatchObject({ replayed: false });
+    expect(await second.client(tenant.key).post(`/v1/runs/${run.id}/signal`, signal)).toMatchObject({ replayed: true });
+    await until(async () =>
+      (await tenant.client.get(`/v1/runs/${run.id}`)).steps.some(
+        ({ path, state }: Json) => path === "sure" && state === "waiting",
+      ),
+    );
+    await tenant.client.post(`/v1/runs/${run.id}/approve`, { reason: "It is paid." });
+    await callIn(tenant, run.id);
+    expect(await tenant.client.get(`/v1/runs/${run.id}`)).toMatchObject({ state: "completed", output: { amount: 5 } });
+    expect((await tenant.client.get("/v1/runs?flow=ask")).data).toHaveLength(1);
+  });
+
+  test("can be cancelled, and run again from a step", async () => {
+    await publishFlow(tenant, {
+      name: "slow",
+      start: "find",
+      nodes: { find: { ...lookUp, next: "wait" }, wait: { kind: "wait", signal: "never" } },
+    });
+    const { json: run } = await runWorkflow({ workflow_id: "slow", input: { word: "a" }, stream: false, wait: false });
+    await until(async () => (await tenant.client.get(`/v1/runs/${run.id}`)).state === "waiting");
+    await tenant.client.post(`/v1/runs/${run.id}/cancel`);
+    await callIn(tenant, run.id, ["cancelled"]);
+    const again = await tenant.client.post(`/v1/runs/${run.id}/replay`, { from: "wait" });
+    await until(async () => (await tenant.client.get(`/v1/runs/${again.id}`)).state === "waiting");
+    expect(backEnd.requests).toHaveLength(1);
+    await tenant.client.post(`/v1/runs/${again.id}/cancel`);
+  });
+});
+
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (const end = performance.now() + 20_000; !(await holds());) {
+    if (performance.now() > end) throw new Error("It never came to that.");
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+describe(`a malformed address in a flow ${verifies("URI-2")}`, () => {
+  const bad = { kind: "tool", uri: { $: "input.uri" } };
+
+  test("ends the flow with the reason", async () => {
+    await publishFlow(tenant, { name: "any", start: "call", nodes: { call: bad } });
+    const { json } = await runWorkflow({ workflow_id: "any", input: { uri: "invalid-uri" }, stream: false });
+    expect(json).toMatchObject({ state: "failed", steps: [{ path: "call", error: { code: "invalid_uri" } }] });
+    expect(json.steps[0].error.message).toContain("scheme://");
+  });
+
+  test("or leads to the node for errors", async () => {
+    await publishFlow(tenant, {
+      name: "any",
+      start: "call",
+      nodes: {
+        call: { ...bad, on_error: "sorry" },
+        sorry: { kind: "fail", code: "bad_address", message: { $: "steps.call.error.code" } },
+      },
+    });
+    const { json } = await runWorkflow({ workflow_id: "any", input: { uri: "invalid-uri" }, stream: false });
+    expect(json).toMatchObject({ state: "failed" });
+    expect(JSON.stringify(json.error)).toContain("bad_address");
+    expect(JSON.stringify(json.error)).toContain("invalid_uri");
+  });
+});
+
+describe("a hook", () => {
+  let id: string;
+  beforeEach(async () => {
+    id = await publishFlow(tenant, {
+      name: "hooked",
+      start: "end",
+      nodes: { end: { kind: "end", output: { $: "input" } } },
+    });
+  });
+  const hook = (body: Json = {}): Promise<Json> =>
+    tenant.client.post(`/v1/flows/${id}/hooks`, { name: "shop", ...body });
+  const deliver = (url: string, body: string, headers: Record<string, string> = {}): Promise<Reply> =>
+    gateway.nobody.send("post", new URL(url).pathname, undefined, {
+      raw: body,
+      headers: { "content-type": "application/json", ...headers },
+    });
+
+  test("starts a run with the body as its input, once for each delivery", async () => {
+    const { url, id: hookId } = await hook();
+    const [one, two] = [
+      await deliver(url, '{"order":1}', { "webhook-id": "d1" }),
+      await deliver(url, '{"order":1}', { "webhook-id": "d1" }),
+    ];
+    expect([one.status, two.status]).toEqual([202, 202]);
+    expect(two.json.run_id).toBe(one.json.run_id);
+    await callIn(tenant, one.json.run_id);
+    const run = await tenant.client.get(`/v1/runs/${one.json.run_id}`);
+    expect(run).toMatchObject({ state: "completed", output: { order: 1 } });
+    expect(await tenant.client.get(`/v1/calls/${run.id}`)).toMatchObject({ caller: { id: hookId } });
+  });
+
+  test("is nothing under another address, disabled, rotated or deleted", async () => {
+    const { url, id: hookId } = await hook();
+    expect((await deliver(`${url}x`, "{}")).status).toBe(404);
+    await tenant.client.expect("patch", `/v1/flows/${id}/hooks/${hookId}`, { enabled: false });
+    expect((await deliver(url, "{}")).status).toBe(404);
+    await tenant.client.expect("patch", `/v1/flows/${id}/hooks/${hookId}`, { enabled: true });
+    const rotated = await tenant.client.post(`/v1/flows/${id}/hooks/${hookId}/rotate`);
+    expect([(await deliver(url, "{}")).status, (await deliver(rotated.url, "{}")).status]).toEqual([404, 202]);
+    await tenant.client.expect("delete", `/v1/flows/${id}/hooks/${hookId}`);
+    expect((await deliver(rotated.url, "{}")).status).toBe(404);
+  });
+
+  test("that is signed takes only what its secret signs", async () => {
+    const { url, secret } = await hook({ signed: true });
+    const sign = (body: string, at = Math.floor(Date.now() / 1_000)): Record<string, string> => {
+      const mac = createHmac("sha256", Buffer.from(secret.slice("whsec_".length), "base64")).update(`d1.${at}.${body}`);
+      return { "webhook-id": "d1", "webhook-timestamp": String(at), "webhook-signature": `v1,${mac.digest("base64")}` };
+    };
+    expect((await deliver(url, "{}")).json.error.code).toBe("invalid_callback_proof");
+    expect((await deliver(url, "{}", sign("[]"))).status).toBe(401);
+    expect((await deliver(url, "{}", sign("{}", 1_000))).status).toBe(401);
+    expect((await deliver(url, "{}", sign("{}"))).status).toBe(202);
+  });
+});
+
+describe(`shipped flows ${verifies("FLOWRUN-1")}`, () => {
+  test("answer from knowledge, with the passages that the answer rests on", async () => {
+    const owner = await gateway.newTenant({ native_tools: ["knowledge_search"] });
+    await owner.addProvider(llm.url);
+    llm.script(text("Lamps may be returned within 30 days [1]."));
+    await owner.client.post("/v1/knowledge/create", { name: "handbook" });
+    const { id } = await owner.client.post("/v1/knowledge/upsert", {
+      knowledge_base: "handbook",
+      name: "returns.md",
+      text: "Lamps may be returned within thirty days.",
+    });
+    const about = { knowledge_base: "handbook", document_id: id };
+    await until(async () => (await owner.client.post("/v1/knowledge/get_doc", about)).state === "ready");
+    const answer = await owner.client.send("post", "/v1/run_workflow", {
+      workflow_id: "knowledge_rag",
+      input: { query: "How long may lamps be returned?", knowledge_bases: ["handbook"] },
+    });
+    const events = eventsIn(answer);
+    expect(events.map(({ event }) => event)).toEqual(
+      expect.arrayContaining(["tool_start", "tool_result", "message_chunk"]),
+    );
+    expect(events.at(-1)).toMatchObject({
+      event: "done",
+      data: {
+        output: {
+          answer: "Lamps may be returned within 30 days [1].",
+          sources: [{ number: 1, document_name: "returns.md", document_id: id }],
+        },
+      },
+    });
+    expect(JSON.stringify(llm.requests.at(-1))).toContain("Lamps may be returned within thirty days.");
+  });
+
+  test("are there for every tenant, and one of the tenant's own takes the place", async () => {
+    const missing = await runWorkflow({ workflow_id: "knowledge_rag", input: {} });
+    expect(missing).toMatchObject({ status: 400, json: { error: { code: "invalid_arguments" } } });
+    await publishFlow(tenant, { name: "knowledge_rag", start: "end", nodes: { end: { kind: "end", output: "ours" } } });
+    const { json } = await runWorkflow({ workflow_id: "knowledge_rag", stream: false });
+    expect(json).toMatchObject({ state: "completed", output: "ours" });
+  });
+});
