@@ -2,7 +2,7 @@
  * Bodies whose fields have two spellings (KB-1): `top_k` is also `topK`. Whoever says both has to say the same.
  */
 import { describedBy } from "@toolyard/core/described-by";
-import { canonicalJson, isJsonObject, type JsonValue } from "@toolyard/core/json";
+import { canonicalJson, isJsonObject } from "@toolyard/core/json";
 import * as z from "zod";
 
 /** The same schema, which takes its fields in either spelling, at every depth; names in maps are nobody's fields. */
@@ -50,7 +50,7 @@ function takeOther(fields: Record<string, unknown>, name: string, refuse: Refuse
 
 /** Both come from JSON. */
 function isSame(one: unknown, other: unknown): boolean {
-  return canonicalJson(one as JsonValue) === canonicalJson(other as JsonValue);
+  return canonicalJson(one) === canonicalJson(other);
 }
 
 function withoutWrappers(schema: z.ZodType): z.ZodType {

@@ -96,7 +96,7 @@ function send(args: Json = {}): Promise<Reply> {
   return tenant.client.send("post", "/v1/tools/invoke", { name: "deep_search", arguments: { question, ...args } });
 }
 
-async function search(args: Json = {}): Promise<Json & { readonly id: string }> {
+async function search(args: Json = {}): Promise<Json> {
   const reply = await send(args);
   expect(reply.json.error, JSON.stringify(reply.json.error)).toBeUndefined();
   return { ...JSON.parse(reply.json.content), id: reply.json.id };
@@ -130,7 +130,7 @@ describe(`a question is searched for ${verifies("NATIVE-2", "NATIVE-1")}`, () =>
       usage: { tokens: 45, model_calls: 3, tool_calls: 3 },
     });
     expect(found["cut"]).toBeUndefined();
-    expect(web.requests.map(({ target }) => target.split("?")[0]).sort()).toEqual(["/news", "/page", "/wiki"]);
+    expect(web.requests.map(({ target }) => target.split("?")[0]).toSorted((a, b) => String(a).localeCompare(String(b)))).toEqual(["/news", "/page", "/wiki"]);
   });
 
   test("by calls of their own below it, of models and tools alike", async () => {

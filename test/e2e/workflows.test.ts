@@ -47,7 +47,7 @@ function eventsIn({ text: stream }: Pick<Reply, "text">): readonly Event[] {
         .find((each) => each.startsWith(`${name}: `))
         ?.slice(name.length + 2);
     const [event, data] = [line("event"), line("data")];
-    return event === undefined || data === undefined ? [] : [{ event, id: line("id"), data: JSON.parse(data) as Json }];
+    return event === undefined || data === undefined ? [] : [{ event, id: line("id"), data: JSON.parse(data) }];
   });
 }
 
@@ -78,7 +78,7 @@ describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
     const events = eventsIn(answer);
     expect(events.map(({ event }) => event)).toEqual(
       ["tool_thinking", "tool_start", "tool_result", "tool_thinking", "done"].filter(
-        (each, at) => at !== 3 || events.length === 5,
+        (_each, at) => at !== 3 || events.length === 5,
       ),
     );
     const run = answer.headers.get("x-toolyard-call-id");

@@ -12,7 +12,7 @@ export function pdfOf(...pages: readonly string[]): Uint8Array<ArrayBuffer> {
 ${characters.length} beginbfchar
 ${mappings}
 endbfchar endcmap CMapName currentdict /CMap defineresource pop end end`;
-  const contents = pages.map((page) => `BT /F1 12 Tf 20 700 Td <${[...page].map(code).join("")}> Tj ET`);
+  const contents = pages.map((page) => `BT /F1 12 Tf 20 700 Td <${Array.from(page, code).join("")}> Tj ET`);
   const stream = (text: string): string => `<< /Length ${Buffer.byteLength(text)} >>\nstream\n${text}\nendstream`;
   const first = 7;
   const objects = [

@@ -34,7 +34,7 @@ export function invokeFlow(
   return tenant.client.send("post", "/v1/tools/invoke", { uri, arguments: args, ...more });
 }
 
-export const callEnds: readonly string[] = ["completed", "failed", "cancelled", "unknown", "rejected"];
+const callEnds: readonly string[] = ["completed", "failed", "cancelled", "unknown", "rejected"];
 
 /** The call once it has ended, or is in one of these states. */
 export async function callIn(

@@ -25,7 +25,6 @@ export const agentLimitsSchema = z.strictObject({
   /** Levels of agents below this one. */
   depth: z.int().min(0).max(8).default(3),
 });
-export type AgentLimits = z.output<typeof agentLimitsSchema>;
 
 /** Fields of a request that the gateway itself decides about. */
 const notParameters = ["model", "messages", "tools", "stream", "stream_options", "n", "session_id", "tool_protocol"];

@@ -15,7 +15,7 @@ export const flowNameSchema = z
   .meta({ example: "order_intake" });
 
 /** Words of `on_error`, which therefore name no node. */
-export const onErrorWords = ["fail", "continue"] as const;
+const onErrorWords = ["fail", "continue"] as const;
 
 /** Begins with a letter, so that expressions can name it: `steps.check_stock.output`. */
 const nodeIdSchema = z
@@ -279,8 +279,6 @@ export type FlowNode =
   | FailNode
   | ParallelNode
   | MapNode;
-
-export type FlowNodeKind = FlowNode["kind"];
 
 const nodeSchema: z.ZodType<FlowNode> = z
   .discriminatedUnion("kind", [

@@ -6,19 +6,9 @@
 import * as z from "zod";
 import type { Call } from "../calls/call.ts";
 import { catalog } from "../errors/catalog.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, parseJson, type JsonValue } from "../json.ts";
 import type { FlowBody, FlowDefinition, FlowNode } from "./definition.ts";
 import type { RunEvent } from "./run/follow.ts";
-
-export const workflowEventTypes = [
-  "tool_thinking",
-  "tool_start",
-  "tool_result",
-  "message_chunk",
-  "done",
-  "error",
-] as const;
-export type WorkflowEventType = (typeof workflowEventTypes)[number];
 
 const place = {
   trace_id: z.string(),
@@ -184,7 +174,7 @@ export class WorkflowEncoder {
       return { type: "done", ...this.#ids, ...(isWhole ? { output } : { truncated: true }) };
     }
     const { code, message } = error ?? { code: "internal_error" as const, message: `The run is '${state}'.` };
-    const details = isJsonObject(error?.details) ? (error.details as JsonObject) : {};
+    const details = isJsonObject(error?.details) ? error.details : {};
     return { type: "error", ...this.#ids, state, error: { ...details, code, message, type: catalog[code].type } };
   }
 }

@@ -3,8 +3,7 @@
  * repos.ts. Whatever a run writes is written only while its attempt holds the row. Contract: test/contract/flow-runs-repo.ts.
  */
 import * as z from "zod";
-import type { Call, CallError, CallState } from "../calls/call.ts";
-import { isErrorCode } from "../errors/catalog.ts";
+import type { Call, CallState } from "../calls/call.ts";
 import type { CallFinish, NewCall, RecordResult } from "./repos.ts";
 
 export const flowStepStates = [
@@ -35,15 +34,6 @@ export const stepErrorSchema: z.ZodType<StepError> = z.object({
   message: z.string(),
   details: z.record(z.string(), jsonSchema).exactOptional(),
 });
-
-export function toStepError({ code, message, details }: CallError): StepError {
-  return { code, message, ...(details === undefined ? {} : { details: { ...details } }) };
-}
-
-/** The code where it is ours. */
-export function catalogued(code: string): CallError["code"] | undefined {
-  return isErrorCode(code) ? code : undefined;
-}
 
 export interface FlowStep {
   readonly path: string;

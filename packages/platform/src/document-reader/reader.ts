@@ -51,8 +51,8 @@ function answerOf(worker: Worker, format: DocumentFormat, { timeoutMs, signal }:
     if (signal.aborted) return cancel();
     signal.addEventListener("abort", cancel, { once: true });
     worker.once("message", (answer: ReadAnswer) => end(() => resolve(answer)));
-    worker.once("error", (cause) => {
-      const isFull = "code" in cause && cause.code === "ERR_WORKER_OUT_OF_MEMORY";
+    worker.once("error", (cause: NodeJS.ErrnoException) => {
+      const isFull = cause.code === "ERR_WORKER_OUT_OF_MEMORY";
       const reason = isFull ? `it takes more than ${mostMemory} MB of memory to read` : "reading it failed";
       end(() => reject(unreadable(format, reason, cause)));
     });

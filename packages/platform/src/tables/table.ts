@@ -222,6 +222,6 @@ function plain(value: unknown): number | null {
   return typeof value === "number" ? value : null;
 }
 
-export function quoted(name: string): string {
+function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }

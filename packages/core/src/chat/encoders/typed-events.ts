@@ -45,7 +45,7 @@ export const toolExecutionSchema = z.object({
 });
 
 /** What the gateway says beside OpenAI's fields. */
-export const sourcesSchema = z.object({
+const sourcesSchema = z.object({
   sources: z
     .array(
       z.object({

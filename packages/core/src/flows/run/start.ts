@@ -55,7 +55,7 @@ export async function startFlow(
 }
 
 /** @throws GatewayError whatever keeps the flow from being run */
-export async function prepareRun(
+async function prepareRun(
   deps: CoreDeps,
   context: CallContext,
   { name, version, input }: Pick<NewRun, "name" | "version" | "input">,

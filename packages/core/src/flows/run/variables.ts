@@ -53,9 +53,9 @@ export function flowVariables(asking: Asking, given: JsonObject): FlowVariables 
 /** The flow's own arguments, with defaults. @throws GatewayError `invalid_arguments` */
 export function requireInput({ name, input: schema }: FlowDefinition, given: JsonObject): JsonObject {
   const own = isJsonObject(schema["properties"]) ? schema["properties"] : {};
-  const input = Object.fromEntries(
+  const input: JsonObject = Object.fromEntries(
     Object.entries(given).filter(([key]) => Object.hasOwn(own, key) || !Object.hasOwn(contextArguments, key)),
-  ) as JsonObject;
+  );
   const checked = compileArguments(schema).validate(input);
   if (checked.ok) return checked.value;
   const list = checked.errors.map(({ pointer, message }) => `${pointer === "" ? "arguments" : pointer}: ${message}`);

@@ -2,6 +2,7 @@
  * What a search has found, whatever the form of its result: lists of things with a title, an address and a text; or a
  * text. Everything in it was written by others.
  */
+import type { DocumentReader } from "../../../ports/document-reader.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../../json.ts";
 
 export interface Finding {
@@ -64,20 +65,15 @@ function isWeb(url: string): boolean {
   return /^https?:\/\//i.test(url) && URL.canParse(url);
 }
 
-/** A page as the text that a reader sees. */
-export async function pageText(body: string, mediaType: string): Promise<string> {
-  const isHtml = /html/i.test(mediaType) || /^\s*<(?:!doctype html|html)\b/i.test(body);
-  if (!isHtml) return body;
-  const { convert } = await import("html-to-text");
-  return convert(body, {
-    wordwrap: false,
-    limits: { maxInputLength: 1_000_000, maxDepth: 64, maxChildNodes: 20_000 },
-    selectors: [
-      { selector: "a", options: { ignoreHref: true } },
-      ...["img", "nav", "script", "style", "noscript", "svg", "form", "footer"].map((selector) => ({
-        selector,
-        format: "skip",
-      })),
-    ],
-  });
+const pageLimits = { timeoutMs: 20_000, maxCharacters: 1_000_000, maxPages: 1 };
+
+/** A page as the text that a reader sees. @throws GatewayError where it cannot be read */
+export async function pageText(
+  documents: DocumentReader | undefined,
+  { text, mediaType }: { readonly text: string; readonly mediaType: string },
+  signal: AbortSignal,
+): Promise<string> {
+  const isHtml = /html/i.test(mediaType) || /^\s*<(?:!doctype html|html)\b/i.test(text);
+  if (!isHtml || documents === undefined) return text;
+  return documents.read("html", Buffer.from(text), { ...pageLimits, signal });
 }

@@ -174,7 +174,8 @@ class Research {
     this.#tell(`reading ${url}`);
     const page = await this.#call("native://fetch", { url }, `fetch ${new URL(url).host}`);
     if (page === undefined) return undefined;
-    const text = await pageText(page.text, page.mediaType).catch(() => "");
+    const { deps, context } = this.#run;
+    const text = await pageText(deps.documents, page, context.signal).catch(() => "");
     return text.trim() === "" ? undefined : { text, callId: page.callId };
   }
 
