@@ -130,7 +130,9 @@ describe(`a question is searched for ${verifies("NATIVE-2", "NATIVE-1")}`, () =>
       usage: { tokens: 45, model_calls: 3, tool_calls: 3 },
     });
     expect(found["cut"]).toBeUndefined();
-    expect(web.requests.map(({ target }) => target.split("?")[0]).toSorted((a, b) => String(a).localeCompare(String(b)))).toEqual(["/news", "/page", "/wiki"]);
+    expect(
+      web.requests.map(({ target }) => target.split("?")[0]).toSorted((a, b) => String(a).localeCompare(String(b))),
+    ).toEqual(["/news", "/page", "/wiki"]);
   });
 
   test("by calls of their own below it, of models and tools alike", async () => {

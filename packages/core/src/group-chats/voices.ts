@@ -4,7 +4,7 @@ import { runAgent, type AgentEvent } from "../agents/run-agent.ts";
 import type { CallPlace } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
-import { type GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { toGatewayError, type GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { findTool } from "../tools/catalog.ts";
 import type { NewGroupChatMember } from "./group-chat.ts";
