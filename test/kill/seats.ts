@@ -37,7 +37,7 @@ export class Seat {
   replace(): Promise<void> {
     return this.#do(async (instance) => {
       instance.kill();
-      this.#instance = instance.ended.then(() => this.#startInstance());
+      this.#instance = instance.ended.then(() => this.#startNext());
       await this.#instance;
     });
   }
@@ -48,7 +48,7 @@ export class Seat {
       await Promise.race([instance.order({ kind: "stop", at: point, with: "SIGKILL" }), instance.ended]);
       await Promise.race([instance.ended, pause(withinMs)]);
       instance.kill();
-      this.#instance = instance.ended.then(() => this.#startInstance());
+      this.#instance = instance.ended.then(() => this.#startNext());
       await this.#instance;
     });
   }
@@ -58,6 +58,14 @@ export class Seat {
       await instance.freeze();
       await pause(ms);
       instance.thaw();
+    });
+  }
+
+  /** A machine that is busy may need longer than one start is given. */
+  #startNext(triesLeft = 4): Promise<Instance> {
+    return this.#startInstance().catch((error: unknown) => {
+      if (triesLeft > 0) return this.#startNext(triesLeft - 1);
+      throw error;
     });
   }
 

@@ -20,11 +20,27 @@ export interface ModelStep {
   readonly via: NonNullable<CallPlace["via"]>;
   readonly signal: AbortSignal;
   readonly begin: () => Promise<void>;
+  /** Waits; throws where the step may not wait any longer. */
+  readonly pause: (ms: number) => Promise<void>;
   readonly onText: (text: string) => Promise<void>;
 }
 
+/** Whoever began the same chat may have died; then it ends with its lease. */
+const askAgainMs = 2_000;
+
 /** @throws StepFailed what the model's back end or a budget says */
 export async function askModel(deps: CoreDeps, context: CallContext, step: ModelStep): Promise<JsonValue> {
+  for (;;) {
+    try {
+      return await askOnce(deps, context, step);
+    } catch (thrown) {
+      if (!(thrown instanceof StepFailed) || thrown.error.code !== "idempotency_in_progress") throw thrown;
+      await step.pause(askAgainMs);
+    }
+  }
+}
+
+async function askOnce(deps: CoreDeps, context: CallContext, step: ModelStep): Promise<JsonValue> {
   const { node, scope, place, at, run, signal } = step;
   const [{ openChat }, { runChat }] = await Promise.all([
     import("../../chat/open-chat.ts"),

@@ -457,6 +457,7 @@ class FlowRun {
             await this.#journal.commit();
             this.#deps.reach("flow.step-recorded");
           },
+          pause: (ms) => this.#untilTime(at, this.#deps.clock.now() + ms),
           onText: async (text) => {
             const progress = await this.#journal.values.pack("progress", at.path, text);
             this.#put({ path: at.path, node: id, kind: node.kind, state: "running", attempt, progress });
