@@ -15,7 +15,7 @@ export const flowNameSchema = z
   .meta({ example: "order_intake" });
 
 /** Words of `on_error`, which therefore name no node. */
-export const onErrorWords = ["fail", "continue"] as const;
+const onErrorWords = ["fail", "continue"] as const;
 
 /** Begins with a letter, so that expressions can name it: `steps.check_stock.output`. */
 const nodeIdSchema = z
@@ -251,17 +251,17 @@ const mapNode = z.strictObject({
   ...working,
 });
 
-export type ToolNode = z.output<typeof toolNode>;
+type ToolNode = z.output<typeof toolNode>;
 export type ConditionNode = z.output<typeof conditionNode>;
 export type SwitchNode = z.output<typeof switchNode>;
 export type WaitNode = z.output<typeof waitNode>;
-export type ApprovalNode = z.output<typeof approvalNode>;
-export type SubFlowNode = z.output<typeof flowNode>;
-export type AgentNode = z.output<typeof agentNode>;
+type ApprovalNode = z.output<typeof approvalNode>;
+type SubFlowNode = z.output<typeof flowNode>;
+type AgentNode = z.output<typeof agentNode>;
 export type ModelNode = z.output<typeof modelNode>;
-export type TransformNode = z.output<typeof transformNode>;
-export type EndNode = z.output<typeof endNode>;
-export type FailNode = z.output<typeof failNode>;
+type TransformNode = z.output<typeof transformNode>;
+type EndNode = z.output<typeof endNode>;
+type FailNode = z.output<typeof failNode>;
 export type ParallelNode = z.output<typeof parallelNode>;
 export type MapNode = z.output<typeof mapNode>;
 
@@ -279,8 +279,6 @@ export type FlowNode =
   | FailNode
   | ParallelNode
   | MapNode;
-
-export type FlowNodeKind = FlowNode["kind"];
 
 const nodeSchema: z.ZodType<FlowNode> = z
   .discriminatedUnion("kind", [

@@ -11,34 +11,12 @@ import type { TenantConfig } from "../tenant-config.ts";
 import { flowDefinitionSchema, type FlowDefinition } from "./definition.ts";
 import { shippedFlows } from "./shipped/index.ts";
 
-export interface LoadedFlow {
-  readonly head: FlowHead;
-  readonly version: number;
-  readonly hash: string;
-  readonly definition: FlowDefinition;
-}
-
 /** The tenant's own, else the shipped one. */
 export function findFlow({ flows }: Pick<TenantConfig, "flows">, name: string): FlowHead | undefined {
   return flows.find((flow) => flow.name === name) ?? shippedHeads().get(name);
 }
 
-/**
- * @throws GatewayError `flow_not_found` for a name or a version that there is not, or a flow that is disabled
- */
-export async function loadFlow(
-  deps: Pick<CoreDeps, "repos">,
-  config: Pick<TenantConfig, "tenant" | "flows">,
-  { name, version }: { readonly name: string; readonly version?: number | undefined },
-): Promise<LoadedFlow> {
-  const head = requireFlowHead(config, name, version);
-  const number = version ?? head.latest;
-  const hash = head.versions.find((each) => each.number === number)?.hash;
-  if (hash === undefined) throw noSuchVersion(head, number);
-  return { head, version: number, hash, definition: await readDefinition(deps, config.tenant, hash) };
-}
-
-/** @throws GatewayError `flow_not_found` */
+/** @throws GatewayError `flow_not_found` for a name or a version that there is not, or a flow that is disabled */
 export function requireFlowHead(
   config: Pick<TenantConfig, "flows">,
   name: string,

@@ -10,16 +10,6 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../jso
 import type { FlowBody, FlowDefinition, FlowNode } from "./definition.ts";
 import type { RunEvent } from "./run/follow.ts";
 
-export const workflowEventTypes = [
-  "tool_thinking",
-  "tool_start",
-  "tool_result",
-  "message_chunk",
-  "done",
-  "error",
-] as const;
-export type WorkflowEventType = (typeof workflowEventTypes)[number];
-
 const place = {
   trace_id: z.string(),
   run_id: z.string(),
