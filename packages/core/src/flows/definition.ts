@@ -251,17 +251,17 @@ const mapNode = z.strictObject({
   ...working,
 });
 
-export type ToolNode = z.output<typeof toolNode>;
+type ToolNode = z.output<typeof toolNode>;
 export type ConditionNode = z.output<typeof conditionNode>;
 export type SwitchNode = z.output<typeof switchNode>;
 export type WaitNode = z.output<typeof waitNode>;
-export type ApprovalNode = z.output<typeof approvalNode>;
-export type SubFlowNode = z.output<typeof flowNode>;
-export type AgentNode = z.output<typeof agentNode>;
+type ApprovalNode = z.output<typeof approvalNode>;
+type SubFlowNode = z.output<typeof flowNode>;
+type AgentNode = z.output<typeof agentNode>;
 export type ModelNode = z.output<typeof modelNode>;
-export type TransformNode = z.output<typeof transformNode>;
-export type EndNode = z.output<typeof endNode>;
-export type FailNode = z.output<typeof failNode>;
+type TransformNode = z.output<typeof transformNode>;
+type EndNode = z.output<typeof endNode>;
+type FailNode = z.output<typeof failNode>;
 export type ParallelNode = z.output<typeof parallelNode>;
 export type MapNode = z.output<typeof mapNode>;
 

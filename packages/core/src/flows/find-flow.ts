@@ -16,8 +16,12 @@ export function findFlow({ flows }: Pick<TenantConfig, "flows">, name: string): 
   return flows.find((flow) => flow.name === name) ?? shippedHeads().get(name);
 }
 
-/** @throws GatewayError `flow_not_found` */
-export function requireFlowHead(config: Pick<TenantConfig, "flows">, name: string, version?: number): FlowHead {
+/** @throws GatewayError `flow_not_found` for a name or a version that there is not, or a flow that is disabled */
+export function requireFlowHead(
+  config: Pick<TenantConfig, "flows">,
+  name: string,
+  version?: number | undefined,
+): FlowHead {
   const head = findFlow(config, name);
   if (head === undefined) {
     throw new GatewayError(

@@ -66,7 +66,7 @@ export async function rotateHook(
   return { hook, url: urlOf(deps, flowId, token), secret: secret?.secret };
 }
 
-export function noSuchHook(id: string): GatewayError {
+function noSuchHook(id: string): GatewayError {
   return new GatewayError("not_found", `There is no hook '${id}'.`, { param: "hook" });
 }
 
