@@ -151,7 +151,13 @@ describe("settings of the plugin box", () => {
   const image = { PATH: "/usr/bin:/bin", AWS_LAMBDA_FUNCTION_MEMORY_SIZE: "2048", TOOLYARD_BOX_IS_ALONE: "1" };
 
   test("come from Lambda and its image", () => {
-    expect(readBoxEnvironment(image)).toEqual({ path: "/usr/bin:/bin", memoryBytes: 2_147_483_648, logLevel: "info" });
+    expect(readBoxEnvironment(image)).toEqual({
+      path: "/usr/bin:/bin",
+      memoryBytes: 2_147_483_648,
+      logLevel: "info",
+      runs: "plugins",
+    });
+    expect(readBoxEnvironment({ ...image, TOOLYARD_BOX_RUNS: "code" }).runs).toBe("code");
   });
 
   test.for([

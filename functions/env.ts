@@ -378,6 +378,8 @@ export interface BoxEnvironment {
   readonly path: string;
   readonly memoryBytes: number;
   readonly logLevel: (typeof logLevels)[number];
+  /** What it runs; whether it has a network depends on that. */
+  readonly runs: "plugins" | "code";
 }
 
 const boxVariables = z.object({
@@ -387,6 +389,7 @@ const boxVariables = z.object({
   TOOLYARD_BOX_IS_ALONE: z.literal("1", {
     message: "must be 1, as in the image of the plugin box, which ends every process and removes every file it can",
   }),
+  TOOLYARD_BOX_RUNS: z.enum(["plugins", "code"]).default("plugins"),
   AWS_SECRET_ACCESS_KEY: z.never({ message: "must not be there; the image's entry point takes it away" }).optional(),
 });
 
@@ -394,8 +397,13 @@ const boxVariables = z.object({
 export function readBoxEnvironment(source: Readonly<Record<string, string | undefined>> = process.env): BoxEnvironment {
   const parsed = boxVariables.safeParse(source);
   if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
-  const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL } = parsed.data;
-  return { path: PATH, memoryBytes: AWS_LAMBDA_FUNCTION_MEMORY_SIZE * 1024 ** 2, logLevel: TOOLYARD_LOG_LEVEL };
+  const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL, TOOLYARD_BOX_RUNS } = parsed.data;
+  return {
+    path: PATH,
+    memoryBytes: AWS_LAMBDA_FUNCTION_MEMORY_SIZE * 1024 ** 2,
+    logLevel: TOOLYARD_LOG_LEVEL,
+    runs: TOOLYARD_BOX_RUNS,
+  };
 }
 
 /** Short work must never wait behind long work, so there are two queues or none. */

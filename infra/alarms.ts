@@ -3,6 +3,7 @@
  * each alarm costs. docs/operate.md says what to do about them.
  */
 import { api, chat } from "./api.ts";
+import { codeBox } from "./code-box.ts";
 import { realtime, rest } from "./gateways.ts";
 import { seconds } from "./limits.ts";
 import { pluginBox } from "./plugin-box.ts";
@@ -38,6 +39,7 @@ const functions = {
   WorkerLong: { name: workerLong.name, seconds: seconds.workerLong },
   Tick: { name: tick.name, seconds: seconds.tick },
   PluginBox: { name: pluginBox.name, seconds: seconds.pluginBox },
+  CodeBox: { name: codeBox.name, seconds: seconds.codeBox },
 };
 
 const queues = { CallsShort: short.queue, CallsLong: long.queue };

@@ -8,12 +8,13 @@ import { pushFrames, rest } from "./gateways.ts";
 import { wrapTenantKeys } from "./keys.ts";
 import { seconds } from "./limits.ts";
 import { migrated } from "./migration.ts";
+import { runCode } from "./code-box.ts";
 import { runPlugins } from "./plugin-box.ts";
 import { sendCalls } from "./queue.ts";
 import { longPaths, toPathTable } from "./routes.ts";
 import { useBlobs } from "./storage.ts";
 
-const may = [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames, runPlugins];
+const may = [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames, runPlugins, runCode];
 
 export const chat = createFunction("Chat", {
   bundle: "chat",

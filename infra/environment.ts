@@ -1,4 +1,5 @@
 /** The settings of every function; the names are those of `functions/env.ts`, which refuses what it cannot use. */
+import { codeBox } from "./code-box.ts";
 import { publicUrl, pushUrl, realtimeUrl } from "./gateways.ts";
 import { masterKey } from "./keys.ts";
 import { pluginBox } from "./plugin-box.ts";
@@ -22,6 +23,7 @@ export const gateway: Variables = {
   QUEUE_LONG_URL: long.queue.url,
   PUSH_URL: pushUrl,
   PLUGIN_BOX_FUNCTION: pluginBox.arn,
+  CODE_BOX_FUNCTION: codeBox.arn,
   TOOLYARD_PUBLIC_URL: publicUrl,
   TOOLYARD_WS_URL: realtimeUrl,
   TOOLYARD_ADMIN_KEY: adminKey.value,

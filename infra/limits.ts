@@ -14,6 +14,7 @@ export const seconds = {
   tick: 55,
   migrate: 900,
   pluginBox: 900,
+  codeBox: 900,
 } as const;
 
 /**

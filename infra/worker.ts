@@ -5,6 +5,7 @@ import { pushFrames } from "./gateways.ts";
 import { wrapTenantKeys } from "./keys.ts";
 import { maxConcurrency, seconds } from "./limits.ts";
 import { migrated } from "./migration.ts";
+import { runCode } from "./code-box.ts";
 import { runPlugins } from "./plugin-box.ts";
 import { long, receiveFrom, sendCalls, short, type QueuePair } from "./queue.ts";
 import { useBlobs } from "./storage.ts";
@@ -24,7 +25,7 @@ function createWorker(name: string, spec: WorkerSpec): sst.aws.Function {
     seconds: spec.seconds,
     memoryMb: 1024,
     variables: gateway,
-    may: [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames, runPlugins, receiveFrom(spec.pair)],
+    may: [...useBlobs, ...wrapTenantKeys, sendCalls, pushFrames, runPlugins, runCode, receiveFrom(spec.pair)],
     after: [migrated],
   });
   spec.pair.queue.subscribe(worker.arn, {

@@ -28,6 +28,8 @@ export interface PluginBoxOptions {
   readonly path: string;
   /** What the function has; a part of it is ours. */
   readonly memoryBytes: number;
+  /** Plugins have a network, code has none: neither is run where the other is. */
+  readonly runs: "plugins" | "code";
   readonly log: Log;
 }
 
@@ -45,6 +47,16 @@ const answeringMs = 1_000;
 const ownMemoryBytes = 256 * 1024 ** 2;
 /** Lambda allows 1024 processes and threads; the rest is enough for us to end those of a plugin. */
 const maxProcesses = 512;
+
+/** Our own, and threads of the runtime: the limit is of the user, who is the same. */
+const ownProcesses = 64;
+/** Node reserves some 600 MB of data without using them. */
+const reservedByNode = 768 * 1024 ** 2;
+
+function memoryFor({ confined, command: [name] }: PluginRun): number {
+  if (confined === undefined) return Number.POSITIVE_INFINITY;
+  return confined.memoryBytes + (name === "node" ? reservedByNode : 0);
+}
 
 export function createPluginBox(options: PluginBoxOptions): PluginBox {
   return new EnvironmentBox(options);
@@ -85,6 +97,7 @@ class EnvironmentBox implements PluginBox {
   async #run(event: unknown, send: Send, context: LambdaContext): Promise<void> {
     const run = readBoxRequest(event);
     this.#refuseStrangers(run.tenant, context.tenantId);
+    this.#refuseOthers(run);
     // Also what a runtime that ended in the middle of a call has left to this one.
     await this.#clean().catch((cause: unknown) => {
       throw new GatewayError("tool_unreachable", "The plugin box holds what an earlier plugin left.", { cause });
@@ -108,13 +121,22 @@ class EnvironmentBox implements PluginBox {
     throw new GatewayError("permission_denied", "The plugin box was asked to run a plugin of another tenant.");
   }
 
+  #refuseOthers({ confined }: PluginRun): void {
+    if ((confined !== undefined) === (this.#options.runs === "code")) return;
+    const message =
+      confined === undefined
+        ? "This box runs confined code alone, and no plugins; look at PLUGIN_BOX_FUNCTION."
+        : "This box runs plugins, which reach the network, and no code; look at CODE_BOX_FUNCTION.";
+    throw new GatewayError("code_box_unavailable", message);
+  }
+
   async #relay(run: PluginRun, send: Send): Promise<PluginExit> {
     const { path, memoryBytes, log } = this.#options;
     const runner = createProcessPluginRunner({
       path,
       interpreters: this.#interpreters,
-      memoryBytes: memoryBytes - ownMemoryBytes,
-      maxProcesses,
+      memoryBytes: Math.min(memoryBytes - ownMemoryBytes, memoryFor(run)),
+      maxProcesses: run.confined === undefined ? maxProcesses : run.confined.maxProcesses + ownProcesses,
       temporaryDirectory: "/tmp",
       endEscaped: endOtherProcesses,
       log,

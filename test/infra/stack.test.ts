@@ -84,8 +84,8 @@ const variablesOf = (name: string, stack = production): Record<string, string> =
 const digest = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");
 
 describe("functions", () => {
-  test("are the eight of the design", () => {
-    expect([...production.functionNames].sort()).toEqual([...zippedFunctions, "PluginBox"].sort());
+  test("are the nine of the design", () => {
+    expect([...production.functionNames].sort()).toEqual([...zippedFunctions, "PluginBox", "CodeBox"].sort());
     expect([...dev.functionNames].sort()).toEqual([...production.functionNames].sort());
   });
 
@@ -126,7 +126,7 @@ describe("functions", () => {
     }
   });
 
-  test.each(["Chat", "Api", "Ws", "WorkerShort", "WorkerLong", "Tick", "Migrate", "PluginBox"])(
+  test.each(["Chat", "Api", "Ws", "WorkerShort", "WorkerLong", "Tick", "Migrate", "PluginBox", "CodeBox"])(
     "%s writes JSON into a log of its own, which is kept for a while",
     (name) => {
       const { logFormat, logGroup } = production.function(name).inputs["loggingConfig"];
@@ -171,6 +171,7 @@ describe("settings", () => {
       QUEUE_LONG_URL: expect.stringMatching(/^https:\/\/sqs\..*CallsLong/),
       PUSH_URL: expect.stringMatching(/^https:\/\/.*\.execute-api\..*\/\$default$/),
       PLUGIN_BOX_FUNCTION: arnOf(production.function("PluginBox")),
+      CODE_BOX_FUNCTION: arnOf(production.function("CodeBox")),
       TOOLYARD_PUBLIC_URL: production.outputs["url"],
       TOOLYARD_WS_URL: production.outputs["realtimeUrl"],
       TOOLYARD_ADMIN_KEY: "an-operator-key-of-some-length",
@@ -230,7 +231,9 @@ describe("permissions", () => {
   ];
 
   test("name their actions and their objects", () => {
-    const statements = production.of("iam/role").flatMap((role) => policiesOf(role).flatMap(statementsOf));
+    // Network interfaces have no names before they are there; see the code box.
+    const roles = production.of("iam/role").filter(({ name }) => name !== "CodeBoxRole");
+    const statements = roles.flatMap((role) => policiesOf(role).flatMap(statementsOf));
     expect(statements.length).toBeGreaterThan(20);
     for (const { actions, resources } of statements) {
       for (const action of actions) expect(action).not.toContain("*");
@@ -264,6 +267,14 @@ describe("permissions", () => {
   const keys = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"];
   const logs = ["logs:CreateLogStream", "logs:PutLogEvents"];
   const sending = ["sqs:GetQueueAttributes", "sqs:SendMessage"];
+  const connecting = [
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:UnassignPrivateIpAddresses",
+  ];
   const gateway = [...blobs, ...keys, ...logs, ...sending, "execute-api:ManageConnections"];
   const receiving = ["sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage"];
 
@@ -276,6 +287,7 @@ describe("permissions", () => {
     ["Tick", gateway],
     ["Migrate", logs],
     ["PluginBox", logs],
+    ["CodeBox", [...logs, ...connecting]],
     ["EveryMinute", ["lambda:InvokeFunction", "sqs:SendMessage"]],
   ])("of %s are exactly these", (name, expected) => {
     const actions = new Set(production.allowed(name).flatMap((statement) => statement.actions));
@@ -326,9 +338,11 @@ describe("permissions", () => {
       .filter(({ actions }) => actions.includes(action))
       .flatMap(({ resources }) => resources);
 
-  test("to invoke reach the plugin box, and of the scheduler the tick", () => {
+  test("to invoke reach the two boxes, and of the scheduler the tick", () => {
     for (const name of ["Chat", "Api", "WorkerShort", "WorkerLong"]) {
-      expect(resourcesFor(name, "lambda:InvokeFunction")).toEqual([arnOf(production.function("PluginBox"))]);
+      expect(resourcesFor(name, "lambda:InvokeFunction")).toEqual(
+        ["PluginBox", "CodeBox"].map((box) => arnOf(production.function(box))),
+      );
     }
     expect(resourcesFor("EveryMinute", "lambda:InvokeFunction")).toEqual([arnOf(production.function("Tick"))]);
   });
@@ -717,12 +731,60 @@ describe("the plugin box", () => {
   });
 
   test("comes from a Dockerfile that is there, built for one platform and looked at for known faults", () => {
-    const image = production.resources.find(({ type }) => type === "docker-build:index:Image");
-    expect(image?.inputs).toMatchObject({ platforms: ["linux/arm64"], push: true });
-    for (const part of ["context", "dockerfile"]) {
-      expect(existsSync(String(image?.inputs[part].location)), part).toBe(true);
+    const images = production.resources.filter(({ type }) => type === "docker-build:index:Image");
+    expect(images.map(({ name }) => name).sort()).toEqual(["CodeBoxImage", "PluginBoxImage"]);
+    for (const image of images) {
+      expect(image.inputs).toMatchObject({ platforms: ["linux/arm64"], push: true });
+      for (const part of ["context", "dockerfile"]) {
+        expect(existsSync(String(image.inputs[part].location)), part).toBe(true);
+      }
     }
-    expect(production.one("ecr/repository").inputs["imageScanningConfiguration"]).toEqual({ scanOnPush: true });
+    for (const repository of production.of("ecr/repository")) {
+      expect(repository.inputs["imageScanningConfiguration"]).toEqual({ scanOnPush: true });
+    }
+  });
+});
+
+describe("the code box", () => {
+  test("is an image of its own with an environment for each tenant", () => {
+    const { inputs } = production.function("CodeBox");
+    expect(inputs).toMatchObject({
+      packageType: "Image",
+      tenancyConfig: { tenantIsolationMode: "PER_TENANT" },
+      imageUri: expect.stringMatching(/code-box.*@sha256:|@sha256:/),
+    });
+    expect(inputs["environment"]).toBeUndefined();
+  });
+
+  test("is in a network that leads nowhere, by routes, by rules and by names", () => {
+    const network = production.one("ec2/vpc");
+    expect(network.inputs).toMatchObject({ enableDnsSupport: false });
+    for (const way of [
+      "internetGateway",
+      "natGateway",
+      "egressOnlyInternetGateway",
+      "vpcEndpoint",
+      "route",
+      "vpcPeeringConnection",
+    ]) {
+      expect(production.of(`ec2/${way}`), way).toEqual([]);
+    }
+    for (const kind of ["ec2/securityGroup", "ec2/defaultSecurityGroup", "ec2/defaultNetworkAcl"]) {
+      expect(production.one(kind).inputs, kind).toMatchObject({ ingress: [], egress: [] });
+    }
+    const { subnetIds, securityGroupIds } = production.function("CodeBox").inputs["vpcConfig"];
+    expect(subnetIds).toHaveLength(2);
+    expect(securityGroupIds).toHaveLength(1);
+  });
+
+  test("has rights on its network for Lambda alone, not for what runs in it", () => {
+    const denied = production.allowed("CodeBox").filter((statement) => statement.effect === "Deny");
+    expect(denied).toHaveLength(1);
+    expect(denied[0]).toMatchObject({
+      conditions: [
+        { variable: "lambda:SourceFunctionArn", values: ["arn:*:lambda:*:*:function:toolyard-production-code-box"] },
+      ],
+    });
   });
 });
 
@@ -756,7 +818,7 @@ describe("alarms", () => {
       "TickDeadLetters",
     ]);
     expect(on("ApproximateAgeOfOldestMessage")).toEqual(["CallsLong", "CallsShort"]);
-    const all = [...gatewayFunctions, "PluginBox"].sort();
+    const all = [...gatewayFunctions, "PluginBox", "CodeBox"].sort();
     expect(on("Errors")).toEqual(all);
     expect(on("Throttles")).toEqual(all);
     expect(on("Duration")).toEqual(all);

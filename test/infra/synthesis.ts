@@ -87,7 +87,7 @@ export class Stack {
 
   /** A function of ours by the name it has in `infra/`. */
   function(name: string): SynthesizedResource {
-    return this.one("lambda/function", name === "PluginBox" ? name : `${name}Function`);
+    return this.one("lambda/function", ["PluginBox", "CodeBox"].includes(name) ? name : `${name}Function`);
   }
 
   get functionNames(): readonly string[] {
