@@ -315,6 +315,8 @@ describe("each function of the configuration's repositories", () => {
     "flowRuns.changes": () => repos.flowRuns.changes(tenant, "call_none", 0, 10),
     "flowRuns.signal": () =>
       repos.flowRuns.signal(tenant, "call_none", { token: "t", name: "n", payload: { sealed: "" } }),
+    "flowRuns.recordWithSteps": () =>
+      repos.flowRuns.recordWithSteps(tenant, "key_1", newTool({ state: "queued", async: true }), []),
     "schedules.create": () => repos.schedules.create(tenant, schedule()),
     "schedules.get": () => repos.schedules.get(tenant, "sched_none"),
     "schedules.list": () => repos.schedules.list(tenant, page),
