@@ -2,6 +2,7 @@
  * The one way in. Whatever a request wants, this batch proves who it is, counts it, reserves what it
  * will hold and records it, in one round trip (design "Round-trip budget").
  */
+import { setTimeout as sleep } from "node:timers/promises";
 import { overBudget } from "../budgets/budget.ts";
 import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -62,6 +63,25 @@ export async function identify(
   const fresh = await admit(deps, { tenant, principal, limits: { countRequest: false } }, { scope: null });
   for (const scope of scopes) requireScope(fresh.caller, scope);
   return fresh;
+}
+
+/** Admissions in vain, each because the configuration had changed since it was read. */
+const mostStale = 40;
+const staleWaitMs = 10;
+
+/**
+ * Before the next attempt at an admission that came out `stale_config`: at once, and where that happens again and
+ * again, later each time, so that many at once let each other by.
+ * @param stale how often it did so before
+ * @throws GatewayError `conflict` where the configuration does not come to rest
+ */
+export async function afterStale(stale: number): Promise<void> {
+  if (stale >= mostStale) {
+    throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", {
+      retryAfterMs: 1_000,
+    });
+  }
+  if (stale > 2) await sleep(Math.random() * staleWaitMs * stale);
 }
 
 function rememberedCaller(deps: CoreDeps, principal: Principal, version: number): Caller | undefined {

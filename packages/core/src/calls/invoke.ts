@@ -18,7 +18,7 @@ import { executeCall, type Execution, type ExecutionOptions } from "../tools/exe
 import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 import { prepareCall, rejectedBy, type DispatchItem, type Preparation, type PreparedCall } from "../tools/prepare.ts";
 import { tellNotRun } from "../tools/tool-trace.ts";
-import { admit, identify } from "./admit.ts";
+import { admit, afterStale, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
 import { endStates, type Call } from "./call.ts";
 import { holdLease } from "./lease.ts";
@@ -79,12 +79,9 @@ function placeOf({ route = "tools.invoke", via = [], parentId }: InvokeRequest):
   return { route, parentId: parentId ?? null, rootId: null, via };
 }
 
-/** Each stale admission means that the configuration changed in between. */
-const maxStale = 5;
-
 /** @throws GatewayError whatever kept the call from running; a call that ran has an outcome */
 export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promise<Invoked> {
-  for (let stale = 0; stale < maxStale; stale += 1) {
+  for (let stale = 0; ; await afterStale(stale++)) {
     const { caller, config } = await identify(deps, request, [
       request.scope ?? "tools",
       ...(request.runtimeConfig === undefined ? [] : (["runtime_config"] as const)),
@@ -112,7 +109,6 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
       rate: result.rate,
     };
   }
-  throw new GatewayError("conflict", "The tenant's configuration keeps changing; try again.", { retryAfterMs: 1_000 });
 }
 
 async function prepare(deps: CoreDeps, context: CallContext, request: InvokeRequest): Promise<Preparation> {

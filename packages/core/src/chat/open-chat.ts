@@ -11,7 +11,7 @@ import { isAgentModel } from "../agents/agent.ts";
 import type { AgentRun } from "../agents/agent-run.ts";
 import type { RunPurse } from "../budgets/run-purse.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
-import { admit, identify } from "../calls/admit.ts";
+import { admit, afterStale, identify } from "../calls/admit.ts";
 import type { Call, CallerLink } from "../calls/call.ts";
 import { outcomeOf, reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
@@ -169,17 +169,24 @@ type Plan = { readonly attach?: "any" | "broken_off"; readonly supersedes?: Call
 export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Opening> {
   const digest = hash("sha256", input.rawBody, "base64url");
   let plan = firstPlan(input);
-  for (let admission = 0; admission < maxAdmissions; admission += 1) {
+  for (let admission = 0, stale = 0; admission < maxAdmissions;) {
     const known = await identify(deps, input, scopesFor(input));
     const prepared = await prepareOrRecord(deps, input, known);
-    if (prepared === undefined) continue;
+    if (prepared === undefined) {
+      await afterStale(stale++);
+      continue;
+    }
     const row = await chatRow(deps, input, { prepared, digest, plan });
     const { result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null });
     const { outcome } = result;
     const opened = { callerId: known.caller.id, request: prepared.request, rate: result.rate };
     // The admission has loaded the newer configuration.
-    if (outcome.kind === "stale_config") continue;
+    if (outcome.kind === "stale_config") {
+      await afterStale(stale++);
+      continue;
+    }
     if (outcome.kind === "existing") {
+      admission += 1;
       const next = await meetEarlier(deps, outcome, { row, plan, signal: input.stop.signal });
       if (next.kind === "replay") return { ...next, ...opened };
       plan = next.plan;
