@@ -47,7 +47,7 @@ function eventsIn({ text: stream }: Pick<Reply, "text">): readonly Event[] {
         .find((each) => each.startsWith(`${name}: `))
         ?.slice(name.length + 2);
     const [event, data] = [line("event"), line("data")];
-    return event === undefined || data === undefined ? [] : [{ event, id: line("id"), data: JSON.parse(data) as Json }];
+    return event === undefined || data === undefined ? [] : [{ event, id: line("id"), data: JSON.parse(data) }];
   });
 }
 

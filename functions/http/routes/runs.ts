@@ -135,8 +135,9 @@ async function showRun(core: CoreDeps, context: CallContext, id: string): Promis
 // oxlint-disable-next-line typescript/explicit-function-return-type
 const control = () => import("@toolyard/core/flows/run/control");
 
+/** It stays under way: ended ones are archived. */
 async function arrangeRun(owner: IsolationDriver): Promise<string> {
-  const id = await arrangeFlow(owner);
+  const id = await arrangeFlow(owner, { kind: "wait", signal: "go_on" });
   const { name } = await owner.send("patch", `/v1/flows/${id}`, {});
   const started = await owner.send("post", "/v1/run_workflow", { workflow_id: name, stream: false, wait: false });
   return String(started["id"]);

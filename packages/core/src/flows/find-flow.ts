@@ -17,11 +17,7 @@ export function findFlow({ flows }: Pick<TenantConfig, "flows">, name: string): 
 }
 
 /** @throws GatewayError `flow_not_found` for a name or a version that there is not, or a flow that is disabled */
-export function requireFlowHead(
-  config: Pick<TenantConfig, "flows">,
-  name: string,
-  version?: number | undefined,
-): FlowHead {
+export function requireFlowHead(config: Pick<TenantConfig, "flows">, name: string, version?: number): FlowHead {
   const head = findFlow(config, name);
   if (head === undefined) {
     throw new GatewayError(
