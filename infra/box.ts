@@ -101,7 +101,7 @@ function createRole(
   given: { readonly fullName: string; readonly log: aws.cloudwatch.LogGroup; readonly isConnected: boolean },
 ): aws.iam.Role {
   const network = { actions: connecting, resources: ["*"] };
-  const statements: aws.iam.GetPolicyDocumentArgs["statements"] = [
+  const statements: aws.iam.GetPolicyDocumentOutputArgs["statements"] = [
     { effect: "Allow", ...writeLog(given.log) },
     ...(given.isConnected
       ? [
