@@ -53,27 +53,27 @@ import { EnvironmentError, type Environment } from "./env.ts";
 import type { AppDeps } from "./http/app-env.ts";
 import { version } from "./version.ts";
 
-/** What tenants have uploaded runs in the plugin box where there is one; on the server form else on this machine. */
+/**
+ * What tenants have uploaded, and code of models: each in a box of its own where there is one; on the server form
+ * else on this machine, started by one helper.
+ */
 async function tenantPrograms(
-  { path }: Environment,
+  environment: Environment,
   { pluginBox, dataDir, log }: { readonly pluginBox: PluginRunner | undefined } & Pick<Home, "dataDir" | "log">,
-): Promise<Pick<AdapterDeps, "tenantPlugins">> {
-  if (pluginBox !== undefined) return { tenantPlugins: pluginBox };
-  if (dataDir === undefined) return {};
-  const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
-  return { tenantPlugins: createLocalPlugins({ path, log }) };
+): Promise<Pick<AdapterDeps, "tenantPlugins" | "codeBox">> {
+  const codeBox = await createCodeBoxFunction(environment);
+  const here = dataDir === undefined ? undefined : await localPrograms(environment, log);
+  const tenantPlugins = pluginBox ?? here;
+  const confined = codeBox ?? here;
+  return {
+    ...(tenantPlugins === undefined ? {} : { tenantPlugins }),
+    ...(confined === undefined ? {} : { codeBox: confined }),
+  };
 }
 
-/** Code of models runs in a box of its own: a function, or bubblewrap on this machine. */
-async function codeBox(
-  environment: Environment,
-  { dataDir, log }: Pick<Home, "dataDir" | "log">,
-): Promise<Pick<AdapterDeps, "codeBox">> {
-  const box = await createCodeBoxFunction(environment);
-  if (box !== undefined) return { codeBox: box };
-  if (dataDir === undefined) return {};
+async function localPrograms({ path }: Environment, log: Log): Promise<PluginRunner> {
   const { createLocalPlugins } = await import("@toolyard/platform/local/local-plugins");
-  return { codeBox: createLocalPlugins({ path: environment.path, log }) };
+  return createLocalPlugins({ path, log });
 }
 
 /** Read with the first question. */
@@ -216,7 +216,6 @@ export async function compose(environment: Environment, home: Home): Promise<Com
     ...(await programs(environment, pluginBox, log)),
     ...(await tenantPrograms(environment, { pluginBox, dataDir: home.dataDir, log })),
     tables: lateTables,
-    ...(await codeBox(environment, { dataDir: home.dataDir, log })),
   };
   const schemes: OpenAdapters = createAdapters(adapterDeps);
   if (home.readsAllSchemes) await schemes.loadAll();

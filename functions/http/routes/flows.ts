@@ -9,7 +9,16 @@ import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../defi
 import { readIfMatch } from "../if-match.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { arrangeFlow } from "./arrange-flow.ts";
-import { emptyBody, found, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
+import {
+  confirmed,
+  emptyBody,
+  found,
+  idOf,
+  idParams,
+  referencesSchema,
+  timeSchema,
+  withoutUndefined,
+} from "./shared.ts";
 
 const tags = ["flows"];
 
@@ -58,14 +67,6 @@ const versionFields = {
 };
 const versionSchema = z.strictObject(versionFields);
 const wholeVersionSchema = z.strictObject({ ...versionFields, definition: draftField });
-
-const referenceSchema = z.strictObject({
-  kind: z.string().meta({ example: "subscription" }),
-  id: z.string(),
-  name: z.string().nullable(),
-  field: z.string(),
-  value: z.string(),
-});
 
 function viewFlow(flow: FlowRecord): z.output<typeof flowSchema> {
   return {
@@ -290,11 +291,7 @@ export const deleteFlow = defineRoute({
   request: {
     params: idParams,
     query: z.strictObject({
-      force: z
-        .enum(["true", "false"])
-        .default("false")
-        .transform((text) => text === "true")
-        .meta({ description: "'true': although it is in use." }),
+      force: confirmed.meta({ description: "'true': although it is in use." }),
     }),
   },
   responses: { 204: { description: "The flow is gone" } },
@@ -314,10 +311,7 @@ export const listFlowReferences = defineRoute({
   scope: "manage",
   request: { params: idParams },
   responses: {
-    200: {
-      description: "All that would be left without it",
-      schema: z.strictObject({ object: z.literal("list"), data: z.array(referenceSchema) }),
-    },
+    200: { description: "All that would be left without it", schema: referencesSchema },
   },
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, tenant, params }) {

@@ -14,6 +14,20 @@ export const confirmed = z
   .default("false")
   .transform((text) => text === "true");
 
+/** Who would miss an object (services/references.ts). */
+export const referencesSchema = z.strictObject({
+  object: z.literal("list"),
+  data: z.array(
+    z.strictObject({
+      kind: z.string().meta({ example: "api_key" }),
+      id: z.string(),
+      name: z.string().nullable(),
+      field: z.string(),
+      value: z.string(),
+    }),
+  ),
+});
+
 /** The same answer for an object that never was and for one of another tenant. */
 export function notFound(kind: string, id: string): GatewayError {
   return new GatewayError("not_found", `There is no ${kind} '${id}'.`, { param: "id" });

@@ -35,7 +35,16 @@ import type { AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIfMatch } from "../if-match.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
-import { confirmed, emptyBody, idOf, idParams, nameField, timeSchema, withoutUndefined } from "./shared.ts";
+import {
+  confirmed,
+  emptyBody,
+  idOf,
+  idParams,
+  nameField,
+  referencesSchema,
+  timeSchema,
+  withoutUndefined,
+} from "./shared.ts";
 import { listedToolSchema } from "./tools-list.ts";
 
 const tags = ["tool services"];
@@ -290,14 +299,6 @@ function switchRoute(verb: "enable" | "disable", summary: string): ReturnType<ty
 export const enableToolService = switchRoute("enable", "Let a tool service be called");
 export const disableToolService = switchRoute("disable", "Refuse calls of a tool service");
 
-const referenceSchema = z.strictObject({
-  kind: z.string().meta({ example: "api_key" }),
-  id: z.string(),
-  name: z.string().nullable(),
-  field: z.string(),
-  value: z.string(),
-});
-
 export const listToolServiceReferences = defineRoute({
   method: "get",
   path: "/v1/tool-services/{id}/references",
@@ -306,10 +307,7 @@ export const listToolServiceReferences = defineRoute({
   scope: "manage",
   request: { params: idParams },
   responses: {
-    200: {
-      description: "All that would be left without it",
-      schema: z.strictObject({ object: z.literal("list"), data: z.array(referenceSchema) }),
-    },
+    200: { description: "All that would be left without it", schema: referencesSchema },
   },
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, tenant, params }) {

@@ -23,12 +23,12 @@ export function requireFlowHead(config: Pick<TenantConfig, "flows">, name: strin
     throw new GatewayError(
       "flow_not_found",
       `There is no published flow '${name}'; publish one with POST /v1/flows/{id}/publish.`,
-      { param: "name" },
+      { param: "workflow_id" },
     );
   }
   if (!head.enabled) {
     throw new GatewayError("flow_not_found", `Flow '${name}' is disabled; enable it with PATCH /v1/flows/${head.id}.`, {
-      param: "name",
+      param: "workflow_id",
     });
   }
   if (version !== undefined && !head.versions.some(({ number }) => number === version)) {

@@ -33,7 +33,11 @@ export async function requireBase(
 ): Promise<KnowledgeBase> {
   const found = await repos.knowledge.getBase(tenant, base);
   if (found !== undefined) return found;
-  throw new GatewayError("not_found", `There is no knowledge base '${base}'.`, { param: "knowledge_base" });
+  throw new GatewayError(
+    "not_found",
+    `There is no knowledge base '${base}'; POST /v1/knowledge/list tells which there are, POST /v1/knowledge/create makes one.`,
+    { param: "knowledge_base" },
+  );
 }
 
 /** Pieces must grow by more than they repeat. */

@@ -116,7 +116,11 @@ function refuseMissing(asked: KnowledgeQuery["knowledgeBases"], bases: readonly 
   const known = new Set(bases.flatMap(({ id, name }) => [id, name]));
   const missing = asked.find((name) => !known.has(name));
   if (missing === undefined) return;
-  throw new GatewayError("not_found", `There is no knowledge base '${missing}'.`, { param: "knowledge_base" });
+  throw new GatewayError(
+    "not_found",
+    `There is no knowledge base '${missing}'; POST /v1/knowledge/list tells which there are, POST /v1/knowledge/create makes one.`,
+    { param: "knowledge_base" },
+  );
 }
 
 interface Plan {

@@ -12,6 +12,13 @@ const core = createFakeCore();
 const adapter = createNativeAdapter(() => core);
 
 describe(`native tools as the dispatcher sees them ${verifies("NATIVE-1", "NATIVE-2")}`, () => {
+  it("say how one that is not enabled can be", () => {
+    const context = callContext({ settings: { native_tools: [] } });
+    const why = (name: string): string | undefined => adapter.whyMissing?.(parseToolUri(`native://${name}`), context);
+    expect(why("knowledge_search")).toMatch(/'knowledge_search' to the setting 'native_tools'/);
+    expect(why("no_such_tool")).toBeUndefined();
+  });
+
   it("are those that the tenant has enabled", () => {
     const context = callContext({ settings: { native_tools: ["fetch", "read_file", "no_such_tool", "constructor"] } });
     expect(adapter.list(context).map((tool) => tool.name)).toEqual(["fetch", "read_file"]);

@@ -2,7 +2,7 @@
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { createWorkspace } from "../../workspace/workspace.ts";
+import { createWorkspace, type Workspace } from "../../workspace/workspace.ts";
 import { withDelivery, type ToolAdapter, type ToolCall } from "../adapter.ts";
 import { nativeTool, nativeTools } from "../native/index.ts";
 import type { NativeTool } from "../native/native-tool.ts";
@@ -11,6 +11,7 @@ import { formatToolUri } from "../uri.ts";
 
 /** @param core what all adapters are a part of; asked for with the first call */
 export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
+  let workspace: Workspace | undefined;
   return {
     resolve: (uri, context) =>
       uri.scheme === "native" && isEnabled(uri.service, context) ? described.get(uri.service) : undefined,
@@ -23,8 +24,13 @@ export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
       }
       refuseOtherMethod(call);
       const deps = core();
-      return tool.invoke(call.arguments, { deps, workspace: createWorkspace(deps), call, context });
+      workspace ??= createWorkspace(deps);
+      return tool.invoke(call.arguments, { deps, workspace, call, context });
     },
+    whyMissing: ({ service }) =>
+      described.has(service)
+        ? `it is not enabled for this tenant; add '${service}' to the setting 'native_tools' with PATCH /v1/settings`
+        : undefined,
   };
 }
 
