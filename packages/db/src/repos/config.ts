@@ -13,7 +13,7 @@ import { parseSettings } from "../settings.ts";
 import { build, decodeFirst, statement } from "../sql.ts";
 import { agentReader, selectAgents } from "./agents.ts";
 import { budgetReader } from "./budgets.ts";
-import { readFlowHeads, selectFlowHeads } from "./flows.ts";
+import { readFlowHeads, selectFlowHeads } from "./flow-heads.ts";
 import { nodeReader, selectNodes } from "./nodes.ts";
 import { selectCredentials, storedCredentialReader } from "./credentials.ts";
 import { pluginReader } from "./plugins.ts";

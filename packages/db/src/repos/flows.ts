@@ -1,17 +1,15 @@
 /** Flows, their versions and hooks. Contract: `FlowRepo`. */
 import { and, asc, desc, eq, getTableName, gt, lt } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { isJsonObject } from "@toolyard/core/json";
 import type {
   FlowContent,
-  FlowHead,
   FlowHook,
   FlowRecord,
   FlowReference,
   FlowRepo,
   FlowVersion,
 } from "@toolyard/core/ports/flows";
-import type { Shards, Statement, StatementResult } from "../database.ts";
+import type { Shards, StatementResult } from "../database.ts";
 import { flowHooks } from "../schema/flow-hooks.ts";
 import { flowVersions } from "../schema/flow-versions.ts";
 import { flows } from "../schema/flows.ts";
@@ -32,47 +30,6 @@ import {
 const mostFlows = 500;
 const mostVersions = 1_000;
 const mostHooks = 20;
-
-type Row = StatementResult["rows"][number];
-
-/** Published ones, for the tenant's snapshot. */
-export function selectFlowHeads(tenant: string): Statement {
-  const sql = `SELECT f.id, f.tenant, f.name, f.enabled, f.latest, v.description, v.input, v.effect,
-      (SELECT json_group_array(json_array(number, hash)) FROM
-        (SELECT number, hash FROM flow_versions WHERE tenant = f.tenant AND flow_id = f.id ORDER BY number)) AS versions
-    FROM flows AS f JOIN flow_versions AS v ON v.tenant = f.tenant AND v.flow_id = f.id AND v.number = f.latest
-    WHERE f.tenant = ?1 ORDER BY f.id`;
-  return { sql, args: [tenant] };
-}
-
-/** All that can be read; the rest is reported and left out. */
-export function readFlowHeads(result: StatementResult | undefined, onBrokenRow: OnBrokenRow): readonly FlowHead[] {
-  return (result?.rows ?? []).flatMap((row) => {
-    try {
-      return [toHead(row)];
-    } catch {
-      const reason = "input or versions: hold no JSON of their kind";
-      onBrokenRow({ table: "flows", tenant: String(row["tenant"]), id: String(row["id"]), reason });
-      return [];
-    }
-  });
-}
-
-function toHead(row: Row): FlowHead {
-  const input: unknown = JSON.parse(String(row["input"]));
-  if (!isJsonObject(input)) throw new TypeError("no schema");
-  const versions = JSON.parse(String(row["versions"])) as readonly (readonly [number, string])[];
-  return {
-    id: String(row["id"]),
-    name: String(row["name"]),
-    enabled: row["enabled"] === 1,
-    latest: Number(row["latest"]),
-    description: String(row["description"]),
-    input,
-    effect: row["effect"] === "read" ? "read" : "write",
-    versions: versions.map(([number, hash]) => ({ number, hash })),
-  };
-}
 
 const insertFlow = `INSERT INTO flows (id, tenant, name, enabled, draft, draft_hash, draft_refs)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE (SELECT COUNT(*) FROM flows WHERE tenant = ?2) < ${mostFlows}

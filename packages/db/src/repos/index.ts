@@ -10,19 +10,14 @@ import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
 import { createConnectionRepo } from "./connections.ts";
 import { createCredentialRepo } from "./credentials.ts";
-import { createFlowRepo } from "./flows.ts";
-import { createFlowRunRepo } from "./flow-runs.ts";
-import { createGroupChatRepo } from "./group-chats.ts";
 import { createIssuerRepo } from "./issuers.ts";
-import { createKnowledgeRepo } from "./knowledge.ts";
-import { createKnowledgeSearchRepo } from "./knowledge-search.ts";
+import { createLateRepos } from "./late-repos.ts";
 import { createNodeRepo } from "./nodes.ts";
 import { createOAuthRepo } from "./oauth.ts";
 import { createPluginRepo } from "./plugins.ts";
 import { createPriceRepo } from "./prices.ts";
 import { createProviderRepo } from "./providers.ts";
 import type { OnBrokenRow } from "./rows.ts";
-import { createScheduleRepo } from "./schedules.ts";
 import { createSessionRepo } from "./sessions.ts";
 import { createSubscriptionRepo } from "./subscriptions.ts";
 import { createTavernRepo } from "./tavern.ts";
@@ -62,18 +57,13 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     services: createToolServiceRepo(shards, onBrokenRow),
     breakers: createBreakerRepo(shards),
     connections: createConnectionRepo(shards),
-    flowRuns: createFlowRunRepo(shards),
     nodes: createNodeRepo(shards),
     subscriptions: createSubscriptionRepo(shards, onBrokenRow),
-    schedules: createScheduleRepo(shards, onBrokenRow),
     tavern: createTavernRepo(shards),
-    groupChats: createGroupChatRepo(shards),
     vcpCallbacks: createVcpCallbackRepo(shards),
     vcpStaticValues: createVcpStaticValueRepo(shards),
-    knowledgeSearch: createKnowledgeSearchRepo(shards),
     variables: createVariableRepo(shards, onBrokenRow),
-    flows: createFlowRepo(shards, onBrokenRow),
-    knowledge: createKnowledgeRepo(shards, onBrokenRow),
+    ...createLateRepos(shards, onBrokenRow),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -14,9 +14,10 @@ export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
   let workspace: Workspace | undefined;
   return {
     resolve: (uri, context) =>
-      uri.scheme === "native" && isEnabled(uri.service, context) ? described.get(uri.service) : undefined,
-    find: (name, context) => (isEnabled(name, context) ? described.get(name) : undefined),
-    list: (context) => [...described.values()].filter((tool) => isEnabled(tool.name, context)),
+      uri.scheme === "native" && isEnabled(uri.service, context) ? described(uri.service) : undefined,
+    find: (name, context) => (isEnabled(name, context) ? described(name) : undefined),
+    list: (context) =>
+      Object.keys(nativeTools).flatMap((name) => (isEnabled(name, context) ? (described(name) ?? []) : [])),
     async invoke(call, context) {
       const tool = nativeTool(call.uri.service);
       if (tool === undefined) {
@@ -28,7 +29,7 @@ export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
       return tool.invoke(call.arguments, { deps, workspace, call, context });
     },
     whyMissing: ({ service }) =>
-      described.has(service)
+      nativeTool(service) !== undefined
         ? `it is not enabled for this tenant; add '${service}' to the setting 'native_tools' with PATCH /v1/settings`
         : undefined,
   };
@@ -50,10 +51,18 @@ function refuseOtherMethod({ uri, arguments: args, tool }: ToolCall): void {
   );
 }
 
-/** Made once: equal for every tenant, and one schema object for each, which is compiled once. */
-const described: ReadonlyMap<string, Tool> = new Map(
-  Object.values<NativeTool>(nativeTools).map((tool) => [tool.name, describe(tool)]),
-);
+/** Each made once, when it is first asked for: equal for every tenant, with one schema object, which is compiled once. */
+const descriptions = new Map<string, Tool>();
+
+function described(name: string): Tool | undefined {
+  const known = descriptions.get(name);
+  if (known !== undefined) return known;
+  const tool = nativeTool(name);
+  if (tool === undefined) return undefined;
+  const made = describe(tool);
+  descriptions.set(name, made);
+  return made;
+}
 
 function describe(tool: NativeTool): Tool {
   return {
