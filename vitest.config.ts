@@ -20,6 +20,7 @@ export default defineConfig({
         test: {
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
+          globalSetup: ["test/support/build-programs.ts"],
           testTimeout: 60_000,
           // Brokers take a minute where cores are few.
           hookTimeout: 180_000,
@@ -42,7 +43,7 @@ export default defineConfig({
         test: {
           name: "aws",
           include: ["test/aws/**/*.test.ts"],
-          globalSetup: ["test/aws/setup.ts"],
+          globalSetup: ["test/support/build-programs.ts", "test/aws/setup.ts"],
           fileParallelism: false,
           testTimeout: 120_000,
           hookTimeout: 60_000,

@@ -15,12 +15,14 @@ const banner = `import { createRequire as createRequireOf } from "node:module"; 
 export interface ServerBuild {
   /** Starts a server; default: `functions/local.ts`. */
   readonly entry?: string;
+  /** More programs beside it in `bin/`: sources by name. */
+  readonly programs?: Readonly<Record<string, string>>;
   /** Directory that holds this build afterwards, and nothing else. The program is `bin/server.mjs` in it. */
   readonly out: string;
 }
 
 /** @returns where the program is */
-export async function buildServer({ entry, out }: ServerBuild): Promise<string> {
+export async function buildServer({ entry, programs = {}, out }: ServerBuild): Promise<string> {
   const { metafile } = await build({
     entryPoints: [
       { in: entry ?? `${directory}/local.ts`, out: "server" },
@@ -30,6 +32,7 @@ export async function buildServer({ entry, out }: ServerBuild): Promise<string> 
       { in: `${directory}/../packages/platform/src/document-reader/program.ts`, out: "document-reader" },
       // Of its threads that read the database.
       { in: `${directory}/../packages/db/src/reader-program.ts`, out: "database-reader" },
+      ...Object.entries(programs).map(([name, source]) => ({ in: source, out: name })),
     ],
     // In one file with another program, `local.ts` is not what was started, and must not start a server of its own.
     define: entry === undefined ? {} : { "import.meta.main": "false" },

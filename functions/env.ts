@@ -111,7 +111,7 @@ const secret = text.refine((value) => value === undefined || /^[\x21-\x7e]{24,51
 
 const caps = text.transform((value, context): SettingsCaps | undefined => {
   if (value === undefined) return undefined;
-  const parsed = settingsCapsSchema.safeParse(parseJson(value));
+  const parsed = settingsCapsSchema().safeParse(parseJson(value));
   if (parsed.success) return parsed.data;
   const where = parsed.error.issues[0]?.path.join(".") ?? "";
   context.addIssue(

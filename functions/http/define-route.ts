@@ -145,7 +145,9 @@ export interface RouteSpec<
   Body extends z.ZodType,
   Who extends Scope | "operator" | null,
   How extends Admission,
-> extends Omit<RouteDescription, "request" | "admission" | "list" | "scope"> {
+> extends Omit<RouteDescription, "request" | "admission" | "list" | "scope" | "responses"> {
+  /** A function where their schemas are many: only documents and tests look at them. */
+  readonly responses: RouteDescription["responses"] | (() => RouteDescription["responses"]);
   readonly scope: Who;
   readonly admission?: How;
   readonly request?: RequestSpec<Params, Query, Body>;
@@ -192,9 +194,12 @@ export function defineRoute<
 >(spec: RouteSpec<Params, Query, Body, Who, How>): RouteModule {
   const request = spec.request ?? {};
   const admission = spec.admission ?? "request";
-  const { handler, ...description } = spec;
+  const { handler, responses, ...description } = spec;
   return {
     ...description,
+    get responses() {
+      return typeof responses === "function" ? responses() : responses;
+    },
     admission,
     request,
     list: spec.list ?? false,

@@ -6,12 +6,11 @@
 import type { Writable } from "node:stream";
 import type { Log } from "@toolyard/core/ports/log";
 import type { QueueMessage } from "@toolyard/core/ports/task-queue";
-import type { Hono } from "hono";
 import * as z from "zod";
-import type { AppEnv } from "./app-env.ts";
 import { describeThrown } from "./describe-thrown.ts";
 import { PlainHeaders, toLightRequest } from "./lambda-request.ts";
 import type { LambdaResponseHead, LambdaStream } from "./lambda-stream.ts";
+import type { ServingApp } from "./late-app.ts";
 import { isAlreadySent } from "./sink.ts";
 
 /** The part of API Gateway's event that is used. Other parties write it, so the rest passes. */
@@ -59,7 +58,7 @@ const methodsWithoutBody = new Set(["GET", "HEAD"]);
 export type AfterInvocation = () => void | Promise<void>;
 export const nothingAfter: AfterInvocation = () => undefined;
 
-export function createStreamingHandler(app: Hono<AppEnv>, log: Log, after = nothingAfter): StreamingHandler {
+export function createStreamingHandler(app: ServingApp, log: Log, after = nothingAfter): StreamingHandler {
   const handler: StreamingHandler = async (event, stream, context) => {
     const answer = new StreamedAnswer(stream);
     try {

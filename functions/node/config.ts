@@ -6,15 +6,16 @@ import { longestTimeoutMs, nodeNameSchema, nodeToolSchema, type NodeTool } from 
 import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
 import * as z from "zod";
 
-const programSchema = nodeToolSchema.extend({
+const tool = nodeToolSchema();
+const programSchema = tool.extend({
   /** Words that begin with `./` are paths beside the file. */
   command: z.tuple([z.string().min(1)], z.string()),
   /** Given to the program beside PATH, HOME, TMPDIR and LANG; never to the gateway. */
   environment: z.record(z.string().regex(/^[A-Za-z_]\w{0,99}$/), z.string()).default({}),
-  effect: nodeToolSchema.shape.effect.default("write"),
-  parameters: nodeToolSchema.shape.parameters.default({ type: "object", properties: {} }),
-  timeout_ms: nodeToolSchema.shape.timeout_ms.default(60_000),
-  concurrency: nodeToolSchema.shape.concurrency.default(1),
+  effect: tool.shape.effect.default("write"),
+  parameters: tool.shape.parameters.default({ type: "object", properties: {} }),
+  timeout_ms: tool.shape.timeout_ms.default(60_000),
+  concurrency: tool.shape.concurrency.default(1),
   resident: z.boolean().default(false),
   max_output_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
 });
@@ -26,9 +27,9 @@ const mcpProgramSchema = z.strictObject({
   command: commandShape,
   environment: programSchema.shape.environment,
   /** Variables that services may set, beside those. */
-  variables: nodeToolSchema.shape.variables.unwrap().default([]),
+  variables: tool.shape.variables.unwrap().default([]),
   /** Requests at once, over all services. */
-  concurrency: nodeToolSchema.shape.concurrency.default(16),
+  concurrency: tool.shape.concurrency.default(16),
   max_message_bytes: z.int().min(1).max(104_857_600).default(10_485_760),
 });
 
@@ -39,7 +40,7 @@ const vcpModulesSchema = z.strictObject({
   /** A `node_modules` beside the file with packages that modules may require. */
   packages: z.string().min(1).exactOptional(),
   /** Requests at once, over all modules. */
-  concurrency: nodeToolSchema.shape.concurrency.default(16),
+  concurrency: tool.shape.concurrency.default(16),
 });
 
 const configSchema = z
@@ -47,7 +48,7 @@ const configSchema = z
     name: nodeNameSchema,
     tools: z.array(programSchema).default([]),
     /** By the name that services give as their `command`. */
-    mcp_servers: z.record(nodeToolSchema.shape.name, mcpProgramSchema).default({}),
+    mcp_servers: z.record(tool.shape.name, mcpProgramSchema).default({}),
     /** Directories of which tools may be given files by `file://`; those that begin with `./` are beside the file. */
     files: z.array(z.string().min(1).max(1_024)).max(32).default([]),
     /** Holds subscriptions of the tenant: takes messages from its brokers. */

@@ -2,7 +2,8 @@
 import { ChatCollector } from "@toolyard/core/chat/collect";
 import { createChunkEncoder } from "@toolyard/core/chat/encoders/openai-chunks";
 import type { StreamEncoder } from "@toolyard/core/chat/encoders/stream-encoder";
-import { createTypedEventEncoder, typedEventSchema } from "@toolyard/core/chat/encoders/typed-events";
+import { typedEventSchema } from "@toolyard/core/chat/encoders/typed-event-schemas";
+import { createTypedEventEncoder } from "@toolyard/core/chat/encoders/typed-events";
 import type { ChatEvent } from "@toolyard/core/chat/events";
 import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
@@ -202,7 +203,7 @@ describe(`streams on the wire ${verifies("CHAT-6")}`, () => {
     await expect(stream).toMatchFileSnapshot(`golden/api-${name}.sse`);
     const events = payloads(stream);
     expect(events.at(-1)).toBe("[DONE]");
-    for (const event of events.slice(0, -1)) expect(typedEventSchema.parse(event)).toEqual(event);
+    for (const event of events.slice(0, -1)) expect(typedEventSchema().parse(event)).toEqual(event);
   });
 
   test("tool progress on /v1 comes only on request, in chunks without choices", async () => {

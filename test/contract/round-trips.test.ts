@@ -172,7 +172,11 @@ describe("each function of the configuration's repositories", () => {
   const task = { plugin: "P", taskId: "t" };
   const variable: NewVariable = { id: "var_1", kind: "var", name: "VarOne", options: {}, content: "x", hash: "h" };
 
-  const functions: Readonly<Record<string, () => Promise<unknown>>> = {
+  /** All there are; those of calls and sessions have suites of their own. */
+  type RepoFunctions = {
+    [Part in Exclude<keyof Repos, "calls" | "sessions" | "ping">]: `${Part}.${keyof Repos[Part] & string}`;
+  }[Exclude<keyof Repos, "calls" | "sessions" | "ping">];
+  const functions: Readonly<Record<RepoFunctions | "ping", () => Promise<unknown>>> = {
     "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
     "tenants.get": () => repos.tenants.get(tenant),
     "tenants.list": () => repos.tenants.list(page),
@@ -513,17 +517,6 @@ describe("each function of the configuration's repositories", () => {
     const before = proxy.trips();
     await call();
     expect(proxy.trips() - before).toBe(1);
-  });
-
-  test("is in the list above", () => {
-    const all = Object.entries(repos)
-      .filter(([part]) => !["calls", "sessions", "ping"].includes(part))
-      .flatMap(([part, repo]) => Object.keys(repo).map((name) => `${part}.${name}`));
-    expect(
-      Object.keys(functions)
-        .filter((name) => name !== "ping")
-        .sort(),
-    ).toEqual(all.sort());
   });
 });
 

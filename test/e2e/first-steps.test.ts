@@ -16,6 +16,7 @@ import type { RouteModule } from "../../functions/http/define-route.ts";
 import type { Json } from "../support/gateway-client.ts";
 import { startHttpStub } from "../support/http-stub.ts";
 import { calls, startLlmStub, text as textRound, type LlmStub } from "../support/llm-stub.ts";
+import { serverProgram } from "../support/programs.ts";
 import { sseEvents } from "../support/sse.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -70,7 +71,7 @@ function start(command: readonly [string, ...string[]], env: Readonly<Record<str
 }
 
 const npmStart = ["npm", "start"] as const;
-const nodeStart = [process.execPath, "functions/local.ts"] as const;
+const nodeStart = [process.execPath, serverProgram] as const;
 
 /** The curl line of the banner, once it is there. */
 async function curlLine(started: Started): Promise<string> {
@@ -79,7 +80,7 @@ async function curlLine(started: Started): Promise<string> {
     if (line === undefined) throw new Error(`no curl line yet: ${started.out()}${started.err()}`);
     return line;
   };
-  return vi.waitFor(find, { timeout: 30_000 });
+  return vi.waitFor(find, { timeout: 90_000 });
 }
 
 const urlOf = (started: Started): string => /listens on (\S+)/.exec(started.out())?.[1] ?? "";

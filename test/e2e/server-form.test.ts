@@ -10,9 +10,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { text as textRound, startLlmStub } from "../support/llm-stub.ts";
+import { serverProgram } from "../support/programs.ts";
 import { verifies } from "../support/verifies.ts";
-
-const root = join(import.meta.dirname, "../..");
 
 interface Started {
   readonly child: ChildProcess;
@@ -40,7 +39,7 @@ async function newDirectory(): Promise<string> {
 }
 
 function start(directory: string, env: Record<string, string> = {}, parameters: readonly string[] = []): Started {
-  const child = spawn(process.execPath, [join(root, "functions/local.ts"), ...parameters], {
+  const child = spawn(process.execPath, [serverProgram, ...parameters], {
     cwd: directory,
     env: { PATH: process.env["PATH"] ?? "", PORT: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],

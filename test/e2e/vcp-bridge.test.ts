@@ -11,6 +11,7 @@ import { allScopes, type Json, type TestTenant } from "../support/gateway-client
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startRealtimeFunctions, type RealtimeFunctions } from "../support/realtime-functions.ts";
 import { connectSocket } from "../support/socket-client.ts";
+import { nodeProgram } from "../support/programs.ts";
 import { startVcpNode, vcpManifest, type VcpNodeOptions } from "../support/vcp-node.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -23,7 +24,7 @@ afterEach(async () => {
 
 /** @returns where programs connect */
 async function startBridge(url: string, key: string, args: readonly string[] = []): Promise<string> {
-  const child = spawn(process.execPath, ["functions/node.ts", "--url", url, "--vcp", "--port", "0", ...args], {
+  const child = spawn(process.execPath, [nodeProgram, "--url", url, "--vcp", "--port", "0", ...args], {
     cwd: root,
     env: { PATH: process.env["PATH"] ?? "", TOOLYARD_NODE_KEY: key, TOOLYARD_VCP_KEY: vcpKey },
     stdio: ["ignore", "pipe", "pipe"],

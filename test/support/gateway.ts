@@ -14,6 +14,7 @@ import type { ReplayTiming } from "@toolyard/core/vcp/nodes/client-session";
 import { readEnvironment } from "../../functions/env.ts";
 import { startServer } from "../../functions/local.ts";
 import { defaultSocketTiming, type SocketTiming } from "../../functions/realtime/socket-server.ts";
+import { serverProgram } from "./programs.ts";
 import { createDriver, type GatewayDriver } from "./gateway-client.ts";
 
 export interface LogLine {
@@ -109,7 +110,7 @@ export interface ProcessOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Of another process, to run beside it on its data directory. */
   readonly sharedWith?: GatewayHome;
-  /** Further arguments of `functions/local.ts`. */
+  /** Further arguments of the program. */
   readonly args?: readonly string[];
 }
 
@@ -132,7 +133,7 @@ export async function startGatewayProcess(options: ProcessOptions = {}): Promise
   const shared = options.sharedWith;
   const { dataDir, adminKey } = shared ?? (await newHome());
   const alongside = shared === undefined ? [] : ["--join"];
-  const child = spawn(process.execPath, ["functions/local.ts", ...alongside, ...(options.args ?? [])], {
+  const child = spawn(process.execPath, [serverProgram, ...alongside, ...(options.args ?? [])], {
     cwd: root,
     env: {
       PATH: process.env["PATH"] ?? "",

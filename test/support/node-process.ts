@@ -3,6 +3,7 @@ import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { nodeProgram } from "./programs.ts";
 
 export interface NodeProcess {
   readonly pid: number;
@@ -53,7 +54,7 @@ export async function startNode(options: NodeProcessOptions): Promise<NodeProces
   }
   const args = ["--url", options.url, "--config", join(directory, "node.json")];
   if (options.graceMs !== undefined) args.push("--grace-ms", String(options.graceMs));
-  const child = spawn(process.execPath, ["functions/node.ts", ...args], {
+  const child = spawn(process.execPath, [nodeProgram, ...args], {
     cwd: root,
     env: { PATH: process.env["PATH"] ?? "", TOOLYARD_NODE_KEY: options.key },
     stdio: ["ignore", "pipe", "pipe"],

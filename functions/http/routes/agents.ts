@@ -15,7 +15,7 @@ import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { confirmed, found, idOf, idParams, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["agents"];
-const { shape } = agentDefinitionSchema;
+const { shape } = agentDefinitionSchema();
 
 const fields = {
   name: agentNameSchema.meta({ description: 'In `model: "agent/{name}"` and `agent://{name}`.' }),
@@ -49,7 +49,7 @@ const newAgentSchema = z.strictObject({
   knowledge: fields.knowledge.default([]),
   handoffs: fields.handoffs.default([]),
   agents: fields.agents.default([]),
-  limits: agentLimitsSchema.prefault({}),
+  limits: agentLimitsSchema().prefault({}),
   tool_protocol: fields.tool_protocol.default("openai"),
   parameters: fields.parameters.default({}),
   allow_client_tools: fields.allow_client_tools.default(false),

@@ -6,11 +6,8 @@ import type { Presented } from "@toolyard/core/callers/authenticate";
 import { ChatCollector } from "@toolyard/core/chat/collect";
 import { createChunkEncoder } from "@toolyard/core/chat/encoders/openai-chunks";
 import type { StreamEncoder } from "@toolyard/core/chat/encoders/stream-encoder";
-import {
-  createTypedEventEncoder,
-  toolExecutionSchema,
-  typedEventSchema,
-} from "@toolyard/core/chat/encoders/typed-events";
+import { toolExecutionSchema, typedEventSchema } from "@toolyard/core/chat/encoders/typed-event-schemas";
+import { createTypedEventEncoder } from "@toolyard/core/chat/encoders/typed-events";
 import type { ChatEvent } from "@toolyard/core/chat/events";
 import { openChat, type ChatInput, type Opening } from "@toolyard/core/chat/open-chat";
 import { runChat, type TakeChatEvents } from "@toolyard/core/chat/run-chat";
@@ -27,26 +24,28 @@ import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
 
-const chatCompletionSchema = z
-  .looseObject({
-    id: z.string(),
-    object: z.literal("chat.completion"),
-    created: z.number(),
-    model: z.string(),
-    choices: z.array(
-      z.looseObject({ index: z.number(), message: z.looseObject({}), finish_reason: z.string().nullable() }),
-    ),
-    usage: z.looseObject({}).optional(),
-    tool_execution: toolExecutionSchema.optional(),
-  })
-  .meta({ description: "OpenAI's chat.completion; `tool_execution` where the gateway ran tools." });
+const chatCompletionSchema = () =>
+  z
+    .looseObject({
+      id: z.string(),
+      object: z.literal("chat.completion"),
+      created: z.number(),
+      model: z.string(),
+      choices: z.array(
+        z.looseObject({ index: z.number(), message: z.looseObject({}), finish_reason: z.string().nullable() }),
+      ),
+      usage: z.looseObject({}).optional(),
+      tool_execution: toolExecutionSchema().optional(),
+    })
+    .meta({ description: "OpenAI's chat.completion; `tool_execution` where the gateway ran tools." });
 
 /** What some models that make pictures answer with in place of a completion. */
-const candidatesSchema = z.array(z.looseObject({}));
+const candidatesSchema = () => z.array(z.looseObject({}));
 
-const chunkSchema = z
-  .looseObject({ id: z.string(), object: z.literal("chat.completion.chunk"), choices: z.array(z.looseObject({})) })
-  .meta({ description: "OpenAI's chat.completion.chunk; the stream ends with `[DONE]`." });
+const chunkSchema = () =>
+  z
+    .looseObject({ id: z.string(), object: z.literal("chat.completion.chunk"), choices: z.array(z.looseObject({})) })
+    .meta({ description: "OpenAI's chat.completion.chunk; the stream ends with `[DONE]`." });
 
 type Shape = "v1" | "api";
 
@@ -88,13 +87,13 @@ function chatRoute({ path, shape, description, vcp }: ChatRoute): RouteModule {
         "x-toolyard-events": "`1`: tool progress in chunks without choices, on `/v1` streams.",
       },
     },
-    responses: {
+    responses: () => ({
       200: {
         description: "The answer.",
-        schema: shape === "v1" ? z.union([chatCompletionSchema, candidatesSchema]) : chatCompletionSchema,
-        content: { "text/event-stream": shape === "v1" ? chunkSchema : typedEventSchema },
+        schema: shape === "v1" ? z.union([chatCompletionSchema(), candidatesSchema()]) : chatCompletionSchema(),
+        content: { "text/event-stream": shape === "v1" ? chunkSchema() : typedEventSchema() },
       },
-    },
+    }),
     isolation: { kind: "nothing-owned", reason: "sessions of other tenants are refused; see the chat suites" },
     handler: (c, { core, presented, body, bytes }) => answerChat(c, core, { presented, body, bytes, shape, vcp }),
   });

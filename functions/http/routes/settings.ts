@@ -26,7 +26,7 @@ const modelNames = z
   });
 
 const changeSchema = z.strictObject({
-  ...settingsChangeSchema.shape,
+  ...settingsChangeSchema().shape,
   WhitelistImageModel: modelNames.meta({ description: "VCP's name of `whitelist_image_models`." }),
   WhitelistEmbeddingModel: modelNames.meta({ description: "VCP's name of `whitelist_embedding_models`." }),
 });

@@ -4,7 +4,7 @@
  * form and the `api` function serve these as well.
  */
 import type { RouteModule } from "../define-route.ts";
-import { chatCompletions, typedChatCompletions, vcpChatCompletions } from "./chat-completions.ts";
+import { awaitedRoutes } from "./awaited.ts";
 import {
   createGroupChat,
   deleteGroupChat,
@@ -19,7 +19,6 @@ import {
   stopGroupChat,
   updateGroupChat,
 } from "./group-chats.ts";
-import { live, ready } from "./health.ts";
 import { queryKnowledge } from "./knowledge-query.ts";
 import { createImage } from "./model-exchanges.ts";
 import { mcp, mcpToolset } from "./mcp.ts";
@@ -36,9 +35,7 @@ import {
 } from "./runs.ts";
 
 export const streamedRoutes = {
-  chatCompletions,
-  typedChatCompletions,
-  vcpChatCompletions,
+  ...awaitedRoutes,
   createImage,
   // What is beside their streams: an address and what lies under it are one function's.
   createGroupChat,
@@ -65,7 +62,4 @@ export const streamedRoutes = {
   rejectRun,
   resumeRun,
   replayRun,
-  // By which a deployment is looked at before it gets traffic.
-  healthLive: live,
-  healthReady: ready,
 } satisfies Record<string, RouteModule>;

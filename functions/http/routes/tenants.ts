@@ -47,7 +47,7 @@ export const createTenant = defineRoute({
   description: "The tenant gets its own data key. Make a key for it with POST /v1/api-keys and 'x-toolyard-tenant'.",
   tags,
   scope: "operator",
-  request: { body: z.strictObject({ name: nameField, settings: settingsChangeSchema.optional() }) },
+  request: { body: z.strictObject({ name: nameField, settings: settingsChangeSchema().optional() }) },
   responses: { 201: { description: "The tenant", schema: tenantSchema } },
   isolation: operatorOnly,
   async handler(c, { core, body }) {
@@ -96,7 +96,7 @@ export const updateTenant = defineRoute({
     body: z.strictObject({
       name: nameField.optional(),
       status: z.enum(["active", "suspended"]).optional(),
-      settings: settingsChangeSchema.optional(),
+      settings: settingsChangeSchema().optional(),
     }),
   },
   responses: { 200: { description: "The tenant as it is now", schema: tenantSchema } },

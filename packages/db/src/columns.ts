@@ -34,16 +34,16 @@ export function tenantColumn(): SQLiteTextBuilderInitial<"tenant", [string, ...s
 }
 
 /**
- * JSON text, parsed by `schema` on reading.
+ * JSON text, parsed by `schema` on reading; a function makes the schema when a value is first read.
  * @throws ZodError on reading a value that the schema refuses, SyntaxError for text that is no JSON
  */
 export function json<Schema extends z.ZodType>(
   name: string,
-  schema: Schema,
+  schema: Schema | (() => Schema),
 ): SQLiteCustomColumnBuilder<ConvertCustomConfig<string, { data: z.output<Schema>; driverData: string }>> {
   return customType<{ data: z.output<Schema>; driverData: string }>({
     dataType: () => "text",
     toDriver: (value) => JSON.stringify(value),
-    fromDriver: (value) => schema.parse(JSON.parse(value)),
+    fromDriver: (value) => (typeof schema === "function" ? schema() : schema).parse(JSON.parse(value)),
   })(name);
 }

@@ -51,7 +51,7 @@ export const nodeMessages = {
       name: nodeNameSchema,
       version: z.string().min(1).max(64),
       instance,
-      tools: nodeToolsSchema,
+      tools: nodeToolsSchema(),
     }),
     async answer(deps, { tenant, id: connectionId, caller }, { name, version, instance: own, tools }) {
       for (const tool of tools) requireMayOffer({ caller }, name, tool);

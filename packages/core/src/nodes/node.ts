@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import * as z from "zod";
+import { once } from "../once.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 
 const mostTools = 64;
@@ -28,75 +29,80 @@ export const moduleAnswerType = "application/vnd.toolyard.module-answer+json";
 
 const longestCommands = 49_152;
 
-const vcpToolSchema = z.strictObject({
-  /** Exactly what a TOOL_REQUEST says. */
-  name: z.string().min(1).max(64),
-  display_name: z.string().min(1).max(200),
-  /** Answers at once, and says later what came of it. */
-  asynchronous: z.boolean().exactOptional(),
-  commands: z
-    .array(
-      z.strictObject({
-        command: z.string().max(200).exactOptional(),
-        description: z.string(),
-        example: z.string().exactOptional(),
-      }),
-    )
-    .max(128)
-    .refine(
-      (commands) => Buffer.byteLength(JSON.stringify(commands)) <= longestCommands,
-      `must have at most ${longestCommands} bytes`,
-    ),
-});
+const makeVcpToolSchema = () =>
+  z.strictObject({
+    /** Exactly what a TOOL_REQUEST says. */
+    name: z.string().min(1).max(64),
+    display_name: z.string().min(1).max(200),
+    /** Answers at once, and says later what came of it. */
+    asynchronous: z.boolean().exactOptional(),
+    commands: z
+      .array(
+        z.strictObject({
+          command: z.string().max(200).exactOptional(),
+          description: z.string(),
+          example: z.string().exactOptional(),
+        }),
+      )
+      .max(128)
+      .refine(
+        (commands) => Buffer.byteLength(JSON.stringify(commands)) <= longestCommands,
+        `must have at most ${longestCommands} bytes`,
+      ),
+  });
 
 /** Marks a result as what a plugin of a VCP node has said (vcp/nodes/node-answer.ts). */
 export const vcpAnswerType = "application/vnd.toolyard.vcp-answer+json";
 
 /** A tool as a node offers it: what a model may know, never how it is run. */
-export const nodeToolSchema = z.strictObject({
-  name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),
-  description: z.string().min(1).max(4_096),
-  parameters: z
-    .custom<JsonObject>(isJsonObject, "must be a JSON Schema of an object")
-    .refine((schema) => schema["type"] === undefined || schema["type"] === "object", "must be of type 'object'")
-    .refine(
-      (schema) => Buffer.byteLength(JSON.stringify(schema)) <= longestParameters,
-      `must have at most ${longestParameters} bytes`,
-    ),
-  effect: z.enum(["read", "write"]),
-  /** Waits for a person's approval before it runs. */
-  sensitive: z.boolean().default(false),
-  timeout_ms: z.int().min(1).max(longestTimeoutMs),
-  concurrency: z.int().min(1).max(1_000),
-  /**
-   * What is no tool and is not called by itself. `mcp`: a program of an MCP server, which services of `mcp://` have
-   * held. `modules`: holds modules of VCP plugins (vcp/modules). `files`: gives files of its `directories` to other
-   * tools (vcp/files).
-   */
-  kind: z.enum(["mcp", "modules", "files"]).exactOptional(),
-  directories: z.array(z.string().min(1).max(1_024)).max(32).exactOptional(),
-  /** A plugin of a VCP node: how VCP's clients and prompts know it. */
-  vcp: vcpToolSchema.exactOptional(),
-  /** Of such a program: variables that services may set. */
-  variables: z
-    .array(z.string().regex(/^[A-Za-z_]\w{0,127}$/))
-    .max(64)
-    .exactOptional(),
-});
-export type NodeTool = z.infer<typeof nodeToolSchema>;
-export type VcpCommand = z.infer<typeof vcpToolSchema>["commands"][number];
+export const nodeToolSchema = once(() =>
+  z.strictObject({
+    name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must have 1 to 64 letters, digits, '_' or '-'"),
+    description: z.string().min(1).max(4_096),
+    parameters: z
+      .custom<JsonObject>(isJsonObject, "must be a JSON Schema of an object")
+      .refine((schema) => schema["type"] === undefined || schema["type"] === "object", "must be of type 'object'")
+      .refine(
+        (schema) => Buffer.byteLength(JSON.stringify(schema)) <= longestParameters,
+        `must have at most ${longestParameters} bytes`,
+      ),
+    effect: z.enum(["read", "write"]),
+    /** Waits for a person's approval before it runs. */
+    sensitive: z.boolean().default(false),
+    timeout_ms: z.int().min(1).max(longestTimeoutMs),
+    concurrency: z.int().min(1).max(1_000),
+    /**
+     * What is no tool and is not called by itself. `mcp`: a program of an MCP server, which services of `mcp://` have
+     * held. `modules`: holds modules of VCP plugins (vcp/modules). `files`: gives files of its `directories` to other
+     * tools (vcp/files).
+     */
+    kind: z.enum(["mcp", "modules", "files"]).exactOptional(),
+    directories: z.array(z.string().min(1).max(1_024)).max(32).exactOptional(),
+    /** A plugin of a VCP node: how VCP's clients and prompts know it. */
+    vcp: makeVcpToolSchema().exactOptional(),
+    /** Of such a program: variables that services may set. */
+    variables: z
+      .array(z.string().regex(/^[A-Za-z_]\w{0,127}$/))
+      .max(64)
+      .exactOptional(),
+  }),
+);
+export type NodeTool = z.infer<ReturnType<typeof nodeToolSchema>>;
+export type VcpCommand = z.infer<ReturnType<typeof makeVcpToolSchema>>["commands"][number];
 
-export const nodeToolsSchema = z
-  .array(nodeToolSchema)
-  .max(mostTools)
-  .superRefine((tools, context) => {
-    const seen = new Set<string>();
-    for (const [at, { name }] of tools.entries()) {
-      if (seen.has(name))
-        context.addIssue({ code: "custom", path: [at, "name"], message: `'${name}' is offered twice` });
-      seen.add(name);
-    }
-  });
+export const nodeToolsSchema = once(() =>
+  z
+    .array(nodeToolSchema())
+    .max(mostTools)
+    .superRefine((tools, context) => {
+      const seen = new Set<string>();
+      for (const [at, { name }] of tools.entries()) {
+        if (seen.has(name))
+          context.addIssue({ code: "custom", path: [at, "name"], message: `'${name}' is offered twice` });
+        seen.add(name);
+      }
+    }),
+);
 
 /** As kept with the tenant's configuration. */
 export interface RegisteredNode {

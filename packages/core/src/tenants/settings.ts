@@ -4,6 +4,7 @@
  */
 import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { once } from "../once.ts";
 import { tenantSettingsSchema, type TenantSettings } from "../tenant-config.ts";
 
 export type SettingName = keyof TenantSettings;
@@ -11,14 +12,13 @@ export type SettingName = keyof TenantSettings;
 /** The operator's upper bounds for numeric settings; a setting without one is bounded by its schema. */
 export type SettingsCaps = { readonly [Name in SettingName]?: number };
 
-const numericNames = Object.entries(tenantSettingsSchema.shape).flatMap(([name, field]) =>
-  withoutDefault(field) instanceof z.ZodNumber ? [name] : [],
-);
-
 /** Caps as an operator writes them: names of numeric settings, each with the largest value allowed. */
-export const settingsCapsSchema: z.ZodType<SettingsCaps> = z.strictObject(
-  Object.fromEntries(numericNames.map((name) => [name, z.int().min(1).optional()])),
-);
+export const settingsCapsSchema = once((): z.ZodType<SettingsCaps> => {
+  const numericNames = Object.entries(tenantSettingsSchema.shape).flatMap(([name, field]) =>
+    withoutDefault(field) instanceof z.ZodNumber ? [name] : [],
+  );
+  return z.strictObject(Object.fromEntries(numericNames.map((name) => [name, z.int().min(1).optional()])));
+});
 
 /** Values to set; null: back to the default. */
 export type SettingsChange = { readonly [Name in SettingName]?: TenantSettings[Name] | null | undefined };
@@ -26,13 +26,15 @@ export type SettingsChange = { readonly [Name in SettingName]?: TenantSettings[N
 type ChangeShape = { [Name in SettingName]: z.ZodOptional<z.ZodNullable<z.ZodType<TenantSettings[Name]>>> };
 
 /** The settings' own checks without their defaults, so that what is not named stays as it is. */
-export const settingsChangeSchema = z.strictObject(
-  Object.fromEntries(
-    Object.entries(tenantSettingsSchema.shape).map(([name, field]) => [
-      name,
-      withoutDefault(field).nullable().optional(),
-    ]),
-  ) as ChangeShape,
+export const settingsChangeSchema = once(() =>
+  z.strictObject(
+    Object.fromEntries(
+      Object.entries(tenantSettingsSchema.shape).map(([name, field]) => [
+        name,
+        withoutDefault(field).nullable().optional(),
+      ]),
+    ) as ChangeShape,
+  ),
 );
 
 function withoutDefault(field: z.ZodType): z.ZodType {

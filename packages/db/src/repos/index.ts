@@ -1,69 +1,52 @@
 /** All repositories over the shards. */
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
-import { createAgentRepo } from "./agents.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
-import { createArchiveRepo } from "./archives.ts";
-import { createBreakerRepo } from "./breakers.ts";
-import { createBudgetRepo } from "./budgets.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
-import { createConnectionRepo } from "./connections.ts";
-import { createCredentialRepo } from "./credentials.ts";
-import { createIssuerRepo } from "./issuers.ts";
-import { createLateRepos } from "./late-repos.ts";
-import { createNodeRepo } from "./nodes.ts";
-import { createOAuthRepo } from "./oauth.ts";
-import { createPluginRepo } from "./plugins.ts";
-import { createPriceRepo } from "./prices.ts";
-import { createProviderRepo } from "./providers.ts";
+import { late } from "./late.ts";
 import type { OnBrokenRow } from "./rows.ts";
-import { createSessionRepo } from "./sessions.ts";
-import { createSubscriptionRepo } from "./subscriptions.ts";
-import { createTavernRepo } from "./tavern.ts";
-import { createTenantRepo } from "./tenants.ts";
-import { createToolServiceRepo } from "./tool-services.ts";
-import { createUploadRepo } from "./uploads.ts";
-import { createUsageRepo } from "./usage.ts";
-import { createVcpCallbackRepo } from "./vcp-callbacks.ts";
-import { createVcpStaticValueRepo } from "./vcp-static-values.ts";
-import { createVariableRepo } from "./variables.ts";
-import { createWebhookRepo } from "./webhooks.ts";
 
 export interface RepoOptions {
   /** Hears of rows that were left out because they cannot be read. */
   readonly onBrokenRow?: OnBrokenRow;
 }
 
+/** What every request needs is there at once; the others are read when they are asked. */
 export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: RepoOptions = {}): Repos {
   return {
-    tenants: createTenantRepo(shards, onBrokenRow),
-    issuers: createIssuerRepo(shards, onBrokenRow),
-    agents: createAgentRepo(shards, onBrokenRow),
     apiKeys: createApiKeyRepo(shards, onBrokenRow),
-    plugins: createPluginRepo(shards, onBrokenRow),
-    credentials: createCredentialRepo(shards, onBrokenRow),
-    providers: createProviderRepo(shards, onBrokenRow),
     config: createConfigRepo(shards, onBrokenRow),
     calls: createCallRepo(shards),
-    archives: createArchiveRepo(shards),
-    sessions: createSessionRepo(shards),
-    uploads: createUploadRepo(shards),
-    budgets: createBudgetRepo(shards),
-    prices: createPriceRepo(shards, onBrokenRow),
-    usage: createUsageRepo(shards),
-    oauth: createOAuthRepo(shards),
-    webhooks: createWebhookRepo(shards),
-    services: createToolServiceRepo(shards, onBrokenRow),
-    breakers: createBreakerRepo(shards),
-    connections: createConnectionRepo(shards),
-    nodes: createNodeRepo(shards),
-    subscriptions: createSubscriptionRepo(shards, onBrokenRow),
-    tavern: createTavernRepo(shards),
-    vcpCallbacks: createVcpCallbackRepo(shards),
-    vcpStaticValues: createVcpStaticValueRepo(shards),
-    variables: createVariableRepo(shards, onBrokenRow),
-    ...createLateRepos(shards, onBrokenRow),
+    tenants: late(async () => (await import("./tenants.ts")).createTenantRepo(shards, onBrokenRow)),
+    issuers: late(async () => (await import("./issuers.ts")).createIssuerRepo(shards, onBrokenRow)),
+    agents: late(async () => (await import("./agents.ts")).createAgentRepo(shards, onBrokenRow)),
+    plugins: late(async () => (await import("./plugins.ts")).createPluginRepo(shards, onBrokenRow)),
+    credentials: late(async () => (await import("./credentials.ts")).createCredentialRepo(shards, onBrokenRow)),
+    providers: late(async () => (await import("./providers.ts")).createProviderRepo(shards, onBrokenRow)),
+    archives: late(async () => (await import("./archives.ts")).createArchiveRepo(shards)),
+    sessions: late(async () => (await import("./sessions.ts")).createSessionRepo(shards)),
+    uploads: late(async () => (await import("./uploads.ts")).createUploadRepo(shards)),
+    budgets: late(async () => (await import("./budgets.ts")).createBudgetRepo(shards)),
+    prices: late(async () => (await import("./prices.ts")).createPriceRepo(shards, onBrokenRow)),
+    usage: late(async () => (await import("./usage.ts")).createUsageRepo(shards)),
+    oauth: late(async () => (await import("./oauth.ts")).createOAuthRepo(shards)),
+    webhooks: late(async () => (await import("./webhooks.ts")).createWebhookRepo(shards)),
+    services: late(async () => (await import("./tool-services.ts")).createToolServiceRepo(shards, onBrokenRow)),
+    breakers: late(async () => (await import("./breakers.ts")).createBreakerRepo(shards)),
+    connections: late(async () => (await import("./connections.ts")).createConnectionRepo(shards)),
+    nodes: late(async () => (await import("./nodes.ts")).createNodeRepo(shards)),
+    subscriptions: late(async () => (await import("./subscriptions.ts")).createSubscriptionRepo(shards, onBrokenRow)),
+    tavern: late(async () => (await import("./tavern.ts")).createTavernRepo(shards)),
+    vcpCallbacks: late(async () => (await import("./vcp-callbacks.ts")).createVcpCallbackRepo(shards)),
+    vcpStaticValues: late(async () => (await import("./vcp-static-values.ts")).createVcpStaticValueRepo(shards)),
+    variables: late(async () => (await import("./variables.ts")).createVariableRepo(shards, onBrokenRow)),
+    flowRuns: late(async () => (await import("./flow-runs.ts")).createFlowRunRepo(shards)),
+    schedules: late(async () => (await import("./schedules.ts")).createScheduleRepo(shards, onBrokenRow)),
+    groupChats: late(async () => (await import("./group-chats.ts")).createGroupChatRepo(shards)),
+    knowledgeSearch: late(async () => (await import("./knowledge-search.ts")).createKnowledgeSearchRepo(shards)),
+    flows: late(async () => (await import("./flows.ts")).createFlowRepo(shards, onBrokenRow)),
+    knowledge: late(async () => (await import("./knowledge.ts")).createKnowledgeRepo(shards, onBrokenRow)),
     ping: async () => {
       const select = [{ sql: "SELECT 1", args: [] }];
       await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));

@@ -3,34 +3,37 @@ import * as z from "zod";
 import { tableFormats, textEncodings } from "../../ports/data-tables.ts";
 import { defineNativeTool } from "./native-tool.ts";
 
-const path = z.string().min(1).max(1_024);
-
-const input = z.strictObject({
-  files: z.array(path).min(1).max(16).describe("Workspace files: CSV, XLSX, JSON or NDJSON, by path."),
-  sql: z
-    .string()
-    .min(1)
-    .max(65_536)
-    .optional()
-    .describe(
-      "One SELECT in SQLite's dialect. A file is a table by its name without extension (a sheet: file_sheet). Absent: tables, columns and first rows are described.",
-    ),
-  describe: z
-    .boolean()
-    .default(false)
-    .describe("Also count what is in each column: nulls, distinct values, range, mean."),
-  limit: z.int().min(1).max(10_000).default(100).describe("Rows of the answer."),
-  format: z.enum(tableFormats).optional().describe("Of the files; absent: by their names."),
-  delimiter: z
-    .string()
-    .length(1)
-    .refine((text) => !/["\r\n]/.test(text), "must not be a quote or the end of a line")
-    .optional()
-    .describe("Of CSV; absent: found out."),
-  encoding: z.enum(textEncodings).optional().describe("Of text; absent: found out."),
-  header: z.boolean().optional().describe("Does the first row name the columns? Absent: found out."),
-});
-export type AnalyzeDataInput = z.output<typeof input>;
+const input = () =>
+  z.strictObject({
+    files: z
+      .array(z.string().min(1).max(1_024))
+      .min(1)
+      .max(16)
+      .describe("Workspace files: CSV, XLSX, JSON or NDJSON, by path."),
+    sql: z
+      .string()
+      .min(1)
+      .max(65_536)
+      .optional()
+      .describe(
+        "One SELECT in SQLite's dialect. A file is a table by its name without extension (a sheet: file_sheet). Absent: tables, columns and first rows are described.",
+      ),
+    describe: z
+      .boolean()
+      .default(false)
+      .describe("Also count what is in each column: nulls, distinct values, range, mean."),
+    limit: z.int().min(1).max(10_000).default(100).describe("Rows of the answer."),
+    format: z.enum(tableFormats).optional().describe("Of the files; absent: by their names."),
+    delimiter: z
+      .string()
+      .length(1)
+      .refine((text) => !/["\r\n]/.test(text), "must not be a quote or the end of a line")
+      .optional()
+      .describe("Of CSV; absent: found out."),
+    encoding: z.enum(textEncodings).optional().describe("Of text; absent: found out."),
+    header: z.boolean().optional().describe("Does the first row name the columns? Absent: found out."),
+  });
+export type AnalyzeDataInput = z.output<ReturnType<typeof input>>;
 
 export const analyzeData = defineNativeTool({
   name: "analyze_data",

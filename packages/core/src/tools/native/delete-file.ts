@@ -8,9 +8,10 @@ export const deleteFile = defineNativeTool({
   className: "DeleteFileTool",
   title: "Delete file",
   description: "Deletes a file of the session's workspace.",
-  input: z.strictObject({
-    path: z.string().describe("File path; a leading '/' means the workspace root."),
-  }),
+  input: () =>
+    z.strictObject({
+      path: z.string().describe("File path; a leading '/' means the workspace root."),
+    }),
   effect: "write",
   repeat: "natural",
   outputTrust: "own",

@@ -14,13 +14,14 @@ import { defineNativeTool, invalidInput, type NativeRun } from "./native-tool.ts
 const maxRedirects = 3;
 const mostHeaders = 32;
 
-const input = z.strictObject({
-  url: z.string().min(1).max(8_192).describe("Address, http or https."),
-  method: z.enum(["GET", "POST", "PUT", "PATCH", "DELETE"]).default("GET").describe("All but GET count as writes."),
-  headers: z.record(z.string(), z.string()).optional().describe("Request headers by name."),
-  body: z.string().optional().describe("Request body; not with GET. JSON is sent as JSON."),
-});
-type Input = z.output<typeof input>;
+const input = () =>
+  z.strictObject({
+    url: z.string().min(1).max(8_192).describe("Address, http or https."),
+    method: z.enum(["GET", "POST", "PUT", "PATCH", "DELETE"]).default("GET").describe("All but GET count as writes."),
+    headers: z.record(z.string(), z.string()).optional().describe("Request headers by name."),
+    body: z.string().optional().describe("Request body; not with GET. JSON is sent as JSON."),
+  });
+type Input = z.output<ReturnType<typeof input>>;
 
 export const fetchUrl = defineNativeTool({
   name: "fetch",

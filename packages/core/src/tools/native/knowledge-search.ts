@@ -14,18 +14,19 @@ export const knowledgeSearch = defineNativeTool({
   title: "Search knowledge",
   description:
     "Searches the knowledge bases for passages about something. Cite a passage by its 'cite', for example [1], and name its document.",
-  input: z.strictObject({
-    query: z.string().min(1).max(8_000).describe("What to look for: a question, or words."),
-    knowledge_bases: z
-      .array(z.string().min(1).max(128))
-      .min(1)
-      .max(16)
-      .optional()
-      .describe("Names of knowledge bases; absent: all of them."),
-    top_k: z.int().min(1).max(50).optional().describe("Passages at most; absent: as the bases are configured."),
-    mode: z.enum(searchModes).default("auto").describe("By meaning, by words, or both."),
-    filter: knowledgeFilterSchema.optional(),
-  }),
+  input: () =>
+    z.strictObject({
+      query: z.string().min(1).max(8_000).describe("What to look for: a question, or words."),
+      knowledge_bases: z
+        .array(z.string().min(1).max(128))
+        .min(1)
+        .max(16)
+        .optional()
+        .describe("Names of knowledge bases; absent: all of them."),
+      top_k: z.int().min(1).max(50).optional().describe("Passages at most; absent: as the bases are configured."),
+      mode: z.enum(searchModes).default("auto").describe("By meaning, by words, or both."),
+      filter: knowledgeFilterSchema.optional(),
+    }),
   effect: "read",
   repeat: "natural",
   outputTrust: "outside",

@@ -11,9 +11,10 @@ export const listFiles = defineNativeTool({
   className: "ListFilesTool",
   title: "List files",
   description: "Lists the files of a directory of the session's workspace and of the directories below it.",
-  input: z.strictObject({
-    path: z.string().default("/").describe("Directory; '/' is the workspace root."),
-  }),
+  input: () =>
+    z.strictObject({
+      path: z.string().default("/").describe("Directory; '/' is the workspace root."),
+    }),
   effect: "read",
   repeat: "natural",
   outputTrust: "own",

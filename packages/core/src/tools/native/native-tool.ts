@@ -7,6 +7,7 @@ import * as z from "zod";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { once } from "../../once.ts";
 import type { Workspace } from "../../workspace/workspace.ts";
 import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../adapter.ts";
 import { escapePointer } from "../json-schema/document.ts";
@@ -26,8 +27,8 @@ export interface NativeToolSpec<Input extends z.ZodType<object>> {
   readonly className: string;
   readonly title: string;
   readonly description: string;
-  /** A strict object. */
-  readonly input: Input;
+  /** Makes a strict object, when it is first needed. */
+  readonly input: () => Input;
   /** The worst case; `effectOf` may soften it for one call. */
   readonly effect: Effect;
   readonly effectOf?: (input: z.output<Input>) => Effect;
@@ -66,6 +67,7 @@ export interface NativeTool {
 export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeToolSpec<Input>): NativeTool {
   const { name, className, title, description, effect, repeat, outputTrust } = spec;
   // Made when first asked for: a function that is started for one request mostly needs none of it.
+  const input = once(spec.input);
   let parameters: JsonObject | undefined;
   let hash: string | undefined;
   return {
@@ -74,12 +76,12 @@ export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeTo
     title,
     description,
     get parameters() {
-      parameters ??= toParameters(spec.input);
+      parameters ??= toParameters(input());
       return parameters;
     },
     effect,
     effectOf: (args) => {
-      const parsed = spec.input.safeParse(args);
+      const parsed = input().safeParse(args);
       return parsed.success && spec.effectOf !== undefined ? spec.effectOf(parsed.data) : effect;
     },
     repeat,
@@ -94,7 +96,7 @@ export function defineNativeTool<Input extends z.ZodType<object>>(spec: NativeTo
         .digest("hex");
       return hash;
     },
-    invoke: async (args, run) => spec.invoke(readInput(spec.input, args), run),
+    invoke: async (args, run) => spec.invoke(readInput(input(), args), run),
   };
 }
 

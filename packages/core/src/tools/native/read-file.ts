@@ -8,13 +8,14 @@ import { decodeStrictly, encodings, linePieces, type Encoding } from "./text-lin
 
 const pieceCharacters = 65_536;
 
-const input = z.strictObject({
-  path: z.string().describe("File path; a leading '/' means the workspace root."),
-  encoding: z.enum(encodings).default("utf-8").describe("Encoding of the file."),
-  start_line: z.int().min(1).default(1).describe("First line to read, from 1."),
-  max_lines: z.int().min(1).optional().describe("How many lines to read; absent: to the end."),
-});
-type Input = z.output<typeof input>;
+const input = () =>
+  z.strictObject({
+    path: z.string().describe("File path; a leading '/' means the workspace root."),
+    encoding: z.enum(encodings).default("utf-8").describe("Encoding of the file."),
+    start_line: z.int().min(1).default(1).describe("First line to read, from 1."),
+    max_lines: z.int().min(1).optional().describe("How many lines to read; absent: to the end."),
+  });
+type Input = z.output<ReturnType<typeof input>>;
 
 export const readFile = defineNativeTool({
   name: "read_file",

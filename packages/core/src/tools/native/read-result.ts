@@ -16,17 +16,18 @@ import { parseKeepingDigits, selectJson } from "./json-path.ts";
 import { answered, defineNativeTool, invalidInput, type NativeRun } from "./native-tool.ts";
 import { decodeStrictly, linePieces, type LinePiece } from "./text-lines.ts";
 
-const input = z.strictObject({
-  call_id: z.string().min(1).max(64).describe("The handle: id of the call whose result is read."),
-  offset: z.int().min(0).optional().describe("First byte to read."),
-  length: z.int().min(1).optional().describe("How many bytes to read."),
-  line: z.int().min(1).optional().describe("First line to read, or to search with 'grep', from 1."),
-  lines: z.int().min(1).optional().describe("How many lines to read."),
-  jsonpath: z.string().max(500).optional().describe("Part of a JSON result, such as $.items[0:10].name; no filters."),
-  grep: z.string().min(1).max(500).optional().describe("Regular expression (RE2); gives the lines that match."),
-  ignore_case: z.boolean().default(false).describe("For 'grep'."),
-});
-type Input = z.output<typeof input>;
+const input = () =>
+  z.strictObject({
+    call_id: z.string().min(1).max(64).describe("The handle: id of the call whose result is read."),
+    offset: z.int().min(0).optional().describe("First byte to read."),
+    length: z.int().min(1).optional().describe("How many bytes to read."),
+    line: z.int().min(1).optional().describe("First line to read, or to search with 'grep', from 1."),
+    lines: z.int().min(1).optional().describe("How many lines to read."),
+    jsonpath: z.string().max(500).optional().describe("Part of a JSON result, such as $.items[0:10].name; no filters."),
+    grep: z.string().min(1).max(500).optional().describe("Regular expression (RE2); gives the lines that match."),
+    ignore_case: z.boolean().default(false).describe("For 'grep'."),
+  });
+type Input = z.output<ReturnType<typeof input>>;
 
 export const readResult = defineNativeTool({
   name: "read_result",

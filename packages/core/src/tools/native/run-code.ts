@@ -5,21 +5,22 @@
 import * as z from "zod";
 import { defineNativeTool } from "./native-tool.ts";
 
-const input = z.strictObject({
-  language: z.enum(["python", "javascript"]).describe("Python 3, or JavaScript for Node.js."),
-  code: z
-    .string()
-    .min(1)
-    .max(262_144)
-    .describe("The whole program. Print what you want to see; save pictures and other results as files."),
-  files: z
-    .array(z.string().min(1).max(1_024))
-    .max(256)
-    .optional()
-    .describe("Workspace files that it reads, by path; a directory ends in '/'. Absent: the whole workspace."),
-  timeout_ms: z.int().min(100).max(840_000).optional().describe("Milliseconds that it may run; absent: 30000."),
-});
-export type RunCodeInput = z.output<typeof input>;
+const input = () =>
+  z.strictObject({
+    language: z.enum(["python", "javascript"]).describe("Python 3, or JavaScript for Node.js."),
+    code: z
+      .string()
+      .min(1)
+      .max(262_144)
+      .describe("The whole program. Print what you want to see; save pictures and other results as files."),
+    files: z
+      .array(z.string().min(1).max(1_024))
+      .max(256)
+      .optional()
+      .describe("Workspace files that it reads, by path; a directory ends in '/'. Absent: the whole workspace."),
+    timeout_ms: z.int().min(100).max(840_000).optional().describe("Milliseconds that it may run; absent: 30000."),
+  });
+export type RunCodeInput = z.output<ReturnType<typeof input>>;
 
 export const runCode = defineNativeTool({
   name: "run_code",

@@ -7,10 +7,11 @@ export const writeFile = defineNativeTool({
   className: "WriteFileTool",
   title: "Write file",
   description: "Writes text to a file of the session's workspace; an existing file is replaced.",
-  input: z.strictObject({
-    path: z.string().describe("File path; a leading '/' means the workspace root."),
-    content: z.string().describe("The whole text of the file, kept as UTF-8."),
-  }),
+  input: () =>
+    z.strictObject({
+      path: z.string().describe("File path; a leading '/' means the workspace root."),
+      content: z.string().describe("The whole text of the file, kept as UTF-8."),
+    }),
   effect: "write",
   repeat: "natural",
   outputTrust: "own",

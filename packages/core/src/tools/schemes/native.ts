@@ -64,13 +64,16 @@ function described(name: string): Tool | undefined {
   return made;
 }
 
+/** Its schema and hash are made when they are looked at: most chats are told of none of these tools. */
 function describe(tool: NativeTool): Tool {
   return {
     uri: formatToolUri("native", tool.name),
     name: tool.name,
     title: tool.title,
     description: tool.description,
-    parameters: tool.parameters,
+    get parameters() {
+      return tool.parameters;
+    },
     kind: "NATIVE",
     enabled: true,
     roles: [],
@@ -85,6 +88,8 @@ function describe(tool: NativeTool): Tool {
     ...(tool.timeoutMs === undefined ? {} : { timeoutMs: tool.timeoutMs }),
     requiredCredentials: [],
     outputTrust: tool.outputTrust,
-    hash: tool.hash,
+    get hash() {
+      return tool.hash;
+    },
   };
 }

@@ -89,7 +89,7 @@ describe("what a node registers", () => {
         (serverName, tools) => {
           const given = readRegistration({ serverName, tools: tools as never });
           if (given === undefined) return;
-          expect(nodeToolsSchema.safeParse(given.tools).success).toBe(true);
+          expect(nodeToolsSchema().safeParse(given.tools).success).toBe(true);
           expect(nodeNameSchema.safeParse(given.node).success).toBe(true);
         },
       ),

@@ -92,7 +92,7 @@ function toTool(manifest: JsonValue): NodeTool | string {
   if (typeof pluginType !== "string" || pluginType === "") return "'pluginType' is missing";
   if (!entryPoint) return "'entryPoint' is missing";
   const commands = commandsOf(manifest);
-  const parsed = nodeToolSchema.safeParse({
+  const parsed = nodeToolSchema().safeParse({
     name: toToolName(name),
     description: (textOf(description) ?? name).slice(0, longestDescription),
     parameters: { type: "object", properties: {}, additionalProperties: true },

@@ -1,0 +1,31 @@
+/**
+ * An app whose routes are read in two parts: those that somebody waits for with every cold start, and all of them
+ * with the first request to another address.
+ */
+import type { Hono } from "hono";
+import { getPath } from "hono/utils/url";
+import { createApp } from "./app.ts";
+import type { AppDeps, AppEnv } from "./app-env.ts";
+import type { RouteModule } from "./define-route.ts";
+
+/** What a host asks of an app. */
+export interface ServingApp {
+  fetch(request: Request, env: AppEnv["Bindings"]): Response | Promise<Response>;
+}
+
+type Routes = Readonly<Record<string, RouteModule>>;
+
+/** @param awaited their paths have no parameters, and all methods of each are among them */
+export function createLateApp(deps: AppDeps, awaited: Routes, readAll: () => Promise<Routes>): ServingApp {
+  const first = createApp(deps, awaited);
+  const paths = new Set(Object.values(awaited).map(({ path }) => path));
+  let whole: Promise<Hono<AppEnv>> | undefined;
+  return {
+    async fetch(request, env) {
+      if (paths.has(getPath(request))) return first.fetch(request, env);
+      whole ??= readAll().then((routes) => createApp(deps, routes));
+      const app = await whole;
+      return app.fetch(request, env);
+    },
+  };
+}
