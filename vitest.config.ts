@@ -1,7 +1,11 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
-/** unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client. */
+/**
+ * unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client.
+ * Files of the first three share their workers' modules (`isolate: false`): reading the whole gateway anew for each
+ * would be a third of the work.
+ */
 export default defineConfig({
   test: {
     // Most suites wait more than they compute.
@@ -12,14 +16,16 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"],
+          isolate: false,
           testTimeout: 30_000,
         },
       },
-      { test: { name: "contract", include: ["test/contract/**/*.test.ts"], testTimeout: 20_000 } },
+      { test: { name: "contract", include: ["test/contract/**/*.test.ts"], isolate: false, testTimeout: 20_000 } },
       {
         test: {
           name: "e2e",
           include: ["test/e2e/**/*.test.ts"],
+          isolate: false,
           globalSetup: ["test/support/build-programs.ts"],
           testTimeout: 60_000,
           // Brokers take a minute where cores are few.

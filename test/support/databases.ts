@@ -3,10 +3,13 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase } from "@toolyard/db/client";
-import type { Shards } from "@toolyard/db/database";
+import type { Database, Shards } from "@toolyard/db/database";
 import { migrate } from "@toolyard/db/migrate";
 import { openShards } from "@toolyard/db/shards";
 import { startHranaServer } from "./hrana-server.ts";
+
+/** A busy machine is no fault of the database. */
+const patienceMs = 60_000;
 
 export interface TestShards {
   readonly url: string;
@@ -31,9 +34,10 @@ export async function serverShards(): Promise<TestShards> {
 }
 
 async function migrated(url: string, cleanUp: () => Promise<void>): Promise<TestShards> {
-  const database = await openDatabase({ url });
+  const open = (each: string): Promise<Database> => openDatabase({ url: each, budgetMs: patienceMs });
+  const database = await open(url);
   await migrate(database);
-  const shards = await openShards(database, async (shardUrl) => openDatabase({ url: shardUrl }));
+  const shards = await openShards(database, open);
   return {
     url,
     shards,

@@ -30,8 +30,12 @@ export function measureCalls({ calls, flowRuns }: Measured, metrics: Metrics, cl
 
 /** Runs of flows write their steps' calls and ends themselves. */
 function measuredRuns(repo: FlowRunRepo, counter: CallCounter): FlowRunRepo {
+  const { load, changes, signal, recordWithSteps } = repo;
   return {
-    ...repo,
+    load,
+    changes,
+    signal,
+    recordWithSteps,
     async write(tenant, write) {
       const written = await repo.write(tenant, write);
       for (const call of write.calls) if (written.states.has(call.id)) counter.written(call);

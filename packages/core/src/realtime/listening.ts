@@ -99,8 +99,12 @@ export function watchCalls(repo: CallRepo, listening: Listening): CallRepo {
 
 /** The same for what runs of flows write of their steps' calls. */
 export function watchRuns(repo: FlowRunRepo, listening: Listening): FlowRunRepo {
+  const { load, changes, signal, recordWithSteps } = repo;
   return {
-    ...repo,
+    load,
+    changes,
+    signal,
+    recordWithSteps,
     async write(tenant, write) {
       const written = await repo.write(tenant, write);
       for (const { id } of [...write.calls, ...write.ends]) listening.changed(tenant, id);

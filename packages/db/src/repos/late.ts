@@ -19,6 +19,9 @@ export function late<R extends { readonly [K in keyof R]: RepoFunction }>(read: 
   };
   return new Proxy({} as R, {
     // Whoever awaits one is not to take it for a promise.
+    ownKeys() {
+      throw new TypeError("A repository that is read late has no list of its functions: name those that you need.");
+    },
     get: (_, name) => (name === "then" ? undefined : (known.get(name) ?? make(name as keyof R))),
   });
 }
