@@ -27,6 +27,7 @@ const schedulesFunctions = {
 const groupChatsFunctions = {
   create: true,
   get: true,
+  namingAgent: true,
   list: true,
   update: true,
   delete: true,
