@@ -114,7 +114,15 @@ export function describeFlowRepo(name: string, make: () => Promise<TwoInstances>
     });
 
     const hook = (flowId: string) =>
-      ({ id: newId("flowHook"), flowId, name: "shop", role: "member", hint: "abc", sealed: null }) as const;
+      ({
+        id: newId("flowHook"),
+        flowId,
+        isShipped: false,
+        name: "shop",
+        role: "member",
+        hint: "abc",
+        sealed: null,
+      }) as const;
 
     test("a hook is opened by its token alone, until that is another", async () => {
       const [tenant, other] = [await newTenant(), await newTenant()];
@@ -132,10 +140,28 @@ export function describeFlowRepo(name: string, make: () => Promise<TwoInstances>
         hint: "def",
       });
       expect(await first.flows.openHook(tenant, flow.id, "t1")).toBeUndefined();
-      const { data } = (await first.flows.listHooks(tenant, flow.id, { limit: 5, order: "asc" })) ?? { data: [] };
+      const { data } = (await first.flows.listHooks(
+        tenant,
+        { flowId: flow.id, isShipped: false },
+        { limit: 5, order: "asc" },
+      )) ?? { data: [] };
       expect(data).toMatchObject([{ id, lastUsedAt: expect.any(Number) }]);
       expect(await second.flows.deleteHook(other, flow.id, id)).toBe(false);
       expect(await second.flows.deleteHook(tenant, flow.id, id)).toBe(true);
+    });
+
+    test("a flow that every tenant has needs no row for its hooks", async () => {
+      const [tenant, other] = [await newTenant(), await newTenant()];
+      const shipped = { flowId: "deep_search", isShipped: true };
+      const made = await first.flows.createHook(tenant, { ...hook(""), ...shipped, tokenHash: "t1" });
+      expect(await second.flows.openHook(tenant, "deep_search", "t1")).toMatchObject({
+        id: made?.id,
+        flowName: "deep_search",
+      });
+      expect(await second.flows.openHook(other, "deep_search", "t1")).toBeUndefined();
+      const page = { limit: 5, order: "asc" } as const;
+      expect((await second.flows.listHooks(tenant, shipped, page))?.data).toHaveLength(1);
+      expect((await second.flows.listHooks(other, shipped, page))?.data).toEqual([]);
     });
   });
 }

@@ -481,4 +481,33 @@ describe(`what is used is not deleted ${verifies("CFG-4")}`, () => {
     expect((await client.send("delete", `/v1/agents/${id}?force=true`)).status).toBe(204);
     expect((await client.send("get", `/v1/agents/${id}`)).status).toBe(404);
   });
+
+  test(`nor one that speaks in a room or leads one, which say so by name afterwards ${verifies("VCP-14")}`, async () => {
+    const [speaker, leader] = [await addAgent("speaker"), await addAgent("leader")];
+    const members = [{ kind: "agent", name: "speaker" }];
+    const quay = await client.post("/v1/group_chats", { name: "quay", members });
+    const deck = await client.post("/v1/group_chats", { name: "deck", members, mode: "invited", moderator: "leader" });
+    const refusal = async (id: string): Promise<Json> => {
+      const { status, json } = await client.send("delete", `/v1/agents/${id}`);
+      expect([status, json.error.code]).toEqual([409, "service_referenced"]);
+      return json.error.references.map(({ kind, id: of, field, value }: Json) => [kind, of, field, value]);
+    };
+    expect(await refusal(leader.id)).toEqual([["group_chat", deck.id, "moderator", "agent://leader"]]);
+    expect(await refusal(speaker.id)).toEqual([
+      ["group_chat", quay.id, "members", "agent://speaker"],
+      ["group_chat", deck.id, "members", "agent://speaker"],
+    ]);
+    for (const { id } of [speaker, leader]) await client.expect("delete", `/v1/agents/${id}?force=true`);
+    const errorsOf = async (room: Json): Promise<Json[]> => {
+      const said = { content: "Is anybody there?", stream: true };
+      const events: Json[] = sseEvents((await client.send("post", `/v1/group_chats/${room.id}/messages`, said)).text);
+      return events.filter(({ type }) => type === "error").map(({ error }) => error);
+    };
+    expect(await errorsOf(quay)).toMatchObject([
+      { code: "agent_not_found", message: expect.stringContaining("no agent 'speaker'") },
+    ]);
+    expect(await errorsOf(deck)).toMatchObject([
+      { code: "moderator_undecided", message: expect.stringMatching(/'leader'.*PATCH \/v1\/group_chats/) },
+    ]);
+  });
 });

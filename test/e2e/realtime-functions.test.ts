@@ -221,6 +221,50 @@ describe("a tenant to whom nobody listens", () => {
   const chat = { model: "toolyard/scripted", stream: true, messages: [{ role: "user", content: "Hello." }] };
 });
 
+describe(`a shipped flow in a tenant that has none of its own ${verifies("MQ-3", "FLOWRUN-1")}`, () => {
+  test("is run by a subscription and by a hook, though nothing else has asked for flows there", async () => {
+    const bus = {
+      broker: "redis",
+      servers: ["127.0.0.1:9"],
+      security: "none",
+      allow_unencrypted: true,
+      topics: { q: {} },
+    };
+    await owner.request("POST", "/v1/tool-services", { scheme: "mq", service_id: "bus", config: bus });
+    const { id } = await owner.request("POST", "/v1/subscriptions", {
+      name: "questions",
+      uri: "mq://bus/q",
+      target: { uri: "flow://deep_search" },
+    });
+    const node = await open();
+    const instance = "instance-of-a-test";
+    const held = await node.ask({ type: "subscription.hold", node: "lab-1", instance, reports: [] });
+    expect(held.subscriptions).toMatchObject([{ id, name: "questions" }]);
+    const { fingerprint } = await node.ask({ type: "subscription.open", subscription: id, instance });
+    const body = Buffer.from(JSON.stringify({ question: "How high?" }));
+    const taken = await node.ask({
+      type: "subscription.message",
+      subscription: id,
+      fingerprint,
+      instance,
+      message: { delivery: "delivery-of-a-test", body: body.toString("base64"), bytes: body.byteLength },
+    });
+    expect(taken).toMatchObject({ outcome: "accepted", call_id: expect.stringMatching(/^call_/) });
+    const hook = await owner.request("POST", "/v1/flows/deep_search/hooks", { name: "questions" });
+    const started = await owner.request("POST", new URL(hook.url).pathname, { question: "How high?" });
+    expect((await owner.request("GET", "/v1/flows/deep_search/hooks")).data).toMatchObject([{ id: hook.id }]);
+    await functions.work();
+    for (const run of [taken.call_id, started.run_id]) {
+      // It has run as far as the tool that this tenant has not switched on.
+      expect(await owner.request("GET", `/v1/runs/${run}`)).toMatchObject({
+        flow: "deep_search",
+        state: "failed",
+        error: { message: expect.stringContaining("deep_search") },
+      });
+    }
+  });
+});
+
 describe("what a client sends", () => {
   test("may have 128 KB in frames of 32 KB, and is answered; a larger frame ends the connection", async () => {
     const client = await open();

@@ -2,6 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -116,6 +117,102 @@ describe(`a configuration sent with the request ${verifies("BLIND-7")}`, () => {
     expect(backEnd.requests.map(({ headers }) => headers.authorization)).toEqual(
       Array(2).fill("Bearer inline-value-1"),
     );
+  });
+
+  test("serves a run of a flow: its tools, its models, and the flows within it", async () => {
+    await tenant.addProvider(`${backEnd.url}/model`, { credential: "MODEL_KEY", models: { "own-1": "own-1" } });
+    const look = { kind: "tool", name: "lookup", arguments: { q: { $: "input.q" } } };
+    await publishFlow(tenant, { name: "inner", start: "look", nodes: { look } });
+    await publishFlow(tenant, {
+      name: "outer",
+      start: "look",
+      nodes: {
+        look: { ...look, next: "rest" },
+        // Longer than a run usually waits where it is.
+        rest: { kind: "wait", duration_ms: 1_200, next: "say" },
+        say: { kind: "model", model: "own-1", messages: [{ role: "user", content: "go" }], next: "sub" },
+        sub: { kind: "flow", name: "inner", input: { q: "within" }, next: "end" },
+        end: { kind: "end", output: { $: "steps.say.output.text" } },
+      },
+    });
+    const message = { role: "assistant", content: "said" };
+    const said = {
+      id: "c",
+      object: "chat.completion",
+      created: 1,
+      choices: [{ index: 0, message, finish_reason: "stop" }],
+    };
+    const headers = { "content-type": "application/json" };
+    backEnd.answer = ({ target }) => ({
+      headers,
+      body: target.startsWith("/model") ? JSON.stringify(said) : '{"ok":true}',
+    });
+    const brought = config(lookup(keyed));
+    brought.runtime_config.credentials.MODEL_KEY = "inline-model-key-1";
+    const run = { workflow_id: "outer", input: { q: "first" } };
+    const { client } = await trustedKey({});
+    const whole = await client.send("post", "/v1/run_workflow", { ...run, ...brought, stream: false });
+    expect([whole.status, whole.json.state, whole.json.output], whole.text).toEqual([200, "completed", "said"]);
+    const streamed = await client.send("post", "/v1/run_workflow", { ...run, ...brought });
+    expect(streamed.text).toContain("event: done");
+    const once = [
+      ["/lookup?q=first", "Bearer inline-value-1"],
+      ["/model/chat/completions", "Bearer inline-model-key-1"],
+      ["/lookup?q=within", "Bearer inline-value-1"],
+    ];
+    expect(backEnd.requests.map(({ target, headers: sent }) => [target, sent.authorization])).toEqual([
+      ...once,
+      ...once,
+    ]);
+    const without = await client.send("post", "/v1/run_workflow", { ...run, stream: false });
+    expect(without.json).toMatchObject({
+      state: "failed",
+      steps: [{ path: "look", error: { code: "tool_not_found" } }],
+    });
+  });
+
+  test("is refused for a run of a flow where nothing is known of it, or the key may not", async () => {
+    await publishFlow(tenant, { name: "idle", start: "end", nodes: { end: { kind: "end" } } });
+    const run = (change: Json, client = tenant.client): Promise<Reply> =>
+      client.send("post", "/v1/run_workflow", { workflow_id: "idle", stream: false, ...change });
+    const strange = await run({ runtime_config: { plugins: [], models: {} } });
+    expect([strange.status, strange.json.error.code]).toEqual([400, "invalid_definition"]);
+    expect(strange.json.error.message).toContain("runtime_config.models");
+    const { client } = await tenant.newKey({ scopes: ["tools"] });
+    expect((await run(config(), client)).json.error).toMatchObject({
+      code: "permission_denied",
+      param: "runtime_config",
+    });
+    expect((await run({ ...config(), wait: false })).json.error).toMatchObject({
+      code: "runtime_config_required",
+      param: "wait",
+    });
+    expect((await run(config())).json).toMatchObject({ state: "completed" });
+  });
+
+  test("does not outlast the request of its run: what waits for others fails, and says why", async () => {
+    await tenant.addPlugin(writingTool(backEnd));
+    await publishFlow(tenant, {
+      name: "asks",
+      start: "order",
+      nodes: {
+        order: { kind: "tool", name: "create_order", arguments: { sku: "1" }, next: "sure" },
+        sure: { kind: "approval", message: "Go on?" },
+      },
+    });
+    const { json } = await tenant.client.send("post", "/v1/run_workflow", {
+      workflow_id: "asks",
+      stream: false,
+      ...config(),
+    });
+    expect(json).toMatchObject({
+      state: "failed",
+      error: { code: "flow_failed", failure: { path: "sure", code: "runtime_config_required" } },
+    });
+    expect(json.error.message).toContain("never stored");
+    expect(backEnd.requests).toHaveLength(1);
+    // Nobody is asked any more.
+    expect((await tenant.client.get("/v1/calls?state=input_required")).data).toEqual([]);
   });
 
   test("comes before what is stored: plugin before plugin, value before the tenant's and the user's", async () => {

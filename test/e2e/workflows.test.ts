@@ -1,5 +1,5 @@
 /** Runs of flows as people and machines meet them: started, followed, cut off, told, triggered (FLOWRUN-1, MQ-3, URI-2). */
-import { createHmac } from "node:crypto";
+import { createHmac, randomBytes } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { callIn, childrenOf, publishFlow } from "../support/flows.ts";
@@ -7,7 +7,7 @@ import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool } from "../support/http-tools.ts";
-import { startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { startLlmStub, text, type LlmStub, type Round } from "../support/llm-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
@@ -91,6 +91,67 @@ describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
     expect(child).toMatchObject({ trace_id: trace, root_id: run });
     expect(await tenant.client.get(`/v1/calls/${run}`)).toMatchObject({ trace_id: trace, state: "completed" });
     expect(backEnd.requests[0]?.headers["traceparent"]).toContain(trace);
+  });
+
+  test("has its trace in what is logged of it and of the calls below it", async () => {
+    await publishFlow(tenant, {
+      name: "look",
+      start: "find",
+      nodes: { find: { ...lookUp, next: "end" }, end: { kind: "end" } },
+    });
+    const trace = randomBytes(16).toString("hex");
+    const { json: run } = await runWorkflow(
+      { workflow_id: "look", input: { word: "a" }, stream: false },
+      { traceparent: `00-${trace}-b7ad6b7169203331-01` },
+    );
+    const [child] = await childrenOf(tenant, run.id);
+    const logged = gateway.logged.filter(({ fields }) => [run.id, child.id].includes(String(fields["call_id"])));
+    expect(logged.map(({ message, fields }) => [message, fields["call_id"]])).toEqual(
+      expect.arrayContaining([
+        ["the tool has answered", child.id],
+        ["the tool has answered", run.id],
+      ]),
+    );
+    expect(new Set(logged.map(({ fields }) => fields["trace_id"]))).toEqual(new Set([trace]));
+  });
+
+  test("is a tree with the chats of its steps in it", async () => {
+    await tenant.addProvider(llm.url);
+    llm.respond(() => text("Three."));
+    const say = { kind: "model", messages: [{ role: "user", content: "How many?" }] };
+    await publishFlow(tenant, { name: "inner", start: "say", nodes: { say } });
+    await publishFlow(tenant, {
+      name: "outer",
+      start: "find",
+      nodes: {
+        find: { ...lookUp, next: "each" },
+        each: {
+          kind: "map",
+          items: [1, 2],
+          body: { start: "ask", nodes: { ask: { ...say, stream: true } } },
+          next: "sub",
+        },
+        sub: { kind: "flow", name: "inner" },
+      },
+    });
+    const { json: run } = await runWorkflow({ workflow_id: "outer", input: { word: "a" }, stream: false });
+    expect(run).toMatchObject({ state: "completed" });
+    const below = await childrenOf(tenant, run.id);
+    expect(below.map(({ kind, uri }) => [kind, uri]).toSorted()).toEqual([
+      ["chat", "chat"],
+      ["chat", "chat"],
+      ["tool", expect.stringContaining("flow://inner")],
+      ["tool", expect.stringContaining("plugin://lookup")],
+    ]);
+    const sub = below.find(({ uri }) => String(uri).startsWith("flow://inner"));
+    const [chat] = await childrenOf(tenant, sub?.id);
+    const chain = [
+      { kind: "flow", id: "outer" },
+      { kind: "flow", id: "inner" },
+    ];
+    expect(chat).toMatchObject({ kind: "chat", caller: { chain: expect.arrayContaining(chain) } });
+    const all = [...below, chat];
+    expect(all.map(({ root_id: root, trace_id: id }) => [root, id])).toEqual(all.map(() => [run.id, run.trace_id]));
   });
 
   test("a workflow that there is not is a 404 before the stream, and so is a version", async () => {
@@ -231,6 +292,20 @@ describe("a run under way", () => {
   });
 });
 
+/** As a back end answers that is not asked for a stream. */
+function wholeAnswer(content: string): Round {
+  return {
+    json: {
+      id: "c1",
+      object: "chat.completion",
+      created: 1,
+      model: "stub-1",
+      choices: [{ index: 0, message: { role: "assistant", content }, finish_reason: "stop" }],
+      usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+    },
+  };
+}
+
 async function until(holds: () => Promise<boolean>): Promise<void> {
   for (const end = performance.now() + 20_000; !(await holds());) {
     if (performance.now() > end) throw new Error("It never came to that.");
@@ -351,6 +426,86 @@ describe(`shipped flows ${verifies("FLOWRUN-1")}`, () => {
       },
     });
     expect(JSON.stringify(llm.requests.at(-1))).toContain("Lamps may be returned within thirty days.");
+  });
+
+  test("search a question over several rounds, read what is found, and cite what they have read", async () => {
+    const owner = await gateway.newTenant({
+      native_tools: ["deep_search", "fetch"],
+      deep_search_sources: [{ tool: "lookup", query: "q" }],
+    });
+    await owner.addProvider(llm.url);
+    await owner.addPlugin(readingTool(backEnd));
+    const reading = "<html><body><script>x()</script><p>The tower is 12 m high.</p></body></html>";
+    backEnd.answer = ({ target }) =>
+      target.startsWith("/tower")
+        ? { headers: { "content-type": "text/html" }, body: reading }
+        : {
+            headers: { "content-type": "application/json" },
+            body: JSON.stringify({
+              results: [{ title: "The tower", url: `${backEnd.url}/tower`, snippet: "A tower." }],
+            }),
+          };
+    const verdicts = ['{"sufficient":false,"queries":["tower metres"]}', '{"sufficient":true}'];
+    llm.respond((body) => {
+      const [system] = body["messages"] as Json[];
+      const said = String(system.content);
+      const words = said.startsWith("You plan")
+        ? '{"queries":["tower height"]}'
+        : said.startsWith("You judge")
+          ? (verdicts.shift() ?? "")
+          : "Twelve metres [1], they say [9].";
+      return body["stream"] === true ? text(words) : wholeAnswer(words);
+    });
+    const answer = await owner.client.send("post", "/v1/run_workflow", {
+      workflow_id: "deep_search",
+      input: { question: "How high is the tower?", max_rounds: 3 },
+    });
+    const events = eventsIn(answer);
+    expect(events.map(({ event }) => event)).toEqual(expect.arrayContaining(["tool_start", "tool_result"]));
+    expect(events.at(-1)).toMatchObject({
+      event: "done",
+      data: {
+        output: {
+          answer: "Twelve metres [1], they say.",
+          citations: [
+            {
+              number: 1,
+              title: "The tower",
+              url: `${backEnd.url}/tower`,
+              excerpt: expect.stringContaining("12 m high"),
+            },
+          ],
+          dropped_citations: [9],
+          queries: ["tower height", "tower metres"],
+          rounds: 2,
+        },
+      },
+    });
+    const run = String(answer.headers.get("x-toolyard-call-id"));
+    const [search] = await childrenOf(owner, run);
+    expect(search).toMatchObject({
+      uri: expect.stringContaining("native://deep_search"),
+      state: "completed",
+      root_id: run,
+    });
+    const kinds = (await childrenOf(owner, search.id)).map(({ kind, tool }) => (kind === "chat" ? kind : tool));
+    expect(new Set(kinds)).toEqual(new Set(["chat", "lookup", "fetch"]));
+    expect(backEnd.requests.map(({ target }) => target).filter((target) => target.startsWith("/tower"))).toHaveLength(
+      1,
+    );
+  });
+
+  test("are started by a hook of their own", async () => {
+    const { url } = await tenant.client.post("/v1/flows/deep_search/hooks", { name: "questions" });
+    const { status, json } = await gateway.nobody.send("post", new URL(url).pathname, { question: "How high?" });
+    expect(status).toBe(202);
+    // This tenant has not switched the tool on.
+    expect(await callIn(tenant, json.run_id)).toMatchObject({ state: "failed", error: { code: "flow_failed" } });
+    expect(await tenant.client.get(`/v1/runs/${json.run_id}`)).toMatchObject({
+      flow: "deep_search",
+      steps: [{ path: "search", state: "failed", error: { code: "tool_not_found" } }],
+    });
+    expect((await tenant.client.send("post", "/v1/flows/deep_surge/hooks", { name: "x" })).status).toBe(404);
   });
 
   test("are there for every tenant, and one of the tenant's own takes the place", async () => {

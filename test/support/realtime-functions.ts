@@ -70,7 +70,8 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
   });
   const compositions: Composition[] = [];
 
-  const composeOne = async (telling: Telling, databaseUrl = server.url) => {
+  /** As functions/api.ts, and the others, which read a scheme when a tenant or a call has it. */
+  const composeOne = async (telling: Telling, databaseUrl = server.url, readsAllSchemes = false) => {
     const environment = readEnvironment({
       DATABASE_URL: databaseUrl,
       BLOBS_URL: pathToFileURL(join(directory, "blobs")).href,
@@ -86,7 +87,7 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
       dataDir: undefined,
       egressAllow: [],
       migrates: false,
-      readsAllSchemes: true,
+      readsAllSchemes,
       sendsTraces: false,
       push,
     });
@@ -96,7 +97,7 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
   };
 
   const [whole, streamed, ws, worker] = await Promise.all([
-    composeOne("handed-on", proxy.url),
+    composeOne("handed-on", proxy.url, true),
     composeOne("own", proxy.url),
     composeOne("all"),
     composeOne("all"),

@@ -68,7 +68,7 @@ export const createFlowHook = defineRoute({
   path: "/v1/flows/{id}/hooks",
   summary: "Make an address that starts runs of a flow",
   description:
-    "The answer shows the address, and for signed ones the secret, once. Runs may use what the role of whoever made it may.",
+    "The answer shows the address, and for signed ones the secret, once. Runs may use what the role of whoever made it may. The id of a flow that every tenant has is its name.",
   tags,
   scope: "manage",
   request: {
@@ -97,7 +97,8 @@ export const listFlowHooks = defineRoute({
   responses: { 200: { description: "A page of hooks", schema: listSchema(hookSchema) } },
   isolation: { kind: "object", arrange: async (owner) => ({ params: { id: await arrangeFlow(owner) } }) },
   async handler(c, { core, tenant, params, query }) {
-    const page = await core.repos.flows.listHooks(tenant, params.id, toPageRequest(query));
+    const { hookedFlow } = await hooks();
+    const page = await core.repos.flows.listHooks(tenant, hookedFlow(params.id), toPageRequest(query));
     return c.json(toList(found(page, "flow", params.id), viewHook, idOf));
   },
 });

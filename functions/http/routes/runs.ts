@@ -2,16 +2,19 @@
  * Runs of flows: started with their events as the answer, looked at, followed, told something, and run again
  * (FLOWRUN-1; docs/flows.md). A run is a call, and `GET /v1/calls/{id}` shows it, too.
  */
+import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { callStates, endStates, type Call } from "@toolyard/core/calls/call";
 import { findCall } from "@toolyard/core/calls/find-call";
 import { hasScope } from "@toolyard/core/callers/caller";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import type { NewRun } from "@toolyard/core/flows/run/start";
 import type { StepView } from "@toolyard/core/flows/run/follow";
 import { workflowEventSchema } from "@toolyard/core/flows/workflow-events";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { toRfc3339 } from "@toolyard/core/time";
+import { formatToolUri } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { headerOf, hostOf } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
@@ -163,6 +166,9 @@ export const runWorkflow = defineRoute({
       stream: z.boolean().default(true),
       wait: z.boolean().default(true).meta({ description: "With `stream: false`: `false` answers 202 at once." }),
       cancel_on_disconnect: z.boolean().default(false),
+      runtime_config: runtimeConfigField.describe(
+        "Plugins and credentials for the tools, models and flows of this run only, never stored: the run is carried out within the request, and fails at a step that has to wait for more than a time. Scope `runtime_config`.",
+      ),
     }),
     headers: { "idempotency-key": "The same key is the same run, for 24 hours." },
   },
@@ -191,14 +197,13 @@ export const runWorkflow = defineRoute({
     ]);
     const { workflow_id: name, version, input } = body;
     requireFlowHead(config, name, version);
+    const bringsConfig = (body.runtime_config ?? null) !== null;
+    if (bringsConfig && !body.stream && !body.wait) throw notWithoutWaiting();
     const idempotencyKey = readIdempotencyKey(c);
-    const { callId, replayed } = await startFlow(core, context, {
-      name,
-      version,
-      input,
-      place: { route: "run_workflow", parentId: null, rootId: null },
-      idempotencyKey,
-    });
+    const asked = { name, version, input, idempotencyKey };
+    const { callId, replayed } = !bringsConfig
+      ? await startFlow(core, context, { ...asked, place: { route: "run_workflow", parentId: null, rootId: null } })
+      : await startHere(core, context, { asked, runtimeConfig: body.runtime_config });
     const exchange = c.get("exchange");
     exchange.headers["x-toolyard-call-id"] = callId;
     if (replayed) exchange.headers["idempotent-replayed"] = "true";
@@ -216,6 +221,46 @@ export const runWorkflow = defineRoute({
     return c.json(await showRun(core, context, callId));
   },
 });
+
+function notWithoutWaiting(): GatewayError {
+  return new GatewayError(
+    "runtime_config_required",
+    "A run with an inline 'runtime_config', which is never stored, is carried out within its request; leave out 'wait': false, or store the plugins.",
+    { param: "wait" },
+  );
+}
+
+/** What it brings along is in this process only, and so is the run. */
+async function startHere(
+  core: CoreDeps,
+  context: CallContext,
+  { asked, runtimeConfig }: { readonly asked: Omit<NewRun, "place">; readonly runtimeConfig: unknown },
+): Promise<{ readonly callId: string; readonly replayed: boolean }> {
+  const { invokeTool } = await import("@toolyard/core/calls/invoke");
+  const { tenant, caller, requestId, traceId, span } = context;
+  const { name, version, input, idempotencyKey } = asked;
+  const recorded = Promise.withResolvers<{ readonly callId: string; readonly replayed: boolean }>();
+  const running = invokeTool(core, {
+    tenant,
+    principal: { kind: "known", caller },
+    requestId,
+    traceId,
+    span,
+    target: `${formatToolUri("flow", name)}${version === undefined ? "" : `?version=${version}`}`,
+    isUri: true,
+    arguments: input,
+    async: false,
+    runtimeConfig,
+    isCounted: true,
+    route: "run_workflow",
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+    onRecorded: (callId) => recorded.resolve({ callId, replayed: false }),
+    signal: new AbortController().signal,
+  });
+  // Once it is on record, the record says what becomes of it.
+  running.then(recorded.resolve, recorded.reject);
+  return recorded.promise;
+}
 
 /** A request without a stream is not kept waiting longer than the REST API keeps it. */
 const longestWaitMs = 25_000;

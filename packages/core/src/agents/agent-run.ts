@@ -31,7 +31,7 @@ export interface Asked {
 
 /**
  * Undefined where a back end of the tenant has a model of this very name and no agent does.
- * @throws GatewayError `model_not_found`, `agent_disabled`; `invalid_request` for what an agent does not take
+ * @throws GatewayError `model_not_found`, `agent_not_found`, `agent_disabled`; `invalid_request` for what an agent does not take
  */
 export function openAgentRun(deps: CoreDeps, context: CallContext, asked: Asked): AgentRun | undefined {
   const { config } = context;
@@ -39,6 +39,14 @@ export function openAgentRun(deps: CoreDeps, context: CallContext, asked: Asked)
   if (agent !== undefined) {
     checkRequest(agent, asked.asked);
     return new AgentRun(deps, context, agent, asked);
+  }
+  const meant = asked.input.inner?.agent;
+  if (meant !== undefined) {
+    throw new GatewayError(
+      "agent_not_found",
+      `There is no agent '${meant}'; create one of that name with POST /v1/agents, or take it out of what asks for it.`,
+      { param: "agent" },
+    );
   }
   const isServed = config.providers.some(({ enabled, models }) => enabled && Object.hasOwn(models, asked.model));
   if (isServed) return undefined;

@@ -64,7 +64,7 @@ export async function* runAgent(
 }
 
 function inputOf(
-  { tenant, caller, requestId, traceId, span, sessionId, purse }: CallContext,
+  { tenant, caller, requestId, traceId, span, sessionId, purse, runtimeConfig }: CallContext,
   { agent, messages, place, timeLimitMs, readOutside = false, isRepeated = false }: AgentRequest,
 ): Omit<Parameters<typeof openChat>[1], "stop"> {
   const body = {
@@ -81,11 +81,13 @@ function inputOf(
     span,
     route: place.route,
     inner: {
+      agent,
       parentId: place.parentId,
       rootId: place.rootId,
       via: place.via ?? [],
       sessionId,
       purse,
+      runtimeConfig,
       readOutside,
       isRepeated,
     },

@@ -56,6 +56,10 @@ export interface InvokeRequest {
   readonly route?: string;
   /** As given; read once it is known who asks. */
   readonly runtimeConfig?: unknown;
+  /** The request of which it is a part has been counted. */
+  readonly isCounted?: boolean;
+  /** It is on record, and is carried out here and now. */
+  readonly onRecorded?: (callId: string) => void;
   /** Aborts when the client has left. */
   readonly signal: AbortSignal;
 }
@@ -98,6 +102,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     deps.reach("invoke.recorded");
     if (preparation.kind !== "ready") tellNotRun(context, preparation);
     if (preparation.kind === "refused") throw refusal(preparation);
+    request.onRecorded?.(row.id);
     const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, request });
     return {
       callId: row.id,
@@ -138,7 +143,7 @@ function admissionOf(
     tenant: request.tenant,
     principal: request.principal,
     call: row,
-    limits: { countRequest: true },
+    limits: { countRequest: request.isCounted !== true },
     expectedConfigVersion: config.version,
     known: { caller, settings: config.settings },
     ...(row.state === "running" ? { slots: { wanted: 1, required: true } } : {}),

@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
 import { parseRuntimeConfig } from "../blind/register.ts";
+import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import { nothing, type Amount } from "../budgets/budget.ts";
 import { reserveChat } from "../budgets/reservation.ts";
 import { isAgentModel } from "../agents/agent.ts";
@@ -72,11 +73,15 @@ export interface ChatInput {
 
 /** A chat that the gateway itself has asked for: the caller has been counted and let in already. */
 export interface InnerChat {
+  /** Who is asked, where that is an agent: no model of the name of its model is. */
+  readonly agent?: string | undefined;
   readonly parentId: string | null;
   /** Writes are deduplicated under it; null: under the chat. */
   readonly rootId: string | null;
   /** The session that it works in, which is open already. */
   readonly sessionId?: string | undefined;
+  /** What came with the request of whoever asks. */
+  readonly runtimeConfig?: RuntimeConfig | undefined;
   /** Of the agents above. */
   readonly purse?: RunPurse | undefined;
   readonly via: readonly CallerLink[];
@@ -210,6 +215,10 @@ function bringsConfig({ body }: ChatInput): boolean {
   return isJsonObject(body) && (body["runtime_config"] ?? null) !== null;
 }
 
+function usesConfig(input: ChatInput): boolean {
+  return bringsConfig(input) || input.inner?.runtimeConfig !== undefined;
+}
+
 /** OpenAI's SDKs say when they repeat a request; other clients do it in silence. */
 function firstPlan({ idempotencyKey, isSdkRetry }: ChatInput): Plan {
   if (idempotencyKey !== undefined) return {};
@@ -228,7 +237,7 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
       state: "rejected",
       end: {
         state: "rejected",
-        error: { code: error.code, message: bringsConfig(input) ? reasonNotKept : error.message },
+        error: { code: error.code, message: usesConfig(input) ? reasonNotKept : error.message },
       },
     };
     const { tenant, principal } = input;
@@ -245,7 +254,10 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body);
   const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
   const isRelayed = isPicture || input.exchange !== undefined;
-  const inline = asked.runtimeConfig;
+  const brought =
+    asked.runtimeConfig === undefined
+      ? input.inner?.runtimeConfig
+      : parseRuntimeConfig(asked.runtimeConfig, { egress: deps.egress });
   const known: CallContext = {
     tenant: input.tenant,
     caller,
@@ -254,7 +266,7 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
     traceId: input.traceId,
     span: input.span,
     redactor: new Redactor(),
-    ...(inline === undefined ? {} : { runtimeConfig: parseRuntimeConfig(inline, { egress: deps.egress }) }),
+    ...(brought === undefined ? {} : { runtimeConfig: brought }),
   };
   const agent = isRelayed ? undefined : await agentOf(deps, known, { asked, input });
   const { context } = agent ?? { context: known };
@@ -376,7 +388,7 @@ async function chatRow(
       userId: context.caller.userId ?? null,
       model: prepared.agent?.model ?? prepared.routes[0]?.requestedModel,
       uri: prepared.agent?.uri,
-      via: prepared.agent?.via,
+      via: prepared.agent?.via ?? input.inner?.via,
     }),
     reserved: prepared.reserved ?? nothing,
     rootId: earlier === undefined ? (input.inner?.rootId ?? null) : (earlier.rootId ?? earlier.id),

@@ -10,10 +10,11 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
-import type { FlowHook, HookToken, OpenedHook } from "../ports/flows.ts";
+import type { FlowHook, HookedFlow, HookToken, OpenedHook } from "../ports/flows.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { newWebhookSecret, openWebhookSecret, verifyMessage } from "../webhooks/secret.ts";
 import { noSuchFlow } from "./register.ts";
+import { shippedFlows } from "./shipped/index.ts";
 
 /** Of runs that were started so: as it stands in the record, and part of their idempotency. */
 const hookRoute = "flow.hook";
@@ -41,7 +42,7 @@ export async function createHook(
   const secret = signed ? await newWebhookSecret(deps.sealer, ownerOf(tenant, config.wrappedKey, id)) : undefined;
   const hook = await deps.repos.flows.createHook(tenant, {
     id,
-    flowId,
+    ...hookedFlow(flowId),
     name,
     // Nobody hands out more than they have, and an operator's place is above the tenant's.
     role: caller.role === "member" ? "member" : "admin",
@@ -50,6 +51,11 @@ export async function createHook(
   });
   if (hook === undefined) throw noSuchFlow(flowId);
   return { hook, url: urlOf(deps, flowId, token), secret: secret?.secret };
+}
+
+/** By its id; those that every tenant has go by their name. */
+export function hookedFlow(flowId: string): HookedFlow {
+  return { flowId, isShipped: Object.hasOwn(shippedFlows, flowId) };
 }
 
 /** A new address, and for signed ones a new secret; those before end at once. @throws GatewayError `not_found` */

@@ -8,6 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { compilePattern, type Pattern } from "../tools/pattern.ts";
 import { expressionMark, type FlowValue } from "./definition.ts";
+import { stepsNamedIn, type NamedStep } from "./step-names.ts";
 
 /** What expressions can name; an item is there under the name that its map gives it, too. */
 export interface FlowScope {
@@ -55,6 +56,11 @@ export async function checkExpression(expression: string): Promise<ExpressionFau
   } catch (thrown) {
     return faultOf(thrown);
   }
+}
+
+/** Steps that it names, of one that has no fault. */
+export async function namedSteps(expression: string): Promise<readonly NamedStep[]> {
+  return stepsNamedIn((await compile(expression)).ast());
 }
 
 /** @throws GatewayError `flow_expression_failed` naming node, field and position; `undefined`: it comes to nothing */

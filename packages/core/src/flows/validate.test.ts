@@ -77,6 +77,52 @@ describe("definitions of flows", () => {
     expect(Object.keys(await problems(flow({ first: poll, ready, done, pause: rush })))).toEqual(["/nodes/pause/next"]);
   });
 
+  test("a step that there is not is found wherever an expression names it, with the nearest name", async () => {
+    const found = await problems(
+      flow(
+        {
+          first: { kind: "tool", name: "find", arguments: { a: { $: "steps.frist.output" } }, next: "each" },
+          each: {
+            kind: "map",
+            items: { $: "$lookup(steps.first.output, 'lines')[steps.nope]" },
+            body: {
+              start: "book",
+              nodes: {
+                book: { kind: "transform", expression: "[steps.first.output, steps.book.output, $$.steps.boook]" },
+              },
+              output: { $: "steps.book.output" },
+            },
+            next: "last",
+          },
+          last: { kind: "end", output: { text: { $: "'no ' & steps.book.output & $steps.`what else`.error" } } },
+        },
+        { context: { early: { $: "steps.first.output" } } },
+      ),
+    );
+    expect(found).toEqual({
+      "/nodes/first/arguments/a/$": "names the step 'frist', which there is not; is 'first' meant? (character 11)",
+      "/nodes/each/body/nodes/book/expression":
+        "names the step 'boook', which there is not; is 'book' meant? (character 54)",
+      "/nodes/last/output/text/$":
+        "names the step 'what else', which there is not; there are first, each, last (character 46)",
+      "/context/early/$": "names the step 'first', which is /nodes/first and cannot be seen from here (character 11)",
+    });
+  });
+
+  test.each([
+    "input.orders.steps.nope",
+    "input.orders[steps.nope]",
+    "input.orders.{'a': steps.nope}",
+    "input.orders{steps.nope: 1}",
+    "input.orders^(steps.nope)",
+    "steps.*.output",
+    "$keys(steps)",
+    "($steps := input; $steps.nope)",
+    "$map(input.orders, function($steps) { $steps.nope })",
+  ])("%s names no step of the flow", async (expression) => {
+    expect(await problems(flow({ first: { kind: "transform", expression } }))).toEqual({});
+  });
+
   test("what it refers to is known, in bodies, too", async () => {
     const { refs } = await checkFlow(
       flow({

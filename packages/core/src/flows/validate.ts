@@ -15,7 +15,8 @@ import {
   type FlowNode,
   type FlowValue,
 } from "./definition.ts";
-import { checkExpression, expressionIn } from "./transform.ts";
+import { nearestName } from "./step-names.ts";
+import { checkExpression, expressionIn, namedSteps } from "./transform.ts";
 
 export type FlowProblem = {
   /** RFC 6901; empty: the whole. */
@@ -80,10 +81,20 @@ function pointerTo(...names: readonly string[]): string {
   return names.map((name) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
 }
 
+interface NamingExpression {
+  readonly pointer: string;
+  readonly expression: string;
+  readonly visible: readonly string[];
+}
+
 class Checker {
   readonly problems: FlowProblem[] = [];
   readonly refs: FlowReference[] = [];
   readonly #places = new Map<string, string>();
+  /** Steps that expressions can see: of the body they stand in, and of those around it. */
+  #visible: readonly string[] = [];
+  /** Expressions name them; which there are is known at the end. */
+  readonly #named: NamingExpression[] = [];
 
   async checkAll(definition: FlowDefinition): Promise<void> {
     this.#checkSchema("/input", definition.input, { isObject: true });
@@ -94,6 +105,7 @@ class Checker {
       }
     }
     await this.#checkBody("", definition, 0);
+    for (const named of this.#named) await this.#checkSteps(named);
     if (this.#places.size > mostNodes) this.#report("/nodes", `has more than ${mostNodes} nodes, with those of bodies`);
   }
 
@@ -107,6 +119,8 @@ class Checker {
       return;
     }
     const nodes = `${base}/nodes`;
+    const around = this.#visible;
+    this.#visible = [...around, ...Object.keys(body.nodes)];
     for (const id of Object.keys(body.nodes)) this.#noteId(id, `${nodes}${pointerTo(id)}`);
     if (!Object.hasOwn(body.nodes, body.start)) {
       this.#report(`${base}/start`, `names no node; there are ${list(Object.keys(body.nodes))}`);
@@ -117,6 +131,7 @@ class Checker {
     for (const [id, node] of Object.entries(body.nodes)) {
       await this.#checkNode(`${nodes}${pointerTo(id)}`, node, depth);
     }
+    this.#visible = around;
   }
 
   /** One over all bodies, since expressions know steps by it. */
@@ -248,9 +263,28 @@ class Checker {
 
   async #checkExpression(pointer: string, expression: string): Promise<void> {
     const fault = await checkExpression(expression);
-    if (fault === undefined) return;
+    if (fault === undefined) {
+      this.#named.push({ pointer, expression, visible: this.#visible });
+      return;
+    }
     const at = fault.position === undefined ? "" : ` (character ${fault.position})`;
     this.#report(pointer, `${fault.message}${at}`);
+  }
+
+  /** A step that there is not comes to nothing, and nobody would be told. */
+  async #checkSteps({ pointer, expression, visible }: NamingExpression): Promise<void> {
+    for (const { name, position } of await namedSteps(expression)) {
+      if (visible.includes(name)) continue;
+      const elsewhere = this.#places.get(name);
+      const nearest = nearestName(name, visible);
+      const why =
+        elsewhere !== undefined
+          ? `which is ${elsewhere} and cannot be seen from here`
+          : nearest !== undefined
+            ? `which there is not; is '${nearest}' meant?`
+            : `which there is not; there are ${list(visible)}`;
+      this.#report(pointer, `names the step '${name}', ${why} (character ${position})`);
+    }
   }
 
   #checkSchema(pointer: string, schema: JsonObject, { isObject }: { readonly isObject: boolean }): void {

@@ -100,6 +100,12 @@ export interface HookToken {
   readonly hint: string;
 }
 
+/** A shipped flow has no row, and its name is its id. */
+export interface HookedFlow {
+  readonly flowId: string;
+  readonly isShipped: boolean;
+}
+
 export interface FlowRepo {
   /** @throws GatewayError `conflict` for a taken name, or too many flows */
   create(
@@ -152,9 +158,9 @@ export interface FlowRepo {
   /** @throws GatewayError `conflict` for too many hooks of the flow. `undefined`: no such flow. */
   createHook(
     tenant: string,
-    hook: HookToken & Pick<FlowHook, "id" | "flowId" | "name" | "role"> & { readonly sealed: string | null },
+    hook: HookToken & HookedFlow & Pick<FlowHook, "id" | "name" | "role"> & { readonly sealed: string | null },
   ): Promise<FlowHook | undefined>;
-  listHooks(tenant: string, flowId: string, page: PageRequest): Promise<Page<FlowHook> | undefined>;
+  listHooks(tenant: string, flow: HookedFlow, page: PageRequest): Promise<Page<FlowHook> | undefined>;
   /** A new token ends the one before at once. */
   updateHook(
     tenant: string,

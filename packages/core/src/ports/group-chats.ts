@@ -64,6 +64,11 @@ export interface MessageEnd extends MessageNote {
 export interface GroupChatRepo {
   create(tenant: string, groupChat: NewGroupChat): Promise<GroupChat>;
   get(tenant: string, id: string): Promise<GroupChat | undefined>;
+  /** Rooms that have an agent of this name among their members, or as moderator. */
+  namingAgent(
+    tenant: string,
+    agent: string,
+  ): Promise<readonly { readonly id: string; readonly name: string; readonly field: "members" | "moderator" }[]>;
   /** Those that the viewer may see; undefined: all of the tenant. */
   list(tenant: string, viewer: GroupChatViewer | undefined, page: PageRequest): Promise<Page<GroupChat>>;
   update(tenant: string, id: string, change: GroupChatChange): Promise<GroupChat | undefined>;

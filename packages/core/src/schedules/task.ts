@@ -6,6 +6,7 @@ import type { CallContext } from "../context.ts";
 import type { AdapterDeps, CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
+import { loadScheme } from "../tools/catalog.ts";
 import { prepareCall, type DispatchItem, type Preparation } from "../tools/prepare.ts";
 import { toErrorDetails } from "../tools/outcome.ts";
 import type { Schedule, ScheduleTask } from "./schedule.ts";
@@ -37,6 +38,7 @@ export async function prepareTask(
   task: ScheduleTask,
 ): Promise<{ readonly item: DispatchItem; readonly preparation: Preparation }> {
   const item = "uri" in task ? { target: task.uri, arguments: task.arguments } : await planRequest(deps, context, task);
+  await loadScheme(deps.adapters, item.target);
   return { item, preparation: prepareCall(deps.adapters, context, item, { hasReadOutside: false }) };
 }
 

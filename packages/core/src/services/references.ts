@@ -6,7 +6,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Page, PageRequest } from "../ports/repos.ts";
-import { formatToolUri } from "../tools/uri.ts";
+import { formatToolUri, parseToolUri } from "../tools/uri.ts";
 import type { ToolService } from "./service.ts";
 import { serviceToolName } from "./tool-name.ts";
 
@@ -37,7 +37,16 @@ export type Referrer = (
 ) => Promise<readonly Reference[]>;
 
 /** One line for each kind of referrer. */
-const referrers: readonly Referrer[] = [apiKeys, callsUnderWay, toolPrices, subscriptions, flows, agents, schedules];
+const referrers: readonly Referrer[] = [
+  apiKeys,
+  callsUnderWay,
+  toolPrices,
+  subscriptions,
+  flows,
+  agents,
+  schedules,
+  groupChats,
+];
 
 export async function findReferences(
   deps: Pick<CoreDeps, "repos" | "adapters">,
@@ -164,6 +173,17 @@ function agents(
       );
     }),
   );
+}
+
+/** Rooms in which an agent speaks, or which it leads. */
+async function groupChats(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant }: CallContext,
+  { uri }: ServiceAddress,
+): Promise<readonly Reference[]> {
+  if (!uri.startsWith(agentUri(""))) return [];
+  const rooms = await repos.groupChats.namingAgent(tenant, parseToolUri(uri).service);
+  return rooms.map(({ id, name, field }) => ({ kind: "group_chat", id, name, field, value: uri }));
 }
 
 const agentUri = (name: string): string => formatToolUri("agent", name);

@@ -32,13 +32,11 @@ export async function assignSubscriptions(
   const all = await deps.repos.subscriptions.all(tenant);
   if (all === undefined) return [];
   const config = await deps.configs.get(tenant, all.configVersion);
-  const possible = all.subscriptions.flatMap((subscription) => {
-    const { enabled, options } = subscription;
-    const isMeant = options.nodes?.some((pattern) => matchesPattern(pattern, node)) ?? true;
-    if (!enabled || !isMeant) return [];
-    const assigned = assign(deps, config, subscription);
-    return assigned === undefined ? [] : [assigned];
-  });
+  const meant = all.subscriptions.filter(
+    ({ enabled, options }) => enabled && (options.nodes?.some((pattern) => matchesPattern(pattern, node)) ?? true),
+  );
+  const assigned = await Promise.all(meant.map((subscription) => assign(deps, config, subscription)));
+  const possible = assigned.filter((one) => one !== undefined);
   const held = await deps.repos.subscriptions.hold(tenant, {
     instance,
     node,
@@ -50,16 +48,16 @@ export async function assignSubscriptions(
   return possible.filter(({ id }) => held.includes(id)).map(({ id, name, fingerprint }) => ({ id, name, fingerprint }));
 }
 
-function assign(
+async function assign(
   { adapters }: CoreDeps,
   config: TenantConfig,
   subscription: MessageSubscription,
-): (Assigned & { readonly exclusive: boolean }) | undefined {
+): Promise<(Assigned & { readonly exclusive: boolean }) | undefined> {
   const { id, name } = subscription;
   const context = contextOf({ tenant: config.tenant, config }, callerOf(subscription));
   try {
     const opened = openSource(config, subscription);
-    requireTarget(adapters, context, subscription);
+    await requireTarget(adapters, context, subscription);
     return { id, name, fingerprint: fingerprintOf(subscription, opened, context), exclusive: opened.exclusive };
   } catch (error) {
     // GET /v1/subscriptions/{id} says why.

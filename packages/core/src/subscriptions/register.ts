@@ -36,7 +36,7 @@ export async function createSubscription(
     id: newId("subscription"),
     role: roleOf(context.caller),
   };
-  check(deps, context, draft);
+  await check(deps, context, draft);
   const created = await deps.repos.subscriptions.create(context.tenant, draft);
   await announceChange(deps, context.tenant);
   return created;
@@ -62,7 +62,7 @@ export async function updateSubscription(
     ...(uri === undefined ? {} : readTopicUri(uri)),
     ...(isOther ? { role: roleOf(context.caller) } : {}),
   };
-  if (isOther) check(deps, context, { ...record, ...change });
+  if (isOther) await check(deps, context, { ...record, ...change });
   // What was checked is what is written: somebody else's change in between is not mixed with it.
   const expected = expectedVersion ?? (isOther ? record.version : undefined);
   const updated = await deps.repos.subscriptions.update(context.tenant, id, change, expected);
@@ -106,10 +106,10 @@ function readTopicUri(text: string): Pick<MessageSubscription, "serviceId" | "to
   return { serviceId: service, topic: tool };
 }
 
-function check({ adapters }: SubscriptionDeps, context: CallContext, draft: SubscriptionDraft): void {
+async function check({ adapters }: SubscriptionDeps, context: CallContext, draft: SubscriptionDraft): Promise<void> {
   checkMapping(draft.target.arguments, "target.arguments");
   findSource(context.config, draft);
-  const tried = tryTarget(adapters, context, draft);
+  const tried = await tryTarget(adapters, context, draft);
   if (tried.kind === "refused") {
     const { code, message } = tried.outcome;
     // A target that is switched off now may be switched on later, and arguments come with messages.

@@ -16,7 +16,7 @@ import { toInvalidConfig } from "../services/invalid-config.ts";
 import type { ToolService } from "../services/service.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { Redactor } from "../secrets/redactor.ts";
-import type { Adapters } from "../tools/catalog.ts";
+import { loadScheme, type Adapters } from "../tools/catalog.ts";
 import { prepareCall, type Preparation } from "../tools/prepare.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import type { MessageSubscription, SubscriptionOptions } from "./subscription.ts";
@@ -203,13 +203,22 @@ export function contextOf(
 }
 
 /** What would be called with no arguments: for what it says of the target, not of them. */
-export function tryTarget(adapters: Adapters, context: CallContext, { target }: SubscriptionDraft): Preparation {
+export async function tryTarget(
+  adapters: Adapters,
+  context: CallContext,
+  { target }: SubscriptionDraft,
+): Promise<Preparation> {
+  await loadScheme(adapters, target.uri);
   return prepareCall(adapters, context, { target: target.uri, isUri: true, arguments: {} }, { hasReadOutside: false });
 }
 
 /** @throws GatewayError whatever keeps its target from being called, whatever the message */
-export function requireTarget(adapters: Adapters, context: CallContext, subscription: SubscriptionDraft): void {
-  const tried = tryTarget(adapters, context, subscription);
+export async function requireTarget(
+  adapters: Adapters,
+  context: CallContext,
+  subscription: SubscriptionDraft,
+): Promise<void> {
+  const tried = await tryTarget(adapters, context, subscription);
   if (tried.kind !== "refused" || tried.outcome.code === "invalid_arguments") return;
   throw new GatewayError(
     tried.outcome.code,

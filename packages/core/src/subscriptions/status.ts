@@ -44,7 +44,7 @@ export async function statusOf(
 ): Promise<SubscriptionStatus> {
   const holders = await deps.repos.subscriptions.holders(config.tenant, subscription.id);
   if (!subscription.enabled) return { state: "disabled", reason: null, holders };
-  const blocked = whyBlocked(deps, config, subscription);
+  const blocked = await whyBlocked(deps, config, subscription);
   if (blocked !== undefined) return { state: "blocked", reason: blocked, holders };
   const connected = holders.filter((holder) => holder.connected);
   if (connected.length === 0) return { state: "unheld", reason: unheld(subscription), holders };
@@ -53,14 +53,14 @@ export async function statusOf(
   return { state: failing === undefined ? "starting" : "failing", reason: failing?.error ?? null, holders };
 }
 
-function whyBlocked(
+async function whyBlocked(
   { adapters }: Pick<CoreDeps, "adapters">,
   config: TenantConfig,
   subscription: MessageSubscription,
-): { readonly code: string; readonly message: string } | undefined {
+): Promise<{ readonly code: string; readonly message: string } | undefined> {
   try {
     openSource(config, subscription);
-    requireTarget(adapters, contextOf({ tenant: config.tenant, config }, callerOf(subscription)), subscription);
+    await requireTarget(adapters, contextOf({ tenant: config.tenant, config }, callerOf(subscription)), subscription);
     return undefined;
   } catch (error) {
     if (error instanceof GatewayError) return { code: error.code, message: error.message };

@@ -14,6 +14,7 @@ import { refusedCall } from "../calls/new-call.ts";
 import { readAll, tenantKey } from "../ports/blob-store.ts";
 import type { Beginning } from "../ports/subscriptions.ts";
 import { randomHex } from "../random-hex.ts";
+import { loadScheme } from "../tools/catalog.ts";
 import { prepareCall, rejectedBy } from "../tools/prepare.ts";
 import { parseTraceparent } from "../traces/trace-context.ts";
 import { mapArguments } from "./mapping.ts";
@@ -121,6 +122,7 @@ async function makeCall(
   const { tenant, caller, requestId, traceId } = context;
   const body = await bodyOf(deps, tenant, { bringing, opened, subscription });
   const args = mapArguments(subscription.target.arguments, documentOf(subscription, bringing.message, body));
+  await loadScheme(deps.adapters, subscription.target.uri);
   // Looked at before it is recorded: else each attempt would be a row of its own.
   const looked = prepareCall(
     deps.adapters,

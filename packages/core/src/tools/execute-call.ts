@@ -127,9 +127,10 @@ interface Send {
 
 /** For whoever follows the call; texts of back ends are redacted. */
 function logSend({ log }: CoreDeps, context: CallContext, { call, send, tried, since }: Send): void {
-  const { tenant, caller, sessionId, redactor } = context;
+  const { tenant, caller, sessionId, redactor, traceId } = context;
   const fields = {
     tenant,
+    trace_id: traceId,
     call_id: call.id,
     caller: caller.id,
     session: sessionId,
@@ -205,6 +206,7 @@ async function trySend(
     if (error.code === "internal_error") {
       deps.log.log("error", "tool call failed unexpectedly", {
         tenant: context.tenant,
+        trace_id: context.traceId,
         caller: context.caller.id,
         call_id: call.id,
         tool: call.tool.name,

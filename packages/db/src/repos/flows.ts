@@ -51,15 +51,16 @@ const deleteParts = ["flow_versions", "flow_hooks"].map(
 );
 
 const insertHook = `INSERT INTO flow_hooks (id, tenant, flow_id, name, enabled, role, token_hash, hint, sealed)
-  SELECT ?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8 WHERE EXISTS (SELECT 1 FROM flows WHERE tenant = ?2 AND id = ?3)
+  SELECT ?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8 WHERE (?9 OR EXISTS (SELECT 1 FROM flows WHERE tenant = ?2 AND id = ?3))
     AND (SELECT COUNT(*) FROM flow_hooks WHERE tenant = ?2 AND flow_id = ?3) < ${mostHooks}
   ON CONFLICT DO NOTHING`;
 const saveHook = `UPDATE flow_hooks SET enabled = COALESCE(?4, enabled), token_hash = COALESCE(?5, token_hash),
     hint = COALESCE(?6, hint), sealed = COALESCE(?7, sealed), updated_at = ${now}
   WHERE tenant = ?1 AND flow_id = ?2 AND id = ?3 RETURNING *`;
 const useHook = `UPDATE flow_hooks SET last_used_at = ${now} WHERE tenant = ?1 AND flow_id = ?2 AND token_hash = ?3`;
-const openHook = `SELECT h.*, f.name AS flow_name, t.wrapped_key, t.config_version FROM flow_hooks AS h
-    JOIN flows AS f ON f.tenant = h.tenant AND f.id = h.flow_id JOIN tenants AS t ON t.id = h.tenant
+/** A flow without a row is a shipped one, and its id is its name: those of others go with their flow. */
+const openHook = `SELECT h.*, COALESCE(f.name, h.flow_id) AS flow_name, t.wrapped_key, t.config_version FROM flow_hooks AS h
+    LEFT JOIN flows AS f ON f.tenant = h.tenant AND f.id = h.flow_id JOIN tenants AS t ON t.id = h.tenant
   WHERE h.tenant = ?1 AND h.flow_id = ?2 AND h.token_hash = ?3`;
 const hasFlow = "SELECT 1 FROM flows WHERE tenant = ?1 AND id = ?2";
 
@@ -212,26 +213,27 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
       return (deleted?.changes ?? 0) > 0;
     },
 
-    createHook: async (tenant, { id, flowId, name, role, tokenHash, hint, sealed }) => {
+    createHook: async (tenant, { id, flowId, isShipped, name, role, tokenHash, hint, sealed }) => {
       const [, found, flow] = await shards.databaseFor(tenant).batch(
         [
-          { sql: insertHook, args: [id, tenant, flowId, name, role, tokenHash, hint, sealed] },
+          { sql: insertHook, args: [id, tenant, flowId, name, role, tokenHash, hint, sealed, isShipped ? 1 : 0] },
           { sql: "SELECT * FROM flow_hooks WHERE tenant = ?1 AND id = ?2", args: [tenant, id] },
           { sql: hasFlow, args: [tenant, flowId] },
         ],
         { repeatable: true },
       );
       const hook = readFirst(hookReader, found);
-      if (hook === undefined && flow?.rows.length === 1) throw tooMany(`A flow has at most ${mostHooks} hooks`);
+      if (hook === undefined && (isShipped || flow?.rows.length === 1))
+        throw tooMany(`A flow has at most ${mostHooks} hooks`);
       return hook;
     },
 
-    listHooks: async (tenant, flowId, page) => {
+    listHooks: async (tenant, { flowId, isShipped }, page) => {
       const where = and(eq(flowHooks.tenant, tenant), eq(flowHooks.flowId, flowId));
       const [found, flow] = await shards
         .databaseFor(tenant)
         .batch([selectPage(hookReader, where, page), { sql: hasFlow, args: [tenant, flowId] }], readonly);
-      return flow?.rows.length === 0 ? undefined : readPage(hookReader, found, page);
+      return flow?.rows.length === 0 && !isShipped ? undefined : readPage(hookReader, found, page);
     },
 
     updateHook: async (tenant, flowId, id, { enabled, token, sealed }) => {

@@ -46,6 +46,11 @@ const updateRoom = `UPDATE group_chats SET name = COALESCE(?3, name), mode = COA
   access = COALESCE(?9, access), limits = COALESCE(?10, limits), updated_at = ${now}
   WHERE tenant = ?1 AND id = ?2`;
 
+const readNaming = `SELECT g.id, g.name, 'members' AS field FROM group_chat_members AS m
+    JOIN group_chats AS g ON g.tenant = m.tenant AND g.id = m.group_chat
+    WHERE m.tenant = ?1 AND m.kind = 'agent' AND m.name = ?2
+  UNION ALL SELECT id, name, 'moderator' FROM group_chats WHERE tenant = ?1 AND moderator = ?2 ORDER BY 1, 3`;
+
 const insertMember = `INSERT INTO group_chat_members (tenant, group_chat, kind, name, display_name, place)
   SELECT ?1, ?2, ?3, ?4, ?5, (SELECT COALESCE(MAX(place), -1) + 1 FROM group_chat_members WHERE tenant = ?1 AND group_chat = ?2)
   WHERE EXISTS (SELECT 1 FROM group_chats WHERE tenant = ?1 AND id = ?2)
@@ -143,6 +148,15 @@ export function createGroupChatRepo(shards: Shards): GroupChatRepo {
     get: async (tenant, id) => {
       const [found] = await of(tenant).batch([{ sql: readRoom, args: [tenant, id] }], { readonly: true });
       return firstRoom(found);
+    },
+
+    namingAgent: async (tenant, agent) => {
+      const [found] = await of(tenant).batch([{ sql: readNaming, args: [tenant, agent] }], { readonly: true });
+      return (found?.rows ?? []).map((row) => ({
+        id: String(row["id"]),
+        name: String(row["name"]),
+        field: row["field"] === "moderator" ? "moderator" : "members",
+      }));
     },
 
     list: async (tenant, viewer, page) => {

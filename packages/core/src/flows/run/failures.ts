@@ -39,6 +39,18 @@ export class BodyFailed extends StepFailed {
   }
 }
 
+/** Of a run that would have to go on where what its request brought is not known (BLIND-7). */
+export function boundToRequest(at: { readonly path: string; readonly node: string }): BodyFailed {
+  const { error } = StepFailed.of(
+    new GatewayError(
+      "runtime_config_required",
+      `'${at.path}' has to wait or to run later, when the inline 'runtime_config' is gone, since it is never stored; store the plugins and credentials that the flow needs, and run it without one.`,
+      { param: "runtime_config" },
+    ),
+  );
+  return new BodyFailed(error, at);
+}
+
 /** What a call came to that did not complete. */
 export function callFailed(id: string, state: string, error: CallError | null): StepFailed {
   const { code, message, details } = error ?? {

@@ -76,6 +76,13 @@ export class Journal {
     return this.#calls.get(id);
   }
 
+  /** Where the run is. */
+  get openPlace(): { readonly path: string; readonly node: string } {
+    const open = [...this.#steps.values()].filter(({ state }) => state !== "completed" && state !== "failed");
+    const { path, node } = open.at(-1) ?? { path: "", node: "" };
+    return { path, node };
+  }
+
   /** Calls that have not ended, of steps at places that begin so. */
   openCalls(prefix: string): readonly string[] {
     return [...this.#steps.values()].flatMap(({ path, state, callId, questionId }) => {

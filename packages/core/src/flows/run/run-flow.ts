@@ -15,7 +15,7 @@ import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNo
 import { readDefinition } from "../find-flow.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
 import { ChildCalls, type ChildTarget } from "./child-calls.ts";
-import { BodyFailed, callFailed, runFailed, StepFailed } from "./failures.ts";
+import { BodyFailed, boundToRequest, callFailed, runFailed, StepFailed } from "./failures.ts";
 import { Journal, RunLost, stepsExceeded, type KnownStep } from "./journal.ts";
 import { askModel } from "./model-step.ts";
 import {
@@ -128,7 +128,9 @@ class FlowRun {
     this.#journal = parts.journal;
     const now = deps.clock.now();
     const { invocationMs } = deps.timing;
-    this.#softEnd = now + Math.min(parts.timeoutMs, invocationMs * softShare);
+    // What came with the request is nowhere else, so the run has to come to its end here.
+    const isBound = context.runtimeConfig !== undefined;
+    this.#softEnd = now + (isBound ? invocationMs : Math.min(parts.timeoutMs, invocationMs * softShare));
     this.#calls = new ChildCalls(deps, context, {
       run: parts.row,
       flow: parts.definition.name,
@@ -137,6 +139,7 @@ class FlowRun {
     this.#waits = new Waits({
       now: () => deps.clock.now(),
       sleep: (ms, signal) => deps.clock.sleep(ms, signal),
+      inlineMs: isBound ? invocationMs : undefined,
       beforePark: () => this.#beforePark(),
     });
   }
@@ -169,6 +172,9 @@ class FlowRun {
 
   /** What the dispatcher is to make of it. */
   async #ending(thrown: unknown): Promise<unknown> {
+    if (thrown instanceof Parked && this.#context.runtimeConfig !== undefined) {
+      return this.#ending(boundToRequest(this.#journal.openPlace));
+    }
     if (thrown instanceof Parked) {
       if (this.#journal.hasPending) await this.#journal.commit();
       this.#deps.reach("flow.before-park");
@@ -350,6 +356,7 @@ class FlowRun {
     if (error.code === "internal_error") {
       this.#deps.log.log("error", "a step of a flow failed unexpectedly", {
         tenant: this.#context.tenant,
+        trace_id: this.#context.traceId,
         call_id: this.#parts.row.id,
         error: this.#context.redactor.redact(String(error.cause instanceof Error ? error.cause.stack : error.cause)),
       });
@@ -517,6 +524,9 @@ class FlowRun {
       throw made.why;
     }
     const { prepared, row, isDetached } = made;
+    if (row.state === "queued" && this.#context.runtimeConfig !== undefined) {
+      throw boundToRequest({ path, node: id });
+    }
     this.#put({ ...step, callId: row.id });
     const states = await this.#journal.commit({ call: row });
     this.#deps.reach("flow.step-recorded");

@@ -5,7 +5,7 @@
 import { Parked } from "../../tools/adapter.ts";
 
 /** So little time is waited out where the run is. */
-const inlineMs = 1_000;
+const usualInlineMs = 1_000;
 
 export interface Wait {
   /** Epoch milliseconds; absent: until something happens. */
@@ -22,6 +22,8 @@ interface Waiting extends Wait {
 export interface WaitsOptions {
   readonly now: () => number;
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  /** Longest time that is waited out where the run is; absent: a second. */
+  readonly inlineMs?: number | undefined;
   /**
    * Nobody works. Writes what is to be written, and says whether something has happened meanwhile: then all look
    * again. Else the wakes that were heeded, for parking.
@@ -108,7 +110,7 @@ export class Waits {
 
   async #check(): Promise<void> {
     if (this.#waiting.size === 0 || this.#ended !== undefined) return;
-    const { now, sleep } = this.#options;
+    const { now, sleep, inlineMs = usualInlineMs } = this.#options;
     const waits = [...this.#waiting];
     const isYielding = waits.some(({ yields }) => yields === true);
     const times = waits.flatMap(({ wakeAt }) => (wakeAt === undefined ? [] : [wakeAt]));

@@ -41,7 +41,6 @@ export function createFlowAdapter(core: () => CoreDeps): ToolAdapter {
     whyMissing: ({ service }) =>
       `there is no published flow '${service}'; publish one with POST /v1/flows/{id}/publish`,
     async invoke(call, context) {
-      if (context.runtimeConfig !== undefined) throw inlineConfig(call);
       if (stepOf(call.uri) !== undefined) return answerOf(call);
       const { runFlow } = await import("../../flows/run/run-flow.ts");
       return runFlow(core(), call, context);
@@ -121,15 +120,4 @@ function answerOf({ answers }: ToolCall): ToolReply {
     throw withDelivery(new GatewayError("call_rejected", "The form was not filled in."), "answered");
   }
   return { mediaType: "application/json", body: JSON.stringify({ decision: "approved", input }) };
-}
-
-function inlineConfig({ tool }: ToolCall): GatewayError {
-  return withDelivery(
-    new GatewayError(
-      "runtime_config_required",
-      `Flow '${tool.name}' may go on in another process, where the inline 'runtime_config', which is never stored, is gone; store the plugins that it calls.`,
-      { param: "runtime_config", toolName: tool.name },
-    ),
-    "not_sent",
-  );
 }
