@@ -20,6 +20,9 @@ FROM node:24.21.0-bookworm-slim
 # One arena for all threads, small young and slowly growing old objects: half the memory for as much CPU.
 ENV MALLOC_ARENA_MAX=1
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8787 TOOLYARD_DATA_DIR=/data
+# bubblewrap: the wall of plugins and the box of `run_code`, where the engine allows it (docs/native-tools.md); programs of
+# models and most plugins are Python.
+RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap python3 && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 COPY --from=build /app/functions/dist/server ./
 COPY --from=build --chown=node:node /app/data /data

@@ -380,6 +380,8 @@ export interface BoxEnvironment {
   readonly logLevel: (typeof logLevels)[number];
   /** What it runs; whether it has a network depends on that. */
   readonly runs: "plugins" | "code";
+  /** Private addresses that the blob store may have; on AWS it has none. */
+  readonly egressAllow: readonly string[];
 }
 
 const boxVariables = z.object({
@@ -390,6 +392,7 @@ const boxVariables = z.object({
     message: "must be 1, as in the image of the plugin box, which ends every process and removes every file it can",
   }),
   TOOLYARD_BOX_RUNS: z.enum(["plugins", "code"]).default("plugins"),
+  TOOLYARD_EGRESS_ALLOW: variables.shape.TOOLYARD_EGRESS_ALLOW,
   AWS_SECRET_ACCESS_KEY: z.never({ message: "must not be there; the image's entry point takes it away" }).optional(),
 });
 
@@ -397,12 +400,14 @@ const boxVariables = z.object({
 export function readBoxEnvironment(source: Readonly<Record<string, string | undefined>> = process.env): BoxEnvironment {
   const parsed = boxVariables.safeParse(source);
   if (!parsed.success) throw new EnvironmentError(parsed.error.issues.map(describe));
-  const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL, TOOLYARD_BOX_RUNS } = parsed.data;
+  const { PATH, AWS_LAMBDA_FUNCTION_MEMORY_SIZE, TOOLYARD_LOG_LEVEL, TOOLYARD_BOX_RUNS, TOOLYARD_EGRESS_ALLOW } =
+    parsed.data;
   return {
     path: PATH,
     memoryBytes: AWS_LAMBDA_FUNCTION_MEMORY_SIZE * 1024 ** 2,
     logLevel: TOOLYARD_LOG_LEVEL,
     runs: TOOLYARD_BOX_RUNS,
+    egressAllow: TOOLYARD_EGRESS_ALLOW ?? [],
   };
 }
 

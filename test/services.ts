@@ -3,11 +3,10 @@
  * and with their faults. Says first which back ends there are; what is absent is skipped with the reason.
  * `-- --required` takes absence for failure, names what to install, and lets no such test be skipped.
  */
-import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { findProgram, freePort, stop, untilListening } from "./support/brokers/programs.ts";
+import { startMoto } from "./support/moto.ts";
 import { runStage } from "./stages.ts";
 
 /** Beginnings of paths. */
@@ -42,16 +41,6 @@ interface Report {
 }
 
 const isRequired = process.argv.includes("--required");
-
-/** One of our own, where it is installed and nobody says that there is one. */
-async function startMoto(): Promise<{ readonly url: string; readonly process: ChildProcess } | undefined> {
-  const program = findProgram("moto_server");
-  if (process.env["TOOLYARD_MOTO_URL"] !== undefined || program === undefined) return undefined;
-  const port = await freePort();
-  const child = spawn(program, ["-H", "127.0.0.1", "-p", String(port)], { stdio: "ignore" });
-  await untilListening(port, child);
-  return { url: `http://127.0.0.1:${port}`, process: child };
-}
 
 async function run(): Promise<boolean> {
   process.env["TOOLYARD_SERVICES"] = isRequired ? "required" : "on";
@@ -94,9 +83,9 @@ function nothingAbsent({ testResults }: Report): boolean {
 }
 
 const moto = await startMoto();
-if (moto !== undefined) process.env["TOOLYARD_MOTO_URL"] = moto.url;
+if (typeof moto !== "string") process.env["TOOLYARD_MOTO_URL"] = moto.url;
 try {
   process.exitCode = (await run()) ? 0 : 1;
 } finally {
-  if (moto !== undefined) await stop(moto.process);
+  if (typeof moto !== "string") await moto.close();
 }

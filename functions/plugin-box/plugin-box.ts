@@ -16,6 +16,8 @@ import {
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun } from "@toolyard/core/ports/plugin-runner";
 import { emptyDirectories } from "@toolyard/platform/local/empty-directories";
+import { callFilter } from "@toolyard/platform/local/call-filter";
+import { filteredStart, whyNotFiltered } from "@toolyard/platform/local/filtered-start";
 import { endOtherProcesses } from "@toolyard/platform/local/other-processes";
 import { createInterpreters, type Interpreters } from "@toolyard/platform/local/interpreters";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";
@@ -30,6 +32,8 @@ export interface PluginBoxOptions {
   readonly memoryBytes: number;
   /** Plugins have a network, code has none: neither is run where the other is. */
   readonly runs: "plugins" | "code";
+  /** CIDRs of private addresses that a blob store may have. */
+  readonly egressAllow: readonly string[];
   readonly log: Log;
 }
 
@@ -67,6 +71,7 @@ class EnvironmentBox implements PluginBox {
   readonly #interpreters: Interpreters;
   /** The tenant of the first call; the environment has no other. */
   #owner: string | undefined;
+  #filter: Promise<readonly string[]> | undefined;
 
   constructor(options: PluginBoxOptions) {
     this.#options = options;
@@ -102,9 +107,10 @@ class EnvironmentBox implements PluginBox {
     await this.#clean().catch((cause: unknown) => {
       throw new GatewayError("tool_unreachable", "The plugin box holds what an earlier plugin left.", { cause });
     });
+    const linked = await this.#fetch(run);
     const timeoutMs = Math.min(run.timeoutMs, Math.trunc(context.getRemainingTimeInMillis() - cleaningMs));
     if (timeoutMs <= 0) throw new GatewayError("tool_timeout", "The plugin box has no time left to run a plugin.");
-    const exit = await this.#relay({ ...run, timeoutMs }, send);
+    const exit = await this.#relay({ ...run, timeoutMs, files: [...(run.files ?? []), ...linked] }, send);
     await this.#cleanInTime(context);
     send({ type: "stderr", data: exit.stderr });
     if (exit.left !== undefined) for (const frame of toFileFrames(exit.left)) send(frame);
@@ -130,13 +136,36 @@ class EnvironmentBox implements PluginBox {
     throw new GatewayError("code_box_unavailable", message);
   }
 
+  async #fetch({ linked = [] }: PluginRun): Promise<NonNullable<PluginRun["files"]>> {
+    if (linked.length === 0) return [];
+    const { fetchLinkedFiles } = await import("./linked-files.ts");
+    return fetchLinkedFiles(linked, { allowCidrs: this.#options.egressAllow });
+  }
+
+  /**
+   * What stands before code, so that no process of it makes a socket of the network: not to what its function reaches,
+   * nor to the runtime's own address. The function's network is a wall as well, so a system without filters is told of.
+   */
+  async #makeFilter(): Promise<readonly string[]> {
+    const filter = callFilter({ refusesNetwork: true });
+    const python = (await this.#interpreters.find("python3"))?.program;
+    const words = filter === undefined || python === undefined ? [] : filteredStart(python, filter);
+    const why = words.length === 0 ? "no Python, or an unknown processor" : await whyNotFiltered(words);
+    if (why === undefined) return words;
+    this.#options.log.log("warn", "code can make sockets: only the function's network keeps it in", { reason: why });
+    return [];
+  }
+
   async #relay(run: PluginRun, send: Send): Promise<PluginExit> {
     const { path, memoryBytes, log } = this.#options;
+    const { confined } = run;
+    const before = confined === undefined ? [] : await (this.#filter ??= this.#makeFilter());
     const runner = createProcessPluginRunner({
       path,
       interpreters: this.#interpreters,
       memoryBytes: Math.min(memoryBytes - ownMemoryBytes, memoryFor(run)),
-      maxProcesses: run.confined === undefined ? maxProcesses : run.confined.maxProcesses + ownProcesses,
+      maxProcesses: confined === undefined ? maxProcesses : confined.maxProcesses + ownProcesses,
+      ...(confined !== undefined && { before, fileBytes: confined.diskBytes }),
       temporaryDirectory: "/tmp",
       endEscaped: endOtherProcesses,
       log,

@@ -23,6 +23,7 @@ interface Service {
   readonly depends_on?: readonly string[] | Readonly<Record<string, unknown>>;
   readonly configs?: readonly { readonly source: string }[];
   readonly stop_grace_period?: string;
+  readonly security_opt?: readonly string[];
   readonly deploy?: { readonly replicas: number };
 }
 
@@ -106,6 +107,25 @@ test("opens nothing but the proxy, and pins every image", () => {
   }
   expect(compose.networks["inside"]?.internal).toBe(true);
   for (const name of ["database", "blobs"]) expect(compose.services[name]?.networks).toEqual(["inside"]);
+});
+
+test("lets bubblewrap make its boxes, and refuses the kernel's rarely used doors", async () => {
+  const options = compose.services["gateway"]?.security_opt ?? [];
+  expect(options).toEqual(expect.arrayContaining(["no-new-privileges:true", "systempaths=unconfined"]));
+  const profile = options.find((option) => option.startsWith("seccomp="))?.slice("seccomp=".length) ?? "";
+  const { defaultAction, syscalls } = JSON.parse(await readFile(join(root, profile), "utf8")) as {
+    readonly defaultAction: string;
+    readonly syscalls: readonly { readonly names: readonly string[]; readonly action: string }[];
+  };
+  expect(defaultAction).toBe("SCMP_ACT_ALLOW");
+  expect(syscalls.map(({ action }) => action)).toEqual(["SCMP_ACT_ERRNO"]);
+  const refused = syscalls.flatMap(({ names }) => names);
+  for (const needed of ["clone", "unshare", "mount", "umount2", "pivot_root", "seccomp", "prctl"]) {
+    expect(refused).not.toContain(needed);
+  }
+  for (const door of ["bpf", "keyctl", "perf_event_open", "ptrace", "init_module", "kexec_load", "io_uring_setup"]) {
+    expect(refused).toContain(door);
+  }
 });
 
 test("lets a gateway drain before it is killed", () => {

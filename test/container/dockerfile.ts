@@ -1,6 +1,7 @@
 /**
  * Carries out a Dockerfile without an engine, as far as ours goes: each stage is a directory, COPY honours
- * .dockerignore, RUN runs here. What an engine adds (base images, layers, other users) is not shown by it.
+ * .dockerignore, RUN runs here, but for packages of the system, which would be this machine's. What an engine adds (base
+ * images, layers, other users) is not shown by it.
  */
 import { execFile } from "node:child_process";
 import { chown, cp, mkdir, readFile } from "node:fs/promises";
@@ -36,6 +37,15 @@ export function parseDockerfile(text: string): readonly Stage[] {
 /** Value of the last instruction of this name. */
 export function lastOf({ instructions }: Stage, name: string): string | undefined {
   return instructions.findLast((instruction) => instruction.name === name)?.value;
+}
+
+/** Packages of the system that it installs. */
+export function packagesOf({ instructions }: Stage): readonly string[] {
+  return instructions
+    .filter(({ name }) => name === "RUN")
+    .flatMap(({ value }) => value.split("&&"))
+    .flatMap((command) => /^\s*apt-get install (.+)$/.exec(command)?.[1]?.trim().split(/\s+/) ?? [])
+    .filter((word) => !word.startsWith("-"));
 }
 
 /** `["a", "b"]` of the exec form, which needs no shell. @throws SyntaxError for the other form */
@@ -92,6 +102,7 @@ async function buildStage(
         await copy(value, { root, workdir, built, isIgnored, options });
         break;
       case "RUN": {
+        if (value.startsWith("apt-get ")) break;
         const path = `${options.node}:${process.env["PATH"] ?? ""}`;
         await run("sh", ["-ec", value], { cwd: workdir, env: { ...process.env, ...env, PATH: path } });
         break;

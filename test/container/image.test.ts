@@ -6,14 +6,26 @@ import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { findBubblewrap } from "@toolyard/platform/local/plugin-wall";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { buildStages, execForm, lastOf, parseDockerfile, type BuiltStage, type Stage } from "./dockerfile.ts";
+import {
+  buildStages,
+  execForm,
+  lastOf,
+  packagesOf,
+  parseDockerfile,
+  type BuiltStage,
+  type Stage,
+} from "./dockerfile.ts";
 
 const root = join(import.meta.dirname, "../..");
 const run = promisify(execFile);
 const adminKey = "an-operator-key-of-some-length";
 /** The image's `node`; only root can become it. */
 const uid = process.getuid?.() === 0 ? 1_000 : undefined;
+
+const bubblewrap = await findBubblewrap("/usr/local/bin:/usr/bin:/bin");
+if (bubblewrap.missing !== undefined) console.log(`Skipped: code in a box of the image; ${bubblewrap.missing}.`);
 
 let out: string;
 let stages: readonly Stage[];
@@ -94,16 +106,27 @@ async function isHealthy({ env }: Pick<Container, "env">): Promise<boolean> {
   );
 }
 
-async function statusOf({ url }: Container, method: string, path: string, body?: object): Promise<number> {
-  const headers = { authorization: `Bearer ${adminKey}`, "content-type": "application/json" };
+interface Request {
+  readonly body?: object;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** @throws Error where it is not answered well */
+async function call(
+  { url }: Pick<Container, "url">,
+  method: string,
+  path: string,
+  { body, headers = {} }: Request = {},
+): Promise<Readonly<Record<string, string>>> {
   const answer = await fetch(url + path, {
     method,
-    headers,
+    headers: { authorization: `Bearer ${adminKey}`, "content-type": "application/json", ...headers },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   const text = await answer.text();
   if (!answer.ok) throw new Error(`${method} ${path} answered ${answer.status}: ${text}`);
-  return answer.status;
+  const isJson = answer.headers.get("content-type")?.includes("json") === true;
+  return isJson ? (JSON.parse(text) as Readonly<Record<string, string>>) : {};
 }
 
 describe("the image", () => {
@@ -112,6 +135,35 @@ describe("the image", () => {
     for (const { image } of stages) expect(image).toBe(`node:${String(devDependencies.node)}-bookworm-slim`);
     expect(lastOf(stageOf("final").stage, "USER")).toBe("node");
   });
+
+  test("has what code of models runs in and with, installed before it gives up being root", () => {
+    const { stage } = stageOf("final");
+    expect(packagesOf(stage)).toEqual(["bubblewrap", "python3"]);
+    const names = stage.instructions.map(({ name }) => name);
+    expect(names.indexOf("RUN")).toBeLessThan(names.indexOf("USER"));
+  });
+
+  test.skipIf(bubblewrap.missing !== undefined)(
+    "runs code in a box as the image's user",
+    async () => {
+      const container = await start();
+      const tenant = await call(container, "POST", "/v1/tenants", {
+        body: { name: "boxed", settings: { native_tools: ["run_code"] } },
+      });
+      const { key } = await call(container, "POST", "/v1/api-keys", {
+        body: { name: "one", role: "user", scopes: ["tools"] },
+        headers: { "x-toolyard-tenant": tenant["id"] ?? "" },
+      });
+      const ran = await call(container, "POST", "/v1/tools/invoke", {
+        body: { name: "run_code", arguments: { language: "python", code: "import os; print(6 * 7, os.getuid())" } },
+        headers: { authorization: `Bearer ${key}` },
+      });
+      expect(JSON.parse(String(ran["content"]))).toMatchObject({ exit_code: 0, stdout: "42 65534\n" });
+      container.child.kill("SIGTERM");
+      expect(await container.ended).toBe(0);
+    },
+    60_000,
+  );
 
   test("holds the bundle and its migrations, no sources, no packages and nothing else of this machine", async () => {
     const { files } = stageOf("final");
@@ -150,10 +202,10 @@ describe("the image", () => {
     ]);
     expect(smoke.stdout).toContain("smoke: all 10 checks passed");
     // Libraries that are loaded at their first use are found in the bundle, too.
-    expect(await statusOf(container, "GET", "/metrics")).toBe(200);
+    await call(container, "GET", "/metrics");
     const document =
       "openapi: 3.1.0\ninfo: {title: t, version: '1'}\nservers: [{url: 'https://api.example.com'}]\npaths: {}\n";
-    expect(await statusOf(container, "POST", "/v1/plugins/import", { openapi: document, dry_run: true })).toBe(200);
+    await call(container, "POST", "/v1/plugins/import", { body: { openapi: document, dry_run: true } });
     container.child.kill("SIGTERM");
     expect(await container.ended).toBe(0);
     expect(await isHealthy(container)).toBe(false);

@@ -1,6 +1,6 @@
 /**
  * The adapters of AWS against servers that are not ours: moto (PyPI), which knows S3, SQS and KMS. Heavier
- * than npm, so it runs where TOOLYARD_MOTO_URL says that one listens (`.ci/full` starts it). It checks
+ * than npm, so it runs where moto is installed, or TOOLYARD_MOTO_URL says that one listens. It checks
  * neither signatures nor links and its time cannot be moved; our own servers in test/support/aws can that.
  */
 import { randomBytes, randomUUID } from "node:crypto";
@@ -9,17 +9,19 @@ import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import { createKmsKeyVault } from "@toolyard/platform/aws/kms-key-vault";
 import { createS3BlobStore } from "@toolyard/platform/aws/s3-blob-store";
 import { createSqsTaskQueue } from "@toolyard/platform/aws/sqs-task-queue";
-import { describe, expect, test } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import * as z from "zod";
+import { startMoto } from "../support/moto.ts";
 import { describeBlobStore } from "./blob-store.ts";
 import { describeKeyVault } from "./key-vault.ts";
 
-const url = process.env["TOOLYARD_MOTO_URL"];
-if (url === undefined) console.log("Skipped: the adapters of AWS against moto; TOOLYARD_MOTO_URL is not set.");
+const moto = await startMoto();
+if (typeof moto === "string") console.log(`Skipped: the adapters of AWS against moto; ${moto}.`);
+else afterAll(() => moto.close());
 
 const region = "us-east-1";
 const client = {
-  endpoint: url ?? "http://127.0.0.1:9",
+  endpoint: typeof moto === "string" ? "http://127.0.0.1:9" : moto.url,
   region,
   credentials: { accessKeyId: "test", secretAccessKey: "test" },
 };
@@ -63,7 +65,8 @@ async function newQueues(): Promise<PolledTaskQueue> {
   return createSqsTaskQueue({ urls, client, waitSeconds: 2 });
 }
 
-describe.skipIf(url === undefined)("moto", () => {
+// It reads a service at the first request for it, which takes a busy machine long.
+describe.skipIf(typeof moto === "string")("moto", { timeout: 60_000 }, () => {
   describeBlobStore(
     "S3 of moto",
     async () => createS3BlobStore({ bucket: await newBucket(), prefix: "p", pathStyle: true, client }),

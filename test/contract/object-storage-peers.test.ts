@@ -1,7 +1,7 @@
 /**
- * The client of `oss://` against stores that are not ours: moto (PyPI), where TOOLYARD_MOTO_URL says that one
- * listens (`.ci/full` starts it), and whichever TOOLYARD_S3_URL names as `http://id:secret@host:port`, such as
- * a MinIO or versitygw, which check signatures as moto does not.
+ * The client of `oss://` against stores that are not ours: moto (PyPI), where it is installed or TOOLYARD_MOTO_URL
+ * names one, and a store that checks signatures as moto does not: S3Proxy, whose jars Maven fetches, or whichever
+ * TOOLYARD_S3_URL names as `http://id:secret@host:port`.
  */
 import { randomBytes, randomUUID } from "node:crypto";
 import { createEgress } from "@toolyard/core/blind/egress";
@@ -21,27 +21,26 @@ import { profileOf } from "@toolyard/core/object-storage/vendors";
 import type { Egress } from "@toolyard/core/ports/egress";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { startMoto } from "../support/moto.ts";
+import { startSigningStore } from "../support/signing-store.ts";
 import { verifies } from "../support/verifies.ts";
 
-interface Peer {
-  readonly name: string;
-  readonly setting: string;
-  readonly url: URL | null;
-}
-
-const peers: readonly Peer[] = [
-  { name: "moto", setting: "TOOLYARD_MOTO_URL" },
-  { name: "a store that checks signatures", setting: "TOOLYARD_S3_URL" },
-].map((peer) => ({ ...peer, url: URL.parse(process.env[peer.setting] ?? "") }));
-for (const { name, setting, url } of peers) {
-  if (url === null) console.log(`Skipped: oss:// against ${name}; ${setting} is not set.`);
+const [moto, signed] = await Promise.all([startMoto(), startSigningStore()]);
+const peers = [
+  { name: "moto", peer: moto },
+  { name: "a store that checks signatures", peer: signed },
+];
+for (const { name, peer } of peers) {
+  if (typeof peer === "string") console.log(`Skipped: oss:// against ${name}; ${peer}.`);
+  else afterAll(() => peer.close());
 }
 
 const partBytes = 5 * 1_024 ** 2;
 
-for (const { name, url } of peers) {
-  describe.skipIf(url === null)(`${name} ${verifies("OSS-1", "OSS-2")}`, () => {
-    describePeer(url);
+for (const { name, peer } of peers) {
+  const why = typeof peer === "string" ? ` (skipped: ${peer})` : "";
+  describe.skipIf(why !== "")(`${name}${why} ${verifies("OSS-1", "OSS-2")}`, { timeout: 60_000 }, () => {
+    describePeer(typeof peer === "string" ? null : new URL(peer.url));
   });
 }
 

@@ -13,7 +13,7 @@ import { commandLines, describePluginRunner, expectNoneRuns, uniqueSeconds } fro
 
 // The `node` of plugins is the one that runs this suite.
 const path = `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`;
-const bubblewrap = await findBubblewrap(path);
+const { program: bubblewrap, missing } = await findBubblewrap(path);
 const setpriv = findProgram("setpriv", path, "/");
 const temporaryDirectory = await mkdtemp(join(tmpdir(), "toolyard-runner-"));
 afterAll(() => rm(temporaryDirectory, { recursive: true, force: true }));
@@ -27,8 +27,7 @@ const runOf = (command: PluginRun["command"], environment: Readonly<Record<strin
   maxOutputBytes: 100_000,
 });
 
-if (bubblewrap === undefined)
-  console.log("Skipped: the wall around plugins; bubblewrap is not installed, or not allowed here.");
+if (missing !== undefined) console.log(`Skipped: the wall around plugins; ${missing}.`);
 
 const openHelper = createLocalPlugins({ path, temporaryDirectory, wall: "never" });
 const walledHelper = createLocalPlugins({ path, temporaryDirectory });
@@ -81,9 +80,18 @@ describe("plugin processes", () => {
 
   test("have no wall where bubblewrap is not installed or does not work", async () => {
     const folder = await mkdtemp(join(temporaryDirectory, "bin-"));
-    expect(await findBubblewrap(folder)).toBeUndefined();
-    await writeFile(join(folder, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
-    expect(await findBubblewrap(folder)).toBeUndefined();
+    expect(await findBubblewrap(folder)).toEqual({ missing: expect.stringContaining("Install the package") });
+    const complaints = [
+      ["bwrap: No permissions to create new namespace", "containers/seccomp.json"],
+      ["bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"],
+      ["bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", "apparmor_restrict_unprivileged_userns"],
+      ["bwrap: setting up uid map: Permission denied", "apparmor=unconfined"],
+      ["", "user.max_user_namespaces"],
+    ];
+    for (const [complaint, advice] of complaints) {
+      await writeFile(join(folder, "bwrap"), `#!/bin/sh\necho "${complaint}" >&2; exit 1\n`, { mode: 0o755 });
+      expect(await findBubblewrap(folder)).toEqual({ missing: expect.stringContaining(advice ?? "") });
+    }
   });
 });
 

@@ -18,9 +18,8 @@ import { verifies } from "../support/verifies.ts";
 
 // The `node` of programs is the one that runs this suite.
 const path = `${dirname(process.execPath)}:${process.env["PATH"] ?? ""}`;
-const bubblewrap = await findBubblewrap(path);
-if (bubblewrap === undefined)
-  console.log("Skipped: programs in the code box; bubblewrap is not installed, or not allowed here.");
+const { program: bubblewrap, missing } = await findBubblewrap(path);
+if (missing !== undefined) console.log(`Skipped: programs in the code box; ${missing}.`);
 
 let gateway: Gateway;
 let llm: LlmStub;

@@ -758,25 +758,47 @@ describe("the code box", () => {
     expect(inputs["environment"]).toBeUndefined();
   });
 
-  test("is in a network that leads nowhere, by routes, by rules and by names", () => {
+  test("has both an environment for each tenant and a network of ours, which tenant isolation does not exclude", () => {
+    const { tenancyConfig, vpcConfig, snapStart } = production.function("CodeBox").inputs;
+    expect(tenancyConfig).toEqual({ tenantIsolationMode: "PER_TENANT" });
+    expect(vpcConfig.subnetIds).toHaveLength(2);
+    // What it does exclude, by AWS's list.
+    expect(snapStart).toBeUndefined();
+    for (const excluded of ["functionUrl", "provisionedConcurrencyConfig", "eventSourceMapping"]) {
+      for (const { inputs } of production.of(`lambda/${excluded}`)) {
+        expect(JSON.stringify(inputs), excluded).not.toContain("code-box");
+      }
+    }
+  });
+
+  test("is in a network that leads to our bucket by links and nowhere else, by routes, by rules and by names", () => {
     const network = production.one("ec2/vpc");
     expect(network.inputs).toMatchObject({ enableDnsSupport: false });
-    for (const way of [
-      "internetGateway",
-      "natGateway",
-      "egressOnlyInternetGateway",
-      "vpcEndpoint",
-      "route",
-      "vpcPeeringConnection",
-    ]) {
+    for (const way of ["internetGateway", "natGateway", "egressOnlyInternetGateway", "route", "vpcPeeringConnection"]) {
       expect(production.of(`ec2/${way}`), way).toEqual([]);
     }
-    for (const kind of ["ec2/securityGroup", "ec2/defaultSecurityGroup", "ec2/defaultNetworkAcl"]) {
-      expect(production.one(kind).inputs, kind).toMatchObject({ ingress: [], egress: [] });
-    }
-    const { subnetIds, securityGroupIds } = production.function("CodeBox").inputs["vpcConfig"];
-    expect(subnetIds).toHaveLength(2);
-    expect(securityGroupIds).toHaveLength(1);
+    const endpoint = production.one("ec2/vpcEndpoint");
+    expect(endpoint.inputs).toMatchObject({
+      vpcEndpointType: "Gateway",
+      serviceName: "com.amazonaws.eu-central-1.s3",
+    });
+    expect(statementsOf(endpoint.inputs["policy"])).toEqual([
+      expect.objectContaining({
+        effect: "Allow",
+        actions: ["s3:GetObject"],
+        resources: [expect.stringMatching(/^arn:aws:s3:::[\w-]*blobs[\w-]*\/\*$/i)],
+      }),
+    ]);
+    expect(production.one("ec2/defaultSecurityGroup").inputs).toMatchObject({ ingress: [], egress: [] });
+    const group = production.one("ec2/securityGroup").inputs;
+    expect(group["ingress"]).toEqual([]);
+    expect(group["egress"]).toEqual([
+      { protocol: "tcp", fromPort: 443, toPort: 443, prefixListIds: [expect.anything()] },
+    ]);
+    const packets = production.one("ec2/defaultNetworkAcl").inputs;
+    expect(packets["egress"]).toMatchObject([{ protocol: "tcp", fromPort: 443, toPort: 443 }]);
+    expect(packets["ingress"]).toMatchObject([{ protocol: "tcp", fromPort: 1_024, toPort: 65_535 }]);
+    expect(production.function("CodeBox").inputs["vpcConfig"].securityGroupIds).toHaveLength(1);
   });
 
   test("has rights on its network for Lambda alone, not for what runs in it", () => {

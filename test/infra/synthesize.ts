@@ -79,6 +79,8 @@ const outputsOf: Readonly<Record<string, (name: string, arn: string) => Values>>
   }),
   "aws:lambda/function:Function": (_, arn) => ({ qualifiedArn: `${arn}:1`, version: "1" }),
   "aws:s3/bucket:Bucket": (name) => ({ bucket: name.toLowerCase(), arn: `arn:aws:s3:::${name.toLowerCase()}` }),
+  "aws:ec2/vpc:Vpc": (name) => ({ mainRouteTableId: `${name}-routes`, defaultNetworkAclId: `${name}-packets` }),
+  "aws:ec2/vpcEndpoint:VpcEndpoint": (name) => ({ prefixListId: `${name}-prefixes` }),
   "aws:sqs/queue:Queue": (name) => ({ url: `https://sqs.${region}.amazonaws.com/${account}/${name}` }),
   "aws:ecr/repository:Repository": (name) => ({
     repositoryUrl: `${account}.dkr.ecr.${region}.amazonaws.com/${name}`,

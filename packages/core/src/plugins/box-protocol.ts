@@ -7,7 +7,7 @@ import * as z from "zod";
 import { catalog, type ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
-import type { LeftFiles, PluginExit, PluginRun } from "../ports/plugin-runner.ts";
+import type { LeftFiles, LinkedFile, PluginExit, PluginRun } from "../ports/plugin-runner.ts";
 
 const boxRequestSchema = z.strictObject({
   tenant: z.string().min(1),
@@ -19,6 +19,17 @@ const boxRequestSchema = z.strictObject({
   maxOutputBytes: z.int().positive(),
   answerWithinMs: z.int().positive().optional(),
   files: z.array(z.strictObject({ path: z.string(), body: z.base64() })).optional(),
+  linked: z
+    .array(
+      z.strictObject({
+        path: z.string(),
+        bytes: z.int().nonnegative(),
+        url: z.url(),
+        headers: z.record(z.string(), z.string()),
+        addresses: z.array(z.string()).optional(),
+      }),
+    )
+    .optional(),
   confined: z
     .strictObject({
       memoryBytes: z.int().positive(),
@@ -72,9 +83,15 @@ export function toBoxRequest(run: PluginRun): string {
     maxOutputBytes,
     ...(answerWithinMs !== undefined && { answerWithinMs }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body).toString("base64") })) }),
+    // Left out where there is none: a box of the release before does not know it.
+    ...(run.linked !== undefined && run.linked.length > 0 && { linked: run.linked.map(toLinked) }),
     ...(run.confined && { confined: { ...run.confined } }),
   };
   return JSON.stringify(request);
+}
+
+function toLinked({ addresses, headers, ...file }: LinkedFile): NonNullable<BoxRequest["linked"]>[number] {
+  return { ...file, headers: { ...headers }, ...(addresses && { addresses: [...addresses] }) };
 }
 
 /** @throws GatewayError `invalid_request` naming the field */
@@ -86,13 +103,16 @@ export function readBoxRequest(event: unknown): PluginRun {
       param,
     });
   }
-  const { files, directoryVariables, answerWithinMs, confined, ...run } = parsed.data;
+  const { files, linked, directoryVariables, answerWithinMs, confined, ...run } = parsed.data;
   return {
     ...run,
     ...(confined && { confined }),
     ...(answerWithinMs !== undefined && { answerWithinMs }),
     ...(directoryVariables && { directoryVariables }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body, "base64") })) }),
+    ...(linked && {
+      linked: linked.map(({ addresses, ...file }) => ({ ...file, ...(addresses !== undefined && { addresses }) })),
+    }),
   };
 }
 
@@ -189,11 +209,15 @@ function lostBox(started: boolean, cause?: unknown): GatewayError {
 
 async function* readFrames(answer: AsyncIterable<Uint8Array>): AsyncGenerator<BoxFrame> {
   const decoder = new TextDecoder();
-  let rest = "";
+  // A file is one line of megabytes that comes in hundreds of parts: joined once, not with every part.
+  let parts: string[] = [];
   for await (const bytes of answer) {
-    const lines = (rest + decoder.decode(bytes, { stream: true })).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) yield readFrame(line);
+    const [first = "", ...more] = decoder.decode(bytes, { stream: true }).split("\n");
+    parts.push(first);
+    for (const next of more) {
+      yield readFrame(parts.join(""));
+      parts = [next];
+    }
   }
 }
 

@@ -15,6 +15,8 @@ export interface PluginRun {
   readonly signal?: AbortSignal;
   /** Files laid into the fresh directory before the start. */
   readonly files?: readonly { readonly path: string; readonly body: Uint8Array }[];
+  /** Further ones, fetched by the runner itself; only for runners with `carriesBytes`. */
+  readonly linked?: readonly LinkedFile[];
   /**
    * Called with each part of stdout as soon as it is there, no character cut in two: an asynchronous
    * plugin answers first and works on. All parts together are `PluginExit.stdout`.
@@ -35,6 +37,16 @@ export interface PluginRun {
    * it leaves in its working directory is handed back. Runners without a box for it refuse: `code_box_unavailable`.
    */
   readonly confined?: Confinement;
+}
+
+/** A file behind a link that works without a key. The link is a secret while it lasts. */
+export interface LinkedFile {
+  readonly path: string;
+  readonly bytes: number;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Of the link's host, for runners whose machine has nobody to ask for a name. */
+  readonly addresses?: readonly string[];
 }
 
 export interface Confinement {
@@ -73,4 +85,6 @@ export interface PluginRunner {
   run(run: PluginRun): Promise<PluginExit>;
   /** A run is to be expected: what takes time to get ready may be made so now. */
   warm?(): void;
+  /** So many bytes of files go with a run; what is more has to be `linked`. Absent: any number, and nothing linked. */
+  readonly carriesBytes?: number;
 }

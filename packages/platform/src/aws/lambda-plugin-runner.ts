@@ -3,6 +3,7 @@
  * own there. It is invoked with response streaming, so that what a plugin says first arrives at once.
  * The SDK sends nothing again by itself: whether a run may have begun decides what its failure is called.
  */
+import { lookup } from "node:dns/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
@@ -20,6 +21,8 @@ export interface LambdaPluginRunnerOptions {
 
 /** Lambda's limit for the payload of an invocation. */
 const largestRequest = 6 * 1024 ** 2;
+/** Of files in it: in base64, beside input and links. */
+const carriesBytes = 3 * 1024 ** 2;
 const attempts = 5;
 /** Before the first byte of an answer an environment may have to be made, from an image. */
 const answerMs = 60_000;
@@ -59,8 +62,9 @@ export function createLambdaPluginRunner({
   }
 
   return {
+    carriesBytes,
     async run(run) {
-      const payload = Buffer.from(toBoxRequest(run), "utf8");
+      const payload = Buffer.from(toBoxRequest(await withAddresses(run)), "utf8");
       if (payload.byteLength > largestRequest) {
         throw new GatewayError(
           "payload_too_large",
@@ -78,6 +82,30 @@ export function createLambdaPluginRunner({
       return readBoxAnswer(bytesOf(events), run);
     },
   };
+}
+
+/** The box may have nobody to ask for a name. @throws GatewayError `tool_unreachable` */
+async function withAddresses(run: PluginRun): Promise<PluginRun> {
+  if (run.linked === undefined || run.linked.length === 0) return run;
+  const hosts = [...new Set(run.linked.map(({ url }) => hostOf(url)))];
+  try {
+    const found = new Map(
+      await Promise.all(
+        // The box's network has addresses of the fourth version alone.
+        hosts.map(async (host) => [host, await lookup(host, { all: true, family: 4 })] as const),
+      ),
+    );
+    const addressesOf = (url: string): readonly string[] =>
+      (found.get(hostOf(url)) ?? []).map(({ address }) => address);
+    return { ...run, linked: run.linked.map((file) => ({ ...file, addresses: addressesOf(file.url) })) };
+  } catch (cause) {
+    const message = "The blob store's address was not found, so the box could not be given the files.";
+    throw withDelivery(new GatewayError("tool_unreachable", message, { cause }), "not_sent");
+  }
+}
+
+function hostOf(url: string): string {
+  return new URL(url).hostname;
 }
 
 const aborted: PluginExit = { stdout: "", stderr: "", exitCode: null, ended: "aborted", durationMs: 0 };

@@ -1,6 +1,6 @@
 /**
- * What system calls code in a box may not make, as the filter that `bwrap --seccomp` takes: a program for the kernel's
- * classic packet filter. It closes what namespaces leave open: memory that no limit counts, sockets of the machine
+ * What system calls code in a box may not make, as the filter that `bwrap --seccomp` and `prctl` take: a program for the
+ * kernel's classic packet filter. It closes what namespaces leave open: memory that no limit counts, sockets of the machine
  * that no network namespace holds (such as AF_VSOCK), namespaces inside the box, and rarely used doors of the kernel.
  */
 
@@ -136,11 +136,22 @@ const firstArgumentAt = 16;
 const newNamespaces = 0x7e020080;
 /** AF_UNIX, AF_INET, AF_INET6: all that a program without a network has a use for. */
 const families = [1, 2, 10];
+/** Where nothing else keeps it from the network: AF_UNIX. */
+const familiesOfThisMachine = [1];
+
+export interface CallFilterOptions {
+  /** Default: that of this process. */
+  readonly machine?: string;
+  /** No namespace closes the network, so no socket of it may be made. */
+  readonly refusesNetwork?: boolean;
+}
 
 type Step = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
 
 /** @returns undefined for a machine that the numbers are not known of */
-export function callFilter(machine: string = process.arch): Uint8Array | undefined {
+export function callFilter({ machine = process.arch, refusesNetwork = false }: CallFilterOptions = {}):
+  | Uint8Array
+  | undefined {
   const known = Object.hasOwn(machines, machine) ? machines[machine] : undefined;
   if (known === undefined) return undefined;
   const { arch, clone, socket, refused, unknown, beyond } = known;
@@ -169,7 +180,7 @@ export function callFilter(machine: string = process.arch): Uint8Array | undefin
     [jumpIfEqual, 1, 0, socket],
     [give, 0, 0, allow],
     [load, 0, 0, firstArgumentAt],
-    ...families.flatMap((family) => when(family, allow)),
+    ...(refusesNetwork ? familiesOfThisMachine : families).flatMap((family) => when(family, allow)),
     [give, 0, 0, noSuchFamily],
   ];
   const bytes = Buffer.alloc(steps.length * 8);

@@ -14,15 +14,14 @@ import { callFilter } from "./call-filter.ts";
 import { codeBoxProgram } from "./code-box-program.ts";
 import type { Interpreters } from "./interpreters.ts";
 import { keepTail } from "./plugin-output.ts";
-import { boxOptions, findProgram } from "./plugin-wall.ts";
+import { boxOptions, findProgram, type Bubblewrap } from "./plugin-wall.ts";
 import type { StartedPlace } from "./process-plugin-runner.ts";
 
 export interface CodeBoxOptions {
   /** On which `setpriv` is found. */
   readonly path: string;
   readonly interpreters: Interpreters;
-  /** Of `bwrap`; absent: it is not there, or may not be used here. */
-  readonly bubblewrap: string | undefined;
+  readonly bubblewrap: Bubblewrap;
   readonly onStart?: (place: StartedPlace) => void;
 }
 
@@ -115,7 +114,10 @@ class Box {
   async #start(): Promise<ChildProcess> {
     const { bubblewrap, interpreters, path, onStart } = this.#options;
     const filter = callFilter();
-    if (bubblewrap === undefined || filter === undefined) throw unavailable(bubblewrap);
+    if (bubblewrap.missing !== undefined) throw unavailable(bubblewrap.missing);
+    if (filter === undefined) {
+      throw unavailable(`there is no filter of system calls for machines of type '${process.arch}'`);
+    }
     const [name, ...rest] = this.#run.command;
     const interpreter = await interpreters.find(name);
     const program = interpreter?.program ?? findProgram(name, path, "/");
@@ -130,7 +132,7 @@ class Box {
     const becomes = process.getuid?.() === 0 && setpriv !== undefined ? "another" : undefined;
     const environment = { PATH: innerPath, HOME: "/tmp", TMPDIR: "/tmp", LANG: "C.UTF-8" };
     const options = boxOptions({
-      program: bubblewrap,
+      program: bubblewrap.program,
       readOnly: [...(interpreter?.readOnly ?? []), program, process.execPath],
       diskBytes: this.#confined.diskBytes,
       environment,
@@ -140,7 +142,7 @@ class Box {
       infoFd: fds.info,
     });
     const child = spawn(
-      bubblewrap,
+      bubblewrap.program,
       [
         ["--args", `${fds.options}`, "--"],
         becomes === undefined || setpriv === undefined ? [] : anotherUser(setpriv),
@@ -204,12 +206,8 @@ class Box {
   }
 }
 
-function unavailable(bubblewrap: string | undefined): GatewayError {
-  const message =
-    bubblewrap === undefined
-      ? "Code cannot be run here: bubblewrap ('bwrap') is not installed on the machine of the gateway, or may not make namespaces there. Install the package 'bubblewrap'; in a container allow user namespaces (docs/native-tools.md)."
-      : `Code cannot be run here: there is no filter of system calls for machines of type '${process.arch}'.`;
-  return new GatewayError("code_box_unavailable", message);
+function unavailable(why: string): GatewayError {
+  return new GatewayError("code_box_unavailable", `Code cannot be run here: ${why} (docs/native-tools.md).`);
 }
 
 function notStarted(complaints: string): GatewayError {

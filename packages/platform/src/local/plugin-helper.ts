@@ -103,9 +103,9 @@ async function readOptions({ path, temporaryDirectory, wall: wish }: HelperOptio
     },
   };
   const bubblewrap = await findBubblewrap(path);
-  const program = wish === "never" ? undefined : bubblewrap;
-  if (program === undefined && wish !== "never") {
-    log.log("warn", "plugins run without a wall: bubblewrap is not there, or cannot be used here");
+  const program = wish === "never" ? undefined : bubblewrap.program;
+  if (bubblewrap.missing !== undefined && wish !== "never") {
+    log.log("warn", `plugins run without a wall: ${bubblewrap.missing}`);
   }
   const wall: PluginWall | undefined = program === undefined ? undefined : { program, network: true };
   const interpreters = createInterpreters(path);

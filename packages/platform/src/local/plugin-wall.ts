@@ -115,17 +115,42 @@ function above(path: string): readonly string[] {
   return directory === "/" ? [] : [...above(directory), directory];
 }
 
+export type Bubblewrap =
+  | { readonly program: string; readonly missing?: undefined }
+  /** What is not there, and what to do, for people. */
+  | { readonly program?: undefined; readonly missing: string };
+
 /** `bwrap` on this PATH, if it works here: many containers do not allow what it needs. */
-export async function findBubblewrap(path: string): Promise<string | undefined> {
+export async function findBubblewrap(path: string): Promise<Bubblewrap> {
   const program = findProgram("bwrap", path, "/");
-  if (program === undefined) return undefined;
+  if (program === undefined) {
+    return { missing: "'bwrap' is not on the gateway's PATH. Install the package 'bubblewrap'" };
+  }
   try {
     const probe = wallOptions({ program, network: false }, "/tmp", "/bin/true", {});
     await promisify(execFile)(program, [...probe, "--", "/bin/true"], { env: {}, timeout: 5000 });
-    return program;
-  } catch {
-    return undefined;
+    return { program };
+  } catch (thrown) {
+    return { missing: whyRefused(thrown) };
   }
+}
+
+/** By what `bwrap` says: which of the usual refusals of hosts and container engines it has met. */
+function whyRefused(thrown: unknown): string {
+  const said = complaintOf(thrown);
+  const told = said === "" ? "" : ` ('${said}')`;
+  if (/proc/i.test(said) && !/max_user_namespaces|setting up uid map/.test(said)) {
+    return `'bwrap' may not mount a /proc of its own here${told}. In a container allow it: 'systempaths=unconfined' among the security options (compose.yaml has it)`;
+  }
+  if (/loopback|RTM_NEWADDR|uid map|Permission denied/.test(said)) {
+    return `'bwrap' makes a user namespace here and has no rights in it${told}. On the host set 'sysctl kernel.apparmor_restrict_unprivileged_userns=0' (Ubuntu), and for a container the security option 'apparmor=unconfined'`;
+  }
+  return `'bwrap' may not make namespaces here${told}. In a container take a seccomp profile that allows it ('seccomp=containers/seccomp.json', as in compose.yaml); on the host 'sysctl user.max_user_namespaces' must not be 0, nor 'kernel.unprivileged_userns_clone' where there is one`;
+}
+
+function complaintOf(thrown: unknown): string {
+  const said = typeof thrown === "object" && thrown !== null && "stderr" in thrown ? String(thrown.stderr) : "";
+  return said.trim().split("\n").at(-1)?.slice(0, 200) ?? "";
 }
 
 /**

@@ -28,6 +28,10 @@ export interface ProcessPluginRunnerOptions {
   readonly memoryBytes?: number;
   /** Absent: plugins run with the rights of our user. */
   readonly wall?: PluginWall;
+  /** A program with its arguments that closes something to itself and becomes what follows. */
+  readonly before?: readonly string[];
+  /** Cap on each file. Default: a gigabyte. */
+  readonly fileBytes?: number;
   /** Where `python`, `python3` and `node` are; absent: on the PATH. */
   readonly interpreters?: Interpreters;
   /** Cap on processes and threads of the whole user; only where no one else is that user. */
@@ -56,8 +60,9 @@ export interface StartedPlace {
 }
 
 const maxStderrBytes = 64 * 1024;
-/** Blocks of `ulimit -f`: 1 GiB, or 2 where a shell counts in kilobytes. */
-const maxFileBlocks = 2 * 1024 * 1024;
+const usualFileBytes = 1024 ** 3;
+/** Of `ulimit -f`, for the shells of POSIX; one that counts in kilobytes allows twice as much. */
+const fileBlock = 512;
 /** How long an output may stay open after its process has ended and its group was killed. */
 const drainMs = 500;
 
@@ -172,6 +177,7 @@ function start(to: {
   const words = [
     isReady ? [] : limiter(to.endWithUs, run, options),
     wall === undefined ? [] : [wall.program, "--args", "3", "--"],
+    options.before ?? [],
     [program, ...run.command.slice(1)],
   ].flat();
   const [first = "/bin/sh", ...rest] = words;
@@ -222,8 +228,9 @@ export function limitedProcess(path: string): readonly [string, ...string[]] {
 
 function inheritableLimits({
   memoryBytes = 2 * 1024 ** 3,
-}: Pick<ProcessPluginRunnerOptions, "memoryBytes">): readonly string[] {
-  return ["-c 0", `-d ${Math.ceil(memoryBytes / 1024)}`, `-f ${maxFileBlocks}`];
+  fileBytes = usualFileBytes,
+}: Pick<ProcessPluginRunnerOptions, "memoryBytes" | "fileBytes">): readonly string[] {
+  return ["-c 0", `-d ${Math.ceil(memoryBytes / 1024)}`, `-f ${Math.ceil(fileBytes / fileBlock)}`];
 }
 
 /** What `ulimit` is to be told. */

@@ -4,7 +4,14 @@
  */
 import { GatewayError, toGatewayError } from "../../../errors/gateway-error.ts";
 import { readAll } from "../../../ports/blob-store.ts";
-import type { Confinement, LeftFiles, PluginExit, PluginRun, PluginRunner } from "../../../ports/plugin-runner.ts";
+import type {
+  Confinement,
+  LeftFiles,
+  LinkedFile,
+  PluginExit,
+  PluginRun,
+  PluginRunner,
+} from "../../../ports/plugin-runner.ts";
 import type { WorkspaceFile } from "../../../ports/repos.ts";
 import { directoryPrefix, filePath } from "../../../workspace/path.ts";
 import { withDelivery, type ToolReply } from "../../adapter.ts";
@@ -28,6 +35,8 @@ const mostOutput = megabyte;
 const usualTimeoutMs = 30_000;
 /** Of the call's time for bringing files in and back. */
 const aroundMs = 5_000;
+/** An environment may have to be made for the box before it follows a link. */
+const linkMs = 300_000;
 
 const programs = {
   python: { command: ["python3", "-u", "-"], environment: { PYTHONDONTWRITEBYTECODE: "1", MPLBACKEND: "Agg" } },
@@ -43,7 +52,7 @@ export async function runInBox(asked: RunCodeInput, run: NativeRun): Promise<Too
   const box = deps.codeBox;
   if (box === undefined) throw noBox();
   const timeoutMs = timeoutOf(asked, run);
-  const files = await answered(filesFor(asked, run));
+  const { files, linked, names } = await answered(filesFor(asked, run, box.carriesBytes));
   const exit = await runOnce(box, {
     tenant: context.tenant,
     ...programs[asked.language],
@@ -52,6 +61,7 @@ export async function runInBox(asked: RunCodeInput, run: NativeRun): Promise<Too
     maxOutputBytes: mostOutput,
     signal: context.signal,
     files,
+    linked,
     confined: confinement,
   });
   if (exit.ended === "aborted" && exit.exceeded === undefined) throw givenUp();
@@ -61,7 +71,7 @@ export async function runInBox(asked: RunCodeInput, run: NativeRun): Promise<Too
       "not_sent",
     );
   }
-  const { kept, notKept } = await keepFiles(exit.left ?? { files: [], passedOver: [] }, run, new Set(namesOf(files)));
+  const { kept, notKept } = await keepFiles(exit.left ?? { files: [], passedOver: [] }, run, new Set(names));
   return toReply({ exit, kept, notKept, timeoutMs, confinement }, context.config.settings.result_bytes);
 }
 
@@ -93,14 +103,17 @@ async function runOnce(box: PluginRunner, run: PluginRun): Promise<PluginExit> {
 
 type LaidFile = NonNullable<PluginRun["files"]>[number];
 
-function namesOf(files: readonly LaidFile[]): readonly string[] {
-  return files.map(({ path }) => path);
+interface FilesIn {
+  readonly files: readonly LaidFile[];
+  /** Those that the box fetches by itself. */
+  readonly linked: readonly LinkedFile[];
+  readonly names: readonly string[];
 }
 
-async function filesFor(asked: RunCodeInput, run: NativeRun): Promise<readonly LaidFile[]> {
+async function filesFor(asked: RunCodeInput, run: NativeRun, carries = Number.POSITIVE_INFINITY): Promise<FilesIn> {
   const { sessionId: session, tenant } = run.context;
   if (session === undefined) {
-    if (asked.files === undefined || asked.files.length === 0) return [];
+    if (asked.files === undefined || asked.files.length === 0) return { files: [], linked: [], names: [] };
     throw invalidInput("files", "The call is made in no session, so there are no files; send 'session_id' with it.");
   }
   const all = await run.workspace.list({ tenant, session, path: "/" });
@@ -111,9 +124,22 @@ async function filesFor(asked: RunCodeInput, run: NativeRun): Promise<readonly L
       `${wanted.length} files of ${bytes} bytes are more than go into the code box (${mostFilesIn} files, ${mostBytesIn} bytes).`,
     );
   }
-  const laid: LaidFile[] = [];
-  for (const file of wanted) laid.push({ path: file.path, body: await bytesOf(file, run, session) });
-  return laid;
+  // The largest first, so that there are few links.
+  const bySize = [...wanted].sort((a, b) => b.bytes - a.bytes);
+  const files: LaidFile[] = [];
+  const linked: LinkedFile[] = [];
+  let rest = bytes;
+  for (const file of bySize) {
+    if (rest > carries) linked.push(await linkTo(file, run));
+    else files.push({ path: file.path, body: await bytesOf(file, run, session) });
+    rest -= file.bytes;
+  }
+  return { files, linked, names: wanted.map(({ path }) => path) };
+}
+
+async function linkTo({ path, bytes, blobKey }: WorkspaceFile, { deps }: NativeRun): Promise<LinkedFile> {
+  const { url, headers } = await deps.blobs.presign(blobKey, { method: "GET", expiresInMs: linkMs });
+  return { path, bytes, url, headers };
 }
 
 function selected(all: readonly WorkspaceFile[], paths: readonly string[]): readonly WorkspaceFile[] {
