@@ -70,15 +70,17 @@ export async function openBase(chunks: Iterable<Chunk>): Promise<Base> {
   if (statements.length > 0) await database.batch(statements);
   return {
     path,
-    search: (lists, limit = 10) =>
-      searches.search(tenant, {
+    search: async (lists, limit = 10) => {
+      const { hits } = await searches.search(tenant, {
         bases: [base],
         reader: { all: false, role: "member", user: null, business_unit: null },
         conditions: [],
         lists,
         candidates: 4 * limit,
         limit,
-      }),
+      });
+      return hits;
+    },
     close: async () => {
       await shards.close();
       await rm(directory, { recursive: true, force: true });
@@ -102,8 +104,8 @@ function toStatements({ id, text, vector }: Chunk, at: number): readonly Stateme
       : []),
     {
       sql: `INSERT INTO knowledge_chunks (id, tenant, knowledge_base, document, document_version, index_version, ordinal,
-          span_start, span_end, embedding, heading, text) VALUES (?1, ?2, ?3, ?4, 1, 1, ?1, 0, ?5, ?6, ?7, ?8)`,
-      args: [at, tenant, base, document, text.length, bytes, id, text],
+          span_start, span_end, embedding, heading, text) VALUES (?1, ?2, ?3, ?4, 1, 1, ?9, 0, ?5, ?6, ?7, ?8)`,
+      args: [at, tenant, base, document, text.length, bytes, id, text, (at - 1) % chunksPerDocument],
     },
     {
       sql: "INSERT INTO knowledge_fts (rowid, scope, text) VALUES (?1, ?2, ?3)",

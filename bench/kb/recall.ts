@@ -6,9 +6,9 @@ import type { SearchList } from "@toolyard/core/ports/knowledge-search";
 import type { Finding } from "../support/report.ts";
 import { byVector, byWords, openBase, type Base } from "./base.ts";
 import { readPassages, readQuestions, type Question } from "./corpus.ts";
-import { embedAll, embedderName } from "./embedder.ts";
+import { embedAll, embedderName, endpoint } from "./embedder.ts";
 
-/** With the vectors that know no meaning. */
+/** With the vectors that know no meaning; what a real model reaches is told. */
 const floors = { "full text": 0.9, vector: 0.75, hybrid: 0.9 } as const;
 type Mode = keyof typeof floors;
 
@@ -60,6 +60,10 @@ function toFinding(mode: Mode, questions: readonly Question[], found: readonly b
     what: `recall@10, ${mode}`,
     figures: `${questions.length} questions, 2,400 passages; ${[...parts, ...languages].join(", ")}${mode === "full text" ? "" : `; ${embedderName}`}`,
     value: found.filter(Boolean).length / questions.length,
-    floor: { at: "least", value: floors[mode], unit: "" },
+    floor: {
+      at: "least",
+      unit: "",
+      ...(endpoint === undefined || mode === "full text" ? { value: floors[mode] } : {}),
+    },
   };
 }

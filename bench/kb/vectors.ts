@@ -1,4 +1,7 @@
-/** What a search by vectors takes in a base of 10,000 chunks, beside the same scan in bare SQL in the same run. */
+/**
+ * What a search by vectors takes in a base of 10,000 chunks, in pairs with the same scan in bare SQL through SQLite's
+ * usual cache: what else the machine does is in both, so that the ratio holds where milliseconds do not.
+ */
 import { DatabaseSync } from "node:sqlite";
 import { defineVectorFunctions } from "@toolyard/db/vectors";
 import type { Finding } from "../support/report.ts";
@@ -9,7 +12,7 @@ import { hashedDimensions } from "./embedder.ts";
 
 const count = 10_000;
 const rounds = 60;
-const mostMs = 60;
+const mostMs = 45;
 
 /** Directions in all of space: what they are like changes nothing of what it takes. */
 function randomVector(seed: number): Float32Array {
@@ -47,16 +50,16 @@ export async function measureVectors(): Promise<readonly Finding[]> {
   bare.close();
   await base.close();
   const figures = (values: readonly number[]): string =>
-    `p50 ${quantile(values, 0.5).toFixed(1)}, p95 ${quantile(values, 0.95).toFixed(1)} ms; 10,000 chunks × 512`;
+    `p10 ${quantile(values, 0.1).toFixed(1)}, p50 ${quantile(values, 0.5).toFixed(1)}, p95 ${quantile(values, 0.95).toFixed(1)} ms; 10,000 chunks × 512`;
   const p50 = quantile(vectorMs, 0.5);
-  const bareP50 = quantile(bareMs, 0.5);
+  const ratios = vectorMs.map((value, round) => value / (bareMs[round] ?? Number.NaN));
   return [
     { what: "vector search", figures: figures(vectorMs), value: p50, floor: { at: "most", value: mostMs, unit: "ms" } },
     {
       what: "vector search to bare SQL",
-      figures: `bare scan ${figures(bareMs)}`,
-      value: p50 / bareP50,
-      floor: { at: "most", value: 1.5, unit: "times" },
+      figures: `p10 ${quantile(ratios, 0.1).toFixed(2)} of the pairs; bare scan ${figures(bareMs)}`,
+      value: quantile(ratios, 0.5),
+      floor: { at: "most", value: 1, unit: "times" },
     },
     {
       what: "hybrid search",

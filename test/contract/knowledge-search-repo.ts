@@ -6,6 +6,7 @@ import { toFtsQuery, toFtsText } from "@toolyard/core/knowledge/fts-text";
 import { newId } from "@toolyard/core/ids";
 import type {
   FoundChunk,
+  KnowledgeFound,
   KnowledgeSearch,
   KnowledgeSearchRepo,
   MetadataCondition,
@@ -87,7 +88,7 @@ export function describeKnowledgeSearchRepo(name: string, make: () => Promise<Te
         },
         {
           sql: `INSERT INTO knowledge_chunks (id, tenant, knowledge_base, document, document_version, index_version, ordinal,
-              span_start, span_end, embedding, heading, text) VALUES (?1, ?2, ?3, ?4, 1, ?5, ?1, 0, ?6, ?7, '', ?8)`,
+              span_start, span_end, embedding, heading, text) VALUES (?1, ?2, ?3, ?4, 1, ?5, 0, 0, ?6, ?7, '', ?8)`,
           args: [chunkId, tenant, base, document, index, text.length, bytes, text],
         },
         {
@@ -107,11 +108,11 @@ export function describeKnowledgeSearchRepo(name: string, make: () => Promise<Te
     ): KnowledgeSearch["lists"] => [
       { kind: "vector", bases, vector: Float32Array.from(vector), minSimilarity, weight: 1 },
     ];
-    const search = (
+    const searchAll = (
       tenant: string,
       bases: readonly string[],
       more: Partial<KnowledgeSearch>,
-    ): Promise<readonly FoundChunk[]> =>
+    ): Promise<KnowledgeFound> =>
       searches.search(tenant, {
         bases,
         reader: everyone,
@@ -121,6 +122,8 @@ export function describeKnowledgeSearchRepo(name: string, make: () => Promise<Te
         limit: 10,
         ...more,
       });
+    const search = async (...asked: Parameters<typeof searchAll>): Promise<readonly FoundChunk[]> =>
+      (await searchAll(...asked)).hits;
     const textsOf = (found: readonly FoundChunk[]): string[] => found.map(({ text }) => text);
 
     test("find words of Chinese and English, the best first", async () => {
@@ -300,6 +303,28 @@ export function describeKnowledgeSearchRepo(name: string, make: () => Promise<Te
       const deep = await newBase(tenant, [{ text: "deep", vector: [1, 0, 0] }]);
       const lists = [...vectors([flat], [1, 0]), ...vectors([deep], [1, 0, 0])];
       expect(textsOf(await search(tenant, [flat, deep], { lists })).sort()).toEqual(["deep", "flat"]);
+    });
+
+    test("say which documents have no vector that can be compared, of those that may be seen", async () => {
+      const tenant = await newTenant();
+      const mixed = await newBase(tenant, [
+        { text: "as now", vector: [1, 0] },
+        { text: "as before", vector: [1, 0, 0] },
+        { text: "as before, too", vector: [0, 1, 0] },
+        { text: "of somebody else", vector: [1, 0, 0], acl: { users: ["boss"] } },
+        { text: "of before, replaced", vector: [1, 0, 0], current: 2 },
+      ]);
+      const plain = await newBase(tenant, [{ text: "never embedded" }]);
+      const alike = await newBase(tenant, [{ text: "as now", vector: [0, 1] }]);
+      const all = [mixed, plain, alike];
+      const found = await searchAll(tenant, all, { lists: [...vectors(all, [1, 0]), ...words(all, "before now")] });
+      expect(textsOf(found.hits).sort()).toEqual(["as before", "as before, too", "as now", "as now"]);
+      expect(found.unlike.toSorted((one, other) => other.documents - one.documents)).toEqual([
+        { knowledgeBase: `b ${mixed}`, documents: 2, dimensions: 3, asked: 2 },
+        { knowledgeBase: `b ${plain}`, documents: 1, dimensions: null, asked: 2 },
+      ]);
+      const others = await searchAll(await newTenant(), all, { lists: vectors(all, [1, 0]) });
+      expect(others).toEqual({ hits: [], unlike: [] });
     });
 
     test("know of a base how much is searched in it", async () => {

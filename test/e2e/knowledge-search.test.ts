@@ -228,7 +228,7 @@ describe(`queries ${verifies("KB-1", "KB-3")}`, () => {
     });
   });
 
-  test("of a base without a model, or without its key, are made by words, and say so", async () => {
+  test("of a base without a model are made by words, and say so", async () => {
     const { client } = tenant;
     await client.post("/v1/knowledge/create", { name: "plain" });
     await put(client, "plain", { text: "没有向量也能检索" });
@@ -244,13 +244,141 @@ describe(`queries ${verifies("KB-1", "KB-3")}`, () => {
       status: 409,
       json: { error: { code: "embedding_missing", param: "embedding.model" } },
     });
+  });
+
+  test("of a base whose embedding model has lost its key are made by words, and name the key", async () => {
+    const { client } = tenant;
     await tenant.addProvider(embeddings.url, { models: { keyed: "embed-1" }, credential: "EMBEDDING_KEY" });
-    await client
-      .post("/v1/knowledge/update_config", { knowledge_base: "plain", config: { embedding: { model: "keyed" } } })
-      .catch(() => undefined);
-    const keyless = await query(client, "plain", "检索");
-    expect(keyless).toMatchObject({ mode: "full_text" });
-    expect(textsOf(keyless)).toEqual(["没有向量也能检索"]);
+    await tenant.putCredential("EMBEDDING_KEY", "sk-embedding-secret");
+    await client.post("/v1/knowledge/create", { name: "keyed", config: { embedding: { model: "keyed", dimensions } } });
+    await put(client, "keyed", { text: "没有密钥也能检索" });
+    expect(await query(client, "keyed", "检索")).toMatchObject({ mode: "hybrid" });
+    await client.expect("delete", "/v1/credentials/EMBEDDING_KEY");
+    const requests = embeddings.asked.length;
+    const keyless = await query(client, "keyed", "检索");
+    expect(keyless).toMatchObject({
+      mode: "full_text",
+      reason: { code: "credential_missing", message: expect.stringContaining("EMBEDDING_KEY") },
+      hits: [{ text: "没有密钥也能检索", similarity: null }],
+    });
+    const tool = await client.post("/v1/tools/invoke", {
+      name: "knowledge_search",
+      arguments: { query: "检索", knowledge_bases: ["keyed"] },
+    });
+    expect(JSON.parse(tool.content)).toMatchObject({ mode: "full_text", reason: { code: "credential_missing" } });
+    for (const mode of ["hybrid", "vector"]) {
+      const insisting = await client.send("post", "/v1/knowledge/query", { knowledge_base: "keyed", query: "x", mode });
+      expect(insisting).toMatchObject({
+        status: 400,
+        json: { error: { code: "credential_missing", param: "EMBEDDING_KEY" } },
+      });
+    }
+    expect(embeddings.asked).toHaveLength(requests);
+    expect(JSON.stringify(gateway.logged)).not.toContain("sk-embedding-secret");
+    await tenant.putCredential("EMBEDDING_KEY", "sk-another");
+    expect(await query(client, "keyed", "检索")).toMatchObject({ mode: "hybrid" });
+  });
+
+  test("find documents that came in without the key of the model, which say so until they are tried again", async () => {
+    const { client } = tenant;
+    await tenant.addProvider(embeddings.url, { models: { later: "embed-1" }, credential: "LATER_KEY" });
+    await client.post("/v1/knowledge/create", { name: "later", config: { embedding: { model: "later", dimensions } } });
+    await put(client, "later", { document_id: "d", text: "没有密钥的文档" });
+    const named = { code: "credential_missing", message: expect.stringContaining("LATER_KEY") };
+    const document = { knowledge_base: "later", document_id: "d" };
+    expect(await client.post("/v1/knowledge/get_doc", document)).toMatchObject({ state: "ready", error: named });
+    const found = await query(client, "later", "密钥");
+    expect(found).toMatchObject({ mode: "full_text", reason: named });
+    expect(textsOf(found)).toEqual(["没有密钥的文档"]);
+    await tenant.putCredential("LATER_KEY", "sk-later");
+    const lacking = await query(client, "later", "密钥");
+    expect(lacking).toMatchObject({ mode: "full_text", reason: { code: "embedding_mismatch" } });
+    expect(lacking.reason.message).toMatch(/'later', 1 document.* no vectors.*retry_doc/);
+    expect(textsOf(lacking)).toEqual(["没有密钥的文档"]);
+    await client.post("/v1/knowledge/retry_doc", document);
+    await ready(client, "later", "d");
+    expect((await client.post("/v1/knowledge/get_doc", document)).error).toBeNull();
+    const whole = await query(client, "later", "密钥", { mode: "vector" });
+    expect(whole.hits).toMatchObject([{ text: "没有密钥的文档", similarity: expect.any(Number) }]);
+  });
+
+  test("take vectors in base64 and in any order, and come again when the model wants it", async () => {
+    const toVector = (text: string): number[] => [...hashedVector(text, dimensions)];
+    const plain = await startEmbeddingStub({ encoding: "base64", toVector });
+    const { client } = tenant;
+    await tenant.addProvider(plain.url, { models: { plain: "embed-1" }, max_attempts: 3 });
+    const config = { embedding: { model: "plain", batch: 4 }, chunk: { size: 32, overlap: 0 } };
+    await client.post("/v1/knowledge/create", { name: "rivers", config });
+    plain.limit(1, "0");
+    const names = ["Osk", "Velm", "Tarn", "Quill", "Brede", "Yarrow"];
+    const text = names
+      .map((name) => `The river ${name} rises in the wide hills of ${name}land and flows through ${name}shire.`)
+      .join("\n\n");
+    await put(client, "rivers", { name: "rivers.txt", text });
+    expect(plain.asked.map(({ length }) => length)).toEqual([4, 4, 2]);
+    plain.limit(1, "0");
+    for (const name of names) {
+      const { hits } = await query(client, "rivers", `The river ${name}`, { mode: "vector", top_k: 1 });
+      expect(hits[0].text).toContain(`The river ${name} `);
+    }
+    await plain.close();
+  });
+
+  test("say which documents another size of vectors leaves to words, until they are embedded anew", async () => {
+    let size = 8;
+    const sized = await startEmbeddingStub({ toVector: (text) => [...hashedVector(text, size)] });
+    const { client } = tenant;
+    await tenant.addProvider(sized.url, { models: { sized: "embed-1" } });
+    await client.post("/v1/knowledge/create", { name: "sized", config: { embedding: { model: "sized" } } });
+    await put(client, "sized", { document_id: "old", text: "The old mill" });
+    expect(await query(client, "sized", "mill")).toMatchObject({ mode: "hybrid" });
+    size = 16;
+    const found = await query(client, "sized", "mill");
+    expect(found).toMatchObject({ mode: "full_text", reason: { code: "embedding_mismatch" } });
+    expect(found.reason.message).toMatch(/'sized', 1 document.* 16 dimensions .*up to 8.*embedding\.dimensions/);
+    expect(textsOf(found)).toEqual(["The old mill"]);
+    const insisting = { knowledge_base: "sized", query: "mill", mode: "vector" };
+    expect(await client.send("post", "/v1/knowledge/query", insisting)).toMatchObject({
+      status: 409,
+      json: { error: { code: "embedding_mismatch", documents: 1, dimensions: 8, expected: 16 } },
+    });
+    await put(client, "sized", { document_id: "new", text: "The new mill" });
+    const mixed = await query(client, "sized", "mill");
+    expect(mixed).toMatchObject({ mode: "hybrid", reason: { code: "embedding_mismatch" } });
+    expect(textsOf(mixed).sort()).toEqual(["The new mill", "The old mill"]);
+    await client.post("/v1/knowledge/update_config", {
+      knowledge_base: "sized",
+      config: { embedding: { dimensions: 16 } },
+    });
+    await expect.poll(async () => (await query(client, "sized", "mill")).reason, { timeout: 10_000 }).toBeUndefined();
+    const { hits } = await client.post("/v1/knowledge/query", insisting);
+    expect(hits).toHaveLength(2);
+    await sized.close();
+  });
+
+  test("of a base with more pieces than vectors may be compared of are made by words, and name the setting", async () => {
+    const small = await newTenant({ knowledge_vector_chunks: 2 });
+    const { client } = small;
+    await client.post("/v1/knowledge/create", { name: "large", config: { embedding } });
+    await put(client, "large", { document_id: "a", text: "The first mill" });
+    await put(client, "large", { document_id: "b", text: "The second mill" });
+    expect(await query(client, "large", "mill")).toMatchObject({ mode: "hybrid" });
+    await put(client, "large", { document_id: "c", text: "The third mill" });
+    const requests = embeddings.asked.length;
+    const found = await query(client, "large", "mill");
+    expect(found).toMatchObject({ mode: "full_text", reason: { code: "knowledge_too_large" } });
+    expect(found.reason.message).toContain("knowledge_vector_chunks");
+    expect(found.hits).toHaveLength(3);
+    for (const mode of ["hybrid", "vector"]) {
+      const insisting = await client.send("post", "/v1/knowledge/query", { knowledge_base: "large", query: "x", mode });
+      expect(insisting).toMatchObject({
+        status: 422,
+        json: { error: { code: "knowledge_too_large", param: "mode", chunks: 3, limit: 2 } },
+      });
+    }
+    expect(embeddings.asked).toHaveLength(requests);
+    await client.post("/v1/knowledge/delete_doc", { knowledge_base: "large", document_id: "c" });
+    expect(await query(client, "large", "mill")).toMatchObject({ mode: "hybrid" });
   });
 });
 

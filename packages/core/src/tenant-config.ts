@@ -56,6 +56,8 @@ export const tenantSettingsSchema = z.strictObject({
   knowledge_documents: z.int().min(1).max(1_000_000).default(10_000),
   knowledge_bytes: z.int().min(1_024).max(107_374_182_400).default(1_073_741_824),
   knowledge_chunks: z.int().min(1).max(10_000_000).default(200_000),
+  /** Of one base whose vectors are compared one by one, which takes time in proportion. */
+  knowledge_vector_chunks: z.int().min(1).max(1_000_000).default(50_000),
   /** One document, and the text that is read from it at most. */
   knowledge_document_bytes: z.int().min(1_024).max(268_435_456).default(33_554_432),
   knowledge_document_characters: z.int().min(1_000).max(50_000_000).default(5_000_000),

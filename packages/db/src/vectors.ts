@@ -23,7 +23,7 @@ export function defineVectorFunctions(connection: DatabaseSync): void {
     const values = floatsOf(value).slice();
     const place = next;
     next = (next + 1) % mostQueries;
-    queries[place] = { values, squares: dot(values, values) };
+    queries[place] = { values, squares: values.reduce((sum, one) => sum + one * one, 0) };
     return place;
   });
   connection.function("vector_distance_cos", { deterministic: true }, (value, place) => {
@@ -43,27 +43,29 @@ function floatsOf(value: unknown): Float32Array {
 
 /** Null as in libSQL: a vector without a direction has no angle. */
 function cosineDistance(values: Float32Array, query: QueryVector): number | null {
-  if (values.length !== query.values.length) {
-    throw new TypeError(`vectors must have the same length: ${values.length} != ${query.values.length}`);
+  const { length } = query.values;
+  if (values.length !== length) {
+    throw new TypeError(`vectors must have the same length: ${values.length} != ${length}`);
   }
-  const product = Math.sqrt(dot(values, values) * query.squares);
-  return product === 0 || Number.isNaN(product) ? null : 1 - dot(values, query.values) / product;
-}
-
-/** Four sums, since each addition waits for the one before it. */
-function dot(a: Float32Array, b: Float32Array): number {
-  const { length } = a;
-  let first = 0;
-  let second = 0;
-  let third = 0;
-  let fourth = 0;
+  // Read once for both sums, and in pairs, since each addition waits for the one before it.
+  let product = 0;
+  let otherProduct = 0;
+  let squares = 0;
+  let otherSquares = 0;
   let at = 0;
-  for (; at + 3 < length; at += 4) {
-    first += (a[at] ?? 0) * (b[at] ?? 0);
-    second += (a[at + 1] ?? 0) * (b[at + 1] ?? 0);
-    third += (a[at + 2] ?? 0) * (b[at + 2] ?? 0);
-    fourth += (a[at + 3] ?? 0) * (b[at + 3] ?? 0);
+  for (; at + 1 < length; at += 2) {
+    const value = values[at] ?? 0;
+    const other = values[at + 1] ?? 0;
+    product += value * (query.values[at] ?? 0);
+    otherProduct += other * (query.values[at + 1] ?? 0);
+    squares += value * value;
+    otherSquares += other * other;
   }
-  for (; at < length; at += 1) first += (a[at] ?? 0) * (b[at] ?? 0);
-  return first + second + third + fourth;
+  if (at < length) {
+    const value = values[at] ?? 0;
+    product += value * (query.values[at] ?? 0);
+    squares += value * value;
+  }
+  const lengths = Math.sqrt((squares + otherSquares) * query.squares);
+  return lengths === 0 || Number.isNaN(lengths) ? null : 1 - (product + otherProduct) / lengths;
 }

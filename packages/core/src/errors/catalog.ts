@@ -89,6 +89,8 @@ export const catalog = {
   workspace_full: { http: 413, type: "invalid_request_error", retryable: false },
   /** A knowledge base without an embedding model was asked for what needs vectors. */
   embedding_missing: invalid(409),
+  /** Documents have vectors of another size than the model makes now. */
+  embedding_mismatch: invalid(409),
   /** More chunks than vectors are compared with. */
   knowledge_too_large: invalid(422),
   // Idempotency and continuing

@@ -39,6 +39,8 @@ interface Work {
   readonly fence: IngestFence;
   /** `performance.now()` */
   readonly startedAt: number;
+  /** Why pieces are written without vectors, once they are. */
+  lacking?: GatewayError;
 }
 
 /** One version of a document in one index. */
@@ -50,7 +52,7 @@ interface Step extends ChunkPlace {
 
 export async function ingestDocument(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
   const fence = { knowledgeBase: call.uri.service, document: call.uri.tool, callId: call.id, attempt: call.attempt };
-  const work = { deps, context, fence, startedAt: performance.now() };
+  const work: Work = { deps, context, fence, startedAt: performance.now() };
   const failures = new Map<Step["kind"], { readonly error: GatewayError; readonly index: number }>();
   for (let look = 0; look < mostLooks; look += 1) {
     const ingest = await deps.repos.knowledge.openIngest(context.tenant, fence);
@@ -59,7 +61,7 @@ export async function ingestDocument(deps: CoreDeps, call: ToolCall, context: In
     const step = nextStep(ingest, failed);
     if (step === undefined) {
       const error = failures.get("serve")?.error ?? failures.get("build")?.error;
-      const end = { error: error ?? null, failedIndex: failures.get("build")?.index };
+      const end = { error: error ?? null, lacking: work.lacking, failedIndex: failures.get("build")?.index };
       if (!(await deps.repos.knowledge.finishIngest(context.tenant, fence, end))) continue;
       await clearBase(deps, context.tenant, fence.knowledgeBase);
       if (error !== undefined) throw withDelivery(error, "answered");
@@ -141,7 +143,7 @@ async function carryOut(work: Work, ingest: Ingest, step: Step): Promise<void> {
     context.signal.throwIfAborted();
     if (performance.now() - work.startedAt > longestWorkMs) throw new Parked(deps.clock.now());
     const part = pieces.slice(at, at + atOnce);
-    const chunks = await chunksOf(work, { text: read.text, part, firstOrdinal: at, config: step.config });
+    const chunks = await chunksOf(work, { text: read.text, part, firstOrdinal: at, step });
     deps.reach("knowledge.embedded");
     if (!(await knowledge.writeChunks(tenant, fence, step, chunks))) return;
     deps.reach("knowledge.chunks-written");
@@ -263,20 +265,14 @@ interface Part {
   readonly text: string;
   readonly part: readonly Piece[];
   readonly firstOrdinal: number;
-  readonly config: KnowledgeConfig;
+  readonly step: Step;
 }
 
-async function chunksOf(
-  { deps, context, fence }: Work,
-  { text, part, firstOrdinal, config }: Part,
-): Promise<readonly NewChunk[]> {
+async function chunksOf(work: Work, { text, part, firstOrdinal, step }: Part): Promise<readonly NewChunk[]> {
   const pieces = part.map((piece) => ({ ...piece, text: text.slice(piece.start, piece.end) }));
   // What stands above a piece says what it is about.
   const whole = pieces.map((piece) => (piece.heading === "" ? piece.text : `${piece.heading}\n${piece.text}`));
-  const vectors =
-    config.embedding.model === null
-      ? []
-      : await embedTexts(deps, context, { config, within: fence.callId, signal: context.signal }, whole);
+  const vectors = await vectorsOf(work, step, whole);
   return pieces.map(({ start, end, heading, text: own }, at) => ({
     ordinal: firstOrdinal + at,
     spanStart: start,
@@ -286,6 +282,27 @@ async function chunksOf(
     ftsText: toFtsText(whole[at] ?? own),
     embedding: vectors[at] ?? null,
   }));
+}
+
+/**
+ * Without the credential of the model's provider a document is found by words, which is better than not at all: its row
+ * says what it lacks, and a retry brings it in with vectors. An index that is being built is not worth that: the one
+ * that serves may have them.
+ */
+async function vectorsOf(
+  work: Work,
+  { config, kind }: Step,
+  texts: readonly string[],
+): Promise<readonly Float32Array[]> {
+  const { deps, context, fence } = work;
+  if (config.embedding.model === null || (kind === "serve" && work.lacking !== undefined)) return [];
+  try {
+    return await embedTexts(deps, context, { config, within: fence.callId, signal: context.signal }, texts);
+  } catch (thrown) {
+    if (kind === "build" || !(thrown instanceof GatewayError) || thrown.code !== "credential_missing") throw thrown;
+    work.lacking = thrown;
+    return [];
+  }
 }
 
 /** Documents of one batch of calls. */

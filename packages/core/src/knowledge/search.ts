@@ -5,7 +5,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import type { FoundChunk, SearchableBase, SearchList } from "../ports/knowledge-search.ts";
+import type { FoundChunk, SearchableBase, SearchList, UnlikeVectors } from "../ports/knowledge-search.ts";
 import { readerOf } from "./config.ts";
 import { embedTexts, type EmbedOptions } from "./embed.ts";
 import { toConditions, type KnowledgeFilter, type SearchMode } from "./filter.ts";
@@ -52,8 +52,6 @@ export interface SearchResult {
   readonly hits: readonly SearchHit[];
 }
 
-/** Vectors of a base that are compared one by one; beyond, that takes longer than somebody waits. */
-const mostVectors = 50_000;
 const fewestCandidates = 40;
 const candidatesPerHit = 4;
 
@@ -62,7 +60,7 @@ export interface OpenedSearch {
   readonly names: readonly string[];
   /**
    * @throws GatewayError where the mode asks for vectors, why there are none: `embedding_missing`,
-   * `knowledge_too_large`, or what the model's back end came to
+   * `embedding_mismatch`, `knowledge_too_large`, or what the model's back end came to
    */
   run(): Promise<SearchResult>;
 }
@@ -99,7 +97,7 @@ async function searchBases(
 ): Promise<SearchResult> {
   const plan = await planLists(core, context, query, bases);
   const limit = query.topK ?? Math.max(1, ...bases.map(({ config }) => config.top_k));
-  const found = await core.repos.knowledgeSearch.search(context.tenant, {
+  const { hits, unlike } = await core.repos.knowledgeSearch.search(context.tenant, {
     bases: bases.map(({ id }) => id),
     reader: readerOf(context.caller),
     conditions: toConditions(query.filter ?? {}),
@@ -108,7 +106,14 @@ async function searchBases(
     candidates: Math.max(fewestCandidates, limit * candidatesPerHit),
     limit,
   });
-  return { mode: modeOf(plan.lists), reason: plan.reason, hits: found.map(toHit) };
+  const mismatch = unlike.map(toMismatch)[0];
+  if (mismatch !== undefined && query.mode !== undefined && query.mode !== "auto") throw mismatch;
+  const wasCompared = mismatch === undefined || hits.some(({ similarity }) => similarity !== null);
+  return {
+    mode: wasCompared ? modeOf(plan.lists) : "full_text",
+    reason: plan.reason ?? toReason(mismatch),
+    hits: hits.map(toHit),
+  };
 }
 
 function refuseMissing(asked: KnowledgeQuery["knowledgeBases"], bases: readonly SearchableBase[]): void {
@@ -144,11 +149,7 @@ async function planLists(
   if (mode === "full_text" || bases.length === 0) return { lists: words, reason: null };
   const vectors = await vectorLists(core, context, query, { bases, weight: weights.vector });
   if (vectors.failure !== undefined && mode !== "auto") throw vectors.failure;
-  const { failure } = vectors;
-  return {
-    lists: [...vectors.lists, ...words],
-    reason: failure === undefined ? null : { code: failure.code, message: failure.message },
-  };
+  return { lists: [...vectors.lists, ...words], reason: toReason(vectors.failure) };
 }
 
 /** One list for all bases whose vectors can be compared with the same one. `failure`: why some base is on none. */
@@ -158,8 +159,10 @@ async function vectorLists(
   { query, within, signal }: KnowledgeQuery,
   { bases, weight }: { readonly bases: readonly SearchableBase[]; readonly weight: number },
 ): Promise<{ readonly lists: readonly SearchList[]; readonly failure: GatewayError | undefined }> {
-  let failure = bases.map(whyNoVectors).find((error) => error !== undefined);
-  const able = bases.filter((base) => whyNoVectors(base) === undefined);
+  const most = context.config.settings.knowledge_vector_chunks;
+  const reasons = bases.map((base) => whyNoVectors(base, most));
+  let failure = reasons.find((error) => error !== undefined);
+  const able = bases.filter((_, at) => reasons[at] === undefined);
   const groups = Map.groupBy(able, ({ config: { embedding, min_score: least } }) =>
     JSON.stringify([embedding.model, embedding.dimensions, least]),
   );
@@ -180,7 +183,7 @@ async function vectorLists(
   return { lists, failure };
 }
 
-function whyNoVectors({ name, config, chunks }: SearchableBase): GatewayError | undefined {
+function whyNoVectors({ name, config, chunks }: SearchableBase, most: number): GatewayError | undefined {
   if (config.embedding.model === null) {
     return new GatewayError(
       "embedding_missing",
@@ -188,12 +191,31 @@ function whyNoVectors({ name, config, chunks }: SearchableBase): GatewayError | 
       { param: "embedding.model" },
     );
   }
-  if (chunks <= mostVectors) return undefined;
+  if (chunks <= most) return undefined;
   return new GatewayError(
     "knowledge_too_large",
-    `Knowledge base '${name}' has ${chunks} chunks, and vectors are searched in bases of at most ${mostVectors}; divide its documents among several bases, or raise 'chunk.size'. Full text has no such limit.`,
-    { param: "mode", extra: { chunks, limit: mostVectors } },
+    `Knowledge base '${name}' has ${chunks} chunks, and vectors are searched in bases of at most ${most} (setting 'knowledge_vector_chunks'); divide its documents among several bases, raise 'chunk.size' or that setting. Full text has no such limit.`,
+    { param: "mode", extra: { chunks, limit: most } },
   );
+}
+
+function toMismatch({ knowledgeBase, documents, dimensions, asked }: UnlikeVectors): GatewayError {
+  const [theirs, remedy] =
+    dimensions === null
+      ? ["no vectors", "have them ingested again with POST /v1/knowledge/retry_doc"]
+      : [
+          `vectors of other than the ${asked} dimensions that the embedding model makes now (up to ${dimensions})`,
+          `set 'embedding.dimensions' to ${asked}, or another 'embedding.model', with POST /v1/knowledge/update_config, and all documents are embedded anew`,
+        ];
+  return new GatewayError(
+    "embedding_mismatch",
+    `In knowledge base '${knowledgeBase}', ${documents} document(s) have ${theirs}, so they are found by words alone; ${remedy}.`,
+    { param: "embedding", extra: { documents, dimensions, expected: asked } },
+  );
+}
+
+function toReason(failure: GatewayError | undefined): SearchResult["reason"] {
+  return failure === undefined ? null : { code: failure.code, message: failure.message };
 }
 
 /** Those of the bases where they agree. */

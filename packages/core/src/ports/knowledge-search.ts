@@ -79,6 +79,23 @@ export interface FoundChunk {
   readonly relevance: number | null;
 }
 
+/** Documents of a base on a list of vectors that have none of the query's size, so that they cannot be on it. */
+export interface UnlikeVectors {
+  /** The base's name. */
+  readonly knowledgeBase: string;
+  readonly documents: number;
+  /** That the largest of theirs have; null: they have no vectors. */
+  readonly dimensions: number | null;
+  /** Of the query's vector. */
+  readonly asked: number;
+}
+
+export interface KnowledgeFound {
+  readonly hits: readonly FoundChunk[];
+  /** Among what the reader may see and the conditions let through. */
+  readonly unlike: readonly UnlikeVectors[];
+}
+
 export interface KnowledgeSearchRepo {
   /** Those that there are. @param names ids or names */
   find(tenant: string, names: readonly string[] | "all"): Promise<SearchableBases>;
@@ -86,5 +103,5 @@ export interface KnowledgeSearchRepo {
    * The best of all lists, by reciprocal rank fusion. What the reader may not see, what is not current and what the
    * conditions leave out is on no list.
    */
-  search(tenant: string, search: KnowledgeSearch): Promise<readonly FoundChunk[]>;
+  search(tenant: string, search: KnowledgeSearch): Promise<KnowledgeFound>;
 }

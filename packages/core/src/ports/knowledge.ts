@@ -192,7 +192,10 @@ export interface KnowledgeRepo {
     page: PageRequest & { readonly reader: KnowledgeReader; readonly state?: DocumentState },
   ): Promise<Page<KnowledgeDocument>>;
   deleteDocument(tenant: string, base: string, id: string): Promise<boolean>;
-  /** Gives a document that is at rest to a new call. `undefined`: there is none; one that is being ingested stays as it is. */
+  /**
+   * Gives a document that is at rest to a new call; one whose pieces lack the vectors that its base wants is brought in
+   * as a new version. `undefined`: there is none; one that is being ingested stays as it is.
+   */
   retryDocument(
     tenant: string,
     base: string,
@@ -221,6 +224,8 @@ export interface KnowledgeRepo {
     fence: IngestFence,
     end: {
       readonly error: { readonly code: string; readonly message: string } | null;
+      /** It is ready without what this says. */
+      readonly lacking?: { readonly code: string; readonly message: string } | undefined;
       /** The index into which it cannot be brought. */
       readonly failedIndex?: number | undefined;
     },

@@ -90,10 +90,9 @@ export function swapStatements(tenant: string, base: string): readonly Statement
   return [replacedIndex, swap, countSwapped].map((sql) => ({ sql, args: [tenant, base] }));
 }
 
-const finish = `UPDATE knowledge_documents AS d SET state = CASE WHEN ?6 IS NULL THEN 'ready' ELSE 'failed' END,
-    error_code = ?6, error_message = ?7, ready_at = CASE WHEN ?6 IS NULL THEN ${now} ELSE ready_at END,
-    updated_at = ${now}
-  WHERE ${isOurs} AND (?6 IS NOT NULL OR d.current_version = d.version)
+const finish = `UPDATE knowledge_documents AS d SET state = ?9, error_code = ?6, error_message = ?7,
+    ready_at = CASE ?9 WHEN 'ready' THEN ${now} ELSE ready_at END, updated_at = ${now}
+  WHERE ${isOurs} AND (?9 = 'failed' OR d.current_version = d.version)
     AND NOT EXISTS (${itsBase} AND ${isToBuild} AND b.next_index_version IS NOT ?8)`;
 
 const selectToBuild = `SELECT d.id FROM knowledge_documents AS d JOIN knowledge_bases AS b ON ${baseOfDocument}
@@ -185,8 +184,10 @@ export function createIngestRepo(shards: Shards): IngestRepo {
       return (built?.changes ?? 0) > 0;
     },
 
-    async finishIngest(tenant, fence, { error, failedIndex }) {
-      const args = [...fenceArgs(tenant, fence), error?.code ?? null, error?.message ?? null, failedIndex ?? null];
+    async finishIngest(tenant, fence, { error, lacking, failedIndex }) {
+      const said = error ?? lacking;
+      const state = error === null ? "ready" : "failed";
+      const args = [...fenceArgs(tenant, fence), said?.code ?? null, said?.message ?? null, failedIndex ?? null, state];
       const [finished] = await of(tenant).batch([{ sql: finish, args }], { repeatable: true });
       return (finished?.changes ?? 0) > 0;
     },

@@ -9,6 +9,7 @@ import type {
   MetadataCondition,
   SearchableBase,
   SearchList,
+  UnlikeVectors,
 } from "@toolyard/core/ports/knowledge-search";
 import { knowledgeConfigSchema } from "@toolyard/core/knowledge/config";
 import * as z from "zod";
@@ -39,11 +40,18 @@ export function createKnowledgeSearchRepo(shards: Shards): KnowledgeSearchRepo {
     },
 
     search: async (tenant, search) => {
-      if (search.lists.length === 0 || search.limit < 1) return [];
-      const [found] = await shards
+      if (search.lists.length === 0 || search.limit < 1) return { hits: [], unlike: [] };
+      const vectors = search.lists.filter((list) => list.kind === "vector");
+      const [found, ...unlike] = await shards
         .databaseFor(tenant)
-        .batch([selectHits(tenant, search)], { readonly: true, isLong: true });
-      return (found?.rows ?? []).map(toHit);
+        .batch([selectHits(tenant, search), ...vectors.map((list) => selectUnlike(tenant, search, list))], {
+          readonly: true,
+          isLong: true,
+        });
+      return {
+        hits: (found?.rows ?? []).map(toHit),
+        unlike: unlike.flatMap(({ rows }, at) => rows.map((row) => toUnlike(row, vectors[at]?.vector.length ?? 0))),
+      };
     },
   };
 }
@@ -141,15 +149,35 @@ function selectList(list: SearchList, parts: ListParts): string {
   return list.kind === "vector" ? selectByVector(list, parts) : selectByText(list, parts);
 }
 
+type VectorList = Extract<SearchList, { kind: "vector" }>;
+
+/** Of document `v`, chunks `c` that are current. */
+const ofVisible = (
+  owner: string,
+): string => `c.tenant = ${owner} AND c.knowledge_base = v.base AND c.document = v.document
+          AND c.document_version = v.version AND c.index_version = v.index_version`;
+
+/** Documents are embedded as a whole, so the first chunk tells what the vectors of all are like. */
+function selectUnlike(tenant: string, search: KnowledgeSearch, { bases, vector }: VectorList): Statement {
+  const args = new Arguments();
+  const owner = args.bind(tenant);
+  const sql = `WITH visible AS MATERIALIZED (${selectVisible(search, args, owner)})
+    SELECT b.name, COUNT(*) AS documents, MAX(length(c.embedding)) / 4 AS dimensions
+    FROM visible AS v CROSS JOIN knowledge_chunks AS c ON ${ofVisible(owner)} AND c.ordinal = 0
+      CROSS JOIN knowledge_bases AS b ON b.id = v.base AND b.tenant = ${owner}
+    WHERE v.base IN ${args.list(bases)} AND length(c.embedding) IS NOT ${args.bind(vector.byteLength)}
+    GROUP BY b.id, b.name ORDER BY b.name`;
+  return { sql, args: args.values };
+}
+
 /** Every visible chunk is measured: nothing is found approximately, and nobody else's rows take a place. */
-function selectByVector(list: Extract<SearchList, { kind: "vector" }>, { args, owner, most }: ListParts): string {
+function selectByVector(list: VectorList, { args, owner, most }: ListParts): string {
   const { vector } = list;
   const bytes = new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
   return `SELECT id, ${args.bind(list.weight)}, ROW_NUMBER() OVER (ORDER BY distance, id), 1 - distance, NULL FROM (
       SELECT c.id, vector_distance_cos(c.embedding, vector32(${args.bind(bytes)})) AS distance
       FROM visible AS v CROSS JOIN knowledge_chunks AS c
-        ON c.tenant = ${owner} AND c.knowledge_base = v.base AND c.document = v.document
-          AND c.document_version = v.version AND c.index_version = v.index_version
+        ON ${ofVisible(owner)}
       WHERE v.base IN ${args.list(list.bases)} AND length(c.embedding) = ${args.bind(bytes.byteLength)}
       ORDER BY distance NULLS LAST, c.id LIMIT ${most})
     WHERE distance <= ${args.bind(1 - list.minSimilarity)}`;
@@ -178,6 +206,16 @@ function toBase(row: Row): SearchableBase {
     name: String(row["name"]),
     config: knowledgeConfigSchema.parse(JSON.parse(String(row["config"]))),
     chunks: Number(row["chunks"]),
+  };
+}
+
+function toUnlike(row: Row, asked: number): UnlikeVectors {
+  const dimensions = row["dimensions"];
+  return {
+    knowledgeBase: String(row["name"]),
+    documents: Number(row["documents"]),
+    dimensions: dimensions === null ? null : Number(dimensions),
+    asked,
   };
 }
 

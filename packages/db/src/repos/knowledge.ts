@@ -97,7 +97,15 @@ const releaseBlob = `UPDATE knowledge_garbage SET due_at = ${now} WHERE tenant =
 const selectRoom = `SELECT (SELECT COUNT(*) FROM knowledge_bases AS b ${ownBase}) AS bases, COUNT(*) AS documents,
   COALESCE(SUM(d.bytes), 0) AS bytes FROM knowledge_documents AS d WHERE d.tenant = ?1`;
 
-const retry = `UPDATE knowledge_documents AS d SET call_id = ?4, attempt = 0, state = 'queued', progress_done = 0,
+/** What serves of document `d` has pieces without the vectors that its base wants. */
+const lacksVectors = `(d.current_version = d.version AND EXISTS (SELECT 1 FROM knowledge_bases AS b
+  JOIN knowledge_chunks AS k ON k.tenant = d.tenant AND k.knowledge_base = d.knowledge_base AND k.document = d.id
+    AND k.document_version = d.current_version AND k.index_version = b.index_version AND k.embedding IS NULL
+  WHERE ${baseOfDocument} AND json_extract(b.config, '$.embedding.model') IS NOT NULL))`;
+
+const retry = `UPDATE knowledge_documents AS d SET version = CASE WHEN ${lacksVectors}
+      THEN (SELECT b.last_document_version FROM knowledge_bases AS b WHERE ${baseOfDocument}) ELSE d.version END,
+    call_id = ?4, attempt = 0, state = 'queued', progress_done = 0,
     progress_total = 0, error_code = NULL, error_message = NULL, updated_at = ${now}
   ${ownDocument} AND ${isAtRest}`;
 
@@ -233,8 +241,9 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
 
     async retryDocument(tenant, base, id, { call, callerId }) {
       const own = [tenant, base, id];
-      const [, , found] = await of(tenant).batch(
+      const [, , , found] = await of(tenant).batch(
         [
+          { sql: countVersion, args: [tenant, base] },
           { sql: retry, args: [...own, call.id] },
           { sql: insertCallOfDocument, args: newRowArgs(tenant, callerId, call) },
           { sql: `${selectDocument} ${ownDocument}`, args: own },
