@@ -5,6 +5,6 @@ const isLong = process.env["TOOLYARD_KILL"] === "long";
 
 describeFlowRuns(
   isLong
-    ? { runsEach: 250, clientsEach: 10, blows: 100, calmMs: 2_000, endsWithinMs: 900_000 }
+    ? { runsEach: 250, clientsEach: 10, blows: 400, calmMs: 1_500, endsWithinMs: 900_000 }
     : { runsEach: 8, clientsEach: 4, blows: 12, calmMs: 300, endsWithinMs: 120_000 },
 );

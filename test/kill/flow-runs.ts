@@ -13,7 +13,7 @@ import { verifies } from "../support/verifies.ts";
 import { createApplication } from "./application.ts";
 import { pause } from "./instance.ts";
 import { startLane, type Lane, type OpenSite } from "./lane.ts";
-import { allRows, endStates } from "./rows.ts";
+import { endedRows, endStates } from "./rows.ts";
 import { createRandom, Seat } from "./seats.ts";
 import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
@@ -85,9 +85,11 @@ export interface FlowRunOptions {
   readonly openSite?: OpenSite;
   /** Of each shop; there are two. */
   readonly runsEach: number;
+  /** Each has one run under way at a time, so that there are never more than processes can carry out. */
   readonly clientsEach: number;
+  /** At most; they end with the runs. */
   readonly blows: number;
-  /** Least time between two blows; on a busy machine a process needs it to come back. */
+  /** Least time between two blows, or that of a start where that is more. */
   readonly calmMs: number;
   readonly endsWithinMs: number;
 }
@@ -113,16 +115,21 @@ export function describeFlowRuns(options: FlowRunOptions): void {
     test(
       `survive whatever dies under them, seed ${seed}`,
       async () => {
+        const since = performance.now();
         const customers = await Promise.all(bothManners.map(openShop));
-        const striking = strike(options);
-        const placed = await Promise.all(customers.map((customer) => placeRuns(customer, options)));
-        const struck = await striking;
+        const isOver = new AbortController();
+        const striking = strike(options, isOver.signal);
+        const operating = customers.map((customer) => operate(customer, isOver.signal));
+        const placing = Promise.all(customers.map((customer) => placeRuns(customer, options)));
+        const placed = await placing.finally(() => isOver.abort());
+        const [struck] = await Promise.all([striking, ...operating]);
         const audits = await Promise.all(
           customers.map((customer, at) => audit(customer, placed[at] ?? [], options.endsWithinMs)),
         );
         const sum = (of: (one: Audit) => number): number => audits.reduce((all, one) => all + of(one), 0);
+        const seconds = Math.round((performance.now() - since) / 1_000);
         console.log(
-          `seed ${seed}: ${placed.flat().length} runs, ${struck}; ${sum(({ claims }) => claims)} claims, ${sum(({ taken }) => taken)} calls taken over, ${sum(({ unknown }) => unknown)} steps unknown and decided by the operator`,
+          `seed ${seed}: ${placed.flat().length} runs in ${seconds} s, ${struck}; ${sum(({ claims }) => claims)} claims, ${sum(({ taken }) => taken)} calls taken over, ${sum(({ unknown }) => unknown)} steps unknown and decided by the operator`,
         );
         expect(audits.flatMap(({ faults }) => faults)).toEqual([]);
       },
@@ -147,11 +154,11 @@ async function openShop(manners: Manners): Promise<Customer> {
 }
 
 /** Every point in turn, and between them blows from outside. */
-async function strike({ blows, calmMs }: FlowRunOptions): Promise<string> {
+async function strike({ blows, calmMs }: FlowRunOptions, isOver: AbortSignal): Promise<string> {
   const struck: Promise<void>[] = [];
   let freezes = 0;
-  while (struck.length < blows) {
-    await pause(calmMs + random() * 700);
+  while (struck.length < blows && !isOver.aborted) {
+    await pause(Math.max(calmMs, ...seats.map(({ startMs }) => startMs)) + random() * 700);
     const seat = seats[random() < 0.5 ? 0 : 1];
     if (seat.isBusy) continue;
     const point = deaths[struck.length % deaths.length];
@@ -162,7 +169,7 @@ async function strike({ blows, calmMs }: FlowRunOptions): Promise<string> {
     else struck.push(seat.dieAt(point, 4_000));
   }
   await Promise.all(struck);
-  return `${blows - freezes} deaths, ${freezes} freezes`;
+  return `${struck.length - freezes} deaths, ${freezes} freezes`;
 }
 
 interface Placed {
@@ -170,16 +177,31 @@ interface Placed {
   readonly run: string;
 }
 
-async function placeRuns({ key }: Customer, { runsEach, clientsEach }: FlowRunOptions): Promise<readonly Placed[]> {
+async function placeRuns(
+  { key }: Customer,
+  { runsEach, clientsEach, endsWithinMs }: FlowRunOptions,
+): Promise<readonly Placed[]> {
+  const until = performance.now() + endsWithinMs;
   const clients = Array.from({ length: clientsEach }, async () => {
     const placed: Placed[] = [];
     while (placed.length < runsEach / clientsEach) {
-      placed.push(await placeRun(key));
-      await pause(random() * 1_500);
+      const one = await placeRun(key);
+      placed.push(one);
+      while (performance.now() < until && !(await hasEnded(key, one.run))) await pause(700 + random() * 600);
     }
     return placed;
   });
   return (await Promise.all(clients)).flat();
+}
+
+/** Who does not answer has died; the next one will be asked. */
+async function hasEnded(key: string, run: string): Promise<boolean> {
+  const { driver } = await seats[random() < 0.5 ? 0 : 1].instance;
+  const reply = await driver
+    .client(key)
+    .send("get", `/v1/calls/${run}`)
+    .catch(() => undefined);
+  return endStates.includes(reply?.json?.state);
 }
 
 async function placeRun(key: string): Promise<Placed> {
@@ -216,7 +238,7 @@ interface Audit {
 
 async function audit({ manners, key }: Customer, placed: readonly Placed[], endsWithinMs: number): Promise<Audit> {
   const { driver } = await seats[0].instance;
-  const rows = await operate(driver.client(key), endsWithinMs);
+  const rows = await endedRows(driver.client(key), endsWithinMs);
   const byId = new Map(rows.map((row) => [row.id as string, row]));
   const steps = rows.filter(({ tool }) => tool === toolName);
   const faults = placed.flatMap(({ order, run }) => {
@@ -249,27 +271,17 @@ function faultsOf(steps: readonly Json[], order: string, manners: Manners): read
   return step.state === "unknown" ? [] : [`${order} ended as ${step.state}: ${JSON.stringify(step.error)}`];
 }
 
-/** Answers whatever a run asks, until everything has ended. */
-async function operate(client: Client, endsWithinMs: number): Promise<readonly Json[]> {
-  for (const until = performance.now() + endsWithinMs; ;) {
-    // An instance that has just died answers once more for the one that follows.
-    const rows = await allRows(client).catch(() => undefined);
-    if (rows === undefined && performance.now() < until) {
-      await pause(500);
-      continue;
+/** Answers whatever a run asks, for as long as there are runs. */
+async function operate({ key }: Customer, isOver: AbortSignal): Promise<void> {
+  while (!isOver.aborted) {
+    await pause(1_000);
+    const { driver } = await seats[random() < 0.5 ? 0 : 1].instance;
+    const client = driver.client(key);
+    // One that has just died answers once more for the one that follows.
+    const asked = await client.get("/v1/calls?state=input_required&limit=100").catch(() => undefined);
+    const input = { form: { action: "accept", content: { decision: "skip" } } };
+    for (const { id } of asked?.data ?? []) {
+      await client.send("post", `/v1/calls/${id}/approve`, { input }).catch(() => undefined);
     }
-    if (rows === undefined) throw new Error("The record could not be read.");
-    const open = rows.filter(({ state }) => !endStates.includes(state));
-    if (open.length === 0) return rows;
-    for (const { id } of open.filter(({ state }) => state === "input_required")) {
-      const input = { form: { action: "accept", content: { decision: "skip" } } };
-      await client.send("post", `/v1/calls/${id}/approve`, { input });
-    }
-    if (performance.now() > until) {
-      throw new Error(
-        `Never ended: ${JSON.stringify(open.map(({ id, uri, state, attempt }) => [id, uri, state, attempt]))}`,
-      );
-    }
-    await pause(500);
   }
 }

@@ -19,6 +19,7 @@ export class Seat {
   #instance: Promise<Instance>;
   readonly #startInstance: () => Promise<Instance>;
   #isBusy = false;
+  #startMs = 0;
 
   constructor(startInstance: () => Promise<Instance>, first: Promise<Instance>) {
     this.#startInstance = startInstance;
@@ -32,6 +33,11 @@ export class Seat {
   /** Already on the way to something. */
   get isBusy(): boolean {
     return this.#isBusy;
+  }
+
+  /** How long the last start took. */
+  get startMs(): number {
+    return this.#startMs;
   }
 
   replace(): Promise<void> {
@@ -62,11 +68,16 @@ export class Seat {
   }
 
   /** A machine that is busy may need longer than one start is given. */
-  #startNext(triesLeft = 4): Promise<Instance> {
-    return this.#startInstance().catch((error: unknown) => {
+  async #startNext(triesLeft = 4): Promise<Instance> {
+    const since = performance.now();
+    try {
+      const instance = await this.#startInstance();
+      this.#startMs = performance.now() - since;
+      return instance;
+    } catch (error) {
       if (triesLeft > 0) return this.#startNext(triesLeft - 1);
       throw error;
-    });
+    }
   }
 
   async #do(work: (instance: Instance) => Promise<void>): Promise<void> {
