@@ -30,12 +30,11 @@ export function measureCalls({ calls, flowRuns }: Measured, metrics: Metrics, cl
 
 /** Runs of flows write their steps' calls and ends themselves. */
 function measuredRuns(repo: FlowRunRepo, counter: CallCounter): FlowRunRepo {
-  const { load, changes, signal, recordWithSteps } = repo;
   return {
-    load,
-    changes,
-    signal,
-    recordWithSteps,
+    load: (...given) => repo.load(...given),
+    changes: (...given) => repo.changes(...given),
+    signal: (...given) => repo.signal(...given),
+    recordWithSteps: (...given) => repo.recordWithSteps(...given),
     async write(tenant, write) {
       const written = await repo.write(tenant, write);
       for (const call of write.calls) if (written.states.has(call.id)) counter.written(call);

@@ -99,12 +99,11 @@ export function watchCalls(repo: CallRepo, listening: Listening): CallRepo {
 
 /** The same for what runs of flows write of their steps' calls. */
 export function watchRuns(repo: FlowRunRepo, listening: Listening): FlowRunRepo {
-  const { load, changes, signal, recordWithSteps } = repo;
   return {
-    load,
-    changes,
-    signal,
-    recordWithSteps,
+    load: (...given) => repo.load(...given),
+    changes: (...given) => repo.changes(...given),
+    signal: (...given) => repo.signal(...given),
+    recordWithSteps: (...given) => repo.recordWithSteps(...given),
     async write(tenant, write) {
       const written = await repo.write(tenant, write);
       for (const { id } of [...write.calls, ...write.ends]) listening.changed(tenant, id);
