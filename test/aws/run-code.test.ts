@@ -213,6 +213,7 @@ print("of-the-first" in "".join(found))
     expect((await run(look)).stdout).toBe("False\n");
     const [first] = [tenant];
     tenant = await home.newTenant({ native_tools: ["run_code"] });
+    session = newId("session");
     try {
       expect((await run(look)).stdout).toBe("False\n");
     } finally {

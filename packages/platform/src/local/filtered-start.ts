@@ -27,7 +27,7 @@ export function filteredStart(python: string, filter: Uint8Array): readonly stri
 export async function whyNotFiltered(words: readonly string[]): Promise<string | undefined> {
   const [first = "", ...rest] = words;
   try {
-    await promisify(execFile)(first, [...rest, "/bin/true"], { env: {}, timeout: 10_000 });
+    await promisify(execFile)(first, [...rest, "/bin/true"], { env: {}, timeout: 60_000 });
     return undefined;
   } catch (cause) {
     return cause instanceof Error ? (cause.message.trim().split("\n").at(-1) ?? "") : "unknown reason";
