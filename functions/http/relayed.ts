@@ -10,7 +10,14 @@ export async function answerRelayed(
   core: CoreDeps,
   { chat, exchange }: { readonly chat: OpenedChat; readonly exchange: ModelExchange | "chat" },
 ): Promise<void> {
-  const { contentType, body } = await relay(core, chat, exchange);
+  await answerPieces(sink, await relay(core, chat, exchange));
+}
+
+/** An answer as it comes, or as it came before. */
+export async function answerPieces(
+  sink: ResponseSink,
+  { contentType, body }: { readonly contentType: string; readonly body: AsyncIterable<Uint8Array> },
+): Promise<void> {
   const headers = {
     "content-type": contentType,
     ...(contentType.startsWith("text/event-stream") ? { "x-accel-buffering": "no" } : {}),

@@ -1,6 +1,7 @@
 /** Contract of `VcpCallbackRepo`: whose a task id is, and which of the results ends the call. */
 import { randomUUID } from "node:crypto";
 import type { CallAttempt, NewCallback, TaskName } from "@toolyard/core/ports/vcp-callbacks";
+import type { NewEvent } from "@toolyard/core/realtime/connection";
 import { beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { times, useCallFixture, type MakeInstances } from "./calls-fixture.ts";
@@ -131,6 +132,51 @@ export function describeVcpCallbackRepo(name: string, make: MakeInstances): void
       const error = { code: "outcome_unknown", message: "gone" } as const;
       await fixture.calls.finish(tenant, call.callId, 1, { state: "unknown", error });
       expect(await late()).toEqual(["t1"]);
+    });
+
+    test("that came, and of whose result nothing is known, are found until they are passed over", async () => {
+      const call = await open();
+      const waited = async (ms: number): Promise<readonly string[]> => {
+        await fixture.run("UPDATE vcp_tasks SET called_at = called_at - ? WHERE tenant = ?", ms, tenant);
+        return (await callbacks(1).stranded(100)).map(({ task: { taskId } }) => taskId);
+      };
+      await callbacks().answer(tenant, call, task("named"));
+      await bound(call, "stored", "lost");
+      expect(await waited(0), "its taker may still be at work").toEqual([]);
+      expect((await waited(10_000)).toSorted(), "one that was only named has none").toEqual(["lost", "stored"]);
+      await callbacks().complete(tenant, task("stored"));
+      await callbacks().passOver(tenant, task("lost"));
+      expect(await waited(0), "its taker may be slow").toEqual(["lost"]);
+      await waited(600_000);
+      await callbacks().passOver(tenant, task("lost"));
+      expect(await waited(0)).toEqual([]);
+      await bound(call, "lost");
+      expect(await waited(10_000), "the plugin tries again").toEqual(["lost"]);
+    });
+
+    test("are told to who is connected with the first word of their results, and only then", async () => {
+      const event: NewEvent = {
+        type: "note",
+        audience: { kind: "tenant" },
+        data: "{}",
+        frame: '{"type":"note"}',
+        callId: null,
+        callerId: null,
+        sessionId: null,
+      };
+      const call = await open();
+      await bound(call, "unheard", "heard");
+      expect(await callbacks().complete(tenant, task("unheard"), event), "nobody is there").toMatchObject({
+        told: false,
+      });
+      const caller = { kind: "user", id: "usr_a", role: "member", scopes: [], tools: null } as const;
+      const connection = { id: randomUUID(), holder: null, clientType: "Console", lifetimeMs: minute, until: null };
+      await fixture.turn(0).connections.connect(tenant, { ...connection, caller });
+      expect(await callbacks(1).complete(tenant, task("heard"), event)).toMatchObject({ told: true });
+      expect(await callbacks().complete(tenant, task("heard"), event)).toMatchObject({ told: false });
+      expect(await callbacks().complete(tenant, task("never"), event)).toBeUndefined();
+      const written = await fixture.run("SELECT body FROM connection_events WHERE tenant = ?", tenant);
+      expect(written).toEqual([{ body: '{"type":"note"}' }]);
     });
 
     test("say whose the task is that an answer names where it is another call's", async () => {

@@ -12,6 +12,7 @@ export function describeVcpStaticValueRepo(name: string, make: MakeInstances): v
 
     beforeEach(async () => {
       await fixture.run("DELETE FROM vcp_static_values");
+      await fixture.run("DELETE FROM sys_ai_plugin WHERE type = 'VCP'");
       tenant = await fixture.newTenant();
     });
 
@@ -35,6 +36,31 @@ export function describeVcpStaticValueRepo(name: string, make: MakeInstances): v
           : { value: { value: change.value ?? null, blobKey: change.blobKey ?? null } }),
       });
     const stored = async () => (await values(1).list(tenant)).values;
+
+    test("of plugins that are run by schedule are due from the beginning, of enabled ones alone", async () => {
+      const add = (plugin: string, config: string, status = "0"): Promise<unknown> =>
+        fixture.run(
+          `INSERT INTO sys_ai_plugin (tenant, name, description, type, parameter_schema, execution_config, status,
+            required_credentials, roles, hash) VALUES (?, ?, '', 'VCP', '{}', ?, ?, '[]', '[]', '')`,
+          tenant,
+          plugin,
+          config,
+          status,
+        );
+      const manifest = (change: object): string =>
+        JSON.stringify({ vcp: { manifest: { name: "Eager", pluginType: "static", eager: true, ...change } } });
+      await add("Eager", manifest({}));
+      await add("Off", manifest({ name: "Off" }), "1");
+      await add("Asked", manifest({ name: "Asked", eager: false }));
+      await add("Tool", manifest({ name: "Tool", pluginType: "synchronous" }));
+      await add("Broken", "{");
+      const due = async (): Promise<readonly string[]> =>
+        (await values().due({ limit: 100, offerAgainMs: minute })).flatMap((row) =>
+          row.tenant === tenant ? [row.source] : [],
+        );
+      expect(await due()).toEqual(["plugin:Eager"]);
+      expect(await due(), "somebody has been told").toEqual([]);
+    });
 
     test("are refreshed by one of all that want to", async () => {
       const claims = await times(10, (at) => claim(at));

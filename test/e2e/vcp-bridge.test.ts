@@ -9,9 +9,13 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { allScopes, type Json, type TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startHttpStub } from "../support/http-stub.ts";
+import { writingTool } from "../support/http-tools.ts";
+import { chunk, done, startLlmStub, usageChunk, type Round } from "../support/llm-stub.ts";
 import { startRealtimeFunctions, type RealtimeFunctions } from "../support/realtime-functions.ts";
 import { connectSocket } from "../support/socket-client.ts";
 import { nodeProgram } from "../support/programs.ts";
+import { importVcp } from "../support/vcp-plugins.ts";
 import { startVcpNode, vcpManifest, type VcpNodeOptions } from "../support/vcp-node.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -110,6 +114,63 @@ describe(`a bridge to a server ${verifies("VCP-15")}`, () => {
     await expect.poll(() => log.of("vcp_log").map(({ data }) => data.details.callId), { timeout: 5_000 }).toContain(id);
   });
 
+  test("lets a client decide what a model has asked for, with a reason that the model reads", async () => {
+    const [llm, shop] = await Promise.all([startLlmStub(), startHttpStub()]);
+    open.push(
+      () => llm.close(),
+      () => shop.close(),
+    );
+    await tenant.addProvider(llm.url);
+    await tenant.client.expect("patch", "/v1/settings", { approval_wait_s: 30 });
+    const parameters = { type: "object", properties: { maid: { type: "string" } } };
+    for (const name of ["Order", "Cancel"])
+      await tenant.addPlugin({ ...writingTool(shop, name), parameters, sensitive: true });
+    const block = (name: string, fields: string): string =>
+      `<<<[TOOL_REQUEST]>>>\ntool_name:「始」${name}「末」${fields}\n<<<[END_TOOL_REQUEST]>>>`;
+    const says = (content: string): Round => ({
+      writes: [chunk({ role: "assistant", content }), chunk({}, "stop"), usageChunk(4, 3), done],
+    });
+    llm.script(
+      says(`${block("Order", ",maid:「始」Nova「末」")}\n${block("Cancel", ",archery:「始」true「末」")}`),
+      says("understood"),
+    );
+    const bridge = await startBridge(gateway.url, key);
+    const log = await connectSocket(`${bridge}/VCPlog/VCP_Key=${vcpKey}`);
+    open.push(() => log.close());
+    await expect.poll(() => log.of("connection_ack"), { timeout: 10_000 }).toHaveLength(1);
+    const answering = tenant.client.post("/v1/chat/completions", {
+      model: "stub-1",
+      messages: [{ role: "user", content: "order it" }],
+      tool_protocol: "vcp",
+      session_id: "decisions",
+    });
+    const asked = (): Json[] => log.of("tool_approval_request").map(({ data }) => data);
+    const decide = async (toolName: string, decision: Json): Promise<void> => {
+      await expect.poll(() => asked().map((each) => each.toolName), { timeout: 10_000 }).toContain(toolName);
+      const { requestId } = asked().find((each) => each.toolName === toolName);
+      log.say({ type: "tool_approval_response", data: { requestId, ...decision } });
+    };
+    await decide("Cancel", { approved: true, reason: "fine" });
+    await decide("Order", { approved: false, reason: "too dear" });
+    const answer = await answering;
+    expect(answer.choices[0].message.content).toContain("understood");
+    expect(asked().find(({ toolName }) => toolName === "Order")).toMatchObject({ maid: "Nova" });
+    const told = JSON.stringify((llm.requests.at(-1) as Json).messages.at(-1).content);
+    expect(told).toContain("Manual approval was REJECTED by user. User reason: too dear");
+    expect(shop.requests).toHaveLength(1);
+    const calls = (await tenant.client.get("/v1/calls?kind=tool")).data;
+    expect(calls).toHaveLength(2);
+    expect(calls).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ tool: "Order", state: "rejected" }),
+        expect.objectContaining({ tool: "Cancel", state: "completed" }),
+      ]),
+    );
+    const whole = await Promise.all(calls.map(({ id }: Json) => tenant.client.get(`/v1/calls/${id}`)));
+    const reasons: string[] = whole.map(({ approval }) => approval.reason);
+    expect(reasons.toSorted()).toEqual(["fine", "too dear"]);
+  });
+
   test("wants its own key, and nothing from pages in a browser", async () => {
     const bridge = await startBridge(gateway.url, key);
     const path = `${bridge}/VCPlog/VCP_Key=${vcpKey}`;
@@ -134,7 +195,6 @@ describe(`a bridge to a server ${verifies("VCP-15")}`, () => {
     });
     await listed("Echo");
     expect(await names()).not.toContain("internal_request_file");
-    const { importVcp } = await import("../support/vcp-plugins.ts");
     await importVcp(tenant.client, {
       name: "Copy",
       files: { "plugin.sh": `printf '{"status":"success","result":{"got":%s}}' "$(cat)"` },

@@ -362,6 +362,42 @@ describe(`tools of every kind ${verifies("VCP-21")}`, () => {
   });
 });
 
+describe(`pictures and files of results ${verifies("VCP-10", "VCP-16")}`, () => {
+  const node = (name: string, program: string): Parameters<typeof importVcp>[1] => ({
+    name,
+    manifest: { entryPoint: { command: "node plugin.mjs" } },
+    files: { "plugin.mjs": program },
+  });
+  const painter = node(
+    "Paint",
+    `const base64 = "iVBORw0KGgo" + "A".repeat(8_999_989);
+    console.log(JSON.stringify({ status: "success", result: {}, messageForAI: "Painted.", base64 }));`,
+  );
+  const measure = node(
+    "Measure",
+    `const { picture } = JSON.parse((await import("node:fs")).readFileSync(0, "utf8"));
+    console.log(JSON.stringify({ status: "success", result: picture.length + " " + picture.slice(0, 33) }));`,
+  );
+
+  test("that are more than a message holds are files of the session, which the model can pass on", async () => {
+    await importVcp(tenant.client, painter);
+    await importVcp(tenant.client, measure);
+    let path = "";
+    llm.respond((_body, index) => {
+      if (index !== 1) return says(index === 0 ? block("Paint") : "done");
+      const told = payload(1).join("\n");
+      path = /file:\/\/\/(vcp-results\/call_\w+-2\.png)/.exec(told)?.[1] ?? told.slice(0, 500);
+      return says(block("Measure", { picture: `file:///${path}` }));
+    });
+    const { tool_execution: execution } = await chat({ session_id: "painter" }, "/api/chat/completions");
+    expect(path).toMatch(/^vcp-results/);
+    expect(payload(1)).toEqual(["Painted.", expect.stringMatching(/^\[image: image\/png, 6750000 bytes\] is more/)]);
+    expect(payload(2)[0]).toContain("9000022 data:image/png;base64,iVBORw0KGgo");
+    const file = await tenant.client.send("get", `/v1/sessions/${execution.session_id}/files/${path}`);
+    expect(file.headers.get("content-type")).toBe("image/png");
+  });
+});
+
 describe(`what waits ${verifies("VCP-10")}`, () => {
   test("an approval ends the turn; the session's next chat, on any instance, has the result", async () => {
     await tenant.addPlugin(tool("Wire", { sensitive: true }));

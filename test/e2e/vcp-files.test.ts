@@ -35,6 +35,15 @@ afterEach(async () => {
 
 /** Gives back its arguments. */
 const copying = { name: "Copy", files: { "plugin.sh": `printf '{"status":"success","result":{"got":%s}}' "$(cat)"` } };
+/** Says how long an argument is. */
+const measuring = {
+  name: "Measure",
+  manifest: { entryPoint: { command: "node plugin.mjs" } },
+  files: {
+    "plugin.mjs": `const { url } = JSON.parse((await import("node:fs")).readFileSync(0, "utf8"));
+      console.log(JSON.stringify({ status: "success", result: { length: url.length, start: url.slice(0, 22) } }));`,
+  },
+};
 const base64 = (text: string): string => Buffer.from(text).toString("base64");
 const invoke = async (uri: string, args: Json, more: Json = {}, of = tenant): Promise<Json> =>
   (await of.client.send("post", "/v1/tools/invoke", { uri, arguments: args, ...more })).json;
@@ -77,6 +86,22 @@ describe(`a file in the arguments of a plugin ${verifies("VCP-16")}`, () => {
     for (const url of ["file://notes/a.txt", "file:///notes/a.txt", "file:///workspace/notes/a.txt"])
       expect((await got({ url }, { session_id: session })).url).toBe(expected);
     expect((await got({ url: "file://notes/a.txt" })).url).toBe("file://notes/a.txt");
+  });
+
+  test("may be large, and is refused with the limit where it is too large to be sent", async () => {
+    await importVcp(tenant.client, measuring);
+    const session = "large-files-of-a-session";
+    const put = (name: string, bytes: number): Promise<unknown> =>
+      tenant.client.send("put", `/v1/sessions/${session}/files/${name}`, undefined, {
+        raw: "x".repeat(bytes),
+        headers: { "content-type": "text/plain" },
+      });
+    await put("large.txt", 9_000_000);
+    const answer = await invoke("vcp://Measure", { url: "file://large.txt" }, { session_id: session });
+    expect(JSON.parse(answer.content).length).toBe("data:text/plain;base64,".length + 12_000_000);
+    await put("larger.txt", 26_000_000);
+    const { error } = await invoke("vcp://Measure", { url: "file://larger.txt" }, { session_id: session });
+    expect(error).toMatchObject({ code: "payload_too_large", message: expect.stringMatching(/26000000 .* 25164800 /) });
   });
 
   test("comes from a node that names its directory, wherever in the arguments it is", async () => {

@@ -175,6 +175,50 @@ describe(`an embedding model ${verifies("VCP-17")}`, () => {
     expect(call).toMatchObject({ uri: "embeddings", tool: "vectors", state: "completed", usage: { prompt_tokens: 4 } });
   });
 
+  test("gives the same answer for the same key, and asks its back end once", async () => {
+    const other = await startGateway({ sharedWith: gateway, requestsOnly: true });
+    try {
+      const send = (
+        key: string,
+        text = raw,
+        path = "/v1/embeddings",
+        client = tenant.client,
+      ): ReturnType<typeof embed> =>
+        client.send("post", path, undefined, {
+          raw: text,
+          headers: { "content-type": "application/json", "idempotency-key": key },
+        });
+      answer = { writes: [vectors] };
+      const first = await send("k1");
+      answer = { writes: ['{"data":[{"index":1}]}'] };
+      const again = await send("k1", raw, "/v1/embeddings", other.client(tenant.key));
+      expect([again.status, again.text, again.headers.get("content-type")]).toEqual([200, vectors, "application/json"]);
+      expect(again.headers.get("idempotent-replayed")).toBe("true");
+      expect(first.headers.get("idempotent-replayed")).toBeNull();
+      expect(again.headers.get("x-toolyard-call-id")).toBe(first.headers.get("x-toolyard-call-id"));
+      expect(seen).toHaveLength(1);
+      expect((await send("k1", '{"model":"vectors","input":"x"}')).json.error.code).toBe("idempotency_key_reused");
+      expect((await send("k2")).text).toBe('{"data":[{"index":1}]}');
+
+      const picture = `{"data":[{"b64_json":"${"A".repeat(200_000)}"}]}`;
+      answer = { writes: [picture.slice(0, 70_000), picture.slice(70_000)] };
+      const paint = '{"model":"painter","prompt":"a cat"}';
+      const pictures = [
+        await send("k1", paint, "/v1/images/generations"),
+        await send("k1", paint, "/v1/images/generations"),
+      ];
+      expect(pictures.map(({ text }) => text)).toEqual([picture, picture]);
+      expect(seen).toHaveLength(3);
+
+      answer = { status: 503, writes: ['{"error":{"message":"busy"}}'] };
+      expect((await send("k3")).status).toBeGreaterThanOrEqual(500);
+      answer = { writes: [vectors] };
+      expect((await send("k3")).text, "what failed is tried again").toBe(vectors);
+    } finally {
+      await other.close();
+    }
+  });
+
   test("is named as its back end knows it", async () => {
     answer = { writes: [vectors] };
     await embed('{"model":"renamed","input":"x"}');

@@ -83,6 +83,28 @@ describe(`a preset ${verifies("VCP-9", "VCP-8")}`, () => {
     expect((await sent(talk))[1]).toMatch(/^user: On \d{4}\/\d{1,2}\/\d{1,2}\.$/);
   });
 
+  test("knows when the caller's last chat was: in the session, in one that it names, or in any", async () => {
+    const own = await gateway.newTenant({ message_pipeline: "all", time_zone: "UTC" });
+    await own.addProvider(llm.url);
+    const content = { role: "user", content: "Last: {{LastChatTime}}, {{TimeSinceLastChat}} ago." };
+    await own.client.expect("put", "/v1/vcp/presets/play", {
+      rules: [{ type: "relative", target: "system", content }],
+    });
+    const ask = async (client = own.client, more: Json = {}, mark = "play"): Promise<string | undefined> =>
+      (await sent([{ role: "system", content: `Be. {{VCPTavern::${mark}}}` }, talk[1]], client, more))[1];
+    const first = "user: Last: 首次对话, 首次对话 ago.";
+    const again = /^user: Last: \d{4}\/\d{1,2}\/\d{1,2} \d\d:\d\d:\d\d, 不到1分钟 ago\.$/;
+    expect(await ask()).toBe(first);
+    expect(await ask(other.client(own.key)), "at another instance").toMatch(again);
+    expect(await ask(own.client, { session_id: "evening" })).toBe(first);
+    expect(await ask(own.client, { session_id: "evening" })).toMatch(again);
+    expect(await ask(own.client, { session_id: "morning" })).toBe(first);
+    expect(await ask(own.client, { session_id: "noon" }, "play::evening::blacklist:none")).toMatch(again);
+    const { client: somebodyElse } = await own.newKey({ scopes: ["chat"] });
+    expect(await ask(somebodyElse)).toBe(first);
+    expect(await ask(somebodyElse, {}, "play::evening")).toBe(first);
+  });
+
   test("is seen by another instance at its next request", async () => {
     await put("presets/play", { rules: [{ type: "embed", content: "first" }] });
     expect((await sent(talk, other.client(tenant.key)))[0]).toBe("system: You help.\n\nfirst");

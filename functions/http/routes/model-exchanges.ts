@@ -10,7 +10,8 @@ import type { ModelExchange } from "@toolyard/core/models/special";
 import * as z from "zod";
 import { headerOf, hostOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
-import { answerRelayed } from "../relayed.ts";
+import { readIdempotencyKey } from "../idempotency-key.ts";
+import { answerPieces, answerRelayed } from "../relayed.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 import { answerThroughSink } from "../sink.ts";
 
@@ -41,6 +42,7 @@ function exchangeRoute(
       // Checked by the core once it is known who asks.
       body: z.unknown().meta(describedBy(() => requestSchemas[exchange])),
       maxBytes: maxBodyBytes,
+      headers: { "idempotency-key": "The first answer is given again for 24 hours, and the back end is not asked." },
     },
     responses: {
       200: {
@@ -64,6 +66,7 @@ interface Asked {
 async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Promise<Response> {
   const { requestId, traceId, span, headers } = c.get("exchange");
   const stop = new AbortController();
+  const idempotencyKey = readIdempotencyKey(c);
   const timeLimitMs = Math.min(
     Number(headerOf(c, "x-stainless-timeout")) * 1_000 || Number.POSITIVE_INFINITY,
     hostOf(c).lambda?.remainingMs() ?? Number.POSITIVE_INFINITY,
@@ -77,6 +80,7 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
     exchange: asked.exchange,
     body: asked.body,
     rawBody: asked.bytes,
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
     stop,
     ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
@@ -84,9 +88,14 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
   setRateLimitHeaders(headers, opening.rate);
   c.get("exchange").callerId = opening.callerId;
   headers["x-toolyard-call-id"] = opening.callId;
-  if (opening.kind === "replay") throw new Error("what is relayed is not kept");
+  if (opening.kind === "replay") headers["idempotent-replayed"] = "true";
   return answerThroughSink(c, async (sink) => {
     sink.onClose(() => stop.abort());
+    if (opening.kind === "replay") {
+      if (opening.kept === undefined) throw new Error("an answer that is no chat's is kept as it was");
+      await answerPieces(sink, opening.kept);
+      return;
+    }
     await answerRelayed(sink, core, { chat: opening.chat, exchange: asked.exchange });
   });
 }

@@ -34,6 +34,7 @@ export const migrations: readonly MigrationStep[] = [
   { version: 22, name: "0021_agents", oldestCode: 1 },
   { version: 23, name: "0022_schedules", oldestCode: 1 },
   { version: 24, name: "0023_group_chats", oldestCode: 1 },
+  { version: 25, name: "0024_vcp_upkeep", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

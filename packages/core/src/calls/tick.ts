@@ -8,7 +8,7 @@ import { clearKnowledge } from "../knowledge/garbage.ts";
 import { clearUploads } from "../workspace/uploads.ts";
 import { useLateResults } from "../nodes/results.ts";
 import { refreshDue } from "../vcp/static/refresh.ts";
-import { expireCallbacks, useLateCallbacks } from "../vcp/async/upkeep.ts";
+import { expireCallbacks, findStrandedResults, useLateCallbacks } from "../vcp/async/upkeep.ts";
 import { firingAheadMs } from "../schedules/schedule.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 
@@ -38,6 +38,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
     span?.end();
   }
   await useLateResults(deps, sweepLimit);
+  await findStrandedResults(deps, sweepLimit);
   await useLateCallbacks(deps, sweepLimit);
   await refreshDue(deps, sweepLimit);
   await deps.repos.calls.expire(sweepLimit);

@@ -22,6 +22,7 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { knowledgeOf } from "../knowledge/asked.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
+import type { KeptAnswer } from "../models/kept-answer.ts";
 import { forImageModel, isImageChat, parseExchange, type ModelExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
@@ -138,10 +139,18 @@ interface Opened {
   readonly rate: AdmitResult["rate"];
 }
 
+interface Replay {
+  readonly kind: "replay";
+  readonly callId: string;
+  readonly body: JsonObject;
+  /** Instead of `body`, where no chat was asked for. */
+  readonly kept?: KeptAnswer;
+}
+
 export type Opening =
   | (Opened & { readonly kind: "run"; readonly chat: OpenedChat })
   /** The answer that the same request got before. */
-  | (Opened & { readonly kind: "replay"; readonly body: JsonObject });
+  | (Opened & Replay);
 
 /** Tool slots that a chat with tools asks for when it starts; more are taken when they are needed. */
 const slotsPerChat = 4;
@@ -192,7 +201,12 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
     }
     if (outcome.kind === "existing") {
       admission += 1;
-      const next = await meetEarlier(deps, outcome, { row, plan, signal: input.stop.signal });
+      const next = await meetEarlier(deps, outcome, {
+        row,
+        plan,
+        signal: input.stop.signal,
+        isChat: input.exchange === undefined,
+      });
       if (next.kind === "replay") return { ...next, ...opened };
       plan = next.plan;
       continue;
@@ -395,8 +409,8 @@ async function chatRow(
     state: "running",
     inputHash: await deps.sealer.hash(input.tenant, context.config.wrappedKey, digest),
     leaseMs: deps.timing.leaseMs,
-    // What is relayed is not kept, so it cannot be given again.
-    idempotencyKey: prepared.isRelayed ? null : (input.idempotencyKey ?? null),
+    // Chats that are relayed are not kept, so they cannot be given again.
+    idempotencyKey: prepared.isRelayed && input.exchange === undefined ? null : (input.idempotencyKey ?? null),
   };
 }
 
@@ -448,15 +462,13 @@ function rowFields(
   };
 }
 
-type Meeting =
-  | { readonly kind: "replay"; readonly callId: string; readonly body: JsonObject }
-  | { readonly kind: "again"; readonly plan: Plan };
+type Meeting = Replay | { readonly kind: "again"; readonly plan: Plan };
 
 /** The same request was here before: its answer, its error, or a reason to run (again). */
 async function meetEarlier(
   deps: CoreDeps,
   existing: { readonly call: Call; readonly by: "key" | "retry" },
-  now: { readonly row: NewCall; readonly plan: Plan; readonly signal: AbortSignal },
+  now: { readonly row: NewCall; readonly plan: Plan; readonly signal: AbortSignal; readonly isChat: boolean },
 ): Promise<Meeting> {
   const { by } = existing;
   // Whoever does not say that this is a retry asks anew; only what was written stays written.
@@ -469,6 +481,7 @@ async function meetEarlier(
     );
   }
   const call = existing.call.state === "running" ? await awaitEnd(deps, existing, now.signal) : existing.call;
+  if (call.state === "completed" && !now.isChat) return giveAgain(deps, call, by);
   if (call.state === "completed") {
     const body = await readChatOutcome(deps, call);
     return body === undefined ? { kind: "again", plan: {} } : { kind: "replay", callId: call.id, body };
@@ -483,6 +496,19 @@ async function meetEarlier(
   throw new GatewayError(code, message, {
     extra: { replayed: true, ...(writeStarted ? { write_started: true } : {}) },
   });
+}
+
+/** Of what is no chat. */
+async function giveAgain(deps: CoreDeps, call: Call, by: "key" | "retry"): Promise<Meeting> {
+  const { largestKept, readKeptAnswer } = await import("../models/kept-answer.ts");
+  const kept = await readKeptAnswer(deps, call);
+  if (kept !== undefined) return { kind: "replay", callId: call.id, body: {}, kept };
+  if (by === "retry") return { kind: "again", plan: {} };
+  throw new GatewayError(
+    "conflict",
+    `The first request with this Idempotency-Key was answered, and its answer was not kept (${largestKept} bytes at most are); take a new key.`,
+    { param: "Idempotency-Key", extra: { call_id: call.id } },
+  );
 }
 
 /** Waits for a running call where that is asked for; ends one whose process went silent. */

@@ -5,7 +5,7 @@
 import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
-import type { Usage } from "../calls/call.ts";
+import type { StoredOutcome, Usage } from "../calls/call.ts";
 import { holdLease, type Lease } from "../calls/lease.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
 import { relayWithFallback, type Route } from "../chat/providers/route.ts";
@@ -14,6 +14,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
+import { largestKept, storeKeptAnswer } from "./kept-answer.ts";
 import { exchangePaths, type ModelExchange } from "./special.ts";
 
 export interface RelayedAnswer {
@@ -36,6 +37,7 @@ export async function relay(
     const response = await run.ask();
     const type = response.headers["content-type"];
     const contentType = typeof type === "string" ? type : "application/json";
+    run.called(contentType);
     const isEvents = contentType.startsWith("text/event-stream");
     // Only whole answers of chats are looked into: those of some back ends hold their pictures elsewhere.
     const isWhole = exchange === "chat" && !isEvents;
@@ -54,11 +56,16 @@ class Relay {
   readonly #lease: Lease;
   readonly #timer: NodeJS.Timeout;
   #reason: GatewayError | undefined;
+  /** For whoever asks again with the same key; undefined: nobody can, or it is too much. */
+  #kept: Uint8Array[] | undefined;
+  #keptBytes = 0;
+  #contentType = "";
 
   constructor(deps: CoreDeps, chat: OpenedChat, exchange: ModelExchange | "chat") {
     this.#deps = deps;
     this.#chat = chat;
     this.#exchange = exchange;
+    this.#kept = exchange === "chat" || chat.idempotencyKey === undefined ? undefined : [];
     const { tenant, config } = chat.context;
     this.#meter = new ChatMeter({
       prices: config.prices,
@@ -113,13 +120,40 @@ class Relay {
 
   async *pieces(response: EgressResponse, isEvents: boolean): AsyncGenerator<Uint8Array, void, void> {
     const reader = isEvents ? new EventUsage() : new WholeUsage();
+    const keep = (piece: Uint8Array): void => this.#keep(piece);
     yield* this.#settled(async function* () {
       for await (const piece of response.body) {
         reader.read(piece);
+        keep(piece);
         yield piece;
       }
       return reader.usage;
     });
+  }
+
+  called(contentType: string): void {
+    this.#contentType = contentType;
+  }
+
+  #keep(piece: Uint8Array): void {
+    this.#keptBytes += piece.byteLength;
+    if (this.#keptBytes > largestKept) this.#kept = undefined;
+    // The reader's buffer may be used again.
+    else this.#kept?.push(Buffer.from(piece));
+  }
+
+  /** Not kept, it is the answer all the same. */
+  async #outcome(): Promise<{ readonly outcome?: StoredOutcome }> {
+    if (this.#kept === undefined) return {};
+    const { context, callId } = this.#chat;
+    try {
+      const answer = { contentType: this.#contentType, parts: this.#kept };
+      return { outcome: await storeKeptAnswer(this.#deps, { tenant: context.tenant, callId }, answer) };
+    } catch (thrown) {
+      const fields = { call_id: callId, error: toGatewayError(thrown).code };
+      this.#deps.log.log("error", "an answer is not kept for who asks again", fields);
+      return {};
+    }
   }
 
   /** An answer whose pictures are in `candidates` is that list alone, as upstream gives it. */
@@ -201,6 +235,7 @@ class Relay {
         attempt: 1,
         finish: {
           state,
+          ...(error === undefined ? await this.#outcome() : {}),
           ...(error === undefined ? {} : { error: { code: error.code, message: error.message } }),
           cost: this.#meter.cost,
           ...(this.#meter.usage === undefined ? {} : { usage: this.#meter.usage }),

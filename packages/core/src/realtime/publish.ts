@@ -35,7 +35,8 @@ export function publish(
   return repos.connections.publish(tenant, publications.map(toNewEvent));
 }
 
-function toNewEvent({ type, audience, data, bare, callId, callerId, sessionId }: Publication): NewEvent {
+/** @throws GatewayError `payload_too_large` as `publish` */
+export function toNewEvent({ type, audience, data, bare, callId, callerId, sessionId }: Publication): NewEvent {
   const text = toData(data, callId);
   return {
     type,

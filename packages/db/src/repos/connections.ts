@@ -158,6 +158,14 @@ const giveUp = `UPDATE connection_events SET next_at = NULL WHERE next_at IS NOT
   AND next_at <= ${now}`;
 const settleEvent = "UPDATE connection_events SET next_at = NULL WHERE tenant = ?1 AND seq = ?2 AND attempt = ?3";
 
+/** @param also what has to be the case besides; its parameters follow as ?10 and so on */
+export function eventStatement(tenant: string, event: NewEvent, also?: Statement): Statement {
+  const args = eventArgs(tenant, event);
+  return also === undefined
+    ? { sql: insertEvent, args }
+    : { sql: `${insertEvent} AND ${also.sql}`, args: [...args, ...also.args] };
+}
+
 export function createConnectionRepo(shards: Shards): ConnectionRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
@@ -259,7 +267,7 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
 
     publish: async (tenant, events) => {
       if (events.length === 0) return 0;
-      const statements = events.map((event) => ({ sql: insertEvent, args: eventArgs(tenant, event) }));
+      const statements = events.map((event) => eventStatement(tenant, event));
       const written = await of(tenant).batch(statements);
       return written.reduce((sum, { changes }) => sum + Math.min(1, changes), 0);
     },

@@ -14,12 +14,17 @@ import type {
 import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { vcpTasks } from "../schema/vcp-tasks.ts";
 import { decodeRow } from "../sql.ts";
+import { eventStatement } from "./connections.ts";
 import { now } from "./fragments.ts";
 
 /** Of one call. */
 const mostTasks = 32;
 /** Whoever stored a result has ended the call by then. */
 const usedWithinMs = 2_000;
+/** Whoever was sent a result has stored it and said so by then, or has died, or is about to store it. */
+const storedWithinMs = 2_000;
+/** Nobody is about to store a result any more. */
+const strandedForMs = 600_000;
 /** Whoever was given an expired result has removed it by then. */
 const removedWithinMs = 60_000;
 
@@ -38,6 +43,8 @@ const insertTask = `INSERT INTO vcp_tasks
   WHERE c.tenant = ?1 AND c.call_id = ?2 AND c.attempt = ?3 AND c.plugin = ?5
     AND (SELECT COUNT(*) FROM vcp_tasks WHERE tenant = ?1 AND call_id = ?2) < ${mostTasks}
   ON CONFLICT DO NOTHING`;
+const markCalled = `UPDATE vcp_tasks SET called_at = COALESCE(called_at, ${now})
+  WHERE tenant = ?1 AND name = ?4 AND call_id = ?2 AND plugin = ?5 AND task_id = ?6 AND ?3 = ?3`;
 const readTask = "SELECT * FROM vcp_tasks WHERE tenant = ?1 AND name = ?2";
 
 const isCalls = "tenant = ?1 AND call_id = ?2 AND attempt = ?3";
@@ -55,6 +62,8 @@ const settleOthers = `UPDATE vcp_tasks SET settled = 1
     AND EXISTS (SELECT 1 FROM vcp_callbacks WHERE ${isCalls} AND task_id IS NOT NULL)`;
 const readEnding = `SELECT * FROM vcp_tasks WHERE ${isCalls} AND done_at IS NOT NULL AND ?4 IS ?4 AND ${isEnding}`;
 
+/** What clients are told of a result is written with the first word of it: not twice, and not without it. */
+const isFirst = "EXISTS (SELECT 1 FROM vcp_tasks WHERE tenant = ?1 AND name = ?10 AND done_at IS NULL)";
 const completeTask = `UPDATE vcp_tasks SET done_at = COALESCE(done_at, ${now}) WHERE tenant = ?1 AND name = ?2`;
 /** Where the plugin has named none, the first result is the one. */
 const takeFirst = `UPDATE vcp_callbacks SET task_id = t.task_id
@@ -77,6 +86,12 @@ const readLate = `SELECT t.* FROM vcp_tasks AS t
   WHERE t.settled = 0 AND t.done_at IS NOT NULL AND t.done_at <= ${now} - ${usedWithinMs}
     AND (c.answered = 1 OR calls.id IS NULL OR calls.state NOT IN ('queued', 'running', 'input_required'))
   ORDER BY t.done_at LIMIT ?1`;
+
+const readStranded = `SELECT * FROM vcp_tasks
+  WHERE done_at IS NULL AND called_at IS NOT NULL AND called_at <= ${now} - ${storedWithinMs}
+  ORDER BY called_at LIMIT ?1`;
+const passOver = `UPDATE vcp_tasks SET called_at = NULL
+  WHERE tenant = ?1 AND name = ?2 AND done_at IS NULL AND called_at <= ${now} - ${strandedForMs}`;
 
 const claimExpired = `UPDATE vcp_tasks SET expires_at = ${now} + ${removedWithinMs}
   WHERE rowid IN (SELECT rowid FROM vcp_tasks WHERE expires_at <= ${now} LIMIT ?1) RETURNING *`;
@@ -101,9 +116,11 @@ export function createVcpCallbackRepo(shards: Shards): VcpCallbackRepo {
     },
 
     bind: async (tenant, call, task) => {
-      const [, found] = await ask(
+      const args = taskArgs(tenant, call, task);
+      const [, , found] = await ask(
         tenant,
-        { sql: insertTask, args: taskArgs(tenant, call, task) },
+        { sql: insertTask, args },
+        { sql: markCalled, args },
         { sql: readTask, args: [tenant, nameOf(task)] },
       );
       return bindingOf(found, call, task);
@@ -137,15 +154,20 @@ export function createVcpCallbackRepo(shards: Shards): VcpCallbackRepo {
       return taskOf(found, name);
     },
 
-    complete: async (tenant, name) => {
+    complete: async (tenant, name, event) => {
       const args = [tenant, nameOf(name)];
+      const telling =
+        event === undefined ? [] : [eventStatement(tenant, event, { sql: isFirst, args: [nameOf(name)] })];
       const answers = await ask(
         tenant,
+        ...telling,
         ...[completeTask, takeFirst, settleIfOther, readCompleted].map((sql) => ({ sql, args })),
       );
       const completed = answers.at(-1);
       const task = taskOf(completed, name);
-      return task === undefined ? undefined : { task, ends: completed?.rows[0]?.["ends"] === 1 };
+      if (task === undefined) return undefined;
+      const told = event !== undefined && answers[0]?.changes !== 0;
+      return { task, ends: completed?.rows[0]?.["ends"] === 1, told };
     },
 
     settle: async (tenant, name) => {
@@ -158,6 +180,12 @@ export function createVcpCallbackRepo(shards: Shards): VcpCallbackRepo {
     },
 
     late: (limit) => fromAll(shards, [{ sql: readLate, args: [limit] }]),
+
+    stranded: (limit) => fromAll(shards, [{ sql: readStranded, args: [limit] }]),
+
+    passOver: async (tenant, name) => {
+      await ask(tenant, { sql: passOver, args: [tenant, nameOf(name)] });
+    },
 
     takeExpired: (limit) =>
       fromAll(shards, [

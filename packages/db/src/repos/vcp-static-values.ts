@@ -1,6 +1,7 @@
 /** Values of static VCP plugins and of nodes. Contract: `VcpStaticValueRepo`. */
 import type { StoredStaticValue, VcpStaticValueRepo } from "@toolyard/core/ports/vcp-static-values";
 import type { Shards, Statement, StatementResult } from "../database.ts";
+import { isEagerPlugin } from "../schema/sys-ai-plugin.ts";
 import { vcpStaticValues } from "../schema/vcp-static-values.ts";
 import { decodeRow } from "../sql.ts";
 import { now } from "./fragments.ts";
@@ -32,8 +33,7 @@ const tellValues = `INSERT INTO vcp_static_values (tenant, source, key, value, v
 /** Plugins that are to be run on schedule and have never been. */
 const addEager = `INSERT INTO vcp_static_values (tenant, source, key, version, next_at)
   SELECT tenant, 'plugin:' || (execution_config ->> '$.vcp.manifest.name'), '', '', ${now} FROM sys_ai_plugin
-  WHERE type = 'VCP' AND status = '0' AND execution_config ->> '$.vcp.manifest.pluginType' = 'static'
-    AND execution_config ->> '$.vcp.manifest.eager' = 1
+  WHERE ${isEagerPlugin}
   ON CONFLICT DO NOTHING`;
 const takeDue = `UPDATE vcp_static_values SET next_at = ${now} + ?2
   WHERE rowid IN (SELECT rowid FROM vcp_static_values WHERE next_at IS NOT NULL AND next_at <= ${now} LIMIT ?1)

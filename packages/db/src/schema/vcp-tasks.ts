@@ -18,6 +18,8 @@ export const vcpTasks = sqliteTable(
     callerId: text("caller_id").notNull(),
     userId: text("user_id"),
     sessionId: text("session_id"),
+    /** When a callback came whose result may have been stored since; null: none has, or nothing came of it. */
+    calledAt: time("called_at"),
     /** When the result was stored. */
     doneAt: time("done_at"),
     /** The call has what the result can give it. */
@@ -31,6 +33,9 @@ export const vcpTasks = sqliteTable(
     index("vcp_tasks_late")
       .on(table.doneAt)
       .where(sql`settled = 0 and done_at is not null`),
+    index("vcp_tasks_called")
+      .on(table.calledAt)
+      .where(sql`called_at is not null and done_at is null`),
     index("vcp_tasks_expiry").on(table.expiresAt),
   ],
 );

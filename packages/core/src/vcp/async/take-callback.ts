@@ -6,14 +6,13 @@
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
-import type { TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
+import type { CallAttempt, TaskName } from "../../ports/vcp-callbacks.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { openConfiguration } from "../plugins/configuration.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";
-import { pushPluginResult } from "../push/web-socket-push.ts";
 import { callbackSecret, isSignedBy, readCallbackToken, type CallbackSignature } from "./callback-token.ts";
-import { endCall, logUnused } from "./end-call.ts";
+import { completeTask } from "./complete-task.ts";
 import { readResult } from "./results.ts";
 import { isTaskName, resultKey } from "./task.ts";
 
@@ -41,26 +40,21 @@ export type CallbackProof =
  *   call, or one too many. Nothing is written then.
  */
 export async function takeCallback(deps: CoreDeps, request: CallbackRequest): Promise<{ readonly tenant: string }> {
-  const { tenant, bind } = await authorize(deps, request);
-  const body = readBody(request);
-  await bind();
+  const { tenant, call } = await authorize(deps, request);
+  requireOwnBody(request);
+  refuseForeign(await deps.repos.vcpCallbacks.bind(tenant, call, request.task));
   const config = await configOf(deps, tenant);
   const text = await redacted(deps, config, request);
-  const { task, isFirst, kept } = await keep(deps, tenant, { name: request.task, text });
-  if (isFirst) await tell(deps, config, { task: task.task, body: parseJson(text) ?? body });
-  if (task.ends) {
-    // The result is stored: should this fail, the tick ends the call with it.
-    await endCall(deps, config, { task: task.task, text: kept }).catch((thrown: unknown) => {
-      logUnused(deps, tenant, task.task, thrown);
-    });
-  }
+  const kept = await keep(deps, tenant, { name: request.task, text });
+  const completed = await completeTask(deps, config, { task: { ...request.task, callId: call.callId }, text: kept });
+  if (completed === undefined) throw unknownTask();
   return { tenant };
 }
 
 interface Authorized {
   readonly tenant: string;
-  /** Makes the task the call's, where it is not yet. */
-  readonly bind: () => Promise<void>;
+  /** Whose the task is, or becomes. */
+  readonly call: CallAttempt;
 }
 
 async function authorize(deps: CoreDeps, { task, proof, body }: CallbackRequest): Promise<Authorized> {
@@ -93,14 +87,14 @@ async function authorizeToken(deps: CoreDeps, task: TaskName, token: string): Pr
     const message = `The task id in the path must be 1 to 128 letters, digits, '_', '-' and '.'.`;
     throw new GatewayError("invalid_request", message, { param: "taskId" });
   }
-  return { tenant, bind: async () => refuseForeign(await deps.repos.vcpCallbacks.bind(tenant, call, task)) };
+  return { tenant, call };
 }
 
 /** Who proves itself for the whole plugin has to name a task that a call has. */
 async function authorizeKnown(deps: CoreDeps, tenant: string, task: TaskName): Promise<Authorized> {
   const known = isTaskName(task) ? await deps.repos.vcpCallbacks.task(tenant, task) : undefined;
   if (known === undefined) throw unknownTask();
-  return { tenant, bind: () => Promise.resolve() };
+  return { tenant, call: known };
 }
 
 function refuseForeign(binding: "bound" | "foreign" | "full"): void {
@@ -124,7 +118,7 @@ function unknownTask(): GatewayError {
 }
 
 /** @throws GatewayError `invalid_json`, `invalid_request` */
-function readBody({ body, task }: CallbackRequest): JsonObject {
+function requireOwnBody({ body, task }: CallbackRequest): void {
   const parsed = parseJson(body);
   if (parsed === undefined)
     throw new GatewayError("invalid_json", "The body of a callback must be JSON; nothing was stored.");
@@ -133,7 +127,6 @@ function readBody({ body, task }: CallbackRequest): JsonObject {
   }
   requireSame(parsed, "requestId", task.taskId);
   requireSame(parsed, "pluginName", task.plugin);
-  return parsed;
 }
 
 function requireSame(body: JsonObject, field: "requestId" | "pluginName", expected: string): void {
@@ -165,41 +158,14 @@ async function redacted(deps: CoreDeps, config: TenantConfig, { task, body, proo
   return redactor.redact(body);
 }
 
-interface Kept {
-  readonly task: { readonly task: VcpTask; readonly ends: boolean };
-  readonly isFirst: boolean;
-  /** The result that counts. */
-  readonly kept: string;
-}
-
+/** @returns the result that counts */
 async function keep(
   deps: CoreDeps,
   tenant: string,
   { name, text }: { readonly name: TaskName; readonly text: string },
-): Promise<Kept> {
+): Promise<string> {
   const options = { mediaType: "application/json", ifAbsent: true };
   const isFirst = await deps.blobs.put(resultKey(tenant, name), Buffer.from(text, "utf8"), options);
   deps.reach("callback.stored");
-  const kept = isFirst ? text : ((await readResult(deps, tenant, name)) ?? text);
-  const task = await deps.repos.vcpCallbacks.complete(tenant, name);
-  if (task === undefined) throw unknownTask();
-  deps.reach("callback.completed");
-  return { task, isFirst, kept };
-}
-
-async function tell(
-  deps: CoreDeps,
-  config: TenantConfig,
-  { task, body }: { readonly task: VcpTask; readonly body: unknown },
-): Promise<void> {
-  const push = vcpPluginsOf(config).get(task.plugin)?.manifest.webSocketPush;
-  if (push === undefined || !isJsonObject(body)) return;
-  const { tenant } = config;
-  await pushPluginResult(deps, push, {
-    tenant,
-    plugin: task.plugin,
-    callId: task.callId,
-    result: body,
-    from: "callback",
-  });
+  return isFirst ? text : ((await readResult(deps, tenant, name)) ?? text);
 }

@@ -24,7 +24,9 @@ import { isWithin, pathOfFileUrl } from "./file-url.ts";
 /** Files of one call. */
 const mostFiles = 16;
 /** Characters of all data URIs of one call. */
-const longestFiles = 22_000_000;
+const longestFiles = 33_554_432;
+/** Bytes of a file that fit into them, whatever its type is called. */
+const longestOwnFile = (longestFiles / 4) * 3 - 1_024;
 const fetchMs = 60_000;
 /** Nodes that are asked for one file. */
 const mostAsked = 4;
@@ -94,10 +96,13 @@ async function withFiles(deps: FileDeps, call: ToolCall, context: InvocationCont
   let characters = 0;
   for (const url of urls) {
     const file = await fileAt(deps, call, context, url);
-    if (file !== undefined && characters + file.length <= longestFiles) {
-      characters += file.length;
-      files.set(url, file);
-    } else missing.push(url);
+    if (file === undefined) {
+      missing.push(url);
+      continue;
+    }
+    characters += file.length;
+    if (characters > longestFiles) throw tooLarge(`The files up to '${url}' are more`);
+    files.set(url, file);
   }
   const filled = fill(call.arguments, files);
   return { arguments: isJsonObject(filled) ? filled : call.arguments, found: files.size, missing };
@@ -134,6 +139,7 @@ export async function fileAt(
     return (await ofWorkspace(deps, context, url)) ?? (await ofNodes(deps, call, context, url));
   } catch (thrown) {
     const { code } = toGatewayError(thrown);
+    if (code === "payload_too_large") throw thrown;
     deps.log.log("info", "a file for a tool was not found", { tenant: context.tenant, call_id: call.id, code });
     return undefined;
   }
@@ -151,15 +157,22 @@ async function ofWorkspace(
   for (const name of [path, path.replace(/^\/?workspace\//, "")]) {
     try {
       const place = { tenant, session: sessionId, path: name };
-      if ((await workspace.stat(place)).bytes > longestFile) return undefined;
+      const { bytes } = await workspace.stat(place);
+      if (bytes > longestOwnFile) throw tooLarge(`'${url}' has ${bytes} bytes, which is more`);
       const { file, body } = await workspace.read(place);
       return toDataUri(file.mediaType, Buffer.from(await readAll(body)).toString("base64"));
     } catch (thrown) {
       // The session may not be there yet, or the path none of a workspace.
-      if (!(thrown instanceof GatewayError)) throw thrown;
+      if (!(thrown instanceof GatewayError) || thrown.code === "payload_too_large") throw thrown;
     }
   }
   return undefined;
+}
+
+/** A tool that got only the address would look for the file on a machine where it is not. */
+function tooLarge(what: string): GatewayError {
+  const message = `${what} than the ${longestOwnFile} bytes that files in the arguments of a call may have together; give the tool an address that it can fetch.`;
+  return withDelivery(new GatewayError("payload_too_large", message, { param: "arguments" }), "not_sent");
 }
 
 function decoded(text: string): string {

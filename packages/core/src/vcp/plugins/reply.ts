@@ -63,10 +63,11 @@ function filePart(base64: string): JsonObject {
   return { type: "file", file: { filename: "result", file_data: url } };
 }
 
-function describePart(part: JsonObject): string {
+/** In words, for whoever does not get the part itself. */
+export function describePart(part: JsonObject): string {
   const { type, text } = part;
   if (type === "text" && typeof text === "string") return text;
-  const data = dataOf(part);
+  const data = dataOfPart(part);
   const [, mediaType] = /^data:([\w.+-]+\/[\w.+-]+)/.exec(data ?? "") ?? [];
   const bytes = data === undefined ? "" : `, ${Math.floor(((data.length - data.indexOf(",") - 1) * 3) / 4)} bytes`;
   const kind = typeof type === "string" ? type.replace(/_url$/, "") : "part";
@@ -74,7 +75,8 @@ function describePart(part: JsonObject): string {
   return `[${kind}${mediaType === undefined ? "" : `: ${mediaType}`}${bytes}]`;
 }
 
-function dataOf({ type, image_url: image, ...rest }: JsonObject): string | undefined {
+/** What a part holds or names: a data URI, or an address. */
+export function dataOfPart({ type, image_url: image, ...rest }: JsonObject): string | undefined {
   const place = image ?? (typeof type === "string" ? rest[type] : undefined);
   if (typeof place === "string") return place;
   if (!isJsonObject(place)) return undefined;

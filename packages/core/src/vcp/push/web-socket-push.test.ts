@@ -3,7 +3,8 @@ import { createFakeCore } from "../../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import type { JsonValue } from "../../json.ts";
 import type { NewEvent } from "../../realtime/connection.ts";
-import { frameOf, pushPluginResult, type WebSocketPush } from "./web-socket-push.ts";
+import { Redactor } from "../../secrets/redactor.ts";
+import { frameOf, publicationOf, pushResult, type WebSocketPush } from "./web-socket-push.ts";
 
 const plain: WebSocketPush = { enabled: true, usePluginResultAsMessage: false, targetClientType: null };
 
@@ -24,7 +25,7 @@ describe(`what a plugin came to ${verifies("VCP-12")}`, () => {
     expect(frameOf({ ...plain, ...push }, { plugin: "Video", from, result })).toEqual(frame);
   });
 
-  const pushed = async (push: WebSocketPush, heard = 1): Promise<{ events: NewEvent[]; told: number }> => {
+  const pushed = async (manifest: WebSocketPush, heard = 1): Promise<{ events: NewEvent[]; told: number }> => {
     const { repos, log } = createFakeCore();
     const events: NewEvent[] = [];
     let told = 0;
@@ -35,16 +36,16 @@ describe(`what a plugin came to ${verifies("VCP-12")}`, () => {
         return Promise.resolve(heard);
       },
     };
-    await pushPluginResult(
+    await pushResult(
       { repos: { ...repos, connections }, log, tellNow: () => Promise.resolve(void (told += 1)) },
-      push,
-      { tenant: "ten_a", plugin: "Video", callId: "call_1", result: { a: 1 }, from: "callback" },
+      { tenant: "ten_a", redactor: new Redactor() },
+      { plugin: { name: "Video", manifest: { webSocketPush: manifest } }, callId: "call_1", result: { a: 1 } },
     );
     return { events, told };
   };
 
   test("goes to one kind of clients or to all, as a frame without an envelope of ours", async () => {
-    const frame = '{"type":"plugin_callback_notification","data":{"a":1}}';
+    const frame = '{"type":"vcp_tool_result_Video","data":{"a":1}}';
     expect(await pushed({ ...plain, targetClientType: "VCPLog" })).toMatchObject({
       events: [{ audience: { kind: "client_type", value: "VCPLog" }, frame, callId: "call_1" }],
       told: 1,
@@ -55,12 +56,19 @@ describe(`what a plugin came to ${verifies("VCP-12")}`, () => {
   test("is not told where nobody listens, or where the manifest does not want it", async () => {
     expect((await pushed(plain, 0)).told).toBe(0);
     expect((await pushed({ ...plain, enabled: false })).events).toEqual([]);
+    const said = { plugin: "Video", callId: "call_1", result: 1, from: "callback" } as const;
+    expect(publicationOf({ ...plain, enabled: false }, said)).toBeUndefined();
   });
 
   test("does not become a failure where it cannot be told", async () => {
     const { repos, log, lines } = createFakeCore();
-    const said = { tenant: "ten_a", plugin: "Video", callId: "call_1", result: 1, from: "result" } as const;
-    await pushPluginResult({ repos, log, tellNow: () => Promise.resolve() }, plain, said);
+    const plugin = { name: "Video", manifest: { webSocketPush: plain } };
+    const context = { tenant: "ten_a", redactor: new Redactor() };
+    await pushResult({ repos, log, tellNow: () => Promise.resolve() }, context, {
+      plugin,
+      callId: "call_1",
+      result: 1,
+    });
     expect(lines).toMatchObject([{ level: "warn", fields: { call_id: "call_1" } }]);
   });
 });

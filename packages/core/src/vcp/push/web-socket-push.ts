@@ -6,7 +6,7 @@ import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
-import { publish } from "../../realtime/publish.ts";
+import { publish, type Publication } from "../../realtime/publish.ts";
 
 /** As the manifest has it. */
 export interface WebSocketPush {
@@ -30,22 +30,12 @@ export interface PluginSaid {
 }
 
 /** Never throws: what a plugin did is done, whether it is told or not. */
-export async function pushPluginResult(deps: PushDeps, push: WebSocketPush, said: PluginSaid): Promise<void> {
-  if (!push.enabled) return;
+async function pushPluginResult(deps: PushDeps, push: WebSocketPush, said: PluginSaid): Promise<void> {
+  const publication = publicationOf(push, said);
+  if (publication === undefined) return;
   const { tenant, plugin, callId } = said;
-  const frame = frameOf(push, said);
-  const { type } = frame;
   try {
-    const heard = await publish(deps, tenant, [
-      {
-        type: typeof type === "string" ? type : defaultType(said),
-        audience:
-          push.targetClientType === null ? { kind: "tenant" } : { kind: "client_type", value: push.targetClientType },
-        data: frame,
-        bare: true,
-        callId,
-      },
-    ]);
+    const heard = await publish(deps, tenant, [publication]);
     if (heard > 0) await deps.tellNow();
   } catch (thrown) {
     deps.log.log("warn", "a plugin's result was not pushed", {
@@ -57,9 +47,23 @@ export async function pushPluginResult(deps: PushDeps, push: WebSocketPush, said
   }
 }
 
+/** Pure: what clients are to be told of it; `undefined` where the manifest does not want it. */
+export function publicationOf(push: WebSocketPush, said: Omit<PluginSaid, "tenant">): Publication | undefined {
+  if (!push.enabled) return undefined;
+  const frame = frameOf(push, said);
+  const { type } = frame;
+  return {
+    type: typeof type === "string" ? type : defaultType(said),
+    audience:
+      push.targetClientType === null ? { kind: "tenant" } : { kind: "client_type", value: push.targetClientType },
+    data: frame,
+    bare: true,
+    callId: said.callId,
+  };
+}
+
 /**
- * The same for the result of a call that has completed. Told after the fact, as callbacks are: whoever listens
- * knows of the call by its id.
+ * Of the result of a call that has completed. Told after the fact: whoever listens knows of the call by its id.
  * @param result as the plugin gave it; text that holds JSON is that JSON
  */
 export async function pushResult(

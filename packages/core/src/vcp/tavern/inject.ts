@@ -17,6 +17,8 @@ export interface TavernRequest {
   readonly preset: string;
   /** Names of rules that are left out. */
   readonly without: ReadonlySet<string>;
+  /** Whose last chat is meant, where it is not the request's own session. */
+  readonly session: string | undefined;
 }
 
 /** What the first system message asks for; undefined: nothing. */
@@ -28,7 +30,12 @@ export function tavernRequestOf(draft: Draft): TavernRequest | undefined {
   const left = more
     .filter((part) => part.startsWith(blacklist))
     .flatMap((part) => part.slice(blacklist.length).split(","));
-  return { preset: preset.trim(), without: new Set(left.map((name) => name.trim())) };
+  const session = more.find((part) => !part.startsWith(blacklist))?.trim();
+  return {
+    preset: preset.trim(),
+    without: new Set(left.map((name) => name.trim())),
+    session: session === "" ? undefined : session,
+  };
 }
 
 const blacklist = "blacklist:";
@@ -47,8 +54,8 @@ export interface Tavern {
 export interface TavernOptions extends Omit<Scan, "texts"> {
   /** Names of rules that are left out. */
   readonly without: ReadonlySet<string>;
-  /** Puts dates into a rule's text: those for users and assistants get no variables later. */
-  readonly withDates: (text: string) => string;
+  /** Puts times into a rule's text: those for users and assistants get no variables later. */
+  readonly withTimes: (text: string) => string;
 }
 
 /** The conversation with everything that the preset brings. */
@@ -66,7 +73,7 @@ export async function injectTavern(
   const lore = entries
     .sort((a, b) => a.order - b.order)
     .map((entry) => ({ entry, text: withNamesOfCard(entry.content, names) }));
-  const named = (text: string): string => options.withDates(isNamed ? withNames(text, names) : text);
+  const named = (text: string): string => options.withTimes(isNamed ? withNames(text, names) : text);
   const contents = rules.map((rule) => toContent(rule, named));
   const embedded = embed(draft, contents);
   const placed = placeRelative(embedded, contents);

@@ -5,6 +5,7 @@ import { Pace } from "../../import/pace.ts";
 import type { TavernKind } from "../../ports/tavern.ts";
 import type { Draft } from "../pipeline/draft.ts";
 import { dateNames, dateTexts, type DateName } from "../placeholders/dates.ts";
+import type { AskedChat } from "./last-chat.ts";
 import type { TavernPreset } from "./preset.ts";
 import { injectTavern, tavernRequestOf, withoutTriggers, type Tavern } from "./inject.ts";
 import { seededRandom } from "./random.ts";
@@ -13,8 +14,8 @@ import { PatternWork, type WorldBook } from "./world-book.ts";
 
 type Deps = Pick<CoreDeps, "repos" | "log" | "clock">;
 
-/** @param seed decides about chance: the same one, the same entries */
-export async function applyTavern(deps: Deps, context: CallContext, draft: Draft, seed: string): Promise<Draft> {
+/** @param callId of the chat; decides about chance: the same one, the same entries */
+export async function applyTavern(deps: Deps, context: CallContext, draft: Draft, callId: string): Promise<Draft> {
   const request = tavernRequestOf(draft);
   if (request === undefined) return draft;
   const plain = withoutTriggers(draft);
@@ -25,31 +26,39 @@ export async function applyTavern(deps: Deps, context: CallContext, draft: Draft
   const turn = (): Promise<void> => pace.turn();
   const injected = await injectTavern(plain, tavern, {
     without: request.without,
-    random: seededRandom(seed),
+    random: seededRandom(callId),
     turn,
     work,
-    withDates: await datesFor(deps, context, tavern.preset),
+    withTimes: await timesFor(deps, context, { rules: tavern.preset.rules, session: request.session, callId }),
   });
   if (work.isExhausted) report(deps, context, "patterns of world books were left out: they cost too much together");
   // A system message that only held the trigger would be refused by many back ends.
   return injected.filter(({ message }) => message["role"] !== "system" || message["content"] !== "");
 }
 
-const dateMarks = /\{\{(Date|Time|Today)\}\}/g;
+const timeMarks = /\{\{(Date|Time|Today|LastChatTime|TimeSinceLastChat)\}\}/g;
 
-async function datesFor(
-  { clock }: Deps,
-  { config }: CallContext,
-  { rules }: TavernPreset,
+async function timesFor(
+  deps: Deps,
+  context: CallContext,
+  { rules, ...chat }: { readonly rules: TavernPreset["rules"] } & AskedChat,
 ): Promise<(text: string) => string> {
-  const wanted = new Set<DateName>();
+  const wanted = new Set<string>();
   for (const { content } of rules) {
     const text = typeof content === "string" ? content : content.content;
-    for (const [, name] of text.matchAll(dateMarks)) wanted.add(dateNames.find((known) => known === name) ?? "Date");
+    for (const [, name = ""] of text.matchAll(timeMarks)) wanted.add(name);
   }
   if (wanted.size === 0) return (text) => text;
-  const texts: ReadonlyMap<string, string> = await dateTexts(clock.now(), config.settings.time_zone, wanted);
-  return (text) => text.replaceAll(dateMarks, (whole, name: string) => texts.get(name) ?? whole);
+  const now = deps.clock.now();
+  const zone = context.config.settings.time_zone;
+  const dates = new Set<DateName>(dateNames.filter((name) => wanted.has(name)));
+  const texts = new Map<string, string>(await dateTexts(now, zone, dates));
+  if (wanted.has("LastChatTime") || wanted.has("TimeSinceLastChat")) {
+    const { lastChatAt, lastChatTexts } = await import("./last-chat.ts");
+    const told = await lastChatTexts({ at: await lastChatAt(deps, context, chat), now, zone });
+    for (const [name, text] of Object.entries(told)) texts.set(name, text);
+  }
+  return (text) => text.replaceAll(timeMarks, (whole, name: string) => texts.get(name) ?? whole);
 }
 
 /** Undefined, and logged, where there is no such preset. */
