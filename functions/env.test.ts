@@ -156,6 +156,7 @@ describe("settings of the plugin box", () => {
       memoryBytes: 2_147_483_648,
       logLevel: "info",
       runs: "plugins",
+      egressAllow: [],
     });
     expect(readBoxEnvironment({ ...image, TOOLYARD_BOX_RUNS: "code" }).runs).toBe("code");
   });

@@ -6,6 +6,8 @@ import { createEgress } from "@toolyard/core/blind/egress";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { LinkedFile, PluginRun } from "@toolyard/core/ports/plugin-runner";
+import { folderLimits } from "@toolyard/core/vcp/plugins/files";
+import { readZip } from "@toolyard/core/vcp/plugins/zip";
 
 export interface LinkedFilesOptions {
   /** CIDRs of private addresses that a blob store may have. */
@@ -30,7 +32,8 @@ export async function fetchLinkedFiles(
   try {
     const files: LaidFile[] = [];
     for (let at = 0; at < linked.length; at += atOnce) {
-      files.push(...(await Promise.all(linked.slice(at, at + atOnce).map((file) => fetchFile(file, egress)))));
+      const fetched = await Promise.all(linked.slice(at, at + atOnce).map((file) => fetchFile(file, egress)));
+      files.push(...fetched.flat());
     }
     return files;
   } finally {
@@ -38,7 +41,10 @@ export async function fetchLinkedFiles(
   }
 }
 
-async function fetchFile({ path, bytes, url, headers }: LinkedFile, egress: Egress): Promise<LaidFile> {
+async function fetchFile(
+  { path, isFolder, bytes, url, headers }: LinkedFile,
+  egress: Egress,
+): Promise<readonly LaidFile[]> {
   try {
     const answer = await egress.request({
       method: "GET",
@@ -56,7 +62,7 @@ async function fetchFile({ path, bytes, url, headers }: LinkedFile, egress: Egre
       at += part.byteLength;
     }
     if (at < bytes) throw new Error("less than was announced");
-    return { path, body };
+    return isFolder === true ? readZip(body, { ...folderLimits, param: path }) : [{ path, body }];
   } catch (cause) {
     const message = `The file "${path}" could not be fetched from the blob store; it may have been replaced meanwhile.`;
     throw new GatewayError("tool_unreachable", message, { cause });

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { describe, inject } from "vitest";
 import { describeVcpAcceptance, type VcpHome } from "../e2e/vcp-acceptance.ts";
 import { startLambdaServer } from "../support/aws/lambda-server.ts";
+import { nodeProgram } from "../support/programs.ts";
 import { openGroundOfAws, toHome } from "./home.ts";
 import { createLambdaFunction, passOn } from "./runtime-api.ts";
 import { createSandboxes, sandboxMissing } from "./sandbox.ts";
@@ -27,7 +28,8 @@ async function startFunctionsWithBox(): Promise<VcpHome> {
     timeoutMs: 60_000,
     memoryMb: 2_048,
     perTenant: true,
-    env: {},
+    // The bucket's server is on this machine's loopback.
+    env: { TOOLYARD_EGRESS_ALLOW: "127.0.0.0/8" },
     launch: sandboxes.launcher({}),
   });
   const { AWS_ACCESS_KEY_ID: accessKeyId = "", AWS_SECRET_ACCESS_KEY: secretAccessKey = "" } = ground.services.env;
@@ -65,7 +67,7 @@ async function startBridge(
   url: string,
   key: string,
 ): Promise<{ readonly url: string; readonly process: ChildProcess }> {
-  const child = spawn(process.execPath, ["functions/node.ts", "--url", url, "--vcp", "--port", "0"], {
+  const child = spawn(process.execPath, [nodeProgram, "--url", url, "--vcp", "--port", "0"], {
     cwd: root,
     env: { PATH: process.env["PATH"] ?? "", TOOLYARD_NODE_KEY: key, TOOLYARD_VCP_KEY: bridgeKey },
     stdio: ["ignore", "pipe", "pipe"],

@@ -19,7 +19,7 @@ async function* inParts(...parts: readonly string[]): AsyncGenerator<Uint8Array>
 export interface BlobStoreHost {
   /** Sends what a link says; the default goes over the network. */
   readonly send?: (url: string, init: RequestInit) => Promise<Response>;
-  /** False for a stand-in of a service that does not look at signatures and conditions of links. */
+  /** False for a stand-in of a service that does not look at signatures and conditions of links, nor at names in them. */
   readonly checksLinks?: boolean;
 }
 
@@ -235,9 +235,11 @@ export function describeBlobStore(
         expect(whole.status).toBe(200);
         expect(await whole.text()).toBe("0123456789");
         expect(whole.headers.get("content-type")).toBe("text/plain");
-        expect(whole.headers.get("content-disposition")).toMatch(
-          /^attachment;.*filename\*=UTF-8''%E6%8A%A5%E5%91%8A%20%28%E7%BB%88%29%20%27a%27%3B.txt$/,
-        );
+        if (checksLinks) {
+          expect(whole.headers.get("content-disposition")).toMatch(
+            /^attachment;.*filename\*=UTF-8''%E6%8A%A5%E5%91%8A%20%28%E7%BB%88%29%20%27a%27%3B.txt$/,
+          );
+        }
         const part = await follow(link, { headers: { range: "bytes=2-4" } });
         expect({ status: part.status, body: await part.text() }).toEqual({ status: 206, body: "234" });
         expect(part.headers.get("content-range")).toBe("bytes 2-4/10");

@@ -2,6 +2,7 @@
  * What the specification of the VCP runtime accepts itself by (s. 14), in any home: plugins over stdio, the loop of
  * an asynchronous result, pushes, tools of nodes, models that pass by, variables.
  */
+import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { writeZip } from "@toolyard/core/vcp/plugins/zip";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
@@ -82,6 +83,19 @@ export function describeVcpAcceptance(homes: Readonly<Record<string, () => Promi
         role: "user",
         content: expect.stringMatching(/^<!-- VCP_TOOL_PAYLOAD -->\n\[.*original_plugin_output\\": 3/),
       });
+    });
+
+    test(`a plugin brings more files than an invocation carries ${verifies("VCP-4", "VCP-7")}`, async () => {
+      const large = randomBytes(2_200_000).toString("hex");
+      await importVcp(tenant.client, {
+        name: "Heavy",
+        files: {
+          "plugin.sh": `cat >/dev/null; printf '{"status":"success","result":{"bytes":%s}}' "$(wc -c <data/large.txt)"`,
+          "data/large.txt": large,
+        },
+      });
+      const invoked = await tenant.client.post("/v1/tools/invoke", { uri: "vcp://Heavy", arguments: {} });
+      expect(JSON.parse(invoked.content)).toMatchObject({ bytes: large.length });
     });
 
     test(`the placeholder of an asynchronous plugin becomes its result ${verifies("VCP-5", "VCP-11")}`, async () => {

@@ -23,6 +23,7 @@ const boxRequestSchema = z.strictObject({
     .array(
       z.strictObject({
         path: z.string(),
+        isFolder: z.boolean().optional(),
         bytes: z.int().nonnegative(),
         url: z.url(),
         headers: z.record(z.string(), z.string()),
@@ -111,7 +112,11 @@ export function readBoxRequest(event: unknown): PluginRun {
     ...(directoryVariables && { directoryVariables }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body, "base64") })) }),
     ...(linked && {
-      linked: linked.map(({ addresses, ...file }) => ({ ...file, ...(addresses !== undefined && { addresses }) })),
+      linked: linked.map(({ addresses, isFolder, ...file }) => ({
+        ...file,
+        ...(isFolder !== undefined && { isFolder }),
+        ...(addresses !== undefined && { addresses }),
+      })),
     }),
   };
 }

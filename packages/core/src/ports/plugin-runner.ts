@@ -42,6 +42,8 @@ export interface PluginRun {
 /** A file behind a link that works without a key. The link is a secret while it lasts. */
 export interface LinkedFile {
   readonly path: string;
+  /** A zip file of ours: what is in it is laid into the directory instead of it. */
+  readonly isFolder?: boolean;
   readonly bytes: number;
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;

@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { readAll, tenantKey, type BlobStore } from "../../ports/blob-store.ts";
+import type { LinkedFile, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
 import { withDelivery } from "../../tools/adapter.ts";
 import type { PluginFiles } from "./plugin.ts";
 import { readZip, writeZip, type ZipFile } from "./zip.ts";
@@ -40,6 +41,9 @@ export function describeFiles(files: readonly ZipFile[], archive = writeZip(file
   return { hash, bytes: archive.byteLength, count: files.length };
 }
 
+/** An environment may have to be made for the box before it follows a link. */
+const linkMs = 300_000;
+
 /** Bytes of unpacked folders that a process keeps. */
 const keptBytes = 67_108_864;
 
@@ -50,12 +54,33 @@ interface Kept {
 
 /** One for each process; the tenant is part of the key. */
 export class PluginFolders {
-  readonly #blobs: Pick<BlobStore, "get">;
+  readonly #blobs: Pick<BlobStore, "get" | "presign">;
   readonly #kept = new Map<string, Kept>();
   #bytes = 0;
 
-  constructor(blobs: Pick<BlobStore, "get">) {
+  constructor(blobs: Pick<BlobStore, "get" | "presign">) {
     this.#blobs = blobs;
+  }
+
+  /**
+   * As a runner wants them: by themselves, or, where they are more than it carries, by a link to what is stored.
+   * @throws GatewayError as `get`
+   */
+  async forRun(
+    { carriesBytes = Number.POSITIVE_INFINITY }: Pick<PluginRunner, "carriesBytes">,
+    tenant: string,
+    files: PluginFiles | null,
+  ): Promise<Required<Pick<PluginRun, "files" | "linked">>> {
+    if (files !== null && files.bytes > carriesBytes) return { files: [], linked: [await this.#linkTo(tenant, files)] };
+    const read = await this.get(tenant, files);
+    const bytes = read.reduce((sum, { body }) => sum + body.byteLength, 0);
+    if (files === null || bytes <= carriesBytes) return { files: read, linked: [] };
+    return { files: [], linked: [await this.#linkTo(tenant, files)] };
+  }
+
+  async #linkTo(tenant: string, { hash, bytes }: PluginFiles): Promise<LinkedFile> {
+    const link = await this.#blobs.presign(pluginFilesKey(tenant, hash), { method: "GET", expiresInMs: linkMs });
+    return { path: "files", isFolder: true, bytes, url: link.url, headers: link.headers };
   }
 
   /** @throws GatewayError `tool_failed`: not sent, the folder is no longer there */

@@ -46,9 +46,9 @@ export async function runPlugin(
 ): Promise<PluginExit> {
   const { tenantPlugins: runner } = deps;
   if (runner === undefined) throw noRunner(plugin.name);
-  const [configuration, files, extra] = await Promise.all([
+  const [configuration, folder, extra] = await Promise.all([
     openConfiguration(deps, context, plugin),
-    foldersOf(deps).get(context.tenant, plugin.files),
+    foldersOf(deps).forRun(runner, context.tenant, plugin.files),
     grantedVariables(deps, context, plugin),
   ]);
   const { environment, stdin, timeoutMs, answerWithinMs, maxOutputBytes, signal, onStdout } = options;
@@ -69,7 +69,8 @@ export async function runPlugin(
     ...(answerWithinMs === undefined ? {} : { answerWithinMs }),
     ...(signal === undefined ? {} : { signal }),
     ...(onStdout === undefined ? {} : { onStdout }),
-    files: [...files, ...configuration.envFiles],
+    files: [...folder.files, ...configuration.envFiles],
+    linked: folder.linked,
   });
 }
 
