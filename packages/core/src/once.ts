@@ -6,3 +6,13 @@ export function once<T extends object>(make: () => T): () => T {
   let made: T | undefined;
   return () => (made ??= make());
 }
+
+/** The same for what takes time, such as reading a module. What has failed is tried again by whoever asks next. */
+export function onceReady<T>(make: () => Promise<T>): () => Promise<T> {
+  let making: Promise<T> | undefined;
+  return () =>
+    (making ??= make().catch((thrown: unknown) => {
+      making = undefined;
+      throw thrown;
+    }));
+}
