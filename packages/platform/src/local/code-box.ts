@@ -5,7 +5,7 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { readdir, readFile, readlink, statfs } from "node:fs/promises";
+import { access, readdir, readFile, readlink, statfs } from "node:fs/promises";
 import { Readable, Writable } from "node:stream";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
@@ -14,7 +14,7 @@ import { callFilter } from "./call-filter.ts";
 import { codeBoxProgram } from "./code-box-program.ts";
 import type { Interpreters } from "./interpreters.ts";
 import { keepTail } from "./plugin-output.ts";
-import { boxOptions, findProgram, type Bubblewrap } from "./plugin-wall.ts";
+import { boxOptions, boxProgramPath, findProgram, type Bubblewrap } from "./plugin-wall.ts";
 import type { StartedPlace } from "./process-plugin-runner.ts";
 
 export interface CodeBoxOptions {
@@ -146,7 +146,7 @@ class Box {
       [
         ["--args", `${fds.options}`, "--"],
         becomes === undefined || setpriv === undefined ? [] : anotherUser(setpriv),
-        [process.execPath, "--max-semi-space-size=1", "--max-old-space-size=192", "/box.cjs"],
+        [process.execPath, "--max-semi-space-size=1", "--max-old-space-size=192", boxProgramPath],
         [innerPath, `${this.#processMemory(name)}`],
       ].flat(),
       { cwd: "/", detached: true, env: {}, stdio: ["pipe", "pipe", "pipe", "pipe", "pipe", "pipe", "pipe"] },
@@ -192,6 +192,7 @@ class Box {
     const inside = await readlink(`/proc/${first}/ns/pid`).catch(() => undefined);
     if (inside === undefined) return;
     const { memoryBytes, maxProcesses } = this.#confined;
+    let hasOwnRoot = false;
     while (child.exitCode === null && child.signalCode === null) {
       const pids = await processesIn(inside);
       const taken = await memoryOf(pids);
@@ -199,7 +200,9 @@ class Box {
       // Pages that processes share are counted once, which takes longer to find out.
       const limit = memoryBytes + ownMemoryBytes;
       if (taken.bytes > limit && (await sharedMemoryOf(pids)) > limit) this.#exceeded("memory");
-      const disk = await statfs(`/proc/${first}/root/tmp`).catch(() => undefined);
+      // Until the box has a root of its own, what is there is this machine's.
+      hasOwnRoot ||= await isThere(`/proc/${first}/root${boxProgramPath}`);
+      const disk = hasOwnRoot ? await statfs(`/proc/${first}/root/tmp`).catch(() => undefined) : undefined;
       if (disk !== undefined && disk.files - disk.ffree > mostInodes) this.#exceeded("memory");
       await new Promise((resolve) => setTimeout(resolve, watchMs));
     }
@@ -246,6 +249,13 @@ async function firstInside(child: ChildProcess): Promise<number | undefined> {
   for await (const part of info) text += String(part);
   const pid = Number(/"child-pid"\s*:\s*(\d+)/.exec(text)?.[1]);
   return Number.isInteger(pid) ? pid : undefined;
+}
+
+function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 async function processesIn(namespace: string): Promise<readonly string[]> {

@@ -8,6 +8,9 @@ import { accessSync, constants, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { promisify } from "node:util";
 
+/** Inside a box for code: where its program lies. */
+export const boxProgramPath = "/box.cjs";
+
 export interface PluginWall {
   /** Path of `bwrap`, from `findBubblewrap`. */
   readonly program: string;
@@ -73,7 +76,7 @@ export interface BoxWall {
   readonly environment: Readonly<Record<string, string>>;
   /** Who becomes another user inside; absent: one that is ours outside and nobody's inside. */
   readonly becomes: "another" | undefined;
-  /** Descriptors of `bwrap` with the program that is to lie at `/box.cjs`, and with the filter of system calls. */
+  /** Descriptors of `bwrap` with the program that is to lie at `boxProgramPath`, and with the filter of system calls. */
   readonly programFd: number;
   readonly filterFd: number;
   /** Where it tells which process is the first inside. */
@@ -104,7 +107,7 @@ export function boxOptions(wall: BoxWall): readonly string[] {
     room("/tmp", wall.diskBytes),
     readable.flatMap(above).flatMap((path) => ["--perms", "0755", "--dir", path]),
     readable.flatMap((path) => ["--ro-bind-try", path, path]),
-    ["--perms", "0444", "--ro-bind-data", `${wall.programFd}`, "/box.cjs", "--remount-ro", "/", "--chdir", "/tmp"],
+    ["--perms", "0444", "--ro-bind-data", `${wall.programFd}`, boxProgramPath, "--remount-ro", "/", "--chdir", "/tmp"],
     ["--clearenv", ...Object.entries(wall.environment).flatMap(([name, value]) => ["--setenv", name, value])],
   ].flat();
 }
