@@ -65,7 +65,9 @@ export default defineConfig({
           testTimeout: 120_000,
         },
       },
-      { test: { name: "container", include: ["test/container/**/*.test.ts"], testTimeout: 60_000 } },
+      {
+        test: { name: "container", include: ["test/container/**/*.test.ts"], testTimeout: 60_000, hookTimeout: 60_000 },
+      },
       { test: { name: "infra", include: ["test/infra/**/*.test.ts"], fileParallelism: false, testTimeout: 60_000 } },
     ],
   },

@@ -143,6 +143,16 @@ describe("the image", () => {
     expect(names.indexOf("RUN")).toBeLessThan(names.indexOf("USER"));
   });
 
+  test("holds the bundle and its migrations, no sources, no packages and nothing else of this machine", async () => {
+    const { files } = stageOf("final");
+    expect((await readdir(files.workdir)).sort()).toEqual(["bin", "migrations"]);
+    const code = await readdir(join(files.workdir, "bin"));
+    expect(code).toContain("server.mjs");
+    expect(code.filter((name) => !/\.mjs(\.map)?$/.test(name))).toEqual([]);
+    expect(await readdir(join(files.root, "data"))).toEqual([]);
+    expect(await readFile(join(files.workdir, "bin/server.mjs"), "utf8")).not.toContain(out);
+  });
+
   test.skipIf(bubblewrap.missing !== undefined)(
     "runs code in a box as the image's user",
     async () => {
@@ -151,7 +161,7 @@ describe("the image", () => {
         body: { name: "boxed", settings: { native_tools: ["run_code"] } },
       });
       const { key } = await call(container, "POST", "/v1/api-keys", {
-        body: { name: "one", role: "user", scopes: ["tools"] },
+        body: { name: "one", role: "member", scopes: ["tools"] },
         headers: { "x-toolyard-tenant": tenant["id"] ?? "" },
       });
       const ran = await call(container, "POST", "/v1/tools/invoke", {
@@ -164,16 +174,6 @@ describe("the image", () => {
     },
     60_000,
   );
-
-  test("holds the bundle and its migrations, no sources, no packages and nothing else of this machine", async () => {
-    const { files } = stageOf("final");
-    expect((await readdir(files.workdir)).sort()).toEqual(["bin", "migrations"]);
-    const code = await readdir(join(files.workdir, "bin"));
-    expect(code).toContain("server.mjs");
-    expect(code.filter((name) => !/\.mjs(\.map)?$/.test(name))).toEqual([]);
-    expect(await readdir(join(files.root, "data"))).toEqual([]);
-    expect(await readFile(join(files.workdir, "bin/server.mjs"), "utf8")).not.toContain(out);
-  });
 
   test("is built from what git has, without tests", async () => {
     const { files } = stageOf("build");
