@@ -233,6 +233,12 @@ describe("what a route is given", () => {
       "parts.1.url",
       /invalid URL/,
     ],
+    [
+      "what fits none of a union",
+      { name: "x", parts: [7] },
+      "parts.0",
+      /Body field 'parts\.0': invalid input: expected object, received number\.$/,
+    ],
     ["another type altogether", [1], null, /The body: invalid input: expected object/],
   ])("%s is named by its path", async (_what, body, param, message) => {
     const { send } = setup({ echo });

@@ -43,6 +43,9 @@ export type RequestPart = "body" | "query" | "path" | "header";
 /** Problems listed in the error body beside the first one. */
 const mostIssues = 10;
 
+/** Of a union, told in one message. */
+const mostAlternatives = 3;
+
 /** A validation failure as an error whose `param` is the dotted path of the first problem. */
 export function toInvalidRequest(error: z.ZodError, part: RequestPart): GatewayError {
   const problems = error.issues.flatMap(flatten).slice(0, mostIssues);
@@ -71,6 +74,8 @@ function flatten(issue: Issue): Problem[] {
     if (closest !== undefined) {
       return closest.flatMap((inner) => flatten({ ...inner, path: [...issue.path, ...inner.path] }));
     }
+    const said = wholeIn(issue.errors);
+    if (said !== undefined) return [{ param: path.join("."), message: said }];
   }
   return [{ param: path.join("."), message: uncapitalise(issue.message.replace(/\.$/, "")) }];
 }
@@ -83,6 +88,13 @@ function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[
   if (first === undefined || (second !== undefined && depth(first) === depth(second) && depth(first) === 0))
     return undefined;
   return first;
+}
+
+/** What branches say of the value as a whole, where that can be read in a line. */
+function wholeIn(branches: readonly (readonly Issue[])[]): string | undefined {
+  const messages = branches.flatMap((issues) => issues.filter(({ path }) => path.length === 0));
+  const said = [...new Set(messages.map(({ message }) => uncapitalise(message.replace(/\.$/, ""))))];
+  return said.length === 0 || said.length > mostAlternatives ? undefined : said.join(", or ");
 }
 
 function capitalise(text: string): string {

@@ -171,6 +171,8 @@ export interface ToolAdapter {
   readonly options?: UriOptions | undefined;
   /** Why there is nothing at this address, for those who manage the tenant. */
   whyMissing?(uri: ToolUri, context: CallContext): string | undefined;
+  /** The same for a name that `find` does not know, where it is a name of this adapter's. */
+  whyUnknown?(name: string, context: CallContext): string | undefined;
   /** The request that a call would send, for tools that send one of their own. */
   explain?(call: Omit<ToolCall, "id" | "attempt">, context: CallContext): Promise<ExplainedRequest | null>;
   /** Of schemes whose back ends are configured as tool services. */

@@ -77,7 +77,12 @@ function findByName(adapters: Adapters, context: CallContext, name: string): Fou
     const tool = adapter.find?.(name, context);
     if (tool !== undefined) return { adapter, tool, uri: parseToolUri(tool.uri) };
   }
-  throw notFound(name);
+  if (!hasScope(context.caller, "manage")) throw notFound(name);
+  const reasons = Object.values(adapters).map((adapter) => adapter.whyUnknown?.(name, context));
+  throw notFound(
+    name,
+    reasons.find((reason) => reason !== undefined),
+  );
 }
 
 function notFound(target: string, reason?: string): GatewayError {

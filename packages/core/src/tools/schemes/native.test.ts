@@ -3,6 +3,7 @@ import { callContext } from "../../../../../test/support/call-context.ts";
 import { createFakeCore } from "../../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { compileArguments } from "../arguments.ts";
+import { findTool } from "../catalog.ts";
 import { nativePlugins, nativeTools } from "../native/index.ts";
 import type { NativeTool } from "../native/native-tool.ts";
 import { parseToolUri } from "../uri.ts";
@@ -17,6 +18,12 @@ describe(`native tools as the dispatcher sees them ${verifies("NATIVE-1", "NATIV
     const why = (name: string): string | undefined => adapter.whyMissing?.(parseToolUri(`native://${name}`), context);
     expect(why("knowledge_search")).toMatch(/'knowledge_search' to the setting 'native_tools'/);
     expect(why("no_such_tool")).toBeUndefined();
+    const manager = callContext({ settings: { native_tools: [] }, caller: { scopes: ["manage"] } });
+    expect(() => findTool({ native: adapter }, manager, "run_code")).toThrow(
+      "Tool 'run_code' not found: it is not enabled for this tenant; add 'run_code' to the setting 'native_tools'",
+    );
+    expect(() => findTool({ native: adapter }, manager, "no_such_tool")).toThrow(/^Tool 'no_such_tool' not found$/);
+    expect(() => findTool({ native: adapter }, context, "run_code")).toThrow(/^Tool 'run_code' not found$/);
   });
 
   it("are those that the tenant has enabled", () => {

@@ -28,11 +28,15 @@ export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
       workspace ??= createWorkspace(deps);
       return tool.invoke(call.arguments, { deps, workspace, call, context });
     },
-    whyMissing: ({ service }) =>
-      nativeTool(service) !== undefined
-        ? `it is not enabled for this tenant; add '${service}' to the setting 'native_tools' with PATCH /v1/settings`
-        : undefined,
+    whyMissing: ({ service }) => whyNotEnabled(service),
+    whyUnknown: whyNotEnabled,
   };
+}
+
+function whyNotEnabled(name: string): string | undefined {
+  return nativeTool(name) === undefined
+    ? undefined
+    : `it is not enabled for this tenant; add '${name}' to the setting 'native_tools' with PATCH /v1/settings`;
 }
 
 function isEnabled(name: string, context: CallContext): boolean {
