@@ -2,7 +2,7 @@
  * An app whose routes are read in two parts: those that somebody waits for with every cold start, and all of them
  * with the first request to another address.
  */
-import { onceReady } from "@toolyard/core/once";
+import { lazily } from "@toolyard/core/once";
 import { getPath } from "hono/utils/url";
 import { createApp } from "./app.ts";
 import type { AppDeps, AppEnv } from "./app-env.ts";
@@ -19,7 +19,7 @@ type Routes = Readonly<Record<string, RouteModule>>;
 export function createLateApp(deps: AppDeps, awaited: Routes, readAll: () => Promise<Routes>): ServingApp {
   const first = createApp(deps, awaited);
   const paths = new Set(Object.values(awaited).map(({ path }) => path));
-  const whole = onceReady(async () => createApp(deps, await readAll()));
+  const whole = lazily(async () => createApp(deps, await readAll()));
   return {
     async fetch(request, env) {
       if (paths.has(getPath(request))) return first.fetch(request, env);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { once, onceReady } from "./once.ts";
+import { once, lazily } from "./once.ts";
 
 test("a value is made when it is first asked for, and once", () => {
   let made = 0;
@@ -11,7 +11,7 @@ test("a value is made when it is first asked for, and once", () => {
 
 test("what takes time is made once for all who wait, and again where it failed", async () => {
   let tries = 0;
-  const value = onceReady(async () => {
+  const value = lazily(async () => {
     tries += 1;
     await Promise.resolve();
     if (tries === 1) throw new Error("not yet");

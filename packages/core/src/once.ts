@@ -8,7 +8,7 @@ export function once<T extends object>(make: () => T): () => T {
 }
 
 /** The same for what takes time, such as reading a module. What has failed is tried again by whoever asks next. */
-export function onceReady<T>(make: () => Promise<T>): () => Promise<T> {
+export function lazily<T>(make: () => Promise<T>): () => Promise<T> {
   let making: Promise<T> | undefined;
   return () =>
     (making ??= make().catch((thrown: unknown) => {

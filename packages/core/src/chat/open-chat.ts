@@ -12,6 +12,7 @@ import { isAgentModel } from "../agents/agent.ts";
 import type { AgentRun } from "../agents/agent-run.ts";
 import type { RunPurse } from "../budgets/run-purse.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
+import { readAnswer, type KeptAnswer } from "../calls/kept-answer.ts";
 import { admit, afterStale, identify } from "../calls/admit.ts";
 import type { Call, CallerLink } from "../calls/call.ts";
 import { outcomeOf, reasonNotKept } from "../calls/new-call.ts";
@@ -22,8 +23,7 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { knowledgeOf } from "../knowledge/asked.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
-import type { KeptAnswer } from "../models/kept-answer.ts";
-import { forImageModel, isImageChat, parseExchange, type ModelExchange } from "../models/special.ts";
+import { forImageModel, isImageChat, largestKept, parseExchange, type ModelExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
@@ -500,8 +500,7 @@ async function meetEarlier(
 
 /** Of what is no chat. */
 async function giveAgain(deps: CoreDeps, call: Call, by: "key" | "retry"): Promise<Meeting> {
-  const { largestKept, readKeptAnswer } = await import("../models/kept-answer.ts");
-  const kept = await readKeptAnswer(deps, call);
+  const kept = await readAnswer(deps, call);
   if (kept !== undefined) return { kind: "replay", callId: call.id, body: {}, kept };
   if (by === "retry") return { kind: "again", plan: {} };
   throw new GatewayError(

@@ -2,31 +2,28 @@
  * The answer of a chat as kept for whoever sends the same request again, and the events made from it
  * again: a repetition gets the first answer, streamed or not (design "Idempotency").
  */
-import { tenantKey, readAll } from "../ports/blob-store.ts";
 import type { Call, StoredOutcome, Usage } from "../calls/call.ts";
+import { readAnswer, storeAnswer } from "../calls/kept-answer.ts";
 import type { CoreDeps } from "../deps.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
+import { readAll } from "../ports/blob-store.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
 import type { OpenedChat } from "./open-chat.ts";
 
-/** Bytes of an answer kept in its row; longer ones go to the blob store. */
-const inlineBytes = 65_536;
-
-export async function storeChatOutcome(deps: CoreDeps, chat: OpenedChat, body: JsonObject): Promise<StoredOutcome> {
-  const text = JSON.stringify(body);
-  const bytes = Buffer.byteLength(text);
-  if (bytes <= inlineBytes) return { text, mediaType: "application/json", bytes };
-  const blobKey = tenantKey(chat.context.tenant, "chats", chat.callId);
-  await deps.blobs.put(blobKey, Buffer.from(text), { mediaType: "application/json" });
-  return { text: "", mediaType: "application/json", bytes, blobKey };
+export function storeChatOutcome(
+  deps: CoreDeps,
+  { context: { tenant }, callId }: OpenedChat,
+  body: JsonObject,
+): Promise<StoredOutcome> {
+  const answer = { contentType: "application/json", body: Buffer.from(JSON.stringify(body)) };
+  return storeAnswer(deps, { tenant, callId }, answer);
 }
 
 /** The stored answer, or undefined where none was kept. */
 export async function readChatOutcome(deps: CoreDeps, call: Call): Promise<JsonObject | undefined> {
-  const { outcome } = call;
-  if (outcome === null) return undefined;
-  const blob = outcome.blobKey === undefined ? undefined : await deps.blobs.get(outcome.blobKey);
-  const text = blob === undefined ? outcome.text : Buffer.from(await readAll(blob.body)).toString("utf8");
+  const kept = await readAnswer(deps, call);
+  if (kept === undefined) return undefined;
+  const text = Buffer.from(await readAll(kept.body)).toString("utf8");
   const body: unknown = text === "" ? undefined : JSON.parse(text);
   return isJsonObject(body) ? body : undefined;
 }

@@ -5,8 +5,8 @@
 import type { Template } from "liquidjs";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
+import { lazily } from "../once.ts";
 import { withDelivery } from "../tools/adapter.ts";
-import type { Engines } from "./liquid.ts";
 
 /** Characters that a part may come to. */
 const longestResult = 2_097_152;
@@ -26,13 +26,8 @@ export interface RenderedMail {
 const parts = ["subject", "text", "html"] as const;
 type Part = (typeof parts)[number];
 
-let engines: Promise<Engines> | undefined;
-
 /** Loaded by the first template. */
-function openEngines(): Promise<Engines> {
-  engines ??= import("./liquid.ts").then(({ createEngines }) => createEngines());
-  return engines;
-}
+const openEngines = lazily(async () => (await import("./liquid.ts")).createEngines());
 
 type Parsed = Readonly<Partial<Record<Part, Template[]>>>;
 

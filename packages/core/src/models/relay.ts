@@ -6,6 +6,7 @@ import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
 import type { StoredOutcome, Usage } from "../calls/call.ts";
+import { storeAnswer } from "../calls/kept-answer.ts";
 import { holdLease, type Lease } from "../calls/lease.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
 import { relayWithFallback, type Route } from "../chat/providers/route.ts";
@@ -14,8 +15,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { largestKept, storeKeptAnswer } from "./kept-answer.ts";
-import { exchangePaths, type ModelExchange } from "./special.ts";
+import { exchangePaths, largestKept, type ModelExchange } from "./special.ts";
 
 export interface RelayedAnswer {
   readonly contentType: string;
@@ -147,8 +147,8 @@ class Relay {
     if (this.#kept === undefined) return {};
     const { context, callId } = this.#chat;
     try {
-      const answer = { contentType: this.#contentType, parts: this.#kept };
-      return { outcome: await storeKeptAnswer(this.#deps, { tenant: context.tenant, callId }, answer) };
+      const answer = { contentType: this.#contentType, body: Buffer.concat(this.#kept) };
+      return { outcome: await storeAnswer(this.#deps, { tenant: context.tenant, callId }, answer) };
     } catch (thrown) {
       const fields = { call_id: callId, error: toGatewayError(thrown).code };
       this.#deps.log.log("error", "an answer is not kept for who asks again", fields);

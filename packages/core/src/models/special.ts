@@ -9,6 +9,9 @@ import { isJsonObject, type JsonObject } from "../json.ts";
 import type { TenantSettings } from "../tenant-config.ts";
 
 /** What is asked of a model besides chats, as its route says it. */
+/** Bytes of an answer of no chat that is kept for who asks again. */
+export const largestKept = 67_108_864;
+
 export const exchangePaths = { embeddings: "/embeddings", images: "/images/generations" } as const;
 export type ModelExchange = keyof typeof exchangePaths;
 

@@ -1,4 +1,4 @@
-import { onceReady } from "@toolyard/core/once";
+import { lazily } from "@toolyard/core/once";
 
 type RepoFunction = (...given: never[]) => Promise<unknown>;
 
@@ -7,7 +7,7 @@ type RepoFunction = (...given: never[]) => Promise<unknown>;
  * of them, and every function on AWS would pay for all with its start.
  */
 export function late<R extends { readonly [K in keyof R]: RepoFunction }>(read: () => Promise<R>): R {
-  const ready = onceReady(read);
+  const ready = lazily(read);
   const known = new Map<PropertyKey, RepoFunction>();
   const make = (name: keyof R): RepoFunction => {
     const made: RepoFunction = async (...given) => (await ready())[name](...given);

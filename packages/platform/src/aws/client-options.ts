@@ -60,15 +60,3 @@ export function regionOfUrl(url: string): { readonly region?: string } {
   const [, region] = /(?:^|\.)([a-z]{2}(?:-[a-z]+)+-\d)\.amazonaws\.com(?:\.cn)?$/.exec(host) ?? [];
   return region === undefined ? {} : { region };
 }
-
-/** Loads once, at the first use; a load that failed is tried again. */
-export function lazily<T>(load: () => Promise<T>): () => Promise<T> {
-  let loading: Promise<T> | undefined;
-  return () => {
-    loading ??= load().catch((cause: unknown) => {
-      loading = undefined;
-      throw cause;
-    });
-    return loading;
-  };
-}

@@ -5,8 +5,9 @@
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Push } from "@toolyard/core/ports/push";
+import { lazily } from "@toolyard/core/once";
 import { readAwsError, reasonOf, unavailable } from "./aws-error.ts";
-import { clientSettings, lazily, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
+import { clientSettings, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
 
 export interface ConnectionsPushOptions {
   readonly url: string;

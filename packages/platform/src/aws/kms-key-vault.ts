@@ -7,8 +7,9 @@
 import { createHash } from "node:crypto";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
+import { lazily } from "@toolyard/core/once";
 import { readAwsError, reasonOf, unavailable } from "./aws-error.ts";
-import { clientSettings, lazily, type AwsClientOptions } from "./client-options.ts";
+import { clientSettings, type AwsClientOptions } from "./client-options.ts";
 
 export interface KmsKeyVaultOptions {
   /** Id, alias (`alias/…`) or ARN of the key that wraps from now on. */

@@ -8,8 +8,9 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { withDelivery } from "@toolyard/core/tools/adapter";
+import { lazily } from "@toolyard/core/once";
 import { missingSetting, pause, readAwsError, reasonOf } from "./aws-error.ts";
-import { clientSettings, lazily, type AwsClientOptions } from "./client-options.ts";
+import { clientSettings, type AwsClientOptions } from "./client-options.ts";
 
 export interface LambdaPluginRunnerOptions {
   /** Name or ARN of the plugin-box function. */

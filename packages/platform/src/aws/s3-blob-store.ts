@@ -16,8 +16,9 @@ import type {
   PresignOptions,
   PutOptions,
 } from "@toolyard/core/ports/blob-store";
+import { lazily } from "@toolyard/core/once";
 import { pause, readAwsError, reasonOf, unavailable } from "./aws-error.ts";
-import { clientSettings, lazily, type AwsClientOptions } from "./client-options.ts";
+import { clientSettings, type AwsClientOptions } from "./client-options.ts";
 
 export interface S3BlobStoreOptions {
   readonly bucket: string;

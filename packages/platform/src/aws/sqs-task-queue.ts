@@ -6,9 +6,10 @@
 import { createHash } from "node:crypto";
 import { parseJson } from "@toolyard/core/json";
 import type { PolledTaskQueue, QueueMessage, QueueName, ReceivedMessage } from "@toolyard/core/ports/task-queue";
+import { lazily } from "@toolyard/core/once";
 import * as z from "zod";
 import { pause, reasonOf, unavailable } from "./aws-error.ts";
-import { clientSettings, lazily, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
+import { clientSettings, regionOfUrl, type AwsClientOptions } from "./client-options.ts";
 
 export interface SqsTaskQueueOptions {
   readonly urls: Readonly<Record<QueueName, string>>;

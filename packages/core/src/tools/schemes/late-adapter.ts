@@ -5,6 +5,7 @@
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { OAuthClient } from "../../oauth/client.ts";
+import { lazily } from "../../once.ts";
 import { noSuchService, type ServiceRuntime } from "../../services/runtime.ts";
 import {
   withDelivery,
@@ -19,18 +20,16 @@ import type { ToolUri, UriOptions } from "../uri.ts";
 
 export class LateAdapter implements ToolAdapter {
   readonly #scheme: string;
-  readonly #make: () => Promise<ToolAdapter>;
-  #making: Promise<ToolAdapter> | undefined;
+  readonly #read: () => Promise<ToolAdapter>;
   #made: ToolAdapter | undefined;
 
   constructor(scheme: string, make: () => Promise<ToolAdapter>) {
     this.#scheme = scheme;
-    this.#make = make;
+    this.#read = lazily(make);
   }
 
   async load(): Promise<void> {
-    this.#making ??= this.#make();
-    this.#made = await this.#making;
+    this.#made = await this.#read();
   }
 
   get options(): UriOptions | undefined {

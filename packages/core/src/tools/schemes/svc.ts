@@ -6,7 +6,6 @@
  */
 import { authSlots, userClientFrom } from "../../blind/auth-mapping.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { MicroserviceCalls } from "../../microservices/calls.ts";
 import { isHttp, svcConfigSchema, toHttpConfig, type SvcConfig } from "../../microservices/config.ts";
 import { checkMethods, findOpen, toolsOf } from "../../microservices/grpc-tools.ts";
 import { UploadedSets } from "../../microservices/uploaded-sets.ts";
@@ -16,6 +15,7 @@ import { authSources, toHttpAuth, withLiterals } from "../../services/http-auth.
 import { createHttpBehaviour, type HttpService } from "../../services/http-operations.ts";
 import { invalidConfig } from "../../services/invalid-config.ts";
 import { defineScheme, type OpenService, type ServiceTool } from "../../services/scheme.ts";
+import { lazily } from "../../once.ts";
 import { uriOptions } from "../uri.ts";
 
 type Service = OpenService<SvcConfig>;
@@ -30,11 +30,7 @@ export const svcScheme = defineScheme({
   create: (deps) => {
     const http = createHttpBehaviour(deps);
     const sets = new UploadedSets(deps);
-    let loaded: Promise<MicroserviceCalls> | undefined;
-    const calls = (): Promise<MicroserviceCalls> => {
-      loaded ??= import("../../microservices/calls.ts").then(({ createCalls }) => createCalls(deps));
-      return loaded;
-    };
+    const calls = lazily(async () => (await import("../../microservices/calls.ts")).createCalls(deps));
     return {
       async check(service, tenant) {
         checkProtocol(service);
