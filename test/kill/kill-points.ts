@@ -27,6 +27,7 @@ import { startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
 const isLong = process.env["TOOLYARD_KILL"] === "long";
 const endsWithinMs = 15_000;
+const recordedWithinMs = 10_000;
 const bothManners: readonly Manners[] = ["honours keys", "ignores keys"];
 
 let shop: Shop;
@@ -45,7 +46,7 @@ const points = Object.entries(passes).flatMap(([at, fates]) =>
   scenariosOf(at, fates, (victim) => victim.order({ kind: "stop", at: at as KillPoint, with: "SIGKILL" })),
 );
 const moments = Object.entries(outsidePasses).flatMap(([at, fates]) =>
-  scenariosOf(at, fates, async (victim, order) => killAtMoment(at as Moment, victim, order)),
+  scenariosOf(at, fates, (victim, order) => killAtMoment(at as Moment, victim, order)),
 );
 
 function scenariosOf(at: string, fates: Partial<Record<FlowName, Fate>>, arm: Scenario["arm"]): readonly Scenario[] {
@@ -62,9 +63,15 @@ function isTwin(flow: FlowName, at: string): boolean {
   return isShared && ["streamed chat", "approved call of a chat", "replayed call"].includes(flow);
 }
 
-function killAtMoment(at: Moment, victim: Instance, order: string): void {
-  if (at === "the shop is at work") shop.onRequest(order, () => victim.kill());
-  else shop.onModelTurn(order, at === "the model thinks about the request" ? 1 : 2, () => victim.kill());
+async function killAtMoment(at: Moment, victim: Instance, order: string): Promise<void> {
+  if (at === "the shop is at work") return shop.onRequest(order, () => victim.kill());
+  if (at === "the model thinks about the request") return shop.onModelTurn(order, 1, () => victim.kill());
+  // The model already reads results while they are recorded; before that is a point of its own.
+  await victim.order({ kind: "report" });
+  const isRecorded = (): true | undefined => victim.reached.includes("call.finished") || undefined;
+  shop.onModelTurn(order, 2, async () => {
+    await eventually("The record of the result", recordedWithinMs, isRecorded).finally(() => victim.kill());
+  });
 }
 
 export function describeKillPoints({ openSite, lanesAtOnce = 5, isShort = false }: SuiteOptions = {}): void {

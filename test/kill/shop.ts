@@ -23,7 +23,7 @@ export interface Shop {
   /** Runs when a request for the order has arrived and nothing was answered yet. */
   onRequest(order: string, act: () => Promise<void> | void): void;
   /** The same for the model, at its `turn`-th turn about the order. */
-  onModelTurn(order: string, turn: number, act: () => void): void;
+  onModelTurn(order: string, turn: number, act: () => Promise<void> | void): void;
   close(): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
   const terms = "§".repeat(termsBytes / 2);
   const requests = new Map<string, ShopRequest[]>();
   const onRequest = new Map<string, () => Promise<void> | void>();
-  const onTurn = new Map<string, { readonly turn: number; readonly act: () => void }>();
+  const onTurn = new Map<string, { readonly turn: number; readonly act: () => Promise<void> | void }>();
   const of = (order: string): readonly ShopRequest[] => requests.get(order) ?? [];
   const effectsFor = (order: string): number => {
     const keys = of(order).map(({ key }, at) => key ?? `without a key ${at}`);
@@ -63,7 +63,7 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
   });
 
   const model = await startLlmStub();
-  model.respond((body) => {
+  model.respond(async (body) => {
     const messages = body["messages"] as readonly { readonly role: string; readonly content: string }[];
     const order = messages.find(({ role }) => role === "user")?.content ?? "";
     const results = messages.filter(({ role }) => role === "tool").map(({ content }) => content);
@@ -71,7 +71,7 @@ export async function startShop({ workMs = () => 20, termsBytes = 0 }: ShopOptio
     const watch = onTurn.get(order);
     if (watch?.turn === turn) {
       onTurn.delete(order);
-      watch.act();
+      await watch.act();
     }
     if (turn === 2) return text(`The shop says: ${results.join("; ")}`);
     const orders = order.split(" and ").map((one) => ({ name: toolName, arguments: { order: one } }));

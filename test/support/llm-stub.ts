@@ -33,14 +33,14 @@ export interface LlmStub {
   /** Rounds still to play; the last one is repeated when the script has run out. */
   script(...rounds: readonly Round[]): void;
   /** Answer by looking at the request instead of a script. */
-  respond(decide: (body: Record<string, unknown>, index: number) => Round): void;
+  respond(decide: (body: Record<string, unknown>, index: number) => Round | Promise<Round>): void;
   close(): Promise<void>;
 }
 
 export async function startLlmStub(): Promise<LlmStub> {
   const requests: Record<string, unknown>[] = [];
   const aborted: number[] = [];
-  let decide: (body: Record<string, unknown>, index: number) => Round = () => text("ok");
+  let decide: (body: Record<string, unknown>, index: number) => Round | Promise<Round> = () => text("ok");
   const http = await startHttpStub(async (request, response) => {
     if (request.method === "GET")
       return { body: JSON.stringify({ object: "list", data: [{ id: "stub-1", object: "model" }] }) };
@@ -52,7 +52,7 @@ export async function startLlmStub(): Promise<LlmStub> {
     }
     const body = JSON.parse(request.body.toString("utf8")) as Record<string, unknown>;
     const index = requests.push(body) - 1;
-    const round = decide(body, index);
+    const round = await decide(body, index);
     if ("json" in round) {
       response.on("close", () => {
         if (!response.writableFinished) aborted.push(index);
