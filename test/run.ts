@@ -1,6 +1,6 @@
 /**
  * `npm test`: every vitest project in turn, with the time of each, and a last line that says what
- * passed. `npm test -- unit e2e` runs only those. TOOLYARD_KILL=long makes the kill suites thorough.
+ * passed. `npm test -- unit e2e` runs only those. TOOLYARD_TESTS=long makes them thorough.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -195,12 +195,13 @@ describe("the bundles", () => {
 describe("the server form", () => {
   test("built again under a server that runs from there keeps that one's files, and those of no other build", async () => {
     const out = join(directory, "server");
+    const entry = join(root, "functions/env.ts");
     const files = async (): Promise<string[]> => (await readdir(join(out, "bin"))).sort();
-    await buildServer({ out });
+    await buildServer({ entry, out });
     const before = await files();
     const nodes = await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino));
     await writeFile(join(out, "bin/chunk-OLD.mjs"), "of an earlier build");
-    await buildServer({ out });
+    await buildServer({ entry, out });
     expect(await files()).toEqual(before);
     // The same files, written over: at no time was one of them missing.
     expect(await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino))).toEqual(nodes);

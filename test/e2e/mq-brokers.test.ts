@@ -12,6 +12,7 @@ import { startRocketMqStub } from "../support/brokers/rocketmq-stub.ts";
 import { noRocketMq, rocketMqUser, startRocketMq, type RocketMqServer } from "../support/brokers/rocketmq.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { isLong, whyLeftOut } from "../support/long.ts";
 import { openTo } from "../support/sockets.ts";
 import { localCertificate, localKey, testCertificate } from "../support/tls-pair.ts";
 import { verifies } from "../support/verifies.ts";
@@ -208,8 +209,8 @@ describe.skipIf(noKafkaServer !== undefined)(
       expect(record?.headers["message-id"]).toBe(JSON.parse(json.content).message_id);
     });
 
-    test(
-      "that is killed under way loses nothing that it has confirmed, and has nothing twice",
+    test.runIf(isLong)(
+      `that is killed under way loses nothing that it has confirmed, and has nothing twice${whyLeftOut}`,
       async () => {
         await create("kafka-faults", {
           broker: "kafka",
@@ -270,8 +271,8 @@ describe.skipIf(noRabbitMq !== undefined)(`RabbitMQ${why(noRabbitMq)} ${verifies
     });
   });
 
-  test(
-    "that is killed under way loses nothing that it has confirmed, has nothing twice, and keeps no socket",
+  test.runIf(isLong)(
+    `that is killed under way loses nothing that it has confirmed, has nothing twice, and keeps no socket${whyLeftOut}`,
     async () => {
       const { id } = await create("rabbit-faults", {
         broker: "rabbitmq",

@@ -12,6 +12,7 @@ import { noRabbitMq, rabbitUser, startRabbitMq, type RabbitMq } from "../support
 import { noRedis, redisPassword, startRedis, type RedisServer } from "../support/brokers/redis.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { isLong, whyLeftOut } from "../support/long.ts";
 import { startRedisStub } from "../support/redis-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -285,16 +286,20 @@ describe.skipIf(noRabbitMq !== undefined)(
       expect((await next()).body).toBe('"again"');
     });
 
-    test("keeps what it has confirmed over its restart, delayed messages, too; the next message finds it again", async () => {
-      const confirmed = await published("mq://rabbit/orders", { message: "kept" });
-      const delayed = await published("mq://rabbit/orders?delay=1000", { message: "kept and late" });
-      await rabbit.restart();
-      const after = await published("mq://rabbit/orders?max-attempts=3", { message: "after" });
-      const got = [await next(), await next(), await next()];
-      const ids = new Set([confirmed, delayed, after].map(({ message_id: id }) => id));
-      expect(new Set(got.map(({ messageId }) => messageId))).toEqual(ids);
-      expect(await waiting()).toBe(0);
-    }, 60_000);
+    test.runIf(isLong)(
+      `keeps what it has confirmed over its restart, delayed messages, too; the next message finds it again${whyLeftOut}`,
+      async () => {
+        const confirmed = await published("mq://rabbit/orders", { message: "kept" });
+        const delayed = await published("mq://rabbit/orders?delay=1000", { message: "kept and late" });
+        await rabbit.restart();
+        const after = await published("mq://rabbit/orders?max-attempts=3", { message: "after" });
+        const got = [await next(), await next(), await next()];
+        const ids = new Set([confirmed, delayed, after].map(({ message_id: id }) => id));
+        expect(new Set(got.map(({ messageId }) => messageId))).toEqual(ids);
+        expect(await waiting()).toBe(0);
+      },
+      60_000,
+    );
 
     test("says of wrong credentials which to look at, by call and by test of the connection", async () => {
       expect(await tenant.client.post(`/v1/tool-services/${service.id}/test`)).toMatchObject({ ok: true });

@@ -11,6 +11,7 @@ import type { JsonObject } from "@toolyard/core/json";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { endNodes, startNode, type NodeProcess } from "../support/node-process.ts";
+import { connectSocket } from "../support/socket-client.ts";
 import { importVcp, type TestPlugin } from "../support/vcp-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -292,6 +293,41 @@ describe(`a service ${verifies("VCP-7")}`, () => {
     const stuck = await http("get", "/stuck");
     expect(stuck.json.error.code).toBe("tool_timeout");
     await expect.poll(async () => (await http("get", "/page")).status).toBe(200);
+  });
+
+  test("that streams is heard to its end; without one, and where a WebSocket is wanted, the error says so", async () => {
+    const code = `module.exports = { registerApiRoutes(router) {
+      router.get("/ends", (request, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write("data: 1\\n\\n");
+        setTimeout(() => response.end("data: 2\\n\\n"), 20);
+      });
+      router.get("/stays", (request, response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write("data: 1\\n\\n");
+      });
+    } };`;
+    const communication = { protocol: "direct", timeout: 1_500 };
+    await add(module("Board", "service", code, { hasApiRoutes: true, communication }));
+    await start();
+    const ends = await fetch(`${gateway.url}/api/plugins/Board/ends`, {
+      headers: { authorization: `Bearer ${tenant.key}` },
+    });
+    expect([ends.headers.get("content-type"), await ends.text()]).toEqual([
+      "text/event-stream",
+      "data: 1\n\ndata: 2\n\n",
+    ]);
+    const stays = await http("get", "/stays");
+    expect([stays.status, stays.json.error]).toMatchObject([501, { code: "stream_not_carried", tool_name: "Board_http" }]);
+    expect((await http("get", "/ends")).status, "the module goes on").toBe(200);
+    for (const path of ["/api/plugins/Board/live", "/v1/plugins/Board/http/live"]) {
+      const headers = { authorization: `Bearer ${tenant.key}` };
+      const refused = await connectSocket(`${gateway.url.replace("http", "ws")}${path}`, { headers }).then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      expect(refused).toMatchObject({ status: 501, body: { error: { code: "stream_not_carried" } } });
+    }
   });
 
   test("is loaded anew where it is changed, and ended where it is switched off", async () => {

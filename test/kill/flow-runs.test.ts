@@ -1,7 +1,6 @@
-/** Runs of flows under deaths of the server form; TOOLYARD_KILL=long makes 500 of them. */
+/** Runs of flows under deaths of the server form; TOOLYARD_TESTS=long makes 500 of them. */
+import { isLong } from "../support/long.ts";
 import { describeFlowRuns } from "./flow-runs.ts";
-
-const isLong = process.env["TOOLYARD_KILL"] === "long";
 
 describeFlowRuns(
   isLong

@@ -1,12 +1,14 @@
 /**
  * A process killed at any kill point, in any flow that passes it (design "The call", "Async"): the
  * order takes effect exactly once where the shop honours the key that it is sent, arrives at most once
- * where it does not, and no call is lost. TOOLYARD_KILL=long leaves no flow out at any point.
+ * where it does not, and no call is lost. TOOLYARD_TESTS=long leaves no way to die out; else each place is
+ * died at once, now at the one shop and now at the other.
  */
 import { killPoints, type KillPoint } from "@toolyard/core/calls/kill-points";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Json } from "../support/gateway-client.ts";
+import { isLong } from "../support/long.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication } from "./application.ts";
 import {
@@ -25,7 +27,6 @@ import { LanePool, openCase, openShop, type Lane, type SuiteOptions } from "./la
 import { endedRows, faultOf, newestOrder } from "./rows.ts";
 import { startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
-const isLong = process.env["TOOLYARD_KILL"] === "long";
 const endsWithinMs = 15_000;
 const recordedWithinMs = 10_000;
 const bothManners: readonly Manners[] = ["honours keys", "ignores keys"];
@@ -52,15 +53,9 @@ const moments = Object.entries(outsidePasses).flatMap(([at, fates]) =>
 function scenariosOf(at: string, fates: Partial<Record<FlowName, Fate>>, arm: Scenario["arm"]): readonly Scenario[] {
   return flowNames.flatMap((flow) => {
     const fate = fates[flow];
-    if (fate === undefined || (!isLong && isTwin(flow, at))) return [];
+    if (fate === undefined) return [];
     return bothManners.map((manners) => ({ flow, at, fate, manners, arm }));
   });
-}
-
-/** From here on the flow is another one that is killed here too: the same code with the same row. */
-function isTwin(flow: FlowName, at: string): boolean {
-  const isShared = at.startsWith("call.") || at.startsWith("worker.") || at === "the shop is at work";
-  return isShared && ["streamed chat", "approved call of a chat", "replayed call"].includes(flow);
 }
 
 async function killAtMoment(at: Moment, victim: Instance, order: string): Promise<void> {
@@ -74,8 +69,9 @@ async function killAtMoment(at: Moment, victim: Instance, order: string): Promis
   });
 }
 
-export function describeKillPoints({ openSite, lanesAtOnce = 5, isShort = false }: SuiteOptions = {}): void {
-  const scenarios = isShort ? [...points, ...moments].filter(isFirstOfItsPlace) : [...points, ...moments];
+export function describeKillPoints({ openSite, lanesAtOnce = 5, skipsWalks = false }: SuiteOptions = {}): void {
+  const all = [...points, ...moments];
+  const scenarios = isLong ? all : oneOfEachPlace(all);
 
   beforeAll(async () => {
     [shop, lanes] = await Promise.all([startShop(), LanePool.start(lanesAtOnce, openSite)]);
@@ -91,7 +87,7 @@ export function describeKillPoints({ openSite, lanesAtOnce = 5, isShort = false 
       expect(unreached).toEqual([]);
     });
 
-    const walked = isShort ? [] : flowNames;
+    const walked = skipsWalks ? [] : flowNames;
     test.concurrent.each(walked)("says where a %s passes", async (name) => {
       const expected = killPoints.filter((point) => Object.hasOwn(passes[point], name));
       const reached = await lanes.use(async (lane) => {
@@ -134,11 +130,14 @@ export function describeKillPoints({ openSite, lanesAtOnce = 5, isShort = false 
   });
 }
 
-/** One way to die in each place, now at the one shop and now at the other. */
-function isFirstOfItsPlace({ at, manners }: Scenario, index: number, all: readonly Scenario[]): boolean {
-  const places = [...new Set(all.map((scenario) => scenario.at))];
-  const wanted = bothManners[places.indexOf(at) % bothManners.length];
-  return manners === wanted && all.findIndex((one) => one.at === at && one.manners === manners) === index;
+/** One way to die in each place: now at the one shop, now at the other, and in another flow than at the place before. */
+function oneOfEachPlace(all: readonly Scenario[]): readonly Scenario[] {
+  const places = [...new Set(all.map(({ at }) => at))];
+  return places.flatMap((place, index) => {
+    const manners = bothManners[index % bothManners.length];
+    const ways = all.filter((scenario) => scenario.at === place && scenario.manners === manners);
+    return ways.slice(index % ways.length).slice(0, 1);
+  });
 }
 
 interface Aftermath {

@@ -63,8 +63,8 @@ export interface SuiteOptions {
   readonly openSite?: OpenSite;
   /** Cases side by side. */
   readonly lanesAtOnce?: number;
-  /** A few cases only: each of the places to die, but not in each of its ways. */
-  readonly isShort?: boolean;
+  /** Leaves out to walk through each flow for the points that it passes. */
+  readonly skipsWalks?: boolean;
 }
 
 export async function startLane(openSite: OpenSite = openDirectory): Promise<Lane> {

@@ -1,11 +1,12 @@
 /**
  * 200 queued calls, two processes that work on them, and somebody who kills, freezes and restarts the
  * two at random: every call comes to an end and is accounted for. TOOLYARD_KILL_SEED repeats a run (as
- * far as time allows), TOOLYARD_KILL=long makes more rounds with more kills.
+ * far as time allows), TOOLYARD_TESTS=long makes more rounds with more kills.
  */
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json } from "../support/gateway-client.ts";
+import { isLong } from "../support/long.ts";
 import { verifies } from "../support/verifies.ts";
 import { createApplication, type Application } from "./application.ts";
 import { pause } from "./instance.ts";
@@ -14,7 +15,6 @@ import { endedRows, faultOf } from "./rows.ts";
 import { createRandom, Seat } from "./seats.ts";
 import { orderPlugin, startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
-const isLong = process.env["TOOLYARD_KILL"] === "long";
 const rounds = isLong ? 8 : 1;
 const blows = isLong ? 25 : 14;
 /** Of each shop; 200 in all. */

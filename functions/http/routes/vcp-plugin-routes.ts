@@ -71,6 +71,7 @@ function defineFor(method: Method, path: string): RouteModule {
     handler: (c, { core, presented, params: { name }, stream }) => {
       const exchange = c.get("exchange");
       const idempotencyKey = readIdempotencyKey(c);
+      refuseSocket(c, name);
       return answerThroughSink(c, async (sink) => {
         const stop = new AbortController();
         sink.onClose(() => stop.abort());
@@ -110,6 +111,16 @@ function defineFor(method: Method, path: string): RouteModule {
       });
     },
   });
+}
+
+/** @throws GatewayError `stream_not_carried`: the module would answer it as the GET that it is not meant to be */
+function refuseSocket(c: AppContext, plugin: string): void {
+  if (c.req.header("upgrade")?.toLowerCase() !== "websocket") return;
+  throw new GatewayError(
+    "stream_not_carried",
+    `Routes of plugins answer one request with one answer, so the module of '${plugin}' cannot be given a WebSocket. Clients hear of it at /ws ('vcpLogFunctions', 'webSocketPush'); a socket of its own it can open on its node.`,
+    { toolName: plugin },
+  );
 }
 
 /** As it was asked for, so that what is escaped stays so. */

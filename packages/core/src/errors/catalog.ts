@@ -39,6 +39,8 @@ export const catalog = {
   placeholder_limit: invalid(422),
   /** A WebSocket's address was asked for something else. */
   upgrade_required: invalid(426),
+  /** A route that answers whole was asked for a WebSocket, or its answer has no end. */
+  stream_not_carried: invalid(501),
   /** A document that is not what it says, is damaged, or holds no text. */
   document_unreadable: invalid(422),
   /** A document, or what is in it, is larger than one may be. */

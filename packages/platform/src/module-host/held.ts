@@ -61,7 +61,9 @@ class HeldModule {
     const late = new ModuleError("timeout", `Plugin "${this.#name}" direct tool call timed out after ${timeoutMs}ms.`);
     const timer = setTimeout(() => stop.abort(late), timeoutMs);
     const given = Promise.withResolvers<never>();
-    stop.signal.addEventListener("abort", () => given.reject(stop.signal.reason), { once: true });
+    // Whoever was asked may know better what kept it.
+    const giveUp = (): void => void setImmediate(() => given.reject(stop.signal.reason));
+    stop.signal.addEventListener("abort", giveUp, { once: true });
     try {
       const result = await Promise.race([this.#ask(question, stop.signal), given.promise]);
       this.#say({ id, result });

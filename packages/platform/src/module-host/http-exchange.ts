@@ -65,6 +65,8 @@ class MemorySocket extends Socket {
 }
 
 const longestHead = 65_536;
+const endless =
+  "its answer began and had no end in its time: answers of routes come whole, so events are told by 'vcpLogFunctions' or 'webSocketPush'";
 
 /** @throws ModuleError `size`, `threw`; what the signal aborts with */
 export async function exchange(
@@ -79,8 +81,11 @@ export async function exchange(
   response.useChunkedEncodingByDefault = false;
   response.assignSocket(socket);
   const over = Promise.withResolvers<void>();
-  const leave = (): void =>
-    over.reject(signal.reason instanceof Error ? signal.reason : new ModuleError("timeout", "given up"));
+  const leave = (): void => {
+    const reason = signal.reason instanceof Error ? signal.reason : new ModuleError("timeout", "given up");
+    const isLate = reason instanceof ModuleError && reason.fault === "timeout";
+    over.reject(isLate && response.headersSent ? new ModuleError("stream", endless) : reason);
+  };
   signal.addEventListener("abort", leave, { once: true });
   response.once("finish", () => over.resolve());
   socket.once("error", (error) => over.reject(error));

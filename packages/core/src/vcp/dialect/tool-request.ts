@@ -39,13 +39,14 @@ export function readToolRequest(block: string, { fuzzy }: ReadOptions): ToolRequ
 function ofFields(fields: ReadonlyMap<string, string>): ToolRequest | undefined {
   const name = fields.get("tool_name") ?? "";
   if (name === "") return undefined;
-  const args = new Map([...fields].filter(([key]) => !reserved.has(key)));
-  const valet = args.get("valet");
-  if (valet !== undefined && !args.has("maid")) args.set("maid", valet);
+  const args: Record<string, string> = {};
+  for (const [key, value] of fields) if (!reserved.has(key)) args[key] = value;
+  const valet = fields.get("valet");
+  if (valet !== undefined && !fields.has("maid")) args["maid"] = valet;
   const archery = fields.get("archery");
   return {
     name,
-    args: Object.fromEntries(args),
+    args,
     archery: archery === "true" || archery === "no_reply",
     archeryNoReply: archery === "no_reply",
     markHistory: fields.get("ink") === "mark_history",
@@ -78,18 +79,18 @@ export function ofMcpCall(text: string): ToolRequest | undefined {
 }
 
 interface Values {
-  /** A key, and, where it has a value, which of the two kinds begins behind it. */
+  /** A key, and, where it has a value, which of the two kinds begins behind it: a raw one, a plain one. */
   readonly field: RegExp;
   readonly end: RegExp;
 }
 
 const escapeEnd = /[「{]末escape[」}]/gi;
 const strictValues: Values = {
-  field: new RegExp(`\\w+(?:\\s*:\\s*(?:(?<raw>[「{]始escape[」}])|(?<plain>${valueStart}))?)?`, "gi"),
+  field: new RegExp(`(\\w+)(?:\\s*:\\s*(?:([「{]始escape[」}])|(${valueStart}))?)?`, "gi"),
   end: new RegExp(valueEnd, "g"),
 };
 const fuzzyValues: Values = {
-  field: /\w+(?:\s*:\s*(?:(?<raw>[「{]始escape[」}])|(?<plain>[「{]始[^\n「{]*?[」}]))?)?/gi,
+  field: /(\w+)(?:\s*:\s*(?:([「{]始escape[」}])|([「{]始[^\n「{]*?[」}]))?)?/gi,
   end: /[「{]末(?!escape[」}])[^\n「{]*?[」}]/gi,
 };
 
@@ -105,9 +106,9 @@ function readFields(
     if (found === null) return { fields };
     const valueAt = field.lastIndex;
     at = valueAt;
-    const isRaw = found.groups?.["raw"] !== undefined;
-    if (!isRaw && found.groups?.["plain"] === undefined) continue;
-    const key = /^\w+/.exec(found[0])?.[0] ?? "";
+    const [, key = "", raw, plain] = found;
+    const isRaw = raw !== undefined;
+    if (!isRaw && plain === undefined) continue;
     const closing = isRaw ? escapeEnd : end;
     closing.lastIndex = valueAt;
     const closed = closing.exec(block);

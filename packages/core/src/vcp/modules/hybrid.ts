@@ -88,6 +88,7 @@ const reasons = {
   initialize: "crashed",
   open: "crashed",
   timeout: "timeout",
+  stream: "timeout",
   memory: "crashed",
   ended: "crashed",
   size: "output",

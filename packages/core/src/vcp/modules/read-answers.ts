@@ -4,7 +4,19 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../
 import { answerMark, type OnceAnswer } from "./wire.ts";
 
 export const faultSchema = z.object({
-  fault: z.enum(["absent", "load", "initialize", "open", "timeout", "memory", "ended", "size", "result", "threw"]),
+  fault: z.enum([
+    "absent",
+    "load",
+    "initialize",
+    "open",
+    "timeout",
+    "stream",
+    "memory",
+    "ended",
+    "size",
+    "result",
+    "threw",
+  ]),
   message: z.string(),
 });
 

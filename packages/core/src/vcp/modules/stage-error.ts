@@ -9,6 +9,7 @@ const codes = {
   initialize: "tool_failed",
   open: "node_required",
   timeout: "tool_timeout",
+  stream: "stream_not_carried",
   memory: "tool_failed",
   ended: "tool_failed",
   size: "tool_output_too_large",

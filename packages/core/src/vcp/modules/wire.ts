@@ -95,7 +95,7 @@ export type HeldQuestion =
 
 /**
  * `absent`: it has no such function. `load`: it cannot be loaded. `initialize`: it threw there. `open`: it left something open and so needs to stay.
- * `timeout`, `memory`, `ended`, `size`: it took too long, too much, ended by itself, gave too much. `result`: what
+ * `stream`: its answer has begun and does not end. `timeout`, `memory`, `ended`, `size`: it took too long, too much, ended by itself, gave too much. `result`: what
  * it gave is not what is asked for. `threw`: what it says itself.
  */
 export type ModuleFault =
@@ -104,6 +104,7 @@ export type ModuleFault =
   | "initialize"
   | "open"
   | "timeout"
+  | "stream"
   | "memory"
   | "ended"
   | "size"

@@ -176,9 +176,20 @@ function wordsOf({
   return text.length > longestToolText ? `${text.slice(0, longestToolText)}…` : text;
 }
 
+const blockStart = /<<<\[TOOL_REQUEST(?:_EXP)?\]>>>/g;
+const blockEnd = /<<<\[END_TOOL_REQUEST(?:_EXP)?\]>>>/g;
+
+/** In one walk: where a block has no end, none behind it has one, and nothing is looked for again. */
 function withoutBlocks(text: string): string {
-  return text
-    .replaceAll(/<<<\[TOOL_REQUEST(?:_EXP)?\]>>>[^]*?<<<\[END_TOOL_REQUEST(?:_EXP)?\]>>>/g, "")
-    .replaceAll(/\n{3,}/g, "\n\n")
-    .trim();
+  let kept = "";
+  let from = 0;
+  for (;;) {
+    blockStart.lastIndex = from;
+    const start = blockStart.exec(text);
+    blockEnd.lastIndex = blockStart.lastIndex;
+    if (start === null || !blockEnd.test(text)) break;
+    kept += text.slice(from, start.index);
+    from = blockEnd.lastIndex;
+  }
+  return (kept + text.slice(from)).replaceAll(/\n{3,}/g, "\n\n").trim();
 }

@@ -83,7 +83,7 @@ describe(`what models are told of a plugin ${verifies("VCP-3")}`, () => {
   test("does not search a hostile description for ever", () => {
     // A quadratic search would not end within the time that a test has.
     for (const piece of ["a:「始」", "- a (", "<<<[TOOL_REQUEST]>>>", "「", " ".repeat(10)]) {
-      const commands = [{ command: "x", description: piece.repeat(400_000 / piece.length) }];
+      const commands = [{ command: "x", description: piece.repeat(2_000_000 / piece.length) }];
       expect(describeTool(manifestOf(commands)).parameters["type"]).toBe("object");
     }
   });
