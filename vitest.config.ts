@@ -9,7 +9,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     // Most suites wait more than they compute.
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism() + 2,
     projects: [
       {
         // Properties are tried with hundreds of cases, and a busy machine is no fault.
@@ -50,7 +50,8 @@ export default defineConfig({
           name: "aws",
           include: ["test/aws/**/*.test.ts"],
           globalSetup: ["test/support/build-programs.ts", "test/aws/setup.ts"],
-          fileParallelism: false,
+          // They wait for a database 20 ms away more than they compute; each has processes of its own.
+          maxWorkers: 2,
           testTimeout: 120_000,
           hookTimeout: 60_000,
           expect: { poll: { timeout: 15_000 } },

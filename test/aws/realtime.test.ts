@@ -81,9 +81,11 @@ describe.skipIf(inject("runtimeClientMissing") !== "")("/ws under the runtime cl
     expect(await deployment.functions.tick.invoke({})).toMatchObject({ kind: "whole" });
   };
   /** Of one call, each event once, whatever came twice. */
-  const heard = (client: SocketClient, id: string): readonly string[] => [
-    ...new Set(client.of(...allEvents).flatMap(({ type, data }) => (data.id === id ? [String(type)] : []))),
-  ];
+  /** Of that call, each once and by `seq`: several functions may send at once (docs/realtime.md). */
+  const heard = (client: SocketClient, id: string): readonly string[] => {
+    const about = client.of(...allEvents).filter(({ data }) => data.id === id);
+    return [...new Set(about.toSorted((a, b) => Number(a.seq) - Number(b.seq)).map(({ type }) => String(type)))];
+  };
   const pauseWorker = (): void => deployment.triggers.forEach((trigger) => trigger.pause());
   const busy = (name: "chat" | "worker" | "tick"): Environment | undefined =>
     deployment.functions[name].environments.find(({ isBusy }) => isBusy);
