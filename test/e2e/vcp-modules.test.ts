@@ -318,7 +318,10 @@ describe(`a service ${verifies("VCP-7")}`, () => {
       "data: 1\n\ndata: 2\n\n",
     ]);
     const stays = await http("get", "/stays");
-    expect([stays.status, stays.json.error]).toMatchObject([501, { code: "stream_not_carried", tool_name: "Board_http" }]);
+    expect([stays.status, stays.json.error]).toMatchObject([
+      501,
+      { code: "stream_not_carried", tool_name: "Board_http" },
+    ]);
     expect((await http("get", "/ends")).status, "the module goes on").toBe(200);
     for (const path of ["/api/plugins/Board/live", "/v1/plugins/Board/http/live"]) {
       const headers = { authorization: `Bearer ${tenant.key}` };
