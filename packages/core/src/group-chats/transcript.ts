@@ -63,6 +63,9 @@ export function describeAgents(groupChat: GroupChat, descriptions: ReadonlyMap<s
     .join("; ");
 }
 
+/** A name with the blanks around it is not longer. */
+const mostHeld = 1_000;
+
 /**
  * Takes the speaker's own name off the beginning of an answer: models that see names before what is said write
  * them, too. What may still become one is held back.
@@ -95,6 +98,7 @@ export class LeadingName {
 
   /** May it still become a name, or is it one whose end is not there yet? */
   #isOpen(held: string): boolean {
+    if (held.length > mostHeld) return false;
     const start = held.trimStart();
     if (this.#prefixes.some((each) => each.startsWith(start))) return true;
     const rest = this.#prefixes.find((each) => start.startsWith(each));

@@ -53,6 +53,19 @@ describe(`cutting a text ${verifies("KB-1")}`, () => {
     expect(pieces.every((piece) => piece.isWellFormed())).toBe(true);
   });
 
+  test.each([
+    ["headings", "# a\n"],
+    ["blanks in a heading", " "],
+    ["empty lines", "\n"],
+    ["lines of blanks", " \n"],
+    ["a word", "a"],
+    ["ends of sentences", ". "],
+  ])("of nothing but %s takes time as the text does", (_what, piece) => {
+    // In time that grows with the square none of these would end within the test's.
+    const text = `# b${piece.repeat(1_000_000 / piece.length)}x`;
+    expect(cut(text, options(500, { hasHeadings: true })).at(-1)).toMatch(/x$/);
+  });
+
   test("loses nothing but blanks, halves no character and keeps to the size, whatever the text is", () => {
     const texts = fc.array(
       fc.oneof(fc.string({ unit: "grapheme" }), fc.constantFrom("\n\n", "。", ". ", "# 标题\n", "字")),

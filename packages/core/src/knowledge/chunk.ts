@@ -29,9 +29,12 @@ const longestHeading = 200;
 
 export function* cutText(text: string, options: CutOptions): Generator<Piece> {
   for (const section of options.hasHeadings ? sectionsOf(text) : [{ start: 0, end: text.length, heading: "" }]) {
-    for (const span of packed(text, unitsOf(text, section, options), options.chunk)) {
-      yield { ...span, heading: section.heading };
-    }
+    // Most sections are short: where sentences end in them changes nothing.
+    const isOne = tokensOf(text, section) <= options.chunk.size;
+    const spans = isOne
+      ? trimmed(text, [{ span: section }])
+      : packed(text, unitsOf(text, section, options), options.chunk);
+    for (const span of spans) yield { ...span, heading: section.heading };
   }
 }
 
@@ -60,8 +63,17 @@ function* sectionsOf(text: string): Generator<Section> {
 }
 
 function titleOf(text: string): string {
-  const title = text.replace(/[ \t]+#+[ \t]*$/, "").trim();
+  const title = withoutClosingMarks(text.trim());
   return title.length <= longestHeading ? title : `${title.slice(0, longestHeading).toWellFormed()}…`;
+}
+
+/** `B ##` is the heading `B`. */
+function withoutClosingMarks(text: string): string {
+  let end = text.length;
+  while (text.charAt(end - 1) === "#") end -= 1;
+  const before = text.slice(0, end);
+  const title = before.trimEnd();
+  return title.length === before.length ? text : title;
 }
 
 function headingOf(path: readonly { readonly title: string }[]): string {
@@ -127,11 +139,10 @@ function cutBefore(text: string, { start, end }: Span, size: number): number {
 }
 
 function* paragraphsOf(text: string, { start, end }: Span): Generator<Span> {
-  const blank = /\n[ \t]*\n\s*/g;
-  blank.lastIndex = start;
   let from = start;
-  for (let found = blank.exec(text); found !== null && found.index < end; found = blank.exec(text)) {
-    const next = Math.min(end, found.index + found[0].length);
+  // Nowhere else is looked for its end: a text may have as many sections as lines.
+  for (const { index, 0: blank } of text.slice(start, end).matchAll(/\n[ \t]*\n\s*/g)) {
+    const next = start + index + blank.length;
     yield { start: from, end: next };
     from = next;
   }

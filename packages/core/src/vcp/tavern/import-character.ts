@@ -23,7 +23,7 @@ function cardOfPicture(bytes: Uint8Array): JsonValue {
   const texts = pngTexts(bytes);
   const encoded = texts.get("ccv3") ?? texts.get("chara");
   if (encoded === undefined) throw refused("body", "is a picture without a character in it");
-  if (!/^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(encoded)) throw refused("body", "holds a character that is not base 64");
+  if (!/^[A-Za-z0-9+/\s]*(?:=\s*){0,2}$/.test(encoded)) throw refused("body", "holds a character that is not base 64");
   return cardOfText(Buffer.from(encoded, "base64"), "chara");
 }
 

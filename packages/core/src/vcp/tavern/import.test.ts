@@ -55,6 +55,7 @@ describe("a character card", () => {
       "a length beyond the file",
       Buffer.concat([signature, Buffer.from([0xff, 0xff, 0xff, 0xff, 0x74, 0x45, 0x58, 0x74, 0, 0, 0, 0])]),
     ],
+    ["a million blanks in its base 64", picture(text("chara", `e30${" ".repeat(1_000_000)}!`))],
     ["no end", Buffer.concat([signature, text("chara", card({ name: "x" }))])],
   ])("is refused where a picture has %s", (_what, bytes) => {
     expect(orRefused(() => readCharacterCard(bytes))).toBeUndefined();

@@ -8,7 +8,8 @@ export interface CheckedAnswer {
   readonly dropped: readonly number[];
 }
 
-const citation = /( *)[[【]\s*(\d{1,4}(?:\s*[,，、;]\s*\d{1,4})*)\s*[\]】](?!\()/g;
+/** Blanks before it are looked at from the first of them only. */
+const citation = /((?<! ) *)[[【]\s*(\d{1,4}(?:\s*[,，、;]\s*\d{1,4})*)\s*[\]】](?!\()/g;
 
 /** @param sources how many were read; their numbers begin with 1 */
 export function checkCitations(answer: string, sources: number): CheckedAnswer {

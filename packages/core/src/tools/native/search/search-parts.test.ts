@@ -17,6 +17,11 @@ describe("citations", () => {
     expect(checkCitations(answer, 2)).toEqual({ text, cited, dropped });
   });
 
+  test("are found among a million blanks in time that grows with them alone", () => {
+    const blanks = " ".repeat(1_000_000);
+    expect(checkCitations(`a${blanks}[1]${blanks}b`, 1).text).toBe(`a${blanks}[1]${blanks}b`);
+  });
+
   test("never name a source that was not read", () => {
     fc.assert(
       fc.property(fc.string({ unit: fc.constantFrom("[", "]", "1", "2", "9", ",", " ", "a") }), (answer) => {
