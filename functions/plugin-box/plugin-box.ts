@@ -41,7 +41,8 @@ export interface PluginBox {
   serve(event: unknown, stream: Writable, context: LambdaContext): Promise<void>;
 }
 
-type Send = (frame: BoxFrame) => void;
+/** Resolves when the frame has left this process, or nobody takes it any more. */
+type Send = (frame: BoxFrame) => Promise<void>;
 
 /** Where a plugin can write: the rest of a function's file system is read only. */
 const writable = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
@@ -88,13 +89,16 @@ class EnvironmentBox implements PluginBox {
   async serve(event: unknown, stream: Writable, context: LambdaContext): Promise<void> {
     // Whoever reads may be gone: the plugin is not, and an error that escapes ends the environment.
     stream.on("error", () => undefined);
-    const send: Send = (frame) => void stream.write(encodeBoxFrame(frame));
+    const send: Send = (frame) =>
+      new Promise((left) => {
+        stream.write(encodeBoxFrame(frame), () => left());
+      });
     try {
       await this.#run(event, send, context);
     } catch (thrown) {
       const { code, message, details } = toGatewayError(thrown);
       this.#options.log.log("warn", "a plugin was not run", { ...describeThrown(thrown), code });
-      send({ type: "refused", code, message, ...(details.param !== undefined && { param: details.param }) });
+      void send({ type: "refused", code, message, ...(details.param !== undefined && { param: details.param }) });
     }
     stream.end();
   }
@@ -112,9 +116,9 @@ class EnvironmentBox implements PluginBox {
     if (timeoutMs <= 0) throw new GatewayError("tool_timeout", "The plugin box has no time left to run a plugin.");
     const exit = await this.#relay({ ...run, timeoutMs, files: [...(run.files ?? []), ...linked] }, send);
     await this.#cleanInTime(context);
-    send({ type: "stderr", data: exit.stderr });
-    if (exit.left !== undefined) for (const frame of toFileFrames(exit.left)) send(frame);
-    send({ type: "exit", exitCode: exit.exitCode, ended: exit.ended, durationMs: exit.durationMs });
+    void send({ type: "stderr", data: exit.stderr });
+    if (exit.left !== undefined) for (const frame of toFileFrames(exit.left)) void send(frame);
+    void send({ type: "exit", exitCode: exit.exitCode, ended: exit.ended, durationMs: exit.durationMs });
   }
 
   #refuseStrangers(tenant: string, environmentTenant: string | undefined): void {
@@ -170,10 +174,11 @@ class EnvironmentBox implements PluginBox {
       endEscaped: endOtherProcesses,
       log,
     });
-    send({ type: "started" });
-    const alive = setInterval(() => send({ type: "alive" }), boxSilenceMs);
+    // Before anything runs: it may end this process with its first instruction, and what it did would count as nothing.
+    await send({ type: "started" });
+    const alive = setInterval(() => void send({ type: "alive" }), boxSilenceMs);
     try {
-      return await runner.run({ ...run, onStdout: (data) => send({ type: "stdout", data }) });
+      return await runner.run({ ...run, onStdout: (data) => void send({ type: "stdout", data }) });
     } finally {
       clearInterval(alive);
     }

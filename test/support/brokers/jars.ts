@@ -1,4 +1,5 @@
 /** Java programs that Maven fetches: what Java is to be told to find them. Fetched once for each checkout. */
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { delimiter, join, resolve } from "node:path";
@@ -17,7 +18,13 @@ export interface Jars {
 export async function fetchJars(name: string, directory: string): Promise<Jars | string> {
   const java = findProgram("java");
   if (java === undefined) return "Java is not installed (Debian: apt-get install default-jdk-headless)";
-  const file = join(cache, `${name}.classpath`);
+  const pomFile = join(directory, "pom.xml");
+  // Another version is other jars.
+  const wanted = createHash("sha256")
+    .update(await readFile(pomFile))
+    .digest("hex")
+    .slice(0, 16);
+  const file = join(cache, `${name}-${wanted}.classpath`);
   const before = await readJars(file);
   if (before !== undefined) return { java, classPath: before };
   const maven = findProgram("mvn");
@@ -25,7 +32,7 @@ export async function fetchJars(name: string, directory: string): Promise<Jars |
   await mkdir(cache, { recursive: true });
   try {
     const goal = ["dependency:build-classpath", `-Dmdep.outputFile=${file}`];
-    const pom = ["-f", join(directory, "pom.xml")];
+    const pom = ["-f", pomFile];
     await runProgram(maven, ["-B", "-q", ...pom, ...goal], { ...process.env }, AbortSignal.timeout(longestFetchMs));
   } catch (error) {
     return `${name}'s jars cannot be fetched: ${String(error).slice(0, 500)}`;

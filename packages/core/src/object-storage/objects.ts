@@ -149,11 +149,16 @@ function toPage(xml: string): ListPage {
   }));
   const prefixes = elementsOf(xml, "CommonPrefixes").map((entry) => decode(textOf(entry, "Prefix") ?? ""));
   if (textOf(xml, "IsTruncated") !== "true") return { objects, prefixes, next: undefined };
+  const last = [...objects.map(({ key }) => key), ...prefixes].toSorted(byBytes).at(-1);
   const token = textOf(xml, "NextContinuationToken");
-  if (token !== undefined && token !== "") return { objects, prefixes, next: { token } };
+  if (token !== undefined && token !== "") {
+    // A token is the store's own and goes back as it came; but S3Proxy's is the last key, which it writes encoded
+    // and reads as it is, so that keys would come again.
+    const isEncodedKey = token !== last && decode(token) === last;
+    return { objects, prefixes, next: { token: isEncodedKey ? last : token } };
+  }
   // As version 1 answers, whatever was asked for; without a delimiter not even a marker.
   const marker = textOf(xml, "NextMarker");
-  const last = [...objects.map(({ key }) => key), ...prefixes].toSorted(byBytes).at(-1);
   const after = marker === undefined || marker === "" ? last : decode(marker);
   return { objects, prefixes, next: after === undefined ? undefined : { after } };
 }
