@@ -468,7 +468,6 @@ async function main(parameters: readonly string[]): Promise<void> {
     const environment = readEnvironment();
     const log = createLog({ level: environment.logLevel });
     const running = await startServer(environment, { join: parameters.includes("--join"), log });
-    process.stdout.write(running.banner);
     let stoppingSince: number | undefined;
     const stop = (signal: NodeJS.Signals): void => {
       if (stoppingSince !== undefined) {
@@ -493,6 +492,8 @@ async function main(parameters: readonly string[]): Promise<void> {
       log.log("error", "the process cannot go on", { ...describeThrown(thrown) });
       void log.flush().then(() => process.exit(1));
     });
+    // Last: whoever has read it may end the process at once.
+    process.stdout.write(running.banner);
   } catch (error) {
     process.stderr.write(`${startFailure(error)}\n`);
     process.exit(1);

@@ -94,9 +94,10 @@ async function runBridge({ url, port, directories }: Arguments, environment: Nod
     throw new UsageError(`--port: cannot listen on ${port} (${thrown instanceof Error ? thrown.message : "unknown"}).`);
   });
   const shown = environment.vcpKey === undefined ? vcpKey : "the one in TOOLYARD_VCP_KEY";
-  process.stdout.write(`Bridge for VCP on ws://127.0.0.1:${bridge.port} to ${url}; VCP_Key: ${shown}\n`);
   await new Promise<void>((stopped) => {
     process.once("SIGTERM", () => stopped()).once("SIGINT", () => stopped());
+    // Last: whoever has read it may end the process at once.
+    process.stdout.write(`Bridge for VCP on ws://127.0.0.1:${bridge.port} to ${url}; VCP_Key: ${shown}\n`);
   });
   await bridge.stop();
   await egress.close();
