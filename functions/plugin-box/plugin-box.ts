@@ -5,6 +5,7 @@
  * (platform/local); being alone on its machine is what the box adds.
  */
 import type { Writable } from "node:stream";
+import { setTimeout as sleep } from "node:timers/promises";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import {
   boxSilenceMs,
@@ -49,6 +50,7 @@ const writable = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"];
 /** What stays free for ending and cleaning up before the system's own time limit, and of that for the answer. */
 const cleaningMs = 5_000;
 const answeringMs = 1_000;
+const tellingMs = 1_000;
 const ownMemoryBytes = 256 * 1024 ** 2;
 /** Lambda allows 1024 processes and threads; the rest is enough for us to end those of a plugin. */
 const maxProcesses = 512;
@@ -175,7 +177,8 @@ class EnvironmentBox implements PluginBox {
       log,
     });
     // Before anything runs: it may end this process with its first instruction, and what it did would count as nothing.
-    await send({ type: "started" });
+    // A runtime that never says that it has taken the words keeps no plugin waiting for longer than this.
+    await Promise.race([send({ type: "started" }), sleep(tellingMs, undefined, { ref: false })]);
     const alive = setInterval(() => void send({ type: "alive" }), boxSilenceMs);
     try {
       return await runner.run({ ...run, onStdout: (data) => void send({ type: "stdout", data }) });
