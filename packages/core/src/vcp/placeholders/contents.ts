@@ -62,7 +62,7 @@ export class Contents {
   }
 
   /** Undefined: not read yet, or gone. */
-  of({ entry }: Named): Template | undefined {
+  of({ entry }: Pick<Named, "entry">): Template | undefined {
     if (entry.content !== null) return inlineTemplate(entry, entry.content);
     const read = this.#read.get(entry.id);
     if (read !== undefined) return read ?? undefined;
@@ -71,7 +71,7 @@ export class Contents {
     return template;
   }
 
-  async read(wanted: readonly Named[]): Promise<void> {
+  async read(wanted: readonly Pick<Named, "entry">[]): Promise<void> {
     const ids = [...new Set(wanted.map(({ entry }) => entry.id))].filter((id) => !this.#read.has(id));
     if (ids.length === 0) return;
     for (const id of ids) this.#read.set(id, null);

@@ -31,9 +31,8 @@ export async function applyDetectors(
   const detectors = detectorsOf(config);
   if (detectors.length === 0) return messages;
   const contents = new Contents(deps.repos.variables, tenant);
-  const named = detectors.map(({ entry }) => ({ entry, stage: "value" as const, rank: 0 }));
-  await contents.read(named.filter((each) => contents.of(each) === undefined));
-  const found = named.map((each) => contents.of(each)?.text ?? "");
+  await contents.read(detectors.filter((each) => contents.of(each) === undefined));
+  const found = detectors.map((each) => contents.of(each)?.text ?? "");
   let left = config.settings.placeholder_chars_max;
   return messages.map((message) =>
     mapText(message, (text) =>

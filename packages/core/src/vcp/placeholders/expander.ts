@@ -14,6 +14,7 @@ import {
   fileOf,
   isForModel,
   mayHold,
+  unconfigured,
   type Audience,
   type Holder,
   type Named,
@@ -51,7 +52,7 @@ const deepest = 32;
 
 /** What a name in braces means here. */
 type Meaning =
-  | { readonly kind: "variable"; readonly stage: Stage; readonly named: Named }
+  | Named
   | { readonly kind: "models"; readonly stage: "sar" }
   | { readonly kind: "dynamic"; readonly stage: "value" }
   | { readonly kind: "folded"; readonly stage: "value"; readonly blocks: readonly FoldBlock[] }
@@ -125,30 +126,28 @@ export class Expander {
   }
 
   #render({ text, marks }: Template, scope: Scope): string {
+    const meanings = marks.map((mark) => (mark.kind === "placeholder" ? this.#meaningOf(mark.name) : undefined));
     // Agents take turns by their place among themselves and in Tars, whatever stands before them.
-    let early: Map<Mark, string | undefined> | undefined;
-    for (const mark of marks) {
-      if (mark.kind !== "placeholder") continue;
-      const meaning = this.#meaningOf(mark.name);
-      if (meaning?.stage !== "tar" && meaning?.stage !== "agent") continue;
-      early ??= new Map();
+    const early = new Map<Mark, string | undefined>();
+    marks.forEach((mark, at) => {
+      const meaning = meanings[at];
+      if (meaning?.stage !== "tar" && meaning?.stage !== "agent") return;
       early.set(mark, this.#placeholder(meaning, mark.name, scope));
-    }
+    });
     let result = "";
     let done = 0;
-    for (const mark of marks) {
-      const value = early?.has(mark) === true ? early.get(mark) : this.#valueAt(mark, scope);
-      if (value === undefined) continue;
+    marks.forEach((mark, at) => {
+      const value = early.has(mark) ? early.get(mark) : this.#valueAt(mark, meanings[at], scope);
+      if (value === undefined) return;
       result += text.slice(done, mark.start) + value;
       done = mark.end;
-    }
+    });
     return result + text.slice(done);
   }
 
   /** Undefined: it stays. */
-  #valueAt(mark: Mark, scope: Scope): string | undefined {
+  #valueAt(mark: Mark, meaning: Meaning | undefined, scope: Scope): string | undefined {
     if (mark.kind === "directive") return this.#directive(mark, scope);
-    const meaning = this.#meaningOf(mark.name);
     return meaning === undefined ? undefined : this.#placeholder(meaning, mark.name, scope);
   }
 
@@ -166,11 +165,11 @@ export class Expander {
   }
 
   #placeholder(meaning: Meaning, name: string, scope: Scope): string | undefined {
-    const rank = meaning.kind === "variable" ? meaning.named.rank : 0;
+    const rank = meaning.kind === "variable" ? meaning.rank : 0;
     if (!mayHold(scope, meaning.stage, rank)) return undefined;
     switch (meaning.kind) {
       case "variable":
-        return this.#variable(meaning.named, scope);
+        return this.#variable(meaning, scope);
       case "models":
         return this.#forModel(scope);
       case "dynamic":
@@ -186,6 +185,7 @@ export class Expander {
   }
 
   #variable(named: Named, scope: Scope): string | undefined {
+    if (named.plain !== undefined) return this.#charged(named.plain, named.entry.name);
     const values = this.#values[scope.audience];
     const known = values.get(named);
     if (known !== undefined) return this.#charged(known, named.entry.name);
@@ -206,7 +206,7 @@ export class Expander {
     const template = this.#known.templateOf(named);
     if (named.stage === "emoji") return template?.text ?? "";
     if (template === undefined || template.text === "") {
-      return named.stage === "sar" ? "" : `[未配置 ${named.entry.name}]`;
+      return named.stage === "sar" ? "" : unconfigured(named.entry.name);
     }
     const file = fileOf(named.entry, template.text);
     if (file !== undefined) return this.#fileText(file, scope);
@@ -289,7 +289,7 @@ export class Expander {
   }
 
   #meaningOf(name: string): Meaning | undefined {
-    const known = this.#meanings.get(name);
+    const known = this.#known.names.byName.get(name) ?? this.#meanings.get(name);
     if (known !== undefined) return known;
     const meaning = this.#lookUp(name);
     if (meaning !== undefined) this.#meanings.set(name, meaning);
@@ -297,10 +297,8 @@ export class Expander {
   }
 
   #lookUp(name: string): Meaning | undefined {
-    const { names, asyncTexts, staticValues, dates, nodes, port } = this.#known;
+    const { asyncTexts, staticValues, dates, nodes, port } = this.#known;
     if (parseAsyncName(name) !== undefined) return toText("async", asyncTexts.get(name));
-    const named = names.byName.get(name);
-    if (named !== undefined) return { kind: "variable", stage: named.stage, named };
     if (name === "EmojiList") return toText("emoji", this.#emojiList());
     if (name.endsWith(emojiEnd) && name !== emojiEnd) return toText("emoji", `[${name}列表不可用]`);
     if (name === "SarPromptAll") return { kind: "models", stage: "sar" };

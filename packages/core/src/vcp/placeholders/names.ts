@@ -4,6 +4,7 @@
  * defined after it and of all that is no Tar, a Var of what is defined after it. So no order of replacing matters.
  */
 import type { TenantConfig } from "../../tenant-config.ts";
+import { parseTemplate } from "./template.ts";
 import type { VariableEntry } from "./variable.ts";
 
 /**
@@ -14,9 +15,12 @@ export type Stage = "tar" | "agent" | "toolbox" | "emoji" | "sar" | "var" | "val
 
 /** A variable with its place in the order of definition. */
 export interface Named {
+  readonly kind: "variable";
   readonly entry: VariableEntry;
   readonly stage: Stage;
   readonly rank: number;
+  /** What it stands for in every request; undefined: that has to be put together or read. */
+  readonly plain: string | undefined;
 }
 
 export interface Names {
@@ -57,7 +61,7 @@ function compile(variables: readonly VariableEntry[]): Names {
   const files = new Map<string, Named>();
   const all = variables.map((entry, rank): Named => {
     const stage: Stage = forms.find(([kind]) => kind === entry.kind)?.[1] ?? "value";
-    return { entry, stage, rank };
+    return { kind: "variable", entry, stage, rank, plain: plainText(entry) };
   });
   const ofKind = (kind: VariableEntry["kind"]): readonly Named[] => all.filter(({ entry }) => entry.kind === kind);
   for (const named of ofKind("text")) files.set(named.entry.name, named);
@@ -68,6 +72,18 @@ function compile(variables: readonly VariableEntry[]): Names {
     }
   }
   return { byName, files, sars: ofKind("sar"), emojis: ofKind("emoji") };
+}
+
+function plainText(entry: VariableEntry): string | undefined {
+  const { kind, name, content } = entry;
+  if (content === null || (kind !== "tar" && kind !== "var")) return undefined;
+  if (content === "") return unconfigured(name);
+  const isPlain = fileOf(entry, content) === undefined && parseTemplate(content).marks.length === 0;
+  return isPlain ? content : undefined;
+}
+
+export function unconfigured(name: string): string {
+  return `[未配置 ${name}]`;
 }
 
 /** Does a text for some models concern this one? */

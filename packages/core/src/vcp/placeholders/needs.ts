@@ -44,6 +44,7 @@ export class Needs {
 
   #name(name: string, audience: Audience): void {
     const named = audience === "other" ? undefined : this.#names.byName.get(name);
+    if (named?.plain !== undefined) return undefined;
     if (named !== undefined) return this.#visit(named, audience);
     const result = parseAsyncName(name);
     if (result !== undefined) {
