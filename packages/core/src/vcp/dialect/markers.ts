@@ -74,9 +74,11 @@ const escapeLength = 3 + escapeWord.length;
 
 /** Is there `「始ESCAPE」` (`kind` 始) or `「末ESCAPE」` (末) at `at`, with either bracket and in any case? */
 export function escapeMarker(text: string, at: number, { kind, isWhole }: EscapeLook): Look {
+  // Nearly always: JSON has many braces, and most values are plain.
   const second = text[at + 1];
-  // Nearly always: JSON has many braces.
   if (second !== undefined && second !== kind) return none;
+  const third = text[at + 2];
+  if (third !== undefined && third !== "E" && third !== "e") return none;
   const whole = text.slice(at, at + escapeLength);
   if (!/^[「{]/.test(whole)) return none;
   const isEscape =

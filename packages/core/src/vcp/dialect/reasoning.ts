@@ -41,6 +41,10 @@ export class ReasoningFilter {
       if (this.#state === "text") {
         const found = text.indexOf("<", at);
         if (found < 0) break;
+        if (found + 1 < text.length && !mayOpen(text.charCodeAt(found + 1))) {
+          at = found + 1;
+          continue;
+        }
         this.#state = "opened";
         tagAt = found;
         at = found + 1;
@@ -132,6 +136,12 @@ export class ReasoningFilter {
 
 const slash = 0x2f;
 const greater = 0x3e;
+const firstLetter = longName.charCodeAt(0);
+
+/** Behind `<`. */
+function mayOpen(code: number): boolean {
+  return (code | 32) === firstLetter || code === slash || isSpace(code);
+}
 
 function isSpace(code: number): boolean {
   if (code < 0x80) return code === 0x20 || (code >= 0x09 && code <= 0x0d);

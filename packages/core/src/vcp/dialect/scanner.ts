@@ -32,15 +32,14 @@ interface Fence {
 
 type Mode = "text" | "block" | "escape";
 
-const tokens: Readonly<Record<"span" | "block" | "doubtful" | "escape", RegExp>> = {
-  /** Behind backticks that are not closed: where does the paragraph end? */
-  span: /[<`~\n]/g,
+const tokens: Readonly<Record<"block" | "doubtful" | "escape", RegExp>> = {
   block: /[<「{]/g,
   /** A block that may be in a code span. */
   doubtful: /[<「{`\n]/g,
   escape: /[「{]/g,
 };
 
+const fewestOfFence = 3;
 const blanks = /[ \t\r]*/y;
 /** Characters of a line that are looked at to see how it begins. */
 const headLength = 64;
@@ -86,7 +85,7 @@ export class ToolRequestScanner {
   /** Up to where that is known. */
   #lineSeen = 0;
 
-  readonly #nextInText = new NextPlace();
+  readonly #next = new NextPlace();
 
   /** Blocks in a code span that is still open. */
   #doubtful: ToolRequest[] = [];
@@ -127,7 +126,7 @@ export class ToolRequestScanner {
     this.#lineAt = -1;
     this.#lineSeen = 0;
     this.#from = 0;
-    this.#nextInText.begin();
+    this.#next.begin();
     let at = 0;
     while (at < text.length || isWhole) {
       const next = this.#mode === "text" ? this.#stepText(text, at, isWhole) : this.#stepBlock(text, at, isWhole);
@@ -141,19 +140,17 @@ export class ToolRequestScanner {
 
   /** @returns where to go on; undefined: the piece is used up */
   #stepText(text: string, at: number, isWhole: boolean): number | undefined {
-    if (this.#run !== undefined) return this.#countRun(text, at, isWhole);
+    if (this.#run !== undefined) return this.#goOn(this.#run, text, isWhole);
     if (this.#isClosingFence && !this.#closeFence(text, at)) return undefined;
-    const index = this.#span > 0 ? nextToken(tokens.span, text, at) : this.#nextInText.from(text, at);
+    // Behind backticks that are not closed: where does the paragraph end?
+    const index = this.#span > 0 ? this.#next.inSpan(text, at) : this.#next.inText(text, at);
     if (index < 0) return undefined;
-    const token = text[index];
-    if (token === "\n") {
+    const token = text.charCodeAt(index);
+    if (token === lineFeed) {
       this.#endLine(text, index);
       return index + 1;
     }
-    if (token !== "<") {
-      this.#beginRun(text, index);
-      return this.#countRun(text, index, isWhole);
-    }
+    if (token !== bracket) return this.#takeRun(text, index, isWhole);
     const isQuoted = this.#fence !== undefined;
     const length = isQuoted ? none : this.#isStart(text, index, isWhole);
     if (length === "unsure") return this.#cutAt(text, index);
@@ -168,7 +165,7 @@ export class ToolRequestScanner {
   }
 
   #stepBlock(text: string, at: number, isWhole: boolean): number | undefined {
-    if (this.#run !== undefined) return this.#countRun(text, at, isWhole);
+    if (this.#run !== undefined) return this.#goOn(this.#run, text, isWhole);
     const isDoubtful = this.#span > 0;
     const index = nextToken(tokens[this.#mode === "escape" ? "escape" : isDoubtful ? "doubtful" : "block"], text, at);
     if (index < 0) return undefined;
@@ -177,10 +174,7 @@ export class ToolRequestScanner {
       this.#endLine(text, index);
       return index + 1;
     }
-    if (token === "`") {
-      this.#beginRun(text, index);
-      return this.#countRun(text, index, isWhole);
-    }
+    if (token === "`") return this.#takeRun(text, index, isWhole);
     const length =
       token === "<"
         ? this.#isEnd(text, index, isWhole)
@@ -200,11 +194,11 @@ export class ToolRequestScanner {
 
   /** What has been looked at is text of the reply, or of the block. */
   #passTo(text: string, to: number): void {
-    if (this.#from >= to) return;
-    const passed = text.slice(this.#from, to);
+    const from = this.#from;
+    if (from >= to) return;
     this.#from = to;
-    if (this.#mode !== "text") this.#body.push(passed);
-    this.#say(passed);
+    if (this.#mode !== "text") this.#body.push(text.slice(from, to));
+    this.#visible?.say(text.slice(from, to));
   }
 
   #endBlock(text: string, marker: { readonly from: number; readonly to: number }): void {
@@ -232,20 +226,27 @@ export class ToolRequestScanner {
     this.#visible?.endBlock({ isRun: false, isDoubtful: true });
   }
 
-  #beginRun(text: string, at: number): void {
+  /** Backticks and tildes by number. @returns undefined: the next piece may hold more of them */
+  #takeRun(text: string, at: number, isWhole: boolean): number | undefined {
     const character = text[at] ?? "";
-    const isShort = [1, 2].some((more) => (text[at + more] ?? character) !== character);
-    const isAtLineStart = !isShort && this.#mode === "text" && this.#beginsLine(text, at);
-    this.#run = { character, length: 0, isAtLineStart };
+    const end = endOfRun(text, at, character);
+    const isCut = end === text.length && !isWhole;
+    const mayFence = isCut || end - at >= fewestOfFence;
+    const isAtLineStart = mayFence && this.#mode === "text" && this.#beginsLine(text, at);
+    const run: Run = { character, length: end - at, isAtLineStart };
+    if (isCut) {
+      this.#run = run;
+      return undefined;
+    }
+    this.#passTo(text, end);
+    this.#endRun(run);
+    return end;
   }
 
-  /** Backticks and tildes by number: the next piece may hold more of them. */
-  #countRun(text: string, at: number, isWhole: boolean): number | undefined {
-    const run = this.#run;
-    if (run === undefined) return at;
-    let end = at;
-    while (text[end] === run.character) end += 1;
-    run.length += end - at;
+  /** With a run that began in a piece before. */
+  #goOn(run: Run, text: string, isWhole: boolean): number | undefined {
+    const end = endOfRun(text, 0, run.character);
+    run.length += end;
     if (end === text.length && !isWhole) return undefined;
     this.#passTo(text, end);
     this.#run = undefined;
@@ -254,7 +255,7 @@ export class ToolRequestScanner {
   }
 
   #endRun({ character, length, isAtLineStart }: Run): void {
-    const mayFence = isAtLineStart && length >= 3;
+    const mayFence = isAtLineStart && length >= fewestOfFence;
     const fence = this.#fence;
     if (fence !== undefined) {
       this.#isClosingFence = mayFence && character === fence.character && length >= fence.length;
@@ -339,6 +340,12 @@ export class ToolRequestScanner {
   }
 }
 
+function endOfRun(text: string, at: number, character: string): number {
+  let end = at;
+  while (text[end] === character) end += 1;
+  return end;
+}
+
 function nextToken(pattern: RegExp, text: string, at: number): number {
   pattern.lastIndex = at;
   return pattern.test(text) ? pattern.lastIndex - 1 : -1;
@@ -349,34 +356,58 @@ function nextToken(pattern: RegExp, text: string, at: number): number {
  * engine finds one character many times faster than one of several.
  */
 class NextPlace {
-  #bracket = -1;
+  #brackets = -1;
   #backtick = -1;
   #tilde = -1;
+  #lineFeed = -1;
 
   /** Another text. */
   begin(): void {
-    this.#bracket = -1;
+    this.#brackets = -1;
     this.#backtick = -1;
     this.#tilde = -1;
+    this.#lineFeed = -1;
   }
 
   /** `at` never goes back. @returns -1 where there is none */
-  from(text: string, at: number): number {
-    if (this.#bracket < at) this.#bracket = placeOf(text, "<", at);
+  inText(text: string, at: number): number {
+    const next = this.#inAny(text, at);
+    return next === nowhere ? -1 : next;
+  }
+
+  /** Ends of lines are tokens, too. */
+  inSpan(text: string, at: number): number {
+    if (this.#lineFeed < at) this.#lineFeed = placeOf(text, "\n", at);
+    const next = Math.min(this.#inAny(text, at), this.#lineFeed);
+    return next === nowhere ? -1 : next;
+  }
+
+  #inAny(text: string, at: number): number {
+    if (this.#brackets < at) this.#brackets = placeOfBrackets(text, at);
     if (this.#backtick < at) this.#backtick = placeOf(text, "`", at);
     if (this.#tilde < at) this.#tilde = placeOf(text, "~", at);
-    const next = Math.min(this.#bracket, this.#backtick, this.#tilde);
-    return next === nowhere ? -1 : next;
+    return Math.min(this.#brackets, this.#backtick, this.#tilde);
   }
 }
 
 /** Behind the end of any string. */
 const nowhere = 2 ** 30 - 1;
 
-function placeOf(text: string, character: string, at: number): number {
-  const place = text.indexOf(character, at);
+function placeOf(text: string, token: string, at: number): number {
+  const place = text.indexOf(token, at);
   return place < 0 ? nowhere : place;
 }
+
+/** No marker begins with fewer than two; the second of them may be in the next piece. */
+function placeOfBrackets(text: string, at: number): number {
+  const place = text.indexOf("<<", at);
+  if (place >= 0) return place;
+  const last = text.length - 1;
+  return last >= at && text.charCodeAt(last) === bracket ? last : nowhere;
+}
+
+const bracket = 0x3c;
+const lineFeed = 0x0a;
 
 /** What is shown of a reply whose requests are withheld: of a block it is known at its end, or later. */
 class VisibleText {

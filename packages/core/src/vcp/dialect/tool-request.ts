@@ -81,18 +81,32 @@ export function ofMcpCall(text: string): ToolRequest | undefined {
 interface Values {
   /** A key, and, where it has a value, which of the two kinds begins behind it: a raw one, a plain one. */
   readonly field: RegExp;
-  readonly end: RegExp;
+  readonly end: FindEnd;
 }
 
-const escapeEnd = /[「{]末escape[」}]/gi;
+/** Where what ends a value begins and ends, behind `at`; undefined: nowhere. */
+type FindEnd = (block: string, at: number) => { readonly from: number; readonly to: number } | undefined;
+
+const escapeEnd = byPattern(/[「{]末escape[」}]/gi);
 const strictValues: Values = {
   field: new RegExp(`(\\w+)(?:\\s*:\\s*(?:([「{]始escape[」}])|(${valueStart}))?)?`, "gi"),
-  end: new RegExp(valueEnd, "g"),
+  end: (block, at) => {
+    const from = block.indexOf(valueEnd, at);
+    return from < 0 ? undefined : { from, to: from + valueEnd.length };
+  },
 };
 const fuzzyValues: Values = {
   field: /(\w+)(?:\s*:\s*(?:([「{]始escape[」}])|([「{]始[^\n「{]*?[」}]))?)?/gi,
-  end: /[「{]末(?!escape[」}])[^\n「{]*?[」}]/gi,
+  end: byPattern(/[「{]末(?!escape[」}])[^\n「{]*?[」}]/gi),
 };
+
+function byPattern(pattern: RegExp): FindEnd {
+  return (block, at) => {
+    pattern.lastIndex = at;
+    const found = pattern.exec(block);
+    return found === null ? undefined : { from: found.index, to: pattern.lastIndex };
+  };
+}
 
 function readFields(
   block: string,
@@ -109,12 +123,10 @@ function readFields(
     const [, key = "", raw, plain] = found;
     const isRaw = raw !== undefined;
     if (!isRaw && plain === undefined) continue;
-    const closing = isRaw ? escapeEnd : end;
-    closing.lastIndex = valueAt;
-    const closed = closing.exec(block);
-    if (closed === null) return { fields, flaw: `The value of '${key}' has no end marker.` };
-    const value = block.slice(valueAt, closed.index).trim();
+    const closed = isRaw ? escapeEnd(block, valueAt) : end(block, valueAt);
+    if (closed === undefined) return { fields, flaw: `The value of '${key}' has no end marker.` };
+    const value = block.slice(valueAt, closed.from).trim();
     fields.set(key, isRaw ? restoreEscapes(value) : value);
-    at = closing.lastIndex;
+    at = closed.to;
   }
 }
