@@ -1,6 +1,7 @@
 /** A program held by a node beside the same program told the same line. */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import buildPrograms from "../../test/support/build-programs.ts";
 import { endNodes, startNode } from "../../test/support/node-process.ts";
 import type { ToolCase } from "./tool-case.ts";
 
@@ -17,6 +18,7 @@ export const nodeCase: ToolCase = {
   bareClient: "pipe",
   withoutFloor: "a node asks before it begins: two exchanges more",
   async start(_backEnds, tenant) {
+    await buildPrograms();
     const command = [process.execPath, "-e", program] as const;
     await startNode({
       url: tenant.url,
