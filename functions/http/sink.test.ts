@@ -70,6 +70,17 @@ function open(port: number): Socket {
   return socket;
 }
 
+/** Everything that comes until the server closes. */
+async function wire(port: number, version: "1.0" | "1.1"): Promise<string> {
+  const socket = connect(port, "127.0.0.1");
+  sockets.push(socket);
+  let text = "";
+  socket.on("data", (part: Buffer) => (text += part.toString("utf8")));
+  socket.write(`GET /stream HTTP/${version}\r\nhost: localhost\r\nconnection: close\r\n\r\n`);
+  await once(socket, "close");
+  return text;
+}
+
 const homes = [
   ["a Node server", listen],
   [
@@ -77,6 +88,29 @@ const homes = [
     async (write: (sink: ResponseSink) => Promise<void>, timing?: SinkTiming) => Promise.resolve(build(write, timing)),
   ],
 ] as const;
+
+describe("the bytes of an answer without a length", () => {
+  const write = async (sink: ResponseSink): Promise<void> => {
+    sink.head(200, { "content-type": "text/plain" });
+    await sink.write("ä".repeat(10));
+    await sink.write("");
+    sink.end(Buffer.from("x"));
+  };
+
+  test(`are chunks with their sizes in bytes, and a last one without content ${verifies("CHAT-17")}`, async () => {
+    const { port } = await listen(write);
+    const [head = "", body] = (await wire(port, "1.1")).split(/\r\n\r\n(.*)/s);
+    expect(head.toLowerCase()).toContain("transfer-encoding: chunked");
+    expect(body).toBe(`14\r\n${"ä".repeat(10)}\r\n1\r\nx\r\n0\r\n\r\n`);
+  });
+
+  test("are as they are for a client that knows no chunks", async () => {
+    const { port } = await listen(write);
+    const [head = "", body] = (await wire(port, "1.0")).split(/\r\n\r\n(.*)/s);
+    expect(head.toLowerCase()).not.toContain("transfer-encoding");
+    expect(body).toBe(`${"ä".repeat(10)}x`);
+  });
+});
 
 describe.each(homes)("an answer written through a sink to %s", (_home, start) => {
   test(`arrives in order with its own headers and those of every answer ${verifies("CHAT-17")}`, async () => {

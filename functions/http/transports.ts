@@ -22,6 +22,7 @@ export interface Transport {
 }
 
 export function nodeTransport(outgoing: ServerResponse): Transport {
+  let isChunked = false;
   return {
     listen({ drain, gone }) {
       outgoing.on("drain", drain);
@@ -34,12 +35,31 @@ export function nodeTransport(outgoing: ServerResponse): Transport {
     },
     open(status, headers, flush) {
       outgoing.writeHead(status, headers);
+      // Node writes a chunk as three pieces; in one piece it costs the system half as much.
+      isChunked = outgoing.chunkedEncoding;
+      outgoing.chunkedEncoding = false;
       if (flush) outgoing.flushHeaders();
     },
-    write: (chunk) => outgoing.write(chunk),
-    end: () => void outgoing.end(),
+    write: (chunk) => chunk.length === 0 || outgoing.write(isChunked ? toHttpChunk(chunk) : chunk),
+    end() {
+      if (isChunked) outgoing.write(lastHttpChunk);
+      outgoing.end();
+    },
     destroy: () => void outgoing.destroy(),
   };
+}
+
+const lastHttpChunk = "0\r\n\r\n";
+
+/** RFC 9112, 7.1. */
+function toHttpChunk(chunk: string | Uint8Array): string | Uint8Array {
+  if (typeof chunk === "string") return `${Buffer.byteLength(chunk).toString(16)}\r\n${chunk}\r\n`;
+  const size = `${chunk.length.toString(16)}\r\n`;
+  const framed = Buffer.allocUnsafe(size.length + chunk.length + 2);
+  framed.write(size, "latin1");
+  framed.set(chunk, size.length);
+  framed.write("\r\n", size.length + chunk.length, "latin1");
+  return framed;
 }
 
 export function lambdaTransport(stream: LambdaStream): Transport {

@@ -97,6 +97,11 @@ export class AnswerReader {
     }
   }
 
+  /** A chunk of a choice that has begun, which says one text and nothing else. Adds to `events`. */
+  text(text: string, of: { readonly choice: number; readonly frame: Uint8Array }, events: ProviderEvent[]): void {
+    this.#choices.get(of.choice)?.text(text, of.frame, events);
+  }
+
   /** A body that holds the whole answer. Adds to `events`. */
   body(body: JsonObject, events: ProviderEvent[]): void {
     this.#usage = toUsage(body["usage"]);
@@ -206,6 +211,11 @@ class ChoiceReader {
         events,
       );
     }
+  }
+
+  text(text: string, frame: Uint8Array, events: ProviderEvent[]): void {
+    this.#content.append(text);
+    events.push({ type: "text-delta", text, choice: this.index, frame });
   }
 
   /** A whole message, kept as it was written. */

@@ -7,6 +7,7 @@ import { isUtf8 } from "node:buffer";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
+import { ChunkForm } from "./chunk-form.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
 import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
@@ -138,6 +139,7 @@ class ModelExchange {
   readonly #egress: Egress;
   readonly #request: ProviderRequest;
   readonly #memory: Memory;
+  readonly #form = new ChunkForm();
   #bodyBytes = 0;
 
   constructor(egress: Egress, request: ProviderRequest, memory: Memory) {
@@ -210,12 +212,26 @@ class ModelExchange {
   readEvents(bytes: Uint8Array, { scanner, reader, events }: Reading): boolean {
     for (const event of this.#scan(scanner, bytes)) {
       if (event.data === "[DONE]") return true;
-      const chunk = this.#parseChunk(event);
-      if (chunk === undefined) continue;
-      reader.chunk(chunk, event.isPlain ? event.frame : undefined, events);
+      this.#readEvent(event, reader, events);
       if (events.length > 0) this.hasYielded = true;
     }
     return false;
+  }
+
+  #readEvent(event: SseEvent, reader: AnswerReader, events: ProviderEvent[]): void {
+    const { data, frame, isPlain } = event;
+    const text = isPlain ? this.#form.textOf(data) : undefined;
+    if (text !== undefined) {
+      reader.text(text, { choice: this.#form.choice, frame }, events);
+      return;
+    }
+    const chunk = this.#parseChunk(event);
+    if (chunk === undefined) return;
+    const before = events.length;
+    reader.chunk(chunk, isPlain ? frame : undefined, events);
+    const said = events[before];
+    const isAlone = events.length === before + 1;
+    if (isAlone && said?.type === "text-delta" && said.frame !== undefined) this.#form.learn(data, said);
   }
 
   #scan(scanner: SseScanner, read: Uint8Array): SseEvent[] {
