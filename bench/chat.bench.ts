@@ -4,11 +4,11 @@
  * because only ratios mean anything on a shared machine. Ends with 1 where a floor is not reached.
  * `npm run bench:chat -- saturation memory` measures only these. What the figures mean: docs/performance.md.
  */
-import { execFileSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { startCommits } from "./support/commits.ts";
 import { HttpConnection, requestBytes, type Target } from "./support/http-connection.ts";
 import { ask, findSaturation, medianMs } from "./support/load.ts";
 import { cores, cpuSeconds, keepToCore, residentBytes, stopProcesses } from "./support/processes.ts";
@@ -255,17 +255,24 @@ async function addedMs(
   };
 }
 
-/** On the core of the gateway, in a process of its own. */
-function measureCommit(directory: string): number {
-  const script = join(import.meta.dirname, "support/commit-cost.ts");
-  return Number(execFileSync(process.execPath, [script, directory], { encoding: "utf8" }));
+/** Of commits in turns with requests to the back end. */
+async function measureCommit(directory: string, { direct }: Targets): Promise<number> {
+  const commits = await startCommits(directory);
+  try {
+    return await onConnection(direct, (connection) => {
+      const request = requestBytes(direct, chatBody("plain"));
+      return commits.measure(3, () => ask(connection, request));
+    });
+  } finally {
+    commits.end();
+  }
 }
 
 async function runScenarios(names: readonly (keyof typeof scenarios)[]): Promise<readonly Finding[]> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-bench-"));
   try {
-    const commitMs = measureCommit(directory);
     const targets = await startTargets(directory);
+    const commitMs = await measureCommit(directory, targets);
     const without = targets.portkey === undefined ? "; Portkey is not installed (npm i --prefix bench/portkey)" : "";
     console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}${without}`);
     console.log(`a commit takes ${round(commitMs)} ms (p50)`);

@@ -5,11 +5,11 @@
  * cannot measure, and with `--check` where a floor is missed. `npm run bench:tools -- mcp catalogue` measures only
  * these; `--cpu-prof <directory>` leaves a profile of the gateway there. What the figures mean: docs/performance.md.
  */
-import { execFileSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { startCommits, type CommitProcess } from "./support/commits.ts";
 import { freePort, startGatewayProcess, type BenchTenant, type GatewayProcess } from "./support/gateway.ts";
 import { HttpConnection, requestBytes } from "./support/http-connection.ts";
 import { ask } from "./support/load.ts";
@@ -30,19 +30,21 @@ const commitsOfCall = 2;
 const firstCalls = 3_000;
 const warmUp = { seconds: 1.5, leastPairs: 30 };
 const measured = { seconds: 3, leastPairs: 60 };
+const commitSeconds = 1;
 const mostSeconds = 900;
 
 interface Bench {
   readonly gateway: GatewayProcess;
   readonly backEnds: BackEnds;
-  /** Median milliseconds of a commit in this run. */
-  readonly commitMs: number;
+  readonly commits: CommitProcess;
 }
 
 interface Pairs {
   readonly gatewayMs: readonly number[];
   readonly bareMs: readonly number[];
   readonly acrossMs: readonly number[];
+  /** Median milliseconds of a commit that is made in turns with the bare client. */
+  readonly commitMs: number;
   /** Microseconds of the gateway's CPU for each call, all threads. */
   readonly cpuMicros: number;
 }
@@ -52,8 +54,7 @@ async function measureCase(name: ToolCaseName, bench: Bench): Promise<readonly F
   const started = await toolCases[name].start(bench.backEnds, tenant);
   try {
     await tryOnce(tenant, started);
-    const pairs = await measurePairs(tenant, started, bench.gateway.pid);
-    return findingsOf(name, pairs, bench.commitMs);
+    return findingsOf(name, await measurePairs(tenant, started, bench));
   } finally {
     await started.close();
   }
@@ -72,11 +73,15 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   return performance.now() - since;
 }
 
-async function measurePairs(tenant: BenchTenant, started: StartedCase, pid: number): Promise<Pairs> {
+async function measurePairs(
+  tenant: BenchTenant,
+  started: StartedCase,
+  { gateway: { pid }, commits }: Bench,
+): Promise<Pairs> {
   const target = { url: `${tenant.url}/v1/tools/invoke`, headers: tenant.headers };
   const request = requestBytes(target, JSON.stringify({ uri: started.uri, arguments: started.arguments }));
   const connection = await HttpConnection.open(target.url);
-  const inTurns = async ({ seconds, leastPairs }: typeof measured): Promise<Pairs> => {
+  const inTurns = async ({ seconds, leastPairs }: typeof measured): Promise<Omit<Pairs, "commitMs">> => {
     const gatewayMs: number[] = [];
     const bareMs: number[] = [];
     const acrossMs: number[] = [];
@@ -91,20 +96,21 @@ async function measurePairs(tenant: BenchTenant, started: StartedCase, pid: numb
   };
   try {
     await inTurns(warmUp);
-    return await inTurns(measured);
+    const pairs = await inTurns(measured);
+    return { ...pairs, commitMs: await commits.measure(commitSeconds, started.bare) };
   } finally {
     connection.close();
   }
 }
 
-function findingsOf(name: ToolCaseName, pairs: Pairs, commitMs: number): readonly Finding[] {
-  const { gatewayMs, bareMs, acrossMs, cpuMicros } = pairs;
+function findingsOf(name: ToolCaseName, pairs: Pairs): readonly Finding[] {
+  const { gatewayMs, bareMs, acrossMs, commitMs, cpuMicros } = pairs;
   const { bareClient, withoutFloor }: ToolCase = toolCases[name];
   const [here, there] = [median(gatewayMs), median(bareMs)];
   const commits = commitsOfCall * commitMs;
   const added: Finding = {
     what: `${name}: added to a call, p50`,
-    figures: `${round(here)} ms (${round(cpuMicros)} µs CPU), ${bareClient} ${round(there)}`,
+    figures: `${round(here)} ms (${round(cpuMicros)} µs CPU), ${bareClient} ${round(there)}, a commit ${round(commitMs)}`,
     value: median(gatewayMs.map((ms, index) => ms - (bareMs[index] ?? Number.NaN))),
     floor: { at: "most", unit: "ms", ...(withoutFloor === undefined ? { value: commits + mostAddedMs } : {}) },
   };
@@ -150,12 +156,6 @@ async function measureHop(directory: string, { url }: BackEnds): Promise<Finding
   };
 }
 
-/** On the core of the gateway, in a process of its own. */
-function measureCommit(directory: string): number {
-  const script = join(import.meta.dirname, "support/commit-cost.ts");
-  return Number(execFileSync(process.execPath, [script, directory], { encoding: "utf8" }));
-}
-
 async function startBackEnds(directory: string): Promise<BackEnds> {
   const start = async (core: number): Promise<Omit<BackEnds, "acrossUrl">> => {
     const [port, smtpPort, grpcPort] = [await freePort(), await freePort(), await freePort()];
@@ -182,7 +182,6 @@ async function warm(gateway: GatewayProcess, backEnds: BackEnds): Promise<void> 
 async function runAll(names: readonly string[], profiles: string | undefined): Promise<readonly Finding[]> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-bench-"));
   try {
-    const commitMs = measureCommit(directory);
     keepToCore(process.pid, cores.load);
     const backEnds = await startBackEnds(directory);
     const gateway = await startGatewayProcess(directory, {
@@ -190,17 +189,18 @@ async function runAll(names: readonly string[], profiles: string | undefined): P
       flags: profiles === undefined ? [] : ["--cpu-prof", "--cpu-prof-interval=150", `--cpu-prof-dir=${profiles}`],
     });
     console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`);
-    console.log(`a commit takes ${round(commitMs)} ms (p50)`);
     const findings: Finding[] = [await measureHop(directory, backEnds)];
     await warm(gateway, backEnds);
+    const commits = await startCommits(directory);
     for (const name of names) {
       if (isCase(name)) {
         const { absent, withoutFloor }: ToolCase = toolCases[name];
         if (withoutFloor !== undefined) console.log(`${name}: no floor is set, ${withoutFloor}`);
-        if (absent === undefined) findings.push(...(await measureCase(name, { gateway, backEnds, commitMs })));
+        if (absent === undefined) findings.push(...(await measureCase(name, { gateway, backEnds, commits })));
         else console.log(`${name}: left out. ${absent}`);
       } else findings.push(...(await measureCatalogue(gateway, await startFakeModel(directory))));
     }
+    commits.end();
     if (profiles !== undefined) await endProcess(gateway.pid);
     return findings;
   } finally {

@@ -6,7 +6,9 @@ import { execFileSync, spawn } from "node:child_process";
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createLocalPlugins } from "@toolyard/platform/local/local-plugins";
+import { startCommits } from "../support/commits.ts";
 import { startGatewayProcess, type BenchTenant } from "../support/gateway.ts";
 import { HttpConnection, requestBytes } from "../support/http-connection.ts";
 import { ask } from "../support/load.ts";
@@ -28,13 +30,11 @@ const args = { text: "hello" };
 export async function measureStdio(): Promise<readonly Finding[]> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-bench-"));
   try {
-    const commitMs = Number(
-      execFileSync(process.execPath, [join(import.meta.dirname, "../support/commit-cost.ts"), directory], {
-        encoding: "utf8",
-      }),
-    );
-    console.log(`a commit takes ${round(commitMs)} ms (p50)`);
     keepToCore(process.pid, cores.load);
+    const commits = await startCommits(directory);
+    const commitMs = await commits.measure(2, () => sleep(2));
+    commits.end();
+    console.log(`a commit takes ${round(commitMs)} ms (p50)`);
     const open = await measureCalls(join(directory, "open"), await pathWithoutWall(directory));
     await stopProcesses();
     const path = process.env["PATH"] ?? "";

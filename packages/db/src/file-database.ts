@@ -138,14 +138,15 @@ class FileDatabase implements Database {
   }
 
   async #commit(group: readonly Waiting[]): Promise<void> {
+    const [first] = group;
+    // One statement is a transaction of its own.
+    const isOne = group.length === 1 && first?.statements.length === 1;
+    const runAll = (): readonly (readonly StatementResult[])[] => group.map(({ statements }) => this.#run(statements));
     try {
-      const results = await this.#whenFree(() =>
-        this.#transact("BEGIN IMMEDIATE", () => group.map(({ statements }) => this.#run(statements))),
-      );
+      const results = await this.#whenFree(() => (isOne ? runAll() : this.#transact("BEGIN IMMEDIATE", runAll)));
       group.forEach(({ resolve }, index) => resolve(results[index] ?? []));
     } catch (error) {
-      const [only] = group;
-      if (group.length === 1) only?.reject(toGatewayError(error));
+      if (group.length === 1) first?.reject(toGatewayError(error));
       else if (sqlFailureOf(error) === "busy") for (const waiting of group) waiting.reject(toGatewayError(error));
       // One of them is at fault; alone, it can fail nobody but itself.
       else for (const waiting of group) await this.#commit([waiting]);

@@ -12,6 +12,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
+import { usesToTell } from "../secrets/credential-use.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
 import { deliveryOf, InputRequired, Parked, type Delivery, type InvocationContext } from "./adapter.ts";
@@ -189,7 +190,7 @@ async function trySend(
     if (reply.worksOn !== undefined)
       return { kind: "done", execution: goingOn(call, { shaped, stored, ...reply.worksOn }) };
     const outcome = reply.reused === undefined ? shaped : { ...shaped, reused: reply.reused };
-    return { kind: "done", execution: { outcome, finish: completedFinish(stored, call, context) } };
+    return { kind: "done", execution: { outcome, finish: completedFinish(deps, context, { stored, call }) } };
   } catch (thrown) {
     if (thrown instanceof InputRequired) return await paused(deps, call, context, thrown);
     if (thrown instanceof Parked) return { kind: "done", execution: waiting(call, thrown) };
@@ -252,9 +253,14 @@ function goingOn(
   };
 }
 
-function completedFinish(stored: StoredOutcome, call: PreparedCall, context: CallContext): CallFinish {
-  const inline = context.runtimeConfig?.credentials ?? {};
-  const credentialsUsed = call.tool.requiredCredentials.filter((name) => !Object.hasOwn(inline, name));
+function completedFinish(
+  { clock }: Pick<CoreDeps, "clock">,
+  { config, caller, runtimeConfig }: CallContext,
+  { stored, call }: { readonly stored: StoredOutcome; readonly call: PreparedCall },
+): CallFinish {
+  const inline = runtimeConfig?.credentials ?? {};
+  const names = call.tool.requiredCredentials.filter((name) => !Object.hasOwn(inline, name));
+  const credentialsUsed = usesToTell(config, { names, userId: caller.userId, now: clock.now() });
   return { state: "completed", outcome: stored, credentialsUsed };
 }
 

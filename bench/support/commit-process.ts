@@ -1,15 +1,18 @@
 /**
- * What one commit costs here, as a process: `node commit-cost.ts <directory> <port>`. Prints the median
- * milliseconds of a batch of one row through the gateway's own database layer, one after the other.
+ * Commits once for each line of its input, a row through the gateway's own database layer, and says how many
+ * milliseconds that took: `node commit-process.ts <directory>`.
  */
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { openDatabase } from "@toolyard/db/client";
-import { medianMs } from "./load.ts";
 
 const [directory = "."] = process.argv.slice(2);
 const database = await openDatabase({ url: `file:${join(directory, "commits.db")}` });
 await database.batch([{ sql: "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, text TEXT)", args: [] }]);
 const insert = { sql: "INSERT INTO rows (text) VALUES (?1)", args: ["x".repeat(500)] };
-await medianMs(0.5, () => database.batch([insert]));
-process.stdout.write(`${await medianMs(1, () => database.batch([insert]))}\n`);
+for await (const _line of createInterface({ input: process.stdin })) {
+  const since = performance.now();
+  await database.batch([insert]);
+  process.stdout.write(`${performance.now() - since}\n`);
+}
 await database.close();
