@@ -3,10 +3,11 @@
  * load at the first use, such as the clients of AWS (design "AWS"). What only the server form needs (the
  * native database binding) is left out, and zod's other languages with it.
  */
-import { readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build as bundle, type BuildOptions as BundlerOptions, type Metafile, type Plugin } from "esbuild";
+import { BuildRecord } from "./build-record.ts";
 
 const directory = import.meta.dirname;
 const names = ["chat", "api", "ws", "worker", "tick", "migration"];
@@ -157,12 +158,40 @@ function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
 }
 
 /**
- * Bundles every function, minified, with a source map; the last line is of what is loaded later.
+ * Bundles every function, minified, with a source map, unless it has been done and nothing has changed since; the
+ * last line is of what is loaded later.
  * @throws Error where a function has become too large
  */
 export async function buildFunctions({ out = `${directory}/dist`, replace = {} }: BuildOptions = {}): Promise<
   readonly Bundle[]
 > {
+  await mkdir(out, { recursive: true });
+  const record = new BuildRecord(out, { replace });
+  const made = (await record.outputs()) ?? (await bundleAll({ out, replace }, record));
+  await removeOthers(out, new Set([...made, record.file, resolve(out, metaFile)]));
+  const { outputs } = JSON.parse(await readFile(join(out, metaFile), "utf8")) as Pick<Metafile, "outputs">;
+  const files = Object.keys(outputs).filter((file) => /\.[mc]js$/.test(file));
+  const starts = [...names, box].map((name) => {
+    const entry = files.find((file) => resolve(file) === resolve(out, `${name}.mjs`));
+    return { name, start: startOf(outputs, entry ?? "") };
+  });
+  const later = files.filter((file) => !starts.some(({ start }) => start.has(file)));
+  const measured = await Promise.all(starts.map(({ name, start }) => measure(name, [...start])));
+  for (const { name, bytes } of measured) {
+    if (bytes > largestStart) {
+      throw new Error(
+        `'${name}' loads ${bytes} bytes at its start, more than ${largestStart}; import lazily what it can.`,
+      );
+    }
+  }
+  return [...measured, await measure(loadedLater, later)];
+}
+
+/** The bundler's report, beside what it is about. */
+const metaFile = "meta.json";
+
+/** @returns the files that it has made, as absolute paths */
+async function bundleAll({ out, replace }: Required<BuildOptions>, record: BuildRecord): Promise<readonly string[]> {
   const common = {
     outdir: out,
     outExtension: { ".js": ".mjs" },
@@ -178,7 +207,6 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     metafile: true,
     logLevel: "warning",
   } as const satisfies BundlerOptions;
-  await clear(out);
   const split = { ...common, splitting: true } as const;
   const entryPoint = (name: string): { in: string; out: string } => ({ in: `${directory}/${name}.ts`, out: name });
   const shared = await bundle({ ...split, entryPoints: names.filter((name) => name !== awaited).map(entryPoint) });
@@ -221,29 +249,18 @@ export async function buildFunctions({ out = `${directory}/dist`, replace = {} }
     ...chat.metafile.inputs,
     ...alone.metafile.inputs,
   };
-  await writeFile(`${out}/meta.json`, JSON.stringify({ inputs, outputs }));
-
-  const files = Object.keys(outputs).filter((file) => /\.[mc]js$/.test(file));
-  const starts = [...names, box].map((name) => {
-    const entry = files.find((file) => resolve(file) === resolve(out, `${name}.mjs`));
-    return { name, start: startOf(outputs, entry ?? "") };
-  });
-  const later = files.filter((file) => !starts.some(({ start }) => start.has(file)));
-  const measured = await Promise.all(starts.map(({ name, start }) => measure(name, [...start])));
-  for (const { name, bytes } of measured) {
-    if (bytes > largestStart) {
-      throw new Error(
-        `'${name}' loads ${bytes} bytes at its start, more than ${largestStart}; import lazily what it can.`,
-      );
-    }
-  }
-  return [...measured, await measure(loadedLater, later)];
+  await writeFile(join(out, metaFile), JSON.stringify({ inputs, outputs }));
+  const made = Object.keys(outputs).map((file) => resolve(file));
+  await record.write([...Object.keys(inputs), import.meta.filename], made);
+  return made;
 }
 
-async function clear(out: string): Promise<void> {
-  const found = await readdir(out).catch(() => []);
-  const ours = found.filter((name) => name !== notOurs);
-  await Promise.all(ours.map((name) => rm(join(out, name), { recursive: true, force: true })));
+/** Of an earlier build. */
+async function removeOthers(out: string, made: ReadonlySet<string>): Promise<void> {
+  const found = await readdir(out, { recursive: true, withFileTypes: true });
+  const files = found.filter((entry) => !entry.isDirectory()).map(({ parentPath, name }) => resolve(parentPath, name));
+  const others = files.filter((file) => !made.has(file) && !file.startsWith(`${resolve(out, notOurs)}/`));
+  await Promise.all(others.map((file) => rm(file, { force: true })));
 }
 
 /** A file that is read by name, which the bundler cannot know. */

@@ -1,5 +1,5 @@
 /**
- * `npm test`: every vitest project in turn, with the time of each, and a last line that says what
+ * `npm test`: every vitest project, with the time of each, and a last line that says what
  * passed. `npm test -- unit e2e` runs only those. TOOLYARD_TESTS=long makes them thorough.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -7,7 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runStage, type StageResult } from "./stages.ts";
 
-const projects = ["unit", "contract", "e2e", "kill", "aws"] as const;
+/** Those of one line run beside each other: they wait half of their time. */
+const lanes = [["unit"], ["contract"], ["e2e"], ["aws", "kill"]] as const;
+const projects = lanes.flat();
 
 interface Counts {
   readonly passed: number;
@@ -25,12 +27,12 @@ interface Report {
   readonly testResults: readonly { readonly status: string; readonly assertionResults: readonly unknown[] }[];
 }
 
-async function runProject(project: string, reports: string): Promise<Counts> {
+async function runProject(project: string, reports: string, output: "show" | "tell"): Promise<Counts> {
   const file = join(reports, `${project}.json`);
   const parameters = ["run", "--project", project, "--passWithNoTests"];
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
   console.log(`\n— ${project}`);
-  const result = await runStage({ name: project, command: ["vitest", ...parameters, ...reporters] }, "show");
+  const result = await runStage({ name: project, command: ["vitest", ...parameters, ...reporters] }, output);
   return countsOf(result, await readFile(file, "utf8").catch(() => undefined));
 }
 
@@ -58,12 +60,14 @@ if (unknown.length > 0) {
 const reports = await mkdtemp(join(tmpdir(), "toolyard-reports-"));
 const total = { passed: 0, failed: 0, skipped: 0 };
 try {
-  for (const project of projects) {
-    if (wanted.length > 0 && !wanted.includes(project)) continue;
-    const counts = await runProject(project, reports);
-    total.passed += counts.passed;
-    total.failed += counts.failed;
-    total.skipped += counts.skipped;
+  for (const lane of lanes) {
+    const chosen = lane.filter((project) => wanted.length === 0 || wanted.includes(project));
+    const runs = chosen.map((project, at) => runProject(project, reports, at === 0 ? "show" : "tell"));
+    for (const counts of await Promise.all(runs)) {
+      total.passed += counts.passed;
+      total.failed += counts.failed;
+      total.skipped += counts.skipped;
+    }
   }
 } finally {
   await rm(reports, { recursive: true, force: true });

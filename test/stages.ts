@@ -17,8 +17,8 @@ export interface StageResult {
   readonly seconds: number;
 }
 
-/** Runs one stage; its output goes to ours as it comes (`show`), or only where it fails (`keep`). */
-export async function runStage(stage: Stage, output: "show" | "keep"): Promise<StageResult> {
+/** Runs one stage; its output goes to ours as it comes (`show`), at its end (`tell`), or only where it fails (`keep`). */
+export async function runStage(stage: Stage, output: "show" | "tell" | "keep"): Promise<StageResult> {
   const started = performance.now();
   const [program, ...parameters] = stage.command;
   const child = spawn(program, parameters, {
@@ -42,7 +42,7 @@ export async function runStage(stage: Stage, output: "show" | "keep"): Promise<S
   });
   const ok = exitCode === 0;
   const seconds = (performance.now() - started) / 1000;
-  if (!ok) process.stdout.write(Buffer.concat(kept));
+  if (!ok || output === "tell") process.stdout.write(Buffer.concat(kept));
   console.log(`${ok ? "ok    " : "FAILED"} ${stage.name.padEnd(10)} ${seconds.toFixed(1)} s`);
   return { name: stage.name, ok, seconds };
 }

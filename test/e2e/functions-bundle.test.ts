@@ -195,17 +195,32 @@ describe("the bundles", () => {
 describe("the server form", () => {
   test("built again under a server that runs from there keeps that one's files, and those of no other build", async () => {
     const out = join(directory, "server");
-    const entry = join(root, "functions/env.ts");
+    const entry = join(directory, "entry.ts");
     const files = async (): Promise<string[]> => (await readdir(join(out, "bin"))).sort();
+    await writeFile(entry, "export const answer = 1;");
     await buildServer({ entry, out });
     const before = await files();
     const nodes = await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino));
     await writeFile(join(out, "bin/chunk-OLD.mjs"), "of an earlier build");
+    await writeFile(entry, "export const answer = 42;");
     await buildServer({ entry, out });
     expect(await files()).toEqual(before);
+    expect(await readFile(join(out, "bin/server.mjs"), "utf8")).toContain("42");
     // The same files, written over: at no time was one of them missing.
     expect(await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino))).toEqual(nodes);
     expect(await readdir(join(out, "migrations"))).not.toEqual([]);
+  });
+
+  test("is not made again while nothing of it has changed, and is where one of its files is gone", async () => {
+    const out = join(directory, "server-twice");
+    const entry = join(directory, "twice.ts");
+    await writeFile(entry, "export const answer = 1;");
+    const program = await buildServer({ entry, out });
+    const madeAt = (await stat(program)).mtimeMs;
+    await buildServer({ entry, out });
+    expect((await stat(program)).mtimeMs).toBe(madeAt);
+    await rm(program);
+    expect(await readFile(await buildServer({ entry, out }), "utf8")).toContain("answer");
   });
 });
 

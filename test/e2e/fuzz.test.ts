@@ -304,7 +304,7 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
           });
           requireKnown({ method: route.method, target }, answer);
         }),
-        { numRuns: isLong ? 60 : 20 },
+        { numRuns: isLong ? 60 : 10 },
       );
     },
   );
@@ -335,7 +335,7 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
         });
         requireKnown({ method: "get", target }, answer);
       }),
-      { numRuns: isLong ? 600 : 200 },
+      { numRuns: isLong ? 600 : 100 },
     );
   });
 
@@ -369,7 +369,7 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
         expect(answer.status).toBeLessThan(500);
         if (asked !== "HEAD") requireKnown({ method: asked, target }, answer);
       }),
-      { numRuns: isLong ? 300 : 100 },
+      { numRuns: isLong ? 300 : 60 },
     );
   });
 
@@ -498,7 +498,7 @@ describe(`addresses of tools ${verifies("URI-1", "URI-2", "URI-3", "URI-4")}`, (
           requireKnown({ method: "post", target }, answer);
         },
       ),
-      { numRuns: isLong ? 400 : 100 },
+      { numRuns: isLong ? 400 : 60 },
     );
     for (const request of backEnd.requests) expect(request.target).toMatch(/^\/lookup\?q=/);
   });
@@ -601,7 +601,7 @@ describe(`templates of addresses ${verifies("BLIND-2", "BLIND-10", "API-4")}`, (
           }
         },
       ),
-      { numRuns: isLong ? 250 : 80 },
+      { numRuns: isLong ? 250 : 50 },
     );
   });
 });

@@ -43,7 +43,7 @@ let named: Stack;
 let everything: Stack;
 
 beforeAll(async () => {
-  // One after the other: each builds the bundles, as a deploy does.
+  // One after the other: each builds the bundles where they are not there yet, as a deploy does.
   production = await synthesize("production", { ...completeSettings, TOOLYARD_ALARM_EMAIL: "ops@example.com" });
   dev = await synthesize("dev");
   named = await synthesize("production", { ...completeSettings, TOOLYARD_DOMAIN: "tools.example.com" });
