@@ -43,6 +43,7 @@ interface Pairs {
   readonly gatewayMs: readonly number[];
   readonly bareMs: readonly number[];
   readonly acrossMs: readonly number[];
+  readonly ownMs: readonly number[];
   /** Median milliseconds of a commit that is made in turns with the bare client. */
   readonly commitMs: number;
   /** Microseconds of the gateway's CPU for each call, all threads. */
@@ -85,14 +86,16 @@ async function measurePairs(
     const gatewayMs: number[] = [];
     const bareMs: number[] = [];
     const acrossMs: number[] = [];
+    const ownMs: number[] = [];
     const before = cpuSeconds(pid);
     const until = performance.now() + seconds * 1_000;
     while (performance.now() < until || gatewayMs.length < leastPairs) {
       gatewayMs.push(await timed(() => ask(connection, request)));
       bareMs.push(await timed(started.bare));
       if (started.bareAcross !== undefined) acrossMs.push(await timed(started.bareAcross));
+      if (started.ownAcross !== undefined) ownMs.push(await timed(started.ownAcross));
     }
-    return { gatewayMs, bareMs, acrossMs, cpuMicros: ((cpuSeconds(pid) - before) / gatewayMs.length) * 1e6 };
+    return { gatewayMs, bareMs, acrossMs, ownMs, cpuMicros: ((cpuSeconds(pid) - before) / gatewayMs.length) * 1e6 };
   };
   try {
     await inTurns(warmUp);
@@ -104,7 +107,7 @@ async function measurePairs(
 }
 
 function findingsOf(name: ToolCaseName, pairs: Pairs): readonly Finding[] {
-  const { gatewayMs, bareMs, acrossMs, commitMs, cpuMicros } = pairs;
+  const { gatewayMs, bareMs, acrossMs, ownMs, commitMs, cpuMicros } = pairs;
   const { bareClient, withoutFloor }: ToolCase = toolCases[name];
   const [here, there] = [median(gatewayMs), median(bareMs)];
   const commits = commitsOfCall * commitMs;
@@ -118,6 +121,12 @@ function findingsOf(name: ToolCaseName, pairs: Pairs): readonly Finding[] {
   const across = median(acrossMs);
   return [
     added,
+    {
+      what: `${name}: a call of our client alone, against a raw exchange from core to core`,
+      figures: `${round(median(ownMs))} ms, raw ${round(across)}`,
+      value: median(ownMs) / across,
+      floor: { at: "most", value: 2, unit: "×" },
+    },
     {
       what: `${name}: a call without its commits, against a raw exchange from core to core`,
       figures: `${round(here - commits)} ms, raw ${round(across)}`,

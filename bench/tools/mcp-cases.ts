@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { Pool } from "undici";
+import { openMcpClient } from "./mcp-client.ts";
 import { addService, type ToolCase } from "./tool-case.ts";
 
 export const mcpHttpCase: ToolCase = {
@@ -30,13 +31,15 @@ export const mcpHttpCase: ToolCase = {
       if (statusCode !== 200 || answer.id !== id || answer.result === undefined) throw new Error("no answer");
       return answer.result;
     };
+    const client = await openMcpClient(`${acrossUrl}/mcp`);
     return {
       uri: "mcp://crm/customer_get",
       arguments: { id: "C001" },
       bare: () => exchange(pool),
       bareAcross: () => exchange(across),
+      ownAcross: () => client.call(),
       async close() {
-        await Promise.all([pool.destroy(), across.destroy()]);
+        await Promise.all([pool.destroy(), across.destroy(), client.close()]);
       },
     };
   },

@@ -28,6 +28,8 @@ export interface StartedCase {
   bare(): Promise<unknown>;
   /** The same exchange with a back end on the other core, as each of the gateway's two exchanges is one. */
   bareAcross?(): Promise<unknown>;
+  /** The same exchange as `bareAcross`, by the product's own client in this process. */
+  ownAcross?(): Promise<unknown>;
   close(): Promise<void>;
 }
 

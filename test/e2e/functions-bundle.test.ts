@@ -209,18 +209,11 @@ describe("the server form", () => {
     // The same files, written over: at no time was one of them missing.
     expect(await Promise.all(before.map(async (name) => (await stat(join(out, "bin", name))).ino))).toEqual(nodes);
     expect(await readdir(join(out, "migrations"))).not.toEqual([]);
-  });
 
-  test("is not made again while nothing of it has changed, and is where one of its files is gone", async () => {
-    const out = join(directory, "server-twice");
-    const entry = join(directory, "twice.ts");
-    await writeFile(entry, "export const answer = 1;");
-    const program = await buildServer({ entry, out });
-    const madeAt = (await stat(program)).mtimeMs;
+    // Nothing has changed since.
+    const madeAt = (await stat(join(out, "bin/server.mjs"))).mtimeMs;
     await buildServer({ entry, out });
-    expect((await stat(program)).mtimeMs).toBe(madeAt);
-    await rm(program);
-    expect(await readFile(await buildServer({ entry, out }), "utf8")).toContain("answer");
+    expect((await stat(join(out, "bin/server.mjs"))).mtimeMs).toBe(madeAt);
   });
 });
 

@@ -93,6 +93,21 @@ describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
     expect(backEnd.requests[0]?.headers["traceparent"]).toContain(trace);
   });
 
+  test("says which flow is probably meant where there is none of that name", async () => {
+    await publishFlow(tenant, { name: "look_up", start: "end", nodes: { end: { kind: "end" } } });
+    const misspelt = await runWorkflow({ workflow_id: "lok_up", stream: false });
+    expect(misspelt.json.error).toMatchObject({
+      code: "flow_not_found",
+      param: "workflow_id",
+      message: "There is no published flow 'lok_up'; is 'look_up' meant?",
+    });
+    const unlike = await runWorkflow({ workflow_id: "quarterly_report", stream: false });
+    expect([unlike.status, unlike.json.error.message]).toEqual([
+      404,
+      "There is no published flow 'quarterly_report'; publish one with POST /v1/flows/{id}/publish.",
+    ]);
+  });
+
   test("has its trace in what is logged of it and of the calls below it", async () => {
     await publishFlow(tenant, {
       name: "look",

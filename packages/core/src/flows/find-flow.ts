@@ -9,6 +9,7 @@ import { canonicalJson, parseJson } from "../json.ts";
 import type { FlowHead } from "../ports/flows.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { flowDefinitionSchema, type FlowDefinition } from "./definition.ts";
+import { nearestName } from "./nearest-name.ts";
 import { shippedFlows } from "./shipped/index.ts";
 
 /** The tenant's own, else the shipped one. */
@@ -16,14 +17,24 @@ export function findFlow({ flows }: Pick<TenantConfig, "flows">, name: string): 
   return flows.find((flow) => flow.name === name) ?? shippedHeads().get(name);
 }
 
+/** Why a name means no flow, as a part of a sentence. */
+export function whyNoFlow({ flows }: Pick<TenantConfig, "flows">, name: string): string {
+  const nearest = nearestName(name, [...flows.map((flow) => flow.name), ...shippedHeads().keys()]);
+  const hint = nearest === undefined ? "publish one with POST /v1/flows/{id}/publish" : `is '${nearest}' meant?`;
+  return `there is no published flow '${name}'; ${hint}`;
+}
+
 /** @throws GatewayError `flow_not_found` for a name or a version that there is not, or a flow that is disabled */
 export function requireFlowHead(config: Pick<TenantConfig, "flows">, name: string, version?: number): FlowHead {
   const head = findFlow(config, name);
   if (head === undefined) {
+    const why = whyNoFlow(config, name);
     throw new GatewayError(
       "flow_not_found",
-      `There is no published flow '${name}'; publish one with POST /v1/flows/{id}/publish.`,
-      { param: "workflow_id" },
+      `${why.charAt(0).toUpperCase()}${why.slice(1)}${why.endsWith("?") ? "" : "."}`,
+      {
+        param: "workflow_id",
+      },
     );
   }
   if (!head.enabled) {

@@ -15,7 +15,7 @@ import {
   type FlowNode,
   type FlowValue,
 } from "./definition.ts";
-import { nearestName } from "./step-names.ts";
+import { nearestName } from "./nearest-name.ts";
 import { checkExpression, expressionIn, namedSteps } from "./transform.ts";
 
 export type FlowProblem = {

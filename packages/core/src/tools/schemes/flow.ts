@@ -4,7 +4,7 @@
  */
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { findFlow } from "../../flows/find-flow.ts";
+import { findFlow, whyNoFlow } from "../../flows/find-flow.ts";
 import { contextArguments, requireOwnContext } from "../../flows/run/variables.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { FlowHead } from "../../ports/flows.ts";
@@ -38,8 +38,7 @@ export function createFlowAdapter(core: () => CoreDeps): ToolAdapter {
       return head === undefined ? undefined : toolOf(head, undefined);
     },
     list: ({ config }) => config.flows.map((head) => toolOf(head, undefined)),
-    whyMissing: ({ service }) =>
-      `there is no published flow '${service}'; publish one with POST /v1/flows/{id}/publish`,
+    whyMissing: ({ service }, { config }) => whyNoFlow(config, service),
     async invoke(call, context) {
       if (stepOf(call.uri) !== undefined) return answerOf(call);
       const { runFlow } = await import("../../flows/run/run-flow.ts");

@@ -411,14 +411,14 @@ const lineFeed = 0x0a;
 
 /** What is shown of a reply whose requests are withheld: of a block it is known at its end, or later. */
 class VisibleText {
-  #ready: string[] = [];
+  #ready = "";
   /** In order; undefined: nothing is held back. */
   #held: { readonly text: string[]; readonly isBlock: boolean }[] = [];
   #isInBlock = false;
 
   say(text: string): void {
     const last = this.#held.at(-1);
-    if (last === undefined) this.#ready.push(text);
+    if (last === undefined) this.#ready += text;
     else if (last.isBlock === this.#isInBlock) last.text.push(text);
     else this.#held.push({ text: [text], isBlock: this.#isInBlock });
   }
@@ -445,20 +445,19 @@ class VisibleText {
   settle({ areRun }: { readonly areRun: boolean }): void {
     // A block that is still being read is decided at its own end.
     const open = this.#isInBlock ? this.#held.pop() : undefined;
-    for (const { text, isBlock } of this.#held) if (!isBlock || !areRun) this.#ready.push(text.join(""));
+    for (const { text, isBlock } of this.#held) if (!isBlock || !areRun) this.#ready += text.join("");
     this.#held = open === undefined ? [] : [open];
   }
 
   /** All of what is held back is text. */
   release(): void {
-    for (const { text } of this.#held) this.#ready.push(text.join(""));
+    for (const { text } of this.#held) this.#ready += text.join("");
     this.#held = [];
   }
 
   take(): string {
-    if (this.#ready.length === 0) return "";
-    const text = this.#ready.length === 1 ? (this.#ready[0] ?? "") : this.#ready.join("");
-    this.#ready = [];
+    const text = this.#ready;
+    this.#ready = "";
     return text;
   }
 }
