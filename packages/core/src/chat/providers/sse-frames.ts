@@ -120,7 +120,8 @@ export class SseScanner {
           data: bytes.toString("utf8", at + 6, lineFeed),
           name: "",
           lastEventId: this.#lastEventId,
-          frame: bytes.subarray(at, next),
+          // Mostly the read is this event and nothing else.
+          frame: at === 0 && next === bytes.length ? bytes : bytes.subarray(at, next),
           isPlain: true,
         });
         at = next;
