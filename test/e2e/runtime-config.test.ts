@@ -171,6 +171,37 @@ describe(`a configuration sent with the request ${verifies("BLIND-7")}`, () => {
     });
   });
 
+  test(`serves the agents of a run, the rules of each as ever ${verifies("FLOWRUN-1")}`, async () => {
+    const look = calls({ name: "lookup", arguments: { q: "by agent" } });
+    await tenant.client.post("/v1/agents", {
+      name: "finder",
+      model: "stub-1",
+      instructions: "Find.",
+      tools: ["lookup"],
+    });
+    await tenant.client.post("/v1/agents", { name: "talker", model: "stub-1", instructions: "Talk.", tools: [] });
+    await publishFlow(tenant, {
+      name: "asks_agents",
+      start: "find",
+      nodes: {
+        find: { kind: "agent", agent: "finder", prompt: "Find it.", next: "talk" },
+        talk: { kind: "agent", agent: "talker", prompt: "Say it.", next: "end" },
+        end: { kind: "end" },
+      },
+    });
+    llm.script(look, text("found"), text("hello"));
+    const { client } = await trustedKey({});
+    const run = { workflow_id: "asks_agents", stream: false };
+    const answer = await client.send("post", "/v1/run_workflow", { ...run, ...config(lookup(keyed)) });
+    expect([answer.status, answer.json.state], answer.text).toEqual([200, "completed"]);
+    expect(backEnd.requests.map(({ target, headers }) => [target, headers.authorization])).toEqual([
+      ["/lookup?q=by%20agent", "Bearer inline-value-1"],
+    ]);
+    const tools = llm.requests.map(({ tools: told = [] }) => (told as Json[]).map((tool) => tool.function.name));
+    expect(tools).toEqual([["lookup", "read_result"], ["lookup", "read_result"], []]);
+    expect(JSON.stringify(llm.requests)).not.toMatch(/runtime_config|inline-value/);
+  });
+
   test("is refused for a run of a flow where nothing is known of it, or the key may not", async () => {
     await publishFlow(tenant, { name: "idle", start: "end", nodes: { end: { kind: "end" } } });
     const run = (change: Json, client = tenant.client): Promise<Reply> =>

@@ -51,6 +51,23 @@ describe("definitions of flows", () => {
     expect(found["/nodes/lost"]).toContain("never reached");
   });
 
+  test.each<[string, JsonValue | undefined, Record<string, string>]>([
+    ["is missing", undefined, { "/nodes/first/prompt": "is required" }],
+    [
+      "is of another type",
+      5,
+      { "/nodes/first/prompt": "expected string, received number, or expected object, received number" },
+    ],
+    [
+      "is an expression that is none",
+      { $: 5 },
+      { "/nodes/first/prompt/$": "Invalid input: expected string, received number" },
+    ],
+  ])("a text or expression that %s is told what it has to be", async (_why, prompt, expected) => {
+    const node = { kind: "agent", agent: "finder", ...(prompt === undefined ? {} : { prompt }) };
+    expect(await problems(flow({ first: node }))).toEqual(expected);
+  });
+
   test.each<[string, JsonValue, string]>([
     ["an unknown field", { first: { kind: "end", outputs: 1 } }, "/nodes/first/outputs"],
     ["an unknown kind", { first: { kind: "jump" } }, "/nodes/first/kind"],

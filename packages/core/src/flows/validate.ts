@@ -72,9 +72,23 @@ function problemsOf(issue: z.core.$ZodIssue): readonly FlowProblem[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => ({ pointer: `${pointer}${pointerTo(key)}`, message: "is not a known field" }));
   }
+  if (issue.code === "invalid_union" && issue.errors.length > 0) return problemsOfUnion(issue, pointer);
   // Of a record's key: what is wrong with it is within.
   if (issue.code === "invalid_key") return issue.issues.map(({ message }) => ({ pointer, message }));
   return [{ pointer, message: issue.message }];
+}
+
+/** What the branch says that came furthest; of those that went nowhere, what each wants. */
+function problemsOfUnion(issue: z.core.$ZodIssueInvalidUnion, pointer: string): readonly FlowProblem[] {
+  const depthOf = (branch: readonly z.core.$ZodIssue[]): number =>
+    Math.max(0, ...branch.map(({ path }) => path.length));
+  const [closest = []] = issue.errors.toSorted((a, b) => depthOf(b) - depthOf(a));
+  if (depthOf(closest) > 0) {
+    return closest.flatMap((inner) => problemsOf({ ...inner, path: [...issue.path, ...inner.path] }));
+  }
+  const said = [...new Set(issue.errors.flat().map(({ message }) => message.replace(/^Invalid input: /, "")))];
+  const isMissing = said.every((message) => message.endsWith("received undefined"));
+  return [{ pointer, message: isMissing ? "is required" : said.join(", or ") }];
 }
 
 function pointerTo(...names: readonly string[]): string {
