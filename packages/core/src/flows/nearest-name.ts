@@ -1,7 +1,12 @@
+/** Longer ones are not compared: that takes time with the product of both lengths, and callers choose theirs. */
+const longest = 128;
+
 /** The known name that is most like it, where one is. */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
+  if (name.length > longest) return undefined;
   const most = Math.max(2, Math.ceil(name.length / 3));
   const ranked = known
+    .filter((one) => Math.abs(one.length - name.length) <= most)
     .map((one) => ({ one, distance: distanceOf(name.toLowerCase(), one.toLowerCase()) }))
     .toSorted((a, b) => a.distance - b.distance);
   const [best] = ranked;
