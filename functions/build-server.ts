@@ -7,8 +7,12 @@ import { cp, readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { build, type BuildOptions } from "esbuild";
 import { BuildRecord } from "./build-record.ts";
+import { onlyDispatcher, onlyEnglish } from "./less-of-libraries.ts";
+import { oneStart } from "./one-start.ts";
 
 const directory = import.meta.dirname;
+/** What a bundle depends on beside its sources. */
+const scripts = ["build-server.ts", "less-of-libraries.ts", "one-start.ts"].map((name) => `${directory}/${name}`);
 
 /** Bundled CommonJS asks for `require`, which ESM has not. */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url);`;
@@ -24,9 +28,10 @@ export interface ServerBuild {
 
 /** @returns where the program is */
 export async function buildServer({ entry, programs = {}, out }: ServerBuild): Promise<string> {
-  const options: BuildOptions & { readonly metafile: true } = {
+  const server = entry ?? `${directory}/local.ts`;
+  const options: BundleOptions = {
     entryPoints: [
-      { in: entry ?? `${directory}/local.ts`, out: "server" },
+      { in: server, out: "server" },
       // Forked by it, to start plugins.
       { in: `${directory}/../packages/platform/src/local/plugin-helper.ts`, out: "plugin-helper" },
       // Of its threads that read documents.
@@ -54,7 +59,7 @@ export async function buildServer({ entry, programs = {}, out }: ServerBuild): P
     logLevel: "warning",
   };
   const record = new BuildRecord(out, options);
-  const made = new Set((await record.outputs()) ?? (await bundle(options, record)));
+  const made = new Set((await record.outputs()) ?? (await bundle(server, options, record)));
   // Afterwards, and only what is of another build: a server that runs from here reads some of its files late.
   for (const name of await readdir(`${out}/bin`)) {
     if (!made.has(resolve(out, "bin", name))) await rm(join(out, "bin", name), { recursive: true });
@@ -65,13 +70,13 @@ export async function buildServer({ entry, programs = {}, out }: ServerBuild): P
   return `${out}/bin/server.mjs`;
 }
 
-async function bundle(
-  options: BuildOptions & { readonly metafile: true },
-  record: BuildRecord,
-): Promise<readonly string[]> {
-  const { metafile } = await build(options);
+type BundleOptions = Omit<BuildOptions, "plugins"> & { readonly metafile: true };
+
+/** @returns the files that it has made, as absolute paths */
+async function bundle(entry: string, options: BundleOptions, record: BuildRecord): Promise<readonly string[]> {
+  const { metafile } = await build({ ...options, plugins: [onlyEnglish, onlyDispatcher, await oneStart(entry)] });
   const outputs = Object.keys(metafile.outputs).map((file) => resolve(file));
-  await record.write([...Object.keys(metafile.inputs), import.meta.filename], outputs);
+  await record.write([...Object.keys(metafile.inputs), ...scripts], outputs);
   return outputs;
 }
 

@@ -8,8 +8,12 @@ import { dirname, join, relative, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build as bundle, type BuildOptions as BundlerOptions, type Metafile, type Plugin } from "esbuild";
 import { BuildRecord } from "./build-record.ts";
+import { onlyDispatcher, onlyEnglish } from "./less-of-libraries.ts";
+import { oneStart } from "./one-start.ts";
 
 const directory = import.meta.dirname;
+/** What a bundle depends on beside its sources. */
+const scripts = ["build.ts", "less-of-libraries.ts", "one-start.ts"].map((name) => `${directory}/${name}`);
 const names = ["chat", "api", "ws", "worker", "tick", "migration"];
 /** The function whose start somebody waits for with every first chat. */
 const awaited = "chat";
@@ -42,48 +46,12 @@ export interface Bundle {
  */
 const banner = `import { createRequire as createRequireOf } from "node:module"; const require = createRequireOf(import.meta.url); globalThis.__zod_globalConfig ??= { jitless: true };`;
 
-/** Messages of validators are made in English only; the other languages are most of zod's size. */
-const onlyEnglish: Plugin = {
-  name: "only-english",
-  setup(build) {
-    build.onLoad({ filter: /zod\/v4\/locales\/index\.js$/ }, () => ({
-      contents: `export { default as en } from "./en.js";`,
-    }));
-  },
-};
-
 /** Reached only with a `file:` database, which functions do not have. */
 const noFileDatabase: Plugin = {
   name: "no-file-database",
   setup(build) {
     build.onLoad({ filter: /packages\/db\/src\/file-database\.ts$/ }, () => ({
       contents: `export function openFileDatabase() { throw new Error("DATABASE_URL: a function needs libsql:// or https://"); }`,
-    }));
-  },
-};
-
-/**
- * Of the HTTP client only the dispatcher is used: its `fetch`, caches and WebSockets stay out, and so do
- * HTTP/2, which we never ask for (Node's module for it costs 9 ms of a start), a parser that this runtime
- * never picks (without SIMD), and the types of `fetch` (for bodies that are forms or blobs; ours are bytes
- * or text). A test sees to it that they are reached from nowhere else.
- */
-const onlyDispatcher: Plugin = {
-  name: "only-dispatcher",
-  setup(build) {
-    // The client's own switch for a copy that has one parser of HTTP/1.
-    build.initialOptions.define = { ...build.initialOptions.define, esbuildDetection: "true" };
-    build.onLoad({ filter: /node_modules\/undici\/index\.js$/ }, () => ({
-      contents: `exports.Pool = require("./lib/dispatcher/pool.js"); exports.buildConnector = require("./lib/core/connect.js");`,
-    }));
-    build.onLoad({ filter: /node_modules\/undici\/lib\/llhttp\/llhttp-wasm\.js$/ }, () => ({
-      contents: `throw new Error("this HTTP parser is not part of the bundle");`,
-    }));
-    build.onLoad({ filter: /node_modules\/undici\/lib\/dispatcher\/client-h2\.js$/ }, () => ({
-      contents: `module.exports = () => { throw new Error("HTTP/2 is not part of the bundle"); };`,
-    }));
-    build.onLoad({ filter: /node_modules\/undici\/lib\/web\/\S+\.js$/ }, () => ({
-      contents: `throw new Error("the types of fetch are not part of the bundle");`,
     }));
   },
 };
@@ -119,30 +87,6 @@ const noWebSocket: Plugin = {
     }));
   },
 };
-
-/**
- * Makes one file of everything that a function reads at its start, where 40 cost 12 ms more to find and
- * to link. The bundler puts together what the same modules need, and says so of the modules read later;
- * if each of those asks for the start's modules as well, then all of these are needed alike.
- */
-async function oneStart(entry: string, { inputs }: Metafile): Promise<Plugin> {
-  const code = await readFile(entry, "utf8");
-  const start = [...code.matchAll(/^import \{.* from "(\..*)";$/gm)].map(([, path = ""]) => resolve(entry, "..", path));
-  const later = Object.values(inputs)
-    .flatMap(({ imports }) => imports)
-    .filter(({ kind, external }) => kind === "dynamic-import" && external !== true);
-  const ours = new Set(later.map(({ path }) => resolve(path)).filter((path) => !path.includes("/node_modules/")));
-  return {
-    name: "one-start",
-    setup(build) {
-      build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
-        if (!ours.has(path)) return undefined;
-        const asking = start.map((module) => `import ${JSON.stringify(module)};`);
-        return { contents: [await readFile(path, "utf8"), ...asking].join("\n"), loader: "ts" };
-      });
-    },
-  };
-}
 
 function replaceModules(replace: Readonly<Record<string, string>>): Plugin {
   const replaced = new Map(Object.entries(replace).map(([name, file]) => [`${directory}/${name}`, file]));
@@ -212,7 +156,7 @@ async function bundleAll({ out, replace }: Required<BuildOptions>, record: Build
   const shared = await bundle({ ...split, entryPoints: names.filter((name) => name !== awaited).map(entryPoint) });
   const chat = await bundle({
     ...split,
-    plugins: [...common.plugins, await oneStart(entryPoint(awaited).in, shared.metafile)],
+    plugins: [...common.plugins, await oneStart(entryPoint(awaited).in)],
     entryPoints: [entryPoint(awaited)],
   });
   // Alone in its image, so it is one file.
@@ -251,7 +195,7 @@ async function bundleAll({ out, replace }: Required<BuildOptions>, record: Build
   };
   await writeFile(join(out, metaFile), JSON.stringify({ inputs, outputs }));
   const made = Object.keys(outputs).map((file) => resolve(file));
-  await record.write([...Object.keys(inputs), import.meta.filename], made);
+  await record.write([...Object.keys(inputs), ...scripts], made);
   return made;
 }
 
