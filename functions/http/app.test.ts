@@ -224,9 +224,14 @@ describe("what a route is given", () => {
   });
 
   test.each([
-    ["a field of the wrong type", { name: 7 }, "name", /Body field 'name': invalid input: expected string/],
-    ["a missing field", {}, "name", /Body field 'name'/],
-    ["an unknown field", { name: "x", nmae: "y" }, "nmae", /not known/],
+    [
+      "a field of the wrong type",
+      { name: 7 },
+      "name",
+      /Body field 'name' is not valid: expected string, received number\.$/,
+    ],
+    ["a missing field", {}, "name", /Body field 'name' is required\.$/],
+    ["an unknown field", { name: "x", nmae: "y" }, "nmae", /Body field 'nmae' is not a known field\.$/],
     [
       "a field deep inside a union",
       { name: "x", parts: [{ text: "a" }, { url: "no url" }] },
@@ -237,9 +242,9 @@ describe("what a route is given", () => {
       "what fits none of a union",
       { name: "x", parts: [7] },
       "parts.0",
-      /Body field 'parts\.0': invalid input: expected object, received number\.$/,
+      /Body field 'parts\.0' is not valid: expected object, received number\.$/,
     ],
-    ["another type altogether", [1], null, /The body: invalid input: expected object/],
+    ["another type altogether", [1], null, /The body is not valid: expected object/],
   ])("%s is named by its path", async (_what, body, param, message) => {
     const { send } = setup({ echo });
     const answer = await send("POST", "/echo/1", json(body));

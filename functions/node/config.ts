@@ -1,6 +1,7 @@
 /** `node.json`: what a node offers, and how it is run. Only the first half leaves the machine (docs/nodes.md). */
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
+import { schemaProblems } from "@toolyard/core/errors/schema-problems";
 import { parseJson } from "@toolyard/core/json";
 import { longestTimeoutMs, nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
 import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
@@ -101,7 +102,9 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
   });
   const parsed = configSchema.safeParse(parseJson(text));
   if (!parsed.success) {
-    const problems = parsed.error.issues.map((issue) => `  ${issue.path.join(".") || "the file"}: ${issue.message}`);
+    const problems = schemaProblems(parsed.error).map(
+      ({ path, says }) => `  ${path.length === 0 ? "the file" : `'${path.join(".")}'`} ${says}`,
+    );
     throw new NodeConfigError(`--config: '${path}' cannot be used:\n${problems.join("\n")}`);
   }
   const directory = dirname(resolve(path));

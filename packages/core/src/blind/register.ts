@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import type * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { schemaProblem } from "../errors/schema-problems.ts";
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
@@ -372,13 +373,7 @@ function withIndexes(path: string): string {
 
 /** @param root the field of a request that holds what was parsed; absent: the request is the definition */
 function toInvalidDefinition(error: z.ZodError, root?: string): GatewayError {
-  const [issue] = error.issues;
-  if (issue === undefined) return invalid(root ?? "definition", "is not valid");
-  const path = [...issue.path.map(String), ...(issue.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [])];
+  const { path, kind, says } = schemaProblem(error);
   const field = root === undefined ? path.join(".") || "definition" : withIndexes([root, ...path].join("."));
-  const problem =
-    issue.code === "unrecognized_keys"
-      ? "is not a field of the definition"
-      : issue.message.replace(/^Invalid input: /, "is not valid: ");
-  return invalid(field, problem);
+  return invalid(field, kind === "unknown" ? "is not a field of the definition" : says);
 }

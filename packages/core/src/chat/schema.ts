@@ -5,6 +5,7 @@
 import * as z from "zod";
 import { runtimeConfigField } from "../blind/runtime-config.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { schemaProblem } from "../errors/schema-problems.ts";
 import { knowledgeField } from "../knowledge/asked.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
@@ -122,8 +123,8 @@ export function parseChatRequest(body: unknown): ChatRequest {
   const given = withoutNulls(body);
   const parsed = chatRequestSchema.safeParse(given);
   if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    throw invalid(`${pathOf(issue?.path ?? [])}: ${issue?.message ?? "is not valid"}`, pathOf(issue?.path ?? []));
+    const { path, says } = schemaProblem(parsed.error);
+    throw invalid(`'${pathOf(path)}' ${says}.`, pathOf(path));
   }
   const request = parsed.data;
   const tools = (given["tools"] ?? []) as JsonObject[];

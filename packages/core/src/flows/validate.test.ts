@@ -56,12 +56,12 @@ describe("definitions of flows", () => {
     [
       "is of another type",
       5,
-      { "/nodes/first/prompt": "expected string, received number, or expected object, received number" },
+      { "/nodes/first/prompt": "is not valid: expected string, received number, or expected object, received number" },
     ],
     [
       "is an expression that is none",
       { $: 5 },
-      { "/nodes/first/prompt/$": "Invalid input: expected string, received number" },
+      { "/nodes/first/prompt/$": "is not valid: expected string, received number" },
     ],
   ])("a text or expression that %s is told what it has to be", async (_why, prompt, expected) => {
     const node = { kind: "agent", agent: "finder", ...(prompt === undefined ? {} : { prompt }) };

@@ -2,8 +2,8 @@
  * What is wrong with a definition, all at once and each with its JSON pointer: what the schema says, where nodes lead,
  * expressions, tool URIs, schemas (FLOW-1, URI-2). What is found here is not met by a run.
  */
-import type * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { schemaProblems } from "../errors/schema-problems.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { FlowReference } from "../ports/flows.ts";
 import { compileArguments } from "../tools/arguments.ts";
@@ -44,7 +44,13 @@ export async function checkFlow(given: JsonValue): Promise<CheckedFlow> {
     return { definition: undefined, problems: [{ pointer: "", message: tooDeep }], refs: [] };
   }
   const parsed = flowDefinitionSchema.safeParse(given);
-  if (!parsed.success) return { definition: undefined, problems: parsed.error.issues.flatMap(problemsOf), refs: [] };
+  if (!parsed.success) {
+    const problems = schemaProblems(parsed.error).map(({ path, says }) => ({
+      pointer: pointerTo(...path.map(String)),
+      message: says,
+    }));
+    return { definition: undefined, problems, refs: [] };
+  }
   const definition = parsed.data;
   const checker = new Checker();
   await checker.checkAll(definition);
@@ -65,30 +71,6 @@ export async function requireFlow(
     param: where,
     extra: { problems: problems.map(({ pointer, message }) => ({ pointer, message })) },
   });
-}
-
-function problemsOf(issue: z.core.$ZodIssue): readonly FlowProblem[] {
-  const pointer = pointerTo(...issue.path.map(String));
-  if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => ({ pointer: `${pointer}${pointerTo(key)}`, message: "is not a known field" }));
-  }
-  if (issue.code === "invalid_union" && issue.errors.length > 0) return problemsOfUnion(issue, pointer);
-  // Of a record's key: what is wrong with it is within.
-  if (issue.code === "invalid_key") return issue.issues.map(({ message }) => ({ pointer, message }));
-  return [{ pointer, message: issue.message }];
-}
-
-/** What the branch says that came furthest; of those that went nowhere, what each wants. */
-function problemsOfUnion(issue: z.core.$ZodIssueInvalidUnion, pointer: string): readonly FlowProblem[] {
-  const depthOf = (branch: readonly z.core.$ZodIssue[]): number =>
-    Math.max(0, ...branch.map(({ path }) => path.length));
-  const [closest = []] = issue.errors.toSorted((a, b) => depthOf(b) - depthOf(a));
-  if (depthOf(closest) > 0) {
-    return closest.flatMap((inner) => problemsOf({ ...inner, path: [...issue.path, ...inner.path] }));
-  }
-  const said = [...new Set(issue.errors.flat().map(({ message }) => message.replace(/^Invalid input: /, "")))];
-  const isMissing = said.every((message) => message.endsWith("received undefined"));
-  return [{ pointer, message: isMissing ? "is required" : said.join(", or ") }];
 }
 
 function pointerTo(...names: readonly string[]): string {

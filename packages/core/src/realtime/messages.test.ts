@@ -65,7 +65,7 @@ describe("a message", () => {
     ["of a type that nobody knows", { type: "execute_tool", id: "x" }, "invalid_request", "type"],
     ["named after what every object has", { type: "toString" }, "invalid_request", "type"],
     ["of another version", { type: "hello", version: 2 }, "invalid_request", "version"],
-    ["with a field that is not known", { type: "ping", more: 1 }, "invalid_request", null],
+    ["with a field that is not known", { type: "ping", more: 1 }, "invalid_request", "more"],
     ["without the name it needs", { type: "subscribe", topic: "calls" }, "invalid_request", "id"],
     ["with a name that is none", { type: "subscribe", id: "$.a", topic: "calls" }, "invalid_request", "id"],
     ["for a topic that there is not", { type: "subscribe", id: "a", topic: "all" }, "invalid_request", "topic"],
@@ -79,7 +79,7 @@ describe("a message", () => {
       "with a filter that logs have not",
       { type: "subscribe", id: "a", topic: "logs", events: [] },
       "invalid_request",
-      null,
+      "events",
     ],
   ])("that is %s is an error that says why", async (_what, message, code, param) => {
     const { say, told } = start();

@@ -5,6 +5,7 @@
 import * as z from "zod";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { schemaProblem } from "../errors/schema-problems.ts";
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import { protocolVersion, subscriptionSchema, type Connection } from "./connection.ts";
@@ -120,9 +121,8 @@ function dispatch(deps: CoreDeps, connection: Connection, message: unknown): Pro
 }
 
 function invalidMessage(error: z.ZodError): GatewayError {
-  const [issue] = error.issues;
-  const param = issue?.path.join(".") ?? "";
-  const problem = issue?.code === "unrecognized_keys" ? `'${issue.keys.join("', '")}' is not known` : issue?.message;
-  const where = param === "" ? "fields" : `field '${param}'`;
-  return new GatewayError("invalid_request", `The message's ${where}: ${problem}.`, param === "" ? {} : { param });
+  const { path, says } = schemaProblem(error);
+  const param = path.join(".");
+  const where = param === "" ? "The message" : `The message's field '${param}'`;
+  return new GatewayError("invalid_request", `${where} ${says}.`, param === "" ? {} : { param });
 }

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
+import { schemaProblems } from "../../errors/schema-problems.ts";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import { once } from "../../once.ts";
 import type { Workspace } from "../../workspace/workspace.ts";
@@ -149,12 +150,14 @@ export function toParameters(input: z.ZodType): JsonObject {
 export function readInput<Input extends z.ZodType>(input: Input, args: JsonObject): z.output<Input> {
   const parsed = input.safeParse(args);
   if (parsed.success) return parsed.data;
-  const errors = parsed.error.issues.slice(0, 10).map((issue) => ({
-    pointer: issue.path.map((key) => `/${escapePointer(String(key))}`).join(""),
-    message: issue.message,
-  }));
+  const errors = schemaProblems(parsed.error)
+    .slice(0, 10)
+    .map(({ path, says }) => ({
+      pointer: path.map((key) => `/${escapePointer(String(key))}`).join(""),
+      message: says,
+    }));
   const list = errors
-    .map((error) => `${error.pointer === "" ? "arguments" : error.pointer}: ${error.message}`)
+    .map(({ pointer, message }) => `'${pointer === "" ? "arguments" : pointer}' ${message}`)
     .join("; ");
   throw withDelivery(
     new GatewayError("invalid_arguments", `The arguments do not fit: ${list}`, {

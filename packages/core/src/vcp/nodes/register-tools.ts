@@ -3,6 +3,7 @@
  * said, never guessed (VCP-24): the other tools are not to suffer for it.
  */
 import { createHash } from "node:crypto";
+import { schemaProblem } from "../../errors/schema-problems.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { longestTimeoutMs, nodeToolSchema, type NodeTool, type VcpCommand } from "../../nodes/node.ts";
 
@@ -109,8 +110,8 @@ function toTool(manifest: JsonValue): NodeTool | string {
     },
   });
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  return `its '${issue?.path.join(".") ?? "name"}' ${issue?.message ?? "cannot be used"}`;
+  const { path, says } = schemaProblem(parsed.error);
+  return `its '${path.join(".")}' ${says}`;
 }
 
 function timeoutOf({ communication }: JsonObject): number {

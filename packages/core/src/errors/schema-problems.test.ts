@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import * as z from "zod";
+import { schemaProblem, schemaProblems } from "./schema-problems.ts";
+
+const host = z.string().regex(/^[a-z.]+$/, "must be a host name");
+const schema = z.strictObject({
+  name: z.string().min(2).default("me"),
+  host: z.union([host, z.strictObject({ host, port: z.int().optional() })]).default("a"),
+  mode: z.union([z.enum(["auto", "off"]), z.object({ tool: z.string() })]).default("auto"),
+  kind: z
+    .discriminatedUnion("type", [z.object({ type: z.literal("a") }), z.object({ type: z.literal("b") })])
+    .optional(),
+  labels: z.record(host, z.number()).default({}),
+  many: z.union([z.string(), z.number(), z.array(z.string()), z.object({ a: z.string() })]).default("x"),
+});
+const all = z.object({ name: z.string(), host: z.union([z.string(), z.object({ host })]) });
+
+function said(value: unknown, of: z.ZodType = schema): Record<string, string> {
+  const { error } = of.safeParse(value);
+  if (error === undefined) throw new Error("nothing is wrong");
+  return Object.fromEntries(schemaProblems(error).map(({ path, says }) => [path.join("."), says]));
+}
+
+test.each<[string, unknown, Record<string, string>]>([
+  ["a wrong type", { name: 7 }, { name: "is not valid: expected string, received number" }],
+  ["a limit", { name: "m" }, { name: "is not valid: too small: expected string to have >=2 characters" }],
+  ["our own words", { host: "A b" }, { host: "must be a host name" }],
+  [
+    "unknown fields, each for itself",
+    { hots: 1, nmae: 2 },
+    { hots: "is not a known field", nmae: "is not a known field" },
+  ],
+  ["the form of a union that was meant", { host: { host: "A" } }, { "host.host": "must be a host name" }],
+  ["within that form", { host: { host: "a", prot: 1 } }, { "host.prot": "is not a known field" }],
+  [
+    "the form that has the type",
+    { mode: "of" },
+    { mode: 'is not valid: invalid option: expected one of "auto"|"off"' },
+  ],
+  [
+    "no form at all",
+    { host: 7 },
+    { host: "is not valid: expected string, received number, or expected object, received number" },
+  ],
+  ["more forms than a line holds", { many: true }, { many: "has none of the forms that it may have" }],
+  [
+    "what tells forms apart",
+    { kind: { type: "c" } },
+    { "kind.type": "is not valid: invalid discriminator value. Expected 'a' | 'b'" },
+  ],
+  ["a key of a record", { labels: { "A b": 1 } }, { "labels.A b": "must be a host name" }],
+  ["the whole", [1], { "": "is not valid: expected object, received array" }],
+])("%s is told with its place", (_title, value, problems) => {
+  expect(said(value)).toEqual(problems);
+});
+
+test("what is missing is required, a union as well", () => {
+  expect(said({}, all)).toEqual({ name: "is required", host: "is required" });
+});
+
+test("the first problem is the one for which there is room in one line", () => {
+  expect(schemaProblem({ issues: all.safeParse({ name: 1 }).error?.issues ?? [] }).path).toEqual(["name"]);
+  expect(schemaProblem({ issues: [] }).says).toBe("is not valid");
+});
