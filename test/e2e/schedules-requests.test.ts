@@ -67,7 +67,7 @@ describe(`a schedule that would not do what it says ${verifies("VCP-18", "VCP-24
     ["no block", { rate: "1 day", task: { tool_request: "hello" } }, "task.tool_request", /Missing TOOL_REQUEST/],
     ["two blocks", { rate: "1 day", task: { tool_request: block("a") + block("b") } }, "task.tool_request", /several/],
     ["no such webhook", { rate: "1 day", deliver: { webhook: "whk_none" } }, "deliver.webhook", /no webhook/],
-    ["an unknown field", { rate: "1 day", timezone: "UTC" }, "timezone", /not known/],
+    ["an unknown field", { rate: "1 day", timezone: "UTC" }, "timezone", /is not a known field/],
   ])("%s", async ([, body, param, why]) => {
     const { status, json } = await tenant.client.send("post", path, { task, ...body });
     expect(status).toBeGreaterThanOrEqual(400);

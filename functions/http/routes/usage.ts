@@ -60,7 +60,7 @@ function daysOf(query: z.output<typeof usageQuery>, now: number): { readonly fro
   const to = query.to === undefined ? now - (now % dayMs) + dayMs : Date.parse(query.to);
   const from = query.from === undefined ? to - defaultDays * dayMs : Date.parse(query.from);
   if (from < to) return { from, to };
-  throw new GatewayError("invalid_request", "Query field 'to': must be a day after 'from'.", { param: "to" });
+  throw new GatewayError("invalid_request", "Query field 'to' must be a day after 'from'.", { param: "to" });
 }
 
 /** Pages end at `{group_by}:{group}`. */

@@ -51,7 +51,7 @@ export function parseExchange(body: unknown): ChatRequest {
   if (!isJsonObject(body)) throw new GatewayError("invalid_request", "The body must be a JSON object.");
   const { model, stream, ...passthrough } = body;
   if (model !== undefined && model !== null && (typeof model !== "string" || model === "")) {
-    throw new GatewayError("invalid_request", "Body field 'model': must be the name of a model.", { param: "model" });
+    throw new GatewayError("invalid_request", "Body field 'model' must be the name of a model.", { param: "model" });
   }
   const asked = body["input"] ?? body["prompt"];
   if (asked === undefined || asked === null) {
