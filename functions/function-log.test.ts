@@ -6,7 +6,8 @@ describe("log lines of a function", () => {
     const lines: string[] = [];
     const log = createFunctionLog("info", (line) => void lines.push(line));
     log.log("debug", "not written");
-    log.log("warn", "something", { tenant: "ten_1", arguments: { password: "hunter2" }, status: undefined });
+    const passedAlong = { tenant: "ten_1", arguments: { password: "hunter2" }, status: undefined, note: "said aloud" };
+    log.log("warn", "something", passedAlong);
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(/\}\n$/);
     expect(JSON.parse(lines[0] ?? "")).toEqual({

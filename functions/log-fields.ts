@@ -1,73 +1,18 @@
 /**
- * What a log line may hold. Only fields named here are written, so that a field with something private in it
- * cannot slip in by being passed along; which ones were left out is said by name.
+ * The fields of a log line as they are written: those that it may hold and no others, whatever was passed along;
+ * which ones were left out is said by name.
  */
-import type { LogFields } from "@toolyard/core/ports/log";
+import { logFieldNames, spokenFieldNames, type LogFields } from "@toolyard/core/ports/log";
 
-const allowed = new Set([
-  "added",
-  "archive",
-  "at",
-  "attempt",
-  "attempts",
-  "call",
-  "call_id",
-  "caller",
-  "changed",
-  "check",
-  "code",
-  "connection",
-  "count",
-  "directory",
-  "document",
-  "duration_ms",
-  "ended",
-  "error",
-  "exit",
-  "folder",
-  "group_chat",
-  "host",
-  "instances",
-  "key_id",
-  "knowledge_base",
-  "message_id",
-  "method",
-  "model",
-  "node",
-  "plugin",
-  "port",
-  "progress",
-  "provider",
-  "queue",
-  "reason",
-  "receives",
-  "registry",
-  "request_id",
-  "route",
-  "row",
-  "schedule",
-  "service",
-  "session",
-  "signal",
-  "skipped",
-  "status",
-  "subscription",
-  "table",
-  "task",
-  "tenant",
-  "tool",
-  "total",
-  "trace_id",
-  "unchanged",
-  "upload",
-]);
+const allowed: ReadonlySet<string> = new Set(logFieldNames);
+const spoken: ReadonlySet<string> = new Set(spokenFieldNames);
 const longestValue = 2_000;
 
 export function choose(fields: LogFields): Record<string, unknown> {
   const chosen: Record<string, unknown> = {};
   const left: string[] = [];
   for (const [name, value] of Object.entries(fields)) {
-    if (value === undefined) continue;
+    if (value === undefined || spoken.has(name)) continue;
     if (!allowed.has(name)) left.push(name);
     else chosen[name] = typeof value === "string" ? value.slice(0, longestValue) : value;
   }
