@@ -7,7 +7,7 @@ import { connect, type Socket } from "node:net";
 import { createEgress } from "@toolyard/core/blind/egress";
 import { openHttp2 } from "@toolyard/core/blind/http2-connection";
 import type { BrokerAccount, BrokerMessage, BrokerSession } from "@toolyard/core/ports/message-broker";
-import { deliveryOf } from "@toolyard/core/tools/adapter";
+import { deliveryOf } from "@toolyard/core/errors/delivery";
 import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startCuttingProxy } from "../support/brokers/proxy.ts";

@@ -3,7 +3,7 @@
  * skipped with the reason where they are not installed (MQ-1, MQ-2, MQ-4, SVCERR-1).
  */
 import { connect } from "node:net";
-import { deliveryOf } from "@toolyard/core/tools/adapter";
+import { deliveryOf } from "@toolyard/core/errors/delivery";
 import { createMessageBrokers } from "@toolyard/platform/mq/message-brokers";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { noKafka, startKafka, type KafkaMock } from "../support/brokers/kafka.ts";

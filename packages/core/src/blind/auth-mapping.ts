@@ -5,7 +5,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { grantOf, oauthProblems, oauthTargets, readOAuthClient, type OAuthClient } from "../oauth/client.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { AuthConfig, AuthMapping } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 

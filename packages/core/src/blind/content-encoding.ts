@@ -6,7 +6,7 @@ import type { Transform } from "node:stream";
 import { pipeline } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw, createZstdDecompress } from "node:zlib";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 
 /** What we ask back ends for. */
 export const acceptedEncodings = "gzip, deflate, br";

@@ -7,7 +7,7 @@ import type { CredentialView } from "../ports/repos.ts";
 import type { KeyVault } from "../ports/key-vault.ts";
 import { Sealer } from "../secrets/sealer.ts";
 import type { StoredCredential } from "../secrets/credential.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import {
   createCredentialResolver,
   credentialAad,

@@ -9,7 +9,7 @@ import type { CredentialRepo, CredentialView } from "../ports/repos.ts";
 import type { CredentialRef, StoredCredential } from "../secrets/credential.ts";
 import type { Sealer } from "../secrets/sealer.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { credentialNameSchema } from "./definition.ts";
 
 /** The part of a call's context that decides about credentials. */

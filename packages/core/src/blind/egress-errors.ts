@@ -4,7 +4,7 @@
  * arguments or keys, addresses are the operator's affair.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 
 /** The other side of a request. */
 export interface Peer {

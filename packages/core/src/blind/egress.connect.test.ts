@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress, EgressTarget } from "../ports/egress.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import { createEgress, type EgressOptions } from "./egress.ts";
 
 let server: Server;

@@ -7,7 +7,7 @@ import { startHttpStub, type HttpStub } from "../../../../test/support/http-stub
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress } from "../ports/egress.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import { createAddressPolicy } from "./address-policy.ts";
 import { createEgress, type EgressOptions } from "./egress.ts";
 

@@ -7,7 +7,7 @@ import { testCertificate, testKey } from "../../../../test/support/tls-pair.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import { createEgress, type EgressOptions } from "./egress.ts";
 
 const closers: (() => unknown)[] = [];
@@ -522,8 +522,8 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
         socket.write(Buffer.concat([Buffer.from(head(`content-length: ${size}\r\n`)), Buffer.alloc(size)])),
       ),
     );
-    const response = await openEgress().request(get(raw.url, { idleTimeoutMs: 50 }));
-    await new Promise((done) => setTimeout(done, 150));
+    const response = await openEgress().request(get(raw.url, { idleTimeoutMs: 300 }));
+    await new Promise((done) => setTimeout(done, 700));
     expect(await readAll(response)).toHaveLength(size);
   });
 

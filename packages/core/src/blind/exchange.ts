@@ -5,7 +5,7 @@
  */
 import type { GatewayError } from "../errors/gateway-error.ts";
 import type { Span } from "../ports/traces.ts";
-import { withDelivery, type Delivery } from "../tools/adapter.ts";
+import { withDelivery, type Delivery } from "../errors/delivery.ts";
 import { toGivenUp, toSlowAnswer, toUnreachable, type Peer } from "./egress-errors.ts";
 
 /** Bytes kept for a slow consumer before the socket is paused, and the mark at which it goes on. */

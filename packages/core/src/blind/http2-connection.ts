@@ -14,7 +14,7 @@ import { isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse, Http2Connection, Http2Request, Http2Response } from "../ports/egress.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { toGivenUp, toUnreachable, type Peer } from "./egress-errors.ts";
 
 export interface SecureContext {

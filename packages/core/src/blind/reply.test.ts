@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import { decodeReply, parseRetryAfter } from "./reply.ts";
 
 interface Given {

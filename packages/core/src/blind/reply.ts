@@ -6,7 +6,8 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { withDelivery, type ToolReply } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
+import type { ToolReply } from "../tools/adapter.ts";
 import { decodeText, looksLikeText, parseContentType, type ContentType } from "./charset.ts";
 
 /** Characters of an error's body: enough to see what the back end did not like. */

@@ -3,7 +3,7 @@
  */
 import type { Duplex } from "node:stream";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { toGivenUp, toUnreachable, type Peer } from "./egress-errors.ts";
 import type { ExchangeController, ReplyHeaders } from "./exchange.ts";
 

@@ -7,7 +7,8 @@ import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
-import { withDelivery, type ToolCall } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
+import type { ToolCall } from "../tools/adapter.ts";
 import { newToolCall } from "./new-call.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
 

@@ -5,7 +5,7 @@ import { createMemoryBlobStore } from "../../../../test/support/memory-ports.ts"
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { CallContext } from "../context.ts";
 import { readAll, type BlobStore } from "../ports/blob-store.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import type { Call, StoredOutcome } from "./call.ts";
 import { openOwnResult, openResult, shapeReply } from "./result-store.ts";
 

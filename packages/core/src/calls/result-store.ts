@@ -10,7 +10,7 @@ import type { AdapterDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { readAll, tenantKey, type BlobStore, type PresignedRequest } from "../ports/blob-store.ts";
 import type { ToolReply } from "../tools/adapter.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { CompletedOutcome } from "../tools/outcome.ts";
 import type { Call, StoredOutcome } from "./call.ts";
 

@@ -10,7 +10,8 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
-import { Parked, withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
+import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
 import { authorOf, displayNameSchema, findGroupChat, noSuchGroupChat } from "./members.ts";
 import { Turn, type TurnCall, type TurnEnd } from "./turn.ts";
 

@@ -4,7 +4,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Http2Connection } from "../ports/egress.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { BadFrame, MessageTooLarge, readFrames, toFrame } from "./frames.ts";
 import { statusOf, type GrpcStatus } from "./status.ts";
 

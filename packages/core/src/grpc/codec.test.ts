@@ -7,7 +7,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { compileArguments } from "../tools/arguments.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import { createCodec } from "./codec.ts";
 import { missingImports, readDescriptorSet } from "./descriptors.ts";
 import { toParameters } from "./parameters.ts";

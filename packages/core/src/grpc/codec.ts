@@ -30,7 +30,7 @@ import {
 } from "@bufbuild/protobuf/wkt";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { Descriptors, MethodDescriptor } from "./descriptors.ts";
 
 /** Files that compilers bring along; many sets leave them out. */

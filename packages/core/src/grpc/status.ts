@@ -2,7 +2,7 @@
 import type { ErrorCode } from "../errors/catalog.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { withDelivery, type Delivery } from "../tools/adapter.ts";
+import { withDelivery, type Delivery } from "../errors/delivery.ts";
 
 interface StatusSpec {
   readonly name: string;

@@ -4,7 +4,7 @@ import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { MailAttachment } from "../ports/mail-transport.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 import { isHeaderText } from "./address.ts";
 import { invalid, type AttachmentArgument } from "./request.ts";

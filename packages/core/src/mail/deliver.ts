@@ -5,7 +5,7 @@
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { MailMessage, MailSession } from "../ports/mail-transport.ts";
-import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 
 export interface RecipientResult {
   readonly address: string;

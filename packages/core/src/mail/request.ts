@@ -6,7 +6,7 @@ import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { Mailbox } from "../ports/mail-transport.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { readInput, toParameters } from "../tools/native/native-tool.ts";
 import { isAllowedBy, isHeaderText, parseAddress, withoutDuplicates } from "./address.ts";
 import type { MailConfig, MailProfile } from "./config.ts";

@@ -6,7 +6,7 @@ import type { Template } from "liquidjs";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { lazily } from "../once.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 
 /** Characters that a part may come to. */
 const longestResult = 2_097_152;

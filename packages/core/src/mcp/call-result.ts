@@ -6,7 +6,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
-import { withDelivery, type ToolReply } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
+import type { ToolReply } from "../tools/adapter.ts";
 import { checkValue } from "../tools/arguments.ts";
 
 /** Of results that are kept as `tools/call` gave them; back ends cannot say it, for parameters of their types are dropped. */

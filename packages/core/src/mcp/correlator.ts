@@ -3,7 +3,7 @@
  * When the connection ends, what was asked and not answered may have taken effect or not.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { RpcId, RpcMessage, RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
 import { refuseRequests, type ExchangeOptions, type RequestAnswerer } from "./transport.ts";
 

@@ -12,7 +12,7 @@ import type { AccessToken, TokenSource } from "../oauth/token-source.ts";
 import { randomHex } from "../random-hex.ts";
 import type { Egress, EgressRequest, EgressResponse, EgressSocket, EgressTls } from "../ports/egress.ts";
 import { withLiterals, type HttpAuth } from "../services/http-auth.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 
 export interface HttpPeerDeps {
   readonly egress: Egress;

@@ -5,7 +5,7 @@
 import { parseContentType } from "../blind/charset.ts";
 import { decodeReply, leave } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { Correlator } from "./correlator.ts";
 import { EventStream } from "./event-stream.ts";
 import type { HttpPeer, SendOptions } from "./http-peer.ts";

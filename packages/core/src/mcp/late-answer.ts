@@ -1,6 +1,7 @@
 /** The answer of a held server that came when nobody waited for it any more, as the reply of its call. */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { deliveryOf, withDelivery, type ToolReply } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
+import type { ToolReply } from "../tools/adapter.ts";
 import { toToolReply, type ResultOptions } from "./call-result.ts";
 import { readMcpAnswer } from "./node-messages.ts";
 

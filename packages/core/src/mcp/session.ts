@@ -6,7 +6,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import { deliveryOf, InputRequired, withDelivery, type InputAnswers } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
+import { InputRequired, type InputAnswers } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcError, RpcNotice } from "./json-rpc.ts";
 import { toHeaderValue } from "./mirrored-headers.ts";

@@ -9,7 +9,7 @@ import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import { hashNodeTool, mcpAnswerType, type NodeTool } from "../nodes/node.ts";
 import { offerRun, runOnNode, type NodeDeps, type NodeWork } from "../nodes/run.ts";
-import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
 import { readMcpAnswer, type HeldServer, type McpRun } from "./node-messages.ts";

@@ -5,7 +5,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { PluginExit, PluginRunner } from "../ports/plugin-runner.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { SendOptions } from "./http-peer.ts";
 import {
   decodeMessages,

@@ -8,7 +8,7 @@ import { SseEventTooLarge } from "../chat/providers/sse-frames.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import { EventStream } from "./event-stream.ts";
 import type { HttpMessage, HttpPeer, SendOptions } from "./http-peer.ts";
 import {

@@ -1,6 +1,6 @@
 /** What carries JSON-RPC messages to an MCP server and back; one file a transport. */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
 import { answerRequest } from "./server-requests.ts";

@@ -5,7 +5,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Duplex } from "node:stream";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { Correlator } from "./correlator.ts";
 import type { HttpPeer, SendOptions } from "./http-peer.ts";
 import {

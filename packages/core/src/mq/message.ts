@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { BrokerMessage } from "../ports/message-broker.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { brokerKinds, tagPattern, type MqConfig, type MqTopic } from "./config.ts";
 
 /** JSON Schema of a call's arguments. */

@@ -10,7 +10,7 @@ import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { idPrefixes, newId } from "../ids.ts";
 import type { OAuthGrantKey, OAuthLink } from "../ports/oauth.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { isWebAddress, settingOf, type OAuthClient } from "./client.ts";
 import { ownerOf } from "./grant.ts";
 import { newVerifier } from "./pkce.ts";

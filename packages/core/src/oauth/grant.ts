@@ -9,7 +9,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson } from "../json.ts";
 import type { OAuthGrant, OAuthGrantKey } from "../ports/oauth.ts";
 import type { Sealer } from "../secrets/sealer.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { OAuthClient } from "./client.ts";
 import type { TokenReply } from "./token-endpoint.ts";
 

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import { addressOf, pathOf } from "./bucket-address.ts";
 import { keyProblem, relativeKey, wholeKey, wholePrefix } from "./object-key.ts";
 

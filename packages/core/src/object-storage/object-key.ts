@@ -4,7 +4,7 @@
  * another place than it says is refused rather than repaired.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 
 /** Why this is no key or prefix of keys; undefined: it is one. */
 export function keyProblem(text: string): string | undefined {

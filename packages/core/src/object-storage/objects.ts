@@ -2,7 +2,7 @@
 import { readAtMost } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { discard, type S3Client } from "./s3-client.ts";
 import { saysItIsMissing } from "./s3-errors.ts";
 import type { Pair } from "./sigv4.ts";

@@ -7,7 +7,7 @@ import type { JsonValue } from "../json.ts";
 import { parseRetryAfter, readAtMost } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { textOf } from "./xml.ts";
 
 /** A refusal as the store words it. */

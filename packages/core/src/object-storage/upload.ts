@@ -6,7 +6,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { cutIntoParts, type Part } from "../part-cutter.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { headObject, readXml, toInfo, type ObjectInfo, type ObjectRef } from "./objects.ts";
 import { discard, type S3Client, type S3Request } from "./s3-client.ts";
 import { saysConflict, saysItIsThere, toRefusal, type S3Refusal } from "./s3-errors.ts";

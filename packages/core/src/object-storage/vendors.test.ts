@@ -7,7 +7,7 @@ import { createEgress } from "../blind/egress.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Egress } from "../ports/egress.ts";
 import { readAll } from "../ports/blob-store.ts";
-import { deliveryOf } from "../tools/adapter.ts";
+import { deliveryOf } from "../errors/delivery.ts";
 import { isPassing } from "../tools/policy.ts";
 import { addressOf, type BucketPlace } from "./bucket-address.ts";
 import { deleteObject, deleteObjects, getObject, headObject, listObjects, type ListPosition } from "./objects.ts";

@@ -7,7 +7,7 @@
 import { findCredential, type CredentialContext } from "../blind/credential-resolver.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Log } from "../ports/log.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { credentialsOf } from "./config-fields.ts";
 import type { ToolService } from "./service.ts";
 

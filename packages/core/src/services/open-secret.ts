@@ -1,7 +1,7 @@
 /** The value of a secret that a configuration refers to, at the moment of use. */
 import type { CredentialContext, CredentialResolver } from "../blind/credential-resolver.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { SecretReference } from "./config-fields.ts";
 
 /**

@@ -8,14 +8,8 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { canonicalJson } from "../json.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import {
-  withDelivery,
-  type InvocationContext,
-  type LateTool,
-  type ToolAdapter,
-  type ToolCall,
-  type ToolReply,
-} from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
+import type { InvocationContext, LateTool, ToolAdapter, ToolCall, ToolReply } from "../tools/adapter.ts";
 import { attemptTimedOut } from "../tools/execute-call.ts";
 import type { Tool } from "../tools/tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri, type UriOptions } from "../tools/uri.ts";

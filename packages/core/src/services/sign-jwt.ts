@@ -4,7 +4,7 @@ import { SignJWT } from "jose";
 import type { CredentialContext, CredentialResolver } from "../blind/credential-resolver.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { randomHex } from "../random-hex.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import type { JwtConfig } from "./jwt.ts";
 import { openSecret } from "./open-secret.ts";
 

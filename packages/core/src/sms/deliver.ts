@@ -4,7 +4,7 @@
  */
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import { deliveryOf, withDelivery } from "../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import type { NumberReply } from "./vendor.ts";
 
 export interface NumberResult extends Omit<NumberReply, "status"> {

@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import { withDelivery } from "../tools/adapter.ts";
+import { withDelivery } from "../errors/delivery.ts";
 import { readInput, toParameters } from "../tools/native/native-tool.ts";
 import { numberOf, vendorOf, type SmsConfig, type SmsProfile } from "./config.ts";
 import type { OutgoingSms, TemplateParams } from "./vendor.ts";

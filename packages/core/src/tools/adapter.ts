@@ -2,8 +2,6 @@
  * What a scheme implements. The dispatcher has already resolved, permitted, validated, limited and
  * recorded the call; an adapter only carries it out.
  */
-import type { ErrorCode } from "../errors/catalog.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { CallContext } from "../context.ts";
 import type { GroupChatEvent } from "../group-chats/events.ts";
@@ -108,38 +106,6 @@ export interface ToolReply {
   readonly worksOn?: { readonly withinMs: number };
 }
 
-/**
- * Adapters report failure by throwing `GatewayError`. `deliveryOf` tells the dispatcher whether a
- * write may have happened: `not_sent` (safe to repeat), `answered` (the back end said no), or
- * `uncertain` (sent, no answer: a write becomes `unknown`).
- */
-export type Delivery = "not_sent" | "answered" | "uncertain";
-
-const deliveries = new WeakMap<Error, Delivery>();
-
-/** Marks an error with what is known of the request's fate and returns it, for `throw`. */
-export function withDelivery<E extends Error>(error: E, delivery: Delivery): E {
-  deliveries.set(error, delivery);
-  return error;
-}
-
-const silences: ReadonlySet<ErrorCode> = new Set([
-  "tool_timeout",
-  "tool_unreachable",
-  "call_cancelled",
-  "internal_error",
-]);
-
-/**
- * Unmarked catalogued errors are an answer (the adapter knew what it said); a time-out, a broken
- * connection or a foreign error is `uncertain`: silence is never taken for "not sent".
- */
-export function deliveryOf(error: unknown): Delivery {
-  const marked = error instanceof Error ? deliveries.get(error) : undefined;
-  if (marked !== undefined) return marked;
-  return error instanceof GatewayError && !silences.has(error.code) ? "answered" : "uncertain";
-}
-
 /** The tool of a call that was made a while ago. */
 export interface LateTool {
   readonly name: string;
@@ -153,6 +119,7 @@ export interface ToolAdapter {
   resolve(uri: ToolUri, context: CallContext): Tool | undefined;
   /** All tools of this scheme, for listing. */
   list(context: CallContext): readonly Tool[];
+  /** Fails by throwing `GatewayError`, with what is known of the request (errors/delivery.ts). */
   invoke(call: ToolCall, context: InvocationContext): Promise<ToolReply>;
   /**
    * Gives a queued call to whoever carries it out without us: its row stays running under a lease that the other

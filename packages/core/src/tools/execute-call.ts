@@ -15,7 +15,8 @@ import type { CallFinish } from "../ports/repos.ts";
 import { usesToTell } from "../secrets/credential-use.ts";
 import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
-import { deliveryOf, InputRequired, Parked, type Delivery, type InvocationContext } from "./adapter.ts";
+import { deliveryOf, type Delivery } from "../errors/delivery.ts";
+import { InputRequired, Parked, type InvocationContext } from "./adapter.ts";
 import { logToolCall } from "../vcp/log/vcp-log.ts";
 import {
   textForModel,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { deliveryOf, withDelivery } from "./adapter.ts";
+import { deliveryOf, withDelivery } from "../errors/delivery.ts";
 import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
 
 describe(`sending again ${verifies("API-5")}`, () => {

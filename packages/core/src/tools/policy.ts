@@ -1,7 +1,7 @@
 /** When a call may be sent again, and when (design "Retries only for what is safe to repeat"). */
 import type { ErrorCode } from "../errors/catalog.ts";
 import type { GatewayError } from "../errors/gateway-error.ts";
-import type { Delivery } from "./adapter.ts";
+import type { Delivery } from "../errors/delivery.ts";
 import type { Effect, Repeat } from "./tool.ts";
 
 const passingCodes: ReadonlySet<ErrorCode> = new Set(["tool_unreachable", "tool_timeout", "tool_deferred"]);

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { pipeline } from "node:stream/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { DataTables, TableAnswer, TableJob } from "@toolyard/core/ports/data-tables";
-import { withDelivery } from "@toolyard/core/tools/adapter";
+import { withDelivery } from "@toolyard/core/errors/delivery";
 import type { SentAnswer, SentJob } from "../tables/program.ts";
 import { tablesProgram } from "./tables-program.ts";
 

@@ -11,7 +11,7 @@ import type {
   Confirmation,
   PublishOptions,
 } from "@toolyard/core/ports/message-broker";
-import { withDelivery } from "@toolyard/core/tools/adapter";
+import { withDelivery } from "@toolyard/core/errors/delivery";
 import { Kafka, logLevel, Partitioners, type ISocketFactory, type Producer, type SASLOptions } from "kafkajs";
 import { LateSocket } from "./late-socket.ts";
 import {

@@ -3,7 +3,7 @@ import { openHttp2 } from "@toolyard/core/blind/http2-connection";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { EgressTarget } from "@toolyard/core/ports/egress";
 import type { BrokerAccount, BrokerKind } from "@toolyard/core/ports/message-broker";
-import { deliveryOf, withDelivery } from "@toolyard/core/tools/adapter";
+import { deliveryOf, withDelivery } from "@toolyard/core/errors/delivery";
 import { afterEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createMessageBrokers } from "./message-brokers.ts";

@@ -15,7 +15,7 @@ import type {
   Confirmation,
   PublishOptions,
 } from "@toolyard/core/ports/message-broker";
-import { withDelivery, type Delivery } from "@toolyard/core/tools/adapter";
+import { withDelivery, type Delivery } from "@toolyard/core/errors/delivery";
 import { AmqpConnection } from "./amqp-connection.ts";
 import {
   connectTo,

@@ -12,7 +12,7 @@ import type {
   Confirmation,
   PublishOptions,
 } from "@toolyard/core/ports/message-broker";
-import { withDelivery } from "@toolyard/core/tools/adapter";
+import { withDelivery } from "@toolyard/core/errors/delivery";
 import { AbstractConnector, Redis } from "ioredis";
 import {
   connectTo,

@@ -15,7 +15,7 @@ import type { GrpcStatus } from "@toolyard/core/grpc/status";
 import type { JsonObject } from "@toolyard/core/json";
 import type { Http2Connection } from "@toolyard/core/ports/egress";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
-import { withDelivery } from "@toolyard/core/tools/adapter";
+import { withDelivery } from "@toolyard/core/errors/delivery";
 import * as z from "zod";
 import { rocketMqDescriptors } from "./rocketmq-descriptors.ts";
 import { nameOf, oneLine, setUpMs, unreachable, type BrokerDeps } from "./sockets.ts";

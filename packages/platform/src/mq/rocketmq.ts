@@ -15,7 +15,7 @@ import type {
   Confirmation,
   PublishOptions,
 } from "@toolyard/core/ports/message-broker";
-import { deliveryOf, withDelivery } from "@toolyard/core/tools/adapter";
+import { deliveryOf, withDelivery } from "@toolyard/core/errors/delivery";
 import {
   codes,
   endpointsOf,

@@ -4,7 +4,7 @@ import { connect as startTls, getCACertificates } from "node:tls";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Egress, EgressTls } from "@toolyard/core/ports/egress";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
-import { withDelivery } from "@toolyard/core/tools/adapter";
+import { withDelivery } from "@toolyard/core/errors/delivery";
 
 export interface BrokerDeps {
   readonly egress: Pick<Egress, "connect" | "connectHttp2">;

@@ -15,7 +15,7 @@ import type {
   MailSigning,
   RecipientReply,
 } from "@toolyard/core/ports/mail-transport";
-import { withDelivery } from "@toolyard/core/tools/adapter";
+import { withDelivery } from "@toolyard/core/errors/delivery";
 import { createTransport } from "nodemailer";
 import SmtpConnection, {
   type SMTPConnectionOptions,

@@ -3,7 +3,7 @@ import { createServer, type AddressInfo, type Server, type Socket } from "node:n
 import { createEgress } from "@toolyard/core/blind/egress";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { MailAccount, MailMessage, MailTransport } from "@toolyard/core/ports/mail-transport";
-import { deliveryOf } from "@toolyard/core/tools/adapter";
+import { deliveryOf } from "@toolyard/core/errors/delivery";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { startSmtpStub, type SmtpStub, type SmtpStubOptions } from "../../../../test/support/smtp-stub.ts";
 import { localCertificate } from "../../../../test/support/tls-pair.ts";

@@ -4,7 +4,7 @@ import { catalog, isErrorCode } from "../../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { StepError } from "../../ports/flow-runs.ts";
-import { withDelivery } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import { toOutcomeDetails } from "../../tools/outcome.ts";
 
 /** A step has come to nothing; its node's `on_error` says where that leads. */

@@ -3,7 +3,7 @@ import { hasScope, type Caller } from "../../callers/caller.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
-import { withDelivery } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import { compileArguments } from "../../tools/arguments.ts";
 import type { FlowDefinition } from "../definition.ts";
 

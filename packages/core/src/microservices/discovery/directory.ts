@@ -6,7 +6,8 @@
 import { toGivenUp } from "../../blind/egress-errors.ts";
 import { credentialVersions } from "../../services/held-connections.ts";
 import type { OpenService, SchemeDeps } from "../../services/scheme.ts";
-import { withDelivery, type InvocationContext } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext } from "../../tools/adapter.ts";
 import type { SvcConfig } from "../config.ts";
 import { instanceHostSchema, portSchema } from "../fields.ts";
 import type { Instance } from "../instance.ts";

@@ -6,7 +6,8 @@ import type { Egress, EgressResponse } from "../../ports/egress.ts";
 import type { SecretReference } from "../../services/config-fields.ts";
 import { openSecret } from "../../services/open-secret.ts";
 import { openTls, type tlsField } from "../../services/tls.ts";
-import { withDelivery, type InvocationContext } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext } from "../../tools/adapter.ts";
 import type * as z from "zod";
 import type { Instance } from "../instance.ts";
 

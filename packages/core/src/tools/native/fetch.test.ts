@@ -4,7 +4,7 @@ import { createNativeBench, type NativeBench } from "../../../../../test/support
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { createEgress } from "../../blind/egress.ts";
 import type { Egress } from "../../ports/egress.ts";
-import { deliveryOf } from "../adapter.ts";
+import { deliveryOf } from "../../errors/delivery.ts";
 import { fetchUrl } from "./fetch.ts";
 
 let stub: HttpStub;

@@ -10,7 +10,8 @@ import { schemaProblems } from "../../errors/schema-problems.ts";
 import { canonicalJson, isJsonObject, parseJson, type JsonObject } from "../../json.ts";
 import { once } from "../../once.ts";
 import type { Workspace } from "../../workspace/workspace.ts";
-import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../adapter.ts";
 import { escapePointer } from "../json-schema/document.ts";
 import type { Effect, Repeat, Tool } from "../tool.ts";
 

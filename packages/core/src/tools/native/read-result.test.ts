@@ -5,7 +5,7 @@ import { createNativeBench, type NativeBench } from "../../../../../test/support
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { shapeReply } from "../../calls/result-store.ts";
 import type { JsonObject } from "../../json.ts";
-import { deliveryOf } from "../adapter.ts";
+import { deliveryOf } from "../../errors/delivery.ts";
 
 const settings = { result_bytes: 1_000 };
 

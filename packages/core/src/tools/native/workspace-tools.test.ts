@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { createNativeBench } from "../../../../../test/support/native-tools.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { parseJson } from "../../json.ts";
-import { deliveryOf } from "../adapter.ts";
+import { deliveryOf } from "../../errors/delivery.ts";
 
 async function thrownBy(work: Promise<unknown>): Promise<unknown> {
   return work.then(

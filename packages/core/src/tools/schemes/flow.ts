@@ -8,7 +8,8 @@ import { findFlow, whyNoFlow } from "../../flows/find-flow.ts";
 import { contextArguments, requireOwnContext } from "../../flows/run/variables.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
 import type { FlowHead } from "../../ports/flows.ts";
-import { withDelivery, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, uriOptions, type ToolUri } from "../uri.ts";
 

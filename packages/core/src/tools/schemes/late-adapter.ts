@@ -7,14 +7,8 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { OAuthClient } from "../../oauth/client.ts";
 import { lazily } from "../../once.ts";
 import { noSuchService, type ServiceRuntime } from "../../services/runtime.ts";
-import {
-  withDelivery,
-  type InvocationContext,
-  type LateTool,
-  type ToolAdapter,
-  type ToolCall,
-  type ToolReply,
-} from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, LateTool, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import type { ToolUri, UriOptions } from "../uri.ts";
 

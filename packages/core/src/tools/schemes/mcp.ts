@@ -41,7 +41,8 @@ import {
 import { credentialVersions } from "../../services/held-connections.ts";
 import type { DiscoveredTool, ToolService } from "../../services/service.ts";
 import { openTls, tlsField } from "../../services/tls.ts";
-import { withDelivery, type InvocationContext, type ToolCall, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../adapter.ts";
 import { compileArguments } from "../arguments.ts";
 import { formatToolUri } from "../uri.ts";
 

@@ -26,7 +26,8 @@ import {
   type ServiceCall,
   type ServiceTool,
 } from "../../services/scheme.ts";
-import { withDelivery, type InvocationContext, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
 import { uriOptions } from "../uri.ts";
 

@@ -11,7 +11,8 @@ import { mentionsFile } from "../../vcp/files/file-url.ts";
 import { cloudMark, describeOffered } from "../../vcp/nodes/distributed-tools.ts";
 import { offerRun, runOnNode, type NodeWork } from "../../nodes/run.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
-import { withDelivery, type InvocationContext, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, parseToolUri } from "../uri.ts";
 

@@ -24,7 +24,8 @@ import {
 } from "../../services/scheme.ts";
 import { openTls, tlsField } from "../../services/tls.ts";
 import { serviceToolName } from "../../services/tool-name.ts";
-import { withDelivery, type InvocationContext } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext } from "../adapter.ts";
 
 const vendorNames = Object.keys(vendors) as readonly Vendor[];
 

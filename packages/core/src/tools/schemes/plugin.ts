@@ -13,7 +13,7 @@ import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import type { ToolAdapter } from "../adapter.ts";
-import { withDelivery } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import type { Tool } from "../tool.ts";
 import { formatToolUri } from "../uri.ts";
 

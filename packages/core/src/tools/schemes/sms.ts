@@ -18,7 +18,8 @@ import { isOfCountry } from "../../sms/phone-number.ts";
 import { receiptUrl } from "../../sms/receipt-link.ts";
 import { parametersOf, readSmsRequest } from "../../sms/request.ts";
 import type { SigningContext, VendorReply, VendorRequest } from "../../sms/vendor.ts";
-import { withDelivery, type InvocationContext, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
 
 type Service = OpenService<SmsConfig>;

@@ -12,7 +12,8 @@ import { describeTool, type DescribedTool } from "../../vcp/plugins/parameters.t
 import { longestRunMs } from "../../vcp/plugins/plugin-types.ts";
 import { vcpPluginsOf, type VcpPlugin } from "../../vcp/plugins/plugin.ts";
 import { mentionsFile } from "../../vcp/files/file-url.ts";
-import { withDelivery, type ToolAdapter, type ToolCall, type ToolReply } from "../adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import type { Tool } from "../tool.ts";
 import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
 import { distributedTool, runDistributed } from "./node.ts";

@@ -3,7 +3,8 @@
  * box or where it is held. What it gives is a plugin's result like that of a process.
  */
 import type { JsonValue } from "../../json.ts";
-import { withDelivery, type InvocationContext } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext } from "../../tools/adapter.ts";
 import { failedToRun, outcomeOfResult, type Speaker, type VcpFailure, type VcpOutcome } from "../plugins/outcome.ts";
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
 import { toToolReply } from "../plugins/reply.ts";

@@ -8,13 +8,8 @@ import { newId } from "../../ids.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
 import { hashNodeTool, moduleAnswerType } from "../../nodes/node.ts";
 import { runOnNode } from "../../nodes/run.ts";
-import {
-  deliveryOf,
-  withDelivery,
-  type InvocationContext,
-  type ToolCall,
-  type ToolReply,
-} from "../../tools/adapter.ts";
+import { deliveryOf, withDelivery } from "../../errors/delivery.ts";
+import type { InvocationContext, ToolCall, ToolReply } from "../../tools/adapter.ts";
 import { openConfiguration } from "../plugins/configuration.ts";
 import type { VcpPlugin } from "../plugins/plugin.ts";
 import { fingerprintOf } from "./fingerprint.ts";

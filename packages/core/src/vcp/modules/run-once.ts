@@ -8,7 +8,7 @@ import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
-import { withDelivery } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import { openConfiguration } from "../plugins/configuration.ts";
 import type { VcpPlugin } from "../plugins/plugin.ts";
 import { foldersOf } from "../plugins/run.ts";

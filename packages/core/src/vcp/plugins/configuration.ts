@@ -8,7 +8,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { Sealer } from "../../secrets/sealer.ts";
 import type { StoredCredential } from "../../secrets/credential.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
-import { withDelivery } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import {
   envFileCredentialName,
   envFileNames,

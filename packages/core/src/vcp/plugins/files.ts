@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { readAll, tenantKey, type BlobStore } from "../../ports/blob-store.ts";
 import type { LinkedFile, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
-import { withDelivery } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import type { PluginFiles } from "./plugin.ts";
 import { readZip, writeZip, type ZipFile } from "./zip.ts";
 

@@ -6,7 +6,7 @@ import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { PluginExit, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
-import { withDelivery } from "../../tools/adapter.ts";
+import { withDelivery } from "../../errors/delivery.ts";
 import { globalValueName, ownValueName } from "./configuration-names.ts";
 import { openConfiguration, openValue } from "./configuration.ts";
 import { PluginFolders } from "./files.ts";

@@ -14,7 +14,8 @@ import type {
 } from "../../../ports/plugin-runner.ts";
 import type { WorkspaceFile } from "../../../ports/repos.ts";
 import { directoryPrefix, filePath } from "../../../workspace/path.ts";
-import { withDelivery, type ToolReply } from "../../adapter.ts";
+import { withDelivery } from "../../../errors/delivery.ts";
+import type { ToolReply } from "../../adapter.ts";
 import { answered, invalidInput, type NativeRun } from "../native-tool.ts";
 import type { RunCodeInput } from "../run-code.ts";
 import { toReply, type KeptFile, type NotKept } from "./reply.ts";

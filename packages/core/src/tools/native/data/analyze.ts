@@ -2,7 +2,8 @@
 import { GatewayError } from "../../../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../../../json.ts";
 import type { TableAnswer, TableFormat, TableSource } from "../../../ports/data-tables.ts";
-import { withDelivery, type ToolReply } from "../../adapter.ts";
+import { withDelivery } from "../../../errors/delivery.ts";
+import type { ToolReply } from "../../adapter.ts";
 import type { AnalyzeDataInput } from "../analyze-data.ts";
 import { answered, invalidInput, sessionOf, type NativeRun } from "../native-tool.ts";
 
