@@ -40,7 +40,7 @@ export function describeBudgets(make: MakeInstances): void {
 }
 
 /** So many at once as a server still answers in time. */
-const atOnce = 50;
+const atOnce = 20;
 
 async function allOf<T, R>(items: readonly T[], work: (item: T, at: number) => Promise<R>): Promise<readonly R[]> {
   const results: R[] = [];
