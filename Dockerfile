@@ -24,7 +24,8 @@ ENV NODE_ENV=production HOST=0.0.0.0 PORT=8787 TOOLYARD_DATA_DIR=/data
 # models and most plugins are Python.
 RUN apt-get update && apt-get install -y --no-install-recommends bubblewrap python3 && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
-COPY --from=build /app/functions/dist/server ./
+COPY --from=build /app/functions/dist/server/bin bin
+COPY --from=build /app/functions/dist/server/migrations migrations
 COPY --from=build --chown=node:node /app/data /data
 USER node
 VOLUME /data

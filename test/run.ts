@@ -6,10 +6,11 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runStage, type StageResult } from "./stages.ts";
+import { isLong } from "./support/long.ts";
 
-/** Those of one line run beside each other: they wait half of their time. */
-const lanes = [["unit"], ["contract"], ["e2e"], ["aws", "kill"]] as const;
-const projects = lanes.flat();
+const projects = ["unit", "contract", "e2e", "aws", "kill"] as const;
+/** Those of one line run beside each other: they wait half of their time, but for their long forms. */
+const lanes = isLong ? projects.map((project) => [project]) : [["unit"], ["contract"], ["e2e"], ["aws", "kill"]];
 
 interface Counts {
   readonly passed: number;

@@ -13,7 +13,7 @@ import { LanePool, openCase, openShop, type Lane, type SuiteOptions } from "./la
 import { allRows, endedRows, newestOrder } from "./rows.ts";
 import { startShop, toolName, type Manners, type Shop } from "./shop.ts";
 
-const withinMs = 15_000;
+const withinMs = 30_000;
 
 let shop: Shop;
 let lanes: LanePool;

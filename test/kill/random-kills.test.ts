@@ -50,8 +50,13 @@ describe(`queued calls under random kills ${verifies("API-5", "CHAT-13")}`, () =
     random = createRandom(seed);
     const tenants = await Promise.all(bothManners.map(openShop));
     const struck = strike();
-    const placed = await Promise.all(tenants.map(placeOrders));
+    const placing = Promise.allSettled(tenants.map(placeOrders));
+    // Whatever goes wrong with orders, the next round begins when nobody is struck any more.
     const { kills, freezes } = await struck;
+    const placed = (await placing).map((orders) => {
+      if (orders.status === "rejected") throw orders.reason;
+      return orders.value;
+    });
     const audits = await Promise.all(tenants.map((tenant, at) => audit(tenant, placed[at] ?? [])));
     const again = audits.reduce((sum, { repeated }) => sum + repeated, 0);
     const unknown = audits.reduce((sum, { undecided }) => sum + undecided, 0);
@@ -119,7 +124,9 @@ async function placeOrder(key: string): Promise<Placed> {
     body: { name: toolName, arguments: { order }, async: true },
     headers: () => ({ "idempotency-key": order }),
   });
-  // A repetition may come after the first acceptance has been worked off.
+  // A repetition may come after the first acceptance has been worked off, or has come to an end that nobody knows.
+  const { code, call_id: endedCallId } = json.error ?? {};
+  if (code === "outcome_unknown") return { order, callId: endedCallId };
   if (status !== 202 && status !== 200) throw new Error(`Order ${order} was not accepted: ${status} ${text}`);
   return { order, callId: json.id };
 }

@@ -21,7 +21,7 @@ import { tellNotRun } from "../tools/tool-trace.ts";
 import { admit, afterStale, identify } from "./admit.ts";
 import { awaitCall } from "./await-call.ts";
 import { endStates, type Call } from "./call.ts";
-import { holdLease } from "./lease.ts";
+import { holdLease, reasonOf, takenOver } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
 import { enqueue } from "./enqueue.ts";
@@ -171,7 +171,7 @@ async function proceed(
   if (request.signal.aborted) stop();
   else request.signal.addEventListener("abort", stop, { once: true });
   const row = { tenant: context.tenant, id: call.id, attempt: 1 };
-  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: stop });
+  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: (why) => stopped.abort(reasonOf(why)) });
   try {
     const { onProgress, onEvent } = request;
     const execution = await executeCall(deps, call, context, {
@@ -181,7 +181,9 @@ async function proceed(
       ...(onEvent === undefined ? {} : { onEvent }),
     });
     const outcome = await settleCall(deps, context, { call, execution, signal: request.signal });
-    if (execution.finish.state !== "queued") return outcome;
+    // Parked, or another process has it since this one stood still.
+    const goesOnElsewhere = stopped.signal.reason === takenOver && outcome.kind === "pending";
+    if (execution.finish.state !== "queued" && !goesOnElsewhere) return outcome;
     lease.stop();
     return await awaitParked(deps, context, { call, outcome, since, signal: request.signal });
   } finally {

@@ -9,6 +9,14 @@ import type { CoreDeps, Timing } from "../deps.ts";
 /** Why we must not go on: the call was cancelled, or another attempt owns the row. */
 export type LeaseEnd = "cancelled" | "lost";
 
+/** Reason of the signal that ends what is still under way for a call that another process has by now. */
+export const takenOver = Symbol("another process has the call");
+
+/** For `AbortController.abort`. */
+export function reasonOf(why: LeaseEnd): typeof takenOver | undefined {
+  return why === "lost" ? takenOver : undefined;
+}
+
 export interface Lease {
   /** Lets go; `onEnd` is not called any more. */
   stop(): void;

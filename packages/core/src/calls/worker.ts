@@ -20,7 +20,7 @@ import { refreshedSource } from "../vcp/static/source-message.ts";
 import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
-import { holdLease } from "./lease.ts";
+import { holdLease, reasonOf } from "./lease.ts";
 import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
 import { tellParent } from "./wake.ts";
@@ -167,7 +167,7 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | 
   const startedAt = performance.now();
   const stopped = new AbortController();
   const row = { tenant: call.tenant, id: call.id, attempt: call.attempt };
-  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: () => stopped.abort() });
+  const lease = holdLease(deps, { ...row, pollCancel: true, onEnd: (why) => stopped.abort(reasonOf(why)) });
   try {
     const context = await contextOf(deps, claimed);
     const span = beginSpan(deps, call, { traceparent: context.input.traceparent, startedAt });

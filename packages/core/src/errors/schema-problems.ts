@@ -74,6 +74,6 @@ function isMissing({ code, message }: Partial<Issue>): boolean {
 }
 
 function withoutLead(message: string): string {
-  const text = message.replace(/^Invalid input: /, "").replace(/\.$/, "");
+  const text = message.replace(/^Invalid (?:input|option): /, "").replace(/\.$/, "");
   return isOfLibrary(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text;
 }

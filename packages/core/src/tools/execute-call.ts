@@ -358,9 +358,9 @@ class AttemptSignal {
     this.#outer = outer;
     this.#patienceMs = limits.patienceMs;
     // By way of a constant: V8 puts a function written into a field among the old objects, and all it holds.
-    const onAbort = (): void => this.#controller.abort();
+    const onAbort = (): void => this.#controller.abort(outer.reason);
     this.#onAbort = onAbort;
-    if (outer.aborted) this.#controller.abort();
+    if (outer.aborted) onAbort();
     else outer.addEventListener("abort", this.#onAbort, { once: true });
     this.#timer = setTimeout(() => {
       this.timedOut = true;

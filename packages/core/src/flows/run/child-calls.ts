@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import type { Call, CallState, StoredOutcome } from "../../calls/call.ts";
 import { enqueue } from "../../calls/enqueue.ts";
-import { holdLease } from "../../calls/lease.ts";
+import { holdLease, reasonOf, takenOver } from "../../calls/lease.ts";
 import { inputOf, newToolCall, refusedCall, sealInput, type CallPlace } from "../../calls/new-call.ts";
 import { openResult } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
@@ -154,17 +154,26 @@ export class ChildCalls {
     };
   }
 
-  /** Carries out a call that is on record and ours. */
-  async carryOut(prepared: PreparedCall, signal: AbortSignal): Promise<CallFinish> {
+  /**
+   * Carries out a call that is on record and ours. "lost": the call, or the run (`takenOver` is the signal's reason),
+   * is another process's by now, which sees to what has not been answered here: where the back end honours keys, it
+   * asks again.
+   */
+  async carryOut(prepared: PreparedCall, signal: AbortSignal): Promise<CallFinish | "lost"> {
     const stopped = new AbortController();
-    const stop = (): void => stopped.abort();
+    const stop = (): void => stopped.abort(signal.reason);
     if (signal.aborted) stop();
     else signal.addEventListener("abort", stop, { once: true });
     const row = { tenant: this.#context.tenant, id: prepared.id, attempt: 1 };
-    const lease = holdLease(this.#deps, { ...row, pollCancel: false, onEnd: stop });
+    const lease = holdLease(this.#deps, {
+      ...row,
+      pollCancel: false,
+      onEnd: (why) => stopped.abort(reasonOf(why)),
+    });
     try {
       const { finish } = await executeCall(this.#deps, prepared, this.#context, { attempt: 1, signal: stopped.signal });
-      return finish;
+      const isUnanswered = finish.state === "unknown" || finish.state === "cancelled";
+      return isUnanswered && stopped.signal.reason === takenOver ? "lost" : finish;
     } finally {
       signal.removeEventListener("abort", stop);
       lease.stop();

@@ -7,6 +7,7 @@ import { endStates, type Call, type CallState } from "../../calls/call.ts";
 import { sendWhenDue } from "../../calls/record-end.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
+import { takenOver } from "../../calls/lease.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonValue } from "../../json.ts";
 import type { FlowRunRecord, FlowSignal, FlowStep, FlowStepWrite, FlowRunWrite } from "../../ports/flow-runs.ts";
@@ -18,6 +19,13 @@ export type KnownStep = FlowStepWrite & Partial<Pick<FlowStep, "startedAt">>;
 /** Another attempt has the run, or it was cancelled: what is still under way here is over. */
 export class RunLost extends Error {
   override readonly name = "RunLost";
+  /** For the signal of what is still under way: `takenOver`, or none where the run was cancelled. */
+  readonly reason: unknown;
+
+  constructor(reason?: unknown) {
+    super("the run is no longer carried out here");
+    this.reason = reason;
+  }
 }
 
 export interface JournalWrite {
@@ -144,7 +152,7 @@ export class Journal {
   /** Reads the record anew. @throws RunLost */
   async reload(): Promise<void> {
     const record = await this.#deps.repos.flowRuns.load(this.#context.tenant, this.#run.id);
-    if (record === undefined || record.call.attempt !== this.#run.attempt) throw new RunLost();
+    if (record === undefined || record.call.attempt !== this.#run.attempt) throw new RunLost(takenOver);
     this.#take(record);
   }
 
@@ -173,7 +181,8 @@ export class Journal {
     if (!this.hasNews) this.#wakesSeen += own;
     this.#wakesKnown += own;
     for (const [callId, dueInMs] of written.dueInMs) await sendWhenDue(this.#deps, { tenant, callId, dueInMs });
-    if (!written.held || written.cancelRequested) throw new RunLost();
+    if (!written.held) throw new RunLost(takenOver);
+    if (written.cancelRequested) throw new RunLost();
     return written.states;
   }
 

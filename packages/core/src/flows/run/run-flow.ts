@@ -182,7 +182,7 @@ class FlowRun {
       return thrown;
     }
     if (thrown instanceof RunLost) {
-      this.#stop.abort();
+      this.#stop.abort(thrown.reason);
       return withDelivery(
         new GatewayError("call_cancelled", "The run was cancelled, or another process has it."),
         "answered",
@@ -201,8 +201,8 @@ class FlowRun {
       this.#waits.end(new Parked(this.#deps.clock.now(), this.#journal.wakesSeen));
       return;
     }
-    this.#stop.abort();
-    this.#waits.end(new RunLost());
+    this.#stop.abort(signal.reason);
+    this.#waits.end(new RunLost(signal.reason));
   }
 
   async #beforePark(): Promise<"look" | number> {
@@ -284,7 +284,7 @@ class FlowRun {
 
   /** Where a run may stop: cancelled, given up by its group, or with its invocation's time used. */
   async #boundary({ group }: Frame): Promise<void> {
-    if (this.#stop.signal.aborted) throw new RunLost();
+    if (this.#stop.signal.aborted) throw new RunLost(this.#stop.signal.reason);
     requireWanted(group);
     if (this.#journal.size > this.#parts.definition.max_steps) throw stepsExceeded(this.#parts.definition.max_steps);
     if (this.#deps.clock.now() >= this.#softEnd) await this.#waits.until({ yields: true });
@@ -536,8 +536,9 @@ class FlowRun {
     if (isDetached) return { run_id: row.id, call_id: row.id, status: state ?? "queued" };
     if (state !== "running") return this.#outcome(at, attempt, row.id);
     const finish = await this.#calls.carryOut(prepared, this.#stop.signal);
-    this.#journal.put({ end: { id: row.id, finish } });
-    if (!endStates.includes(finish.state)) {
+    if (finish === "lost" && this.#stop.signal.aborted) throw new RunLost(this.#stop.signal.reason);
+    if (finish !== "lost") this.#journal.put({ end: { id: row.id, finish } });
+    if (finish === "lost" || !endStates.includes(finish.state)) {
       await this.#journal.commit();
       await this.#journal.reload();
       return this.#outcome(at, attempt, row.id);
