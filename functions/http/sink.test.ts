@@ -112,6 +112,36 @@ describe("the bytes of an answer without a length", () => {
   });
 });
 
+describe("the head of a stream", () => {
+  test("leaves with the first event where that is there", async () => {
+    const { port } = await listen(async (sink) => {
+      sink.head(200, eventStreamHeaders);
+      await sink.write("data: 1\n\n");
+      await sleep(50);
+      sink.end();
+    });
+    const [first] = (await once(open(port), "data")) as [Buffer];
+    expect(first.toString()).toMatch(/^HTTP\/1\.1 200 .*\r\n\r\n9\r\ndata: 1\n\n\r\n$/s);
+  });
+
+  test("leaves by itself where nothing is there yet", async () => {
+    let goOn: () => void = () => undefined;
+    const { port } = await listen(async (sink) => {
+      sink.head(200, eventStreamHeaders);
+      await new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      sink.end("data: 1\n\n");
+    });
+    const socket = open(port);
+    const [head] = (await once(socket, "data")) as [Buffer];
+    expect(head.toString()).toMatch(/^HTTP\/1\.1 200 .*\r\n\r\n$/s);
+    goOn();
+    const [rest] = (await once(socket, "data")) as [Buffer];
+    expect(rest.toString()).toContain("data: 1");
+  });
+});
+
 describe.each(homes)("an answer written through a sink to %s", (_home, start) => {
   test(`arrives in order with its own headers and those of every answer ${verifies("CHAT-17")}`, async () => {
     const { request } = await start(async (sink) => {

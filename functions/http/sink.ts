@@ -166,10 +166,9 @@ class Sink implements ResponseSink {
 
   end(chunk?: string | Uint8Array): void {
     if (this.#state !== "open") return;
-    if (chunk !== undefined && !this.#silent) this.#transport.write(chunk);
     this.#state = "ended";
     clearInterval(this.#keepAlive);
-    this.#transport.end();
+    this.#transport.end(this.#silent ? undefined : chunk);
     this.#release();
   }
 

@@ -17,12 +17,13 @@ export interface Transport {
   open(status: number, headers: Readonly<Record<string, string>>, flush: boolean): void;
   /** False: full, wait for `drain`. */
   write(chunk: string | Uint8Array): boolean;
-  end(): void;
+  end(last?: string | Uint8Array): void;
   destroy(): void;
 }
 
 export function nodeTransport(outgoing: ServerResponse): Transport {
   let isChunked = false;
+  let isBegun = false;
   return {
     listen({ drain, gone }) {
       outgoing.on("drain", drain);
@@ -38,12 +39,25 @@ export function nodeTransport(outgoing: ServerResponse): Transport {
       // Node writes a chunk as three pieces; in one piece it costs the system half as much.
       isChunked = outgoing.chunkedEncoding;
       outgoing.chunkedEncoding = false;
-      if (flush) outgoing.flushHeaders();
+      if (!flush) return;
+      // Where the first chunk follows at once, the head goes out with it.
+      process.nextTick(() => {
+        if (!isBegun) outgoing.flushHeaders();
+      });
     },
-    write: (chunk) => chunk.length === 0 || outgoing.write(isChunked ? toHttpChunk(chunk) : chunk),
-    end() {
-      if (isChunked) outgoing.write(lastHttpChunk);
-      outgoing.end();
+    write(chunk) {
+      if (chunk.length === 0) return true;
+      isBegun = true;
+      return outgoing.write(isChunked ? toHttpChunk(chunk) : chunk);
+    },
+    end(last = "") {
+      isBegun = true;
+      if (!isChunked) {
+        outgoing.end(last);
+        return;
+      }
+      if (last.length > 0) outgoing.write(toHttpChunk(last));
+      outgoing.end(lastHttpChunk);
     },
     destroy: () => void outgoing.destroy(),
   };
@@ -80,9 +94,9 @@ export function lambdaTransport(stream: LambdaStream): Transport {
       written = true;
       return body?.write(chunk) ?? true;
     },
-    end() {
+    end(last = "") {
       // The runtime sends the head with the first write, so there must be one.
-      if (!written) body?.write("");
+      if (!written || last.length > 0) body?.write(last);
       body?.end();
     },
     destroy: () => void body?.destroy(),
@@ -123,7 +137,8 @@ export function webTransport(answer: (response: Response) => void, signal: Abort
       controller?.enqueue(typeof chunk === "string" ? encoder.encode(chunk) : chunk);
       return (controller?.desiredSize ?? 1) > 0;
     },
-    end() {
+    end(last = "") {
+      if (last.length > 0) this.write(last);
       controller?.close();
       controller = undefined;
     },
