@@ -1,6 +1,7 @@
 /** Blobs in S3, by the real client, against a server that keeps S3's rules; then with what goes wrong on the way. */
 import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { readAll, type BlobStore } from "@toolyard/core/ports/blob-store";
 import { createS3BlobStore } from "@toolyard/platform/aws/s3-blob-store";
@@ -105,6 +106,18 @@ describe("blobs in S3", () => {
     });
     expect(server.uploads.size).toBe(0);
     expect(await store.list("")).toEqual([]);
+  });
+
+  test("that fail while their source is slow are told by the write alone", async () => {
+    const { server, store } = await start();
+    async function* slow(): AsyncGenerator<Uint8Array> {
+      yield* inChunks(randomBytes(2 * partBytes + 1));
+      await sleep(100);
+      yield* inChunks(randomBytes(partBytes));
+    }
+    server.faults.push(on(failure(403, "AccessDenied"), "PUT", "partNumber=2"));
+    await expect(store.put("ten_1/a", slow())).rejects.toMatchObject({ code: "blobs_unavailable" });
+    expect(server.uploads.size).toBe(0);
   });
 
   test("of one of many conditional writers in parts are there, and the losers' uploads are not", async () => {

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cutIntoParts, type Part } from "./part-cutter.ts";
+import { cutIntoParts, sendParts, type Part } from "./part-cutter.ts";
 
 async function* source(chunks: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
   // One buffer for all of them, as some sources have it.
@@ -30,5 +31,40 @@ describe("cutting a body into parts", () => {
       }),
       { numRuns: 50 },
     );
+  });
+});
+
+describe("sending parts", () => {
+  const partsOf = (count: number, pauseMs = 0): AsyncGenerator<Part> =>
+    (async function* () {
+      for (let at = 1; at <= count; at += 1) {
+        yield { bytes: Buffer.from([at]), isLast: at === count };
+        await sleep(pauseMs);
+      }
+    })();
+
+  test("has two on their way at most, and tells what came of them in order", async () => {
+    let atOnce = 0;
+    let most = 0;
+    const sent = await sendParts(partsOf(6), async ([byte], number) => {
+      atOnce += 1;
+      most = Math.max(most, atOnce);
+      await sleep(number % 2 === 0 ? 1 : 5);
+      atOnce -= 1;
+      return [byte, number];
+    });
+    expect(sent).toEqual([1, 2, 3, 4, 5, 6].map((number) => [number, number]));
+    expect(most).toBe(2);
+  });
+
+  test("ends with the first failure, however long its source takes, when nothing is on its way any more", async () => {
+    const ended: number[] = [];
+    const sending = sendParts(partsOf(5, 20), async (_bytes, number) => {
+      if (number === 2) throw new Error("part 2 failed");
+      await sleep(60);
+      ended.push(number);
+    });
+    await expect(sending).rejects.toThrow("part 2 failed");
+    expect(ended).toEqual([1, 3]);
   });
 });

@@ -1,4 +1,5 @@
-/** Cuts a body into parts of one size, whatever sizes it comes in; what waits in memory is one part. */
+/** Bodies in parts of one size, whatever sizes they come in: cut, and sent. */
+
 export interface Part {
   readonly bytes: Uint8Array;
   readonly isLast: boolean;
@@ -27,6 +28,31 @@ export async function* cutIntoParts(
     }
   }
   yield { bytes: part.bytes, isLast: true };
+}
+
+/**
+ * Sends parts two at a time: one is on its way while the next is gathered, and no third waits in memory.
+ * @param send numbers begin at 1
+ * @throws what the source or a send threw, when nothing is on its way any more
+ */
+export async function sendParts<Sent>(
+  parts: AsyncIterable<Part>,
+  send: (bytes: Uint8Array, number: number) => Promise<Sent>,
+): Promise<Sent[]> {
+  const sent: Promise<Sent>[] = [];
+  try {
+    for await (const { bytes } of parts) {
+      const sending = send(bytes, sent.length + 1);
+      // It may fail while the next part is waited for, which takes as long as its source likes; looked at in its turn.
+      sending.catch(() => undefined);
+      sent.push(sending);
+      await sent.at(-2);
+    }
+    return await Promise.all(sent);
+  } catch (cause) {
+    await Promise.allSettled(sent);
+    throw cause;
+  }
 }
 
 const firstBytes = 64 * 1024;

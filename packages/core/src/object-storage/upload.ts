@@ -5,7 +5,7 @@
  * somebody else's object.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { cutIntoParts, type Part } from "../part-cutter.ts";
+import { cutIntoParts, sendParts, type Part } from "../part-cutter.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import { headObject, readXml, toInfo, type ObjectInfo, type ObjectRef } from "./objects.ts";
 import { discard, type S3Client, type S3Request } from "./s3-client.ts";
@@ -106,7 +106,7 @@ async function putInParts(client: S3Client, { upload, options, contentType, part
   const query: readonly Pair[] = [["uploadId", uploadId]];
   let isDone = false;
   try {
-    const sent = await sendParts(client, upload, { uploadId, parts });
+    const sent = await uploadParts(client, upload, { uploadId, parts });
     const request: S3Request = {
       method: "POST",
       key,
@@ -144,14 +144,12 @@ interface SentPart {
   readonly bytes: number;
 }
 
-/** Two at a time: one is sent while the next is gathered. */
-async function sendParts(
+function uploadParts(
   client: S3Client,
   { key, named }: ObjectRef,
   { uploadId, parts }: { readonly uploadId: string; readonly parts: AsyncIterable<Part> },
 ): Promise<readonly SentPart[]> {
-  const sent: Promise<SentPart>[] = [];
-  const send = async (bytes: Uint8Array, number: number): Promise<SentPart> => {
+  return sendParts(parts, async (bytes, number) => {
     const query: readonly Pair[] = [
       ["partNumber", String(number)],
       ["uploadId", uploadId],
@@ -159,20 +157,7 @@ async function sendParts(
     const response = await client.send({ method: "PUT", key, named, query, body: bytes });
     await discard(response);
     return { number, etag: toInfo(response).etag ?? "", bytes: bytes.byteLength };
-  };
-  try {
-    for await (const { bytes } of parts) {
-      const sending = send(bytes, sent.length + 1);
-      // Looked at when its turn comes; until then nobody must take it for unhandled.
-      sending.catch(() => undefined);
-      sent.push(sending);
-      await sent.at(-2);
-    }
-    return await Promise.all(sent);
-  } catch (cause) {
-    await Promise.allSettled(sent);
-    throw cause;
-  }
+  });
 }
 
 function toCompletion(parts: readonly SentPart[]): string {

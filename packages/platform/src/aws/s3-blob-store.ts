@@ -7,7 +7,7 @@
 import { randomUUID } from "node:crypto";
 import { Readable } from "node:stream";
 import { toAttachment } from "@toolyard/core/attachment";
-import { cutIntoParts, type Part } from "@toolyard/core/part-cutter";
+import { cutIntoParts, sendParts, type Part } from "@toolyard/core/part-cutter";
 import type {
   BlobEntry,
   BlobInfo,
@@ -103,26 +103,14 @@ export function createS3BlobStore(options: S3BlobStoreOptions): BlobStore {
     }
   }
 
-  /** The parts are on their way two at a time: one is sent while the next is gathered. */
-  async function sendParts(write: Write, UploadId: string, parts: AsyncIterable<Part>): Promise<UploadedPart[]> {
+  async function uploadParts(write: Write, UploadId: string, parts: AsyncIterable<Part>): Promise<UploadedPart[]> {
     const { client, UploadPartCommand } = await load();
     const { Bucket: bucket, Key } = write;
-    const sent: Promise<UploadedPart>[] = [];
-    const send = async (bytes: Uint8Array, PartNumber: number): Promise<UploadedPart> => {
+    return sendParts(parts, async (bytes, PartNumber) => {
       const part = { Bucket: bucket, Key, UploadId, PartNumber, Body: bytes };
       const { ETag } = await asBlobs(() => client.send(new UploadPartCommand(part)));
       return { PartNumber, ETag };
-    };
-    try {
-      for await (const { bytes } of parts) {
-        sent.push(send(bytes, sent.length + 1));
-        await sent.at(-2);
-      }
-      return await Promise.all(sent);
-    } catch (cause) {
-      await Promise.allSettled(sent);
-      throw cause;
-    }
+    });
   }
 
   async function completeUpload(
@@ -164,7 +152,7 @@ export function createS3BlobStore(options: S3BlobStoreOptions): BlobStore {
     const { UploadId = "" } = await asBlobs(() => client.send(new CreateMultipartUploadCommand(write)));
     let isDone = false;
     try {
-      const Parts = await sendParts(write, UploadId, parts);
+      const Parts = await uploadParts(write, UploadId, parts);
       isDone = await asBlobs(() => completeUpload(key, write, { UploadId, Parts, condition }));
       return isDone;
     } finally {
