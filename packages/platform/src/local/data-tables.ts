@@ -55,6 +55,8 @@ export function createDataTables({
       const gone = once(child, "close");
       try {
         const said = readAnswer(child, 2 * job.maxBytes + 4_194_304);
+        // It may fail while sources are read, which take their time; what became of it is seen below.
+        said.catch(() => undefined);
         await feed(child, sent, sources);
         const answer = await said;
         if (ended !== undefined) throw ended;
