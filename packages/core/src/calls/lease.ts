@@ -5,6 +5,7 @@
  */
 import type { Spent } from "../budgets/chat-meter.ts";
 import type { CoreDeps, Timing } from "../deps.ts";
+import type { CallFinish } from "../ports/repos.ts";
 
 /** Why we must not go on: the call was cancelled, or another attempt owns the row. */
 export type LeaseEnd = "cancelled" | "lost";
@@ -15,6 +16,14 @@ export const takenOver = Symbol("another process has the call");
 /** For `AbortController.abort`. */
 export function reasonOf(why: LeaseEnd): typeof takenOver | undefined {
   return why === "lost" ? takenOver : undefined;
+}
+
+/**
+ * Whether what a call came to here is left to another process: its own call, or the run or chat that it belongs to, is
+ * that one's by now, and here it was only given up. As after a death, its row decides who sees to it.
+ */
+export function isLeftToOthers(signal: AbortSignal, { state }: Pick<CallFinish, "state">): boolean {
+  return signal.reason === takenOver && (state === "unknown" || state === "cancelled");
 }
 
 export interface Lease {

@@ -1,6 +1,6 @@
 /** Everything that can end a chat from outside, with its reason. */
 import type { Spent } from "../budgets/chat-meter.ts";
-import { holdLease, type Lease } from "../calls/lease.ts";
+import { holdLease, reasonOf, type Lease } from "../calls/lease.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { OpenedChat } from "./open-chat.ts";
@@ -24,7 +24,7 @@ export class StopSignal {
       attempt: 1,
       pollCancel: true,
       spent,
-      onEnd: (why) => this.#end(why === "lost" ? takenOver() : cancelled(), true),
+      onEnd: (why) => this.#end(why === "lost" ? interrupted() : cancelled(), true, reasonOf(why)),
     });
     this.#timer = setTimeout(StopSignal.#onTimer, chat.wallClockMs, this);
   }
@@ -64,10 +64,11 @@ export class StopSignal {
     stop.#end(new GatewayError("wall_clock_exceeded", `The request took longer than ${limit}.`), false);
   };
 
-  #end(error: GatewayError, isCancelled: boolean): void {
+  /** @param reason of the signal, for what is under way */
+  #end(error: GatewayError, isCancelled: boolean, reason?: symbol): void {
     if (this.signal.aborted) return;
     this.#reason = { error, isCancelled };
-    this.#stop.abort();
+    this.#stop.abort(reason);
   }
 }
 
@@ -75,7 +76,7 @@ export function clientLeft(): GatewayError {
   return new GatewayError("request_cancelled", "The client left before the answer was complete.");
 }
 
-function takenOver(): GatewayError {
+function interrupted(): GatewayError {
   return new GatewayError("chat_interrupted", "Another instance has taken this chat over.");
 }
 

@@ -8,7 +8,7 @@ import { noCost } from "../budgets/cost.ts";
 import { awaitCall } from "../calls/await-call.ts";
 import type { Call } from "../calls/call.ts";
 import { outcomeOf, effectKeyOf, newToolCall, refusedCall, type CallPlace } from "../calls/new-call.ts";
-import { holdLease } from "../calls/lease.ts";
+import { holdLease, isLeftToOthers } from "../calls/lease.ts";
 import { recordEnd } from "../calls/record-end.ts";
 import type { SlotPool } from "../calls/slots.ts";
 import type { CallContext } from "../context.ts";
@@ -205,6 +205,8 @@ export class ToolRun {
   }
 
   #defer(row: Promise<NewCall>, started: number): void {
+    // Waited for with the settlement, which may be long after it has failed.
+    row.catch(() => undefined);
     this.#deferred.push({ row, started, finished: this.#deps.clock.now() });
   }
 
@@ -223,7 +225,7 @@ export class ToolRun {
     );
     const { outcome, finish } = await running;
     this.#options.meter.addCall(finish.cost, "recorded");
-    this.#finishing.push(this.#finish(call, finish));
+    if (!isLeftToOthers(this.#options.signal, finish)) this.#finishing.push(this.#finish(call, finish));
     return outcome;
   }
 

@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import type { Call, CallState, StoredOutcome } from "../../calls/call.ts";
 import { enqueue } from "../../calls/enqueue.ts";
-import { holdLease, reasonOf, takenOver } from "../../calls/lease.ts";
+import { holdLease, isLeftToOthers, reasonOf } from "../../calls/lease.ts";
 import { inputOf, newToolCall, refusedCall, sealInput, type CallPlace } from "../../calls/new-call.ts";
 import { openResult } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
@@ -172,8 +172,7 @@ export class ChildCalls {
     });
     try {
       const { finish } = await executeCall(this.#deps, prepared, this.#context, { attempt: 1, signal: stopped.signal });
-      const isUnanswered = finish.state === "unknown" || finish.state === "cancelled";
-      return isUnanswered && stopped.signal.reason === takenOver ? "lost" : finish;
+      return isLeftToOthers(stopped.signal, finish) ? "lost" : finish;
     } finally {
       signal.removeEventListener("abort", stop);
       lease.stop();
