@@ -14,6 +14,7 @@ import {
   withKey,
   type CallFixture,
   type MakeInstances,
+  withinOneMinute,
 } from "./calls-fixture.ts";
 
 export function describeAdmission(make: MakeInstances): void {
@@ -137,18 +138,6 @@ function describeWhoAsks(fixture: CallFixture): void {
       expect(fresh.rate.remaining).toBe(fresh.rate.limit - 2);
     });
   });
-}
-
-/** Repeats work that a minute's end cut in two. */
-async function withinOneMinute<T>(fixture: CallFixture, work: () => Promise<T>): Promise<T> {
-  const minute = async (): Promise<unknown> =>
-    (await fixture.run("SELECT CAST(unixepoch('subsec') AS INTEGER) / 60 AS minute"))[0]?.["minute"];
-  for (let attempt = 0; attempt < 3; attempt += 1) {
-    const before = await minute();
-    const result = await work();
-    if ((await minute()) === before) return result;
-  }
-  throw new Error("Three minutes ended in a row while the test was at work.");
 }
 
 function describeRates(fixture: CallFixture): void {

@@ -175,3 +175,15 @@ export function tally(results: readonly AdmitResult[]): Record<string, number> {
 export async function times<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: count }, (_none, index) => work(index)));
 }
+
+/** Repeats work that a minute's end cut in two. */
+export async function withinOneMinute<T>(fixture: CallFixture, work: () => Promise<T>): Promise<T> {
+  const minute = async (): Promise<unknown> =>
+    (await fixture.run("SELECT CAST(unixepoch('subsec') AS INTEGER) / 60 AS minute"))[0]?.["minute"];
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    const before = await minute();
+    const result = await work();
+    if ((await minute()) === before) return result;
+  }
+  throw new Error("Three minutes ended in a row while the test was at work.");
+}
