@@ -58,3 +58,8 @@ test("the first problem is the one for which there is room in one line", () => {
   expect(schemaProblem({ issues: all.safeParse({ name: 1 }).error?.issues ?? [] }).path).toEqual(["name"]);
   expect(schemaProblem({ issues: [] }).says).toBe("is not valid");
 });
+
+test("a misspelt name comes before what is missing for it", () => {
+  const { error } = z.strictObject({ method: z.enum(["GET"]) }).safeParse({ mehtod: "GET" });
+  expect(schemaProblem({ issues: error?.issues ?? [] })).toMatchObject({ path: ["mehtod"], kind: "unknown" });
+});

@@ -20,8 +20,10 @@ const required = "is required";
 /** Of a union, told in one line. */
 const mostForms = 3;
 
+/** Unknown fields first: where a name is misspelt, that another one is missing only follows from it. */
 export function schemaProblems({ issues }: Pick<z.core.$ZodError, "issues">): readonly SchemaProblem[] {
-  return issues.flatMap((issue) => problemsOf(issue));
+  const problems = issues.flatMap((issue) => problemsOf(issue));
+  return [...problems.filter(({ kind }) => kind === "unknown"), ...problems.filter(({ kind }) => kind === "wrong")];
 }
 
 /** The first thing that is wrong. */

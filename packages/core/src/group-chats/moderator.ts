@@ -81,7 +81,7 @@ export class Moderator {
       tool_protocol: "openai",
     };
     const stop = new AbortController();
-    const end = (): void => stop.abort();
+    const end = (): void => stop.abort(asked.signal.reason);
     if (asked.signal.aborted) end();
     else asked.signal.addEventListener("abort", end, { once: true });
     try {

@@ -81,7 +81,7 @@ export class Turn {
   /** Never throws but where the database is away. */
   async run(): Promise<TurnEnd> {
     const { signal } = this.#context;
-    const stop = (): void => this.#stop.abort();
+    const stop = (): void => this.#stop.abort(signal.reason);
     if (signal.aborted) stop();
     else signal.addEventListener("abort", stop, { once: true });
     const left = this.#groupChat.limits.wall_clock_ms - this.#begun.elapsedMs;

@@ -56,7 +56,7 @@ async function askOnce(deps: CoreDeps, context: CallContext, step: ModelStep): P
   };
   await step.begin();
   const stop = new AbortController();
-  const onAbort = (): void => stop.abort();
+  const onAbort = (): void => stop.abort(signal.reason);
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort, { once: true });
   try {
