@@ -227,7 +227,7 @@ describe(`a gRPC service ${verifies("SVC-1")}`, () => {
     [{ grpc: { descriptors: loyaltyDescriptors, services: ["loyalty.v1.Nobody"] } }, "config.grpc.services.0"],
     [{ tools: { x: { method: "loyalty.v1.Customers/Nothing" } } }, "config.tools.x.method"],
     [{ tools: { x: { method: "loyalty.v1.Customers/Import" } } }, "config.tools.x.method"],
-    [{ tools: { x: { endpoint: "/x" } } }, "config.tools.x.method"],
+    [{ tools: { x: { endpoint: "/x" } } }, "config.tools.x.endpoint"],
     [{ headers: { "grpc-timeout": "1S" } }, "config.headers.grpc-timeout"],
     [{ base_path: "/v1" }, "config.base_path"],
     [{ endpoints: [{ host: "169.254.169.254", port: 80 }] }, "config.endpoints.0.host"],
