@@ -57,6 +57,11 @@ function chat(client: Client, body: Json = {}, path = "/v1/chat/completions"): P
   return client.send("post", path, { messages: [{ role: "user", content: "go" }], ...body });
 }
 
+/** Its number by itself: within an id or a time, the same digits come by chance. */
+function portOf({ port }: HttpStub): RegExp {
+  return new RegExp(`(?<!\\w)${port}(?!\\w)`);
+}
+
 /** The model calls the tool; what it is told. */
 async function byModel(client: Client, name: string, args: Json): Promise<string> {
   llm.script(calls({ name, arguments: args }), text("done"));
@@ -228,7 +233,7 @@ describe(`the end of a call ${verifies("BLIND-8", "BLIND-6")}`, () => {
   /** Neither host, port nor path of a tool is anybody's to know but the one who registered it. */
   function requireSilence(...told: readonly string[]): void {
     for (const one of told) {
-      expect(one).not.toContain(String(backEnd.port));
+      expect(one).not.toMatch(portOf(backEnd));
       expect(one).not.toMatch(/127\.0\.0\.1|localhost|ECONN|base_url|secret-path/);
     }
   }
@@ -763,7 +768,7 @@ describe(`what the model and the stream are told of a tool ${verifies("BLIND-6")
       expect(Object.keys(offered.function).sort()).toEqual(["description", "name", "parameters"]);
       for (const seen of [reply.text, JSON.stringify(llm.requests), JSON.stringify(gateway.logged)]) {
         expect(seen).not.toMatch(/sentinel|Sentinel/);
-        expect(seen).not.toContain(String(backEnd.port));
+        expect(seen).not.toMatch(portOf(backEnd));
       }
       expect(JSON.stringify(llm.requests)).toContain("[redacted]");
     }
