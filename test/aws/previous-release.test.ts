@@ -13,7 +13,7 @@ import type { Ground } from "./home.ts";
 import { releaseFile } from "./previous-release/previous-release.ts";
 
 describe.skipIf(inject("runtimeClientMissing") !== "")("under the runtime client", () => {
-  describeWalkThrough({ "this release and the one before it, request by request": startTwoReleasesHome });
+  describeWalkThrough({ "this release and the one before it, request by request": startTwoReleasesHome }, 2);
 
   describe("what one release was asked for and the other one carries out", () => {
     const releases = ["the release before", "this release"] as const;

@@ -4,5 +4,5 @@ import { describeWalkThrough } from "../e2e/walk-through.ts";
 import { startFunctionsHome } from "./home.ts";
 
 describe.skipIf(inject("runtimeClientMissing") !== "")("under the runtime client", () => {
-  describeWalkThrough({ "Lambda functions behind a REST API, queues and a schedule": startFunctionsHome });
+  describeWalkThrough({ "Lambda functions behind a REST API, queues and a schedule": startFunctionsHome }, 1);
 });

@@ -1,12 +1,10 @@
-/** Before suites that start programs: bundles them as `npm start` has them. */
-import { join } from "node:path";
+/** Before suites that start programs: bundles them as `npm start` and `npm run node` have them. */
+import { buildNode } from "../../functions/build-node.ts";
 import { buildServer } from "../../functions/build-server.ts";
-import { programsDirectory } from "./programs.ts";
+import { nodeDirectory, serverDirectory } from "./programs.ts";
 
 // oxlint-disable-next-line import/no-default-export -- vitest asks for it
 export default async function setUp(): Promise<void> {
-  await buildServer({
-    programs: { node: join(import.meta.dirname, "../../functions/node.ts") },
-    out: programsDirectory,
-  });
+  await buildServer({ out: serverDirectory });
+  await buildNode(nodeDirectory);
 }

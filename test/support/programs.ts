@@ -4,6 +4,9 @@
  */
 import { join } from "node:path";
 
-export const programsDirectory = join(import.meta.dirname, "../../node_modules/.cache/programs");
-export const serverProgram = join(programsDirectory, "bin/server.mjs");
-export const nodeProgram = join(programsDirectory, "bin/node.mjs");
+const cache = join(import.meta.dirname, "../../node_modules/.cache");
+
+export const serverDirectory = join(cache, "server-program");
+export const serverProgram = join(serverDirectory, "bin/server.mjs");
+export const nodeDirectory = join(cache, "node-program");
+export const nodeProgram = join(nodeDirectory, "bin/node.mjs");
