@@ -8,8 +8,11 @@ export const seconds = {
   api: 60,
   /** API Gateway waits 29 s for an answer to a WebSocket frame. */
   realtime: 29,
-  /** Calls that are expected to take a minute at most, with time to settle them. */
-  workerShort: 120,
+  /**
+   * Most calls here take a minute at most, but what is sent again (whoever had it died, it had to wait) is sent here
+   * without a look at how long it may take, and so is a flow, whose steps may take as long as any call.
+   */
+  workerShort: 900,
   workerLong: 900,
   tick: 55,
   migrate: 900,

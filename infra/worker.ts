@@ -40,7 +40,7 @@ function createWorker(name: string, spec: WorkerSpec): sst.aws.Function {
 
 export const workerShort = createWorker("WorkerShort", {
   pair: short,
-  description: "Queued calls of up to a minute",
+  description: "Queued calls that are expected to take up to a minute",
   seconds: seconds.workerShort,
   batchSize: 10,
   maximumConcurrency: maxConcurrency.short,

@@ -77,3 +77,22 @@ describe(`bytes that are too many for a function's answer ${verifies("CHAT-19")}
     expect(head?.statusCode).toBe(206);
   });
 });
+
+test(`stored bytes that are fewer than their record says are cut off there ${verifies("CHAT-19")}`, async () => {
+  const bytes = defineRoute({
+    method: "get",
+    path: "/bytes",
+    summary: "",
+    tags: ["test"],
+    scope: null,
+    admission: "none",
+    responses: { 200: { description: "" } },
+    handler: (c) =>
+      answerBytes(c, { bytes: 20, mediaType: "image/png", fileName: "a.png", open: async () => partsOf(10) }),
+  });
+  const core = createFakeCore();
+  const app = createApp({ core, adminKeyHash: hashApiKey("nobody"), version: "0" }, { bytes });
+  const answer = await app.request("/bytes");
+  expect(answer.headers.get("content-length")).toBe("20");
+  await expect(answer.arrayBuffer()).rejects.toThrow("the answer was cut off");
+});

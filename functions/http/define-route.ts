@@ -2,7 +2,7 @@
  * The one way to declare a route. Authentication, admission, validation, the OpenAPI document and the
  * suites that run over every route follow from the declaration (style "Add one thing in one place").
  */
-import { admit } from "@toolyard/core/calls/admit";
+import { admit, identify } from "@toolyard/core/calls/admit";
 import { operatorCaller, type Authenticator, type Presented } from "@toolyard/core/callers/authenticate";
 import type { Caller, Scope } from "@toolyard/core/callers/caller";
 import type { CallContext } from "@toolyard/core/context";
@@ -226,7 +226,10 @@ async function grantAccess(
   }
   const presented = await authenticator.presentCaller(header);
   c.get("exchange").tenant = presented.tenant;
-  if (scope !== "operator" && admission === "own") return { presented };
+  if (scope !== "operator" && admission === "own") {
+    if (isLargeBody(c)) await identify(app.core, presented, []);
+    return { presented };
+  }
   const { caller, config, result } = await admit(
     app.core,
     { ...presented, limits: { countRequest: true } },
@@ -237,6 +240,15 @@ async function grantAccess(
   if (scope === "operator") throw new GatewayError("permission_denied", "Only the operator's key may do this.");
   if (scope === null) refuseNode(caller);
   return { caller, config, tenant: presented.tenant, admitted: result, context: toCallContext(c, caller, config) };
+}
+
+/** Bytes of a body that are read and parsed of whoever may turn out to be nobody. */
+const mostUnproven = 262_144;
+
+/** One whose length is not said may be. */
+function isLargeBody(c: AppContext): boolean {
+  const length = headerOf(c, "content-length");
+  return length === undefined ? headerOf(c, "transfer-encoding") !== undefined : Number(length) > mostUnproven;
 }
 
 /** What every caller may do a node may not: its key is for its connection. */

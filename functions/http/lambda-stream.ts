@@ -8,7 +8,9 @@ export interface LambdaResponseHead {
   readonly cookies?: readonly string[];
 }
 
-/** Gives the writable for the body once the head is known; called once. */
 export interface LambdaStream {
+  /** Gives the writable for the body once the head is known; called once. */
   readonly open: (head: LambdaResponseHead) => Writable;
+  /** The body lacks its end, and nothing more comes. */
+  readonly cutOff: () => void;
 }

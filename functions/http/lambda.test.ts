@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { serve, type ServerType } from "@hono/node-server";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { createFakeCore, type FakeCore } from "../../test/support/fake-core.ts";
 import { FakeResponseStream, installRuntime } from "../../test/support/response-stream.ts";
@@ -236,12 +236,18 @@ describe("a streaming function", () => {
   });
 
   test.each(["/late", "/broken"])(
-    "ends the stream instead of failing the environment when %s fails after the first byte",
+    "fails in place of an end to the stream where %s fails after the first byte, which the runtime passes on",
     async (path) => {
-      const answer = await stream({ method: "GET", path });
+      const { app, core } = build();
+      const answer = new FakeResponseStream();
+      const after = vi.fn<() => void>();
+      const invoked = createStreamingHandler(app, core.log, after)(toEvent({ method: "GET", path }), answer, context);
+      await expect(invoked).rejects.toThrow("the answer was cut off");
       expect(answer.head?.statusCode).toBe(200);
       expect(answer.errored).toBeNull();
-      expect(answer.ends).toBe(1);
+      expect(answer.destroyed).toBe(false);
+      expect(answer.ends).toBe(0);
+      expect(after).toHaveBeenCalledOnce();
     },
   );
 

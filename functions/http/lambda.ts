@@ -68,10 +68,13 @@ export function createStreamingHandler(app: ServingApp, log: Log, after = nothin
       if (!isAlreadySent(response)) await answer.send(response);
     } catch (thrown) {
       log.log("error", "an invocation failed", { ...describeThrown(thrown) });
-      if (!answer.opened) await answer.send(internalError());
+      if (answer.opened) answer.cutOff();
+      else await answer.send(internalError());
     }
     answer.finish();
     await after();
+    // The runtime ends the stream with it, which the client sees, and uses the environment again.
+    if (answer.isCutOff) throw new Error("the answer was cut off");
   };
   return streamed(handler);
 }
@@ -96,6 +99,7 @@ class StreamedAnswer implements LambdaStream {
   readonly #raw: Writable;
   #body: Writable | undefined;
   #written = false;
+  #isCutOff = false;
 
   constructor(raw: Writable) {
     this.#raw = raw;
@@ -109,6 +113,14 @@ class StreamedAnswer implements LambdaStream {
   readonly open = (head: LambdaResponseHead): Writable => {
     this.#body = runtimeOf()?.HttpResponseStream.from(this.#raw, head) ?? this.#raw;
     return this.#body;
+  };
+
+  get isCutOff(): boolean {
+    return this.#isCutOff;
+  }
+
+  readonly cutOff = (): void => {
+    this.#isCutOff = true;
   };
 
   async send(response: Response): Promise<void> {
@@ -126,6 +138,7 @@ class StreamedAnswer implements LambdaStream {
 
   /** Whatever happened, the stream must end, or the invocation runs into its time limit. */
   finish(): void {
+    if (this.#isCutOff) return;
     const body = this.#body ?? this.#raw;
     if (!body.writableEnded && !body.destroyed) body.end();
   }

@@ -112,6 +112,16 @@ describe("the bytes of an answer without a length", () => {
   });
 });
 
+test("what was written before an error still arrives, without the end", async () => {
+  const { port } = await listen((sink) => {
+    sink.head(200, { "content-type": "text/plain" });
+    void sink.write("1");
+    void sink.write("2");
+    return Promise.reject(new Error("secret detail"));
+  });
+  expect(await wire(port, "1.1")).toMatch(/\r\n\r\n1\r\n1\r\n1\r\n2\r\n$/);
+});
+
 describe("the head of a stream", () => {
   test("leaves with the first event where that is there", async () => {
     const { port } = await listen(async (sink) => {
@@ -168,16 +178,30 @@ describe.each(homes)("an answer written through a sink to %s", (_home, start) =>
     expect(await answer.json()).toMatchObject({ error: { code: "model_not_found" } });
   });
 
-  test("an error after the head ends the answer and is logged", async () => {
+  test.each([
+    ["without a length", {}],
+    ["with one", { "content-length": "100" }],
+    ["that is a stream of events", eventStreamHeaders],
+  ])("an error after the head cuts an answer %s off, and is logged", async (_which, headers) => {
     const { request, core } = await start((sink) => {
-      sink.head(200, eventStreamHeaders);
+      sink.head(200, headers);
       void sink.write("data: 1\n\n");
       return Promise.reject(new Error("secret detail"));
     });
-    expect(await (await request()).text()).toBe("data: 1\n\n");
+    await expect((await request()).text()).rejects.toThrow(/terminated|the answer was cut off/);
     const line = core.lines.find(({ message }) => message === "an answer ended early");
     expect(line).toMatchObject({ level: "error", fields: { route: "/stream", code: "internal_error" } });
     expect(JSON.stringify(core.lines)).not.toContain("secret detail");
+  });
+
+  test("an error after the end takes nothing away", async () => {
+    const { request, core } = await start((sink) => {
+      sink.head(200, { "content-type": "text/plain" });
+      sink.end("all");
+      return Promise.reject(new Error("secret detail"));
+    });
+    expect(await (await request()).text()).toBe("all");
+    expect(core.lines.map(({ message }) => message)).toContain("an answer ended early");
   });
 
   test("a route that forgets to answer is an internal error, not a hanging client", async () => {

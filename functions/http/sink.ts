@@ -60,8 +60,8 @@ export function isAlreadySent(response: Response): boolean {
 
 /**
  * Gives the route a sink and waits until it is done (with a web `Response`: until the head is there).
- * An error before the head is thrown, to be answered as any other; one after it is logged and ends
- * the answer, since nothing else can be said.
+ * An error before the head is thrown, to be answered as any other; one after it is logged and cuts the
+ * answer off, since nothing else can be said and a client must not take it for a whole one.
  */
 export function answerThroughSink(
   c: AppContext,
@@ -94,6 +94,7 @@ async function runSink(
   } catch (error) {
     if (!sink.headSent && !sink.closed) throw error;
     log.log("error", "an answer ended early", { request_id: requestId, route, code: toGatewayError(error).code });
+    sink.cutOff();
   }
   sink.end();
 }
@@ -169,6 +170,15 @@ class Sink implements ResponseSink {
     this.#state = "ended";
     clearInterval(this.#keepAlive);
     this.#transport.end(this.#silent ? undefined : chunk);
+    this.#release();
+  }
+
+  /** Ends an answer that is not whole; after its end this does nothing. */
+  cutOff(): void {
+    if (this.#state !== "open") return;
+    this.#state = "ended";
+    clearInterval(this.#keepAlive);
+    this.#transport.cutOff();
     this.#release();
   }
 

@@ -18,6 +18,8 @@ export interface Transport {
   /** False: full, wait for `drain`. */
   write(chunk: string | Uint8Array): boolean;
   end(last?: string | Uint8Array): void;
+  /** Ends an answer that lacks its end, in such a way that the other side sees that. */
+  cutOff(): void;
   destroy(): void;
 }
 
@@ -59,6 +61,12 @@ export function nodeTransport(outgoing: ServerResponse): Transport {
       if (last.length > 0) outgoing.write(toHttpChunk(last));
       outgoing.end(lastHttpChunk);
     },
+    cutOff() {
+      isBegun = true;
+      // Without a last chunk, or with fewer bytes than its length; what has been written still arrives.
+      if (outgoing.socket === null) outgoing.destroy();
+      else outgoing.socket.destroySoon();
+    },
     destroy: () => void outgoing.destroy(),
   };
 }
@@ -99,6 +107,7 @@ export function lambdaTransport(stream: LambdaStream): Transport {
       if (!written || last.length > 0) body?.write(last);
       body?.end();
     },
+    cutOff: () => stream.cutOff(),
     destroy: () => void body?.destroy(),
   };
 }
@@ -140,6 +149,10 @@ export function webTransport(answer: (response: Response) => void, signal: Abort
     end(last = "") {
       if (last.length > 0) this.write(last);
       controller?.close();
+      controller = undefined;
+    },
+    cutOff() {
+      controller?.error(new Error("the answer was cut off"));
       controller = undefined;
     },
     destroy() {

@@ -76,6 +76,20 @@ export function describeFlowRunRepo(name: string, make: MakeInstances): void {
       expect(changes?.steps.map(({ path }) => path)).toEqual(["a"]);
     });
 
+    test("tell what happened in pages, by when it happened first, with steps that go on long after the page", async () => {
+      const paths = ["long", "a", "b", "c"];
+      await write({ steps: paths.map((path) => step(path)) });
+      await write({ steps: ["a", "b", "c"].map((path) => step(path, { state: "completed" })) });
+      await write({ steps: [step("long", { state: "waiting" })] });
+      const page = await fixture.turn(0).flowRuns.changes(tenant, run, 0, 2);
+      expect(page?.steps).toMatchObject([
+        { path: "long", startedSeq: 1, seq: 8 },
+        { path: "a", startedSeq: 2, seq: 5 },
+      ]);
+      const rest = await fixture.turn(1).flowRuns.changes(tenant, run, 4, 10);
+      expect(rest?.steps.map(({ path }) => path)).toEqual(["a", "b", "c", "long"]);
+    });
+
     test("of an attempt that has lost its row write nothing but the ends of their calls", async () => {
       const call = child();
       await write({ steps: [step("a", { callId: call.id })], calls: [call] });

@@ -149,6 +149,23 @@ export function describeGroupChatRepo(name: string, make: MakeInstances): void {
       expect(await first().open(tenant, id, message(turn, trigger.id, { position: 2 }))).toBeUndefined();
     });
 
+    test("take nothing more from an attempt whose call another one has, before that one has come to speak", async () => {
+      const tenant = await fixture.newTenant();
+      const id = await open(tenant);
+      const turn = await say(tenant, id, "1");
+      const { trigger } = await begun(tenant, id, turn);
+      const opened = message(turn, trigger.id);
+      await first().open(tenant, id, opened);
+      await fixture.run("UPDATE calls SET attempt = 2 WHERE tenant = ? AND id = ?", tenant, turn);
+      await begun(tenant, id, turn);
+      await first().note(tenant, { id: opened.id, attempt: 1, content: "late", callId: null });
+      expect(await first().close(tenant, id, { ...end, id: opened.id, content: "late" })).toBeUndefined();
+      const anew = message(turn, trigger.id, { attempt: 2 });
+      expect(await second().open(tenant, id, anew)).toMatchObject({ message: { id: opened.id, content: "" } });
+      await second().close(tenant, id, { ...end, id: opened.id, attempt: 2, content: "whole" });
+      expect((await first().turn(tenant, id, turn)).map(({ content }) => content)).toEqual(["1", "whole"]);
+    });
+
     test("show what was not ended as stopped once nobody can end it", async () => {
       const tenant = await fixture.newTenant();
       const id = await open(tenant);

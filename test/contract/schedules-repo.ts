@@ -25,8 +25,8 @@ export function describeScheduleRepo(name: string, make: MakeInstances): void {
 
     const repos = (instance: 0 | 1): Repos => fixture.turn(instance);
 
-    const add = (change: Partial<NewSchedule> = {}): Promise<Schedule> =>
-      repos(0).schedules.create(tenant, {
+    const add = (change: Partial<NewSchedule> = {}, of = tenant): Promise<Schedule> =>
+      repos(0).schedules.create(of, {
         id: newId("schedule"),
         name: null,
         taskId: null,
@@ -96,6 +96,21 @@ export function describeScheduleRepo(name: string, make: MakeInstances): void {
       await repos(0).tenants.update(tenant, { status: "suspended" });
       expect(await dueIds()).toEqual([]);
       expect(later.nextAt).toBe(now + 10 * minute);
+    });
+
+    test("each tenant's first comes before anybody's later ones, and some can be left out", async () => {
+      const [first, second] = [await add(), await add({ nextAt: now + 1 })];
+      const other = await add({ nextAt: now + 2 }, stranger);
+      const read = async (limit: number, except: readonly string[] = []): Promise<readonly string[]> => {
+        const { due } = await repos(1).schedules.due({ limit, aheadMs: 1_000, except: [...elsewhere, ...except] });
+        return due.map(({ schedule }) => schedule.id);
+      };
+      // What other tests have left due.
+      const { due } = await repos(0).schedules.due({ limit: 100, aheadMs: 1_000, except: [tenant, stranger] });
+      const elsewhere = due.map((each) => each.tenant);
+      expect(await read(2)).toEqual([first.id, other.id]);
+      expect(await read(3)).toEqual([first.id, other.id, second.id]);
+      expect(await read(3, [tenant])).toEqual([other.id]);
     });
 
     test("of all that take it at once, one has the firing on record, and it is due later", async () => {

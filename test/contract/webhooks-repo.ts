@@ -133,12 +133,25 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       const [first, second] = await claim();
       await webhooks().settle(tenant, first?.delivery.id ?? "", 1, { status: 410, error: "gone", next: "gone" });
       expect(await webhooks().get(tenant, id)).toMatchObject({ enabled: false, disabledReason: expect.any(String) });
+      expect((await log(id)).map(({ nextAt }) => nextAt)).toEqual([null, null]);
       await due();
       expect(await claim()).toEqual([]);
       expect(await webhooks().update(tenant, id, { enabled: true })).toMatchObject({ disabledReason: null });
       expect(await claim(1)).toMatchObject([{ delivery: { id: second?.delivery.id } }]);
       await webhooks().update(tenant, id, { enabled: false });
       expect((await log(id)).map(({ nextAt }) => nextAt)).toEqual([null, null]);
+    });
+
+    test("an attempt that ends once its webhook is disabled is made again only when it is enabled", async () => {
+      const { id } = await add();
+      await fixture.rowIn(tenant, "completed");
+      const [claimed] = await claim();
+      await webhooks().update(tenant, id, { enabled: false });
+      const failed = { status: 500, error: "no", next: { delayMs: 60_000 } } as const;
+      await webhooks().settle(tenant, claimed?.delivery.id ?? "", 1, failed);
+      expect(await log(id)).toMatchObject([{ state: "pending", nextAt: null, lastStatus: 500 }]);
+      await webhooks().update(tenant, id, { enabled: true });
+      expect(await claim(1)).toMatchObject([{ delivery: { id: claimed?.delivery.id, attempt: 2 } }]);
     });
 
     test("two secrets sign while one replaces the other, then one", async () => {
@@ -158,6 +171,23 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       await fixture.rowIn(tenant, "completed");
       const claimed = await webhooks().claim({ limit: 5, leaseMs: 60_000 });
       expect(claimed.map(({ delivery }) => delivery.webhookId).sort()).toEqual([busy.id, other.id].sort());
+    });
+
+    test("a tenant with much that is due leaves room for others, and all of its webhooks have their turn", async () => {
+      const urgent = await add({ events: ["call.failed"] });
+      const later = await add({ events: ["call.completed"] });
+      for (let count = 0; count < 8; count += 1) await fixture.rowIn(tenant, "failed");
+      await fixture.rowIn(tenant, "completed");
+      const other = await fixture.newTenant();
+      const foreign = await add({}, other);
+      await fixture.rowIn(other, "completed");
+      await fixture.run("UPDATE webhook_deliveries SET next_at = 1 WHERE webhook_id = ?", urgent.id);
+      await fixture.run("UPDATE webhook_deliveries SET next_at = 2 WHERE webhook_id = ?", later.id);
+      await fixture.run("UPDATE webhook_deliveries SET next_at = 3 WHERE webhook_id = ?", foreign.id);
+      const claimed = async (limit: number): Promise<readonly string[]> =>
+        (await webhooks().claim({ limit, leaseMs: 60_000 })).map(({ delivery }) => delivery.webhookId);
+      expect((await claimed(2)).toSorted()).toEqual([urgent.id, foreign.id].toSorted());
+      expect((await claimed(10)).toSorted()).toEqual([urgent.id, urgent.id, later.id].toSorted());
     });
 
     test("changes raise the version of the configuration", async () => {

@@ -364,7 +364,8 @@ describe("a function", () => {
     const source = `
       const worker = await import("./worker.mjs");
       const tick = await import("./tick.mjs");
-      console.log(JSON.stringify([await worker.handler(${records}), await tick.handler()]));
+      const ticked = await tick.handler({}, ${context});
+      console.log(JSON.stringify([await worker.handler(${records}), ticked]));
       process.exit(0);
     `;
     // The log of the failed message is the only line on standard error.

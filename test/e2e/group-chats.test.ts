@@ -2,6 +2,7 @@
  * Group chats by their public surface: turns of each mode as recorded, over a stream, over `/ws` and as JSON; what
  * stops them, what is made anew, and what others may see.
  */
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
@@ -363,6 +364,52 @@ describe(`a turn whose process dies ${verifies("VCP-14")}`, () => {
     expect(said.slice(1).map(({ id }) => id)).toEqual([first.id, cut.id]);
     expect(listener.of("agent:speak").map(({ data }) => data.messageId)).toEqual([first.id, cut.id]);
     expect((await tenant.client.get(`/v1/calls/${turn}`)).attempt).toBe(2);
+  });
+});
+
+describe(`a turn that meets a database that is away ${verifies("VCP-14")}`, () => {
+  /** Once, at whichever instance. */
+  function withoutDatabase(
+    name: "groupChats" | "calls",
+    method: string,
+    isMeant: (...given: Json[]) => boolean,
+  ): { readonly wasAway: boolean } {
+    const state = { wasAway: false };
+    for (const { core } of [gateway, other]) {
+      const repo = core.repos[name];
+      const get = (of: Json, asked: string): unknown => {
+        if (asked !== method) return of[asked];
+        return (...given: Json[]): unknown => {
+          if (state.wasAway || !isMeant(...given)) return of[method](...given);
+          state.wasAway = true;
+          return Promise.reject(new GatewayError("database_unavailable", "The database is away."));
+        };
+      };
+      Object.assign(core.repos, { [name]: new Proxy(repo, { get }) });
+      onTestFinished(() => void Object.assign(core.repos, { [name]: repo }));
+    }
+    return state;
+  }
+  const answers = async (room: string): Promise<unknown> => {
+    const body = { content: "Count.", wait: true };
+    const { reason } = await tenant.client.post(`/v1/group_chats/${room}/messages`, body);
+    return [reason, (await history(room)).map(({ content }) => content), model.requests.length];
+  };
+
+  test("waits, and goes on behind what was said, once it is there again", async () => {
+    say({ ada: ["One."], bob: ["Two."] });
+    const room = await openRoom();
+    const state = withoutDatabase("groupChats", "open", (_tenant, _room, message) => message.position === 2);
+    expect(await answers(room)).toEqual(["completed", ["Count.", "One.", "Two."], 2]);
+    expect(state.wasAway).toBe(true);
+  });
+
+  test("has the agent begin anew whose run could not be recorded", async () => {
+    say({ ada: ["One."], bob: ["Two."] });
+    const room = await openRoom();
+    const state = withoutDatabase("calls", "admit", (input) => input.call?.kind === "chat");
+    expect(await answers(room)).toEqual(["completed", ["Count.", "One.", "Two."], 2]);
+    expect(state.wasAway).toBe(true);
   });
 });
 

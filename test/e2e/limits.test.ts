@@ -135,3 +135,30 @@ describe(`requests ${verifies("CHAT-12")}`, () => {
     expect(refused[0]?.json.error).toMatchObject({ code: "concurrency_limited", scope: "key" });
   });
 });
+
+describe(`a body of megabytes ${verifies("CHAT-12")}`, () => {
+  const paths = [
+    ["/v1/chat/completions", "invalid_json"],
+    ["/v1/tools/invoke", "invalid_json"],
+    ["/mcp", -32_700],
+  ] as const;
+  const large = `[${"{},".repeat(400_000)}`;
+  /** Node sends it in chunks, without saying how long it is. */
+  const inChunks = (): ReadableStream<Uint8Array> => new Blob([large]).stream();
+
+  async function codeOf(key: string, path: string, raw: string | ReadableStream<Uint8Array>): Promise<string | number> {
+    const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+    const { json } = await one.client(key).send("post", path, undefined, { raw, headers });
+    return json.error.code;
+  }
+
+  test.each(paths)("is read by %s for callers that there are, and for nobody else", async (path, unreadable) => {
+    const { key } = await one.newTenant();
+    const madeUp = key.slice(0, -8) + "A".repeat(8);
+    for (const raw of [large, inChunks()]) expect(await codeOf(madeUp, path, raw)).toBe("invalid_api_key");
+    expect(await codeOf(key, path, large)).toBe(unreadable);
+    // The process knows tenant and key by now.
+    expect(await codeOf(key, path, large)).toBe(unreadable);
+    expect(await codeOf(madeUp, path, large)).toBe("invalid_api_key");
+  });
+});

@@ -17,6 +17,8 @@ interface Answer {
   readonly type?: string;
   /** Each is one write. */
   readonly writes: readonly string[];
+  /** The connection breaks after them. */
+  readonly breaks?: boolean;
 }
 
 let gateway: Gateway;
@@ -38,7 +40,8 @@ beforeAll(async () => {
       seen.push({ url: request.url ?? "", authorization: request.headers.authorization, bytes });
       response.writeHead(answer.status ?? 200, { "content-type": answer.type ?? "application/json" });
       for (const write of answer.writes) response.write(write);
-      response.end();
+      if (answer.breaks === true) setTimeout(() => response.destroy(), 50);
+      else response.end();
     });
   });
   await new Promise<void>((done) => backEnd.listen(0, "127.0.0.1", done));
@@ -132,6 +135,29 @@ describe(`an image model ${verifies("VCP-17")}`, () => {
     expect(lastBody()).toMatchObject({ stream: true, messages });
     const call = await callOf(reply.headers.get("x-toolyard-call-id"));
     expect(call).toMatchObject({ state: "completed", usage: { prompt_tokens: 4, completion_tokens: 6 } });
+  });
+
+  test.each([
+    ["/v1/chat/completions", { messages }],
+    ["/v1/images/generations", { prompt: "a cat" }],
+  ] as const)("%s: a stream that breaks off ends with the error", async (path, asked) => {
+    const begun = 'data: {"half":1}\n\ndata: {"ha';
+    answer = { type: "text/event-stream", writes: [begun], breaks: true };
+    const reply = await tenant.client.send("post", path, { model: "painter", stream: true, ...asked });
+    const [, said = ""] = /^data: (\{"error".*\})\n\ndata: \[DONE\]\n\n$/m.exec(reply.text) ?? [];
+    expect(reply.text.startsWith(`${begun}\n\ndata: {"error"`)).toBe(true);
+    expect(JSON.parse(said)).toMatchObject({
+      error: { code: "provider_stream_incomplete", request_id: reply.headers.get("x-request-id") },
+    });
+    const call = await callOf(reply.headers.get("x-toolyard-call-id"));
+    expect(call).toMatchObject({ state: "failed", error: { code: "provider_stream_incomplete" } });
+  });
+
+  test("an answer that is no stream and breaks off is cut off", async () => {
+    answer = { writes: ['{"created":1,"data":['], breaks: true };
+    await expect(
+      tenant.client.send("post", "/v1/images/generations", { model: "painter", prompt: "a cat" }),
+    ).rejects.toThrow("terminated");
   });
 
   test("makes pictures on its own route", async () => {

@@ -307,6 +307,21 @@ describe("a run under way", () => {
     expect(backEnd.requests).toHaveLength(1);
     await tenant.client.post(`/v1/runs/${again.id}/cancel`);
   });
+
+  test("is run again once for each key, which is good for the same replay only", async () => {
+    await publishFlow(tenant, { name: "twice", start: "find", nodes: { find: lookUp } });
+    const run = async (): Promise<string> =>
+      (await runWorkflow({ workflow_id: "twice", input: { word: "a" }, stream: false })).json.id;
+    const [one, another] = [await run(), await run()];
+    const replay = (id: string, body: Json = {}): Promise<Reply> =>
+      tenant.client.send("post", `/v1/runs/${id}/replay`, body, { headers: { "idempotency-key": "again" } });
+    const first = await replay(one, { from: "find" });
+    expect(first.status).toBe(202);
+    expect((await replay(one, { from: "find" })).json.id).toBe(first.json.id);
+    for (const reused of [await replay(one), await replay(another, { from: "find" })]) {
+      expect([reused.status, reused.json.error.code]).toEqual([422, "idempotency_key_reused"]);
+    }
+  });
 });
 
 /** As a back end answers that is not asked for a stream. */

@@ -108,7 +108,7 @@ interface Functions {
   readonly chat: StreamingHandler;
   readonly api: StreamingHandler;
   readonly worker: (event: unknown) => Promise<unknown>;
-  readonly tick: () => Promise<unknown>;
+  readonly tick: (event: unknown, context: LambdaContext) => Promise<unknown>;
 }
 
 const longPaths = new Set(["/v1/chat/completions", "/api/chat/completions", "/v1/chatvcp/completions"]);
@@ -124,7 +124,8 @@ const api = await serve(async (request, response) => {
 const events = await serve(async (request, response) => {
   const { worker, tick } = await functions.promise;
   const body = await readRequest(request);
-  const result = request.url === "/worker" ? await worker(JSON.parse(body.toString("utf8"))) : await tick();
+  const result =
+    request.url === "/worker" ? await worker(JSON.parse(body.toString("utf8"))) : await tick({}, newContext());
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(result));
 });
 

@@ -155,7 +155,8 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     const { request } = opening;
     if (opening.kind === "run" && opening.chat.isRelayed && asked.shape === "v1") {
       const { answerRelayed } = await import("../relayed.ts");
-      await answerRelayed(sink, core, { chat: opening.chat, exchange: "chat" });
+      const { requestId } = exchange;
+      await answerRelayed(sink, core, { chat: opening.chat, exchange: "chat", requestId });
       return;
     }
     if (request.stream)

@@ -93,10 +93,10 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
     sink.onClose(() => stop.abort());
     if (opening.kind === "replay") {
       if (opening.kept === undefined) throw new Error("an answer that is no chat's is kept as it was");
-      await answerPieces(sink, opening.kept);
+      await answerPieces(sink, { ...opening.kept, requestId });
       return;
     }
-    await answerRelayed(sink, core, { chat: opening.chat, exchange: asked.exchange });
+    await answerRelayed(sink, core, { chat: opening.chat, exchange: asked.exchange, requestId });
   });
 }
 

@@ -493,6 +493,29 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     expect(deliveryOf(error)).toBe("not_sent");
   });
 
+  test("a name is looked up once for all who wait for it, and anew for those who come later", async () => {
+    stub.answer = () => ({});
+    const asked: PromiseWithResolvers<readonly { readonly address: string; readonly family: number }[]>[] = [];
+    const egress = openEgress({
+      keepAliveMs: 1,
+      resolve: () => {
+        asked.push(Promise.withResolvers());
+        return asked.at(-1)?.promise ?? Promise.reject(new Error("nobody asks"));
+      },
+    });
+    const url = `http://slow.example:${stub.port}/`;
+    await Promise.all([1, 2].map(() => failureOf(egress.request(get(url, { timeoutMs: 30 })))));
+    const waiting = [1, 2, 3].map(() => egress.request(get(url)));
+    expect(asked).toHaveLength(1);
+    asked[0]?.resolve([{ address: "127.0.0.1", family: 4 }]);
+    for (const response of await Promise.all(waiting)) expect((await readAll(response)).length).toBeGreaterThan(0);
+    await new Promise((done) => setTimeout(done, 50));
+    const later = egress.request(get(url));
+    await expect.poll(() => asked.length).toBe(2);
+    asked[1]?.resolve([{ address: "127.0.0.1", family: 4 }]);
+    expect((await later).status).toBe(200);
+  });
+
   test("silence in the middle of a body ends it, a steady trickle does not", async () => {
     let pieces = 0;
     const raw = await startRaw((socket) => {

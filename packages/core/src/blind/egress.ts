@@ -87,6 +87,8 @@ class UndiciEgress implements Egress {
   readonly #resolve: (host: string) => Promise<readonly ResolvedAddress[]>;
   readonly #connect: buildConnector.connector;
   readonly #options: EgressOptions;
+  /** Lookups under way. */
+  readonly #resolving = new Map<string, Promise<readonly ResolvedAddress[]>>();
   /** By origin, and by what TLS is to be where a request says so; least recently used first. */
   readonly #pools = new Map<string, Pool>();
   #isClosed = false;
@@ -290,7 +292,7 @@ class UndiciEgress implements Egress {
     const port = Number(target.port) || (target.protocol === "https:" ? 443 : 80);
     const addresses =
       isIP(target.hostname) === 0
-        ? (await this.#resolve(target.hostname)).map(({ address }) => address)
+        ? (await this.#resolveOnce(target.hostname)).map(({ address }) => address)
         : [target.hostname];
     if (addresses.length === 0) throw new EgressRefusal("dns_no_answer");
     for (const address of addresses) {
@@ -298,6 +300,18 @@ class UndiciEgress implements Egress {
       if (reason !== undefined) throw new EgressRefusal(reason);
     }
     return [...new Set(addresses)].slice(0, mostAttempts);
+  }
+
+  /**
+   * Who asks for a name that is being looked up waits for the same answer. The system looks up two at a time for the
+   * whole process: a name whose servers are silent would have both, again and again.
+   */
+  #resolveOnce(host: string): Promise<readonly ResolvedAddress[]> {
+    const running = this.#resolving.get(host);
+    if (running !== undefined) return running;
+    const asked = this.#resolve(host).finally(() => this.#resolving.delete(host));
+    this.#resolving.set(host, asked);
+    return asked;
   }
 
   #dial({ target, addresses, connect }: Dialling, callback: buildConnector.Callback): void {

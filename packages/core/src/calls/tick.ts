@@ -11,32 +11,14 @@ import { refreshDue } from "../vcp/static/refresh.ts";
 import { expireCallbacks, findStrandedResults, useLateCallbacks } from "../vcp/async/upkeep.ts";
 import { firingAheadMs } from "../schedules/schedule.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
+import { sendUnheld } from "./send-unheld.ts";
 
 const sweepLimit = 200;
-/** A queued row whose message has not led to a claim for so long is sent again. */
-const queuedForMs = 30_000;
 
 export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
-  const startedAt = performance.now();
   // First, since what fires has a time.
   await fireSchedules(deps);
-  const items = await deps.repos.calls.sweep({
-    limit: sweepLimit,
-    queuedForMs: Math.min(queuedForMs, deps.timing.leaseMs),
-    // Its receiver may die as well: after a lease's time the message counts as lost.
-    offerAgainMs: deps.timing.leaseMs,
-  });
-  if (items.length > 0) {
-    await deps.queue.send(
-      "short",
-      items.map((item) => ({ tenant: item.tenant, callId: item.id })),
-    );
-    deps.log.log("warn", "sent calls again that nobody held", { count: items.length });
-    // Of the many ticks that find nothing to do nobody wants to be told.
-    const span = deps.traces?.begin("tick", { kind: "producer", startedMsAgo: performance.now() - startedAt });
-    span?.set({ "messaging.batch.message_count": items.length, "messaging.system": "toolyard" });
-    span?.end();
-  }
+  const resent = await sendUnheld(deps, sweepLimit);
   await useLateResults(deps, sweepLimit);
   await findStrandedResults(deps, sweepLimit);
   await useLateCallbacks(deps, sweepLimit);
@@ -51,7 +33,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
   await clearUploads(deps, sweepLimit);
   await clearKnowledge(deps, sweepLimit);
   await deps.repos.oauth.expire(sweepLimit);
-  return { resent: items.length };
+  return { resent };
 }
 
 /** Most ticks find nothing that is due, and read no code for it. */

@@ -5,6 +5,9 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish, CallRepo, TenantRepo } from "../ports/repos.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { KeyVault } from "../ports/key-vault.ts";
+import { Sealer } from "../secrets/sealer.ts";
 import type { Call } from "./call.ts";
 import { enqueue } from "./enqueue.ts";
 import { handleMessage } from "./worker.ts";
@@ -73,6 +76,46 @@ async function endOf(change: Partial<Call>, wasRunning: boolean): Promise<CallFi
   await handleMessage(createFakeCore({ repos: { calls, tenants } }), { tenant: call.tenant, callId: call.id });
   return finish;
 }
+
+/** What becomes of a queued call whose arguments cannot be opened, since the key of keys is away. */
+async function withoutKey(wasRunning: boolean): Promise<readonly unknown[]> {
+  const seen: unknown[] = [];
+  const call = callRow({ state: "running", effect: "write", repeat: "key", async: true, input: "sealed" });
+  const calls: CallRepo = {
+    ...unscripted<CallRepo>("repos.calls"),
+    claim: () => Promise.resolve({ call, wasRunning }),
+    park: (_tenant, id, attempt, { runAt }) => {
+      seen.push(["parked", id, attempt, Number(runAt) > 0]);
+      return Promise.resolve(5_000);
+    },
+  };
+  const queue = {
+    ...unscripted<TaskQueue>("queue"),
+    send: (...message: Parameters<TaskQueue["send"]>) => Promise.resolve(void seen.push(message)),
+  };
+  const vault: KeyVault = {
+    ...unscripted<KeyVault>("keyVault"),
+    unwrap: () => Promise.reject(new GatewayError("master_key_unavailable", "KMS is away.")),
+  };
+  const sealer = new Sealer(vault, { ...unscripted<Clock>("clock"), now: () => Date.now() });
+  const core = createFakeCore({ core: { queue, sealer }, repos: { calls, tenants } });
+  await handleMessage(core, { tenant: call.tenant, callId: call.id }).catch((error: unknown) => seen.push(error));
+  return seen;
+}
+
+describe(`a queued call while the key is away ${verifies("API-5")}`, () => {
+  test("waits, and is looked at again soon", async () => {
+    const { tenant, id, attempt } = callRow({});
+    expect(await withoutKey(false)).toEqual([
+      ["parked", id, attempt, true],
+      ["short", [{ tenant, callId: id }], { delayMs: 5_000 }],
+    ]);
+  });
+
+  test("stays as it is where an earlier attempt may have sent it", async () => {
+    expect(await withoutKey(true)).toEqual([expect.objectContaining({ code: "master_key_unavailable" })]);
+  });
+});
 
 describe(`a call that cannot be run any more ${verifies("API-5")}`, () => {
   test("has failed where nobody has run it before", async () => {

@@ -8,6 +8,7 @@ import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage, outageMs } from "../errors/outage.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import type { QueueMessage } from "../ports/task-queue.ts";
 import type { Span } from "../ports/traces.ts";
@@ -30,7 +31,7 @@ const busyDelayMs = 1_000;
 
 /**
  * Handles one message. Returns when the row needs nothing more from it; throws only where the
- * message should be delivered again (the database is away).
+ * message should be delivered again (the database or the key is away).
  */
 export async function handleMessage(deps: CoreDeps, message: QueueMessage): Promise<void> {
   const source = refreshedSource(message.callId);
@@ -177,6 +178,11 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | 
   } catch (thrown) {
     const error = toGatewayError(thrown);
     if (error.code === "database_unavailable") throw error;
+    // Nothing has been sent. What was sent before stays in doubt only as long as the row is nobody's.
+    if (isOutage(error) && claimed.inline === undefined) {
+      if (claimed.wasRunning) throw error;
+      return { state: "queued", parked: { wakeAt: deps.clock.now() + outageMs } };
+    }
     return ended("failed", error.code, error.message);
   } finally {
     lease.stop();

@@ -6,12 +6,14 @@
 import * as z from "zod";
 import { wakeCall } from "../calls/wake.ts";
 import type { CoreDeps } from "../deps.ts";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../tools/adapter.ts";
+import { waitForOutage } from "../tools/wait-for-outage.ts";
 import { authorOf, displayNameSchema, findGroupChat, noSuchGroupChat } from "./members.ts";
 import { Turn, type TurnCall, type TurnEnd } from "./turn.ts";
 
@@ -27,20 +29,34 @@ const lookAgainMs = 250;
 const parkedMs = 5_000;
 
 export async function converse(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
-  const id = call.uri.service;
-  const begun = await beforeTurn(deps, call, context);
-  const turn = new Turn(deps, context, { call, begun });
-  let end: TurnEnd;
-  try {
-    end = await turn.run();
-  } finally {
-    await leave(deps, context.tenant, id, call);
-  }
+  const end = await takeTurn(deps, call, context).catch((thrown: unknown) => {
+    // Of whoever has left nothing waits.
+    throw (context.signal.aborted ? undefined : waitForOutage(deps, context, thrown)) ?? thrown;
+  });
   // What was stopped says so by its state; the answers that there are stay.
   if (end.reason === "stopped")
     throw withDelivery(new GatewayError("call_cancelled", "The turn was stopped."), "answered");
   if (end.reason === "failed" && end.error !== undefined) throw withDelivery(end.error, "answered");
-  return { mediaType: "application/json", body: JSON.stringify(summaryOf(id, call.id, end)) };
+  return { mediaType: "application/json", body: JSON.stringify(summaryOf(call.uri.service, call.id, end)) };
+}
+
+async function takeTurn(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<TurnEnd> {
+  const { tenant } = context;
+  const id = call.uri.service;
+  const begun = await beforeTurn(deps, call, context);
+  let end: TurnEnd;
+  try {
+    end = await new Turn(deps, context, { call, begun }).run();
+  } catch (thrown) {
+    // One that waits keeps the room, and goes on there behind what was said.
+    if (!isOutage(toGatewayError(thrown))) await leave(deps, tenant, id, call);
+    throw thrown;
+  }
+  // It is over, and with its call it leaves the room anyway.
+  await leave(deps, tenant, id, call).catch((thrown: unknown) => {
+    if (!isOutage(toGatewayError(thrown))) throw thrown;
+  });
+  return end;
 }
 
 /** Waits for the room. */

@@ -5,6 +5,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import { toOpenAiError } from "../errors/to-openai.ts";
 import { newId } from "../ids.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
@@ -78,7 +79,7 @@ export class Turn {
     this.#moderator = new Moderator(this.#voices);
   }
 
-  /** Never throws but where the database is away. */
+  /** Never throws but where what it is recorded with is away, or another process has the turn. */
   async run(): Promise<TurnEnd> {
     const { signal } = this.#context;
     const stop = (): void => this.#stop.abort(signal.reason);
@@ -191,6 +192,7 @@ export class Turn {
       const error = toGatewayError(thrown);
       const ended = this.#mustEnd(error);
       if (ended !== undefined) return ended;
+      if (isOutage(error)) throw error;
       this.#tell({ type: "error", ...this.#place, error: toOpenAiError(error).error });
       return { kind: "end", reason: "failed", error };
     }
@@ -218,6 +220,8 @@ export class Turn {
     this.#tell({ type: "agent:thinking", ...this.#place, ...speaker, ...(reason === null ? {} : { reason }) });
     const saying = await this.#listen(agent, opened.message, speaker);
     const state = this.#stateOf(saying);
+    // It was not the agent that failed: it begins anew when the turn goes on.
+    if (state === "failed" && saying.error !== undefined && isOutage(saying.error)) throw saying.error;
     const closed = await this.#deps.repos.groupChats.close(tenant, this.#groupChat.id, {
       id: opened.message.id,
       attempt: this.#call.attempt,

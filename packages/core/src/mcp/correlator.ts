@@ -18,7 +18,7 @@ type WaitOptions = Pick<ExchangeOptions, "onNotice" | "timeoutMs" | "signal">;
 export interface CorrelatorOptions {
   /** `mcp://maps`: what errors call the server. */
   readonly name: string;
-  /** Sends what the server asks for beside calls. */
+  /** Sends what the server asks for beside calls. @throws AsksTooMuch */
   readonly reply: (text: string) => void;
 }
 
@@ -72,6 +72,7 @@ export class Correlator {
     }
   }
 
+  /** @throws AsksTooMuch */
   receive(messages: readonly RpcMessage[]): void {
     for (const message of messages) {
       switch (message.kind) {

@@ -10,6 +10,7 @@ import { Correlator } from "./correlator.ts";
 import { EventStream } from "./event-stream.ts";
 import type { HttpPeer, SendOptions } from "./http-peer.ts";
 import { encodeNotice, encodeRequest, type RpcNotice, type RpcRequest, type RpcResponse } from "./json-rpc.ts";
+import { AsksTooMuch, ServerAnswers } from "./server-answers.ts";
 import { toNoAnswer, type ExchangeOptions, type McpTransport, type RequestAnswerer } from "./transport.ts";
 
 const longestStreamMs = 86_400_000;
@@ -33,11 +34,10 @@ export class HttpSse implements McpTransport {
     this.#endpoint = endpoint;
     this.#stream = stream;
     this.#end = end;
-    const reply = (text: string): void => {
-      const options = { context, signal: AbortSignal.timeout(besideMs), timeoutMs: besideMs };
-      void this.#post(text, options).catch(() => undefined);
-    };
-    this.#correlator = new Correlator({ name: peer.name, reply });
+    const answers = new ServerAnswers((text) =>
+      this.#post(text, { context, signal: AbortSignal.timeout(besideMs), timeoutMs: besideMs }),
+    );
+    this.#correlator = new Correlator({ name: peer.name, reply: (text) => answers.add(text) });
   }
 
   /** @throws GatewayError `tool_failed`, `tool_unreachable`: not sent, since nothing of a call is */
@@ -96,10 +96,12 @@ export class HttpSse implements McpTransport {
       for (let messages = await this.#stream.next(); messages !== undefined; messages = await this.#stream.next()) {
         this.#correlator.receive(messages);
       }
-    } catch {
-      // How it broke makes no difference to those who wait.
+    } catch (error) {
+      // How else it broke makes no difference to those who wait.
+      if (error instanceof AsksTooMuch) this.#correlator.end(toNoAnswer(this.#peer.name, error.message));
     } finally {
       this.#correlator.end();
+      await this.#stream.leave().catch(() => undefined);
     }
   }
 

@@ -23,6 +23,7 @@ import {
   type RpcResponse,
 } from "./json-rpc.ts";
 import { rpcCodes, statelessRevision } from "./revisions.ts";
+import { AsksTooMuch, ServerAnswers } from "./server-answers.ts";
 import {
   refuseRequests,
   SessionLost,
@@ -114,8 +115,13 @@ export class StreamableHttp implements McpTransport {
       return;
     }
     const stream = new EventStream(response, smallBytes);
-    for (let messages = await stream.next(); messages !== undefined; messages = await stream.next()) {
-      this.#attend(messages, { ...options, maxBytes: smallBytes, onNotice });
+    const answers = this.#answersFor(options);
+    try {
+      for (let messages = await stream.next(); messages !== undefined; messages = await stream.next()) {
+        this.#attend(messages, { onNotice, answers });
+      }
+    } finally {
+      await stream.leave();
     }
   }
 
@@ -174,10 +180,11 @@ export class StreamableHttp implements McpTransport {
   }
 
   async #follow(request: RpcRequest, first: EgressResponse, options: ExchangeOptions): Promise<RpcResponse> {
+    const answers = this.#answersFor(options);
     let stream = new EventStream(first, options.maxBytes);
     let lastEventId = "";
     for (let resumed = 0; ; resumed += 1) {
-      const end = await this.#readAnswer(request.id, stream, options);
+      const end = await this.#readAnswer(request.id, stream, { ...options, answers });
       if (end.answer !== undefined) return end.answer;
       lastEventId = stream.lastEventId === "" ? lastEventId : stream.lastEventId;
       const mayResume = lastEventId !== "" && this.#revision !== statelessRevision && resumed < mostResumptions;
@@ -192,7 +199,7 @@ export class StreamableHttp implements McpTransport {
   async #readAnswer(
     id: RpcId,
     stream: EventStream,
-    options: ExchangeOptions,
+    options: ExchangeOptions & Attending,
   ): Promise<{ readonly answer?: RpcResponse; readonly error?: unknown }> {
     try {
       for (let messages = await stream.next(); messages !== undefined; messages = await stream.next()) {
@@ -205,7 +212,9 @@ export class StreamableHttp implements McpTransport {
       return {};
     } catch (error) {
       if (error instanceof SseEventTooLarge) throw tooLarge(this.#peer.name, options.maxBytes);
-      return { error };
+      if (!(error instanceof AsksTooMuch)) return { error };
+      await stream.leave();
+      throw toNoAnswer(this.#peer.name, error.message);
     }
   }
 
@@ -223,14 +232,21 @@ export class StreamableHttp implements McpTransport {
     throw cause instanceof Error && deliveryOf(cause) === "uncertain" ? cause : toCutOff(this.#peer.name);
   }
 
-  /** What comes beside the answer: news for whoever wants it, and requests of the server's own. */
-  #attend(messages: readonly RpcMessage[], options: ExchangeOptions): void {
+  #answersFor(options: SendOptions): ServerAnswers {
+    const context = beside(options.context);
+    return new ServerAnswers((text) =>
+      this.#post(text, { context, signal: AbortSignal.timeout(besideMs), timeoutMs: besideMs }),
+    );
+  }
+
+  /**
+   * What comes beside the answer: news for whoever wants it, and requests of the server's own.
+   * @throws AsksTooMuch
+   */
+  #attend(messages: readonly RpcMessage[], { onNotice, answers }: Attending): void {
     for (const message of messages) {
-      if (message.kind === "notice") options.onNotice?.(message);
-      if (message.kind !== "request" || this.#revision === statelessRevision) continue;
-      const signal = AbortSignal.timeout(besideMs);
-      const context = beside(options.context);
-      void this.#post(this.#answerRequest(message), { context, signal, timeoutMs: besideMs }).catch(() => undefined);
+      if (message.kind === "notice") onNotice?.(message);
+      if (message.kind === "request" && this.#revision !== statelessRevision) answers.add(this.#answerRequest(message));
     }
   }
 
@@ -245,6 +261,10 @@ export class StreamableHttp implements McpTransport {
     }
     await readText(response, { name: this.#peer.name, options: { ...options, maxBytes: smallBytes } });
   }
+}
+
+interface Attending extends Pick<ExchangeOptions, "onNotice"> {
+  readonly answers: ServerAnswers;
 }
 
 /** Work beside a call is not part of what the call is traced as. */

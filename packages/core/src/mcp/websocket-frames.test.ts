@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { FrameError, FrameReader, textFrame, type Received } from "./websocket-frames.ts";
@@ -91,6 +93,26 @@ describe("frames from a server", () => {
     ],
   ])("that %s end the connection", (_which, bytes) => {
     expect(() => new FrameReader(1_000).feed(bytes)).toThrow(FrameError);
+  });
+
+  test("a text whose pieces hold little keeps little, however much comes along with them", () => {
+    setFlagsFromString("--expose-gc");
+    const collectGarbage = runInNewContext("gc") as () => void;
+    const pong = fromServer(10, Buffer.alloc(100));
+    const pongs = Array.from({ length: 600 }, () => pong);
+    const nothing = Array.from({ length: 2_000 }, () => fromServer(0, Buffer.alloc(0), false));
+    const read = Buffer.concat([...nothing, fromServer(0, Buffer.from("x"), false), ...pongs]);
+    const held = (): number => {
+      collectGarbage();
+      const { arrayBuffers, heapUsed } = process.memoryUsage();
+      return arrayBuffers + heapUsed;
+    };
+    const reader = new FrameReader(1_000_000);
+    reader.feed(fromServer(1, Buffer.alloc(0), false));
+    const before = held();
+    for (let times = 0; times < 300; times += 1) reader.feed(Buffer.from(read));
+    expect(held() - before).toBeLessThan(2_000_000);
+    expect(reader.feed(fromServer(0, Buffer.alloc(0)))).toEqual([{ kind: "text", text: "x".repeat(300) }]);
   });
 
   test("whatever else comes is read or refused", () => {

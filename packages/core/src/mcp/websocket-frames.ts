@@ -54,9 +54,9 @@ export class FrameReader {
   readonly #maxBytes: number;
   #chunks: Buffer[] = [];
   #size = 0;
-  /** Pieces of a text that came in several frames. */
-  #pieces: Buffer[] | undefined;
-  #pieceBytes = 0;
+  /** What has come of a text in several frames, with room for more: pieces by themselves would hold their reads. */
+  #begun: Buffer | undefined;
+  #begunBytes = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -103,7 +103,7 @@ export class FrameReader {
     const isLast = (flags & 0x80) !== 0;
     if (opcode >= opcodes.close && (length > 125 || !isLast))
       throw new FrameError("sends a control frame that is none");
-    if (length + this.#pieceBytes > this.#maxBytes)
+    if (length + this.#begunBytes > this.#maxBytes)
       throw new FrameError(`sends a message of more than ${this.#maxBytes} bytes`);
     return { isLast, opcode, bytes, length };
   }
@@ -117,27 +117,39 @@ export class FrameReader {
       case opcodes.pong:
         return undefined;
       case opcodes.text:
-        if (this.#pieces !== undefined) throw new FrameError("begins a message within another");
-        return this.#piece([], payload, isLast);
+        if (this.#begun !== undefined) throw new FrameError("begins a message within another");
+        if (isLast) return toText(payload);
+        this.#begun = Buffer.alloc(0);
+        break;
       case opcodes.continuation:
-        if (this.#pieces === undefined) throw new FrameError("goes on with a message that has not begun");
-        return this.#piece(this.#pieces, payload, isLast);
+        if (this.#begun === undefined) throw new FrameError("goes on with a message that has not begun");
+        break;
       default:
         throw new FrameError("sends what is no text");
     }
+    const begun = this.#append(this.#begun, payload);
+    if (!isLast) return undefined;
+    const whole = begun.subarray(0, this.#begunBytes);
+    this.#begun = undefined;
+    this.#begunBytes = 0;
+    return toText(whole);
   }
 
-  #piece(before: Buffer[], payload: Buffer, isLast: boolean): Received | undefined {
-    before.push(payload);
-    if (!isLast) {
-      this.#pieces = before;
-      this.#pieceBytes += payload.length;
-      return undefined;
+  #append(begun: Buffer, piece: Buffer): Buffer {
+    const needed = this.#begunBytes + piece.length;
+    let room = begun;
+    if (needed > room.length) {
+      room = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(2 * room.length, this.#maxBytes)));
+      begun.copy(room, 0, 0, this.#begunBytes);
     }
-    this.#pieces = undefined;
-    this.#pieceBytes = 0;
-    const whole = before.length === 1 ? payload : Buffer.concat(before);
-    if (!isUtf8(whole)) throw new FrameError("sends a text that is not UTF-8");
-    return { kind: "text", text: whole.toString("utf8") };
+    piece.copy(room, this.#begunBytes);
+    this.#begun = room;
+    this.#begunBytes = needed;
+    return room;
   }
+}
+
+function toText(bytes: Buffer): Received {
+  if (!isUtf8(bytes)) throw new FrameError("sends a text that is not UTF-8");
+  return { kind: "text", text: bytes.toString("utf8") };
 }

@@ -16,7 +16,8 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
-import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
+import { AsksTooMuch } from "./server-answers.ts";
+import { toNoAnswer, type ExchangeOptions, type McpTransport, type RequestAnswerer } from "./transport.ts";
 import { closeFrame, FrameError, FrameReader, pongFrame, textFrame } from "./websocket-frames.ts";
 
 /** Of RFC 6455, to show that a server means this. */
@@ -25,18 +26,23 @@ const subprotocol = "mcp";
 /** The other side has so long to end its half. */
 const closingMs = 500;
 
+/** Bytes of answers and pongs that may wait to be written; a small one counts for the memory that it takes. */
+const mostWaitingBytes = 1_048_576;
+const leastWaitingBytes = 1_024;
+
 export class WebSocketLink implements McpTransport {
   readonly tellsNews = true;
   readonly #name: string;
   readonly #socket: Duplex;
   readonly #reader: FrameReader;
   readonly #correlator: Correlator;
+  #waitingBytes = 0;
 
   private constructor(name: string, socket: Duplex, maxBytes: number) {
     this.#name = name;
     this.#socket = socket;
     this.#reader = new FrameReader(maxBytes);
-    this.#correlator = new Correlator({ name, reply: (text) => this.#write(textFrame(text)) });
+    this.#correlator = new Correlator({ name, reply: (text) => this.#reply(textFrame(text)) });
     socket.on("data", (bytes: Buffer) => this.#receive(bytes));
     socket.on("error", () => this.#correlator.end());
     socket.on("close", () => this.#correlator.end());
@@ -110,20 +116,28 @@ export class WebSocketLink implements McpTransport {
     return Promise.resolve();
   }
 
-  #write(bytes: Buffer): void {
-    if (!this.#socket.destroyed && !this.#socket.writableEnded) this.#socket.write(bytes);
+  #write(bytes: Buffer, onWritten?: () => void): void {
+    if (!this.#socket.destroyed && !this.#socket.writableEnded) this.#socket.write(bytes, onWritten);
+  }
+
+  /** To what the server sends unasked, whether it reads or not. @throws AsksTooMuch */
+  #reply(bytes: Buffer): void {
+    if (this.#waitingBytes > mostWaitingBytes) throw new AsksTooMuch();
+    const size = Math.max(bytes.length, leastWaitingBytes);
+    this.#waitingBytes += size;
+    this.#write(bytes, () => (this.#waitingBytes -= size));
   }
 
   #receive(bytes: Buffer): void {
     try {
       for (const received of this.#reader.feed(bytes)) {
         if (received.kind === "text") this.#correlator.receive(decodeMessages(received.text));
-        else if (received.kind === "ping") this.#write(pongFrame(received.payload));
+        else if (received.kind === "ping") this.#reply(pongFrame(received.payload));
         else this.#end();
       }
     } catch (error) {
-      if (!(error instanceof FrameError)) throw error;
-      this.#end(withDelivery(new GatewayError("tool_failed", `'${this.#name}' ${error.message}.`), "uncertain"));
+      if (!(error instanceof FrameError) && !(error instanceof AsksTooMuch)) throw error;
+      this.#end(toNoAnswer(this.#name, error.message));
     }
   }
 

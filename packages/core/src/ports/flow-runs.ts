@@ -103,7 +103,7 @@ export interface FlowRunRepo {
   /** `undefined`: there is no such call. */
   load(tenant: string, run: string): Promise<FlowRunRecord | undefined>;
   write(tenant: string, write: FlowRunWrite): Promise<FlowRunWritten>;
-  /** Steps that began or changed after `seq`, in order, and the run as it is. */
+  /** Steps that began or changed after `seq`, by which of the two was first after it, and the run as it is. */
   changes(
     tenant: string,
     run: string,

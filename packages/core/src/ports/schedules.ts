@@ -48,10 +48,14 @@ export interface ScheduleRepo {
   list(tenant: string, page: PageRequest, callerId?: string): Promise<Page<Schedule>>;
   /** All that name a tool: id, name and target. */
   targets(tenant: string): Promise<readonly Pick<Schedule, "id" | "name" | "target">[]>;
-  /** Of all tenants that are not suspended: what is due within `aheadMs`. What ended long ago goes. */
+  /**
+   * Of all tenants that are not suspended, nor among `except`: what is due within `aheadMs`, each tenant's first before
+   * anybody's later ones. What ended long ago goes.
+   */
   due(options: {
     readonly limit: number;
     readonly aheadMs: number;
+    readonly except?: readonly string[];
   }): Promise<{ readonly due: readonly DueSchedule[]; readonly now: number }>;
   /** In one transaction. Returns the ids of firings that are on record and wait for a worker. */
   take(tenant: string, takings: readonly Taking[]): Promise<readonly string[]>;

@@ -33,7 +33,10 @@ export interface WebhookRepo {
   deliveries(tenant: string, id: string, page: PageRequest): Promise<Page<WebhookDelivery> | undefined>;
   /** Due now, with all tries before it; its id stays. */
   resend(tenant: string, id: string, delivery: string): Promise<WebhookDelivery | undefined>;
-  /** Deliveries of all tenants that are due, each given to one claimant for `leaseMs`; of one webhook only a share. */
+  /**
+   * Deliveries that are due, each given to one claimant for `leaseMs`: of one webhook only a share, and each tenant's
+   * first before anybody's later ones.
+   */
   claim(options: { readonly limit: number; readonly leaseMs: number }): Promise<readonly ClaimedDelivery[]>;
   /** What came of an attempt; nothing where a later one has begun. */
   settle(tenant: string, id: string, attempt: number, result: DeliveryResult): Promise<void>;

@@ -10,6 +10,7 @@ import { enqueue, longestHopMs } from "../calls/enqueue.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
 import type { NewCall } from "../ports/repos.ts";
@@ -19,12 +20,14 @@ import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { toRfc3339 } from "../time.ts";
 import { rejectedBy, type Preparation } from "../tools/prepare.ts";
-import { planDue } from "./plan.ts";
+import { planDue, type Plan } from "./plan.ts";
 import { firingAheadMs, firingRoute, type Schedule } from "./schedule.ts";
 import { openTask, prepareTask } from "./task.ts";
 
 /** Of one tick, in pieces; the next one goes on. */
 const mostPieces = 25;
+/** Of one tenant in one piece, which is one batch; those of the schedule that comes to it may go beyond. */
+const mostFirings = 400;
 
 interface Found {
   readonly due: readonly DueSchedule[];
@@ -33,31 +36,34 @@ interface Found {
 }
 
 export async function fireDue(deps: CoreDeps, found: Found, limit: number): Promise<void> {
+  const failed: string[] = [];
   let piece = found;
   for (let pieces = 1; ; pieces += 1) {
-    const byTenant = Map.groupBy(piece.due, ({ tenant }) => tenant);
+    const { due, now } = piece;
+    const byTenant = [...Map.groupBy(due, ({ tenant }) => tenant)];
     const fired = await Promise.all(
-      [...byTenant].map(([tenant, due]) => fireTenant(deps, tenant, { due, now: piece.now })),
+      byTenant.map(async ([tenant, own]) => ({ tenant, result: await fireTenant(deps, tenant, { due: own, now }) })),
     );
-    const isStuck = fired.every((ok) => !ok);
-    if (piece.due.length < limit || pieces >= mostPieces || isStuck) return;
-    piece = await deps.repos.schedules.due({ limit, aheadMs: firingAheadMs });
+    failed.push(...fired.filter(({ result }) => result === "failed").map(({ tenant }) => tenant));
+    const isMore = due.length >= limit || fired.some(({ result }) => result === "some");
+    if (!isMore || pieces >= mostPieces) return;
+    piece = await deps.repos.schedules.due({ limit, aheadMs: firingAheadMs, except: failed });
   }
 }
 
 /** What keeps one tenant's schedules from firing leaves them due, and the others alone. */
-async function fireTenant(deps: CoreDeps, tenant: string, { due, now }: Found): Promise<boolean> {
+async function fireTenant(deps: CoreDeps, tenant: string, { due, now }: Found): Promise<"all" | "some" | "failed"> {
   try {
     const version = Math.max(...due.map(({ configVersion }) => configVersion));
     const config = await deps.configs.get(tenant, version);
     const callers = new CurrentCallers(deps, tenant);
     const schedules = due.map(({ schedule }) => schedule);
-    await takeFirings(deps, { config, callers, schedules, now, untilMs: firingAheadMs });
-    return true;
+    const taken = await takeFirings(deps, { config, callers, schedules, now, untilMs: firingAheadMs });
+    return taken < due.length ? "some" : "all";
   } catch (thrown) {
     const { code } = toGatewayError(thrown);
     deps.log.log("error", "schedules did not fire and are left to the next tick", { tenant, code, count: due.length });
-    return false;
+    return "failed";
   }
 }
 
@@ -77,7 +83,7 @@ class CurrentCallers {
     if (known !== undefined) return known;
     const asked = currentCaller(this.#deps, this.#tenant, { caller, scope: "tools" }).catch((thrown: unknown) => {
       const error = toGatewayError(thrown);
-      if (error.code === "database_unavailable") throw error;
+      if (isOutage(error)) throw error;
       return error;
     });
     this.#found.set(caller.id, asked);
@@ -99,13 +105,12 @@ interface Firing {
   readonly expectedMs: number;
 }
 
-async function takeFirings(deps: CoreDeps, { config, callers, schedules, now, untilMs }: Taken): Promise<void> {
+/** Those that make too many firings together are left due. @returns how many were looked at */
+async function takeFirings(deps: CoreDeps, { config, callers, schedules, now, untilMs }: Taken): Promise<number> {
   const { tenant } = config;
-  const planned = await Promise.all(
-    schedules.map(async (schedule) => {
-      const { nextAt: dueAt } = schedule;
-      if (dueAt === null) return [];
-      const plan = planDue({ timeline: schedule, misfire: schedule.misfire, nextAt: dueAt }, now, now + untilMs);
+  const plans = planSome(schedules, now, now + untilMs);
+  const takings = await Promise.all(
+    plans.map(async ({ schedule, dueAt, plan }) => {
       const caller = await callers.of(schedule.caller);
       const firings = await Promise.all(plan.firings.map((at) => firingAt(deps, config, { schedule, caller, at })));
       const taking: Taking = {
@@ -117,10 +122,9 @@ async function takeFirings(deps: CoreDeps, { config, callers, schedules, now, un
         callerId: schedule.caller.id,
         firings: firings.map(({ row }) => row),
       };
-      return [{ taking, firings }];
+      return { taking, firings };
     }),
   );
-  const takings = planned.flat();
   deps.reach("schedule.planned");
   const queued = new Set(
     await deps.repos.schedules.take(
@@ -132,6 +136,27 @@ async function takeFirings(deps: CoreDeps, { config, callers, schedules, now, un
   const own = takings.flatMap(({ firings }) => firings).filter(({ row }) => queued.has(row.id));
   await Promise.all(own.map((firing) => send(deps, tenant, { firing, now })));
   deps.reach("schedule.queued");
+  return plans.length;
+}
+
+interface Planned {
+  readonly schedule: Schedule;
+  readonly dueAt: number;
+  readonly plan: Plan;
+}
+
+function planSome(schedules: readonly Schedule[], now: number, until: number): readonly Planned[] {
+  const plans: Planned[] = [];
+  let count = 0;
+  for (const schedule of schedules) {
+    const { nextAt: dueAt, misfire } = schedule;
+    if (dueAt === null) continue;
+    if (count >= mostFirings) break;
+    const plan = planDue({ timeline: schedule, misfire, nextAt: dueAt }, now, until);
+    plans.push({ schedule, dueAt, plan });
+    count += plan.firings.length;
+  }
+  return plans;
 }
 
 async function send(
@@ -184,7 +209,7 @@ async function firingAt(deps: CoreDeps, config: TenantConfig, request: FiringReq
   return { row, expectedMs: call.timeoutMs * call.maxAttempts };
 }
 
-/** Whatever is wrong is said in the record: the schedule goes on. */
+/** Whatever is wrong is said in the record, and the schedule goes on; an outage leaves it due. */
 async function prepared(
   deps: CoreDeps,
   context: CallContext,
@@ -197,7 +222,7 @@ async function prepared(
     return { preparation, given: typeof item.arguments === "string" ? {} : item.arguments };
   } catch (thrown) {
     const error = toGatewayError(thrown);
-    if (error.code === "database_unavailable") throw error;
+    if (isOutage(error)) throw error;
     const refused = { id: newId("call"), target: schedule.target, tool: undefined, outcome: rejectedBy(error) };
     return { preparation: { kind: "refused", ...refused }, given: {} };
   }

@@ -113,6 +113,22 @@ describe(`what a redactor finds ${verifies("BLIND-6")}`, () => {
     }
   });
 
+  test("a secret of many backslashes, in texts of more of them and in any encoding", () => {
+    for (const secret of [
+      `${"\\".repeat(64)}x1`,
+      `a${"\\".repeat(40)}"${"\\".repeat(40)}密z9`,
+      `\\"\\"${"\\/".repeat(40)}k7`,
+    ]) {
+      const redactor = redactorOf(secret);
+      for (const encode of Object.values(encoders)) {
+        const written = encode(secret);
+        expect(redactor.redact(`before ${written}, after`)).toMatch(/^before \S{0,6}\[redacted\]\S{0,9}, after$/);
+        const other = `${"\\".repeat(20_000)} ${secret.slice(-2)}`;
+        expect(redactor.redact(other)).toBe(other);
+      }
+    }
+  });
+
   test("a repeated beginning does not hide what follows", () => {
     const long = `${"ab".repeat(200)}c`;
     expect(redactorOf(long).redact(`${"ab".repeat(3)}${long}`)).toBe("ababab[redacted]");

@@ -40,9 +40,31 @@ export class SecretPattern {
   }
 
   replaceIn(text: string, replacement: string): string {
-    this.#compiled ??= compile(Array.from(this.#text, this.#forms), this.#tail);
+    this.#compiled ??= compile(partsOf(this.#text, this.#forms), this.#tail);
     return replaceAll(text, this.#compiled, replacement);
   }
+}
+
+/**
+ * A run of backslashes is one part, and takes all that stand together: were each of them looked for by itself, a long
+ * run could be shared out among them in more ways than there is time for. So the escapes of what follows are among
+ * what it takes.
+ */
+function partsOf(text: string, forms: (character: string) => string): readonly string[] {
+  const units = text.match(/\\+|[^\\]/gsu) ?? [];
+  return units.map((unit, at) => {
+    if (unit.startsWith("\\")) return backslashes(unit.length);
+    return units[at - 1]?.startsWith("\\") === true ? `(?:${forms(unit)}|(?<=\\\\)${escaped(unit)})` : forms(unit);
+  });
+}
+
+function backslashes(count: number): string {
+  return `(?:(?:%(?:25)?5c|\\\\{1,8}u005c|${htmlNumber(0x5c)}){${count}}|(?<!\\\\)\\\\{${count},}(?!\\\\))`;
+}
+
+/** What is left of an escaped character behind its backslashes. */
+function escaped(character: string): string {
+  return character === "\t" ? "t" : unitEscapes(character).replace(/^\\\\\{1,8\}/, "");
 }
 
 interface Pieces {
@@ -87,7 +109,7 @@ const windows1252 = new TextDecoder("windows-1252");
 
 const htmlNames: Readonly<Record<string, string>> = { "&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos" };
 
-/** Every way to write one character. Repetitions are bounded, so that no text makes the search slow. */
+/** Every way to write one character but a backslash. Repetitions are bounded, so that no text makes the search slow. */
 function formsOf(character: string): string {
   if (/[\w.-]/.test(character)) return literal(character);
   const bytes = Buffer.from(character, "utf8");
@@ -96,10 +118,9 @@ function formsOf(character: string): string {
   const forms = [
     [...bytes].map((byte) => `%(?:25)?${hex(byte, 2)}`).join(""),
     unitEscapes(character),
-    `&(?:amp;)?#(?:0{0,4}${point}|x0{0,4}${hex(point, 1)});`,
+    htmlNumber(point),
     ...(html === undefined ? [] : [`&(?:amp;)?${html};`]),
     ...(/["'/]/.test(character) ? [`\\\\{1,8}${literal(character)}`] : []),
-    ...(character === "\\" ? ["\\\\{2,8}"] : []),
     ...(character === "\t" ? ["\\\\{1,8}t"] : []),
     ...(character === " " ? ["\\+"] : []),
     // Last, since longer forms may begin with the character itself.
@@ -107,6 +128,10 @@ function formsOf(character: string): string {
     literal(character),
   ];
   return `(?:${forms.join("|")})`;
+}
+
+function htmlNumber(point: number): string {
+  return `&(?:amp;)?#(?:0{0,4}${point}|x0{0,4}${hex(point, 1)});`;
 }
 
 /** `\u5bc6`, with more backslashes where JSON stands within JSON. */

@@ -57,6 +57,16 @@ const roomMs = 1_000;
 const blockedMs = 10_000;
 
 export async function takeMessage(deps: CoreDeps, tenant: string, bringing: Bringing): Promise<Taken> {
+  const { message, subscription } = bringing;
+  try {
+    return await take(deps, tenant, bringing);
+  } finally {
+    // Whatever the answer is: who brings it again uploads it again, and it may be that nobody does.
+    if (message.uploaded) await deps.blobs.delete(bodyKey(tenant, subscription, message.delivery));
+  }
+}
+
+async function take(deps: CoreDeps, tenant: string, bringing: Bringing): Promise<Taken> {
   const { message } = bringing;
   const key = keyOf(message);
   const lane = message.in_order && message.key !== undefined ? laneOf(message.key) : null;
@@ -67,10 +77,7 @@ export async function takeMessage(deps: CoreDeps, tenant: string, bringing: Brin
     lane,
   });
   if (begun === undefined || !begun.isHolder || !begun.subscription.enabled) return { kind: "withdrawn" };
-  const taken = await takeBegun(deps, tenant, { bringing, begun, key });
-  const isOver = taken.kind === "accepted" || taken.kind === "duplicate" || taken.kind === "dead";
-  if (isOver && message.uploaded) await deps.blobs.delete(bodyKey(tenant, bringing.subscription, message.delivery));
-  return taken;
+  return takeBegun(deps, tenant, { bringing, begun, key });
 }
 
 interface Work {

@@ -1,5 +1,8 @@
+import type { WebhookRepo } from "@toolyard/core/ports/webhooks";
 import { describe, expect, test } from "vitest";
-import { nextTry, readRetryAfter } from "./deliver.ts";
+import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
+import { deliverWebhooks, nextTry, readRetryAfter } from "./deliver.ts";
+import type { ClaimedDelivery } from "./webhook.ts";
 
 const delayOf = (tries: number, askedMs: number): number => {
   const next = nextTry(tries, askedMs);
@@ -27,5 +30,53 @@ describe("the next attempt", () => {
     expect(readRetryAfter("Fri, 27 Nov 2026 09:31:00 GMT", now)).toBe(60_000);
     expect(readRetryAfter("Fri, 27 Nov 2026 09:29:00 GMT", now)).toBe(0);
     for (const nothing of [undefined, "", "soon", "-5 x"]) expect(readRetryAfter(nothing, now)).toBe(0);
+  });
+});
+
+describe("a go with a limit", () => {
+  const delivery: ClaimedDelivery["delivery"] = {
+    id: "evt_1",
+    tenant: "ten_1",
+    webhookId: "whk_1",
+    type: "webhook.test",
+    callId: null,
+    body: "{}",
+    state: "pending",
+    attempt: 1,
+    tries: 1,
+    nextAt: null,
+    lastStatus: null,
+    lastError: null,
+    attemptedAt: null,
+    createdAt: 0,
+  };
+
+  /** Each claim finds one whose receiver never answers: that takes all the time an attempt has. */
+  const goes = async (remainingMs: (now: number) => number): Promise<number> => {
+    let now = 0;
+    const webhooks: WebhookRepo = {
+      ...unscripted<WebhookRepo>("webhooks"),
+      claim: () => Promise.resolve([{ delivery, url: "https://hooks.example.com/", wrappedKey: "", sealed: [] }]),
+      settle: () => Promise.resolve(),
+    };
+    const core = createFakeCore({ repos: { webhooks } });
+    const egress = {
+      ...core.egress,
+      request: ({ timeoutMs = 0 }) => {
+        now += timeoutMs;
+        return Promise.reject(new Error("No answer."));
+      },
+    };
+    return deliverWebhooks({ ...core, egress }, () => remainingMs(now));
+  };
+
+  test("begins nothing that may not come to its end", async () => {
+    expect(await goes((now) => 55_000 - now)).toBe(3);
+    expect(await goes((now) => 45_000 - now)).toBe(2);
+    expect(await goes(() => 15_000)).toBe(0);
+  });
+
+  test("has an end of its own where there is no other", async () => {
+    expect(await goes(() => Infinity)).toBe(20);
   });
 });

@@ -10,6 +10,8 @@ import { openWebhookSecret, signMessage } from "./secret.ts";
 import type { ClaimedDelivery, DeliveryResult } from "./webhook.ts";
 
 const timeoutMs = 15_000;
+/** An attempt with the keys before it and the record after it. */
+const attemptMs = timeoutMs + 5_000;
 /** Longer than an attempt can take. */
 const leaseMs = 60_000;
 const claimLimit = 50;
@@ -25,10 +27,14 @@ const longestWaitMs = 24 * hour;
 
 type DeliverDeps = Pick<CoreDeps, "repos" | "sealer" | "egress" | "clock" | "log" | "traces">;
 
-/** @returns how many attempts were made */
-export async function deliverWebhooks(deps: DeliverDeps): Promise<number> {
+/**
+ * What is claimed and then cut off has used up a try, so nothing is claimed that could not be sent to its end.
+ * @param remainingMs until the caller has to end; absent: it need not
+ * @returns how many attempts were made
+ */
+export async function deliverWebhooks(deps: DeliverDeps, remainingMs = (): number => Infinity): Promise<number> {
   let attempts = 0;
-  for (let claims = 0; claims < mostClaims; claims += 1) {
+  for (let claims = 0; claims < mostClaims && remainingMs() >= attemptMs; claims += 1) {
     const claimed = await deps.repos.webhooks.claim({ limit: claimLimit, leaseMs });
     if (claimed.length === 0) break;
     const sent = await Promise.allSettled(claimed.map((each) => deliver(deps, each)));

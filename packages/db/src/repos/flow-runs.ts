@@ -52,7 +52,8 @@ const takeSignals = `UPDATE ${signals} SET path = (
 
 const readStates = `SELECT id, state FROM calls WHERE tenant = ?1 AND id IN (SELECT value FROM json_each(?2))`;
 
-const readChanges = `SELECT * FROM ${steps} WHERE tenant = ?1 AND run = ?2 AND seq > ?3 ORDER BY seq LIMIT ?4`;
+const readChanges = `SELECT * FROM ${steps} WHERE tenant = ?1 AND run = ?2 AND seq > ?3
+  ORDER BY CASE WHEN started_seq > ?3 THEN started_seq ELSE seq END LIMIT ?4`;
 
 const keepSignal = `INSERT INTO ${signals} (tenant, run, token, name, payload, number)
   SELECT ?1, ?2, ?3, ?4, ?5, (SELECT COALESCE(MAX(number), 0) + 1 FROM ${signals} WHERE tenant = ?1 AND run = ?2)

@@ -117,7 +117,9 @@ const openMessage = `INSERT INTO group_chat_messages (tenant, group_chat, turn, 
   WHERE state = 'streaming' AND excluded.attempt > group_chat_messages.attempt`;
 const readPosition =
   "SELECT * FROM group_chat_messages WHERE tenant = ?1 AND group_chat = ?2 AND turn = ?3 AND position = ?4 AND attempt = ?5";
-const isOurs = "tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'streaming'";
+/** Who has the turn by now may have read already what was said, and speaks at this place itself. */
+const isOurs = `tenant = ?1 AND id = ?2 AND attempt = ?3 AND state = 'streaming' AND NOT EXISTS (
+    SELECT 1 FROM calls AS c WHERE c.tenant = ?1 AND c.id = group_chat_messages.turn AND c.attempt > ?3)`;
 const noteMessage = `UPDATE group_chat_messages SET content = ?4, call_id = ?5 WHERE ${isOurs}`;
 const closeMessage = `UPDATE group_chat_messages SET content = ?4, call_id = ?5, state = ?6, error = ?7, read_outside = ?8,
   finished_at = ${now} WHERE ${isOurs}`;
@@ -345,7 +347,10 @@ function closeStatements(tenant: string, groupChat: string, message: MessageEnd)
   const end = [state, error === null ? null : JSON.stringify(error), readOutside ? 1 : 0];
   return [
     { sql: closeMessage, args: [...noteArgs(tenant, message), ...end] },
-    { sql: `${readMessage} AND attempt = ?4`, args: [tenant, groupChat, message.id, message.attempt] },
+    {
+      sql: `${readMessage} AND attempt = ?4 AND state <> 'streaming'`,
+      args: [tenant, groupChat, message.id, message.attempt],
+    },
     { sql: readRoom, args: [tenant, groupChat] },
   ];
 }

@@ -23,9 +23,17 @@ const insertSchedule = `INSERT INTO schedules (tenant, id, name, task_id, given,
   ON CONFLICT DO NOTHING`;
 const readSchedule = "SELECT * FROM schedules WHERE tenant = ?1 AND id = ?2";
 
-const readDue = `SELECT s.*, t.config_version FROM schedules AS s
-  CROSS JOIN tenants AS t ON t.id = s.tenant AND t.status = 'active'
-  WHERE s.next_at IS NOT NULL AND s.paused = 0 AND s.next_at <= ${now} + ?2 ORDER BY s.next_at LIMIT ?1`;
+/** By turns, so that a tenant with many does not keep the others waiting. */
+const readDue = `SELECT s.*, t.config_version FROM (
+    SELECT due.rowid AS due_row, due.next_at AS due_at,
+      ROW_NUMBER() OVER (PARTITION BY due.tenant ORDER BY due.next_at) AS turn
+    FROM schedules AS due CROSS JOIN tenants AS owner ON owner.id = due.tenant AND owner.status = 'active'
+    WHERE due.next_at IS NOT NULL AND due.paused = 0 AND due.next_at <= ${now} + ?2
+      AND due.tenant NOT IN (SELECT value FROM json_each(?3))
+    ORDER BY turn, due_at LIMIT ?1)
+  CROSS JOIN schedules AS s ON s.rowid = due_row
+  CROSS JOIN tenants AS t ON t.id = s.tenant
+  ORDER BY turn, due_at`;
 const forgetEnded = `DELETE FROM schedules WHERE rowid IN (SELECT rowid FROM schedules
   WHERE next_at IS NULL AND updated_at <= ${now} - ${endedShownMs} LIMIT ?1)`;
 const readNow = `SELECT ${now} AS now`;
@@ -103,9 +111,9 @@ export function createScheduleRepo(shards: Shards, onBrokenRow: OnBrokenRow): Sc
       }));
     },
 
-    due: async ({ limit, aheadMs }) => {
+    due: async ({ limit, aheadMs, except = [] }) => {
       const statements = [
-        { sql: readDue, args: [limit, aheadMs] },
+        { sql: readDue, args: [limit, aheadMs, JSON.stringify(except)] },
         { sql: readNow, args: [] },
         { sql: forgetEnded, args: [limit] },
       ];

@@ -35,11 +35,17 @@ const updateWebhook = `UPDATE webhooks SET name = COALESCE(?3, name), url = COAL
   disabled_reason = CASE WHEN ?6 IS NULL THEN disabled_reason END, updated_at = ${now}
   WHERE ${own} RETURNING *`;
 
+const hookOfDelivery = `(SELECT webhook_id FROM webhook_deliveries WHERE ${own})`;
+
 /** What is pending is due while its webhook is enabled, and only then. */
-const followWebhook = `UPDATE webhook_deliveries SET next_at = CASE WHEN hook.enabled THEN ${now} END
+const follow = (
+  webhook: string,
+): string => `UPDATE webhook_deliveries SET next_at = CASE WHEN hook.enabled THEN ${now} END
   FROM webhooks AS hook
-  WHERE hook.tenant = ?1 AND hook.id = ?2 AND webhook_deliveries.tenant = ?1 AND webhook_id = ?2
+  WHERE hook.tenant = ?1 AND hook.id = ${webhook} AND webhook_deliveries.tenant = ?1 AND webhook_id = hook.id
     AND state = 'pending' AND (next_at IS NULL) = hook.enabled`;
+const followWebhook = follow("?2");
+const followGone = follow(hookOfDelivery);
 
 const rotateSecret = `UPDATE webhooks SET previous_sealed = sealed, previous_until = ${now} + ?4, sealed = ?3,
   updated_at = ${now} WHERE ${own} AND sealed <> ?3`;
@@ -58,18 +64,20 @@ const resend = `UPDATE webhook_deliveries SET state = 'pending', tries = 0,
   next_at = (SELECT CASE WHEN enabled THEN ${now} END FROM webhooks WHERE ${own})
   WHERE tenant = ?1 AND webhook_id = ?2 AND id = ?3 RETURNING *`;
 
-/** Of one webhook a share at a time, so that a slow one does not take every claim. */
+/** Of one webhook a share at a time, and tenants by turns, so that a slow one does not take every claim. */
 const claimDue = `UPDATE webhook_deliveries SET next_at = ${now} + ?2, attempt = attempt + 1, tries = tries + 1,
     attempted_at = ${now}
   WHERE rowid IN (
     SELECT due_row FROM (
-      SELECT due.rowid AS due_row, due.next_at AS due_at,
-        ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) AS place
-      FROM webhook_deliveries AS due
-      JOIN webhooks AS hook ON hook.id = due.webhook_id AND hook.enabled
-      JOIN tenants AS t ON t.id = due.tenant AND t.status = 'active'
-      WHERE due.next_at IS NOT NULL AND due.next_at <= ${now})
-    WHERE place <= MAX(1, ?1 / 5) ORDER BY due_at LIMIT ?1)
+      SELECT due_row, due_at, ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY place, due_at) AS turn FROM (
+        SELECT due.rowid AS due_row, due.next_at AS due_at, due.tenant AS tenant,
+          ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) AS place
+        FROM webhook_deliveries AS due
+        JOIN webhooks AS hook ON hook.id = due.webhook_id AND hook.enabled
+        JOIN tenants AS t ON t.id = due.tenant AND t.status = 'active'
+        WHERE due.next_at IS NOT NULL AND due.next_at <= ${now})
+      WHERE place <= MAX(1, ?1 / 5))
+    ORDER BY turn, due_at LIMIT ?1)
   RETURNING *, (
     SELECT json_object('url', hook.url, 'sealed', hook.sealed, 'wrappedKey', t.wrapped_key,
       'previous', CASE WHEN hook.previous_until > ${now} THEN hook.previous_sealed END)
@@ -83,11 +91,13 @@ const endpointSchema = z.object({
   previous: z.string().nullable(),
 });
 
-const settleDelivery = `UPDATE webhook_deliveries SET state = ?4, next_at = ${now} + ?5, last_status = ?6, last_error = ?7
+/** Its webhook may have been disabled since it was claimed. */
+const settleDelivery = `UPDATE webhook_deliveries SET state = ?4, last_status = ?6, last_error = ?7,
+    next_at = (SELECT ${now} + ?5 FROM webhooks AS hook WHERE hook.tenant = ?1 AND hook.id = webhook_id AND hook.enabled)
   WHERE ${own} AND attempt = ?3 AND state = 'pending'`;
 
 const disableGone = `UPDATE webhooks SET enabled = 0, disabled_reason = 'The receiver answered 410 (gone).', updated_at = ${now}
-  WHERE tenant = ?1 AND changes() > 0 AND id = (SELECT webhook_id FROM webhook_deliveries WHERE ${own})`;
+  WHERE tenant = ?1 AND changes() > 0 AND id = ${hookOfDelivery}`;
 
 export function createWebhookRepo(shards: Shards): WebhookRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
@@ -171,11 +181,13 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
     claim: ({ limit, leaseMs }) => claim(shards, [limit, leaseMs]),
 
     settle: async (tenant, id, attempt, result) => {
-      const statements = [{ sql: settleDelivery, args: [tenant, id, attempt, ...resultArgs(result)] }];
-      const gone = { sql: disableGone, args: [tenant, id] };
-      await of(tenant).batch(result.next === "gone" ? [...statements, gone, raiseConfigVersion(tenant)] : statements, {
-        repeatable: true,
-      });
+      const settled = { sql: settleDelivery, args: [tenant, id, attempt, ...resultArgs(result)] };
+      const gone = [
+        { sql: disableGone, args: [tenant, id] },
+        raiseConfigVersion(tenant),
+        { sql: followGone, args: [tenant, id] },
+      ];
+      await of(tenant).batch(result.next === "gone" ? [settled, ...gone] : [settled], { repeatable: true });
     },
   };
 }

@@ -21,7 +21,7 @@ function withMessage(change: JsonObject): JsonObject {
 
 /** The body as the gateway writes it. */
 function written(body: JsonObject): JsonObject {
-  const reader = new AnswerReader("asked");
+  const reader = new AnswerReader("asked", 2);
   const collector = new ChatCollector();
   const events: ProviderEvent[] = [];
   reader.body(body, events);

@@ -55,15 +55,20 @@ export interface WholeBody {
 
 export class AnswerReader {
   readonly #requestedModel: string;
+  readonly #mostChoices: number;
   readonly #choices = new Map<number, ChoiceReader>();
   readonly #extra: JsonObject = {};
   #hasExtra = false;
   #start: StartEvent | undefined;
   #usage: Usage | undefined;
 
-  /** @param requestedModel reported where the back end names none */
-  constructor(requestedModel: string) {
+  /**
+   * @param requestedModel reported where the back end names none
+   * @param mostChoices as many as were asked for: what a back end says in others is passed over
+   */
+  constructor(requestedModel: string, mostChoices: number) {
     this.#requestedModel = requestedModel;
+    this.#mostChoices = mostChoices;
   }
 
   /** Every choice that began has its reason to finish: nothing is missing but the trailer. */
@@ -93,7 +98,7 @@ export class AnswerReader {
     const start = this.#begin(chunk, events);
     const isWhole = choices.length === 1 && usage === undefined && continuesAs(chunk, start);
     for (const [position, choice] of choices.entries()) {
-      if (isJsonObject(choice)) this.#choice(choice, position).chunk(choice, isWhole ? frame : undefined, events);
+      if (isJsonObject(choice)) this.#choice(choice, position)?.chunk(choice, isWhole ? frame : undefined, events);
     }
   }
 
@@ -108,7 +113,7 @@ export class AnswerReader {
     this.#begin(body, events);
     const choices = Array.isArray(body["choices"]) ? body["choices"] : [];
     for (const [position, choice] of choices.entries()) {
-      if (isJsonObject(choice)) this.#choice(choice, position).message(choice, events);
+      if (isJsonObject(choice)) this.#choice(choice, position)?.message(choice, events);
     }
   }
 
@@ -146,10 +151,11 @@ export class AnswerReader {
     return this.#start;
   }
 
-  #choice(source: JsonObject, position: number): ChoiceReader {
+  /** Undefined for one too many. */
+  #choice(source: JsonObject, position: number): ChoiceReader | undefined {
     const index = typeof source["index"] === "number" ? source["index"] : position;
     const known = this.#choices.get(index);
-    if (known !== undefined) return known;
+    if (known !== undefined || this.#choices.size >= this.#mostChoices) return known;
     const choice = new ChoiceReader(index);
     this.#choices.set(index, choice);
     return choice;

@@ -292,7 +292,8 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
         { index: 1, delta: { content: "b" } },
       ],
     };
-    const error = await failureOf(play({ writes: [`data: ${JSON.stringify(both)}\n\n`] }));
+    const body: JsonObject = { model: "stub-1", messages: [], n: 2 };
+    const error = await failureOf(play({ writes: [`data: ${JSON.stringify(both)}\n\n`] }, { body }));
     expect(error.code).toBe("provider_stream_incomplete");
   });
 
@@ -478,23 +479,35 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
     expect(only(events, "text-delta")).toHaveLength(12);
   });
 
+  test("have no more choices than were asked for", async () => {
+    const of = (index: number, content: string): string =>
+      `data: ${JSON.stringify({ id: "x", choices: [{ index, delta: { content } }] })}\n\n`;
+    const body: JsonObject = { model: "stub-1", messages: [], n: 2 };
+    const writes = [of(0, "a"), of(1, "b"), of(2, "c"), of(0, "a"), of(1_000_000, "d"), chunk({}, "stop"), done];
+    for (const [more, heard] of [
+      [{ body }, "aba"],
+      [{}, "aa"],
+    ] as const) {
+      expect(textOf(await play({ writes }, more))).toBe(heard);
+    }
+  });
+
   test("hold every choice apart", async () => {
     const of = (index: number, delta: object, reason: string | null = null): string =>
       `data: ${JSON.stringify({ id: "x", choices: [{ index, delta, finish_reason: reason }] })}\n\n`;
     const tool = (id: string, name: string): object => ({
       tool_calls: [{ index: 0, id, function: { name, arguments: "{}" } }],
     });
-    const events = await play({
-      writes: [
-        of(1, { content: "b" }),
-        of(0, { content: "a" }),
-        of(1, tool("t", "g")),
-        of(0, tool("t", "f")),
-        of(0, {}, "tool_calls"),
-        of(1, {}, "length"),
-        done,
-      ],
-    });
+    const writes = [
+      of(1, { content: "b" }),
+      of(0, { content: "a" }),
+      of(1, tool("t", "g")),
+      of(0, tool("t", "f")),
+      of(0, {}, "tool_calls"),
+      of(1, {}, "length"),
+      done,
+    ];
+    const events = await play({ writes }, { body: { model: "stub-1", messages: [], n: 2 } });
     expect(
       only(events, "message").map((event) => [event.choice, event.message["content"], event.finishReason]),
     ).toEqual([
@@ -723,6 +736,21 @@ describe(`failures of a back end ${verifies("CHAT-1")}`, () => {
     const error = await failureOf(play({ writes: [chunk({ content: "x" }), "data: oops secret-key\n\n", done] }));
     expect(error.code).toBe("provider_failed");
     expect(error.message).toContain("oops [redacted]");
+  });
+
+  test.each([
+    ["as it is read", undefined],
+    ["as it is followed", () => undefined],
+  ])("to come to an end are ended %s", async (_how, take) => {
+    const write = chunk({ content: "x".repeat(65_536) });
+    const writes = Array.from({ length: 1_100 }, () => write);
+    await withAnswer({ "content-type": "text/event-stream" }, writes, async (url) => {
+      const change = { provider: record({ baseUrl: url }), ...(take === undefined ? {} : { take }) };
+      const error = await failureOf(provider.stream(request(change)));
+      expect(error.code).toBe("provider_failed");
+      expect(error.message).toBe("Provider 'acme' answered more than 67108864 bytes.");
+      expect(error.details.extra).toMatchObject({ before_first_byte: false });
+    });
   });
 
   test("with a status keep it, the advice and the words, and not the key", async () => {

@@ -27,7 +27,7 @@ export interface OpenAiProviderDeps {
   readonly afterFinishMs?: number;
 }
 
-/** Bytes of a whole answer, and of an error's body of which no more is read. */
+/** Bytes of an answer, whole or as a stream, and of an error's body of which no more is read. */
 const maximumBodyBytes = 64 * 1024 * 1024;
 const maximumErrorBytes = 65_536;
 const maximumListBytes = 8 * 1024 * 1024;
@@ -53,7 +53,7 @@ export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
 async function* answer(exchange: ModelExchange): AsyncGenerator<readonly ProviderEvent[], void, void> {
   const source = await exchange.open();
   const body = source[Symbol.asyncIterator]();
-  const reader = new AnswerReader(exchange.model);
+  const reader = new AnswerReader(exchange.model, exchange.choices);
   let form: "events" | "whole" | undefined;
   let scanner: SseScanner | undefined;
   const whole: Uint8Array[] = [];
@@ -62,9 +62,9 @@ async function* answer(exchange: ModelExchange): AsyncGenerator<readonly Provide
     while (!isDone) {
       const read = await exchange.read(body, reader.isFinished);
       if (read === undefined) break;
+      exchange.countBody(read);
       let bytes = read;
       if (scanner === undefined) {
-        exchange.countBody(read);
         whole.push(read);
         form ??= formOf(read);
         if (form !== "events") continue;
@@ -134,6 +134,7 @@ interface Memory {
 /** One request and what is known of its fate; makes the errors. */
 class ModelExchange {
   readonly model: string;
+  readonly choices: number;
   /** Something of the answer has left: a repetition would show it twice. */
   hasYielded = false;
   readonly #egress: Egress;
@@ -143,8 +144,9 @@ class ModelExchange {
   #bodyBytes = 0;
 
   constructor(egress: Egress, request: ProviderRequest, memory: Memory) {
-    const { model } = request.body;
+    const { model, n } = request.body;
     this.model = typeof model === "string" ? model : "";
+    this.choices = typeof n === "number" ? n : 1;
     this.#egress = egress;
     this.#request = request;
     this.#memory = memory;
@@ -185,6 +187,7 @@ class ModelExchange {
     const takePiece = (piece: Uint8Array): boolean => {
       const events: ProviderEvent[] = [];
       try {
+        this.countBody(piece);
         rest.isDone = this.readEvents(piece, { scanner, reader, events });
         if (!rest.isDone && !reader.isFinished) {
           room = events.length === 0 ? undefined : take(events);

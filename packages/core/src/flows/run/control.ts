@@ -7,12 +7,13 @@ import { newToolCall, openInput } from "../../calls/new-call.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { JsonObject, JsonValue } from "../../json.ts";
+import { canonicalJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { FlowRunRecord, FlowStep, FlowStepWrite } from "../../ports/flow-runs.ts";
 import { loadScheme } from "../../tools/catalog.ts";
 import { toErrorDetails } from "../../tools/outcome.ts";
 import { prepareCall } from "../../tools/prepare.ts";
 import { isRun, runNotFound } from "./follow.ts";
+import { keyReused } from "./start.ts";
 import { StepValues } from "./values.ts";
 
 export interface RunSignal {
@@ -127,7 +128,7 @@ export interface RunReplay {
 /**
  * A new run of the same version and input, which passes over what the first one had done before that step.
  * @throws GatewayError `not_found`, `call_not_finished`, `conflict` where the input is no longer stored or the step is
- * not there
+ * not there, `idempotency_key_reused`
  */
 export async function replayRun(
   deps: CoreDeps,
@@ -158,7 +159,7 @@ export async function replayRun(
     const { code, message, details } = prepared.outcome;
     throw new GatewayError(code, message, toErrorDetails(details));
   }
-  const row = await newToolCall(deps, context, prepared.call, {
+  const made = await newToolCall(deps, context, prepared.call, {
     route: "flows.replay",
     parentId: null,
     rootId: null,
@@ -169,9 +170,13 @@ export async function replayRun(
     delivery: "none",
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
   });
+  // Runs of equal input are replayed differently, and so is one run from different steps.
+  const asked = canonicalJson({ input: made.inputHash, replay: runId, from: from ?? null });
+  const row = { ...made, inputHash: await deps.sealer.hash(tenant, context.config.wrappedKey, asked) };
   const kept = from === undefined ? [] : stepsBefore(record.steps, from, runId);
   const steps = await copySteps(deps, context, { from: runId, to: row.id, steps: kept });
   const recorded = await deps.repos.flowRuns.recordWithSteps(tenant, caller.id, row, steps);
+  if (recorded.kind === "existing" && recorded.call.inputHash !== row.inputHash) throw keyReused();
   const callId = recorded.kind === "existing" ? recorded.call.id : row.id;
   await enqueue(deps, { tenant, callId, expectedMs: 0 });
   return { callId };

@@ -124,9 +124,19 @@ export async function readRunEvents(
   const values = new StepValues(deps, context, runId);
   const events: RunEvent[] = (await Promise.all(steps.map((step) => eventsOf(values, step, after)))).flat();
   events.sort((a, b) => a.id - b.id);
-  const isAll = steps.length < eventsAtOnce && endStates.includes(call.state);
+  const next = steps.at(-1);
+  // Of a step that is on this page since it began, what came later is told in its turn, behind the steps between.
+  if (steps.length === eventsAtOnce && next !== undefined) {
+    const end = firstAfter(next, after);
+    return events.filter(({ id }) => id <= end);
+  }
+  const isAll = endStates.includes(call.state);
   const last = Math.max(after, ...steps.map(({ seq }) => seq));
   return isAll ? [...events, { type: "run-ended", id: last + 1, call }] : events;
+}
+
+function firstAfter({ startedSeq, seq }: FlowStep, after: number): number {
+  return startedSeq > after ? startedSeq : seq;
 }
 
 async function eventsOf(values: StepValues, step: FlowStep, after: number): Promise<RunEvent[]> {

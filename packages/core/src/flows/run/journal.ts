@@ -3,6 +3,7 @@
  * together, the calls they begin and the ends of those they have carried out are one batch, which counts only while
  * this attempt holds the run.
  */
+import { createHash } from "node:crypto";
 import { endStates, type Call, type CallState } from "../../calls/call.ts";
 import { sendWhenDue } from "../../calls/record-end.ts";
 import type { CallContext } from "../../context.ts";
@@ -10,7 +11,14 @@ import type { CoreDeps } from "../../deps.ts";
 import { takenOver } from "../../calls/lease.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonValue } from "../../json.ts";
-import type { FlowRunRecord, FlowSignal, FlowStep, FlowStepWrite, FlowRunWrite } from "../../ports/flow-runs.ts";
+import type {
+  FlowRunRecord,
+  FlowRunWrite,
+  FlowRunWritten,
+  FlowSignal,
+  FlowStep,
+  FlowStepWrite,
+} from "../../ports/flow-runs.ts";
 import type { CallFinish, NewCall } from "../../ports/repos.ts";
 import { StepValues } from "./values.ts";
 
@@ -144,6 +152,23 @@ export class Journal {
     return this.#next;
   }
 
+  /**
+   * What a step has said so far, by itself: where that cannot be written, nothing else is lost with it. Each note of a
+   * step takes the place of the one before.
+   * @throws RunLost
+   */
+  async note(path: string, said: string): Promise<void> {
+    const step = this.#steps.get(path);
+    if (step === undefined) return;
+    const { attempt } = this.#run;
+    const place = createHash("sha256")
+      .update(JSON.stringify([path, step.attempt]))
+      .digest("base64url");
+    const progress = await this.values.pack("progress", path, said, `note-${attempt}-${place}`);
+    const written = await this.#write({ ...emptyBatch(), steps: new Map([[path, { ...step, progress }]]) });
+    requireHeld(written);
+  }
+
   get hasPending(): boolean {
     const { steps, calls, ends, taken } = this.#pending;
     return steps.size + calls.length + ends.length + taken.length > 0;
@@ -160,11 +185,26 @@ export class Journal {
     await this.#current;
     // Whatever else ends in this moment rides along.
     await new Promise<void>((done) => setImmediate(done));
-    const { steps, calls, ends, taken } = this.#pending;
+    const batch = this.#pending;
     this.#pending = emptyBatch();
     this.#next = undefined;
+    const sending = this.#write(batch);
+    this.#current = sending.catch(() => undefined);
+    const written = await sending;
+    this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
+    // Ends that we write wake us as well, and are no news.
+    const own = batch.ends.filter(({ finish }) => endStates.includes(finish.state)).length;
+    if (!this.hasNews) this.#wakesSeen += own;
+    this.#wakesKnown += own;
+    const { tenant } = this.#context;
+    for (const [callId, dueInMs] of written.dueInMs) await sendWhenDue(this.#deps, { tenant, callId, dueInMs });
+    requireHeld(written);
+    return written.states;
+  }
+
+  #write({ steps, calls, ends, taken }: Batch): Promise<FlowRunWritten> {
     const { tenant, config } = this.#context;
-    const sending = this.#deps.repos.flowRuns.write(tenant, {
+    return this.#deps.repos.flowRuns.write(tenant, {
       run: this.#run.id,
       attempt: this.#run.attempt,
       steps: [...steps.values()].map(({ startedAt: _startedAt, ...step }) => step),
@@ -173,17 +213,6 @@ export class Journal {
       ends,
       taken,
     });
-    this.#current = sending.catch(() => undefined);
-    const written = await sending;
-    this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
-    // Ends that we write wake us as well, and are no news.
-    const own = ends.filter(({ finish }) => endStates.includes(finish.state)).length;
-    if (!this.hasNews) this.#wakesSeen += own;
-    this.#wakesKnown += own;
-    for (const [callId, dueInMs] of written.dueInMs) await sendWhenDue(this.#deps, { tenant, callId, dueInMs });
-    if (!written.held) throw new RunLost(takenOver);
-    if (written.cancelRequested) throw new RunLost();
-    return written.states;
   }
 
   #take({ wakes, steps, calls, signals }: FlowRunRecord): void {
@@ -202,6 +231,12 @@ export class Journal {
 
 function hasEnded(call: Call | undefined): boolean {
   return call !== undefined && endStates.includes(call.state);
+}
+
+/** @throws RunLost */
+function requireHeld({ held, cancelRequested }: FlowRunWritten): void {
+  if (!held) throw new RunLost(takenOver);
+  if (cancelRequested) throw new RunLost();
 }
 
 function emptyBatch(): Batch {

@@ -3,10 +3,13 @@ import type { Call } from "../../calls/call.ts";
 import type { CallPlace } from "../../calls/new-call.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
+import { isOutage } from "../../errors/outage.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { ModelNode } from "../definition.ts";
 import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
 import { StepFailed } from "./failures.ts";
+import { RunLost } from "./journal.ts";
 
 /** Of what a model says, those who follow hear so often. */
 const progressEveryMs = 250;
@@ -95,7 +98,7 @@ async function askOnce(deps: CoreDeps, context: CallContext, step: ModelStep): P
       const now = deps.clock.now();
       if (!node.stream || text === "" || now - heardAt < progressEveryMs) continue;
       heardAt = now;
-      await step.onText(text);
+      await step.onText(text).catch(passLoss);
     }
     return { text };
   } catch (thrown) {
@@ -105,10 +108,18 @@ async function askOnce(deps: CoreDeps, context: CallContext, step: ModelStep): P
   }
 }
 
-function failed(thrown: unknown): StepFailed {
-  if (thrown instanceof StepFailed) return thrown;
+/** A step's failure; an outage, and the loss of the run, are none of the step's. */
+function failed(thrown: unknown): unknown {
+  if (thrown instanceof StepFailed || thrown instanceof RunLost) return thrown;
+  // What an earlier request came to is no outage of now.
+  if (thrown instanceof GatewayError && isOutage(thrown) && thrown.details.extra?.["replayed"] !== true) return thrown;
   const { error } = StepFailed.of(thrown);
   return new StepFailed(error, true);
+}
+
+/** A note that cannot be written is left out: the next one has all of it, and so has the step's end. */
+function passLoss(thrown: unknown): void {
+  if (thrown instanceof RunLost) throw thrown;
 }
 
 function textOf(body: JsonObject): string {

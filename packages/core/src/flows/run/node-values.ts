@@ -1,5 +1,4 @@
 /** What nodes say in their fields, read where a run comes to them. */
-import type { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { ConditionNode, FlowNode, FlowRetry, SwitchNode, WaitNode } from "../definition.ts";
 import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
@@ -27,14 +26,6 @@ export const operatorForm: JsonObject = {
 };
 
 const longestWaitMs = 31_536_000_000;
-
-/** How long a run waits for what it is recorded with to come back. */
-export const outageMs = 5_000;
-
-/** Nothing that a step did or did not do. */
-export function isOutage({ code }: GatewayError): boolean {
-  return code === "database_unavailable" || code === "blobs_unavailable" || code === "master_key_unavailable";
-}
 
 function badTime(field: string, wanted: string): StepFailed {
   return new StepFailed({ code: "flow_expression_failed", message: `'${field}' has to come to ${wanted}.` });

@@ -11,9 +11,10 @@ import type { StepError } from "../../ports/flow-runs.ts";
 import type { CallFinish } from "../../ports/repos.ts";
 import { attemptTimedOut } from "../../tools/execute-call.ts";
 import { withDelivery } from "../../errors/delivery.ts";
+import { isOutage } from "../../errors/outage.ts";
 import { Parked, type InvocationContext, type ToolCall, type ToolReply } from "../../tools/adapter.ts";
+import { waitForOutage } from "../../tools/wait-for-outage.ts";
 import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
-import { readDefinition } from "../find-flow.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
 import { ChildCalls, type ChildTarget } from "./child-calls.ts";
 import { BodyFailed, boundToRequest, callFailed, runFailed, StepFailed } from "./failures.ts";
@@ -24,16 +25,15 @@ import {
   branchOf,
   caseOf,
   earliest,
-  isOutage,
   isPure,
   isTrue,
   nextOf,
   operatorForm,
-  outageMs,
   pauseMs,
   timeFor,
   type WorkingNode,
 } from "./node-values.ts";
+import { readRun } from "./read-run.ts";
 import { requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
 import { flowVariables, requireInput } from "./variables.ts";
 import { Waits } from "./waits.ts";
@@ -48,10 +48,9 @@ const leaseGraceMs = 100;
  * @throws Parked where the run waits
  */
 export async function runFlow(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
-  const record = await deps.repos.flowRuns.load(context.tenant, call.id);
-  if (record === undefined) throw new GatewayError("internal_error", "A run of a flow has no row.");
-  requireDepth(record.call, context, call.uri.service);
-  const definition = await readDefinition(deps, context.tenant, record.call.toolHash ?? call.tool.hash);
+  const { record, definition } = await readRun(deps, call, context).catch((thrown: unknown) => {
+    throw waitForOutage(deps, context, thrown) ?? thrown;
+  });
   const variables = flowVariables(context, call.arguments);
   const input = requireInput(definition, variables.input);
   const run = new FlowRun(deps, context, {
@@ -64,20 +63,6 @@ export async function runFlow(deps: CoreDeps, call: ToolCall, context: Invocatio
   });
   const output = await run.toEnd();
   return { mediaType: "application/json", body: JSON.stringify(output) };
-}
-
-function requireDepth(call: Call, { config }: InvocationContext, flow: string): void {
-  const depth = call.callerChain.filter(({ kind }) => kind === "flow").length;
-  const most = config.settings.flow_depth_max;
-  if (depth < most) return;
-  throw withDelivery(
-    new GatewayError(
-      "flow_depth_exceeded",
-      `'flow://${flow}' would be flow number ${depth + 1} within another; this tenant allows ${most} (setting 'flow_depth_max').`,
-      { param: "flow_depth_max", extra: { depth: depth + 1 } },
-    ),
-    "answered",
-  );
 }
 
 interface FlowRunParts {
@@ -188,7 +173,8 @@ class FlowRun {
         "answered",
       );
     }
-    if (thrown instanceof GatewayError && isOutage(thrown)) return new Parked(this.#deps.clock.now() + outageMs);
+    const waits = waitForOutage(this.#deps, this.#context, thrown);
+    if (waits !== undefined) return waits;
     await this.#calls.cancel(this.#journal.openCalls("")).catch(() => undefined);
     if (this.#journal.hasPending) await this.#journal.commit().catch(() => undefined);
     if (thrown instanceof BodyFailed) return runFailed(this.#parts.definition.name, thrown);
@@ -466,11 +452,7 @@ class FlowRun {
             this.#deps.reach("flow.step-recorded");
           },
           pause: (ms) => this.#untilTime(at, this.#deps.clock.now() + ms),
-          onText: async (text) => {
-            const progress = await this.#journal.values.pack("progress", at.path, text);
-            this.#put({ path: at.path, node: id, kind: node.kind, state: "running", attempt, progress });
-            await this.#journal.commit();
-          },
+          onText: (text) => this.#journal.note(at.path, text),
         });
       case "approval": {
         const message = asText(await resolveValue(node.message, scope, place("message")));

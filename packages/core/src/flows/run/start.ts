@@ -42,16 +42,20 @@ export async function startFlow(
   const [recorded] = await deps.repos.calls.record(context.tenant, context.caller.id, [row]);
   if (recorded?.kind === "existing") {
     if (recorded.call.inputHash === row.inputHash) return { callId: recorded.call.id, replayed: true };
-    throw new GatewayError(
-      "idempotency_key_reused",
-      "This Idempotency-Key was used for another request; take a new key.",
-      { param: "Idempotency-Key" },
-    );
+    throw keyReused();
   }
   deps.reach("async.recorded");
   await enqueue(deps, { tenant: context.tenant, callId: row.id, expectedMs: call.timeoutMs });
   deps.reach("async.queued");
   return { callId: row.id, replayed: false };
+}
+
+export function keyReused(): GatewayError {
+  return new GatewayError(
+    "idempotency_key_reused",
+    "This Idempotency-Key was used for another request; take a new key.",
+    { param: "Idempotency-Key" },
+  );
 }
 
 /** @throws GatewayError whatever keeps the flow from being run */

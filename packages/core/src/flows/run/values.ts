@@ -27,13 +27,16 @@ export class StepValues {
     this.#run = run;
   }
 
-  /** @param of the step's path, or the signal's token: what is kept opens there only */
-  async pack(kind: ValueKind, of: string, value: JsonValue): Promise<StoredValue> {
+  /**
+   * @param of the step's path, or the signal's token: what is kept opens there only
+   * @param name of the blob of a long one. Absent, one of its own: an attempt that has lost the run must not write over
+   * what the other one has kept.
+   */
+  async pack(kind: ValueKind, of: string, value: JsonValue, name: string = newId("request")): Promise<StoredValue> {
     const { tenant, config } = this.#context;
     const sealed = await this.#deps.sealer.seal(tenant, config.wrappedKey, this.#aad(kind, of), JSON.stringify(value));
     if (sealed.length <= longestInline) return { sealed };
-    // A name of its own: an attempt that has lost the run must not write over what the other one has kept.
-    const blob = `${runBlobPrefix(tenant, this.#run)}${newId("request")}`;
+    const blob = `${runBlobPrefix(tenant, this.#run)}${name}`;
     await this.#deps.blobs.put(blob, Buffer.from(sealed, "utf8"), { mediaType: "application/jose" });
     return { blob };
   }
