@@ -86,6 +86,16 @@ export function describeCallArchives(make: MakeInstances): void {
       expect(idsOf(await claimOf(tenant, { bytes: 13_000 }))).toEqual(ids.slice(3));
     });
 
+    test("are read without what their calls were asked with, which they do not hold", async () => {
+      const tenant = await aTenant();
+      const id = await callOf(tenant, 5);
+      await fixture.run("UPDATE calls SET input = 'sealed' WHERE tenant = ? AND id = ?", tenant, id);
+      const archive = await claimOf(tenant);
+      expect(archive?.calls.map(({ call }) => [call?.id, call?.input, call?.outcome?.text])).toEqual([
+        [id, null, "done"],
+      ]);
+    });
+
     test("take their calls along when they are written, once, and are then listed by day", async () => {
       const tenant = await aTenant();
       const [older, newer] = [await callOf(tenant, 6), await callOf(tenant, 5)];

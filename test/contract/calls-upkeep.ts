@@ -55,6 +55,13 @@ function describeSweep(fixture: CallFixture): void {
       );
     });
 
+    test("finds the others beside a row that cannot be read", async () => {
+      const tenant = await fixture.newTenant();
+      const ids = [await fixture.rowIn(tenant, "queued"), await fixture.rowIn(tenant, "queued")];
+      await fixture.run("UPDATE calls SET usage = '{' WHERE tenant = ? AND id = ?", tenant, ids[0] ?? "");
+      expect((await sweepOf(tenant)).map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
+    });
+
     test("offers a call to one of several instances, and again after a minute", async () => {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "queued", { async: true });

@@ -1,5 +1,6 @@
 /** Chat with tools over real sockets: who runs what, in which order, and what the model and the client see. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -140,6 +141,24 @@ describe(`plain answers ${verifies("CHAT-1", "CHAT-2")}`, () => {
       expect([reply.status, reply.json.error.code]).toEqual([400, "provider_rejected"]);
       expect(reply.json.error.message).toContain("bad tools");
     }
+  });
+});
+
+describe(`an answer that cannot be kept ${verifies("CHAT-13")}`, () => {
+  test("is given all the same, with its record and its cost; who asks again with its key is told", async () => {
+    const put = vi.spyOn(gateway.core.blobs, "put").mockRejectedValue(new GatewayError("blobs_unavailable", "away"));
+    const asked = { messages: [user("go")] };
+    const key = { headers: { "idempotency-key": "kept-nowhere" } };
+    const long = "x".repeat(100_000);
+    llm.script({ writes: [chunk({ content: long }), chunk({}, "stop"), usageChunk(7, 5), done] });
+    const first = await tenant.client.send("post", "/v1/chat/completions", asked, key);
+    put.mockRestore();
+    expect([first.status, first.json.choices[0].message.content]).toEqual([200, long]);
+    const [call] = (await tenant.client.get("/v1/calls?kind=chat")).data;
+    expect(call).toMatchObject({ state: "completed", result: null, usage: { prompt_tokens: 7, completion_tokens: 5 } });
+    const again = await tenant.client.send("post", "/v1/chat/completions", asked, key);
+    expect([again.status, again.json.error.code, again.json.error.call_id]).toEqual([409, "conflict", call.id]);
+    expect(llm.requests).toHaveLength(1);
   });
 });
 

@@ -19,6 +19,8 @@ const servers = [
   { what: "a recorded RocketMQ", missing: undefined, start: startRocketMqStub },
 ] as const;
 const startMs = 400_000;
+/** Arrives as it was sent, length, spaces and stop. */
+const wordy = `  two  spaces, ${"and so on, ".repeat(40)}end.`;
 
 async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await new Promise((done) => setTimeout(done, 20));
@@ -56,7 +58,7 @@ for (const { what, missing, start } of servers) {
             key: "customer-7",
             body: Buffer.from(body),
             contentType: "text/plain",
-            headers: { trace: "t1" },
+            headers: { trace: "t1", note: wordy },
             isPersistent: true,
             at: new Date(),
           };
@@ -101,7 +103,7 @@ for (const { what, missing, start } of servers) {
         expect(got.find(({ id }) => id === first)).toMatchObject({
           key: "customer-7",
           contentType: "text/plain",
-          headers: { trace: "t1", "message-id": first },
+          headers: { trace: "t1", note: wordy, "message-id": first },
           isRedelivered: false,
         });
         expect(Buffer.from(got.find(({ id }) => id === first)?.body ?? []).toString()).toBe("one");

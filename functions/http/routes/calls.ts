@@ -195,7 +195,7 @@ export const exportCalls = defineRoute({
   path: "/v1/calls/export",
   summary: "All calls that fit, as NDJSON",
   description:
-    "One call a line, oldest first, as GET /v1/calls/{id} shows it. Sent while it is read, so it may be long; a line that is not whole means that it was cut off: go on with 'from'.",
+    "One call a line, oldest first, as GET /v1/calls/{id} shows it. Sent while it is read, so it may be long; an answer that breaks off, maybe within a line, was cut off: go on with 'from'.",
   tags,
   scope: null,
   request: { query: exportQuery },

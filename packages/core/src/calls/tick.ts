@@ -15,24 +15,43 @@ import { sendUnheld } from "./send-unheld.ts";
 
 const sweepLimit = 200;
 
+/**
+ * What one part of it meets keeps none of the others from being done.
+ * @throws Error what the first part met that could not be done
+ */
 export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
-  // First, since what fires has a time.
-  await fireSchedules(deps);
-  const resent = await sendUnheld(deps, sweepLimit);
-  await useLateResults(deps, sweepLimit);
-  await findStrandedResults(deps, sweepLimit);
-  await useLateCallbacks(deps, sweepLimit);
-  await refreshDue(deps, sweepLimit);
-  await deps.repos.calls.expire(sweepLimit);
-  await deps.repos.nodes.expire(sweepLimit);
-  await deps.repos.subscriptions.expire(sweepLimit);
-  await expireCallbacks(deps, sweepLimit);
-  await archiveCalls(deps);
-  await expireArchives(deps, sweepLimit);
-  await createWorkspace(deps).expireSessions(sweepLimit);
-  await clearUploads(deps, sweepLimit);
-  await clearKnowledge(deps, sweepLimit);
-  await deps.repos.oauth.expire(sweepLimit);
+  const { repos } = deps;
+  let resent = 0;
+  const parts: readonly (() => Promise<unknown>)[] = [
+    // First, since what fires has a time.
+    () => fireSchedules(deps),
+    async () => {
+      resent = await sendUnheld(deps, sweepLimit);
+    },
+    () => useLateResults(deps, sweepLimit),
+    () => findStrandedResults(deps, sweepLimit),
+    () => useLateCallbacks(deps, sweepLimit),
+    () => refreshDue(deps, sweepLimit),
+    () => repos.calls.expire(sweepLimit),
+    () => repos.nodes.expire(sweepLimit),
+    () => repos.subscriptions.expire(sweepLimit),
+    () => expireCallbacks(deps, sweepLimit),
+    () => archiveCalls(deps),
+    () => expireArchives(deps, sweepLimit),
+    () => createWorkspace(deps).expireSessions(sweepLimit),
+    () => clearUploads(deps, sweepLimit),
+    () => clearKnowledge(deps, sweepLimit),
+    () => repos.oauth.expire(sweepLimit),
+  ];
+  const failures: unknown[] = [];
+  for (const part of parts) {
+    try {
+      await part();
+    } catch (thrown) {
+      failures.push(thrown);
+    }
+  }
+  if (failures.length > 0) throw failures[0];
   return { resent };
 }
 

@@ -484,7 +484,9 @@ async function meetEarlier(
   if (call.state === "completed" && !now.isChat) return giveAgain(deps, call, by);
   if (call.state === "completed") {
     const body = await readChatOutcome(deps, call);
-    return body === undefined ? { kind: "again", plan: {} } : { kind: "replay", callId: call.id, body };
+    if (body !== undefined) return { kind: "replay", callId: call.id, body };
+    if (by === "key") throw answerNotKept(call);
+    return { kind: "again", plan: {} };
   }
   const writeStarted = call.error?.details?.["write_started"] === true;
   const wasCut = call.state === "cancelled" || call.error?.code === "chat_interrupted";
@@ -503,10 +505,14 @@ async function giveAgain(deps: CoreDeps, call: Call, by: "key" | "retry"): Promi
   const kept = await readAnswer(deps, call);
   if (kept !== undefined) return { kind: "replay", callId: call.id, body: {}, kept };
   if (by === "retry") return { kind: "again", plan: {} };
-  throw new GatewayError(
+  throw answerNotKept(call);
+}
+
+function answerNotKept({ id }: Call): GatewayError {
+  return new GatewayError(
     "conflict",
     `The first request with this Idempotency-Key was answered, and its answer was not kept (${largestKept} bytes at most are); take a new key.`,
-    { param: "Idempotency-Key", extra: { call_id: call.id } },
+    { param: "Idempotency-Key", extra: { call_id: id } },
   );
 }
 

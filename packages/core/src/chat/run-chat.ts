@@ -8,6 +8,7 @@ import type { CoreDeps } from "../deps.ts";
 import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
 import { tokensOfPrompt } from "../budgets/estimate.ts";
 import { answerTokens } from "../budgets/reservation.ts";
+import type { StoredOutcome } from "../calls/call.ts";
 import { questionsOf } from "../calls/input-request.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import { SlotPool } from "../calls/slots.ts";
@@ -628,7 +629,7 @@ class ChatRun {
     const state = this.#ended ?? "failed";
     const outcome =
       state === "completed" && this.#collector !== undefined && this.#isWorthKeeping()
-        ? await storeChatOutcome(this.#deps, this.#chat, this.#collector.body())
+        ? await this.#keepOutcome(this.#collector.body())
         : undefined;
     const error = this.#error;
     await this.#deps.repos.calls.settle(this.#chat.context.tenant, {
@@ -656,6 +657,17 @@ class ChatRun {
       ...(this.#chat.request.sessionId === undefined ? {} : { sessionId: this.#chat.request.sessionId }),
     });
     this.#deps.reach("chat.settled");
+  }
+
+  /** Undefined where it cannot be kept: what the chat has done and cost is on record all the same. */
+  async #keepOutcome(body: JsonObject): Promise<StoredOutcome | undefined> {
+    try {
+      return await storeChatOutcome(this.#deps, this.#chat, body);
+    } catch (thrown) {
+      const { code } = toGatewayError(thrown);
+      this.#deps.log.log("error", "a chat's answer could not be kept", { call_id: this.#chat.callId, code });
+      return undefined;
+    }
   }
 
   /** A retry of a plain chat may ask the model again; one that ran tools, or has a key, must not. */

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { tokensOfText } from "../budgets/estimate.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { cutText, type CutOptions } from "./chunk.ts";
@@ -13,6 +13,28 @@ const options = (size: number, more: Partial<CutOptions> & { readonly overlap?: 
 
 const cut = (text: string, given: CutOptions): string[] =>
   [...cutText(text, given)].map(({ start, end }) => text.slice(start, end));
+
+/** Pieces of one sentence that is longer than a piece, each measured anew with every word. */
+function* brokenUpSlowly(text: string, size: number): Generator<string> {
+  let piece = "";
+  for (const { segment } of new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)) {
+    if (piece !== "" && tokensOfText(piece + segment) > size) {
+      yield piece;
+      piece = "";
+    }
+    piece += segment;
+    while (tokensOfText(piece) > size) {
+      let cut = "";
+      for (const character of piece) {
+        if (cut !== "" && tokensOfText(cut + character) > size) break;
+        cut += character;
+      }
+      yield cut;
+      piece = piece.slice(cut.length);
+    }
+  }
+  if (piece !== "") yield piece;
+}
 
 describe(`cutting a text ${verifies("KB-1")}`, () => {
   test("ends pieces where sentences end, in English and in Chinese", () => {
@@ -64,6 +86,57 @@ describe(`cutting a text ${verifies("KB-1")}`, () => {
     // In time that grows with the square none of these would end within the test's.
     const text = `# b${piece.repeat(300_000 / piece.length)}x`;
     expect(cut(text, options(500, { hasHeadings: true })).at(-1)).toMatch(/x$/);
+  });
+
+  test.each([
+    ["Chinese", "今天天气很好我们去公园散步"],
+    ["English", "some words and no end of a sentence, "],
+    ["one word", "a"],
+  ])("measures a text without ends of sentences no more for larger pieces: %s", (_what, part) => {
+    const text = part.repeat(40_000 / part.length);
+    let measured = 0;
+    const byteLength = Buffer.byteLength.bind(Buffer);
+    const spy = vi.spyOn(Buffer, "byteLength").mockImplementation((what, encoding) => {
+      measured += typeof what === "string" ? what.length : 0;
+      return byteLength(what, encoding);
+    });
+    onTestFinished(() => spy.mockRestore());
+    for (const size of [32, 4_000]) {
+      measured = 0;
+      expect(cut(text, options(size)).length).toBeGreaterThan(1);
+      // Whole, as a sentence, as words, and as what is put together of them.
+      expect(measured).toBeLessThanOrEqual(text.length * 6);
+    }
+  });
+
+  test("breaks a sentence up at the words where measuring every piece whole would", () => {
+    const parts = fc.array(
+      fc.constantFrom(
+        "字",
+        "今天天气",
+        "word ",
+        "a",
+        "é",
+        "😀",
+        "👩‍👩‍👧",
+        " ",
+        "  ",
+        "1,000 ",
+        "ไทยภาษา",
+        "\ud83d",
+        "\ude00",
+        "x".repeat(90),
+      ),
+      { minLength: 1, maxLength: 300 },
+    );
+    fc.assert(
+      fc.property(parts, fc.integer({ min: 1, max: 80 }), (given, size) => {
+        const text = given.join("");
+        const slowly = [...brokenUpSlowly(text, size)].map((piece) => piece.trim()).filter((piece) => piece !== "");
+        expect(cut(text, options(size))).toEqual(slowly);
+      }),
+      { numRuns: 300 },
+    );
   });
 
   test("loses nothing but blanks, halves no character and keeps to the size, whatever the text is", () => {

@@ -3,7 +3,7 @@
  * headings it stands, and begins with the end of the one before, so that what is told in two sentences is found.
  * Offsets are those of the text: `text.slice(start, end)` is the piece. Pure, and the same for the same text.
  */
-import { tokensOfText } from "../budgets/estimate.ts";
+import { tokensOfBytes } from "../budgets/estimate.ts";
 import type { KnowledgeConfig } from "./config.ts";
 
 export interface Piece {
@@ -111,15 +111,21 @@ function* brokenUp(
 ): Generator<Span> {
   let start = span.start;
   let end = start;
+  // Counted along: a piece may have thousands of words, and would be measured whole for each of them.
+  let bytes = 0;
   for (const word of segmentsOf(text, span, segmenter(language, "word"))) {
-    if (end > start && tokensOf(text, { start, end: word.end }) > chunk.size) {
+    const more = bytesOf(text, word);
+    if (end > start && tokensOfBytes(bytes + more) > chunk.size) {
       yield { start, end };
       start = end;
+      bytes = 0;
     }
     end = word.end;
-    while (tokensOf(text, { start, end }) > chunk.size) {
+    bytes += more;
+    while (tokensOfBytes(bytes) > chunk.size) {
       const cut = cutBefore(text, { start, end }, chunk.size);
       yield { start, end: cut };
+      bytes -= bytesOf(text, { start, end: cut });
       start = cut;
     }
   }
@@ -179,8 +185,12 @@ function betweenCharacters(text: string, at: number): number {
   return code >= 0xdc00 && code <= 0xdfff ? at - 1 : at;
 }
 
-function tokensOf(text: string, { start, end }: Span): number {
-  return tokensOfText(text.slice(start, end));
+function tokensOf(text: string, span: Span): number {
+  return tokensOfBytes(bytesOf(text, span));
+}
+
+function bytesOf(text: string, { start, end }: Span): number {
+  return Buffer.byteLength(text.slice(start, end));
 }
 
 /** Units put together until a piece is full; the next one begins with the last of them, up to the overlap. */

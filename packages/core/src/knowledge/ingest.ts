@@ -3,9 +3,9 @@
  * It looks at what is missing and does that, again and again, so that whoever takes the call over, or finds it done,
  * or comes upon a newer version, does what is right then. Nothing of the text goes into the log or the outcome.
  */
-import { setImmediate as nextTurn } from "node:timers/promises";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { Pace } from "../import/pace.ts";
 import { readAll } from "../ports/blob-store.ts";
 import type { ChunkPlace, Ingest, IngestFence, KnowledgeDocument, NewChunk } from "../ports/knowledge.ts";
 import { withDelivery } from "../errors/delivery.ts";
@@ -23,8 +23,6 @@ import { hasHeadings, unreadable } from "./kind.ts";
 /** Each look finds less to do; a document that is put all the time is its next call's. */
 const mostLooks = 20;
 const chunksAtOnce = 64;
-/** Pieces are found so many at a time, with turns for others between. */
-const piecesAtOnce = 200;
 const fetchMs = 60_000;
 const mostRedirects = 3;
 /** Attempts at what may work in a moment. */
@@ -245,9 +243,10 @@ async function fetchSource({ deps, context }: Work, url: string): Promise<Source
 async function piecesOf({ text, mediaType }: ReadText, config: KnowledgeConfig): Promise<readonly Piece[]> {
   const pieces: Piece[] = [];
   const { chunk, language } = config;
+  const pace = new Pace();
   for (const piece of cutText(text, { chunk, language, hasHeadings: hasHeadings(mediaType) })) {
     pieces.push(piece);
-    if (pieces.length % piecesAtOnce === 0) await nextTurn();
+    await pace.turn();
   }
   return pieces;
 }

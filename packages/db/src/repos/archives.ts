@@ -7,7 +7,9 @@ import { randomUUID } from "node:crypto";
 import type { Call } from "@toolyard/core/calls/call";
 import { newId } from "@toolyard/core/ids";
 import type { ArchiveRepo, CallArchive, ClaimedArchive, PageRequest } from "@toolyard/core/ports/repos";
+import { getTableColumns } from "drizzle-orm";
 import type { Database, Shards, SqlValue, StatementResult } from "../database.ts";
+import { calls } from "../schema/calls.ts";
 import { ended, toCall } from "./calls-rows.ts";
 import { now, setting } from "./fragments.ts";
 
@@ -33,7 +35,8 @@ const begin = `INSERT INTO call_archives (tenant, id, day, created_at, claimed_b
 const fill = `UPDATE calls SET archive_id = ?1 WHERE rowid IN (
   SELECT row FROM (
     SELECT old.rowid AS row, ROW_NUMBER() OVER oldest AS place,
-      SUM(1000 + LENGTH(old.input_view) + COALESCE(LENGTH(old.outcome_text), 0)) OVER oldest AS size
+      SUM(1000 + LENGTH(old.input_view) + LENGTH(old.caller_chain) + COALESCE(LENGTH(old.outcome_text), 0)
+        + COALESCE(LENGTH(old.error), 0) + COALESCE(LENGTH(old.usage), 0)) OVER oldest AS size
     FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant CROSS JOIN calls AS old
     WHERE a.id = ?1 AND old.tenant = a.tenant AND old.archive_id IS NULL AND ${isPast}
       AND old.created_at >= a.day AND old.created_at < a.day + ${dayMs}
@@ -43,7 +46,13 @@ const fill = `UPDATE calls SET archive_id = ?1 WHERE rowid IN (
 const readClaimed = `SELECT a.tenant, a.id, a.day, a.day > ${now} - ${dayMs} * ${setting("calls_archive_days")} AS kept
   FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant WHERE a.claimed_by = ?1`;
 
-const readCalls = `SELECT c.* FROM call_archives AS a JOIN calls AS c ON c.tenant = a.tenant AND c.archive_id = a.id
+/** The sealed input is in no archive, and may be as large as all the rest together. */
+const archived = Object.values(getTableColumns(calls))
+  .filter((column) => column !== calls.input)
+  .map(({ name }) => `c.${name}`)
+  .join(", ");
+
+const readCalls = `SELECT ${archived} FROM call_archives AS a JOIN calls AS c ON c.tenant = a.tenant AND c.archive_id = a.id
   WHERE a.claimed_by = ?1 ORDER BY c.created_at, c.id`;
 
 const deleteCalls = "DELETE FROM calls WHERE tenant = ?1 AND archive_id = ?2";

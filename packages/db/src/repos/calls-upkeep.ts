@@ -14,7 +14,10 @@ const usageKeptDays = 400;
 const eventsKeptMs = 300_000;
 const defaultOfferAgainMs = 60_000;
 
-/** Taking and marking are one statement, so two sweeps never return the same row. */
+/**
+ * Taking and marking are one statement, so two sweeps never return the same row. Nothing comes with it that a row may
+ * hold in a form that cannot be read: one row would keep all the others from being sent.
+ */
 const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ?3 - ?2)
   WHERE rowid IN (
     SELECT rowid FROM (
@@ -25,7 +28,7 @@ const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ?3 - ?2)
       SELECT rowid FROM calls WHERE state = 'queued' AND COALESCE(run_at, 0) <= ${now} AND sent_at <= ${now} - ?2
       ORDER BY sent_at LIMIT ?1)
     LIMIT ?1)
-  RETURNING *`;
+  RETURNING tenant, id, async, kind, effect, repeat, state`;
 
 /**
  * A shard that cannot be reached does not keep the others' work from being found.

@@ -14,7 +14,8 @@ import type {
 import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage, Producer } from "kafkajs";
 import { InHand } from "./in-hand.ts";
 import { clientOf, notConnected, readFailure, type KafkaClient } from "./kafka.ts";
-import { atMost, lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
+import { toHeaders, toMessageId } from "./received-text.ts";
+import { atMost, lostConsumer, type BrokerDeps } from "./sockets.ts";
 
 /** Reading is safe to repeat, and groups change hands all the time. */
 const retry = { retries: 5, initialRetryTime: 100, restartOnFailure: () => Promise.resolve(false) };
@@ -308,16 +309,17 @@ function toReceived(
   { key, value, headers = {}, offset, timestamp }: KafkaMessage,
   { topic, partition }: { readonly topic: string; readonly partition: number },
 ): ReceivedMessage {
-  const texts = Object.fromEntries(
-    Object.entries(headers).flatMap(([name, given]): [string, string][] => {
-      const first = Array.isArray(given) ? given[0] : given;
-      return first === undefined ? [] : [[name, oneLine(first.toString("utf8"))]];
+  const given = new Map(
+    Object.entries(headers).flatMap(([name, value]): [string, string][] => {
+      const first = Array.isArray(value) ? value[0] : value;
+      return first === undefined ? [] : [[name, first.toString("utf8")]];
     }),
   );
+  const texts = toHeaders(given);
   const contentType = texts["content-type"];
   return {
     // A topic that was made anew has the same offsets once more.
-    id: texts["message-id"] || `${topic}-${partition}@${offset}#${timestamp}`,
+    id: toMessageId(given.get("message-id")) ?? `${topic}-${partition}@${offset}#${timestamp}`,
     body: value ?? new Uint8Array(),
     ...(contentType === undefined ? {} : { contentType }),
     headers: texts,

@@ -30,6 +30,8 @@ import {
 const requestMs = 30_000;
 /** What a request starts with after its length, where it is one to take messages. */
 const produceRequest = 0;
+/** The library keeps a frame in memory until it is whole; those of messages taken are of some 10 MB. */
+const largestFrameBytes = 64 * 1_048_576;
 
 /** Said no, and may say yes in a moment; the message is not there. */
 const passing: ReadonlySet<string> = new Set([
@@ -123,9 +125,11 @@ function socketsOf(deps: BrokerDeps, { tls }: BrokerAccount, wire: Wire): ISocke
     connecting.catch((error: unknown) => {
       if (error instanceof GatewayError && error.code === "egress_denied") wire.refusal = error;
     });
+    const frames = new IncomingFrames();
     const socket = new LateSocket({
       connecting,
       onConnect,
+      onRead: (bytes) => frames.read(bytes),
       onWrite: (bytes) => {
         if (bytes.length >= 6 && bytes.readInt16BE(4) === produceRequest) wire.produced += 1;
       },
@@ -133,6 +137,32 @@ function socketsOf(deps: BrokerDeps, { tls }: BrokerAccount, wire: Wire): ISocke
     // Kafkajs has no use for more of a socket than this one has.
     return socket as unknown as ReturnType<ISocketFactory>;
   };
+}
+
+/** Follows the lengths that frames begin with. */
+class IncomingFrames {
+  #length: Buffer = Buffer.alloc(0);
+  /** Bytes of the frame that are still to come. */
+  #open = 0;
+
+  /** @throws Error about a frame that no broker sends */
+  read(bytes: Buffer): void {
+    let rest = bytes;
+    while (rest.length > 0) {
+      const skipped = Math.min(this.#open, rest.length);
+      const missing = 4 - this.#length.length;
+      this.#open -= skipped;
+      this.#length = Buffer.concat([this.#length, rest.subarray(skipped, skipped + missing)]);
+      rest = rest.subarray(skipped + missing);
+      if (this.#length.length === 4) this.#begin();
+    }
+  }
+
+  #begin(): void {
+    this.#open = this.#length.readInt32BE();
+    this.#length = Buffer.alloc(0);
+    if (this.#open < 0 || this.#open > largestFrameBytes) throw new Error(`a frame of ${this.#open} bytes`);
+  }
 }
 
 function saslOf({ login, mechanism }: BrokerAccount): SASLOptions {

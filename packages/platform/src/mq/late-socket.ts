@@ -10,6 +10,8 @@ interface LateSocketOptions {
   readonly onConnect: () => void;
   /** Before bytes leave. */
   readonly onWrite: (bytes: Buffer) => void;
+  /** Before bytes are given on. @throws Error where nobody should have them */
+  readonly onRead: (bytes: Buffer) => void;
 }
 
 export class LateSocket extends Duplex {
@@ -30,6 +32,24 @@ export class LateSocket extends Duplex {
       },
       (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
     );
+  }
+
+  /** What kafkajs throws about bytes that it has no use for ends the connection, not the process. */
+  override emit(event: string | symbol, ...given: unknown[]): boolean {
+    if (event === "error") {
+      const isHeard = super.emit(event, ...given);
+      // Whoever waits for a login hears of an end only.
+      super.emit("end");
+      return isHeard;
+    }
+    if (event !== "data") return super.emit(event, ...given);
+    try {
+      if (Buffer.isBuffer(given[0])) this.#options.onRead(given[0]);
+      return super.emit(event, ...given);
+    } catch (error) {
+      this.destroy(error instanceof Error ? error : new Error(String(error)));
+      return true;
+    }
   }
 
   override _read(): void {

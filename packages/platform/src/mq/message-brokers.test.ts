@@ -1,12 +1,14 @@
 import { createServer, connect, type AddressInfo, type Server, type Socket } from "node:net";
 import { openHttp2 } from "@toolyard/core/blind/http2-connection";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { EgressTarget } from "@toolyard/core/ports/egress";
+import type { Egress, EgressTarget } from "@toolyard/core/ports/egress";
 import type { BrokerAccount, BrokerKind } from "@toolyard/core/ports/message-broker";
+import type { ConsumerSource } from "@toolyard/core/ports/message-consumer";
 import { deliveryOf, withDelivery } from "@toolyard/core/errors/delivery";
 import { afterEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createMessageBrokers } from "./message-brokers.ts";
+import { createMessageConsumers } from "./message-consumers.ts";
 
 const kinds: readonly BrokerKind[] = ["rabbitmq", "kafka", "redis", "rocketmq"];
 const servers: Server[] = [];
@@ -48,15 +50,14 @@ function dial({ host, port }: EgressTarget): Promise<Socket> {
   });
 }
 
-const brokers = createMessageBrokers({
-  egress: {
-    connect: dial,
-    async connectHttp2(target) {
-      const { host, port, signal } = target;
-      return openHttp2({ socket: await dial(target), host, port, tls: undefined, signal });
-    },
+const egress: Pick<Egress, "connect" | "connectHttp2"> = {
+  connect: dial,
+  async connectHttp2(target) {
+    const { host, port, signal } = target;
+    return openHttp2({ socket: await dial(target), host, port, tls: undefined, signal });
   },
-});
+};
+const brokers = createMessageBrokers({ egress });
 
 async function failure(kind: BrokerKind, ports: readonly number[]): Promise<unknown> {
   const error = await brokers.open(account(kind, ports)).then(
@@ -95,4 +96,50 @@ describe.each(kinds)(`opening %s ${verifies("MQ-4")}`, (kind) => {
     });
     await expect(closed.open(account(kind, [1]))).rejects.toMatchObject({ code: "egress_denied" });
   });
+});
+
+/** Lengths of frames, and what a client of Kafka makes of them. */
+describe.each(["00000000", "ffffffff", "80000000", "04000001"])(
+  `whoever answers a client of Kafka with the bytes %s ${verifies("MQ-4")}`,
+  (answer) => {
+    const serve = (socket: Socket): void => void socket.once("data", () => socket.write(Buffer.from(answer, "hex")));
+
+    test("cannot be published to", async () => {
+      const error = await failure("kafka", [await listen(serve)]);
+      expect(error).toMatchObject({ code: "tool_unreachable" });
+      expect(deliveryOf(error)).toBe("not_sent");
+    });
+
+    test("cannot be consumed from", async () => {
+      const source: ConsumerSource = { name: "orders", group: "gateway", from: "latest" };
+      const consuming = createMessageConsumers({ egress }).open(account("kafka", [await listen(serve)]), {
+        source,
+        prefetch: 1,
+        onMessage: () => Promise.resolve("done"),
+      });
+      await expect(consuming).rejects.toMatchObject({ code: "tool_unreachable" });
+    }, 20_000);
+  },
+);
+
+test(`a broker of Kafka that breaks off the login with a frame beyond all measure is not waited for ${verifies("MQ-4")}`, async () => {
+  // Of each request only the kind and the number count; the login itself has neither.
+  const answers = ["00000000000100110000000000000000", "0000000000010005504c41494e"];
+  const port = await listen((socket) => {
+    socket.on("data", (request: Buffer) => {
+      const body = answers.shift();
+      if (body === undefined) return void socket.write(Buffer.from("7fffffff", "hex"));
+      const answer = Buffer.concat([request.subarray(8, 12), Buffer.from(body, "hex")]);
+      const length = Buffer.alloc(4);
+      length.writeInt32BE(answer.length);
+      socket.write(Buffer.concat([length, answer]));
+    });
+  });
+  const login = { username: "gateway", password: "secret", credential: "kafka-password" };
+  const error = await brokers.open({ ...account("kafka", [port]), login }).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  // A broker that hangs up on a login has refused it.
+  expect(error).toMatchObject({ code: "credential_invalid" });
 });

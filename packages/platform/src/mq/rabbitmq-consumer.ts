@@ -17,7 +17,8 @@ import type {
 import type { AmqpConnection } from "./amqp-connection.ts";
 import { InHand } from "./in-hand.ts";
 import { connectRabbitMq, readRefusal } from "./rabbitmq.ts";
-import { atMost, lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
+import { toHeaders } from "./received-text.ts";
+import { atMost, lostConsumer, type BrokerDeps } from "./sockets.ts";
 
 /** A broker that does not answer must not keep anybody. */
 const hangUpMs = 1_000;
@@ -151,9 +152,9 @@ function toReceived({ properties, body, exchange, routingKey, redelivered }: AMQ
 }
 
 function textHeaders(headers: Readonly<Record<string, unknown>>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).flatMap(([name, value]) =>
-      ["string", "number", "boolean", "bigint"].includes(typeof value) ? [[name, oneLine(String(value))]] : [],
+  return toHeaders(
+    Object.entries(headers).flatMap(([name, value]): [string, string][] =>
+      ["string", "number", "boolean", "bigint"].includes(typeof value) ? [[name, String(value)]] : [],
     ),
   );
 }

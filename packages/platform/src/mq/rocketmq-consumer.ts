@@ -35,6 +35,7 @@ import {
   type RocketMqQueue,
   type RocketMqStatus,
 } from "./rocketmq-api.ts";
+import { toHeaders, toMessageId } from "./received-text.ts";
 import { loginRefused, lostConsumer, oneLine, setUpMs, type BrokerDeps } from "./sockets.ts";
 
 const simpleConsumer = 3;
@@ -330,10 +331,10 @@ function toReceived({ userProperties, systemProperties, body: text }: RocketMqMe
   const { messageId, bodyEncoding, bornTimestamp, queueId, queueOffset, deliveryAttempt, keys, messageGroup } =
     systemProperties;
   const bytes = Buffer.from(text, "base64");
-  const headers = Object.fromEntries(Object.entries(userProperties).map(([name, value]) => [name, oneLine(value)]));
+  const headers = toHeaders(Object.entries(userProperties));
   const contentType = headers["content-type"];
   const key = messageGroup ?? keys[0];
-  const id = headers["message-id"] || messageId;
+  const id = toMessageId(userProperties["message-id"]) ?? messageId;
   return {
     ...(id === "" ? {} : { id }),
     body: bodyEncoding === gzip ? gunzipSync(bytes, { maxOutputLength: largestBodyBytes }) : bytes,

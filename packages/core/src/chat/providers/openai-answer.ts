@@ -450,7 +450,21 @@ function toUsage(value: JsonValue | undefined): Usage | undefined {
   const completion = count(value["completion_tokens"]);
   if (prompt === undefined && completion === undefined) return undefined;
   const total = count(value["total_tokens"]) ?? (prompt ?? 0) + (completion ?? 0);
-  return { ...value, prompt_tokens: prompt ?? 0, completion_tokens: completion ?? 0, total_tokens: total };
+  return {
+    ...flattened(value, 2),
+    prompt_tokens: prompt ?? 0,
+    completion_tokens: completion ?? 0,
+    total_tokens: total,
+  };
+}
+
+/** So many levels of it: what is kept with a call must stay readable, however deep a back end nests. */
+function flattened(value: JsonObject, levels: number): JsonObject {
+  const entries = Object.entries(value).flatMap(([name, field]): [string, JsonValue][] => {
+    if (isJsonObject(field)) return levels > 1 ? [[name, flattened(field, levels - 1)]] : [];
+    return Array.isArray(field) ? [] : [[name, field]];
+  });
+  return Object.fromEntries(entries);
 }
 
 function count(value: JsonValue | undefined): number | undefined {

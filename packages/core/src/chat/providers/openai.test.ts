@@ -316,6 +316,17 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
     }
   });
 
+  test("have of a usage two levels, however deep a back end nests", async () => {
+    const usage = JSON.parse(
+      `{"prompt_tokens":7,"completion_tokens":3,"cost":"low","details":{"cached":2,"a":{"b":1},"c":[1]},"x":${"[".repeat(3_000)}${"]".repeat(3_000)}}`,
+    ) as JsonObject;
+    const last = `data: ${JSON.stringify({ id: "x", choices: [], usage })}\n\n`;
+    const events = await play({ writes: [chunk({ content: "a" }), chunk({}, "stop"), last, done] });
+    expect(only(events, "usage").map((event) => event.usage)).toEqual([
+      { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10, cost: "low", details: { cached: 2 } },
+    ]);
+  });
+
   test("take the last usage where a back end counts along", async () => {
     const counted = (content: string, n: number): string =>
       chunk({ content }).replace('"choices"', `"usage":{"prompt_tokens":5,"completion_tokens":${n}},"choices"`);

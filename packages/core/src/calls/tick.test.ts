@@ -1,0 +1,20 @@
+import { describe, expect, test } from "vitest";
+import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import type { CallRepo, Repos } from "../ports/repos.ts";
+import { tick } from "./tick.ts";
+
+describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {
+  test("does the rest where a part of it cannot be done, and says what that met", async () => {
+    const done: string[] = [];
+    const note = (what: string) => (): Promise<void> => Promise.resolve(void done.push(what));
+    const calls: CallRepo = {
+      ...unscripted<CallRepo>("repos.calls"),
+      sweep: () => Promise.reject(new Error("the queue is away")),
+      expire: note("calls"),
+    };
+    const oauth: Repos["oauth"] = { ...unscripted<Repos["oauth"]>("repos.oauth"), expire: note("oauth") };
+    await expect(tick(createFakeCore({ repos: { calls, oauth } }))).rejects.toThrow("schedules.due was not expected");
+    expect(done).toEqual(["calls", "oauth"]);
+  });
+});
