@@ -203,9 +203,10 @@ describe(`pause, resume, deletion and a run by hand ${verifies("VCP-18")}`, () =
   });
 
   test("what is deleted fires no more, also not what was queued", async () => {
-    const { id } = await make({ delay_ms: 800 });
+    // Long enough for a busy machine to come to the deletion first.
+    const { id } = await make({ delay_ms: 4_000 });
     expect((await tenant.client.send("delete", `${path}/${id}`)).status).toBe(204);
-    await pause(1_500);
+    await pause(4_500);
     expect(backEnd.requests).toHaveLength(0);
     expect(await firings(id)).toMatchObject([{ state: "cancelled" }]);
     for (const verb of ["pause", "resume", "run"])
