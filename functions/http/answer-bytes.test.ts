@@ -1,9 +1,10 @@
 import { hashApiKey } from "@toolyard/core/callers/api-key";
+import type { CoreDeps } from "@toolyard/core/deps";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createFakeCore } from "../../test/support/fake-core.ts";
 import { FakeResponseStream, installRuntime } from "../../test/support/response-stream.ts";
 import { verifies } from "../../test/support/verifies.ts";
-import { answerBytes } from "./answer-bytes.ts";
+import { answerBytes, type StoredBytes } from "./answer-bytes.ts";
 import { createApp } from "./app.ts";
 import { defineRoute } from "./define-route.ts";
 import { createStreamingHandler } from "./lambda.ts";
@@ -12,7 +13,7 @@ const size = 100_000_000;
 
 type Send = (headers: Record<string, string>, method?: string) => Promise<FakeResponseStream>;
 
-function setup(link: string | undefined): Send {
+function appWith(core: CoreDeps, stored: Pick<StoredBytes, "bytes" | "open" | "link">): ReturnType<typeof createApp> {
   const bytes = defineRoute({
     method: "get",
     path: "/bytes",
@@ -21,17 +22,18 @@ function setup(link: string | undefined): Send {
     scope: null,
     admission: "none",
     responses: { 200: { description: "" } },
-    handler: (c) =>
-      answerBytes(c, {
-        bytes: size,
-        mediaType: "image/png",
-        fileName: "a.png",
-        open: async (range) => partsOf((range?.end ?? size) - (range?.start ?? 0)),
-        ...(link === undefined ? {} : { link: async () => ({ method: "GET" as const, url: link, headers: {} }) }),
-      }),
+    handler: (c) => answerBytes(c, { mediaType: "image/png", fileName: "a.png", ...stored }),
   });
+  return createApp({ core, adminKeyHash: hashApiKey("nobody"), version: "0" }, { bytes });
+}
+
+function setup(link: string | undefined): Send {
   const core = createFakeCore();
-  const app = createApp({ core, adminKeyHash: hashApiKey("nobody"), version: "0" }, { bytes });
+  const app = appWith(core, {
+    bytes: size,
+    open: async (range) => partsOf((range?.end ?? size) - (range?.start ?? 0)),
+    ...(link === undefined ? {} : { link: async () => ({ method: "GET" as const, url: link, headers: {} }) }),
+  });
   const handler = createStreamingHandler(app, core.log);
   return async (headers, httpMethod = "GET") => {
     const answer = new FakeResponseStream();
@@ -79,19 +81,7 @@ describe(`bytes that are too many for a function's answer ${verifies("CHAT-19")}
 });
 
 test(`stored bytes that are fewer than their record says are cut off there ${verifies("CHAT-19")}`, async () => {
-  const bytes = defineRoute({
-    method: "get",
-    path: "/bytes",
-    summary: "",
-    tags: ["test"],
-    scope: null,
-    admission: "none",
-    responses: { 200: { description: "" } },
-    handler: (c) =>
-      answerBytes(c, { bytes: 20, mediaType: "image/png", fileName: "a.png", open: async () => partsOf(10) }),
-  });
-  const core = createFakeCore();
-  const app = createApp({ core, adminKeyHash: hashApiKey("nobody"), version: "0" }, { bytes });
+  const app = appWith(createFakeCore(), { bytes: 20, open: async () => partsOf(10) });
   const answer = await app.request("/bytes");
   expect(answer.headers.get("content-length")).toBe("20");
   await expect(answer.arrayBuffer()).rejects.toThrow("the answer was cut off");

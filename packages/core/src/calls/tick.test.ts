@@ -14,7 +14,12 @@ describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {
       expire: note("calls"),
     };
     const oauth: Repos["oauth"] = { ...unscripted<Repos["oauth"]>("repos.oauth"), expire: note("oauth") };
-    await expect(tick(createFakeCore({ repos: { calls, oauth } }))).rejects.toThrow("schedules.due was not expected");
+    const core = createFakeCore({ repos: { calls, oauth } });
+    await expect(tick(core)).rejects.toThrow("schedules.due was not expected");
     expect(done).toEqual(["calls", "oauth"]);
+    // One line for each, not only for the one that is thrown.
+    expect(
+      core.lines.filter(({ message }) => message === "a part of the tick could not be done").length,
+    ).toBeGreaterThan(2);
   });
 });

@@ -3,6 +3,7 @@
  * calls are archived, expired rows, sessions and uploads go. Runs on any number of instances at once (design "The tick").
  */
 import type { CoreDeps } from "../deps.ts";
+import { toGatewayError } from "../errors/gateway-error.ts";
 import { archiveCalls, expireArchives } from "./archive.ts";
 import { clearKnowledge } from "../knowledge/garbage.ts";
 import { clearUploads } from "../workspace/uploads.ts";
@@ -16,7 +17,7 @@ import { sendUnheld } from "./send-unheld.ts";
 const sweepLimit = 200;
 
 /**
- * What one part of it meets keeps none of the others from being done.
+ * What one part of it meets is logged, and keeps none of the others from being done.
  * @throws Error what the first part met that could not be done
  */
 export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
@@ -49,6 +50,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
       await part();
     } catch (thrown) {
       failures.push(thrown);
+      deps.log.log("error", "a part of the tick could not be done", { code: toGatewayError(thrown).code });
     }
   }
   if (failures.length > 0) throw failures[0];

@@ -178,7 +178,7 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | 
   } catch (thrown) {
     const error = toGatewayError(thrown);
     if (error.code === "database_unavailable") throw error;
-    // Nothing has been sent. What was sent before stays in doubt only as long as the row is nobody's.
+    // Nothing has been sent; where an earlier holder may have, the row stays as it is, or that would be forgotten.
     if (isOutage(error) && claimed.inline === undefined) {
       if (claimed.wasRunning) throw error;
       return { state: "queued", parked: { wakeAt: deps.clock.now() + outageMs } };

@@ -485,7 +485,7 @@ async function meetEarlier(
   if (call.state === "completed") {
     const body = await readChatOutcome(deps, call);
     if (body !== undefined) return { kind: "replay", callId: call.id, body };
-    if (by === "key") throw answerNotKept(call);
+    if (by === "key") throw answerNotKept(call, "what it is kept in was away");
     return { kind: "again", plan: {} };
   }
   const writeStarted = call.error?.details?.["write_started"] === true;
@@ -505,13 +505,13 @@ async function giveAgain(deps: CoreDeps, call: Call, by: "key" | "retry"): Promi
   const kept = await readAnswer(deps, call);
   if (kept !== undefined) return { kind: "replay", callId: call.id, body: {}, kept };
   if (by === "retry") return { kind: "again", plan: {} };
-  throw answerNotKept(call);
+  throw answerNotKept(call, `${largestKept} bytes at most are`);
 }
 
-function answerNotKept({ id }: Call): GatewayError {
+function answerNotKept({ id }: Call, why: string): GatewayError {
   return new GatewayError(
     "conflict",
-    `The first request with this Idempotency-Key was answered, and its answer was not kept (${largestKept} bytes at most are); take a new key.`,
+    `The first request with this Idempotency-Key was answered, and its answer was not kept (${why}); take a new key.`,
     { param: "Idempotency-Key", extra: { call_id: id } },
   );
 }

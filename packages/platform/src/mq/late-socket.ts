@@ -47,7 +47,8 @@ export class LateSocket extends Duplex {
       if (Buffer.isBuffer(given[0])) this.#options.onRead(given[0]);
       return super.emit(event, ...given);
     } catch (error) {
-      this.destroy(error instanceof Error ? error : new Error(String(error)));
+      // Its own words are about the memory of this process.
+      this.destroy(new Error("what it answers is not its protocol", { cause: error }));
       return true;
     }
   }
