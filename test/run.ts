@@ -1,10 +1,13 @@
 /**
  * `npm test`: every vitest project, with the time of each, and a last line that says what
  * passed. `npm test -- unit e2e` runs only those. TOOLYARD_TESTS=long makes them thorough.
+ *
+ * Where a few of many tests fail, their files are run once more, alone: what passes only then hangs on how busy the
+ * machine is. It fails nobody's change, and is named in the last lines for whoever mends it.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { runStage, type StageResult } from "./stages.ts";
 import { isLong } from "./support/long.ts";
 
@@ -12,43 +15,76 @@ const projects = ["unit", "contract", "e2e", "aws", "kill"] as const;
 /** Those of one line run beside each other: they wait half of their time, but for their long forms. */
 const lanes = isLong ? projects.map((project) => [project]) : [["unit"], ["contract"], ["e2e"], ["aws", "kill"]];
 
-interface Counts {
+/** More failures than these are no matter of chance. */
+const mostRunAgain = 3;
+
+interface Failure {
+  readonly project: string;
+  readonly file: string;
+  readonly name: string;
+}
+
+interface Outcome {
   readonly passed: number;
-  readonly failed: number;
   readonly skipped: number;
+  readonly failures: readonly Failure[];
+  /** Files that did not load, errors outside any test, a runner that died: things that are not run again. */
+  readonly broken: number;
 }
 
 /** The part of vitest's JSON report that is read here. */
 interface Report {
-  readonly success: boolean;
   readonly numPassedTests: number;
-  readonly numFailedTests: number;
   readonly numPendingTests: number;
   readonly numTodoTests: number;
-  readonly testResults: readonly { readonly status: string; readonly assertionResults: readonly unknown[] }[];
+  readonly testResults: readonly {
+    readonly name: string;
+    readonly status: string;
+    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
+  }[];
 }
 
-async function runProject(project: string, reports: string, output: "show" | "tell"): Promise<Counts> {
+async function runProject(project: string, output: "show" | "tell", files: readonly string[] = []): Promise<Outcome> {
   const file = join(reports, `${project}.json`);
-  const parameters = ["run", "--project", project, "--passWithNoTests"];
+  const parameters = ["run", "--project", project, "--passWithNoTests", ...files];
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
-  console.log(`\n— ${project}`);
+  console.log(`\n— ${[project, ...files].join(" ")}`);
   const result = await runStage({ name: project, command: ["vitest", ...parameters, ...reporters] }, output);
-  return countsOf(result, await readFile(file, "utf8").catch(() => undefined));
+  const json = await readFile(file, "utf8").catch(() => undefined);
+  await rm(file, { force: true });
+  return outcomeOf(project, result, json);
 }
 
-function countsOf(result: StageResult, json: string | undefined): Counts {
-  if (json === undefined) return { passed: 0, failed: result.ok ? 0 : 1, skipped: 0 };
+function outcomeOf(project: string, result: StageResult, json: string | undefined): Outcome {
+  if (json === undefined) return { passed: 0, skipped: 0, failures: [], broken: result.ok ? 0 : 1 };
   const report = JSON.parse(json) as Report;
-  // A file that could not be loaded has failed without having a test to show for it.
-  const broken = report.testResults.filter((file) => file.status === "failed" && file.assertionResults.length === 0);
-  const failed = report.numFailedTests + broken.length;
+  const failures = report.testResults.flatMap(({ name: file, assertionResults }) =>
+    assertionResults
+      .filter(({ status }) => status === "failed")
+      .map(({ fullName }) => ({ project, file: relative(process.cwd(), file), name: fullName })),
+  );
+  // A file that could not be loaded, or whose set-up failed, has failed without having a test to show for it.
+  const broken = report.testResults.filter(
+    ({ status, assertionResults }) => status === "failed" && !assertionResults.some((test) => test.status === "failed"),
+  ).length;
   return {
     passed: report.numPassedTests,
-    // Errors outside any test end vitest with 1; they must not look like success.
-    failed: failed === 0 && !result.ok ? 1 : failed,
     skipped: report.numPendingTests + report.numTodoTests,
+    failures,
+    // Errors outside any test end vitest with 1; they must not look like success.
+    broken: failures.length + broken === 0 && !result.ok ? 1 : broken,
   };
+}
+
+/** Those of `failures` that pass where nothing else runs. */
+async function passingAlone(failures: readonly Failure[]): Promise<readonly Failure[]> {
+  const passing: Failure[] = [];
+  for (const [key, ofFile] of Map.groupBy(failures, ({ project, file }) => `${project} ${file}`)) {
+    const [project = "", file = ""] = key.split(" ");
+    const again = await runProject(project, "show", [file]);
+    if (again.passed > 0 && again.failures.length + again.broken === 0) passing.push(...ofFile);
+  }
+  return passing;
 }
 
 const wanted = process.argv.slice(2);
@@ -59,21 +95,26 @@ if (unknown.length > 0) {
 }
 
 const reports = await mkdtemp(join(tmpdir(), "toolyard-reports-"));
-const total = { passed: 0, failed: 0, skipped: 0 };
+const outcomes: Outcome[] = [];
+let passingLater: readonly Failure[] = [];
 try {
   for (const lane of lanes) {
     const chosen = lane.filter((project) => wanted.length === 0 || wanted.includes(project));
-    const runs = chosen.map((project, at) => runProject(project, reports, at === 0 ? "show" : "tell"));
-    for (const counts of await Promise.all(runs)) {
-      total.passed += counts.passed;
-      total.failed += counts.failed;
-      total.skipped += counts.skipped;
-    }
+    outcomes.push(...(await Promise.all(chosen.map((project, at) => runProject(project, at === 0 ? "show" : "tell")))));
   }
+  const failures = outcomes.flatMap((outcome) => outcome.failures);
+  if (failures.length <= mostRunAgain) passingLater = await passingAlone(failures);
 } finally {
   await rm(reports, { recursive: true, force: true });
 }
+
+const sum = (count: (outcome: Outcome) => number): number => outcomes.reduce((total, each) => total + count(each), 0);
+const failed = sum(({ failures, broken }) => failures.length + broken) - passingLater.length;
+const skipped = sum((outcome) => outcome.skipped);
+for (const { project, file, name } of passingLater) console.log(`\npassed only alone: ${project} ${file} > ${name}`);
 console.log(
-  `\n${total.passed} passed, ${total.failed} failed${total.skipped === 0 ? "" : `, ${total.skipped} skipped`}`,
+  `\n${sum(({ passed }) => passed) + passingLater.length} passed, ${failed} failed` +
+    (skipped === 0 ? "" : `, ${skipped} skipped`) +
+    (passingLater.length === 0 ? "" : `; ${passingLater.length} passed only alone, in a second run`),
 );
-process.exitCode = total.failed === 0 ? 0 : 1;
+process.exitCode = failed === 0 ? 0 : 1;

@@ -57,7 +57,10 @@ describe.skipIf(inject("runtimeClientMissing") !== "")(`a server on a node ${ver
     await expect.poll(async () => (await callOf(id)).finished_at, { timeout: 20_000 }).not.toBeNull();
     return callOf(id);
   };
-  const answerOf = ({ result }: Json): Json => JSON.parse(result.preview);
+  const answerOf = (call: Json): Json => {
+    expect(call).toMatchObject({ state: "completed", error: null });
+    return JSON.parse(call.result.preview);
+  };
 
   test("is called from chat and from the worker, and is one process for all of them", async () => {
     llm.script(calls({ id: "up_1", name: "mcp_held__count", arguments: {} }), text("counted"));

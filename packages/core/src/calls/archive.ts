@@ -12,10 +12,11 @@ import { viewArchivedCall } from "./view.ts";
 
 type ArchiveDeps = Pick<CoreDeps, "repos" | "blobs" | "log" | "reach" | "timing">;
 
-/** Of one archive, so that it fits into memory, and of one tick. */
+/** Of one archive, so that it fits into memory. */
 const mostCalls = 500;
 const mostBytes = 4_194_304;
-const mostArchives = 10;
+/** Calls whose blobs are deleted beside each other. */
+const atOnce = 32;
 
 const mediaType = "application/x-ndjson";
 
@@ -29,20 +30,19 @@ export function dayOf(day: number): string {
   return new Date(day).toISOString().slice(0, 10);
 }
 
-/** Archives what is due, a bounded part of it; any number of instances may do so at once. */
-export async function archiveCalls(deps: ArchiveDeps): Promise<void> {
-  for (let round = 0; round < mostArchives; round += 1) {
-    const claimed = await deps.repos.archives.claim({
-      limit: mostCalls,
-      bytes: mostBytes,
-      leaseMs: deps.timing.leaseMs,
-    });
-    if (claimed.length === 0) return;
-    const done = [];
-    for (const archive of claimed) done.push(await finishArchive(deps, archive));
-    // Where one cannot be written, more of them should not even be begun.
-    if (done.includes(false)) return;
-  }
+/**
+ * Archives a part of what is due; any number of instances may do so at once.
+ * @returns whether there may be more; never where an archive cannot be written: another should not even be begun
+ */
+export async function archiveCalls(deps: ArchiveDeps): Promise<boolean> {
+  const claimed = await deps.repos.archives.claim({
+    limit: mostCalls,
+    bytes: mostBytes,
+    leaseMs: deps.timing.leaseMs,
+  });
+  const done = [];
+  for (const archive of claimed) done.push(await finishArchive(deps, archive));
+  return done.length > 0 && !done.includes(false);
 }
 
 async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promise<boolean> {
@@ -53,9 +53,8 @@ async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promis
     const bytes = archive.kept ? await write(deps, archive) : 0;
     reach("archive.written");
     // Before the rows that name them: else a process that dies in between leaves them for good.
-    for (const { id: callId, call, blobKey } of archive.calls) {
-      if (blobKey !== undefined) await blobs.delete(blobKey);
-      if (call?.repeat === "resume") await deleteAll(blobs, runBlobPrefix(tenant, callId));
+    for (let from = 0; from < archive.calls.length; from += atOnce) {
+      await Promise.all(archive.calls.slice(from, from + atOnce).map((call) => deleteBlobs(blobs, tenant, call)));
     }
     if (!archive.kept || archive.calls.length === 0) await repos.archives.discard(tenant, id);
     else if (!(await repos.archives.finish(tenant, id, { bytes, calls: archive.calls.length }))) {
@@ -73,6 +72,15 @@ async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promis
     });
     return false;
   }
+}
+
+async function deleteBlobs(
+  blobs: BlobStore,
+  tenant: string,
+  { id, call, blobKey }: ClaimedArchive["calls"][number],
+): Promise<void> {
+  if (blobKey !== undefined) await blobs.delete(blobKey);
+  if (call?.repeat === "resume") await deleteAll(blobs, runBlobPrefix(tenant, id));
 }
 
 /** What steps of a run came to, where it was too long for their rows. */
@@ -100,9 +108,10 @@ async function write({ repos, blobs, log }: ArchiveDeps, archive: ClaimedArchive
   return bytes.byteLength;
 }
 
-/** Deletes archives past the tenant's `calls_archive_days`; the object first, then the row that names it. */
-export async function expireArchives({ repos, blobs, log }: ArchiveDeps, limit: number): Promise<void> {
-  for (const { tenant, ...archive } of await repos.archives.takeExpired(limit)) {
+/** Deletes archives past the tenant's `calls_archive_days`; the object first, then the row that names it. Gives how many it tried. */
+export async function expireArchives({ repos, blobs, log }: ArchiveDeps, limit: number): Promise<number> {
+  const expired = await repos.archives.takeExpired(limit);
+  for (const { tenant, ...archive } of expired) {
     try {
       await blobs.delete(archiveKey(tenant, archive));
       await repos.archives.discard(tenant, archive.id);
@@ -114,6 +123,7 @@ export async function expireArchives({ repos, blobs, log }: ArchiveDeps, limit: 
       });
     }
   }
+  return expired.length;
 }
 
 export interface OpenArchive {

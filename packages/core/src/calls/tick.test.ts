@@ -7,7 +7,10 @@ import { tick } from "./tick.ts";
 describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {
   test("does the rest where a part of it cannot be done, and says what that met", async () => {
     const done: string[] = [];
-    const note = (what: string) => (): Promise<void> => Promise.resolve(void done.push(what));
+    const note = (what: string) => (): Promise<number> => {
+      done.push(what);
+      return Promise.resolve(0);
+    };
     const calls: CallRepo = {
       ...unscripted<CallRepo>("repos.calls"),
       sweep: () => Promise.reject(new Error("the queue is away")),
@@ -21,5 +24,18 @@ describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {
     expect(
       core.lines.filter(({ message }) => message === "a part of the tick could not be done").length,
     ).toBeGreaterThan(2);
+  });
+
+  test("goes on with what it has not come to the end of", async () => {
+    let left = 1_050;
+    const expire = (limit: number): Promise<number> => {
+      const gone = Math.min(limit, left);
+      left -= gone;
+      return Promise.resolve(gone);
+    };
+    const calls: CallRepo = { ...unscripted<CallRepo>("repos.calls"), expire };
+    const core = createFakeCore({ repos: { calls } });
+    await expect(tick(core)).rejects.toThrow("was not expected");
+    expect(left).toBe(0);
   });
 });

@@ -14,7 +14,13 @@ import { firingAheadMs } from "../schedules/schedule.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 import { sendUnheld } from "./send-unheld.ts";
 
+/** Rows of one kind in one round. */
 const sweepLimit = 200;
+/** How long rounds follow each other: well within the minute until the next tick, and within the function's time. */
+const roundsMs = 20_000;
+
+/** @returns whether it may find more at once; what has been tried is not found again so soon */
+type Part = () => Promise<boolean>;
 
 /**
  * What one part of it meets is logged, and keeps none of the others from being done.
@@ -22,40 +28,57 @@ const sweepLimit = 200;
  */
 export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }> {
   const { repos } = deps;
+  const until = performance.now() + roundsMs;
   let resent = 0;
-  const parts: readonly (() => Promise<unknown>)[] = [
+  const parts: readonly Part[] = [
     // First, since what fires has a time.
-    () => fireSchedules(deps),
+    once(() => fireSchedules(deps)),
     async () => {
-      resent = await sendUnheld(deps, sweepLimit);
+      const found = await sendUnheld(deps, sweepLimit);
+      resent += found;
+      return found >= sweepLimit;
     },
-    () => useLateResults(deps, sweepLimit),
-    () => findStrandedResults(deps, sweepLimit),
-    () => useLateCallbacks(deps, sweepLimit),
-    () => refreshDue(deps, sweepLimit),
-    () => repos.calls.expire(sweepLimit),
-    () => repos.nodes.expire(sweepLimit),
-    () => repos.subscriptions.expire(sweepLimit),
-    () => expireCallbacks(deps, sweepLimit),
+    once(() => useLateResults(deps, sweepLimit)),
+    once(() => findStrandedResults(deps, sweepLimit)),
+    once(() => useLateCallbacks(deps, sweepLimit)),
+    once(() => refreshDue(deps, sweepLimit)),
+    counted(() => repos.calls.expire(sweepLimit)),
+    counted(() => repos.nodes.expire(sweepLimit)),
+    counted(() => repos.subscriptions.expire(sweepLimit)),
+    once(() => expireCallbacks(deps, sweepLimit)),
     () => archiveCalls(deps),
-    () => expireArchives(deps, sweepLimit),
-    () => createWorkspace(deps).expireSessions(sweepLimit),
-    () => clearUploads(deps, sweepLimit),
-    () => clearKnowledge(deps, sweepLimit),
-    () => repos.oauth.expire(sweepLimit),
+    counted(() => expireArchives(deps, sweepLimit)),
+    counted(() => createWorkspace(deps).expireSessions(sweepLimit)),
+    counted(() => clearUploads(deps, sweepLimit)),
+    once(() => clearKnowledge(deps, sweepLimit)),
+    counted(() => repos.oauth.expire(sweepLimit)),
   ];
   const failures: unknown[] = [];
-  for (const part of parts) {
+  const run = async (part: Part): Promise<boolean> => {
     try {
-      await part();
+      return await part();
     } catch (thrown) {
       failures.push(thrown);
       deps.log.log("error", "a part of the tick could not be done", { code: toGatewayError(thrown).code });
+      return false;
     }
-  }
+  };
+  let due = parts;
+  do {
+    const unfinished: Part[] = [];
+    for (const part of due) if (await run(part)) unfinished.push(part);
+    due = unfinished;
+  } while (due.length > 0 && performance.now() < until);
   if (failures.length > 0) throw failures[0];
   return { resent };
 }
+
+const once = (part: () => Promise<void>) => async (): Promise<boolean> => {
+  await part();
+  return false;
+};
+
+const counted = (part: () => Promise<number>) => async (): Promise<boolean> => (await part()) >= sweepLimit;
 
 /** Most ticks find nothing that is due, and read no code for it. */
 async function fireSchedules(deps: CoreDeps): Promise<void> {

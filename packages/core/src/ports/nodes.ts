@@ -50,6 +50,6 @@ export interface NodeRepo {
   late(limit: number): Promise<readonly { readonly tenant: string; readonly run: NodeRun }[]>;
   /** What came of the run has been used, as far as it can be. */
   settle(tenant: string, id: string): Promise<void>;
-  /** Removes nodes that stayed away and runs that are over. */
-  expire(limit: number): Promise<void>;
+  /** Removes nodes that stayed away and at most `limit` runs that are over; gives the number of these. */
+  expire(limit: number): Promise<number>;
 }

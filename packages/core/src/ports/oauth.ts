@@ -93,6 +93,6 @@ export interface OAuthRepo {
   get(tenant: string, id: string): Promise<OAuthGrant | undefined>;
   /** Gives back what was deleted. Raises the config version. */
   delete(tenant: string, id: string): Promise<OAuthGrant | undefined>;
-  /** Of all tenants: links that nobody followed, tokens that nobody has renewed for long. At most `limit` rows. */
-  expire(limit: number): Promise<void>;
+  /** Of all tenants: links that nobody followed, tokens that nobody has renewed for long. At most `limit` rows; gives their number. */
+  expire(limit: number): Promise<number>;
 }

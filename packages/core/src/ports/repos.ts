@@ -518,9 +518,9 @@ export interface CallRepo {
   }): Promise<readonly SweepItem[]>;
   /**
    * Keys older than 24 h, kept turns, sealed inputs and other rows past their time; at most `limit` of each.
-   * Calls themselves go through `ArchiveRepo`.
+   * Gives the number of the most numerous. Calls themselves go through `ArchiveRepo`.
    */
-  expire(limit: number): Promise<void>;
+  expire(limit: number): Promise<number>;
 }
 
 /** Calls of one tenant and one UTC day that are no longer rows. */

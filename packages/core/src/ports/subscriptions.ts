@@ -88,6 +88,6 @@ export interface SubscriptionRepo {
   /** It became a call after all. */
   recover(tenant: string, subscription: string, key: string): Promise<void>;
   failed(tenant: string, subscription: string, page: PageRequest): Promise<Page<FailedMessage>>;
-  /** Of all tenants: what is past its time; at most `limit` of each kind. */
-  expire(limit: number): Promise<void>;
+  /** Of all tenants: what is past its time; at most `limit` of each kind. Gives the number of the most numerous. */
+  expire(limit: number): Promise<number>;
 }

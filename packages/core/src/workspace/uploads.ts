@@ -127,8 +127,9 @@ export async function presignFile(
 }
 
 /** Ends uploads whose links have run out. Two instances at once, or one that dies half-way, do no harm. */
-export async function clearUploads(deps: UploadDeps, limit: number): Promise<void> {
-  for (const { tenant, ...upload } of await deps.repos.uploads.takeExpired({ limit, afterMs: graceMs })) {
+export async function clearUploads(deps: UploadDeps, limit: number): Promise<number> {
+  const expired = await deps.repos.uploads.takeExpired({ limit, afterMs: graceMs });
+  for (const { tenant, ...upload } of expired) {
     try {
       if (upload.state === "open") await completeLate(deps, tenant, upload);
       // From here on nobody can complete it, so the blob is a file's, or nobody's.
@@ -144,6 +145,7 @@ export async function clearUploads(deps: UploadDeps, limit: number): Promise<voi
       });
     }
   }
+  return expired.length;
 }
 
 async function completeLate(

@@ -11,6 +11,7 @@ import { getTableColumns } from "drizzle-orm";
 import type { Database, Shards, SqlValue, StatementResult } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { ended, toCall } from "./calls-rows.ts";
+import { everyShard } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
 
 type Row = StatementResult["rows"][number];
@@ -71,7 +72,7 @@ const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DE
 export function createArchiveRepo(shards: Shards): ArchiveRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
-    claim: async (options) => (await eachShard(shards, (database) => claim(database, options))).flat(),
+    claim: async (options) => (await everyShard(shards, (database) => claim(database, options))).flat(),
     async finish(tenant, id, { bytes, calls }) {
       const args = [tenant, id];
       const isWritten = `EXISTS (SELECT 1 FROM call_archives WHERE ${own} AND written_at IS NOT NULL)`;
@@ -106,7 +107,7 @@ export function createArchiveRepo(shards: Shards): ArchiveRepo {
     },
     list: (tenant, page) => list(of(tenant), tenant, page),
     takeExpired: async (limit) => {
-      const taken = await eachShard(shards, async (database) => {
+      const taken = await everyShard(shards, async (database) => {
         const [rows] = await database.batch([{ sql: takeExpired, args: [limit] }]);
         return rows?.rows ?? [];
       });
@@ -158,13 +159,6 @@ async function list(database: Database, tenant: string, page: PageRequest): Retu
   const [found] = await database.batch([{ sql, args }], { readonly: true });
   const rows = found?.rows ?? [];
   return { data: rows.slice(0, page.limit).map(toArchive), hasMore: rows.length > page.limit };
-}
-
-/** A shard that is away keeps its calls until it is back. @throws GatewayError where all are */
-async function eachShard<T>(shards: Shards, work: (database: Database) => Promise<T>): Promise<readonly T[]> {
-  const done = await Promise.allSettled(shards.all().map(work));
-  if (done.every((answer) => answer.status === "rejected")) for (const answer of done) throw answer.reason;
-  return done.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
 }
 
 function toPlace(row: Row): { readonly tenant: string; readonly id: string; readonly day: number } {

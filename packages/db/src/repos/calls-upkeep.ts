@@ -5,6 +5,7 @@ import type { Shards, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
 import { keyLifetimeMs } from "./calls-rows.ts";
+import { everyShard, mostChanges } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
 
 const dayMs = 86_400_000;
@@ -30,19 +31,19 @@ const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ?3 - ?2)
     LIMIT ?1)
   RETURNING tenant, id, async, kind, effect, repeat, state`;
 
-/**
- * A shard that cannot be reached does not keep the others' work from being found.
- * @throws GatewayError `database_unavailable` where none can be reached
- */
+/** @throws GatewayError `database_unavailable` */
 export async function sweep(
   shards: Shards,
   { limit, queuedForMs, offerAgainMs = defaultOfferAgainMs }: Parameters<CallRepo["sweep"]>[0],
 ): Promise<readonly SweepItem[]> {
-  const rows = await fromEveryShard(shards, [{ sql: sweepCalls, args: [limit, queuedForMs, offerAgainMs] }]);
-  return rows.map((row) => {
-    const { tenant, id, async, kind, effect, repeat, state } = decodeRow(calls, row);
-    return { tenant, id, async, kind, effect, repeat, state };
-  });
+  const statement = { sql: sweepCalls, args: [limit, queuedForMs, offerAgainMs] };
+  const found = await everyShard(shards, (database) => database.batch([statement]));
+  return found
+    .flatMap(([swept]) => swept?.rows ?? [])
+    .map((row) => {
+      const { tenant, id, async, kind, effect, repeat, state } = decodeRow(calls, row);
+      return { tenant, id, async, kind, effect, repeat, state };
+    });
 }
 
 const among = (table: string, where: string): string => `rowid IN (SELECT rowid FROM ${table} WHERE ${where} LIMIT ?1)`;
@@ -79,21 +80,7 @@ const expiry: readonly string[] = [
   forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
 ];
 
-export async function expire(shards: Shards, limit: number): Promise<void> {
-  await fromEveryShard(
-    shards,
-    expiry.map((sql) => ({ sql, args: [limit] })),
-  );
-}
-
-/** Rows that the first statement returns, from all shards that answer. */
-async function fromEveryShard(
-  shards: Shards,
-  statements: readonly Statement[],
-): Promise<readonly Readonly<Record<string, unknown>>[]> {
-  const answers = await Promise.allSettled(shards.all().map((database) => database.batch(statements)));
-  if (answers.every((answer) => answer.status === "rejected")) {
-    for (const answer of answers) throw answer.reason;
-  }
-  return answers.flatMap((answer) => (answer.status === "fulfilled" ? (answer.value[0]?.rows ?? []) : []));
+export async function expire(shards: Shards, limit: number): Promise<number> {
+  const statements = expiry.map((sql): Statement => ({ sql, args: [limit] }));
+  return mostChanges(await everyShard(shards, (database) => database.batch(statements)));
 }

@@ -19,6 +19,7 @@ import type { Database, Shards, SqlValue, Statement, StatementResult } from "../
 import { connectionEvents } from "../schema/connection-events.ts";
 import { connections } from "../schema/connections.ts";
 import { decodeRow } from "../sql.ts";
+import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 
 /** Of a tenant. */
@@ -208,8 +209,9 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     },
 
     find: async (id) => {
-      const rows = await fromAll(shards, [{ sql: findConnection, args: [id] }], { readonly: true });
-      return rows.map(toConnection)[0];
+      const statements = [{ sql: findConnection, args: [id] }];
+      const answers = await everyShard(shards, (database) => database.batch(statements, { readonly: true }));
+      return answers.flatMap(([found]) => (found?.rows ?? []).map(toConnection))[0];
     },
 
     subscribe: async (tenant, id, name, subscription) => {
@@ -275,11 +277,13 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     heldEvents: (holder, after, limit) => heldEvents(shards, holder, { after, limit }),
 
     claim: async ({ limit, leaseMs }) => {
-      const rows = await fromAll(shards, [
+      const statements = [
         { sql: claimDue, args: [limit, leaseMs] },
         { sql: giveUp, args: [] },
-      ]);
-      return rows.map(toClaimed).toSorted((a, b) => a.event.seq - b.event.seq);
+      ];
+      const answers = await everyShard(shards, (database) => database.batch(statements));
+      const claimed = answers.flatMap(([due]) => (due?.rows ?? []).map(toClaimed));
+      return claimed.toSorted((a, b) => a.event.seq - b.event.seq);
     },
 
     settle: async (tenant, told) => {
@@ -348,19 +352,6 @@ async function heldEvents(
     events: answers.flatMap(([events]) => (events?.rows ?? []).map(toEvent)),
     connections: answers.flatMap(([, concerned]) => (concerned?.rows ?? []).map(toConnection)),
   };
-}
-
-/** Rows of the first statement. A shard that cannot be reached does not keep the others' from being found. */
-async function fromAll(
-  shards: Shards,
-  statements: readonly Statement[],
-  options: { readonly readonly?: boolean } = {},
-): Promise<readonly Row[]> {
-  const answers = await Promise.allSettled(shards.all().map((database) => database.batch(statements, options)));
-  if (answers.every((answer) => answer.status === "rejected")) {
-    for (const answer of answers) throw answer.reason;
-  }
-  return answers.flatMap((answer) => (answer.status === "fulfilled" ? (answer.value[0]?.rows ?? []) : []));
 }
 
 function toConnection(row: Row): Connection {

@@ -4,6 +4,7 @@ import type { KnowledgeBase, KnowledgeDocument, KnowledgeRepo } from "@toolyard/
 import type { Page, PageRequest } from "@toolyard/core/ports/repos";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { insertCallAfterChange, insertCallOfDocument, newRowArgs } from "./calls-rows.ts";
+import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { createIngestRepo, swapStatements } from "./knowledge-ingest.ts";
 import { baseOfDocument, isAtRest, mayRead, stateOfDocument } from "./knowledge-fragments.ts";
@@ -258,8 +259,8 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
       const sql = `UPDATE knowledge_garbage SET due_at = ${now} + ?2 WHERE id IN (
         SELECT id FROM knowledge_garbage WHERE due_at <= ${now} ${whose} ORDER BY due_at LIMIT ?1) RETURNING *`;
       const args = [limit, claimMs, ...(owner === undefined ? [] : [owner.tenant, owner.knowledgeBase])];
-      const databases = owner === undefined ? shards.all() : [of(owner.tenant)];
-      const taken = await Promise.all(databases.map((database) => database.batch([{ sql, args }])));
+      const take = (database: Database): ReturnType<Database["batch"]> => database.batch([{ sql, args }]);
+      const taken = owner === undefined ? await everyShard(shards, take) : [await take(of(owner.tenant))];
       return taken.flatMap(([found]) => (found?.rows ?? []).map(toGarbage));
     },
 

@@ -18,6 +18,7 @@ import { nodeRuns } from "../schema/node-runs.ts";
 import { nodes } from "../schema/nodes.ts";
 import { decodeRow } from "../sql.ts";
 import { isLive } from "./connections.ts";
+import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import type { Reader, OnBrokenRow } from "./rows.ts";
 
@@ -274,7 +275,7 @@ export function createNodeRepo(shards: Shards): NodeRepo {
     },
 
     late: async (limit) => {
-      const answers = await everywhere(shards, [{ sql: readLate, args: [limit] }]);
+      const answers = await everyShard(shards, (database) => database.batch([{ sql: readLate, args: [limit] }]));
       return answers.flatMap(([found]) =>
         (found?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), run: toRun(row) })),
       );
@@ -285,21 +286,16 @@ export function createNodeRepo(shards: Shards): NodeRepo {
     },
 
     expire: async (limit) => {
-      await everywhere(shards, [
+      const statements = [
         { sql: raiseForExpiry, args: [] },
         { sql: forgetValues, args: [] },
         { sql: forgetNodes, args: [] },
         { sql: forgetRuns, args: [limit] },
-      ]);
+      ];
+      const answers = await everyShard(shards, (database) => database.batch(statements));
+      return mostChanges(answers.map((results) => results.slice(-1)));
     },
   };
-}
-
-async function everywhere(
-  shards: Shards,
-  statements: readonly Statement[],
-): Promise<readonly (readonly StatementResult[])[]> {
-  return Promise.all(shards.all().map((database) => database.batch(statements)));
 }
 
 function hashesOf({ tools }: NodeRegistration): string {

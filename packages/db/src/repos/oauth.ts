@@ -6,6 +6,7 @@
 import type { NewOAuthGrant, OAuthGrant, OAuthLink, OAuthRepo } from "@toolyard/core/ports/oauth";
 import type { Page, PageRequest } from "@toolyard/core/ports/repos";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { raiseConfigVersion } from "./rows.ts";
 
@@ -95,10 +96,8 @@ export function createOAuthRepo(shards: Shards): OAuthRepo {
     },
 
     expire: async (limit) => {
-      const answers = await Promise.allSettled(
-        shards.all().map((database) => database.batch([{ sql: expire, args: [limit] }], { repeatable: true })),
-      );
-      if (answers.every((answer) => answer.status === "rejected")) for (const answer of answers) throw answer.reason;
+      const statements = [{ sql: expire, args: [limit] }];
+      return mostChanges(await everyShard(shards, (database) => database.batch(statements, { repeatable: true })));
     },
   };
 }

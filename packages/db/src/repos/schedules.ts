@@ -8,6 +8,7 @@ import type { Shards, Statement, StatementResult } from "../database.ts";
 import { schedules } from "../schema/schedules.ts";
 import { build, statement } from "../sql.ts";
 import { insertFiring, newRowArgs } from "./calls-rows.ts";
+import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { type OnBrokenRow, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
@@ -117,7 +118,7 @@ export function createScheduleRepo(shards: Shards, onBrokenRow: OnBrokenRow): Sc
         { sql: readNow, args: [] },
         { sql: forgetEnded, args: [limit] },
       ];
-      const answers = await fromShards(shards, statements);
+      const answers = await everyShard(shards, (database) => database.batch(statements));
       return {
         due: answers.flatMap(([found]) => toDue(reader, found)),
         now: Math.max(...answers.map(([, clock]) => Number(clock?.rows[0]?.["now"]))),
@@ -183,17 +184,6 @@ function takeStatements(tenant: string, taking: Taking): readonly Statement[] {
     ...firings.map((call) => ({ sql: insertFiring, args: [...newRowArgs(tenant, callerId, call), id, dueAt] })),
     { sql: moveOn, args: [tenant, id, dueAt, nextAt, takenAt, missedAt, firings.length] },
   ];
-}
-
-/** A shard that cannot be reached does not keep the others' schedules from firing. */
-async function fromShards(
-  shards: Shards,
-  statements: readonly Statement[],
-): Promise<readonly (readonly StatementResult[])[]> {
-  const answers = await Promise.allSettled(shards.all().map((database) => database.batch(statements)));
-  const given = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
-  for (const answer of answers) if (answer.status === "rejected" && given.length === 0) throw answer.reason;
-  return given;
 }
 
 function toDue(reader: Reader<typeof schedules, Schedule>, found: StatementResult | undefined): readonly DueSchedule[] {

@@ -5,6 +5,7 @@
  */
 import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
+import { everyShard } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
 import {
   announcedBytes,
@@ -194,16 +195,10 @@ const takeIdle = `UPDATE sessions SET expired_at = COALESCE(expired_at, ${now}),
     LIMIT ?1)
   RETURNING tenant, id`;
 
-/** A shard that is away keeps its sessions until it is back. */
 async function takeExpired(shards: Shards, limit: number): ReturnType<SessionRepo["takeExpired"]> {
-  const taken = await Promise.allSettled(
-    shards.all().map((database) => database.batch([{ sql: takeIdle, args: [limit] }])),
-  );
-  if (taken.every((answer) => answer.status === "rejected")) for (const answer of taken) throw answer.reason;
-  return taken.flatMap((answer) =>
-    answer.status === "fulfilled"
-      ? (answer.value[0]?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), id: String(row["id"]) }))
-      : [],
+  const taken = await everyShard(shards, (database) => database.batch([{ sql: takeIdle, args: [limit] }]));
+  return taken.flatMap(([idle]) =>
+    (idle?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), id: String(row["id"]) })),
   );
 }
 

@@ -17,6 +17,7 @@ import { subscriptionHolders } from "../schema/subscription-holders.ts";
 import { subscriptions } from "../schema/subscriptions.ts";
 import { build, decodeRow, statement } from "../sql.ts";
 import { isLive } from "./connections.ts";
+import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { type OnBrokenRow, otherVersion, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
@@ -272,7 +273,7 @@ export function createSubscriptionRepo(shards: Shards, onBrokenRow: OnBrokenRow)
 
     expire: async (limit) => {
       const statements = expiries.map((text) => ({ sql: text, args: [limit] }));
-      await Promise.all(shards.all().map((database) => database.batch(statements)));
+      return mostChanges(await everyShard(shards, (database) => database.batch(statements)));
     },
   };
 }

@@ -4,6 +4,7 @@
  */
 import type { UploadRepo, WorkspaceUpload } from "@toolyard/core/ports/repos";
 import type { Database, Shards, StatementResult } from "../database.ts";
+import { everyShard } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
 import {
   announcedBytes,
@@ -148,16 +149,10 @@ export function createUploadRepo(shards: Shards): UploadRepo {
   };
 }
 
-/** A shard that is away keeps its uploads until it is back. */
 async function takeFromAll(shards: Shards, args: readonly number[]): ReturnType<UploadRepo["takeExpired"]> {
-  const taken = await Promise.allSettled(
-    shards.all().map((database) => database.batch([{ sql: takeExpired, args: [...args] }])),
-  );
-  if (taken.every((answer) => answer.status === "rejected")) for (const answer of taken) throw answer.reason;
-  return taken.flatMap((answer) =>
-    answer.status === "fulfilled"
-      ? (answer.value[0]?.rows ?? []).map((row) => ({ ...toUpload(row), tenant: String(row["tenant"]) }))
-      : [],
+  const taken = await everyShard(shards, (database) => database.batch([{ sql: takeExpired, args: [...args] }]));
+  return taken.flatMap(([expired]) =>
+    (expired?.rows ?? []).map((row) => ({ ...toUpload(row), tenant: String(row["tenant"]) })),
   );
 }
 

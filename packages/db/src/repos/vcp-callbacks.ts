@@ -15,6 +15,7 @@ import type { Shards, SqlValue, Statement, StatementResult } from "../database.t
 import { vcpTasks } from "../schema/vcp-tasks.ts";
 import { decodeRow } from "../sql.ts";
 import { eventStatement } from "./connections.ts";
+import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 
 /** Of one call. */
@@ -230,7 +231,7 @@ async function fromAll(
   shards: Shards,
   statements: readonly Statement[],
 ): Promise<readonly { readonly tenant: string; readonly task: VcpTask }[]> {
-  const answers = await Promise.all(shards.all().map((database) => database.batch(statements, { repeatable: true })));
+  const answers = await everyShard(shards, (database) => database.batch(statements, { repeatable: true }));
   return answers.flatMap(([found]) =>
     (found?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), task: toTask(row) })),
   );

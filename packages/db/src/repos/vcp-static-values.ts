@@ -4,6 +4,7 @@ import type { Shards, Statement, StatementResult } from "../database.ts";
 import { isEagerPlugin } from "../schema/sys-ai-plugin.ts";
 import { vcpStaticValues } from "../schema/vcp-static-values.ts";
 import { decodeRow } from "../sql.ts";
+import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 
 const isLeased = `COALESCE(lease_until, 0) > ${now}`;
@@ -87,7 +88,7 @@ export function createVcpStaticValueRepo(shards: Shards): VcpStaticValueRepo {
         { sql: addEager, args: [] },
         { sql: takeDue, args: [limit, offerAgainMs] },
       ];
-      const answers = await Promise.all(shards.all().map((database) => database.batch(statements)));
+      const answers = await everyShard(shards, (database) => database.batch(statements));
       return answers.flatMap(([, found]) =>
         (found?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), source: String(row["source"]) })),
       );

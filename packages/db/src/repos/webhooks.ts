@@ -17,6 +17,7 @@ import type { Database, Shards, SqlValue, Statement, StatementResult } from "../
 import { webhookDeliveries } from "../schema/webhook-deliveries.ts";
 import { webhooks } from "../schema/webhooks.ts";
 import { decodeFirst, decodeRow } from "../sql.ts";
+import { everyShard } from "./every-shard.ts";
 import { now } from "./fragments.ts";
 import { raiseConfigVersion } from "./rows.ts";
 
@@ -192,15 +193,9 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
   };
 }
 
-/** A shard that cannot be reached does not keep the others' deliveries from being sent. */
 async function claim(shards: Shards, args: readonly SqlValue[]): Promise<readonly ClaimedDelivery[]> {
-  const answers = await Promise.allSettled(shards.all().map((database) => database.batch([{ sql: claimDue, args }])));
-  if (answers.every((answer) => answer.status === "rejected")) {
-    for (const answer of answers) throw answer.reason;
-  }
-  return answers.flatMap((answer) =>
-    answer.status === "fulfilled" ? (answer.value[0]?.rows ?? []).map(toClaimed) : [],
-  );
+  const answers = await everyShard(shards, (database) => database.batch([{ sql: claimDue, args }]));
+  return answers.flatMap(([claimed]) => (claimed?.rows ?? []).map(toClaimed));
 }
 
 function toClaimed(row: Row): ClaimedDelivery {
