@@ -2,6 +2,7 @@
  * Budgets, prices and usage through the public routes: every way to make a call meets the same meter, on two
  * instances at one database.
  */
+import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
@@ -188,6 +189,25 @@ describe(`a budget ${verifies("CHAT-12")}`, () => {
     expect(await used()).toBe(1_380);
   });
 
+  test("lets a call that was queued wait where only what runs stands in its way, for as long as it does", async () => {
+    const tenant = await newTenant();
+    const { client } = tenant;
+    await tenant.addPlugin({ ...writingTool(backEnd, "order"), sensitive: true });
+    await putPrices(client, modelPrice, toolPrice("order", 100));
+    await addBudget(tenant, { limit_micros: 1_200 });
+    const waiting = await client.post("/v1/tools/invoke", { name: "order", arguments: { sku: "x" } });
+    llm.script({ ...text("three words long"), gapMs: 600 });
+    const running = chat(client, { max_tokens: 400, stream: true });
+    await expect.poll(() => llm.requests.length).toBe(1);
+    await client.post(`/v1/calls/${waiting.id}/approve`);
+    const stateOf = async (): Promise<unknown> => (await client.get(`/v1/calls/${waiting.id}`)).state;
+    await pause(1_000);
+    expect(await stateOf()).toBe("queued");
+    expect((await running).status).toBe(200);
+    await expect.poll(stateOf).toBe("completed");
+    expect(backEnd.requests).toHaveLength(1);
+  });
+
   test("of a key or a user limits nobody else", async () => {
     const tenant = await newTenant();
     const [mine, other] = [await tenant.newKey({ user_id: "ada" }), await tenant.newKey({ user_id: "bob" })];
@@ -356,7 +376,7 @@ describe(`what is settled ${verifies("CHAT-2", "CHAT-13")}`, () => {
       .client(tenant.key)
       .send("post", "/v1/chat/completions", { messages, stream: true }, { signal: leaving.signal });
     await expect.poll(() => llm.requests.length).toBe(1);
-    await new Promise((later) => setTimeout(later, 300));
+    await pause(300);
     leaving.abort();
     await expect(left).rejects.toThrow("abort");
     await settled(tenant, id);

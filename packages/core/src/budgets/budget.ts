@@ -135,9 +135,15 @@ function messageOf(refusal: BudgetRefusal): string {
   return `Budget '${budget.id}' allows ${whose} ${limit} ${unit} ${span}: ${standing}. ${knob}${wait}.`;
 }
 
+/** Whether nothing but what calls have reserved that still run stands in the way. */
+export function isMomentary({ limit, used, asked }: BudgetRefusal): boolean {
+  return used + asked <= limit;
+}
+
 /** Undefined where waiting does not help. */
-function retryAfter({ limit, used, asked, now, windowEnd: end }: BudgetRefusal): number | undefined {
+function retryAfter(refusal: BudgetRefusal): number | undefined {
+  const { limit, asked, now, windowEnd: end } = refusal;
   if (asked > limit) return undefined;
-  if (used + asked <= limit) return soonMs;
+  if (isMomentary(refusal)) return soonMs;
   return end === null ? undefined : Math.max(1, end - now);
 }

@@ -3,7 +3,7 @@
  * conditional update, so that a duplicate, late or forged message does no harm (design "Async").
  */
 import type { RuntimeConfig } from "../blind/runtime-config.ts";
-import { overBudget } from "../budgets/budget.ts";
+import { isMomentary, overBudget } from "../budgets/budget.ts";
 import { hasScope, type Caller, type Scope } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -26,7 +26,7 @@ import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
 import { recordEnd } from "./record-end.ts";
 import { tellParent } from "./wake.ts";
 
-/** Wait before a call that found no free slot is looked at again. */
+/** Wait before a call is looked at again that found no free slot, or no room beside what runs. */
 const busyDelayMs = 1_000;
 
 /**
@@ -68,7 +68,9 @@ async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeC
       { retryAfterMs: busyDelayMs },
     );
   }
-  if (claimed === "concurrency_limited") {
+  const waits =
+    typeof claimed === "object" && "refusal" in claimed && inline === undefined && isMomentary(claimed.refusal);
+  if (claimed === "concurrency_limited" || waits) {
     await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: busyDelayMs });
     return;
   }
@@ -85,7 +87,7 @@ async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeC
   deps.reach("worker.finished");
 }
 
-/** No budget has room for the call, and nobody can say when one will: it ends, with the reason. */
+/** A budget has no room for the call, whatever becomes of those that run: it ends, with the reason. */
 async function refuse(
   deps: CoreDeps,
   { tenant, callId }: QueueMessage,

@@ -51,8 +51,8 @@ const excess = ({ tokens, micros }: Asking): string => `CASE
   END`;
 
 /**
- * JSON of the first budget without room, for `toRefusal`; NULL where all have it. What costs nothing
- * always fits.
+ * JSON of a budget without room, for `toRefusal`; NULL where all have it. What costs nothing always fits. One
+ * that has none whatever becomes of those that run comes before others.
  */
 export const overBudget = (asking: Asking): string => `(
   SELECT json_object('id', id, 'scope', scope, 'scopeId', scope_id, 'period', period, 'measure', measure,
@@ -62,13 +62,16 @@ export const overBudget = (asking: Asking): string => `(
     'asked', CASE measure WHEN 'tokens' THEN ${asking.tokens} ELSE ${asking.micros} END,
     'windowStart', window_start, 'now', now)
   FROM (
-    SELECT *, ${excess(asking)} AS measure
+    SELECT *, ${excess(asking)} AS measure,
+      used_tokens + ${asking.tokens} <= COALESCE(limit_tokens, used_tokens + ${asking.tokens})
+        AND used_micros + ${asking.micros} <= COALESCE(limit_micros, used_micros + ${asking.micros}) AS is_momentary
     FROM (${standing(
       `b.tenant = ${asking.tenant} AND b.enabled AND (b.scope = 'tenant'
         OR (b.scope = 'key' AND b.scope_id = ${asking.caller}) OR (b.scope = 'user' AND b.scope_id = ${asking.user}))`,
       asking.id,
     )}))
-  WHERE measure IS NOT NULL LIMIT 1)`;
+  WHERE measure IS NOT NULL
+  ORDER BY is_momentary LIMIT 1)`;
 
 /** @throws TypeError for what `overBudget` has not written */
 export function toRefusal(column: unknown): BudgetRefusal {
