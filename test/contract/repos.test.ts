@@ -8,6 +8,7 @@ import { createRepos } from "@toolyard/db/repos/index";
 import { openShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fileShards, serverShards, type TestShards } from "../support/databases.ts";
+import { newTool } from "./calls-fixture.ts";
 import { verifies } from "../support/verifies.ts";
 
 describeRepos("file", fileShards);
@@ -600,6 +601,31 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.tenants.get(gone.id)).toBeUndefined();
         expect(await repos.tenants.get(kept.id)).toBeDefined();
         expect(await repos.tenants.erase(gone.id)).toBe(false);
+      });
+
+      test("goes on to its last row, and nothing comes after it from who has not heard of it", async () => {
+        const { id: gone } = await newTenant();
+        await run(
+          `WITH RECURSIVE counted (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < 2500)
+            INSERT INTO rate_windows (tenant, scope, window_start, count) SELECT ?, n, 0, 0 FROM counted`,
+          gone,
+        );
+        expect(await repos.tenants.erase(gone)).toBe(true);
+        const key = newId("apiKey");
+        const kept = { callerId: key, key: "turn", sealed: "sealed", expiresAt: Date.now() + 60_000 };
+        await repos.calls.record(gone, key, [newTool()]);
+        await repos.calls.settle(gone, {
+          callId: newId("call"),
+          attempt: 1,
+          finish: { state: "completed" },
+          keepTurn: kept,
+          calls: [],
+          finished: [],
+          delivered: [],
+        });
+        for (const table of ["rate_windows", "calls", "kept_turns"]) {
+          expect(await rowCounts(run, [table], gone)).toEqual([0]);
+        }
       });
     });
 

@@ -79,18 +79,21 @@ const newRow = {
 
 const newRowColumns = Object.keys(newRow).join(", ");
 
+/** A process that has not heard yet that a tenant was erased leaves nothing of it. */
+const isThere = "EXISTS (SELECT 1 FROM tenants WHERE id = ?1)";
+
 /** Every constraint that a new row may meet means that it, or its like, is there already. */
 export const insertCall: string = `INSERT INTO calls (${newRowColumns})
-  SELECT ${Object.values(newRow).join(", ")} WHERE true ON CONFLICT DO NOTHING`;
+  SELECT ${Object.values(newRow).join(", ")} WHERE ${isThere} ON CONFLICT DO NOTHING`;
 
 /** The same where a document of a knowledge base names it: that row was written just before. */
 export const insertCallOfDocument = insertCall.replace(
-  "WHERE true",
+  `WHERE ${isThere}`,
   "WHERE EXISTS (SELECT 1 FROM knowledge_documents WHERE tenant = ?1 AND call_id = ?2)",
 );
 
 /** The same where the statement just before it, in the same batch, changed something. */
-export const insertCallAfterChange = insertCall.replace("WHERE true", "WHERE changes() > 0");
+export const insertCallAfterChange = insertCall.replace(`WHERE ${isThere}`, "WHERE changes() > 0");
 
 /** The same where the batch's decision, in `rate_windows`, was to admit; caller and slots come from there. */
 export const insertAdmittedCall = `INSERT INTO calls (${newRowColumns})

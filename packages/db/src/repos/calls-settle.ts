@@ -21,7 +21,8 @@ import {
 } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
 
-const keepTurn = `INSERT INTO kept_turns (tenant, caller_id, key, sealed, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)
+const keepTurn = `INSERT INTO kept_turns (tenant, caller_id, key, sealed, expires_at)
+  SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM tenants WHERE id = ?1)
   ON CONFLICT (tenant, caller_id, key) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at`;
 
 const markDelivered = `UPDATE calls SET delivery = 'delivered'

@@ -11,9 +11,13 @@ import type { Database, Shards, Statement } from "../database.ts";
 import * as schema from "../schema/index.ts";
 import { parseOwnSettings } from "../settings.ts";
 import { build, statement } from "../sql.ts";
+import { mostChanges } from "./every-shard.ts";
 import { readFirst, readPage, readWritten, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 const { tenants } = schema;
+
+/** Rows of a table that one batch of an erasure removes: no more than others can well wait for. */
+const erasedAtOnce = 1_000;
 
 export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): TenantRepo {
   const reader: Reader<typeof tenants, Tenant> = {
@@ -91,20 +95,25 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
       let erased = false;
       // The directory comes last: while its row stands, an erasure that was cut off can be repeated.
       for (const database of databases) {
-        const results = await database.batch(eraseStatements(id), { repeatable: true });
-        erased ||= (results.at(-1)?.changes ?? 0) > 0;
+        for (let left = true; left;) {
+          const results = await database.batch(eraseSome(id), { repeatable: true });
+          left = mostChanges([results.slice(0, -1)]) === erasedAtOnce;
+          erased ||= (results.at(-1)?.changes ?? 0) > 0;
+        }
       }
       return erased;
     },
   };
 }
 
-/** Every table that has a tenant, and the tenant itself at the end. */
-function eraseStatements(id: string): readonly Statement[] {
-  const statements: Statement[] = [];
-  for (const table of Object.values<SQLiteTable>(schema)) {
-    const owner = getTableColumns(table)["tenant"];
-    if (owner !== undefined) statements.push(statement(build.delete(table).where(eq(owner, id))));
-  }
-  return [...statements, statement(build.delete(tenants).where(eq(tenants.id, id)))];
+/** Of every table that has a tenant some rows; and the tenant itself, where those were the last. */
+function eraseSome(id: string): readonly Statement[] {
+  const names = Object.values<SQLiteTable>(schema)
+    .filter((table) => getTableColumns(table)["tenant"] !== undefined)
+    .map((table) => `"${getTableName(table)}"`);
+  const some = (name: string): string =>
+    `DELETE FROM ${name} WHERE rowid IN (SELECT rowid FROM ${name} WHERE tenant = ?1 LIMIT ${erasedAtOnce})`;
+  const isEmpty = (name: string): string => `NOT EXISTS (SELECT 1 FROM ${name} WHERE tenant = ?1)`;
+  const last = `DELETE FROM tenants WHERE id = ?1 AND ${names.map(isEmpty).join(" AND ")}`;
+  return [...names.map(some), last].map((sql) => ({ sql, args: [id] }));
 }
