@@ -126,6 +126,17 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       expect(again?.delivery).toMatchObject({ id: delivery, attempt: 2, tries: 1, body: first?.delivery.body });
     });
 
+    test("an attempt that could not be made at all has used no try", async () => {
+      const { id } = await add();
+      await fixture.rowIn(tenant, "completed");
+      const [claimed] = await claim();
+      const next = { delayMs: 60_000, uncounted: true } as const;
+      await webhooks().settle(tenant, claimed?.delivery.id ?? "", 1, { status: null, error: "away", next });
+      expect(await log(id)).toMatchObject([{ state: "pending", tries: 0, lastError: "away" }]);
+      await due();
+      expect(await claim(1)).toMatchObject([{ delivery: { attempt: 2, tries: 1 } }]);
+    });
+
     test("410 disables the webhook; what is pending waits until it is enabled again", async () => {
       const { id } = await add();
       await fixture.rowIn(tenant, "completed");

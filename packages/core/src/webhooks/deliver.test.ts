@@ -1,8 +1,12 @@
+import { GatewayError } from "../errors/gateway-error.ts";
+import type { Clock } from "../ports/clock.ts";
+import type { KeyVault } from "../ports/key-vault.ts";
+import { Sealer } from "../secrets/sealer.ts";
 import type { WebhookRepo } from "@toolyard/core/ports/webhooks";
 import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { deliverWebhooks, nextTry, readRetryAfter } from "./deliver.ts";
-import type { ClaimedDelivery } from "./webhook.ts";
+import type { ClaimedDelivery, DeliveryResult } from "./webhook.ts";
 
 const delayOf = (tries: number, askedMs: number): number => {
   const next = nextTry(tries, askedMs);
@@ -33,8 +37,8 @@ describe("the next attempt", () => {
   });
 });
 
-describe("a go with a limit", () => {
-  const delivery: ClaimedDelivery["delivery"] = {
+const claimed: ClaimedDelivery = {
+  delivery: {
     id: "evt_1",
     tenant: "ten_1",
     webhookId: "whk_1",
@@ -49,14 +53,42 @@ describe("a go with a limit", () => {
     lastError: null,
     attemptedAt: null,
     createdAt: 0,
-  };
+  },
+  url: "https://hooks.example.com/",
+  wrappedKey: "",
+  sealed: [],
+};
 
+describe("a secret that cannot be opened, since the key of keys is away", () => {
+  test("keeps its delivery for later, with all its tries", async () => {
+    const settled: DeliveryResult[] = [];
+    const webhooks: WebhookRepo = {
+      ...unscripted<WebhookRepo>("webhooks"),
+      claim: () => Promise.resolve(settled.length > 0 ? [] : [{ ...claimed, sealed: ["v1.x"] }]),
+      settle: (_tenant, _id, _attempt, result) => Promise.resolve(void settled.push(result)),
+    };
+    const away = new GatewayError("master_key_unavailable", "The key of keys cannot be reached.");
+    const vault: KeyVault = { ...unscripted<KeyVault>("keyVault"), unwrap: () => Promise.reject(away) };
+    const clock: Clock = { ...unscripted<Clock>("clock"), now: () => 0 };
+    const core = createFakeCore({ core: { sealer: new Sealer(vault, clock) }, repos: { webhooks } });
+    await deliverWebhooks(core);
+    expect(settled).toEqual([
+      {
+        status: null,
+        error: expect.stringContaining("master_key_unavailable"),
+        next: { delayMs: 60_000, uncounted: true },
+      },
+    ]);
+  });
+});
+
+describe("a go with a limit", () => {
   /** Each claim finds one whose receiver never answers: that takes all the time an attempt has. */
   const goes = async (remainingMs: (now: number) => number): Promise<number> => {
     let now = 0;
     const webhooks: WebhookRepo = {
       ...unscripted<WebhookRepo>("webhooks"),
-      claim: () => Promise.resolve([{ delivery, url: "https://hooks.example.com/", wrappedKey: "", sealed: [] }]),
+      claim: () => Promise.resolve([claimed]),
       settle: () => Promise.resolve(),
     };
     const core = createFakeCore({ repos: { webhooks } });

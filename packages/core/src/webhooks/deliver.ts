@@ -5,6 +5,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import type { Span } from "../ports/traces.ts";
 import { openWebhookSecret, signMessage } from "./secret.ts";
 import type { ClaimedDelivery, DeliveryResult } from "./webhook.ts";
@@ -97,8 +98,9 @@ async function attempt(
     const asked = readRetryAfter(headers["retry-after"], deps.clock.now());
     return { status, error: `The receiver answered ${status}.`, next: nextTry(tries, asked) };
   } catch (thrown) {
-    const { code, message } = toGatewayError(thrown);
-    return { status: null, error: `${code}: ${message}`, next: nextTry(tries, 0) };
+    const error = toGatewayError(thrown);
+    const next = isOutage(error) ? ({ delayMs: minute, uncounted: true } as const) : nextTry(tries, 0);
+    return { status: null, error: `${error.code}: ${error.message}`, next };
   }
 }
 

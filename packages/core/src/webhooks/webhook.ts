@@ -61,6 +61,6 @@ export interface ClaimedDelivery {
 export interface DeliveryResult {
   readonly status: number | null;
   readonly error: string | null;
-  /** `gone`: the webhook is disabled as well. */
-  readonly next: { readonly delayMs: number } | "delivered" | "failed" | "gone";
+  /** `gone`: the webhook is disabled as well. `uncounted`: nothing could be tried, and no try has been used. */
+  readonly next: { readonly delayMs: number; readonly uncounted?: true } | "delivered" | "failed" | "gone";
 }

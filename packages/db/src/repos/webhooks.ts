@@ -93,7 +93,7 @@ const endpointSchema = z.object({
 });
 
 /** Its webhook may have been disabled since it was claimed. */
-const settleDelivery = `UPDATE webhook_deliveries SET state = ?4, last_status = ?6, last_error = ?7,
+const settleDelivery = `UPDATE webhook_deliveries SET state = ?4, last_status = ?6, last_error = ?7, tries = tries - ?8,
     next_at = (SELECT ${now} + ?5 FROM webhooks AS hook WHERE hook.tenant = ?1 AND hook.id = webhook_id AND hook.enabled)
   WHERE ${own} AND attempt = ?3 AND state = 'pending'`;
 
@@ -234,7 +234,8 @@ function changeArgs({ name, url, events, enabled }: WebhookChange): SqlValue[] {
 
 function resultArgs({ next, status, error }: DeliveryResult): SqlValue[] {
   const state = typeof next === "object" ? "pending" : next === "delivered" ? "delivered" : "failed";
-  return [state, typeof next === "object" ? next.delayMs : null, status, error];
+  const [delayMs, uncounted] = typeof next === "object" ? [next.delayMs, next.uncounted === true ? 1 : 0] : [null, 0];
+  return [state, delayMs, status, error, uncounted];
 }
 
 function firstWebhook(result: StatementResult | undefined): Webhook | undefined {
