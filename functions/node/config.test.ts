@@ -56,6 +56,15 @@ describe("node.json", () => {
     await expect(failed).rejects.toThrow(where);
   });
 
+  test("that offers more than fits into a message says how much it is", async () => {
+    const parameters = { type: "object", description: "x".repeat(15_000) };
+    const tools = Array.from({ length: 10 }, (_, at) => ({ ...tool, name: `measure_${at}`, parameters }));
+    const failed = read({ name: "lab", tools });
+    await expect(failed).rejects.toThrow(NodeConfigError);
+    await expect(failed).rejects.toThrow(/have 15\d{4} bytes together, more than the 122880/);
+    await expect(read({ name: "lab", tools: tools.slice(0, 7) })).resolves.toMatchObject({ name: "lab" });
+  });
+
   test("lists servers that are held, of which the gateway learns the name and the variables", async () => {
     const { directory, mcpServers, programs } = await read({
       name: "lab",

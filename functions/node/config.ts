@@ -3,9 +3,16 @@ import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { schemaProblems } from "@toolyard/core/errors/schema-problems";
 import { parseJson } from "@toolyard/core/json";
-import { longestTimeoutMs, nodeNameSchema, nodeToolSchema, type NodeTool } from "@toolyard/core/nodes/node";
+import {
+  longestTimeoutMs,
+  nodeNameSchema,
+  nodeToolSchema,
+  offeredToolsSchema,
+  type NodeTool,
+} from "@toolyard/core/nodes/node";
 import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
 import * as z from "zod";
+import { filesOffer } from "./files.ts";
 
 const tool = nodeToolSchema();
 const programSchema = tool.extend({
@@ -123,7 +130,23 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
     packages: beside(modules.packages),
     concurrency: modules.concurrency,
   };
-  return { name, directory, programs, mcpServers, holdsSubscriptions, files, vcpModules };
+  const config = { name, directory, programs, mcpServers, holdsSubscriptions, files, vcpModules };
+  const offered = offeredToolsSchema().safeParse(offersOf(config));
+  if (offered.success) return config;
+  const problems = schemaProblems(offered.error).map(
+    ({ path, says }) => `  ${["what it offers", ...path].join(".")}: ${says}`,
+  );
+  throw new NodeConfigError(`--config: '${path}' cannot be used:\n${problems.join("\n")}`);
+}
+
+/** All that the gateway is told. */
+export function offersOf({ name, programs, mcpServers, files, vcpModules }: NodeConfig): readonly NodeTool[] {
+  return [
+    ...programs.map(toOffer),
+    ...mcpServers.map(toMcpOffer),
+    ...(files.length === 0 ? [] : [filesOffer(name, files)]),
+    ...(vcpModules === undefined ? [] : [toModulesOffer(vcpModules)]),
+  ];
 }
 
 function placed(command: NodeProgram["command"], directory: string): NodeProgram["command"] {
@@ -155,7 +178,7 @@ export function toMcpOffer({ name, variables, concurrency }: McpProgram): NodeTo
 }
 
 /** Stands for all modules that the node holds. */
-export function toModulesOffer({ concurrency }: VcpModulesConfig): NodeTool {
+function toModulesOffer({ concurrency }: VcpModulesConfig): NodeTool {
   return {
     name: moduleProgram,
     description: "Holds modules of VCP plugins.",

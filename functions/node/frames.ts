@@ -21,6 +21,7 @@ export const inputSchema = z.looseObject({
   arguments: z.custom<JsonObject>(isJsonObject),
   trace_id: z.string().optional(),
 });
+export type NodeInput = z.infer<typeof inputSchema>;
 const acceptedSchema = z.looseObject({
   type: z.enum(["node.accepted", "node.withdrawn"]),
   input: inputSchema.optional(),

@@ -15,6 +15,8 @@ const answerWithinMs = 30_000;
 const handshakeMs = 15_000;
 /** API Gateway takes frames of 32 KB; longer messages go in parts. */
 const partBytes = 30_000;
+/** WebSocket close code (RFC 6455, section 7.4.1). */
+const messageTooBig = 1009;
 /** A gateway closes connections with too many messages that it has not answered. */
 const mostUnanswered = 32;
 
@@ -162,11 +164,16 @@ export class GatewayLink implements NodeLink {
     });
     const ended = new Promise<string>((done) => {
       socket.once("close", (code, reason) => {
+        // Until it stands only a registration is said on it, which would be as long again.
+        const isTooLong = code === messageTooBig && !this.#isStanding;
         this.#socket = undefined;
         this.#isStanding = false;
         this.#standing.resolve();
         this.#standing = Promise.withResolvers();
-        for (const { fail } of this.#questions.values()) fail(new LinkLost("the connection has ended"));
+        const lost = isTooLong
+          ? new NodeRefused("The registration is too long for the gateway; offer fewer tools, or shorter ones.")
+          : new LinkLost("the connection has ended");
+        for (const { fail } of this.#questions.values()) fail(lost);
         done(`${code} ${reason.toString("utf8")}`.trim());
       });
     });

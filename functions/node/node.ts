@@ -14,7 +14,7 @@ import type { MessageConsumers } from "@toolyard/core/ports/message-consumer";
 import { moduleProgram } from "@toolyard/core/vcp/modules/node-wire";
 import { SubscriptionHolder } from "@toolyard/core/subscriptions/holder";
 import { version } from "../version.ts";
-import { toMcpOffer, toModulesOffer, toOffer, type NodeConfig, type VcpModulesConfig } from "./config.ts";
+import { offersOf, type NodeConfig, type VcpModulesConfig } from "./config.ts";
 import { createExecutor, type Executed, type Executor, type ExecutorDeps } from "./execute.ts";
 import {
   AnsweredError,
@@ -25,8 +25,9 @@ import {
   readRegistered,
   readUpload,
   type NodeEvent,
+  type NodeInput,
 } from "./frames.ts";
-import { createFileExecutor, filesOffer } from "./files.ts";
+import { createFileExecutor } from "./files.ts";
 import { GatewayLink, LinkLost, NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { McpServers } from "./mcp-servers.ts";
 import { createModuleDesk } from "./module-desk.ts";
@@ -38,6 +39,9 @@ const longestInline = 24_000;
 /** Calls that run and wait; all of them are named in each beat. */
 const mostOpen = 400;
 const transferMs = 300_000;
+/** To have the arguments of a call, and the pause after the first; each is twice the one before. */
+const mostTries = 4;
+const tryAgainMs = 250;
 /** What was carried out is known for so long, should the gateway offer it again. */
 const rememberedMs = 600_000;
 /** How far a call is, is told so often at most. */
@@ -115,9 +119,7 @@ export class Node {
     this.#options = options;
     const { config, path, log, instance = randomUUID() } = options;
     this.#instance = instance;
-    const files = config.files.length === 0 ? [] : [filesOffer(config.name, config.files)];
-    const held = config.vcpModules === undefined ? [] : [toModulesOffer(config.vcpModules)];
-    this.#offers = [...config.programs.map(toOffer), ...config.mcpServers.map(toMcpOffer), ...files, ...held];
+    this.#offers = offersOf(config);
     this.#servers = new McpServers({
       directory: config.directory,
       path,
@@ -134,7 +136,9 @@ export class Node {
         return toDesk(program, { execute, stop: () => Promise.resolve() });
       }),
       ...modulesDesk(config.vcpModules, this.#modules),
-      ...files.map((offer) => toDesk(offer, createFileExecutor(config.files))),
+      ...this.#offers
+        .filter(({ kind }) => kind === "files")
+        .map((offer) => toDesk(offer, createFileExecutor(config.files))),
     ];
     this.#desks = new Map(desks.map((desk) => [desk.name, desk]));
     const { consumers } = options;
@@ -319,11 +323,11 @@ export class Node {
 
   async #carryOut(desk: Desk, run: Run): Promise<void> {
     const { log } = this.#options;
+    let isBegun = false;
     try {
-      const accept = { type: "node.accept", run: run.id, instance: this.#instance };
-      const answer = await this.#link.ask(accept, readAccepted);
-      if (answer?.type !== "node.accepted") return;
-      const input = answer.input ?? inputSchema.parse(parseJson(await this.#download(answer.input_url ?? "")));
+      const input = await this.#inputOf(run);
+      if (input === undefined) return;
+      isBegun = true;
       const executed = await desk.executor.execute({
         run: run.id,
         arguments: input.arguments,
@@ -339,7 +343,25 @@ export class Node {
       this.#deliver(run, executed);
     } catch (thrown) {
       log.log("error", "a call was not carried out", { call_id: run.callId, reason: messageOf(thrown) });
-      this.#deliver(run, { status: "lost", mediaType: "text/plain", output: "", message: messageOf(thrown) });
+      const status = isBegun ? "lost" : "declined";
+      this.#deliver(run, { status, mediaType: "text/plain", output: "", message: messageOf(thrown) });
+    }
+  }
+
+  /** Asking again is allowed, and gives a new link. @returns undefined: it is not to be begun */
+  async #inputOf({ id, callId, stop }: Run): Promise<NodeInput | undefined> {
+    const accept = { type: "node.accept", run: id, instance: this.#instance };
+    for (let tries = 1; ; tries += 1) {
+      try {
+        const answer = await this.#link.ask(accept, readAccepted);
+        if (answer?.type !== "node.accepted") return undefined;
+        return answer.input ?? inputSchema.parse(parseJson(await this.#download(answer.input_url ?? "")));
+      } catch (thrown) {
+        if (thrown instanceof AnsweredError || tries === mostTries || stop.signal.aborted) throw thrown;
+        const reason = messageOf(thrown);
+        this.#options.log.log("warn", "arguments did not come and are asked for again", { call_id: callId, reason });
+        await sleep(tryAgainMs * 2 ** (tries - 1));
+      }
     }
   }
 
@@ -408,7 +430,8 @@ export class Node {
     for (let pauseMs = 500; ; pauseMs = Math.min(30_000, pauseMs * 2)) {
       try {
         const link = await this.#link.ask(wanted, readUpload);
-        if (link === undefined) throw new Error("the node has stopped");
+        // It has stopped, and what it would say next is not heard either.
+        if (link === undefined) return undefined;
         if (this.#link.store !== undefined) {
           await this.#link.store(own.run, bytes, mediaType);
           return undefined;

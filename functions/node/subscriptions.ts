@@ -9,6 +9,7 @@ import type { Brought, Held, SubscriptionDesk } from "@toolyard/core/subscriptio
 import { mostHeaders } from "@toolyard/core/subscriptions/message";
 import type { HolderReport } from "@toolyard/core/subscriptions/subscription";
 import type { Taken } from "@toolyard/core/subscriptions/take";
+import { toMessageId } from "@toolyard/platform/mq/received-text";
 import { version } from "../version.ts";
 import { AnsweredError, readDone, readHeld, readOpened, readTaken, readUpload } from "./frames.ts";
 import { LinkLost, type NodeLink } from "./link.ts";
@@ -93,10 +94,11 @@ function toWireReport({ id, state, error, waiting, inHand, counts, lastMessageAt
 }
 
 function toWireMessage({ message, delivery, inOrder }: Brought, isUploaded: boolean): JsonObject {
-  const { id, body, contentType, headers, key, place, at, isRedelivered } = message;
+  const { body, contentType, headers, key, place, at, isRedelivered } = message;
+  const id = toMessageId(message.id);
   return {
     delivery,
-    ...(id === undefined || id === "" ? {} : { message_id: id.slice(0, 1_024) }),
+    ...(id === undefined ? {} : { message_id: id }),
     ...(isUploaded ? { uploaded: true } : isLarge(message) ? {} : { body: Buffer.from(body).toString("base64") }),
     bytes: body.byteLength,
     ...(contentType === undefined ? {} : { content_type: contentType.slice(0, 256) }),

@@ -8,6 +8,7 @@ import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
 import type { JsonObject } from "@toolyard/core/json";
+import { longestFile } from "@toolyard/core/nodes/node";
 import type { Clock } from "@toolyard/core/ports/clock";
 import type { Egress } from "@toolyard/core/ports/egress";
 import type { Log } from "@toolyard/core/ports/log";
@@ -20,7 +21,8 @@ import { readablePath } from "./files.ts";
 import { GatewayLink } from "./link.ts";
 import { VcpNodeSession } from "./vcp-node.ts";
 
-const longestMessage = 67_108_864;
+/** A file in base64, with room for what is around it. */
+const longestMessage = longestFile * 2;
 
 export interface VcpBridgeOptions {
   /** Of the gateway. */
@@ -53,6 +55,7 @@ export async function startVcpBridge(options: VcpBridgeOptions): Promise<VcpBrid
   const sockets = new WebSocketServer({ noServer: true, maxPayload: longestMessage, perMessageDeflate: false });
   const open = new Set<Promise<void>>();
   server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on("error", () => socket.destroy());
     const address = readVcpAddress(request.url ?? "");
     const problem = address === undefined ? "404 Not Found" : refusalOf(request, address, options.vcpKey);
     if (address === undefined || problem !== undefined) {
@@ -99,7 +102,9 @@ function listen(server: Server, port: number): Promise<number> {
 async function serve(accepted: WebSocket, address: VcpAddress, options: VcpBridgeOptions): Promise<void> {
   const socket: VcpSocket = {
     send(frame) {
-      if (accepted.readyState === WebSocket.OPEN) accepted.send(JSON.stringify(frame));
+      if (accepted.readyState !== WebSocket.OPEN) return false;
+      accepted.send(JSON.stringify(frame));
+      return true;
     },
     close: (code, reason) => accepted.close(code, reason),
   };

@@ -33,6 +33,9 @@ export interface VcpModulesOptions {
 /** Beside the time of a question. */
 const stuckMs = 2_000;
 const closingMs = 2_000;
+/** Before what could not be opened is opened again. */
+const firstPauseMs = 1_000;
+const longestPauseMs = 300_000;
 
 interface Known {
   readonly fingerprint: string;
@@ -41,6 +44,10 @@ interface Known {
   report: ModuleReport;
   /** The gateway has the report. */
   isTold: boolean;
+  /** What it waited the last time. */
+  readonly pauseMs: number;
+  /** It could not be opened, and is opened again then; by `performance.now()`. */
+  againAt: number;
 }
 
 export class VcpModules {
@@ -105,7 +112,10 @@ export class VcpModules {
       const wanted = new Map(answer.modules.map(({ plugin, fingerprint }) => [plugin, fingerprint]));
       for (const [plugin, { fingerprint }] of this.#known)
         if (wanted.get(plugin) !== fingerprint) this.#release(plugin);
-      for (const [plugin, fingerprint] of wanted) if (!this.#known.has(plugin)) this.#hold(plugin, fingerprint);
+      for (const [plugin, fingerprint] of wanted) {
+        const known = this.#known.get(plugin);
+        if (known === undefined || known.againAt <= performance.now()) this.#hold(plugin, fingerprint, known?.pauseMs);
+      }
     } catch (thrown) {
       log.log("warn", "the gateway did not say which modules this node is to hold", { reason: messageOf(thrown) });
     }
@@ -121,9 +131,11 @@ export class VcpModules {
     this.#lease.unref();
   }
 
-  #hold(plugin: string, fingerprint: string): void {
+  #hold(plugin: string, fingerprint: string, paused = firstPauseMs / 2): void {
     const report: ModuleReport = { plugin, fingerprint, state: "starting", message: null };
-    const known: Known = { fingerprint, held: this.#open(plugin, fingerprint), report, isTold: false };
+    const held = this.#open(plugin, fingerprint);
+    const pauseMs = Math.min(longestPauseMs, paused * 2);
+    const known: Known = { fingerprint, held, report, isTold: false, pauseMs, againAt: Number.POSITIVE_INFINITY };
     this.#known.set(plugin, known);
   }
 
@@ -140,6 +152,8 @@ export class VcpModules {
       return new HeldModule(opened, place, { ...this.#options, tell });
     } catch (thrown) {
       log.log("error", "a module cannot be held", { tool: plugin, reason: messageOf(thrown) });
+      const known = this.#known.get(plugin);
+      if (known?.fingerprint === fingerprint) known.againAt = performance.now() + known.pauseMs;
       tell("failed", messageOf(thrown));
       return undefined;
     }

@@ -18,9 +18,9 @@ import { filesOffer } from "./files.ts";
 import { NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { Node, type Offering } from "./node.ts";
 
-/** Frames that wait until the node has registered. */
-const mostEarly = 64;
-const mostPassing = 64;
+/** Frames that wait until the node has registered, or the gateway has answered; one registration may be longer. */
+const mostWaiting = 64;
+const mostWaitingBytes = 1_048_576;
 const longestMessage = 4_000;
 const graceMs = 1_000;
 
@@ -58,11 +58,11 @@ export class VcpNodeSession implements VcpSession {
   #serverName: string;
   #cancelsTools = false;
   /** Until it has registered, which tells under what name it is known. */
-  #early: JsonObject[] = [];
-  /** Registrations one after the other. */
+  #early: (readonly [frame: JsonObject, bytes: number])[] = [];
+  /** Registrations one after the other; never rejects. */
   #registering: Promise<void> = Promise.resolve();
-  /** Frames that are not answered yet. */
-  #passing = 0;
+  #waiting = 0;
+  #waitingBytes = 0;
   #hasEnded = false;
 
   constructor(options: VcpNodeOptions) {
@@ -80,18 +80,49 @@ export class VcpNodeSession implements VcpSession {
   }
 
   receive(text: string): void {
+    try {
+      this.#take(text);
+    } catch (thrown) {
+      // Such as what is nested so deeply that it cannot be written down again.
+      this.#refuse(thrown);
+    }
+  }
+
+  #take(text: string): void {
     const parsed = parseJson(text);
     const frame = isJsonObject(parsed) ? parsed : {};
     const { type, data } = frame;
     if (type === "tool_result" && this.#takeResult(data)) return;
     const registration = type === "register_tools" ? readRegistration(data) : undefined;
+    const bytes = text.length;
+    const isAlone = registration !== undefined && this.#waiting === 0;
+    if (!isAlone && !this.#hasRoom(bytes)) return;
+    this.#waiting += 1;
+    this.#waitingBytes += bytes;
     if (registration !== undefined) {
-      this.#registering = this.#registering.then(() => this.#register(registration));
-      return;
+      this.#registering = this.#registering
+        .then(() => this.#register(registration))
+        .catch((thrown: unknown) => this.#refuse(thrown))
+        .finally(() => this.#release(bytes));
+    } else if (this.#link === undefined) this.#early.push([frame, bytes]);
+    else void this.#pass(frame, bytes);
+  }
+
+  /** @returns false: the node is sent away */
+  #hasRoom(bytes: number): boolean {
+    const { socket } = this.#options;
+    if (this.#waiting >= mostWaiting) {
+      socket.close(1008, this.#link === undefined ? "register tools first" : "too many frames at once");
+      return false;
     }
-    if (this.#link !== undefined) void this.#pass(frame);
-    else if (this.#early.length < mostEarly) this.#early.push(frame);
-    else this.#options.socket.close(1008, "register tools first");
+    if (this.#waitingBytes + bytes <= mostWaitingBytes) return true;
+    socket.close(1009, `frames that wait may have ${mostWaitingBytes} bytes together`);
+    return false;
+  }
+
+  #release(bytes: number): void {
+    this.#waiting -= 1;
+    this.#waitingBytes -= bytes;
   }
 
   hear(frame: JsonObject): void {
@@ -125,12 +156,8 @@ export class VcpNodeSession implements VcpSession {
     const files = await this.#filesOffer(name);
     const offerings = files === undefined ? offers : [...offers, files];
     this.#node ??= this.#createNode(name);
-    try {
-      await this.#node.offer(offerings);
-      this.#running ??= this.#run(this.#node);
-    } catch (thrown) {
-      this.#refuse(thrown);
-    }
+    await this.#node.offer(offerings);
+    this.#running ??= this.#run(this.#node);
   }
 
   #createNode(name: string): Node {
@@ -161,7 +188,7 @@ export class VcpNodeSession implements VcpSession {
   }
 
   #onRegistered(): void {
-    for (const frame of this.#early.splice(0)) void this.#pass(frame);
+    for (const [frame, bytes] of this.#early.splice(0)) void this.#pass(frame, bytes);
   }
 
   async #run(node: Node): Promise<void> {
@@ -187,16 +214,14 @@ export class VcpNodeSession implements VcpSession {
   }
 
   /** What is no part of a call is the gateway's to understand. */
-  async #pass(frame: JsonObject): Promise<void> {
-    if (this.#passing >= mostPassing) return this.#options.socket.close(1008, "too many frames at once");
-    this.#passing += 1;
+  async #pass(frame: JsonObject, bytes: number): Promise<void> {
     try {
       const answer = await this.#link?.ask({ type: "vcp.frame", frame }, asObject);
       for (const each of answer === undefined ? [] : framesOf(answer)) this.#options.socket.send(each);
     } catch (thrown) {
       this.#report(thrown instanceof Error ? thrown.message : "a frame was not taken");
     } finally {
-      this.#passing -= 1;
+      this.#release(bytes);
     }
   }
 
@@ -228,9 +253,7 @@ export class VcpNodeSession implements VcpSession {
     { toolName, timeoutMs }: { readonly toolName: string; readonly timeoutMs: number },
   ): Promise<Executed> {
     const { socket } = this.#options;
-    if (this.#hasEnded) {
-      return Promise.resolve(failed("declined", `Distributed server ${this.#serverName} is not connected or ready.`));
-    }
+    if (this.#hasEnded) return Promise.resolve(notConnected(this.#serverName));
     return new Promise((resolve) => {
       const settle = (executed: Executed): void => {
         clearTimeout(timer);
@@ -250,7 +273,8 @@ export class VcpNodeSession implements VcpSession {
       signal.addEventListener("abort", onAbort, { once: true });
       this.#pending.set(requestId, { settle, maid: toolArgs["maid"], isFile: toolName === requestFileTool });
       const { serverId } = this;
-      socket.send({ type: "execute_tool", data: { requestId, toolName, toolArgs, traceId: traceId ?? "", serverId } });
+      const data = { requestId, toolName, toolArgs, traceId: traceId ?? "", serverId };
+      if (!socket.send({ type: "execute_tool", data })) settle(notConnected(this.#serverName));
       return undefined;
     });
   }
@@ -275,6 +299,10 @@ function answered(said: JsonObject, { maid, isFile }: Pending): Executed {
     return { status: "completed", mediaType: "application/json", output: JSON.stringify(said["result"] ?? said) };
   const output = JSON.stringify({ ...said, ...(maid === undefined ? {} : { maid }) });
   return { status: "completed", mediaType: vcpAnswerType, output };
+}
+
+function notConnected(serverName: string): Executed {
+  return failed("declined", `Distributed server ${serverName} is not connected or ready.`);
 }
 
 function failed(status: Executed["status"], message: string): Executed {

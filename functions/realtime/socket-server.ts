@@ -8,6 +8,7 @@ import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-erro
 import { newId } from "@toolyard/core/ids";
 import type { ConnectionAt } from "@toolyard/core/ports/connections";
 import { isJsonObject, parseJson } from "@toolyard/core/json";
+import { longestFile } from "@toolyard/core/nodes/node";
 import { connectClient } from "@toolyard/core/realtime/connect";
 import type { Connection } from "@toolyard/core/realtime/connection";
 import { defaultHubTiming, Hub, type Ending, type HubTiming } from "@toolyard/core/realtime/hub";
@@ -24,7 +25,8 @@ import { closeCodes, closeSocket, createSocketPush } from "./socket-push.ts";
 
 /** As API Gateway has it. */
 const longestMessage = 131_072;
-const longestVcpMessage = 67_108_864;
+/** A file in base64, or as much of a result as most tenants keep, with room for what is around it. */
+const longestVcpMessage = longestFile * 2;
 /** Messages of one client that wait for the one before. */
 const mostWaiting = 128;
 /** Sockets have this long to close when the process ends. */
@@ -153,19 +155,14 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
   /** At a path of VCP's: a session stands between the socket and the hub. */
   const acceptVcp = async (at: ConnectionAt, socket: WebSocket, from: VcpRequest): Promise<void> => {
     const { connection } = at;
-    const early: string[] = [];
-    let take = (text: string): void => void early.push(text);
     const held: OpenSocket = { socket, answers: true, waiting: 0, answered: Promise.resolve() };
     open.set(connection.id, held);
     socket.on("error", () => undefined);
     socket.on("pong", () => (held.answers = true));
-    socket.on("message", (data, isBinary) => {
-      held.answers = true;
-      if (isBinary) closeSocket(socket, closeCodes.unsupportedData, "messages are JSON text");
-      else take(textOf(data));
-    });
     const closed = Promise.withResolvers<void>();
     socket.once("close", () => closed.resolve());
+    // What it says before the session is open is left in the network.
+    socket.pause();
     const { createVcpSession } = await import("./vcp-sockets.ts");
     const opened = push.open(connection.id, socket, (frame) => {
       const parsed = parseJson(frame);
@@ -179,21 +176,33 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
       answer: (text) => hub.answer(connection, text),
       socket: {
         send(frame) {
-          // Who is too slow or gone is cut off by then.
-          if (socket.readyState === socket.OPEN) opened.write(JSON.stringify(frame));
+          try {
+            opened.write(JSON.stringify(frame));
+            return true;
+          } catch {
+            // Who is too slow or gone is cut off by then.
+            return false;
+          }
         },
         close: (code, reason) => closeSocket(socket, code, reason),
       },
     });
+    socket.on("message", (data, isBinary) => {
+      held.answers = true;
+      if (isBinary) closeSocket(socket, closeCodes.unsupportedData, "messages are JSON text");
+      else session.receive(textOf(data));
+    });
     hub.add(at);
-    await session.open();
-    take = (text) => session.receive(text);
-    for (const text of early.splice(0)) take(text);
-    await closed.promise;
-    opened.forget();
-    open.delete(connection.id);
-    await session.end();
-    if (!isStopping) forget(connection);
+    try {
+      await session.open();
+      socket.resume();
+      await closed.promise;
+    } finally {
+      opened.forget();
+      open.delete(connection.id);
+      await session.end();
+      if (!isStopping) forget(connection);
+    }
   };
 
   const startVcp = (at: ConnectionAt, socket: WebSocket, from: VcpRequest): void => {

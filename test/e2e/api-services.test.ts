@@ -492,6 +492,14 @@ describe(`an OpenAPI document ${verifies("API-1", "BLIND-1")}`, () => {
     expect([made.method, made.body.toString()]).toEqual(["POST", '{"sku":"a"}']);
   });
 
+  test("may call its operations what every object has", async () => {
+    const { id } = await addService("shop", {});
+    const paths = { "/made": { get: { operationId: "constructor" } }, "/text": { get: { operationId: "toString" } } };
+    const done = await tenant.client.post(`/v1/tool-services/${id}/import`, { openapi: { ...document(), paths } });
+    expect(actions(done)).toEqual({ "GET /made": ["added", "constructor"], "GET /text": ["added", "toString"] });
+    expect((await sent("api://shop/constructor", {})).target).toBe("/api/made");
+  });
+
   test("imported again changes what it changed, and keeps what was decided here", async () => {
     const { id } = await addService("shop", { own: operation() });
     const path = `/v1/tool-services/${id}/import`;

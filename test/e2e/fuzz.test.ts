@@ -272,9 +272,13 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
     );
   }
 
-  test.each(writing)(`%s${brokenEnd}`, async (_name, route) => {
+  // What is large is read before any route's own code: in short runs a part of the routes meets it.
+  const largeFrom = Math.floor(Math.random() * 5);
+  const cases = writing.map(([name, route], at) => [name, route, isLong || at % 5 === largeFrom] as const);
+  test.each(cases)(`%s${brokenEnd}`, async (_name, route, meetsLarge) => {
     const target = targetOf(route.path, ["x1"]);
     for (const [what, content] of Object.entries(brokenBodies)) {
+      if (content.length > 10_000 && !meetsLarge) continue;
       for (const type of isLong ? ["application/json", "text/plain"] : ["application/json"]) {
         const headers = { authorization: authorizationOf(route), "content-type": type };
         const answer = await raw.ask({ method: route.method.toUpperCase(), target, headers, body: content });

@@ -183,6 +183,22 @@ describe(`a curl command without secrets ${verifies("BLIND-1", "BLIND-2")}`, () 
       { name: first.diff.added[0], fields: ["parameters.properties.limit.default"] },
     ]);
   });
+
+  test("is a document of its own: no tool of another command is missing", async () => {
+    await importing("curl URL/one");
+    const second = await importing("curl URL/two", { remove_missing: true });
+    expect(second.diff).toMatchObject({ added: ["get_two"], removed: [] });
+    const { data } = await tenant.client.get("/v1/plugins");
+    expect(data.map(({ name }: Json): string => name)).toEqual(expect.arrayContaining(["get_one", "get_two"]));
+  });
+
+  test("keeps its name, and says so where another one is asked for", async () => {
+    await importing("curl URL/one", { name: "first" });
+    const { operations } = await importing("curl URL/one", { name: "better" });
+    expect(operations[0]).toMatchObject({ name: "first", warnings: [expect.stringContaining("'first'")] });
+    const other = await importing("curl URL/two", { name: "first" });
+    expect(other.operations[0].warnings).toEqual([expect.stringContaining("'first'")]);
+  });
 });
 
 describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}`, () => {
@@ -254,6 +270,11 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
     `curl --json '{"auth":{"api_key":"${secret}"}}' URL/login`,
     `curl --json '[{"token":"${secret}"}]' URL/login`,
     `curl URL/login -F user=ann -F access_token=${secret}`,
+    `curl URL/login -F 'login={"password":"${secret}"};type=application/json'`,
+    `curl --json '{"config":{"access_tokens":["${secret}"],"user":"ann"}}' URL/login`,
+    `curl --json '{"config":{"password":{"value":"${secret}"}}}' URL/login`,
+    `curl URL/login -H 'Content-Type: application/xml' -d '<a><password>${secret}</password></a>'`,
+    `curl URL/login -H 'Content-Type: text/plain' -d 'api-key: ${secret}'`,
   ])("in a body are kept nowhere: each call brings them: %s", async (command) => {
     const reply = await tenant.client.send("post", "/v1/plugins/import", {
       curl: at(command),

@@ -284,6 +284,7 @@ describe(`mail:// fails ${verifies("MAIL-5", "SVCERR-1")}`, () => {
     ["attachments.0.name", { attachments: [{ name: "../../a.txt", content: "YQ==" }] }],
     ["attachments.0.content", { attachments: [{ name: "a.txt", content: "not base64!" }] }],
     ["attachments.0.contentType", { attachments: [{ name: "a", content: "YQ==", contentType: "a/b\r\nX: y" }] }],
+    ["attachments.0.contentType", { attachments: [{ name: "a", content: "YQ==", contentType: "Multipart/mixed" }] }],
     ["attachments.0", { attachments: [{ name: "a" }] }],
     ["attachments.0.file", { attachments: [{ name: "a", file: "a.txt" }] }],
   ])("before anything leaves for what is wrong in %s", async (param, wrong) => {

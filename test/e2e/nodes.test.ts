@@ -354,6 +354,9 @@ describe("what a node says", () => {
     expect((await register([{ ...whole, command: ["sh"] }])).error.message).toContain("tools.0");
     expect((await register([whole, whole])).error.message).toContain("'measure' is offered twice");
     expect((await register([{ ...whole, parameters: { type: "string" } }])).error.param).toBe("tools.0.parameters");
+    const parameters = { type: "object", description: "x".repeat(15_600) };
+    const many = Array.from({ length: 8 }, (_, at) => ({ ...whole, name: `measure_${at}`, parameters }));
+    expect((await register(many)).error.message).toMatch(/have 12\d{4} bytes together, more than the 122880/);
     expect(await register([whole])).toMatchObject({ type: "node.registered", hidden: [] });
 
     const waiting = invoke("node://measure", { text: "x" });

@@ -99,6 +99,9 @@ describe(`a file in the arguments of a plugin ${verifies("VCP-16")}`, () => {
     await put("large.txt", 9_000_000);
     const answer = await invoke("vcp://Measure", { url: "file://large.txt" }, { session_id: session });
     expect(JSON.parse(answer.content).length).toBe("data:text/plain;base64,".length + 12_000_000);
+    const url = "file://large.txt";
+    const often = await invoke("vcp://Measure", { url, more: [url, `see ${url}`] }, { session_id: session });
+    expect(often.error).toMatchObject({ code: "payload_too_large" });
     await put("larger.txt", 26_000_000);
     const { error } = await invoke("vcp://Measure", { url: "file://larger.txt" }, { session_id: session });
     expect(error).toMatchObject({ code: "payload_too_large", message: expect.stringMatching(/26000000 .* 25164800 /) });

@@ -129,6 +129,10 @@ describe(`media ${verifies("VCP-8")}`, () => {
     const reply = await ask(parts);
     expect(reply.status).toBe(413);
     expect(reply.json.error.message).toContain("together");
+    // The same one counts in every place: it is sent as often.
+    const same = await ask(Array.from({ length: 6 }, () => parts[0]));
+    expect(same.status).toBe(413);
+    expect(same.json.error.message).toContain("together");
   });
 });
 

@@ -4,7 +4,9 @@
  */
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { vcpPaths } from "@toolyard/core/vcp/nodes/client-types";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { connectSocket, HandshakeRefused, type SocketClient } from "../support/socket-client.ts";
@@ -313,6 +315,40 @@ describe(`what a node of VCP does wrong ${verifies("VCP-24")}`, () => {
       expect.stringContaining("'Half' of node 'lab' is left out: 'pluginType' is missing"),
       expect.stringContaining("is left out: it is no manifest"),
     ]);
+  });
+
+  test("is told where what it says is too long", async () => {
+    const node = await startNode();
+    await listed("Echo");
+    node.client.say({
+      type: "tool_result",
+      data: { requestId: "r", status: "success", result: "x".repeat(15_000_000) },
+    });
+    expect(await node.client.closed).toMatchObject({ code: 1009 });
+    const early = await connectSocket(socketUrl(second, "/vcp-distributed-server"), {
+      headers: { authorization: `Bearer ${nodeKey}` },
+    });
+    for (let at = 0; at < 3; at += 1) early.say({ type: "early", data: "x".repeat(500_000) });
+    expect(await early.closed).toMatchObject({ code: 1009 });
+  });
+
+  test("is sent away for now where it cannot be registered, and its connection counts no more", async () => {
+    const { configs, repos } = second.core;
+    const { clientType } = vcpPaths["vcp-distributed-server"];
+    const client = await connectSocket(socketUrl(second, "/vcp-distributed-server"), {
+      headers: { authorization: `Bearer ${nodeKey}` },
+    });
+    const spy = vi.spyOn(configs, "get");
+    spy.mockRejectedValue(new GatewayError("database_unavailable", "The database is away."));
+    try {
+      client.say({ type: "register_tools", data: { serverName: "lab", tools: [vcpManifest("Echo")] } });
+      expect(await client.closed).toMatchObject({ code: 1011 });
+      await expect.poll(() => repos.connections.ofType(tenant.id, clientType)).toEqual([]);
+    } finally {
+      spy.mockRestore();
+    }
+    await startNode({ run: () => "well" });
+    await listed("Echo");
   });
 
   test("is refused a connection without a key that may be a node", async () => {

@@ -20,6 +20,8 @@ export interface GrpcRequest {
   readonly signal: AbortSignal;
   /** Of all answers together. */
   readonly maxBytes: number;
+  /** The method answers once; what answers again is no gRPC. */
+  readonly isUnary?: boolean | undefined;
   /** Answers after which no more are read; absent: all. */
   readonly maxMessages?: number | undefined;
   /** More messages could follow, for all that the server knows. */
@@ -33,6 +35,9 @@ export interface GrpcReply {
   /** Why not all answers were read. */
   readonly cut?: "bytes" | "messages";
 }
+
+/** Bytes that a message counts for at least: an empty one takes memory, too. */
+const smallestMessage = 64;
 
 /** @throws GatewayError as `Http2Connection.request`; `tool_failed`, answered, for an answer that is no gRPC */
 export async function callGrpc(connection: Http2Connection, request: GrpcRequest): Promise<GrpcReply> {
@@ -62,7 +67,8 @@ export async function callGrpc(connection: Http2Connection, request: GrpcRequest
   let size = 0;
   try {
     for await (const message of readFrames(response.body, { maxBytes: request.maxBytes, encoding })) {
-      size += message.byteLength;
+      if (request.isUnary === true && messages.length === 1) throw new BadFrame("a second message came");
+      size += Math.max(message.byteLength, smallestMessage);
       if (size > request.maxBytes) return { messages, status: cutOff, cut: "bytes" };
       messages.push(message);
       if (messages.length === request.maxMessages) return { messages, status: cutOff, cut: "messages" };

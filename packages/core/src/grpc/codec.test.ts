@@ -1,6 +1,8 @@
 /** Messages as JSON and as bytes: what goes in comes out, and what does not fit is refused by name (SVC-1). */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema, type DescriptorProto } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -8,9 +10,10 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { deliveryOf } from "../errors/delivery.ts";
-import { createCodec } from "./codec.ts";
-import { missingImports, readDescriptorSet } from "./descriptors.ts";
+import { createCodec, type TypedMethod } from "./codec.ts";
+import { missingImports, readDescriptorSet, readFiles } from "./descriptors.ts";
 import { toParameters } from "./parameters.ts";
+import { textField } from "./wire.ts";
 
 const set = readFileSync(join(import.meta.dirname, "../../../../test/fixtures/grpc/loyalty.binpb"));
 const descriptors = readDescriptorSet(set);
@@ -35,6 +38,13 @@ function outcomeOf(work: () => unknown): string {
     return "read";
   } catch (error) {
     return error instanceof Error ? error.name : "unknown";
+  }
+}
+
+function withoutJsonNames(types: DescriptorProto[]): void {
+  for (const { field, nestedType } of types) {
+    for (const each of field) each.jsonName = "";
+    withoutJsonNames(nestedType);
   }
 }
 
@@ -134,6 +144,52 @@ describe(`a message ${verifies("SVC-1")}`, () => {
   });
 });
 
+describe(`the size of an answer ${verifies("SVC-1")}`, () => {
+  const full = createCodec(descriptors, { emitDefaults: true });
+  const list = { input: "loyalty.v1.ListRequest", output: "loyalty.v1.ListReply" };
+  const many = Buffer.alloc(40_000, Buffer.from([0x0a, 0]));
+  const outcome = (method: TypedMethod, bytes: Uint8Array, most: number): string =>
+    outcomeOf(() => full.decode(method, bytes, most));
+
+  test("counts the defaults of messages that take no bytes, before they are made", () => {
+    const { length } = full.decode(list, many);
+    expect(length).toBeGreaterThan(1_000_000);
+    expect([outcome(list, many, length), outcome(list, many, length - 1)]).toEqual(["read", "MessageTooLarge"]);
+    const start = process.memoryUsage().heapUsed;
+    expect(outcome(list, Buffer.concat(Array.from({ length: 500 }, () => many)), length)).toBe("MessageTooLarge");
+    expect(process.memoryUsage().heapUsed - start).toBeLessThan(50_000_000);
+  });
+
+  test("counts what is within a packed message, and fields that nobody knows", () => {
+    const wrapped = { input: "google.protobuf.Any", output: "google.protobuf.Any" };
+    const packed = Buffer.concat([
+      textField(1, "type.googleapis.com/loyalty.v1.ListReply"),
+      textField(2, many.toString("latin1")),
+    ]);
+    const unknown = Buffer.alloc(40_000, Buffer.from([0x7a, 0]));
+    expect([outcome(wrapped, packed, 500_000), outcome(list, unknown, 500_000)]).toEqual([
+      "MessageTooLarge",
+      "MessageTooLarge",
+    ]);
+  });
+
+  test("of customers is not taken for more than it is", () => {
+    const customer = {
+      customerId: "c-1",
+      name: "Ada",
+      level: "GOLD",
+      balance: { currency: "EUR", amount: "5" },
+      points: { spring: "5", summer: "7" },
+      referrer: { name: "Bob" },
+    };
+    const bytes = codec.encode(
+      { ...list, input: list.output },
+      { customers: Array.from({ length: 100 }, () => customer) },
+    );
+    expect(outcome(list, bytes, full.decode(list, bytes).length)).toBe("read");
+  });
+});
+
 describe(`descriptors ${verifies("SVC-1")}`, () => {
   test("tell of methods, their effects and their comments", () => {
     expect(descriptors.methods.get("loyalty.v1.Customers/List")).toMatchObject({
@@ -173,6 +229,24 @@ describe(`descriptors ${verifies("SVC-1")}`, () => {
     expect(JSON.parse(shuffled.decode(everything, shuffled.encode(everything, { took: "1.500s" })))).toEqual({
       took: "1.500s",
     });
+  });
+
+  test("may leave out how fields are named in JSON", () => {
+    const files = descriptors.files.map(({ name, bytes }) => {
+      const file = fromBinary(FileDescriptorProtoSchema, bytes);
+      withoutJsonNames(file.messageType);
+      return { name, imports: [], bytes: toBinary(FileDescriptorProtoSchema, file) };
+    });
+    const nameless = createCodec({ files }, { emitDefaults: false });
+    const value = { anInt64: "5", inner: { aString: "x" } };
+    expect(JSON.parse(nameless.decode(everything, nameless.encode(everything, value)))).toEqual(value);
+    expect(nameless.encode(everything, { an_int64: "5" })).toEqual(nameless.encode(everything, { anInt64: "5" }));
+  });
+
+  test("with more in them than any have are refused", () => {
+    const file = Buffer.concat([textField(1, "a.proto"), textField(4, "\x3a\0".repeat(4) + "\x2a\0".repeat(800_000))]);
+    const error = refusal(() => createCodec(readFiles([file]), { emitDefaults: false }));
+    expect([error.code, error.message]).toEqual(["invalid_definition", expect.stringContaining("too large")]);
   });
 
   test("that lack an import are refused, naming it", () => {

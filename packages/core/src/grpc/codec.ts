@@ -4,6 +4,7 @@
  */
 import {
   createFileRegistry,
+  createRegistry,
   create,
   fromBinary,
   fromJson,
@@ -12,6 +13,7 @@ import {
   type DescMessage,
   type FileRegistry,
 } from "@bufbuild/protobuf";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
 import {
   file_google_protobuf_any,
   file_google_protobuf_api,
@@ -26,12 +28,16 @@ import {
   file_google_protobuf_wrappers,
   FileDescriptorProtoSchema,
   FileDescriptorSetSchema,
+  type DescriptorProto,
+  type FieldDescriptorProto,
   type FileDescriptorProto,
 } from "@bufbuild/protobuf/wkt";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { Descriptors, MethodDescriptor } from "./descriptors.ts";
+import { toJsonName, type Descriptors, type MethodDescriptor } from "./descriptors.ts";
+import { MessageTooLarge } from "./frames.ts";
+import { JsonSize } from "./json-size.ts";
 
 /** Files that compilers bring along; many sets leave them out. */
 const wellKnownFiles: ReadonlyMap<string, FileDescriptorProto> = new Map(
@@ -55,8 +61,11 @@ export type TypedMethod = Pick<MethodDescriptor, "input" | "output">;
 export interface Codec {
   /** @throws GatewayError `invalid_arguments` naming the field, not sent */
   encode(method: TypedMethod, args: JsonObject): Uint8Array;
-  /** JSON text. @throws GatewayError `tool_failed`, answered, where the bytes are no such message */
-  decode(method: TypedMethod, bytes: Uint8Array): string;
+  /**
+   * JSON text. @throws GatewayError `tool_failed`, answered, where the bytes are no such message
+   * @throws MessageTooLarge where it would have more than `most` characters
+   */
+  decode(method: TypedMethod, bytes: Uint8Array, most?: number): string;
 }
 
 export interface CodecOptions {
@@ -67,6 +76,7 @@ export interface CodecOptions {
 /** @throws GatewayError `invalid_definition` saying what is wrong with the descriptors */
 export function createCodec(descriptors: Pick<Descriptors, "files">, { emitDefaults }: CodecOptions): Codec {
   const registry = toRegistry(descriptors);
+  const size = new JsonSize({ registry, emitDefaults });
   return {
     encode({ input }, args) {
       const schema = messageOf(registry, input);
@@ -81,11 +91,15 @@ export function createCodec(descriptors: Pick<Descriptors, "files">, { emitDefau
         );
       }
     },
-    decode({ output }, bytes) {
+    decode({ output }, bytes, most = Number.POSITIVE_INFINITY) {
       const schema = messageOf(registry, output);
       try {
-        return toJsonString(schema, fromBinary(schema, bytes), { registry, alwaysEmitImplicit: emitDefaults });
+        size.check(schema, bytes, most);
+        const text = toJsonString(schema, fromBinary(schema, bytes), { registry, alwaysEmitImplicit: emitDefaults });
+        if (text.length > most) throw new MessageTooLarge();
+        return text;
       } catch (error) {
+        if (error instanceof MessageTooLarge) throw error;
         const text = `The answer is no message '${output}' (${reasonOf(error)}); its descriptors may be out of date.`;
         throw withDelivery(new GatewayError("tool_failed", text, { cause: error }), "answered");
       }
@@ -95,12 +109,58 @@ export function createCodec(descriptors: Pick<Descriptors, "files">, { emitDefau
 
 function toRegistry({ files }: Pick<Descriptors, "files">): FileRegistry {
   try {
-    const given = files.map(({ bytes }) => fromBinary(FileDescriptorProtoSchema, bytes));
+    const size = new JsonSize({ registry: createRegistry(FileDescriptorProtoSchema), emitDefaults: false });
+    let left = largestFiles;
+    const given = files.map(({ bytes }) => {
+      const kept = withoutSourceInfo(bytes);
+      left -= size.check(FileDescriptorProtoSchema, kept, left);
+      return readFile(kept);
+    });
     return createFileRegistry(create(FileDescriptorSetSchema, { file: inOrder(given) }));
   } catch (error) {
     if (error instanceof GatewayError) throw error;
+    if (error instanceof MessageTooLarge)
+      throw badDescriptors("they are too large, even without their comments", error);
     throw badDescriptors(reasonOf(error), error);
   }
+}
+
+/** Characters that all files would have as JSON, by which their size in memory is known. */
+const largestFiles = 32_000_000;
+/** Comments and places in the source are a large part of a file, and no message needs them. */
+const sourceInfo = 9;
+
+function withoutSourceInfo(bytes: Uint8Array): Uint8Array {
+  const kept = Buffer.allocUnsafe(bytes.byteLength);
+  let size = 0;
+  const reader = new BinaryReader(bytes);
+  while (reader.pos < reader.len) {
+    const start = reader.pos;
+    const [number, wire] = reader.tag();
+    reader.skip(wire, number);
+    if (number === sourceInfo) continue;
+    kept.set(bytes.subarray(start, reader.pos), size);
+    size += reader.pos - start;
+  }
+  return kept.subarray(0, size);
+}
+
+/** Options that somebody else has defined are left out. */
+function readFile(bytes: Uint8Array): FileDescriptorProto {
+  const file = fromBinary(FileDescriptorProtoSchema, bytes, { readUnknownFields: false });
+  for (const field of file.extension) nameInJson(field);
+  for (const message of file.messageType) nameFieldsInJson(message);
+  return file;
+}
+
+/** Whoever serves descriptors without a compiler's help leaves these names out, and they are taken as they are. */
+function nameInJson(field: FieldDescriptorProto): void {
+  if (field.jsonName === "") field.jsonName = toJsonName(field.name);
+}
+
+function nameFieldsInJson({ field, extension, nestedType }: DescriptorProto): void {
+  for (const each of [...field, ...extension]) nameInJson(each);
+  for (const message of nestedType) nameFieldsInJson(message);
 }
 
 /** Files after those they import. */

@@ -9,7 +9,7 @@ import { readAll, tenantKey, type BlobEntry, type BlobStore } from "../ports/blo
 import type { Page, PageRequest } from "../ports/repos.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { Descriptors } from "./descriptors.ts";
-import { toParameters } from "./parameters.ts";
+import { ParameterSchemas } from "./parameters.ts";
 import { DescriptorSet, KnownSets, readSet } from "./uploaded.ts";
 
 /** Sets of one tenant. */
@@ -60,7 +60,8 @@ async function check(bytes: Uint8Array): Promise<Descriptors> {
   if (descriptors.methods.size === 0) throw unusable("it holds no service");
   try {
     await new DescriptorSet(descriptors).codec(true);
-    for (const { input } of descriptors.methods.values()) toParameters(descriptors, input);
+    const schemas = new ParameterSchemas(descriptors);
+    for (const { input } of descriptors.methods.values()) schemas.of(input);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     throw unusable(error.message.replace(/\.$/, ""), error);

@@ -3,7 +3,7 @@
  * parameters, without loading the library that encodes and decodes. Comments become descriptions where the
  * set was made with them (`protoc --include_imports --include_source_info --descriptor_set_out=…`).
  */
-import { readFields, toText, type WireField } from "./wire.ts";
+import { bytesOf, readFields, toText } from "./wire.ts";
 
 export interface FieldDescriptor {
   readonly name: string;
@@ -57,7 +57,12 @@ interface Collected {
   readonly messages: Map<string, MessageDescriptor>;
   readonly enums: Map<string, readonly string[]>;
   readonly methods: Map<string, MethodDescriptor>;
+  /** Places that are left. */
+  left: number;
 }
+
+/** Imports, messages, fields, values of enums and methods of one set; each takes far more memory than bytes. */
+const mostParts = 400_000;
 
 /** Messages within messages; deeper is nothing that a compiler made. */
 const deepest = 64;
@@ -69,15 +74,16 @@ export function readDescriptorSet(set: Uint8Array): Descriptors {
 
 /** @param files serialised FileDescriptorProtos; those of one name count once */
 export function readFiles(files: readonly Uint8Array[]): Descriptors {
-  const collected: Collected = { messages: new Map(), enums: new Map(), methods: new Map() };
+  const collected: Collected = { messages: new Map(), enums: new Map(), methods: new Map(), left: mostParts };
   const byName = new Map<string, FileDescriptor>();
   for (const bytes of files) {
     const name = text(bytes, 1);
     if (name === "" || byName.has(name)) continue;
-    byName.set(name, { name, imports: all(bytes, 3).map(toText), bytes });
+    byName.set(name, { name, imports: counted(all(bytes, 3), collected).map(toText), bytes });
     readFile(bytes, collected);
   }
-  return { files: [...byName.values()], ...collected };
+  const { messages, enums, methods } = collected;
+  return { files: [...byName.values()], messages, enums, methods };
 }
 
 /** Imports that are not among the files. */
@@ -96,26 +102,31 @@ interface Place {
 
 function readFile(file: Uint8Array, collected: Collected): void {
   const name = text(file, 2);
-  const comments = readComments(all(file, 9)[0]);
+  const [info] = readFields(file, 9);
+  const comments = readComments(info?.bytes);
   const scope = name === "" ? "" : `${name}.`;
-  all(file, 4).forEach((message, index) => readMessage(message, { scope, path: `4.${index}`, comments }, collected));
-  for (const type of all(file, 5)) readEnum(type, scope, collected);
+  counted(all(file, 4), collected).forEach((message, index) =>
+    readMessage(message, { scope, path: `4.${index}`, comments }, collected),
+  );
+  for (const type of counted(all(file, 5), collected)) readEnum(type, scope, collected);
   all(file, 6).forEach((service, index) => readService(service, { scope, path: `6.${index}`, comments }, collected));
 }
 
 function readMessage(bytes: Uint8Array, { scope, path, comments }: Place, collected: Collected, depth = 0): void {
   if (depth > deepest) throw new RangeError("messages are nested too deep");
   const fullName = scope + text(bytes, 1);
-  const options = all(bytes, 7)[0];
+  const [options] = readFields(bytes, 7);
   collected.messages.set(fullName, {
     fullName,
-    fields: all(bytes, 2).map((field, index) => readField(field, comments.get(`${path}.2.${index}`) ?? "")),
-    isMapEntry: options !== undefined && number(options, 7) === 1,
+    fields: counted(all(bytes, 2), collected).map((field, index) =>
+      readField(field, comments.get(`${path}.2.${index}`) ?? ""),
+    ),
+    isMapEntry: options !== undefined && number(options.bytes, 7) === 1,
   });
-  for (const [index, inner] of all(bytes, 3).entries()) {
+  for (const [index, inner] of counted(all(bytes, 3), collected).entries()) {
     readMessage(inner, { scope: `${fullName}.`, path: `${path}.3.${index}`, comments }, collected, depth + 1);
   }
-  for (const type of all(bytes, 4)) readEnum(type, `${fullName}.`, collected);
+  for (const type of counted(all(bytes, 4), collected)) readEnum(type, `${fullName}.`, collected);
 }
 
 function readField(bytes: Uint8Array, comment: string): FieldDescriptor {
@@ -134,21 +145,22 @@ function readField(bytes: Uint8Array, comment: string): FieldDescriptor {
   };
 }
 
-function readEnum(bytes: Uint8Array, scope: string, { enums }: Collected): void {
-  enums.set(
+function readEnum(bytes: Uint8Array, scope: string, collected: Collected): void {
+  collected.enums.set(
     scope + text(bytes, 1),
-    all(bytes, 2).map((value) => text(value, 1)),
+    counted(all(bytes, 2), collected).map((value) => text(value, 1)),
   );
 }
 
 const idempotencies = ["unknown", "no_side_effects", "idempotent"] as const;
 
-function readService(bytes: Uint8Array, { scope, path, comments }: Place, { methods }: Collected): void {
+function readService(bytes: Uint8Array, { scope, path, comments }: Place, collected: Collected): void {
+  const { methods } = collected;
   const service = scope + text(bytes, 1);
-  for (const [index, method] of all(bytes, 2).entries()) {
+  for (const [index, method] of counted(all(bytes, 2), collected).entries()) {
     const name = text(method, 1);
-    const options = all(method, 4)[0];
-    const level = options === undefined ? 0 : number(options, 34);
+    const [options] = readFields(method, 4);
+    const level = options === undefined ? 0 : number(options.bytes, 34);
     methods.set(`${service}/${name}`, {
       path: `${service}/${name}`,
       service,
@@ -167,7 +179,7 @@ function readService(bytes: Uint8Array, { scope, path, comments }: Place, { meth
 function readComments(info: Uint8Array | undefined): ReadonlyMap<string, string> {
   const comments = new Map<string, string>();
   if (info === undefined) return comments;
-  for (const location of all(info, 1)) {
+  for (const { bytes: location } of readFields(info, 1)) {
     const comment = (text(location, 3) || text(location, 4)).replaceAll(/\s+/g, " ").trim();
     if (comment !== "") comments.set(all(location, 1).flatMap(packed).join("."), comment.slice(0, 2_000));
   }
@@ -190,21 +202,26 @@ function packed(bytes: Uint8Array): readonly number[] {
   return numbers;
 }
 
-function fields(bytes: Uint8Array, wanted: number): readonly WireField[] {
-  return [...readFields(bytes)].filter((field) => field.number === wanted);
+function all(bytes: Uint8Array, wanted: number): readonly Uint8Array[] {
+  return bytesOf([bytes], wanted, mostParts);
 }
 
-function all(bytes: Uint8Array, wanted: number): readonly Uint8Array[] {
-  return fields(bytes, wanted).map((field) => field.bytes);
+function counted(parts: readonly Uint8Array[], collected: Collected): readonly Uint8Array[] {
+  collected.left -= parts.length;
+  if (collected.left < 0) throw new RangeError(`the files hold more than ${mostParts} parts`);
+  return parts;
 }
 
 function text(bytes: Uint8Array, wanted: number): string {
-  const last = all(bytes, wanted).at(-1);
+  let last: Uint8Array | undefined;
+  for (const field of readFields(bytes, wanted)) last = field.bytes;
   return last === undefined ? "" : toText(last);
 }
 
 function number(bytes: Uint8Array, wanted: number): number {
-  return fields(bytes, wanted).at(-1)?.value ?? 0;
+  let last = 0;
+  for (const { value } of readFields(bytes, wanted)) last = value;
+  return last;
 }
 
 function withoutDot(name: string): string {
@@ -212,6 +229,6 @@ function withoutDot(name: string): string {
 }
 
 /** As compilers do it, for sets that leave it out. */
-function toJsonName(name: string): string {
+export function toJsonName(name: string): string {
   return name.replaceAll(/_+([^_])/g, (_all, letter: string) => letter.toUpperCase()).replaceAll("_", "");
 }

@@ -8,10 +8,55 @@ import type { Descriptors, FieldDescriptor, MessageDescriptor } from "./descript
 
 /** Places of a schema; a message that would need more is described as an object and no further. */
 const mostPlaces = 2_000;
+/** Methods of one set of descriptors that are tools. */
+const mostMethods = 5_000;
+/** Of the schemas of one set together, each counted with every method that has it, about as long as they are written. */
+const mostCharacters = 8_000_000;
+/** Of a place without its name. */
+const placeCharacters = 40;
 
 /** @throws RangeError naming the type that the descriptors do not hold */
 export function toParameters(descriptors: Descriptors, input: string): JsonObject {
-  const writer = new SchemaWriter(descriptors);
+  return new ParameterSchemas(descriptors).of(input);
+}
+
+/** Schemas of the methods of one set, each message described once. */
+export class ParameterSchemas {
+  readonly #descriptors: Descriptors;
+  readonly #known = new Map<string, { readonly schema: JsonObject; readonly characters: number }>();
+  #methods = 0;
+  #characters = 0;
+
+  constructor(descriptors: Descriptors) {
+    this.#descriptors = descriptors;
+  }
+
+  /** Asked once for each method. @throws RangeError as `toParameters`; saying of what there is too much, and how much */
+  of(input: string): JsonObject {
+    this.#methods += 1;
+    if (this.#methods > mostMethods)
+      throw new RangeError(`there are more than ${mostMethods} methods to make tools of; name fewer services`);
+    const known = this.#known.get(input);
+    if (known !== undefined) {
+      this.#count(known.characters);
+      return known.schema;
+    }
+    const before = this.#characters;
+    const schema = toSchema(new SchemaWriter(this.#descriptors, (characters) => this.#count(characters)), input);
+    this.#known.set(input, { schema, characters: this.#characters - before });
+    return schema;
+  }
+
+  #count(characters: number): void {
+    this.#characters += characters;
+    if (this.#characters <= mostCharacters) return;
+    throw new RangeError(
+      `the parameters of its methods come to more than ${mostCharacters} characters as JSON Schema; leave out what is not needed`,
+    );
+  }
+}
+
+function toSchema(writer: SchemaWriter, input: string): JsonObject {
   const known = wellKnown.get(input);
   const schema = known ?? writer.object(input);
   const definitions = writer.definitions();
@@ -72,14 +117,21 @@ const wellKnown: ReadonlyMap<string, JsonObject> = new Map(
   } satisfies Record<string, JsonObject>).map(([name, schema]) => [`google.protobuf.${name}`, schema]),
 );
 
+function missing(name: string): RangeError {
+  return new RangeError(`the type '${name}' is missing; make the set with protoc --include_imports`);
+}
+
 class SchemaWriter {
   readonly #descriptors: Descriptors;
   readonly #definitions = new Map<string, JsonObject>();
   readonly #recursive = new Map<string, boolean>();
+  readonly #count: (characters: number) => void;
   #places = 0;
 
-  constructor(descriptors: Descriptors) {
+  /** @param count is told of all that is written, before it is, and may throw */
+  constructor(descriptors: Descriptors, count: (characters: number) => void) {
     this.#descriptors = descriptors;
+    this.#count = count;
   }
 
   definitions(): JsonObject | undefined {
@@ -90,6 +142,7 @@ class SchemaWriter {
     const message = this.#messageOf(name);
     const properties: Record<string, JsonValue> = {};
     for (const field of message.fields) {
+      this.#count(placeCharacters + field.jsonName.length + field.comment.length);
       const schema = this.#field(field);
       properties[field.jsonName] = field.comment === "" ? schema : { ...schema, description: field.comment };
     }
@@ -126,13 +179,15 @@ class SchemaWriter {
   #enumOf(name: string): JsonObject {
     if (name === "google.protobuf.NullValue") return { type: "null" };
     const values = this.#descriptors.enums.get(name);
-    if (values === undefined) throw new RangeError(`the type '${name}' is missing`);
+    if (values === undefined) throw missing(name);
+    this.#places += values.length;
+    for (const value of values) this.#count(value.length);
     return { type: "string", enum: [...values] };
   }
 
   #messageOf(name: string): MessageDescriptor {
     const message = this.#descriptors.messages.get(name);
-    if (message === undefined) throw new RangeError(`the type '${name}' is missing`);
+    if (message === undefined) throw missing(name);
     return message;
   }
 

@@ -7,12 +7,14 @@ import type { GrpcReply, GrpcRequest } from "./call.ts";
 import { callGrpc } from "./call.ts";
 import { missingImports, readFiles, type Descriptors } from "./descriptors.ts";
 import { toStatusError, unimplemented, type StatusErrorOptions } from "./status.ts";
-import { readFields, textField, toText } from "./wire.ts";
+import { bytesOf, readFields, textField, toText } from "./wire.ts";
 
 const versions = ["v1", "v1alpha"] as const;
 const ownServices = /^grpc\.(?:reflection|health|channelz)\./;
 /** Rounds in which imports are asked for that were not sent along. */
 const mostRounds = 16;
+/** Services of a server, or files of descriptors. */
+const mostNames = 20_000;
 const wellKnownImport = /^google\/protobuf\//;
 
 /** Fields of ServerReflectionRequest. */
@@ -54,10 +56,9 @@ class Asking {
 
   async services(): Promise<readonly string[] | undefined> {
     const answers = await this.#ask([textField(listServices, "*")]);
-    return answers
-      ?.flatMap((answer) => fieldsOf(answer, 6))
-      .flatMap((list) => fieldsOf(list, 1))
-      .flatMap((service) => fieldsOf(service, 1))
+    if (answers === undefined) return undefined;
+    const services = fieldsOf(fieldsOf(answers, 6), 1);
+    return fieldsOf(services, 1)
       .map(toText)
       .filter((name) => !ownServices.test(name));
   }
@@ -65,13 +66,15 @@ class Asking {
   async filesOf(services: readonly string[]): Promise<readonly Uint8Array[] | undefined> {
     const answers = await this.#ask(services.map((name) => textField(fileContaining, name)));
     if (answers === undefined) return undefined;
-    const files = answers.flatMap(filesIn);
+    let files = filesIn(answers);
     for (let round = 0; round < mostRounds; round += 1) {
       const missing = missingImports(readFiles(files)).filter((name) => !wellKnownImport.test(name));
       if (missing.length === 0) break;
-      const more = (await this.#ask(missing.map((name) => textField(fileByName, name))))?.flatMap(filesIn) ?? [];
+      const more = filesIn((await this.#ask(missing.map((name) => textField(fileByName, name)))) ?? []);
       if (more.length === 0) break;
-      files.push(...more);
+      files = [...files, ...more];
+      const size = files.reduce((sum, { byteLength }) => sum + byteLength, 0);
+      if (size > this.#options.maxBytes) throw new RangeError("the files are too large together");
     }
     return files;
   }
@@ -85,20 +88,21 @@ class Asking {
     if (status.code === unimplemented) return undefined;
     if (status.code !== 0) throw toStatusError(status, this.#options);
     for (const answer of this.last.messages) {
-      const [refusal] = fieldsOf(answer, 7);
+      const [refusal] = readFields(answer, 7);
       if (refusal === undefined) continue;
-      const message = fieldsOf(refusal, 2).map(toText)[0] ?? "";
-      const code = [...readFields(refusal)].find(({ number }) => number === 1)?.value ?? 5;
-      throw toStatusError({ code, message: `reflection: ${message}` }, this.#options);
+      const [code] = readFields(refusal.bytes, 1);
+      const [text] = readFields(refusal.bytes, 2);
+      const message = text === undefined ? "" : toText(text.bytes);
+      throw toStatusError({ code: code?.value ?? 5, message: `reflection: ${message}` }, this.#options);
     }
     return this.last.messages;
   }
 }
 
-function filesIn(answer: Uint8Array): readonly Uint8Array[] {
-  return fieldsOf(answer, 4).flatMap((response) => fieldsOf(response, 1));
+function filesIn(answers: readonly Uint8Array[]): readonly Uint8Array[] {
+  return fieldsOf(fieldsOf(answers, 4), 1);
 }
 
-function fieldsOf(message: Uint8Array, wanted: number): readonly Uint8Array[] {
-  return [...readFields(message)].filter(({ number }) => number === wanted).map(({ bytes }) => bytes);
+function fieldsOf(messages: readonly Uint8Array[], wanted: number): readonly Uint8Array[] {
+  return bytesOf(messages, wanted, mostNames);
 }

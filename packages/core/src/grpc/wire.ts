@@ -11,30 +11,54 @@ export interface WireField {
   readonly bytes: Uint8Array;
 }
 
-/** @throws RangeError where the bytes are no message */
-export function* readFields(bytes: Uint8Array): Generator<WireField> {
+/**
+ * @param wanted number of the fields that are given; absent: all
+ * @throws RangeError where the bytes are no message
+ */
+export function* readFields(bytes: Uint8Array, wanted?: number): Generator<WireField> {
   const reader = new Reader(bytes);
   while (!reader.isAtEnd) {
     const tag = reader.varint();
     const number = Math.floor(tag / 8);
     if (number === 0) throw new RangeError("a field has the number 0");
+    const isWanted = wanted === undefined || number === wanted;
     switch (tag % 8) {
-      case 0:
-        yield { number, value: reader.varint(), bytes: empty };
+      case 0: {
+        const value = reader.varint();
+        if (isWanted) yield { number, value, bytes: empty };
         break;
+      }
       case 1:
-        reader.take(8);
+        reader.skip(8);
         break;
-      case 2:
-        yield { number, value: 0, bytes: reader.take(reader.varint()) };
+      case 2: {
+        const length = reader.varint();
+        if (isWanted) yield { number, value: 0, bytes: reader.take(length) };
+        else reader.skip(length);
         break;
+      }
       case 5:
-        reader.take(4);
+        reader.skip(4);
         break;
       default:
         throw new RangeError("a field has a wire type that there is not");
     }
   }
+}
+
+/**
+ * The strings, bytes or messages that fields of one number hold, in all of these messages.
+ * @throws RangeError where the bytes are no message; where there are more than `most`, before they are held
+ */
+export function bytesOf(messages: Iterable<Uint8Array>, wanted: number, most: number): readonly Uint8Array[] {
+  const found: Uint8Array[] = [];
+  for (const message of messages) {
+    for (const { bytes } of readFields(message, wanted)) {
+      if (found.length === most) throw new RangeError(`there are more than ${most} of one kind`);
+      found.push(bytes);
+    }
+  }
+  return found;
 }
 
 const empty = new Uint8Array();
@@ -70,11 +94,15 @@ class Reader {
   }
 
   take(length: number): Uint8Array {
+    const start = this.#at;
+    this.skip(length);
+    return this.#bytes.subarray(start, this.#at);
+  }
+
+  skip(length: number): void {
     const end = this.#at + length;
     if (end > this.#bytes.length) throw new RangeError("the bytes end within a field");
-    const taken = this.#bytes.subarray(this.#at, end);
     this.#at = end;
-    return taken;
   }
 }
 

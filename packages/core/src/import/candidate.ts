@@ -13,6 +13,8 @@ export interface Candidate {
   readonly definition: JsonObject;
   readonly auth: CandidateAuth;
   readonly warnings: readonly string[];
+  /** The caller chose the name, so it is said where it gets another one. */
+  readonly isNamed?: boolean;
 }
 
 export interface CandidateAuth {

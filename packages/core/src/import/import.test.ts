@@ -218,6 +218,61 @@ describe(`limits of an import ${verifies("BLIND-1", "BLIND-10")}`, () => {
     expect(Object.keys(Object(operation?.definition?.parameters["properties"]))).toHaveLength(300);
   });
 
+  const posting = (schema: JsonValue): JsonObject => ({
+    post: { requestBody: { content: { "application/json": { schema } } } },
+  });
+  const many = <Value>(count: number, make: (at: number) => Value): Value[] =>
+    Array.from({ length: count }, (_none, at) => make(at));
+
+  // So long that whatever goes through all of it for each part of the document takes minutes.
+  test.each<readonly [string, () => JsonObject]>([
+    [
+      "a default, referred to by each of many properties",
+      () => {
+        const properties = Object.fromEntries(many(3_500, (at) => [`p${at}`, { $ref: "#/components/schemas/Long" }]));
+        const long = {
+          type: "string",
+          default: many(300_000, () => 0),
+          const: Object.fromEntries(many(20_000, (at) => [at, 0])),
+        };
+        return { paths: { "/a": posting({ properties }) }, components: { schemas: { Long: long } } };
+      },
+    ],
+    [
+      "the names of required fields, beside many properties",
+      () => ({
+        paths: {
+          "/a": posting({
+            required: many(1_000_000, (at) => `r${at}`),
+            properties: Object.fromEntries(many(3_500, (at) => [`p${at}`, true])),
+          }),
+        },
+      }),
+    ],
+    [
+      "a path with placeholders, beside many parameters",
+      () => ({
+        paths: {
+          [many(30_000, (at) => `/{a${at}}`).join("")]: {
+            get: { parameters: many(30_000, (at) => ({ in: "path", name: `p${at}` })) },
+          },
+        },
+      }),
+    ],
+  ])("what is long is gone through once: %s", async (_what, make) => {
+    const { result } = await run({ openapi: { ...manyOperations(0), ...make() }, dry_run: true });
+    expect(result.operations).toHaveLength(1);
+  });
+
+  test.each<readonly [string, JsonObject]>([
+    ["parameters", { parameters: many(20_000, (at) => ({ in: "path", name: `p${at}` })) }],
+    ["servers", { servers: many(20_000, () => ({ url: "https://elsewhere.example" })) }],
+  ])("%s that all paths share count for each of them", async (_what, shared) => {
+    const paths = Object.fromEntries(many(4_000, (at) => [`/p${at}`, { $ref: "#/components/pathItems/Shared" }]));
+    const openapi = { ...manyOperations(0), paths, components: { pathItems: { Shared: { ...shared, get: {} } } } };
+    await expect(run({ openapi })).rejects.toMatchObject({ code: "invalid_request", details: { param: "include" } });
+  });
+
   test("what somebody else changed meanwhile is a conflict, by name", async () => {
     const upsertMany: PluginRepo["upsertMany"] = (_tenant, { create }) =>
       Promise.resolve(new Map(create.slice(1).map(({ name }) => [name, 1])));

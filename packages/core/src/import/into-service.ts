@@ -9,6 +9,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { requireService, updateService } from "../services/register.ts";
 import type { ToolService } from "../services/service.ts";
+import { ownMember } from "../tools/json-schema/document.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import type { Candidate, ReadSource } from "./candidate.ts";
 import { changedFields } from "./compare.ts";
@@ -16,6 +17,7 @@ import { readDocument, type DocumentRequest } from "./import.ts";
 import { assignNames } from "./names.ts";
 import { readOpenApi } from "./openapi/read-openapi.ts";
 import { Pace } from "./pace.ts";
+import { withoutEndSlashes } from "./text.ts";
 
 export interface ServiceImportRequest extends DocumentRequest {
   readonly id: string;
@@ -89,7 +91,7 @@ export async function importIntoService(
 
 /** Without query and without a slash at its end. */
 function baseOf(baseUrl: string): string {
-  return baseUrl.replace(/\?.*$/s, "").replace(/\/+$/, "");
+  return withoutEndSlashes(baseUrl.replace(/\?.*$/s, ""));
 }
 
 interface Plan {
@@ -125,7 +127,7 @@ function plan(source: ReadSource, { service, base, request }: Planning): Plan {
       tools.push({ operation: label, action: "skipped", ...view(null), changed_fields: [], warnings, reason });
       continue;
     }
-    const before = existing[id];
+    const before = ownMember(existing, id);
     const fields = isJsonObject(before) ? changedFields(imported(before), operation) : [];
     const action = before === undefined ? "added" : fields.length > 0 ? "changed" : "unchanged";
     // What was decided here about a tool stays.

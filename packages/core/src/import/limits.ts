@@ -3,10 +3,12 @@ export const importLimits = {
   /** Bytes of one document, as text. */
   documentBytes: 33_554_432,
   yamlBytes: 16_777_216,
-  /** Characters of YAML that are read in one go; it takes half a second a megabyte. */
-  yamlWhole: 524_288,
+  /** Characters of YAML that are read in one go: half a second a megabyte, much longer where every character is a fault. */
+  yamlWhole: 131_072,
   /** Values in a YAML document after its aliases are written out. */
   yamlValues: 3_000_000,
+  /** Members that its merges (`<<`) bring. */
+  yamlMerged: 200_000,
   operations: 5_000,
   definitions: 1_000,
   /** Documents that a document may refer to, and bytes of all together. */

@@ -17,6 +17,13 @@ describe(`names of tools ${verifies("BLIND-1")}`, () => {
     expect(toToolName(text)).toBe(name.replace("Große_e", "Gro_e_e"));
   });
 
+  // Long enough that anything but a single pass does not end.
+  test("are made in one pass, however many underscores a text has", () => {
+    const long = `a${"_".repeat(300_000)}b`;
+    expect(toToolName(`__${long}__`)).toBe(long);
+    expect(toArgumentName(`$${long}`)).toMatch(/^a_{54}_[0-9a-f]{8}$/);
+  });
+
   const items = fc.uniqueArray(
     fc.record({
       key: fc.string(),

@@ -13,8 +13,11 @@ export function toToolName(text: string): string {
     .normalize("NFKD")
     .replace(/\p{M}+/gu, "")
     .replace(/[^a-zA-Z0-9_-]+/g, "_")
-    .replace(/^_+|_+$/g, "");
+    .replace(outerUnderscores, "");
 }
+
+/** Each run is looked at once: one that may begin anywhere would be tried again from each of its characters. */
+const outerUnderscores = /^_+|(?<!_)_+$/g;
 
 export interface Nameable {
   /** Identity in its document. */
@@ -70,7 +73,7 @@ const argumentName = /^[\p{L}\p{N}_.-]+$/u;
 /** What a model may call a parameter: its own name where that can be used. */
 export function toArgumentName(name: string): string {
   const isUsable = argumentName.test(name) && name !== "__proto__";
-  const usable = isUsable ? name : name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").replace(/^_+|_+$/g, "");
+  const usable = isUsable ? name : name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").replace(outerUnderscores, "");
   if (usable === "") return `argument_${shortHash(name, hashLength)}`;
   if (usable.length <= longestName) return usable;
   return `${usable.slice(0, longestName - hashLength - 1)}_${shortHash(name, hashLength)}`;

@@ -79,7 +79,8 @@ export async function planImport(source: ReadSource, options: PlanOptions): Prom
     const kept = isExact || existing === undefined ? undefined : { before: definitionOf(existing), keepsAuth };
     const definition = complete(candidate, { name, document: id, kept });
     try {
-      planned.push(compare(candidate, { definition, existing, egress: options.egress }));
+      const warnings = [...candidate.warnings, ...warningsOfName(candidate, name, existing)];
+      planned.push({ ...compare(candidate, { definition, existing, egress: options.egress }), warnings });
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
       if (isExact) throw within(`definitions.${index}`, error);
@@ -151,7 +152,7 @@ interface Comparison {
   readonly egress: Pick<Egress, "checkUrl">;
 }
 
-function compare(candidate: Candidate, { definition, existing, egress }: Comparison): PlannedPlugin {
+function compare(candidate: Candidate, { definition, existing, egress }: Comparison): Omit<PlannedPlugin, "warnings"> {
   const plugin = registerPlugin(definition, { egress, enabled: existing?.enabled ?? true });
   const after = definitionOf({ ...plugin, pluginId: 0, createdAt: 0, updatedAt: 0 });
   const isChanged = existing !== undefined && existing.hash !== plugin.hash;
@@ -162,8 +163,14 @@ function compare(candidate: Candidate, { definition, existing, egress }: Compari
     existing,
     changedFields: isChanged ? changedFields(toJson(definitionOf(existing)), toJson(after)) : [],
     auth: candidate.auth,
-    warnings: candidate.warnings,
   };
+}
+
+function warningsOfName({ wish, isNamed }: Candidate, name: string, existing: PluginRecord | undefined): string[] {
+  if (isNamed !== true || name === wish) return [];
+  return existing === undefined
+    ? [`The name '${wish}' cannot be had; the tool is called '${name}'.`]
+    : [`The tool was imported as '${name}' before and keeps that name.`];
 }
 
 /** Without the fields that are undefined. */

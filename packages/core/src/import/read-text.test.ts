@@ -24,7 +24,7 @@ describe(`text of a document ${verifies("BLIND-1")}`, () => {
     ["broken YAML", "a: [1", /line 1/],
     ["a name given twice", "a: 1\na: 2", /unique/],
     ["aliases that multiply", bomb(9), /aliases|Excessive/],
-    ["an alias that holds itself", "a: &a\n  b: *a\n", /values when its aliases/],
+    ["an alias that holds itself", "a: &a\n  b: *a\n", /stands in what it means/],
     ["nesting without an end", "[".repeat(20_000), /cannot be read|nested|neither/],
     ["too much YAML", `a: ${"x".repeat(importLimits.yamlBytes)}`, /convert it to JSON/],
   ])("is refused by its field for %s", async (_what, text, reason) => {

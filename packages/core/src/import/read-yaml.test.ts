@@ -85,11 +85,41 @@ describe(`large YAML, read in pieces ${verifies("BLIND-1")}`, () => {
     });
   });
 
+  test("takes from a merge what is not there, of several the first", async () => {
+    const text =
+      "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  z: 3\n  <<: [*a, *b]\n  x: 3\n" +
+      `${filler}d:\n  <<: *b\n  y: 4\n`;
+    const value = { c: { z: 3, x: 3, y: 1 }, d: { y: 4, z: 2 } };
+    expect(await readYaml(text, text.length)).toMatchObject(value);
+    expect(await readYaml(text, whole)).toMatchObject(value);
+  });
+
+  test("means by an alias the last anchor of its name before it", async () => {
+    const text = "a: &a {x: &a 1, y: *a}\nb: *a\nc: &a 2\nd: [*a, &a 3, *a]\n";
+    expect(await readYaml(text)).toEqual({ a: { x: 1, y: 1 }, b: 1, c: 2, d: [2, 3, 3] });
+  });
+
+  // So many that whatever compares each with each takes minutes.
+  test.each([
+    ["keys", lines(40_000, (at) => `key_${at}: 1\n`)],
+    ["anchors and aliases", `[${lines(25_000, (at) => `&a${at} 1, *a${at}, `)}]`],
+    ["anchors within anchors", `${"[&a ".repeat(300)}[${lines(25_000, (at) => `&b${at} 1, `)}]${"]".repeat(300)}`],
+  ])("looks at each of many %s once", async (_what, text) => {
+    expect(await readYaml(text, text.length)).toBeTypeOf("object");
+  });
+
+  test("brings only so much together by merges", async () => {
+    const text = merging();
+    await expect(readYaml(text, text.length)).rejects.toThrow("come from merges");
+  });
+
   test.each([
     ["a key given twice, far apart", `last: 1\n${filler}last: 2\n`, /'last' is not unique/],
     ["a key of two large blocks", `${filler}${filler}`, /'filler' is not unique/],
     ["an alias of nothing", `${filler}use: *nobody\n`, /nobody/],
     ["aliases that multiply from piece to piece", multiplying(), /aliases/],
+    ["faults without an end", `a: 1\n${"]".repeat(whole - 10)}`, /line 2, column 1/],
+    ["more levels than are read in pieces", nesting(200), /in pieces/],
     ["a large text", `a: |\n  ${"x".repeat(2 * whole)}\n`, /no mapping/],
     ["a large list", `${"- x\n".repeat(whole)}`, /in pieces/],
     ["something broken", `${filler}b: [1\n`, /in pieces/],
@@ -98,6 +128,21 @@ describe(`large YAML, read in pieces ${verifies("BLIND-1")}`, () => {
     await expect(readYaml(text, whole)).rejects.toThrow(reason);
   });
 });
+
+function lines(count: number, line: (at: number) => string): string {
+  return Array.from({ length: count }, (_none, at) => line(at)).join("");
+}
+
+function merging(): string {
+  const members = lines(1_000, (at) => `  k${at}: 1\n`);
+  return `a: &a\n${members}b:\n  <<: [${Array(400).fill("*a").join(", ")}]\n`;
+}
+
+/** Keys below keys, and at their end more than is read in one go. */
+function nesting(levels: number): string {
+  const keys = lines(levels, (at) => `${" ".repeat(at)}k:\n`);
+  return `${keys}${lines(whole, (at) => `${" ".repeat(levels)}k${at}: x\n`)}`;
+}
 
 /** Each level is in a piece of its own, so that no single piece shows what they come to together. */
 function multiplying(): string {

@@ -7,6 +7,10 @@ import * as yaml from "yaml";
 import type { JsonValue } from "../json.ts";
 import { importLimits } from "./limits.ts";
 import { Pace } from "./pace.ts";
+import { YamlValues } from "./yaml-values.ts";
+
+/** Levels of mappings that are read in pieces: each goes through all lines of those below it. */
+const deepest = 64;
 
 /**
  * @param whole characters that may be read in one go
@@ -31,8 +35,7 @@ class YamlReader {
   readonly #whole: number;
   readonly #pieceLength: number;
   readonly #pace = new Pace();
-  /** Values behind the anchors of earlier pieces. */
-  readonly #anchors = new Map<string, unknown>();
+  readonly #values = new YamlValues();
 
   constructor(whole: number) {
     this.#whole = whole;
@@ -42,32 +45,29 @@ class YamlReader {
   async readPieces(text: string): Promise<unknown> {
     const lines = text.replace(/^---[^\n]*\n/, "").split(/(?<=\n)/);
     if (lines.some((line) => /^(?:---|\.\.\.)(?:\s|$)/.test(line))) throw new Error("more than one document");
-    return this.#readMapping(lines);
+    return this.#readMapping(lines, 1);
   }
 
   readPiece(text: string): unknown {
-    const { parseDocument, visit, isNode } = yaml;
-    const document = parseDocument(text, { schema: "core", merge: true, logLevel: "error" });
-    const [fault] = document.errors;
-    if (fault !== undefined) throw fault;
-    if (this.#anchors.size > 0) visit(document, { Alias: (_key, alias) => this.#replace(alias, document) });
-    const value: unknown = document.toJS({ maxAliasCount: 1_000 });
-    visit(document, {
-      Node: (_key, node) => {
-        if (isNode(node) && "anchor" in node && node.anchor !== undefined)
-          this.#anchors.set(node.anchor, node.toJS(document));
-      },
+    const { LineCounter, parseDocument } = yaml;
+    const lineCounter = new LineCounter();
+    const document = parseDocument(text, {
+      schema: "core",
+      resolveKnownTags: false,
+      merge: true,
+      logLevel: "error",
+      lineCounter,
+      // The parser would compare each key with each, and show the text around each of any number of faults.
+      uniqueKeys: false,
+      prettyErrors: false,
     });
-    return value;
+    const [fault] = document.errors;
+    if (fault === undefined) return this.#values.read(document.contents);
+    const { line, col } = lineCounter.linePos(fault.pos[0]);
+    throw new Error(`${fault.message} at line ${line}, column ${col}`, { cause: fault });
   }
 
-  /** What an earlier piece holds stands in for an alias that this piece cannot resolve. */
-  #replace(alias: yaml.Alias, document: yaml.Document): yaml.Scalar | undefined {
-    if (!this.#anchors.has(alias.source) || alias.resolve(document) !== undefined) return undefined;
-    return new yaml.Scalar(this.#anchors.get(alias.source));
-  }
-
-  async #readMapping(lines: readonly string[]): Promise<unknown> {
+  async #readMapping(lines: readonly string[], level: number): Promise<unknown> {
     const members = new Map<string, unknown>();
     let small = "";
     const flush = (): void => {
@@ -84,16 +84,17 @@ class YamlReader {
       }
       const start = entry.findIndex(hasContent);
       const [first = "", ...rest] = entry.slice(start);
-      addAll(members, opensMapping(first, rest) ? await this.#readOpened(first, rest) : this.#readLarge(text));
+      const isOpened = level < deepest && opensMapping(first, rest);
+      addAll(members, isOpened ? await this.#readOpened(first, rest, level + 1) : this.#readLarge(text));
     }
     flush();
     return Object.fromEntries(members);
   }
 
   /** A text of several lines below its key may look like a mapping. */
-  async #readOpened(first: string, rest: readonly string[]): Promise<unknown> {
+  async #readOpened(first: string, rest: readonly string[], level: number): Promise<unknown> {
     try {
-      return { [this.#keyOf(first)]: await this.#readMapping(rest) };
+      return { [this.#keyOf(first)]: await this.#readMapping(rest, level) };
     } catch (error) {
       const text = first + rest.join("");
       if (text.length > this.#whole) throw error;
@@ -140,7 +141,7 @@ function hasContent(line: string): boolean {
 /** `key:` with a mapping in the lines below it. */
 function opensMapping(first: string, rest: readonly string[]): boolean {
   const next = rest.find(hasContent);
-  if (next === undefined || !/:(?:\s+#.*)?$/.test(first.trimEnd())) return false;
+  if (next === undefined || !/:(?:\s+#[^]*)?$/.test(first.trimEnd())) return false;
   return indentOf(next) > indentOf(first) && !/^\s*-(?:\s|$)/.test(next);
 }
 

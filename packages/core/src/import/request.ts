@@ -56,7 +56,8 @@ export const importRequestSchema = z
 
     dry_run: z.boolean().default(false).meta({ description: "Say what would be done, and do nothing." }),
     document_id: z.string().min(1).max(500).optional().meta({
-      description: "What a later import finds these tools by; absent: the document's address, else its title.",
+      description:
+        "What a later import finds these tools by; absent: the document's address, else its title; of a curl command its method and address.",
     }),
     remove_missing: z
       .boolean()

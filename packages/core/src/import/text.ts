@@ -28,6 +28,11 @@ export function cutText(text: string, most: number): string {
     .trimEnd()}…`;
 }
 
+/** In one pass: a pattern that may begin at any slash would be tried again from each. */
+export function withoutEndSlashes(address: string): string {
+  return address.replace(/(?<!\/)\/+$/, "");
+}
+
 const verbs: Readonly<Record<string, string>> = {
   GET: "Reads",
   POST: "Sends",

@@ -9,6 +9,9 @@ import { importLimits } from "./limits.ts";
 /** What compiling a pattern counts as. */
 const patternCost = 50;
 
+/** So many take about as long as one schema. */
+const membersPerStep = 16;
+
 export class ImportWork {
   #left: number = importLimits.schemaNodesInAll;
   readonly #patterns = new Map<string, string | undefined>();
@@ -22,6 +25,14 @@ export class ImportWork {
       `The schemas of the document come to more than ${importLimits.schemaNodesInAll} parts when they are written out for each operation; import some of its operations with 'include'.`,
       { param: "include" },
     );
+  }
+
+  /**
+   * Counts members that are gone through and not converted: one part may be as long as a whole document.
+   * @throws GatewayError as `spend` does
+   */
+  look(members: number): void {
+    this.spend(Math.floor(members / membersPerStep));
   }
 
   /** Why a pattern cannot be used; undefined for one that can. */

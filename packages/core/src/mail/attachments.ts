@@ -31,17 +31,24 @@ export async function readAttachments(
     attachments.push({
       name: each.name,
       content,
-      mediaType: each.contentType ?? mediaType,
+      mediaType: each.contentType ?? (mediaType !== undefined && isMultipart(mediaType) ? undefined : mediaType),
       contentId: each.contentId,
     });
   }
   return attachments;
 }
 
+/** Its header would promise parts, which one file has not. */
+function isMultipart(mediaType: string): boolean {
+  return /^\s*multipart\//i.test(mediaType);
+}
+
 /** They become headers. */
 function checkLabels(field: string, { name, contentType, contentId }: AttachmentArgument): void {
   if (!isHeaderText(name) || /[/\\]/.test(name))
     throw invalid(`${field}.name`, `'${field}.name' must be a file name, without slashes and control characters.`);
+  if (contentType !== undefined && isMultipart(contentType))
+    throw invalid(`${field}.contentType`, `'${field}.contentType' must be the type of one file, not multipart.`);
   if (contentType !== undefined && !/^[\w!#$&^.+-]{1,63}\/[\w!#$&^.+-]{1,63}$/.test(contentType))
     throw invalid(`${field}.contentType`, `'${field}.contentType' must be a media type such as application/pdf.`);
   if (contentId !== undefined && !/^[\w.@+-]+$/.test(contentId))

@@ -25,12 +25,14 @@ const mailboxField = z
   ])
   .meta({ description: 'An address, or {"address", "name"}.' });
 
-const pattern = z
-  .string()
-  .refine(
-    (text) => parseAddress(text.startsWith("@") ? `x${text}` : text) !== undefined,
-    "must be an address, or '@' and a domain",
-  );
+/** In the form that addresses have, which it is compared with. */
+const pattern = z.string().transform((text, check): string => {
+  const isDomain = text.startsWith("@");
+  const address = parseAddress(isDomain ? `x${text}` : text);
+  if (address !== undefined) return isDomain ? address.slice(1) : address;
+  check.addIssue({ code: "custom", message: "must be an address, or '@' and a domain" });
+  return z.NEVER;
+});
 
 const nameSchema = z
   .string()

@@ -47,6 +47,11 @@ test(`ten thousand weighted picks follow the weights ${verifies("SVC-3")}`, () =
   }
 });
 
+test("least pending looks through as many as there are", () => {
+  const many = Array.from({ length: 200_000 }, (_each, index) => instance(`h${index}`));
+  expect(next(bench("least_pending", many).balancer)).toMatch(/^h/);
+});
+
 test("the random one may take any", () => {
   const draws = [0.99, 0, 0.5];
   const balancer = new Balancer(

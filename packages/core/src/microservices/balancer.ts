@@ -100,7 +100,7 @@ export class Balancer {
       case "weighted":
         return byCredit(among);
       case "least_pending": {
-        const fewest = Math.min(...among.map(({ pending }) => pending));
+        const fewest = among.reduce((least, { pending }) => Math.min(least, pending), Number.POSITIVE_INFINITY);
         return this.#nextOf(among.filter(({ pending }) => pending === fewest));
       }
       default:

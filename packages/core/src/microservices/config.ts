@@ -11,7 +11,7 @@ import { problemOf } from "../services/invalid-config.ts";
 import { tlsField } from "../services/tls.ts";
 import { discoveryField } from "./discovery/fields.ts";
 import { grpcField, methodSchema, type ConfiguredMethod } from "./grpc-fields.ts";
-import { balances, instanceHostSchema, portSchema } from "./fields.ts";
+import { balances, instanceHostSchema, mostInstances, portSchema } from "./fields.ts";
 
 const instanceSchema = z.strictObject({
   host: instanceHostSchema.meta({ description: "Name or address." }),
@@ -35,7 +35,7 @@ export const svcConfigSchema = z
     endpoints: z
       .array(instanceSchema)
       .min(1)
-      .max(1_000)
+      .max(mostInstances)
       .optional()
       .meta({ description: "Its instances, where they are known." }),
     discovery: discoveryField.optional(),

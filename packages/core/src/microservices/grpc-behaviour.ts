@@ -8,6 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { callGrpc, type GrpcReply, type Metadata } from "../grpc/call.ts";
 import type { Codec } from "../grpc/codec.ts";
 import type { Descriptors, MethodDescriptor } from "../grpc/descriptors.ts";
+import { MessageTooLarge } from "../grpc/frames.ts";
 import { reflect } from "../grpc/reflection.ts";
 import { toStatusError, unauthenticated, unimplemented } from "../grpc/status.ts";
 import { loadCodec } from "../grpc/uploaded.ts";
@@ -98,6 +99,7 @@ class GrpcClient implements GrpcBehaviour {
         timeoutMs: openMs,
         signal: context.signal,
         maxBytes: 65_536,
+        isUnary: true,
       });
       if (status.code === unimplemented) {
         return { detail: "The server answered; it has no health service to ask further." };
@@ -108,8 +110,8 @@ class GrpcClient implements GrpcBehaviour {
         throw toStatusError(status, { toolName, redact: (text) => context.redactor.redact(text) });
       }
       const [answer = new Uint8Array()] = messages;
-      const health = [...readFields(answer)].find(({ number }) => number === 1)?.value ?? 0;
-      if (health === 1) return { detail: "The server answered that it is serving." };
+      const [health] = readFields(answer, 1);
+      if (health?.value === 1) return { detail: "The server answered that it is serving." };
       throw new GatewayError("tool_failed", `'${toolName}' answered that it is not serving.`, { toolName });
     });
   }
@@ -185,6 +187,7 @@ class GrpcClient implements GrpcBehaviour {
       timeoutMs: call.call.uri.options.timeoutMs ?? call.call.tool.timeoutMs ?? settings.tool_timeout_ms,
       signal: context.signal,
       maxBytes: settings.result_max_bytes,
+      isUnary: !method.isServerStreaming,
       ...(maxMessages === undefined ? {} : { maxMessages }),
       ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
     });
@@ -301,8 +304,18 @@ function toReply(
 ): ToolReply {
   const toolName = call.call.tool.name;
   if (status.code !== 0) throw toStatusError(status, { toolName, redact: (text) => context.redactor.redact(text) });
+  let left = context.config.settings.result_max_bytes;
+  const decode = (message: Uint8Array): string => {
+    try {
+      const text = codec.decode(method, message, left);
+      left -= text.length;
+      return text;
+    } catch (error) {
+      throw error instanceof MessageTooLarge ? tooLarge(toolName, context) : error;
+    }
+  };
   if (method.isServerStreaming) {
-    const collected = messages.map((message) => codec.decode(method, message)).join(",");
+    const collected = messages.map(decode).join(",");
     return {
       mediaType: "application/json",
       body: `{"messages":[${collected}]${cut === undefined ? "" : ',"truncated":true'}}`,
@@ -310,7 +323,7 @@ function toReply(
   }
   const [message] = messages;
   if (cut === "bytes") throw tooLarge(toolName, context);
-  if (message !== undefined) return { mediaType: "application/json", body: codec.decode(method, message) };
+  if (message !== undefined) return { mediaType: "application/json", body: decode(message) };
   throw new GatewayError("tool_failed", `'${toolName}' answered OK without a message.`, { toolName });
 }
 

@@ -1,7 +1,6 @@
 /** Methods of gRPC as tools (SVC-1): ids, parameters and effects, from descriptors and what is configured besides. */
-import { GatewayError } from "../errors/gateway-error.ts";
 import type { Descriptors, MethodDescriptor } from "../grpc/descriptors.ts";
-import { toParameters } from "../grpc/parameters.ts";
+import { ParameterSchemas } from "../grpc/parameters.ts";
 import { configuredSet } from "../grpc/uploaded.ts";
 import { invalidConfig } from "../services/invalid-config.ts";
 import type { OpenService, ServiceTool } from "../services/scheme.ts";
@@ -27,8 +26,21 @@ export function findOpen({ record, config }: Service, id: string): ServiceTool |
   return isOpen && methodPathSchema.safeParse(id).success ? toOpen(id) : undefined;
 }
 
-/** @throws RangeError naming a type that the descriptors do not hold */
-export function describe(config: SvcConfig, descriptors: Descriptors): readonly ServiceTool[] {
+/**
+ * @param field where the descriptors are said
+ * @throws GatewayError `invalid_definition` naming a type that the descriptors do not hold, or of what they hold too much
+ */
+export function describe(config: SvcConfig, descriptors: Descriptors, field = "grpc"): readonly ServiceTool[] {
+  try {
+    return toTools(config, descriptors);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw invalidConfig(field, `cannot be used: ${error.message}`);
+  }
+}
+
+function toTools(config: SvcConfig, descriptors: Descriptors): readonly ServiceTool[] {
+  const schemas = new ParameterSchemas(descriptors);
   const configured = Object.entries(methodsIn(config));
   const renamed = new Set(configured.map(([, { method }]) => method));
   const wanted = config.grpc?.services;
@@ -38,9 +50,9 @@ export function describe(config: SvcConfig, descriptors: Descriptors): readonly 
   );
   const named = configured.flatMap(([id, method]) => {
     const descriptor = descriptors.methods.get(method.method);
-    return descriptor === undefined ? [] : [withPolicy(toTool(id, descriptor, descriptors), method)];
+    return descriptor === undefined ? [] : [withPolicy(toTool(id, descriptor, schemas), method)];
   });
-  return [...named, ...plain.map((method) => toTool(method.path, method, descriptors))];
+  return [...named, ...plain.map((method) => toTool(method.path, method, schemas))];
 }
 
 /** The method that a tool's id stands for. */
@@ -52,12 +64,12 @@ export function methodOf(config: SvcConfig, id: string): { readonly path: string
   return { path, ...(maxMessages === undefined ? {} : { maxMessages }) };
 }
 
-function toTool(id: string, method: MethodDescriptor, descriptors: Descriptors): ServiceTool {
+function toTool(id: string, method: MethodDescriptor, schemas: ParameterSchemas): ServiceTool {
   const { path, comment, idempotency, input } = method;
   return {
     id,
     description: comment === "" ? `Calls ${path}.` : comment,
-    parameters: toParameters(descriptors, input),
+    parameters: schemas.of(input),
     effect: idempotency === "no_side_effects" ? "read" : "write",
     ...(idempotency === "idempotent" ? { repeat: "natural" as const } : {}),
   };
@@ -103,12 +115,7 @@ export function checkMethods({ config }: Service, descriptors: Descriptors, fiel
     if (found.isClientStreaming)
       throw invalidConfig(`tools.${id}.method`, "takes a stream of requests, which a call has not");
   }
-  try {
-    describe(config, descriptors);
-  } catch (error) {
-    if (error instanceof GatewayError || !(error instanceof Error)) throw error;
-    throw invalidConfig(field, `cannot be used: ${error.message}; make it with protoc --include_imports`);
-  }
+  describe(config, descriptors, field);
 }
 
 function list(names: Iterable<string>): string {

@@ -14,7 +14,7 @@ import { tellProgress } from "../calls/progress.ts";
 import { requireModules } from "../vcp/modules/messages.ts";
 import { openInput } from "./input.ts";
 import { logSystemEvent } from "../vcp/log/vcp-log.ts";
-import { nodeNameSchema, nodeToolsSchema, serverIdOf, type NodeTool } from "./node.ts";
+import { nodeNameSchema, offeredToolsSchema, serverIdOf, type NodeTool } from "./node.ts";
 import { nodeResultSchema, nodeResultShape, resultKey, useResult } from "./results.ts";
 
 const id = z.string().regex(/^[A-Za-z0-9][\w.:-]{0,63}$/, "must have 1 to 64 letters, digits, '_', '-', '.' or ':'");
@@ -51,7 +51,7 @@ export const nodeMessages = {
       name: nodeNameSchema,
       version: z.string().min(1).max(64),
       instance,
-      tools: nodeToolsSchema(),
+      tools: offeredToolsSchema(),
     }),
     async answer(deps, { tenant, id: connectionId, caller }, { name, version, instance: own, tools }) {
       for (const tool of tools) requireMayOffer({ caller }, name, tool);

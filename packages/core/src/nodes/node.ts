@@ -9,6 +9,8 @@ import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 
 const mostTools = 64;
 const longestParameters = 16_384;
+/** Of all tools together: API Gateway takes messages of 128 KB. */
+const longestOffer = 122_880;
 /** A day: what takes longer is not one call. */
 export const longestTimeoutMs = 86_400_000;
 
@@ -102,6 +104,18 @@ export const nodeToolsSchema = once(() =>
         seen.add(name);
       }
     }),
+);
+
+/** The same where a node offers them: in one message. */
+export const offeredToolsSchema = once(() =>
+  nodeToolsSchema().superRefine((tools, context) => {
+    const bytes = Buffer.byteLength(JSON.stringify(tools));
+    if (bytes > longestOffer)
+      context.addIssue({
+        code: "custom",
+        message: `have ${bytes} bytes together, more than the ${longestOffer} that a node may offer`,
+      });
+  }),
 );
 
 /** As kept with the tenant's configuration. */

@@ -12,6 +12,7 @@ import { shapeReply } from "../calls/result-store.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps, CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import { parseJson } from "../json.ts";
 import { readAll, tenantKey } from "../ports/blob-store.ts";
 import type { CallFinish } from "../ports/repos.ts";
@@ -153,10 +154,11 @@ export async function settleRun(
 ): Promise<void> {
   const isUploaded = run.result !== null && parseNodeResult(run.result).uploaded;
   await Promise.all([
-    deps.repos.nodes.settle(tenant, run.id),
     ...(isUploaded ? [deps.blobs.delete(resultKey(tenant, run.id))] : []),
     ...(run.input === isBlob ? [deps.blobs.delete(inputKey(tenant, run.id))] : []),
   ]);
+  // Last, since the tick looks no more at what is settled.
+  await deps.repos.nodes.settle(tenant, run.id);
 }
 
 async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallFinish> {
@@ -171,7 +173,7 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
     return { state: "completed", outcome: stored, ...cost };
   } catch (thrown) {
     const error = toGatewayError(thrown);
-    if (error.code === "database_unavailable" || error.code === "internal_error") throw error;
+    if (isOutage(error) || error.code === "internal_error") throw error;
     return { ...failedFinish(call, error, context.redactor), ...cost };
   }
 }

@@ -2,7 +2,8 @@
  * Gives calls to nodes. A node asks before it begins (`node.accept`), so that a call which was taken back is
  * never begun, and one that was never accepted was never sent. From then on only a result says what became of it.
  */
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject } from "../json.ts";
@@ -102,9 +103,28 @@ async function giveUp(deps: NodeDeps, tenant: string, seen: NodeRun): Promise<To
 async function takeResult(deps: NodeDeps, tenant: string, run: NodeRun): Promise<ToolReply> {
   try {
     if (run.result === null) throw neverBegun(run);
-    return await toReply(deps, tenant, run, parseNodeResult(run.result));
-  } finally {
+    const reply = await toReply(deps, tenant, run, parseNodeResult(run.result));
+    await clearAway(deps, tenant, run);
+    return reply;
+  } catch (thrown) {
+    // The result stays, and the tick reads it when that can be done again.
+    if (thrown instanceof GatewayError && isOutage(thrown)) throw withDelivery(thrown, "uncertain");
+    await clearAway(deps, tenant, run);
+    throw thrown;
+  }
+}
+
+/** What cannot be cleared away now is the tick's to clear away, and takes no result from who waits for it. */
+async function clearAway(deps: NodeDeps, tenant: string, run: NodeRun): Promise<void> {
+  try {
     await settleRun(deps, tenant, run);
+  } catch (thrown) {
+    const { code } = toGatewayError(thrown);
+    deps.log.log("warn", "a node's result was not cleared away and will be later", {
+      tenant,
+      call_id: run.callId,
+      code,
+    });
   }
 }
 

@@ -1,10 +1,10 @@
 /** What is done with objects of a bucket, in the words of S3: get, head, put, delete, list. */
-import { readAtMost } from "../blind/reply.ts";
+import { leave, readAtMost } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import { discard, type S3Client } from "./s3-client.ts";
-import { saysItIsMissing } from "./s3-errors.ts";
+import { saysItIsMissing, toRefusal } from "./s3-errors.ts";
 import type { Pair } from "./sigv4.ts";
 import { elementsOf, escapeXml, textOf } from "./xml.ts";
 
@@ -32,11 +32,62 @@ export interface OpenObject {
   readonly response: EgressResponse;
 }
 
-/** @param range value of the header */
-export async function getObject(client: S3Client, ref: ObjectRef, range?: string): Promise<OpenObject> {
-  const headers: readonly Pair[] = range === undefined ? [] : [["range", range]];
-  const response = await client.send({ method: "GET", ...ref, headers });
-  return { info: toInfo(response), response };
+export interface ByteRange {
+  readonly offset: number;
+  /** Absent: up to the end. */
+  readonly length?: number | undefined;
+  /** What the vendor is to be told besides. */
+  readonly headers?: readonly Pair[] | undefined;
+}
+
+/** @throws GatewayError as `S3Client.send`; from the body, too, where a range lies beyond the end */
+export async function getObject(client: S3Client, ref: ObjectRef, range?: ByteRange): Promise<OpenObject> {
+  if (range === undefined) {
+    const response = await client.send({ method: "GET", ...ref });
+    return { info: toInfo(response), response };
+  }
+  const { offset, length, headers = [] } = range;
+  const end = length === undefined ? "" : offset + length - 1;
+  const request = { method: "GET", ...ref, headers: [["range", `bytes=${offset}-${end}`], ...headers] } as const;
+  const response = await client.send(request);
+  const info = toInfo(response);
+  if (response.status === 206) return { info, response };
+  // The whole object, from a store that knows no ranges, or takes one beyond the end for none.
+  const { "content-length": _whole, ...others } = response.headers;
+  const beyond = (): Error => client.toError({ ...toRefusal(response, ""), status: 416 }, request);
+  return {
+    info,
+    response: { ...response, headers: others, body: closing(response.body, cutOut(response.body, range, beyond)) },
+  };
+}
+
+/** What nobody begins to read is closed all the same. */
+function closing(source: AsyncIterable<Uint8Array>, part: AsyncGenerator<Uint8Array>): AsyncIterable<Uint8Array> {
+  return {
+    [Symbol.asyncIterator]: () => ({
+      next: () => part.next(),
+      return: async () => {
+        await part.return(undefined);
+        await leave(source);
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+}
+
+async function* cutOut(
+  body: AsyncIterable<Uint8Array>,
+  { offset, length = Number.POSITIVE_INFINITY }: ByteRange,
+  beyond: () => Error,
+): AsyncGenerator<Uint8Array> {
+  let at = 0;
+  for await (const piece of body) {
+    const part = piece.subarray(Math.max(0, offset - at), Math.max(0, offset + length - at));
+    at += piece.byteLength;
+    if (part.byteLength > 0) yield part;
+    if (at >= offset + length) return;
+  }
+  if (at <= offset) throw beyond();
 }
 
 /** Undefined where there is none. */
@@ -123,7 +174,7 @@ export async function listObjects(client: S3Client, request: ListRequest, versio
     ...(delimiter === undefined ? [] : [["delimiter", delimiter] as const]),
     ...(from === undefined ? [] : [positionPair(from, version)]),
   ];
-  const page = toPage(await readXml(await client.send({ method: "GET", query })));
+  const page = toPage(await readXml(await client.send({ method: "GET", query })), maxKeys);
   const { next } = page;
   if (from === undefined || next === undefined || !("after" in from) || !("after" in next)) return page;
   // Not by order: some stores give markers that are no keys.
@@ -139,7 +190,7 @@ function positionPair(from: ListPosition, version: 1 | 2): Pair {
   return [version === 2 ? "start-after" : "marker", from.after];
 }
 
-function toPage(xml: string): ListPage {
+function toPage(xml: string, maxKeys: number): ListPage {
   const decode = textOf(xml, "EncodingType") === "url" ? decodeKey : (text: string) => text;
   const objects = elementsOf(xml, "Contents").map((entry): ListedObject => ({
     key: decode(textOf(entry, "Key") ?? ""),
@@ -148,8 +199,12 @@ function toPage(xml: string): ListPage {
     etag: withoutQuotes(textOf(entry, "ETag")),
   }));
   const prefixes = elementsOf(xml, "CommonPrefixes").map((entry) => decode(textOf(entry, "Prefix") ?? ""));
+  if (objects.length > maxKeys || prefixes.length > maxKeys) {
+    const message = `The object store lists more than the ${maxKeys} keys that it was asked for.`;
+    throw withDelivery(new GatewayError("tool_failed", message), "answered");
+  }
   if (textOf(xml, "IsTruncated") !== "true") return { objects, prefixes, next: undefined };
-  const last = [...objects.map(({ key }) => key), ...prefixes].toSorted(byBytes).at(-1);
+  const last = lastOf([...objects.map(({ key }) => key), ...prefixes]);
   const token = textOf(xml, "NextContinuationToken");
   if (token !== undefined && token !== "") {
     // A token is the store's own and goes back as it came; but S3Proxy's is the last key, which it writes encoded
@@ -163,8 +218,12 @@ function toPage(xml: string): ListPage {
   return { objects, prefixes, next: after === undefined ? undefined : { after } };
 }
 
-function byBytes(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a, "utf8"), Buffer.from(b, "utf8"));
+/** In the order of stores, which is that of bytes. */
+function lastOf(keys: readonly string[]): string | undefined {
+  const [first, ...others] = keys.map((key) => Buffer.from(key, "utf8"));
+  return others
+    .reduce((last, key) => (last === undefined || key.compare(last) > 0 ? key : last), first)
+    ?.toString("utf8");
 }
 
 /** Some stores write a space as `+`, and a plus sign as `%2B` in any case. */

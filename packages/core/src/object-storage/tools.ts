@@ -23,6 +23,7 @@ import {
   deleteObjects,
   getObject,
   listObjects,
+  type ByteRange,
   type ListPosition,
   type ObjectInfo,
   type ObjectRef,
@@ -199,7 +200,7 @@ const load = defineBucketTool({
   async run({ key, offset, length, toFile }, run) {
     const ref = refOf(key, run);
     const session = toFile === undefined ? undefined : sessionOf(run);
-    const { info, response } = await getObject(run.client, ref, rangeOf(offset, length));
+    const { info, response } = await getObject(run.client, ref, rangeOf({ offset, length }, run));
     const about = { key: ref.named, ...describeInfo(info), ...(offset === undefined ? {} : { offset }) };
     if (toFile !== undefined && session !== undefined) {
       const { tenant, config, signal } = run.context;
@@ -227,9 +228,13 @@ const load = defineBucketTool({
   },
 });
 
-function rangeOf(offset = 0, length?: number): string | undefined {
-  if (length === undefined) return offset === 0 ? undefined : `bytes=${offset}-`;
-  return `bytes=${offset}-${offset + length - 1}`;
+/** Undefined: the whole object. */
+function rangeOf(
+  { offset = 0, length }: { readonly offset?: number | undefined; readonly length?: number | undefined },
+  { profile }: BucketRun,
+): ByteRange | undefined {
+  if (offset === 0 && length === undefined) return undefined;
+  return { offset, length, headers: profile.rangeHeaders };
 }
 
 function withWayOut(error: unknown, { named }: ObjectRef, { size }: ObjectInfo): unknown {

@@ -61,7 +61,12 @@ export async function uploadObject(client: S3Client, upload: Upload, options: Up
   const { value: first } = await parts.next();
   if (first === undefined) throw new Error("A body has at least one part.");
   if (first.isLast) return putWhole(client, { upload, options, contentType, bytes: first.bytes });
-  return putInParts(client, { upload, options, contentType, parts: startingWith(first, parts) });
+  try {
+    return await putInParts(client, { upload, options, contentType, parts: startingWith(first, parts) });
+  } finally {
+    // Where no part was asked for, nobody else closes the source.
+    await parts.return(undefined);
+  }
 }
 
 interface Opened {

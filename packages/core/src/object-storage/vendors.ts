@@ -23,6 +23,8 @@ export interface VendorProfile {
   readonly keyBytes: number;
   /** Version 1 goes on after a key, version 2 with a token. */
   readonly listing: 1 | 2;
+  /** Headers that go with a range, for it to be understood as elsewhere. */
+  readonly rangeHeaders?: readonly Pair[];
   /** Header of a write that must not overwrite; absent: the store knows none. */
   readonly ifAbsent?: Pair;
   /** The header is known to decide; else it is also looked whether something is there. */
@@ -66,6 +68,8 @@ export const vendors = {
     refusesPath: true,
     keyBytes: 1_023,
     listing: 2,
+    // Else an end beyond the object's is answered with the whole object.
+    rangeHeaders: [["x-oss-range-behavior", "standard"]],
     ifAbsent: ["x-oss-forbid-overwrite", "true"],
     decidesIfAbsent: false,
   },

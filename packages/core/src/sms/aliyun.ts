@@ -9,6 +9,7 @@ import {
   forAll,
   listOf,
   notUnderstood,
+  refusedAs,
   textOf,
   type NumberReply,
   type SigningContext,
@@ -104,7 +105,7 @@ function refusalOf(reply: VendorReply): NumberReply | undefined {
   const isPutOff = reply.status === 429 || /^Throttling|^SignatureNonceUsed/.test(code);
   return {
     number: "",
-    status: isPutOff ? "deferred" : "rejected",
+    status: refusedAs(reply, isPutOff),
     code,
     message: textOf(fieldOf(reply.json, "Message")),
     isLogin: loginCodes.test(code),

@@ -9,6 +9,7 @@ import {
   forAll,
   listOf,
   notUnderstood,
+  refusedAs,
   textOf,
   type NumberReply,
   type SigningContext,
@@ -131,7 +132,7 @@ function refusalOf(reply: VendorReply): NumberReply | undefined {
   if (code === undefined || code === "000000") return undefined;
   return {
     number: "",
-    status: reply.status === 429 || throttled.has(code) ? "deferred" : "rejected",
+    status: refusedAs(reply, reply.status === 429 || throttled.has(code)),
     code,
     message: textOf(fieldOf(reply.json, "description")) ?? textOf(fieldOf(reply.json, "error_msg")),
     isLogin: /^(?:E00000[1-8]|E00002\d|E0001\d\d|APIGW\.03)/.test(code) && !throttled.has(code),

@@ -8,11 +8,13 @@ const nationalForms: Readonly<Record<string, RegExp>> = {
 
 /**
  * `+`, country code and number; undefined where the text is none. Spaces, hyphens, dots and brackets between
- * digits may be there, `00` may stand for `+`.
+ * digits may be there, `00` may stand for `+`. A `(0)` behind the country code says two numbers, and which one is
+ * meant depends on the country, so that it is none.
  * @param countryCode of numbers without one; absent: they are refused
  */
 export function parsePhoneNumber(text: string, countryCode?: string): string | undefined {
   if (text.length > 40 || !/^\s*\+?[0-9][0-9 ().-]*$|^\s*\([0-9][0-9 ().-]*$/.test(text)) return undefined;
+  if (/^\s*(?:\+|00).*\(0+\)/.test(text)) return undefined;
   const digits = text.replaceAll(/[^0-9]/g, "");
   if (text.trim().startsWith("+")) return international(digits);
   if (digits.startsWith("00")) return international(digits.slice(2));

@@ -8,6 +8,7 @@ import {
   fieldOf,
   forAll,
   notUnderstood,
+  refusedAs,
   textOf,
   type NumberReply,
   type OutgoingSms,
@@ -134,7 +135,7 @@ function refusalOf(reply: VendorReply): NumberReply | undefined {
   if (code === undefined) return { number: "", ...notUnderstood(reply) };
   return {
     number: "",
-    status: status === 429 || code === "20429" ? "deferred" : "rejected",
+    status: refusedAs(reply, status === 429 || code === "20429"),
     code,
     message: textOf(fieldOf(json, "error_message")) ?? textOf(fieldOf(json, "message")),
     isLogin: code === "20003" || status === 401,

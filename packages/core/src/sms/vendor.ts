@@ -138,6 +138,12 @@ export function forAll(numbers: readonly string[], verdict: Verdict): readonly N
   return numbers.map((number) => ({ number, ...verdict }));
 }
 
+/** A no in the vendor's own words. Where its machines have failed, the message may have gone before they did. */
+export function refusedAs({ status }: VendorReply, isPutOff: boolean): SmsStatus {
+  if (isPutOff) return "deferred";
+  return status >= 500 ? "unknown" : "rejected";
+}
+
 /** An answer that is not the vendor's own form: below 500 it is a no, beyond nobody knows. */
 export function notUnderstood({ status, retryAfterMs }: VendorReply): Verdict {
   const code = `http_${status}`;

@@ -79,6 +79,63 @@ describe("the projection of a schema", () => {
     ]);
   });
 
+  test.each<readonly [JsonObject, JsonObject]>([
+    [
+      { type: "string", format: "date-time" },
+      { type: "string", format: "date-time" },
+    ],
+    [
+      { type: "integer", format: "int64" },
+      { type: "integer", format: "int64" },
+    ],
+    [
+      { type: ["number", "null"], format: "double" },
+      { type: "number", format: "double", nullable: true },
+    ],
+    [{ type: "string", format: "int64" }, { type: "string" }],
+    [{ type: "integer", format: "double" }, { type: "integer" }],
+    [
+      { type: "number", format: "float", enum: ["a"] },
+      { type: "string", enum: ["a"] },
+    ],
+    [{ format: "int32" }, {}],
+  ])("tells Gemini a format with its own type only: %j", (given, told) => {
+    const { schema } = projectSchema({ type: "object", properties: { given } }, "gemini");
+    expect(propertiesOf(schema)["given"]).toEqual(told);
+  });
+
+  test("brings all parts of allOf together, of which earlier ones win", () => {
+    const parts = [
+      { properties: { a: { type: "string" }, b: { type: "string" } }, required: ["b"] },
+      { properties: { b: { type: "integer" }, c: {} }, required: ["c", "b"], description: "later" },
+    ];
+    const given = { type: "object", properties: { a: { type: "number" } }, required: ["a"], allOf: parts };
+    expect(projectSchema(given, "gemini").schema).toEqual({
+      type: "object",
+      description: "later",
+      properties: { a: { type: "number" }, b: { type: "string" }, c: {} },
+      required: ["a", "b", "c"],
+    });
+  });
+
+  const long = Array.from({ length: 100_000 }, (_none, at) => `n${at}`);
+
+  // So long that whatever goes through all of it for each reference takes minutes.
+  test.each<readonly [string, JsonObject]>([
+    ["properties", { type: "object", properties: Object.fromEntries(long.map((name) => [name, true])) }],
+    ["required names", { type: "object", required: long, properties: {} }],
+    ["values", { type: "string", enum: long }],
+    ["alternatives", { anyOf: long.map(() => true) }],
+    ["keywords", Object.fromEntries(long.map((name) => [name, true]))],
+  ])("goes only so far through %s that are referred to from everywhere", (_what, target) => {
+    const references = Array.from({ length: 1_900 }, () => ({ $ref: "#/$defs/long" }));
+    for (const given of [{ allOf: references }, { properties: Object.fromEntries(references.entries()) }]) {
+      const { schema, warnings } = projectSchema({ type: "object", ...given, $defs: { long: target } }, "gemini");
+      expect(JSON.stringify(schema).length).toBeLessThan(2_000_000);
+      expect(warnings).toContain("the schema is too large or too deep and is told in part");
+    }
+  });
+
   test("tells plain back ends the first of alternatives, and no bounds", () => {
     const given: JsonObject = {
       type: "object",
@@ -175,7 +232,11 @@ describe("the family of a model", () => {
     ["google/gemini-2.5-pro", "gemini"],
     ["models/Gemini-2.5-flash", "gemini"],
     ["anthropic/claude-sonnet-5", "anthropic-compatible"],
+    ["anthropic.claude-3-5-sonnet-20241022-v2:0", "anthropic-compatible"],
+    ["us.anthropic.claude-sonnet-4-v1:0", "anthropic-compatible"],
+    ["bedrock/anthropic.claude-3", "anthropic-compatible"],
     ["command-a-03-2025", "plain"],
+    ["cohere.command-r-v1:0", "plain"],
     ["gpt-5", "openai"],
     ["my-gemini-like", "openai"],
     ["", "openai"],

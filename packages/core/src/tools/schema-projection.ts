@@ -11,17 +11,17 @@ export type SchemaFamily = "openai" | "gemini" | "anthropic-compatible" | "plain
 
 export const schemaFamilies = ["openai", "gemini", "anthropic-compatible", "plain"] as const satisfies SchemaFamily[];
 
-/** Which back end reads what, by the beginning of the model's name without its vendor's prefix. */
+/** Which back end reads what, by the beginning of the model's name without what stands before it. */
 const familyByModel: readonly (readonly [prefix: string, family: SchemaFamily])[] = [
   ["gemini-", "gemini"],
   ["claude-", "anthropic-compatible"],
   ["command-", "plain"],
 ];
 
-/** @param model the back end's own name of it, such as `gemini-2.5-pro` or `google/gemini-2.5-pro` */
+/** @param model the back end's own name of it: `gemini-2.5-pro`, `google/gemini-2.5-pro`, `us.anthropic.claude-…` */
 export function schemaFamilyOf(model: string): SchemaFamily {
   const name = model.slice(model.lastIndexOf("/") + 1).toLowerCase();
-  return familyByModel.find(([prefix]) => name.startsWith(prefix))?.[1] ?? "openai";
+  return familyByModel.find(([prefix]) => `.${name}`.includes(`.${prefix}`))?.[1] ?? "openai";
 }
 
 export interface ProjectedSchema {
@@ -51,7 +51,8 @@ function projectTopLevel(schema: JsonObject): ProjectedSchema {
 interface Rules {
   /** Keywords whose values are taken over as they are. */
   readonly copied: ReadonlySet<string>;
-  readonly formats: ReadonlySet<string>;
+  /** By the type that they are of; beside another one the whole request is refused. */
+  readonly formats: ReadonlyMap<string, ReadonlySet<string>>;
   readonly alternatives: boolean;
   readonly nullable: boolean;
 }
@@ -68,14 +69,18 @@ const geminiRules: Rules = {
     "maxLength",
     "pattern",
   ]),
-  formats: new Set(["date-time", "enum", "float", "double", "int32", "int64"]),
+  formats: new Map([
+    ["string", new Set(["date-time", "enum"])],
+    ["number", new Set(["float", "double"])],
+    ["integer", new Set(["int32", "int64"])],
+  ]),
   alternatives: true,
   nullable: true,
 };
 
 const plainRules: Rules = {
   copied: new Set(["title", "description"]),
-  formats: new Set(),
+  formats: new Map(),
   alternatives: false,
   nullable: false,
 };
@@ -89,6 +94,7 @@ const silent: ReadonlySet<string> = new Set([
   "$id",
   "$comment",
   "type",
+  "format",
   "properties",
   "required",
   "items",
@@ -106,6 +112,8 @@ const silent: ReadonlySet<string> = new Set([
 
 /** References multiply what they stand for; a schema this large helps no model. */
 const mostNodes = 2_000;
+/** Keywords, names, values and alternatives that are gone through: a single node may have any number of them. */
+const mostMembers = 50_000;
 const deepest = 32;
 
 class Projection {
@@ -113,6 +121,8 @@ class Projection {
   readonly #document: JsonObject;
   readonly #rules: Rules;
   #nodes = 0;
+  #membersLeft = mostMembers;
+  readonly #sizes = new Map<JsonObject, number>();
 
   constructor(document: JsonObject, rules: Rules) {
     this.#document = document;
@@ -133,9 +143,10 @@ class Projection {
     if (!isJsonObject(given)) return {};
     this.#nodes += 1;
     if (this.#nodes > mostNodes || depth > deepest) {
-      this.warnings.add("the schema is too large or too deep and is told in part");
+      this.#warnOfSize();
       return {};
     }
+    if (!this.#mayRead(given)) return {};
     const reference = given["$ref"];
     if (typeof reference === "string") return this.#follow(given, reference, path, depth);
     const schema = this.#merged(given, path, depth);
@@ -144,14 +155,38 @@ class Projection {
     const projected: JsonObject = {};
     for (const [key, value] of Object.entries(schema)) {
       if (this.#rules.copied.has(key)) projected[key] = value;
-      else if (key === "format" && typeof value === "string" && this.#rules.formats.has(value)) projected[key] = value;
       else if (!silent.has(key)) this.warnings.add(`'${key}' is not told to the model`);
     }
     this.#placeType(schema, projected);
     this.#placeEnum(schema, projected);
+    this.#placeFormat(schema, projected);
     if (projected["type"] === "object") this.#placeProperties(schema, projected, { path, depth });
     if (projected["type"] === "array") projected["items"] = this.#project(schema["items"], path, depth + 1);
     return projected;
+  }
+
+  #warnOfSize(): void {
+    this.warnings.add("the schema is too large or too deep and is told in part");
+  }
+
+  /** May all members of these be gone through? */
+  #mayRead(...values: readonly (JsonValue | undefined)[]): boolean {
+    const count = values.reduce<number>((sum, value) => sum + this.#sizeOf(value), 0);
+    if (count > this.#membersLeft) {
+      this.#warnOfSize();
+      return false;
+    }
+    this.#membersLeft -= count;
+    return true;
+  }
+
+  /** Counted once: to count is to go through them. */
+  #sizeOf(value: JsonValue | undefined): number {
+    if (Array.isArray(value)) return value.length;
+    if (!isJsonObject(value)) return 0;
+    const size = this.#sizes.get(value) ?? Object.keys(value).length;
+    this.#sizes.set(value, size);
+    return size;
   }
 
   #follow(given: JsonObject, reference: string, path: readonly string[], depth: number): JsonObject {
@@ -164,7 +199,7 @@ class Projection {
       const open = isJsonObject(target) && typeof target["type"] === "string" ? { type: target["type"] } : {};
       return this.#project({ ...open, ...beside }, path, depth + 1);
     }
-    const merged = isJsonObject(target) ? { ...target, ...beside } : beside;
+    const merged = isJsonObject(target) && this.#mayRead(target) ? { ...target, ...beside } : beside;
     return this.#project(merged, [...path, reference], depth + 1);
   }
 
@@ -172,20 +207,15 @@ class Projection {
   #merged(schema: JsonObject, path: readonly string[], depth: number): JsonObject {
     const parts = schema["allOf"];
     if (!Array.isArray(parts)) return schema;
-    let merged: JsonObject = { ...schema };
-    delete merged["allOf"];
+    const { allOf: _all, ...own } = schema;
+    const merger = new Merger(own);
     for (const part of parts.slice(0, mostNodes)) {
       const resolved = this.#resolve(part, path);
       if (!isJsonObject(resolved) || depth > deepest) continue;
       const flat = this.#merged(resolved, path, depth + 1);
-      merged = {
-        ...flat,
-        ...merged,
-        ...mergedObjects(flat, merged, "properties"),
-        ...mergedLists(flat, merged, "required"),
-      };
+      if (this.#mayRead(flat, flat["properties"], flat["required"])) merger.add(flat);
     }
-    return merged;
+    return merger.schema();
   }
 
   #resolve(part: JsonValue, path: readonly string[]): JsonValue | undefined {
@@ -204,7 +234,7 @@ class Projection {
   /** Undefined where the schema has no alternatives to be told. */
   #alternatives(schema: JsonObject, path: readonly string[], depth: number): JsonObject | undefined {
     const given = schema["anyOf"] ?? schema["oneOf"];
-    if (!Array.isArray(given) || given.length === 0) return undefined;
+    if (!Array.isArray(given) || given.length === 0 || !this.#mayRead(given)) return undefined;
     if (isJsonObject(schema["properties"])) {
       this.warnings.add("alternatives beside properties are not told to the model");
       return undefined;
@@ -235,7 +265,7 @@ class Projection {
   /** Texts only: that is what both sides can say. */
   #placeEnum(schema: JsonObject, projected: JsonObject): void {
     const values = Object.hasOwn(schema, "const") ? [schema["const"] ?? null] : schema["enum"];
-    if (!Array.isArray(values)) return;
+    if (!Array.isArray(values) || !this.#mayRead(values)) return;
     const texts = values.filter((value) => typeof value === "string" && value !== "");
     if (texts.length > 0 && texts.length === values.filter((value) => value !== null).length) {
       projected["type"] = "string";
@@ -243,19 +273,29 @@ class Projection {
     } else this.warnings.add("'enum' of anything but texts is not told to the model");
   }
 
+  #placeFormat(schema: JsonObject, projected: JsonObject): void {
+    const { format } = schema;
+    if (format === undefined) return;
+    const type = projected["type"];
+    const known = typeof type === "string" ? this.#rules.formats.get(type) : undefined;
+    if (typeof format === "string" && known?.has(format) === true) projected["format"] = format;
+    else this.warnings.add("'format' is not told to the model");
+  }
+
   #placeProperties(
     schema: JsonObject,
     projected: JsonObject,
     { path, depth }: { readonly path: readonly string[]; readonly depth: number },
   ): void {
-    const given = isJsonObject(schema["properties"]) ? schema["properties"] : {};
+    const own = schema["properties"];
+    const given = isJsonObject(own) && this.#mayRead(own) ? own : {};
     // Entries, not assignments: a property may be called `__proto__`.
     const properties: JsonObject = Object.fromEntries(
       Object.entries(given).map(([name, part]) => [name, this.#project(part, path, depth + 1)]),
     );
     projected["properties"] = properties;
     const required = schema["required"];
-    if (!Array.isArray(required)) return;
+    if (!Array.isArray(required) || !this.#mayRead(required)) return;
     const known = required.filter((name) => typeof name === "string" && Object.hasOwn(properties, name));
     if (known.length > 0) projected["required"] = known;
   }
@@ -266,14 +306,30 @@ function guessedType(schema: JsonObject): string | undefined {
   return isJsonObject(schema["items"]) ? "array" : undefined;
 }
 
-function mergedObjects(one: JsonObject, other: JsonObject, key: string): JsonObject {
-  const [left, right] = [one[key], other[key]];
-  return isJsonObject(left) && isJsonObject(right) ? { [key]: { ...left, ...right } } : {};
-}
+/** Parts of `allOf` as one schema: what an earlier one says beats a later one, properties come together. */
+class Merger {
+  readonly #keywords = new Map<string, JsonValue>();
+  readonly #properties = new Map<string, JsonValue>();
+  readonly #required = new Set<JsonValue>();
 
-function mergedLists(one: JsonObject, other: JsonObject, key: string): JsonObject {
-  const [left, right] = [one[key], other[key]];
-  return Array.isArray(left) && Array.isArray(right) ? { [key]: [...new Set([...left, ...right])] } : {};
+  constructor(first: JsonObject) {
+    this.add(first);
+  }
+
+  add(part: JsonObject): void {
+    for (const [keyword, value] of Object.entries(part))
+      if (!this.#keywords.has(keyword)) this.#keywords.set(keyword, value);
+    const { properties, required } = part;
+    for (const [name, value] of Object.entries(isJsonObject(properties) ? properties : {}))
+      if (!this.#properties.has(name)) this.#properties.set(name, value);
+    for (const name of Array.isArray(required) ? required : []) this.#required.add(name);
+  }
+
+  schema(): JsonObject {
+    if (this.#properties.size > 0) this.#keywords.set("properties", Object.fromEntries(this.#properties));
+    if (this.#required.size > 0) this.#keywords.set("required", [...this.#required]);
+    return Object.fromEntries(this.#keywords);
+  }
 }
 
 /** A JSON pointer of a reference; `undefined` where it leads nowhere. */

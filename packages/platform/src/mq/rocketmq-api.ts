@@ -8,8 +8,9 @@ import { isIP } from "node:net";
 import { hostname } from "node:os";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { callGrpc, type Metadata } from "@toolyard/core/grpc/call";
-import type { Codec } from "@toolyard/core/grpc/codec";
+import type { Codec, TypedMethod } from "@toolyard/core/grpc/codec";
 import { readDescriptorSet } from "@toolyard/core/grpc/descriptors";
+import { MessageTooLarge } from "@toolyard/core/grpc/frames";
 import { loadCodec } from "@toolyard/core/grpc/uploaded";
 import type { GrpcStatus } from "@toolyard/core/grpc/status";
 import type { JsonObject } from "@toolyard/core/json";
@@ -194,10 +195,20 @@ export class RocketMqApi {
     });
     if (reply.status.code !== 0) throw noAnswer(method.name, server, reply.status);
     return reply.messages.map((bytes) => {
-      const read = method.answer.safeParse(JSON.parse(this.#codec.decode(method, bytes)));
+      const read = method.answer.safeParse(this.#decode(method, bytes));
       if (read.success) return read.data;
       throw noAnswer(method.name, server, { code: 0, message: "the answer is none of RocketMQ's" });
     });
+  }
+
+  /** Undefined where it would take far more memory than its bytes. */
+  #decode(method: TypedMethod, bytes: Uint8Array): unknown {
+    try {
+      return JSON.parse(this.#codec.decode(method, bytes, largestAnswer));
+    } catch (error) {
+      if (error instanceof MessageTooLarge) return undefined;
+      throw error;
+    }
   }
 
   /** A topic, in the namespace of the account. */

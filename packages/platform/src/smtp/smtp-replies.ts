@@ -9,7 +9,7 @@ interface Reply {
 }
 
 interface ReadReply extends Reply {
-  /** Nodemailer said no before anything was asked of the server. */
+  /** Nodemailer said no by itself: before the mail was sent, that it cannot be; after, that the answer is none. */
   readonly isOwn: boolean;
   readonly perRecipient: ReadonlyMap<string, { readonly code: number; readonly text: string }>;
 }

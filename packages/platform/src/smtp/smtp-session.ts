@@ -121,7 +121,7 @@ class SmtpSession implements MailSession {
       this.#isOpen = false;
       return toReplies(to, info);
     } catch (error) {
-      const replies = refusals(to, error);
+      const replies = refusals(to, error, body.isBegun);
       if (replies !== undefined) return replies;
       throw this.#lost(error, body.isBegun);
     }
@@ -161,12 +161,13 @@ class SmtpSession implements MailSession {
 
   #lost(error: unknown, isBegun: boolean): GatewayError {
     if (error instanceof GatewayError) return withDelivery(error, isBegun ? "uncertain" : "not_sent");
+    // Whatever it says next may be about this mail.
+    if (isBegun) this.#isSpent = true;
     const when = isBegun ? "while it was given the mail" : "before it was given the mail";
-    const { text } = readReply(error);
+    const { text, isOwn } = readReply(error);
+    const what = isOwn ? "answered the mail with what is no SMTP" : `broke the connection ${when} (${text})`;
     return withDelivery(
-      new GatewayError("tool_unreachable", `${describePeer(this.#account)} broke the connection ${when} (${text}).`, {
-        cause: error,
-      }),
+      new GatewayError("tool_unreachable", `${describePeer(this.#account)} ${what}.`, { cause: error }),
       isBegun ? "uncertain" : "not_sent",
     );
   }
@@ -226,10 +227,11 @@ class Body extends Readable {
   }
 }
 
-/** An answer of the server that says no, at whatever step; undefined where it said nothing. */
-function refusals(to: readonly string[], error: unknown): readonly RecipientReply[] | undefined {
+/** An answer of the server that says no, at whatever step; undefined where it said nothing that can be read. */
+function refusals(to: readonly string[], error: unknown, isBegun: boolean): readonly RecipientReply[] | undefined {
   const { code, text, perRecipient, isOwn } = readReply(error);
-  if (isOwn) return to.map((address): RecipientReply => ({ address, status: "rejected", reason: text }));
+  // Of a mail that the server has, nodemailer says the same where the answer is none.
+  if (isOwn && !isBegun) return to.map((address): RecipientReply => ({ address, status: "rejected", reason: text }));
   if (code === undefined) return undefined;
   return to.map((address): RecipientReply => {
     const own = perRecipient.get(address) ?? { code, text };

@@ -171,6 +171,27 @@ describe(`mails ${verifies("MAIL-5")}`, () => {
     expect(await failed(session.send(message))).toMatchObject({ code: "tool_unreachable", delivery: "not_sent" });
   });
 
+  test("that are answered with what is no SMTP may have been taken", async () => {
+    const port = await startRaw((socket) => {
+      let isMail = false;
+      socket.write("220 here\r\n");
+      socket.on("data", (bytes) => {
+        if (isMail) socket.write("gibberish\r\n");
+        else socket.write(String(bytes).startsWith("DATA") ? "354 go\r\n" : "250 yes\r\n");
+        isMail ||= String(bytes).startsWith("DATA");
+      });
+      closing.push(() => Promise.resolve(void socket.destroy()));
+    });
+    const session = await transport.open(account(port, { security: "none" }), never);
+    expect(await failed(session.send(message))).toMatchObject({
+      code: "tool_unreachable",
+      delivery: "uncertain",
+      message: expect.stringContaining("no SMTP"),
+    });
+    expect(session.isAlive()).toBe(false);
+    session.close();
+  });
+
   test("that are refused do not spoil the next one", async () => {
     const stub = await start();
     const session = await transport.open(account(stub.port), never);

@@ -12,10 +12,10 @@ export function withDefault(value: JsonValue): JsonObject {
 export function inferSchema(value: JsonValue, depth = 0): JsonObject {
   if (value === null || depth > deepest) return {};
   if (Array.isArray(value)) {
-    const schemas = value.map((item) => JSON.stringify(inferSchema(item, depth + 1)));
-    const [first] = value;
-    const isUniform = first !== undefined && new Set(schemas).size === 1;
-    return { type: "array", ...(isUniform ? { items: inferSchema(first, depth + 1) } : {}) };
+    const schemas = value.map((item) => inferSchema(item, depth + 1));
+    const [first] = schemas;
+    const isUniform = first !== undefined && new Set(schemas.map((schema) => JSON.stringify(schema))).size === 1;
+    return { type: "array", ...(isUniform ? { items: first } : {}) };
   }
   if (isJsonObject(value)) {
     const properties = Object.entries(value).map(([name, member]): [string, JsonObject] => [

@@ -174,8 +174,8 @@ export function parseCurl(command: string, notes: Notes): CurlCommand {
 }
 
 function readWords(words: readonly string[], into: Collected, notes: Notes): void {
-  const waiting = [...words];
-  for (let word = waiting.shift(); word !== undefined; word = waiting.shift()) {
+  const waiting = words.toReversed();
+  for (let word = waiting.pop(); word !== undefined; word = waiting.pop()) {
     if (word === "--next" || word === "-:") {
       notes.add("Only the first request is read; what follows '--next' is left out.");
       return;
@@ -185,7 +185,7 @@ function readWords(words: readonly string[], into: Collected, notes: Notes): voi
     } else if (word.startsWith("--")) {
       const sign = word.indexOf("=");
       const name = sign < 0 ? word.slice(2) : word.slice(2, sign);
-      if (sign >= 0) waiting.unshift(word.slice(sign + 1));
+      if (sign >= 0) waiting.push(word.slice(sign + 1));
       readOption(name, `--${name}`, { waiting, into, notes });
     } else {
       readShort(word.slice(1), { waiting, into, notes });
@@ -194,6 +194,7 @@ function readWords(words: readonly string[], into: Collected, notes: Notes): voi
 }
 
 interface Reading {
+  /** The next word is the last one: taking the first of a long list moves all others. */
   readonly waiting: string[];
   readonly into: Collected;
   readonly notes: Notes;
@@ -207,7 +208,7 @@ function readShort(letters: string, reading: Reading): void {
     if (name === undefined) throw invalid(`has the option '-${letter}', which is not known; leave it out`);
     const rest = letters.slice(at + 1);
     if (takesValue(name)) {
-      if (rest !== "") reading.waiting.unshift(rest);
+      if (rest !== "") reading.waiting.push(rest);
       readOption(name, `-${letter}`, reading);
       return;
     }
@@ -221,7 +222,7 @@ function takesValue(name: string): boolean {
 
 function readOption(name: string, spelling: string, { waiting, into, notes }: Reading): void {
   if (takesValue(name)) {
-    const value = waiting.shift();
+    const value = waiting.pop();
     if (value === undefined) throw invalid(`has the option '${spelling}' without a value`);
     if (refusedValues.has(name)) notes.add(`'${spelling}' is not kept: a tool cannot do that.`);
     else taking[name]?.(into, value, notes);

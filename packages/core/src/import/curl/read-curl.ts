@@ -9,13 +9,13 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Candidate, ReadSource } from "../candidate.ts";
 import { configToJson } from "../credentials.ts";
-import { toArgumentName, toToolName } from "../names.ts";
+import { shortHash, toArgumentName, toToolName } from "../names.ts";
 import { Notes } from "../notes.ts";
 import { nameArguments, placeArguments, toParameters, type Argument } from "../openapi/arguments.ts";
 import { describeRoute } from "../text.ts";
 import { inferSchema, readPlain, withDefault } from "./infer.ts";
 import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
-import { CommandSecrets, holdsSecret, isSecretField, isSecretHeader, looksSecret } from "./secrets.ts";
+import { CommandSecrets, holdsSecret, isSecretField, isSecretHeader, looksSecret, mentionsSecret } from "./secrets.ts";
 import { hasVariable, replaceVariables } from "./words.ts";
 
 export interface CurlOptions {
@@ -29,6 +29,8 @@ export interface ReadCurl extends ReadSource {
   /** By the name of the credential; without a value where a shell variable stood in its place. */
   readonly secrets: ReadonlyMap<string, string | undefined>;
 }
+
+const longestId = 500;
 
 const methods: ReadonlySet<string> = new Set(["GET", "POST", "PUT", "DELETE", "PATCH"]);
 
@@ -83,10 +85,11 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
     },
     auth: secrets.auth,
     warnings: notes.texts,
+    isNamed: options.name !== undefined,
   };
   return {
     document: {
-      id: options.documentId ?? "curl",
+      id: options.documentId ?? defaultId(key),
       title: null,
       version: null,
       baseUrl: address.origin + address.path,
@@ -99,6 +102,12 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
     warnings: [],
     secrets: new Map([...secrets.values()].map(([name, { value }]) => [name, value])),
   };
+}
+
+/** Each command is a document of its own: of another one no tool is missing. */
+function defaultId(key: string): string {
+  const id = `curl ${key}`;
+  return id.length <= longestId ? id : `${id.slice(0, longestId - 13)}_${shortHash(id, 12)}`;
 }
 
 function methodOf({ method, data, form, isGet, isUpload }: CurlCommand): string {
@@ -208,7 +217,11 @@ function fromPairs(
   { secrets, notes }: PairContext,
 ): readonly Argument[] {
   const byName = new Map<string, string[]>();
-  for (const [name, value] of pairs) byName.set(name, [...(byName.get(name) ?? []), value]);
+  for (const [name, value] of pairs) {
+    const values = byName.get(name);
+    if (values === undefined) byName.set(name, [value]);
+    else values.push(value);
+  }
   return [...byName].flatMap(([name, values]): Argument[] => {
     const [value = "", ...more] = values;
     if (isSecretField(name)) {
@@ -260,7 +273,7 @@ function readBody(command: CurlCommand, declared: string | undefined, notes: Not
     );
     return { contentType, arguments: list, additional: undefined };
   }
-  return { contentType, arguments: [wholeArgument(value ?? text, { format, isFile })], additional: false };
+  return { contentType, arguments: [wholeArgument(value ?? text, { format, isFile, notes })], additional: false };
 }
 
 function textOf(data: readonly DataPart[], joiner: string): string {
@@ -272,17 +285,22 @@ function textOf(data: readonly DataPart[], joiner: string): string {
     .join(joiner);
 }
 
-function wholeArgument(
-  value: JsonValue,
-  { format, isFile }: { readonly format: ReturnType<typeof bodyFormatOf>; readonly isFile: boolean },
-): Argument {
+interface WholeBody {
+  readonly format: ReturnType<typeof bodyFormatOf>;
+  readonly isFile: boolean;
+  readonly notes: Notes;
+}
+
+function wholeArgument(value: JsonValue, { format, isFile, notes }: WholeBody): Argument {
   const file: JsonObject = {
     type: "string",
     format: "binary",
     description: "Content of the file: base64 or a data URI.",
   };
   const unknown = format === "json" ? {} : format === "raw" ? file : { type: "string" };
-  const schema = isFile ? unknown : holdsSecret(value) ? inferSchema(value) : withDefault(value);
+  const isSecret = !isFile && (typeof value === "string" ? mentionsSecret(value) : holdsSecret(value));
+  if (isSecret) notes.add("The body looks as if it holds a secret; it is not kept, each call has to give it.");
+  const schema = isFile ? unknown : isSecret ? inferSchema(value) : withDefault(value);
   return { place: "body", wireName: "body", schema, required: schema["default"] === undefined, isBody: true };
 }
 
@@ -315,7 +333,8 @@ function readMultipart({ form }: CurlCommand, notes: Notes): ReadBody {
       };
       return { place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true };
     }
-    if (isSecretField(name)) return secretArgument(name, { type: "string" }, notes);
+    const isSecret = isSecretField(name) || (mediaType !== undefined && mentionsSecret(value));
+    if (isSecret) return { ...secretArgument(name, { type: "string" }, notes), partType: mediaType };
     return { ...toArgument(name, "body", hasVariable(value) ? value : readPlain(value)), partType: mediaType };
   });
   const byName = new Map(list.map((argument) => [argument.wireName, argument]));

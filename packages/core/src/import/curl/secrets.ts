@@ -23,13 +23,14 @@ export function isSecretField(name: string): boolean {
 /** Does a value hold a field that names a secret, however deep? */
 export function holdsSecret(value: JsonValue): boolean {
   for (const container of eachContainer(value)) {
-    if (
-      isJsonObject(container) &&
-      Object.entries(container).some(([name, member]) => isSecretField(name) && typeof member === "string")
-    )
-      return true;
+    if (isJsonObject(container) && Object.keys(container).some(isSecretField)) return true;
   }
   return false;
+}
+
+/** Does a text of whatever syntax have a word that names a secret? */
+export function mentionsSecret(text: string): boolean {
+  return text.match(/[\w-]+/g)?.some(isSecretField) === true;
 }
 
 /** Long mixtures of letters and digits in a path, as webhooks have them. */

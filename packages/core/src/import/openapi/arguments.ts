@@ -28,11 +28,15 @@ const order: readonly Argument["place"][] = ["path", "query", "header", "cookie"
 export function nameArguments(list: readonly Argument[]): readonly NamedArgument[] {
   const sorted = order.flatMap((place) => list.filter((argument) => argument.place === place));
   const taken = new Set<string>();
+  const nextNumbers = new Map<string, number>();
   return sorted.map((argument) => {
     const wish = toArgumentName(argument.wireName);
     const longer = `${argument.place === "body" && argument.isBody === true ? "request" : argument.place}_${wish}`;
     let name = taken.has(wish) ? longer : wish;
-    for (let number = 2; taken.has(name); number += 1) name = `${longer}_${number}`;
+    for (let number = nextNumbers.get(longer) ?? 2; taken.has(name); number += 1) {
+      name = `${longer}_${number}`;
+      nextNumbers.set(longer, number + 1);
+    }
     taken.add(name);
     return { ...argument, name };
   });

@@ -8,6 +8,7 @@ import { ownMember } from "../../tools/json-schema/document.ts";
 import type { Notes } from "../notes.ts";
 import { importLimits } from "../limits.ts";
 import { cutText, tidyStart } from "../text.ts";
+import type { ImportWork } from "../work.ts";
 import type { Argument } from "./arguments.ts";
 import type { ApiDocument, Located } from "./document.ts";
 import { textMember, type ApiBody, type ApiOperation, type FieldEncoding } from "./operation.ts";
@@ -23,10 +24,16 @@ export interface ChosenBody extends ApiBody {
 /** Easy to write first. */
 const preference: readonly BodyFormat[] = ["json", "form", "multipart", "xml", "text", "raw"];
 
-export function chooseBody(document: ApiDocument, operation: ApiOperation): ChosenBody | undefined {
+interface BodyChoice {
+  readonly document: ApiDocument;
+  readonly work: ImportWork;
+}
+
+export function chooseBody(operation: ApiOperation, choice: BodyChoice): ChosenBody | undefined {
+  choice.work.look(operation.bodies.length);
   const readable = operation.bodies.flatMap((body) => readMediaType(body, operation.notes));
-  const ranked = readable.toSorted((a, b) => rank(a, document) - rank(b, document));
-  const [chosen] = ranked;
+  const ranked = readable.map((body) => ({ body, rank: rank(body, choice) })).sort((a, b) => a.rank - b.rank);
+  const chosen = ranked[0]?.body;
   if (chosen !== undefined && operation.bodies.length > 1) {
     operation.notes.add(
       `The body is sent as ${chosen.contentType}; the document also allows ${others(operation.bodies, chosen)}.`,
@@ -42,19 +49,19 @@ function others(bodies: readonly ApiBody[], chosen: ChosenBody): string {
   );
 }
 
-function rank(body: ChosenBody, document: ApiDocument): number {
+function rank(body: ChosenBody, choice: BodyChoice): number {
   // A form cannot carry files; where both are offered it is for them.
-  if (body.format === "multipart" && hasFiles(body.schema, document)) return 0.5;
+  if (body.format === "multipart" && hasFiles(body.schema, choice)) return 0.5;
   return preference.indexOf(body.format) + (body.contentType === "application/json" ? 0 : 0.1);
 }
 
-function hasFiles(schema: Located | undefined, document: ApiDocument): boolean {
+function hasFiles(schema: Located | undefined, { document, work }: BodyChoice): boolean {
   const followed = schema === undefined ? undefined : document.follow(schema);
   const properties = ownMember(followed?.value, "properties");
-  return (
-    isJsonObject(properties) &&
-    Object.values(properties).some((each) => isFileSchema(each) || isFileSchema(ownMember(each, "items")))
-  );
+  if (!isJsonObject(properties)) return false;
+  const fields = Object.values(properties);
+  work.look(fields.length);
+  return fields.some((each) => isFileSchema(each) || isFileSchema(ownMember(each, "items")));
 }
 
 function readMediaType(body: ApiBody, notes: Notes): readonly ChosenBody[] {
@@ -97,11 +104,12 @@ export function readBodyArguments(body: ChosenBody, { document, converter, opera
   const xmlRoot = body.format === "xml" ? { xmlRoot: xmlRootOf(body.schema, document) } : {};
   const flat = body.format === "text" || body.format === "raw" ? undefined : flattened(converted, notes);
   if (flat !== undefined) {
+    const required = new Set(flat.required);
     const list = Object.entries(flat.properties).map(([name, schema]): Argument => ({
       place: "body",
       wireName: name,
       ...readField(isJsonObject(schema) ? schema : {}, body, body.fields.get(name) ?? {}),
-      required: bodyRequired && flat.required.includes(name),
+      required: bodyRequired && required.has(name),
     }));
     return { arguments: list, additional: flat.additional, ...xmlRoot };
   }

@@ -68,7 +68,10 @@ export interface ReadContext {
   readonly notes: Notes;
 }
 
+/** What begins with more than this of nothing is taken for empty. */
+const longestBlank = 4_096;
+
 export function textMember(value: JsonValue | undefined, key: string): string | undefined {
   const member = ownMember(value, key);
-  return typeof member === "string" && member.trim() !== "" ? member : undefined;
+  return typeof member === "string" && member.slice(0, longestBlank).trim() !== "" ? member : undefined;
 }

@@ -1,7 +1,8 @@
 /** The operations of a document, with every reference but those of schemas followed. */
-import { isJsonObject, type JsonObject } from "../../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember } from "../../tools/json-schema/document.ts";
 import { Notes } from "../notes.ts";
+import type { ImportWork } from "../work.ts";
 import type { ApiDocument, Located } from "./document.ts";
 import { readParameters } from "./openapi3.ts";
 import { textMember, type ApiOperation } from "./operation.ts";
@@ -9,8 +10,14 @@ import { readSwaggerParameters } from "./swagger2.ts";
 
 const httpMethods = ["get", "put", "post", "delete", "options", "head", "patch", "trace"] as const;
 
-/** @param onGap told of paths whose reference leads nowhere that is known */
-export function* readOperations(document: ApiDocument, onGap: (path: string) => void): Generator<ApiOperation> {
+export interface ReadingOptions {
+  /** Told of paths whose reference leads nowhere that is known. */
+  readonly onGap: (path: string) => void;
+  readonly work: ImportWork;
+}
+
+/** @throws GatewayError `invalid_request` when the work of a whole import is used up */
+export function* readOperations(document: ApiDocument, { onGap, work }: ReadingOptions): Generator<ApiOperation> {
   const paths = ownMember(document.root, "paths");
   if (!isJsonObject(paths)) return;
   for (const [path, pathItem] of Object.entries(paths)) {
@@ -21,9 +28,28 @@ export function* readOperations(document: ApiDocument, onGap: (path: string) => 
     for (const method of httpMethods) {
       const operation = ownMember(item.value, method);
       if (!isJsonObject(operation)) continue;
+      work.spend(countRead(item.value, operation));
+      work.look(countLookedAt(document, operation));
       yield readOperation(document, { path, method, operation, item: item.value, base: item.base });
     }
   }
+}
+
+/** Parameters and servers are read once more for each operation of a path, which may be that of many. */
+function countRead(item: JsonObject, operation: JsonObject): number {
+  return [item, operation]
+    .flatMap((owner) => [ownMember(owner, "parameters"), ownMember(owner, "servers")])
+    .reduce<number>((sum, list) => sum + lengthOf(list), 0);
+}
+
+function countLookedAt(document: ApiDocument, operation: JsonObject): number {
+  return [document.root, operation]
+    .flatMap((owner) => [ownMember(owner, "security"), ownMember(owner, "consumes"), ownMember(operation, "tags")])
+    .reduce<number>((sum, list) => sum + lengthOf(list), 0);
+}
+
+function lengthOf(list: JsonValue | undefined): number {
+  return Array.isArray(list) ? list.length : 0;
 }
 
 /** The names of placeholders are labels: an operation is the same under others. */

@@ -32,7 +32,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const keys = keyPlaces(document);
   const work = new ImportWork();
   const gaps: string[] = [];
-  for (const operation of readOperations(document, (path) => gaps.push(path))) {
+  for (const operation of readOperations(document, { onGap: (path) => gaps.push(path), work })) {
     if (present.size === importLimits.operations) throw tooMany();
     const { key, method, path } = operation;
     const label = `${method} ${path}`;

@@ -83,6 +83,7 @@ export class SchemaConverter {
     if (this.#nodes > importLimits.schemaNodes) throw new SchemaTooLarge();
     if (typeof value === "boolean") return value ? {} : false;
     if (!isJsonObject(value)) return {};
+    this.#work.look(Object.keys(value).length);
     if (place.depth > this.#size.depth) return this.#cut(value);
     const inner = this.#enter(value, place);
     const reference = ownMember(value, "$ref") ?? ownMember(value, "$dynamicRef");
@@ -195,6 +196,7 @@ export class SchemaConverter {
     const type = ownMember(schema, "type");
     if (type === undefined) return undefined;
     if (type === "file") return "string";
+    if (Array.isArray(type)) this.#work.look(type.length);
     const known = typeNames(type).filter((name) => jsonTypes.has(name));
     const [first] = known;
     if (first === undefined)
@@ -260,17 +262,19 @@ export class SchemaConverter {
     const removed = new Set<string>();
     const properties = ownMember(schema, "properties");
     const named = ownMember(schema, "required");
-    const required = isNames(named) ? named : [];
+    if (Array.isArray(named)) this.#work.look(named.length);
+    const required = new Set(isNames(named) ? named : []);
     if (isJsonObject(properties)) {
+      this.#work.look(Object.keys(properties).length);
       const kept: [string, JsonValue][] = [];
       for (const [name, property] of Object.entries(properties)) {
         if (this.#isReadOnly(property, place)) removed.add(name);
-        else kept.push([name, this.#convert(property, { ...place, isRequired: required.includes(name) })]);
+        else kept.push([name, this.#convert(property, { ...place, isRequired: required.has(name) })]);
       }
       put("properties", Object.fromEntries(kept));
       if (removed.size > 0) this.#loosened += 1;
     }
-    const left = [...new Set(required)].filter((name) => !removed.has(name));
+    const left = [...required].filter((name) => !removed.has(name));
     if (left.length > 0) put("required", left);
     return removed;
   }
@@ -292,6 +296,7 @@ export class SchemaConverter {
     for (const keyword of ["patternProperties", "dependentSchemas"]) {
       const map = ownMember(schema, keyword);
       if (!isJsonObject(map)) continue;
+      this.#work.look(Object.keys(map).length);
       const usable = Object.entries(map).filter(
         ([key]) => keyword !== "patternProperties" || this.#work.patternProblem(key) === undefined,
       );
@@ -362,7 +367,8 @@ export class SchemaConverter {
   #describe(result: JsonObject, schema: JsonObject, keepsDefault = false): JsonObject {
     const parts: string[] = [];
     const description = ownMember(schema, "description");
-    if (typeof description === "string" && description.trim() !== "") parts.push(this.#cutDescription(description));
+    const text = typeof description === "string" ? this.#cutDescription(description) : "";
+    if (text !== "") parts.push(text);
     const fallback = ownMember(schema, "default");
     const defaultText = keepsDefault || fallback === undefined ? undefined : shortJson(fallback, 80);
     if (defaultText !== undefined) parts.push(`Default: ${defaultText}.`);

@@ -53,8 +53,8 @@ export function proposeAuth(security: JsonValue | undefined, options: ProposeOpt
   }
   const ways = asked.filter((requirement) => Object.keys(requirement).length > 0);
   if (ways.length === 0) return nothing;
-  const first = ways.filter((requirement) => preferred !== undefined && Object.hasOwn(requirement, preferred));
-  return proposeFrom([...first, ...ways.filter((requirement) => !first.includes(requirement))], options);
+  const isPreferred = (way: JsonObject): boolean => preferred !== undefined && Object.hasOwn(way, preferred);
+  return proposeFrom([...ways.filter(isPreferred), ...ways.filter((way) => !isPreferred(way))], options);
 }
 
 /** The first way that can be gone. */

@@ -6,7 +6,7 @@
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember } from "../../tools/json-schema/document.ts";
-import { cutText } from "../text.ts";
+import { cutText, withoutEndSlashes } from "../text.ts";
 import type { ApiDocument } from "./document.ts";
 import { textMember } from "./operation.ts";
 
@@ -132,7 +132,7 @@ function parseAddress(text: string, base: string | undefined): Address | undefin
   const url = URL.parse(text, base);
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "") return undefined;
   if (url.search !== "" || url.hash !== "") return undefined;
-  return { url: url.origin + url.pathname.replace(/\/+$/, ""), origin: url.origin };
+  return { url: withoutEndSlashes(url.origin + url.pathname), origin: url.origin };
 }
 
 function noBase(problem: string): GatewayError {

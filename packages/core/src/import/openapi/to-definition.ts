@@ -38,9 +38,9 @@ const methods: ReadonlySet<string> = new Set(["GET", "POST", "PUT", "DELETE", "P
 export function toCandidate(operation: ApiOperation, options: DefinitionOptions): Candidate {
   const { method, path, key, notes } = operation;
   if (!methods.has(method)) throw new Unsupported(`its method ${method} is none that tools have`);
-  const { auth, document } = options;
+  const { auth } = options;
   for (const problem of auth.problems) notes.add(problem);
-  const body = chooseBody(document, operation);
+  const body = chooseBody(operation, options);
   if (body === undefined && operation.bodyRequired)
     throw new Unsupported("its body has no media type that can be sent");
   const route = readRoute(operation);
@@ -161,17 +161,16 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
 function readParameterArguments(
   operation: ApiOperation,
   converter: SchemaConverter,
-  { auth, route, keys }: ToolOptions,
+  { auth, route, keys, work }: ToolOptions,
 ): readonly Argument[] {
   const { notes } = operation;
-  const slots = auth.config === undefined ? [] : authSlots(auth.config);
+  work.look(operation.parameters.length + route.placeholders.size);
+  const slots = new Set(
+    (auth.config === undefined ? [] : authSlots(auth.config)).map(({ location, name }) => placeKey(location, name)),
+  );
   const isAuth = ({ in: place, name }: ApiParameter): boolean =>
-    slots.some((slot) =>
-      slot.location === "header"
-        ? (place === "header" && slot.name.toLowerCase() === name.toLowerCase()) ||
-          (place === "cookie" && slot.name.toLowerCase() === "cookie")
-        : place === "query" && slot.name === name,
-    );
+    slots.has(place === "cookie" ? placeKey("header", "Cookie") : placeKey(place, name));
+  const placeholders = new Set(route.placeholders.values());
   const list: Argument[] = [];
   const inPath = new Map(
     operation.parameters.filter((parameter) => parameter.in === "path").map((parameter) => [parameter.name, parameter]),
@@ -187,7 +186,7 @@ function readParameterArguments(
   }
   for (const parameter of operation.parameters) {
     if (parameter.in === "path") {
-      if (![...route.placeholders.values()].includes(parameter.name) && !route.placeholders.has(parameter.name))
+      if (!placeholders.has(parameter.name) && !route.placeholders.has(parameter.name))
         notes.add(`Parameter '${parameter.name}' has no placeholder in the path; it is left out.`);
       continue;
     }

@@ -9,7 +9,7 @@ import type { OpenService, SchemeDeps } from "../../services/scheme.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { InvocationContext } from "../../tools/adapter.ts";
 import type { SvcConfig } from "../config.ts";
-import { instanceHostSchema, portSchema } from "../fields.ts";
+import { instanceHostSchema, mostInstances, portSchema } from "../fields.ts";
 import type { Instance } from "../instance.ts";
 import { createConsul } from "./consul.ts";
 import type { Discovery } from "./fields.ts";
@@ -57,7 +57,7 @@ export class Directory {
     const { clock, log } = this.#deps;
     let failure: unknown;
     try {
-      const found = (await entry.registry.instances(context)).filter(isUsable);
+      const found = this.#usable(await entry.registry.instances(context), discovery);
       if (found.length > 0 || entry.instances === undefined) {
         entry.instances = found;
         entry.at = clock.now();
@@ -81,6 +81,27 @@ export class Directory {
     entry.instances = undefined;
     if (failure !== undefined) throw asNotSent(failure);
     return [];
+  }
+
+  #usable(named: readonly Instance[], { type: registry, service }: Discovery): readonly Instance[] {
+    const found: Instance[] = [];
+    for (const instance of named) {
+      if (!isUsable(instance)) continue;
+      if (found.length === mostInstances) {
+        this.#deps.log.log(
+          "warn",
+          "a registry has more instances of a service than are used; the first of them are called",
+          {
+            registry,
+            service,
+            instances: named.length,
+          },
+        );
+        break;
+      }
+      found.push(instance);
+    }
+    return found;
   }
 
   #entryOf({ record }: OpenService<SvcConfig>, discovery: Discovery, context: InvocationContext): Entry {

@@ -13,6 +13,7 @@ import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
 import { failedToRun, outcomeOfAnswer, outcomeOfStdout, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";
+import { prettyJson } from "../pretty-json.ts";
 import { runPlugin } from "../plugins/run.ts";
 import { stdinOf } from "../plugins/synchronous.ts";
 import { callbackVariables } from "./callback-token.ts";
@@ -165,5 +166,5 @@ async function replyOfEarly(
   const result = parseJson(text);
   if (typeof messageForAI !== "string" || !isJsonObject(result) || text.length > config.settings.result_bytes / 4)
     return end.reply;
-  return { ...end.reply, body: JSON.stringify({ messageForAI, ...result }, null, 2) };
+  return { ...end.reply, body: prettyJson({ messageForAI, ...result }) };
 }

@@ -4,8 +4,10 @@
  */
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { CompletedOutcome, FailedOutcome, RejectedOutcome, ToolOutcome } from "../../tools/outcome.ts";
-import { failedToRun, localTimestamp, outcomeOfResult, type Speaker } from "../plugins/outcome.ts";
+import { deepestResult, isDeeperThan } from "../nesting.ts";
+import { failedToRun, localTimestamp, outcomeOfResult, tooDeep, type Speaker } from "../plugins/outcome.ts";
 import { contentOf, vcpErrorOf } from "../plugins/reply.ts";
+import { prettyJson } from "../pretty-json.ts";
 
 export type CallEnd = "succeeded" | "failed" | "refused" | "timed-out" | "waits";
 
@@ -43,7 +45,7 @@ export function resultOf(finished: Finished): CallResult {
     case "pending": {
       if (outcome.first !== undefined) return ofCompleted(finished, outcome.first);
       const value = { status: "pending", call_id: outcome.callId, timestamp: localTimestamp(finished.at) };
-      return { name, end: "waits", value, parts: [textPart(pretty(value))] };
+      return { name, end: "waits", value, parts: [textPart(prettyJson(value))] };
     }
     case "failed":
     case "rejected":
@@ -59,6 +61,7 @@ function ofCompleted(finished: Finished, { text, handle }: Pick<CompletedOutcome
   // Only the beginning: the model reads on by the handle that it names.
   if (handle !== undefined && whole === undefined) return { name, end: "succeeded", ...textResult(text) };
   const given = readValue(whole ?? text);
+  if (isDeeperThan(given, deepestResult)) return ofError(finished, tooDeep(speakerOf(finished)).error, "failed");
   if (isOfPlugin) {
     // Words of a plugin are what they are.
     if (given === undefined) return { name, end: "succeeded", ...textResult(text) };
@@ -107,11 +110,7 @@ function ofValue(name: string, value: JsonValue, text?: string): CallResult {
 
 function textOf(value: JsonValue): string {
   if (value === null) return noText;
-  return typeof value === "object" ? pretty(value) : String(value);
-}
-
-function pretty(value: JsonValue): string {
-  return JSON.stringify(value, null, 2);
+  return typeof value === "object" ? prettyJson(value) : String(value);
 }
 
 function textPart(text: string): JsonObject {

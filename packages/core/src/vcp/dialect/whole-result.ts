@@ -7,6 +7,7 @@ import { parseJson } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
 import { partsMediaType } from "../plugins/reply.ts";
+import { prettyJson } from "../pretty-json.ts";
 
 /** Of larger results the words stay in the conversation, and media go into files; without media, all is behind the handle. */
 const mostBytes = 8_388_608;
@@ -44,7 +45,7 @@ async function withoutLargeMedia(
   const value = parseJson(text);
   if (value === undefined) return undefined;
   const { withMediaApart } = await import("./large-media.ts");
-  const rest = JSON.stringify(await withMediaApart(deps, context, { callId, value, inline: mostBytes }), null, 2);
+  const rest = prettyJson(await withMediaApart(deps, context, { callId, value, inline: mostBytes }));
   // With the media that stay.
   return rest.length > 2 * mostBytes ? undefined : rest;
 }

@@ -85,17 +85,17 @@ interface Resolved {
 }
 
 async function withFiles(deps: FileDeps, call: ToolCall, context: InvocationContext): Promise<Resolved> {
-  const urls = [...new Set(urlsIn(call.arguments))].slice(0, mostFiles);
+  const places = Map.groupBy(urlsIn(call.arguments), (url) => url);
   const files = new Map<string, string>();
   const missing: string[] = [];
   let characters = 0;
-  for (const url of urls) {
+  for (const [url, { length: times }] of [...places].slice(0, mostFiles)) {
     const file = await fileAt(deps, call, context, url);
     if (file === undefined) {
       missing.push(url);
       continue;
     }
-    characters += file.length;
+    characters += file.length * times;
     if (characters > longestFiles) throw tooLarge(`The files up to '${url}' are more`);
     files.set(url, file);
   }

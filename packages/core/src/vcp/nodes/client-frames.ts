@@ -114,15 +114,13 @@ export async function missedFrames(deps: CoreDeps, connection: Connection): Prom
   if (!hasScope(caller, "approve")) return frames;
   const filter = { state: "input_required" } as const;
   const page = await deps.repos.calls.list(tenant, filter, { limit: mostApprovals, order: "asc" });
-  const asked = await Promise.all(page.data.map(({ id }) => approvalFrames(deps, connection, id)));
-  return [
-    ...frames,
-    ...asked.flat().map((frame, at) => ({
-      ...frame,
-      _vcpReplay: true,
-      _vcpReplayOriginalAt: page.data[at]?.createdAt ?? 0,
-    })),
-  ];
+  const asked = await Promise.all(
+    page.data.map(async ({ id, createdAt }) => {
+      const own = await approvalFrames(deps, connection, id);
+      return own.map((frame) => ({ ...frame, _vcpReplay: true, _vcpReplayOriginalAt: createdAt }));
+    }),
+  );
+  return [...frames, ...asked.flat()];
 }
 
 /** Goes to the browser of the same caller, else to the tenant's that is there longest. */

@@ -56,6 +56,7 @@ describe("what a node registers", () => {
     const { tools, left } = read(...given) ?? { tools: [], left: [] };
     expect(tools.map(({ name }) => name)).toEqual(["A"]);
     expect(left.map(({ name }) => name)).toEqual(["A", "", "Huge", "B"]);
+    expect(read(manifest("x".repeat(1_000), { entryPoint: null }))?.left[0]?.name).toHaveLength(200);
     const many = Array.from({ length: 70 }, (_, at) => manifest(`T${at}`));
     expect(read(...many)?.tools).toHaveLength(63);
     const long = Array.from({ length: 9 }, (_, at) =>
@@ -63,6 +64,29 @@ describe("what a node registers", () => {
     );
     const size = Buffer.byteLength(JSON.stringify(read(...long)?.tools));
     expect(size).toBeLessThan(120_000);
+  });
+
+  test("says of many that are left out what the first are, and how many there are more", () => {
+    const { tools, left } = readRegistration({ serverName: "lab", tools: Array(200_000).fill(0) }) ?? {};
+    expect(tools).toEqual([]);
+    expect(left).toHaveLength(21);
+    expect(left?.[0]).toEqual({ name: "", why: "it is no manifest" });
+    expect(left?.[20]).toEqual({ name: "…", why: "and so are 199980 others" });
+  });
+
+  test("is looked at no further than a node can have meant it", () => {
+    let looks = 0;
+    const looked = manifest("A", {
+      get description() {
+        looks += 1;
+        return "d";
+      },
+    });
+    expect(read(...Array<object>(5_000).fill(looked))?.left.at(-1)).toEqual({
+      name: "…",
+      why: "and so are 4979 others",
+    });
+    expect(looks).toBeLessThan(1_000);
   });
 
   test("never lists what gives files", () => {

@@ -12,6 +12,10 @@ export const requestFileTool = "internal_request_file";
 /** Milliseconds of a call where the manifest says nothing. */
 const defaultTimeoutMs = 60_000;
 const mostTools = 63;
+/** Manifests of a registration that are looked at. */
+const mostManifests = 500;
+/** Each is told to the node in a frame of its own. */
+const mostLeftTold = 20;
 /** Of a registration; a message on its way to the gateway has 128 KB. */
 const longestTools = 110_000;
 const longestDescription = 4_000;
@@ -40,7 +44,8 @@ export function readRegistration(data: JsonValue | undefined): ReadRegistration 
   const left: LeftOut[] = [];
   const tools = new Map<string, NodeTool>();
   let bytes = 0;
-  for (const manifest of data["tools"]) {
+  const manifests = data["tools"];
+  for (const manifest of manifests.slice(0, mostManifests)) {
     const name = isJsonObject(manifest) && typeof manifest["name"] === "string" ? manifest["name"] : "";
     if (name === requestFileTool) continue;
     const tool = toTool(manifest);
@@ -60,8 +65,14 @@ export function readRegistration(data: JsonValue | undefined): ReadRegistration 
     node: toNodeName(serverName),
     tools: [...tools.values()],
     cancelsTools: isJsonObject(capabilities) && capabilities["cancelTool"] === true,
-    left,
+    left: toldOf(left, Math.max(0, manifests.length - mostManifests)),
   };
+}
+
+function toldOf(left: readonly LeftOut[], unread: number): readonly LeftOut[] {
+  const told = left.slice(0, mostLeftTold).map(({ name, why }) => ({ name: name.slice(0, 200), why }));
+  const others = left.length - told.length + unread;
+  return others === 0 ? told : [...told, { name: "…", why: `and so are ${others} others` }];
 }
 
 /** Names of nodes are parts of URIs; other letters become a part that is theirs alone. */

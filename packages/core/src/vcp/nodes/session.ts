@@ -3,7 +3,8 @@ import type { JsonObject } from "../../json.ts";
 
 /** To the client. */
 export interface VcpSocket {
-  send(frame: JsonObject): void;
+  /** Never throws. @returns false: it takes nothing more and is at its end */
+  send(frame: JsonObject): boolean;
   close(code: number, reason: string): void;
 }
 

@@ -43,11 +43,14 @@ export class MediaSource {
   }
 
   /** @throws GatewayError `invalid_request`, `payload_too_large` */
-  open(source: string, wanted: MediaClass): Promise<Media> {
+  async open(source: string, wanted: MediaClass): Promise<Media> {
     const key = `${wanted} ${source}`;
     let opened = this.#known.get(key);
     if (opened === undefined) this.#known.set(key, (opened = this.#open(source, wanted)));
-    return opened;
+    const media = await opened;
+    // One that is known is read no more, and yet sent in every part that names it.
+    this.#count(bytesOf(media.base64));
+    return media;
   }
 
   async #open(source: string, wanted: MediaClass): Promise<Media> {
@@ -90,8 +93,8 @@ export class MediaSource {
     base64: string,
     { declared, wanted, shown }: { readonly declared: string; readonly wanted: MediaClass; readonly shown: string },
   ): Media {
-    const bytes = Math.floor((base64.length * 3) / 4);
-    this.#count(bytes, shown);
+    const most = this.#options.limits.bytes;
+    if (bytesOf(base64) > most) throw tooLarge(`'${shown}' has more than ${most} bytes`, most);
     const sniffed = sniffType(Buffer.from(base64.slice(0, 32), "base64"));
     const mediaType = sniffed !== undefined && classOf(sniffed) === wanted ? sniffed : declared;
     // Films and sounds come as `image_url`, too, where a back end takes them there.
@@ -102,9 +105,8 @@ export class MediaSource {
     return { mediaType, base64 };
   }
 
-  #count(bytes: number, shown: string): void {
+  #count(bytes: number): void {
     const { limits } = this.#options;
-    if (bytes > limits.bytes) throw tooLarge(`'${shown}' has more than ${limits.bytes} bytes`, limits.bytes);
     this.#total += bytes;
     if (this.#total <= limits.totalBytes) return;
     throw tooLarge(
@@ -179,6 +181,10 @@ export class MediaSource {
     }
     return Buffer.concat(parts);
   }
+}
+
+function bytesOf(base64: string): number {
+  return Math.floor((base64.length * 3) / 4);
 }
 
 interface WorkspacePath {

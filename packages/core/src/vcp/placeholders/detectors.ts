@@ -5,10 +5,11 @@
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
+import { Pace } from "../../import/pace.ts";
 import type { JsonObject } from "../../json.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { Contents } from "./contents.ts";
-import { mapText } from "../message-text.ts";
+import { mapText, textsOf } from "../message-text.ts";
 import type { VariableEntry } from "./variable.ts";
 
 interface Detector {
@@ -25,28 +26,89 @@ const ofConfigs = new WeakMap<TenantConfig, readonly Detector[]>();
  */
 export async function applyDetectors(
   deps: Pick<CoreDeps, "repos">,
-  { tenant, config }: Pick<CallContext, "tenant" | "config">,
+  context: Pick<CallContext, "tenant" | "config">,
   messages: readonly JsonObject[],
 ): Promise<readonly JsonObject[]> {
+  const { config } = context;
   const detectors = detectorsOf(config);
   if (detectors.length === 0) return messages;
-  const contents = new Contents(deps.repos.variables, tenant);
+  const contents = new Contents(deps.repos.variables, context);
   await contents.read(detectors.filter((each) => contents.of(each) === undefined));
-  const found = detectors.map((each) => contents.of(each)?.text ?? "");
-  let left = config.settings.placeholder_chars_max;
-  return messages.map((message) =>
-    mapText(message, (text) =>
-      detectors.reduce((changed, { name, ofSystem, entry }, at) => {
-        const wanted = found[at] ?? "";
-        const applies = !ofSystem || message["role"] === "system" || message["role"] === "developer";
-        if (!applies || wanted === "" || !changed.includes(wanted)) return changed;
-        const replaced = changed.replaceAll(wanted, () => entry.options.output ?? "");
-        left -= Math.max(0, replaced.length - changed.length);
-        if (left < 0) throw tooMuch(name, config.settings.placeholder_chars_max);
-        return replaced;
-      }, text),
-    ),
+  const run = new Run(
+    detectors.map((each) => ({ ...each, wanted: contents.of(each)?.text ?? "" })).filter(({ wanted }) => wanted !== ""),
+    config.settings.placeholder_chars_max,
   );
+  const changed: JsonObject[] = [];
+  for (const message of messages) {
+    const isOfSystem = message["role"] === "system" || message["role"] === "developer";
+    const texts: string[] = [];
+    for (const text of textsOf(message)) texts.push(await run.apply(text, isOfSystem));
+    let at = 0;
+    changed.push(mapText(message, (text) => texts[at++] ?? text));
+  }
+  return changed;
+}
+
+interface Wanting extends Detector {
+  readonly wanted: string;
+}
+
+/** Characters that all detectors of a request look through together. */
+const mostWork = 1_000_000_000;
+/** Characters until others have a turn. */
+const slice = 262_144;
+
+/** What the detectors of one request may still do. */
+class Run {
+  readonly #detectors: readonly Wanting[];
+  readonly #limit: number;
+  readonly #pace = new Pace();
+  /** Characters that the messages may still grow by. */
+  #left: number;
+  #work = 0;
+  #sinceTurn = 0;
+
+  constructor(detectors: readonly Wanting[], limit: number) {
+    this.#detectors = detectors;
+    this.#limit = limit;
+    this.#left = limit;
+  }
+
+  async apply(text: string, isOfSystem: boolean): Promise<string> {
+    let changed = text;
+    for (const detector of this.#detectors) {
+      if (detector.ofSystem && !isOfSystem) continue;
+      this.#charge(changed.length + 16, detector);
+      if (this.#sinceTurn > slice) {
+        this.#sinceTurn = 0;
+        await this.#pace.turn();
+      }
+      changed = this.#replace(changed, detector);
+    }
+    return changed;
+  }
+
+  #charge(characters: number, { name }: Wanting): void {
+    this.#work += characters;
+    this.#sinceTurn += characters;
+    if (this.#work <= mostWork) return;
+    const reason = "is one of more detectors than can look through messages of this length; have fewer of them";
+    throw new GatewayError("placeholder_limit", `'${name}' ${reason}.`, { param: name });
+  }
+
+  /** Counts what it comes to before anything is put together. */
+  #replace(text: string, { name, wanted, entry }: Wanting): string {
+    const output = entry.options.output ?? "";
+    const growth = output.length - wanted.length;
+    let isThere = false;
+    for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) {
+      isThere = true;
+      if (growth <= 0) break;
+      this.#left -= growth;
+      if (this.#left < 0) throw tooLong(name, this.#limit);
+    }
+    return isThere ? text.replaceAll(wanted, () => output) : text;
+  }
 }
 
 function detectorsOf(config: TenantConfig): readonly Detector[] {
@@ -67,7 +129,7 @@ function numberOf(name: string): number {
   return Number(/\d+$/.exec(name)?.[0] ?? 0);
 }
 
-function tooMuch(name: string, limit: number): GatewayError {
+function tooLong(name: string, limit: number): GatewayError {
   return new GatewayError(
     "placeholder_limit",
     `'${name}' lengthens the messages by more than ${limit} characters, the setting 'placeholder_chars_max'; change its output.`,

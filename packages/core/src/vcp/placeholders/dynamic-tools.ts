@@ -11,8 +11,15 @@ const mostDescribed = 4;
 const mostCharacters = 16_000;
 const longestSummary = 120;
 
-/** @param wishes the values of the directives, in the order of the message */
-export function dynamicTools(tools: readonly ToolText[], wishes: readonly string[], said: string): string {
+/**
+ * @param wishes the values of the directives, in the order of the message
+ * @param named those that the user has named
+ */
+export function dynamicTools(
+  tools: readonly ToolText[],
+  wishes: readonly string[],
+  named: readonly ToolText[],
+): string {
   if (tools.length === 0) return noToolText;
   const listed = tools.slice(0, mostListed).map(({ name, displayName, summary }) => {
     const short = summary.length > longestSummary ? `${summary.slice(0, longestSummary)}…` : summary;
@@ -20,7 +27,7 @@ export function dynamicTools(tools: readonly ToolText[], wishes: readonly string
   });
   const more = tools.length > mostListed ? [`- … (${tools.length - mostListed})`] : [];
   const list = [...listed, ...more].join("\n");
-  const described = withinLimits([...new Set([...wished(tools, wishes), ...named(tools, said)])]);
+  const described = withinLimits([...new Set([...wished(tools, wishes), ...named])]);
   return [list, ...described].join(separator);
 }
 
@@ -34,10 +41,15 @@ function wished(tools: readonly ToolText[], wishes: readonly string[]): readonly
   });
 }
 
-function named(tools: readonly ToolText[], said: string): readonly ToolText[] {
+/** Of what was said, the latest characters that are looked at. */
+const longestSaid = 65_536;
+
+/** In the order in which they are named; the same for all texts of a request. */
+export function namedTools(tools: readonly ToolText[], said: string): readonly ToolText[] {
   if (said === "") return [];
+  const latest = said.slice(-longestSaid);
   const places = tools.flatMap((tool) => {
-    const at = [tool.name, tool.displayName].map((name) => said.indexOf(name)).filter((place) => place >= 0);
+    const at = [tool.name, tool.displayName].map((name) => latest.indexOf(name)).filter((place) => place >= 0);
     return at.length === 0 ? [] : [{ tool, at: Math.min(...at) }];
   });
   return places.sort((a, b) => a.at - b.at).map(({ tool }) => tool);

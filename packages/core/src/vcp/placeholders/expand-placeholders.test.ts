@@ -6,6 +6,7 @@ import { verifies } from "../../../../../test/support/verifies.ts";
 import { applyDetectors } from "./detectors.ts";
 import { expandPlaceholders } from "./expand-placeholders.ts";
 import type { PlaceholderSources } from "./sources.ts";
+import type { VariableEntry, VariableKind } from "./variable.ts";
 
 const now = Date.parse("2026-11-28T05:21:34+08:00");
 const core = createFakeCore({
@@ -256,6 +257,22 @@ describe(`tools ${verifies("VCP-19")}`, () => {
   });
 });
 
+test("what tools the user names is looked for once in a request", async () => {
+  const tools = Array.from({ length: 200 }, (_, at) => ({
+    name: `aaaaaaaab${at}`,
+    displayName: `aaaaaaac${at}`,
+    summary: "",
+    categories: [],
+    text: "t",
+  }));
+  const messages = [
+    { role: "system", content: "{{VCPDynamicTools}}".repeat(100) },
+    { role: "user", content: "a".repeat(1_000_000) },
+  ];
+  const [message] = await expand([], messages, { around: sources({ tools }) });
+  expect(JSON.stringify(message).slice(0, 100)).toContain("- aaaaaaac0 (aaaaaaaab0)");
+});
+
 describe(`the rest ${verifies("VCP-19", "VCP-11")}`, () => {
   test("of what there is: pictures, nodes, the port, dates in the tenant's zone", async () => {
     const lines: readonly VariableLine[] = [
@@ -356,6 +373,32 @@ describe("detectors", () => {
     expect(texts).toEqual(["$& c$&t", "a dog", "a dog"]);
   });
 
+  test("look through no more than they can, and let others go on meanwhile", async () => {
+    const lines = Array.from({ length: 2_000 }, (_, at): VariableLine => [
+      "super_detector",
+      `SuperDetector${at}`,
+      `aaaaaaab${at}`,
+      { output: "" },
+    ]);
+    let hadTurn = false;
+    setImmediate(() => (hadTurn = true));
+    const some = contextWith(variables(...lines.slice(0, 200)));
+    const messages = [{ role: "user", content: "a".repeat(1_000_000) }];
+    expect((await applyDetectors(core, some, messages))[0]).toBe(messages[0]);
+    expect(hadTurn).toBe(true);
+    const longer = [{ role: "user", content: "x".repeat(1_000_000) }];
+    await expect(applyDetectors(core, contextWith(variables(...lines)), longer)).rejects.toMatchObject({
+      code: "placeholder_limit",
+      message: expect.stringContaining("more detectors than can look through messages of this length"),
+    });
+  });
+
+  test("count before they replace: more than any text can be is refused like the rest", async () => {
+    const lines = variables(["super_detector", "SuperDetector1", "a", { output: "x".repeat(65_536) }]);
+    const run = applyDetectors(core, contextWith(lines), [{ role: "user", content: "a".repeat(9_000) }]);
+    await expect(run).rejects.toMatchObject({ code: "placeholder_limit", details: { param: "SuperDetector1" } });
+  });
+
   test("that lengthen messages without end are refused by name", async () => {
     const lines = variables(
       ...[1, 2, 3, 4].map((at): VariableLine => ["detector", `Detector${at}`, "a", { output: "a".repeat(60) }]),
@@ -379,6 +422,48 @@ describe("what comes to too much", () => {
       details: { param: expect.stringMatching(/^Var\d+$/) },
       message: expect.stringContaining("more than 100000 characters, the setting 'placeholder_chars_max'"),
     });
+  });
+
+  test("is not read in the first place", async () => {
+    let read = 0;
+    const contents = (_tenant: string, ids: readonly string[]): Promise<[]> =>
+      Promise.resolve(((read += ids.length), []));
+    const deps = { ...core, repos: { ...core.repos, variables: { ...core.repos.variables, contents } } };
+    const large = (kind: VariableKind, name: (at: number) => string): readonly VariableEntry[] =>
+      variables(...Array.from({ length: 40 }, (_, at): VariableLine => [kind, name(at), `large ${at}`])).map(
+        (entry) => ({ ...entry, content: null, hash: `unread ${entry.id}`, bytes: 1_000_000 }),
+      );
+    const limit = { code: "placeholder_limit" };
+    const vars = large("var", (at) => `Var${at}`);
+    const all = [{ role: "system", content: vars.map(({ name }) => `{{${name}}}`).join("") }];
+    const options = { model: "", sources: sources({}) };
+    await expect(expandPlaceholders(deps, contextWith(vars), all, options)).rejects.toMatchObject({
+      ...limit,
+      details: { param: "Var15" },
+    });
+    const emojis = large("emoji", (at) => `${at}表情包`);
+    const list = [{ role: "system", content: "{{EmojiList}}" }];
+    await expect(expandPlaceholders(deps, contextWith(emojis), list, options)).rejects.toMatchObject(limit);
+    const detectors = large("detector", (at) => `Detector${at}`);
+    await expect(applyDetectors(deps, contextWith(detectors), list)).rejects.toMatchObject(limit);
+    expect(read).toBe(0);
+    // What is for other models is none of it.
+    const sars = large("sar", (at) => `SarPrompt${at}`);
+    const forModel = [{ role: "system", content: "{{SarPromptAll}}{{SarPrompt0}}" }];
+    expect((await expandPlaceholders(deps, contextWith(sars), forModel, options))[0]?.["content"]).toBe("");
+    expect(read).toBe(0);
+  });
+
+  test("results of tasks are refused, and those after them not read", async () => {
+    let asked = 0;
+    const text = "x".repeat(400_000);
+    const around = { ...sources({}), asyncText: () => Promise.resolve(((asked += 1), text)) };
+    const content = Array.from({ length: 100 }, (_, at) => `{{VCP_ASYNC_RESULT::P::${at}}}`).join("");
+    await expect(expand([], [{ role: "user", content }], { around })).rejects.toMatchObject({
+      code: "placeholder_limit",
+      details: { param: "VCP_ASYNC_RESULT::P::12" },
+    });
+    expect(asked).toBe(16);
   });
 
   test("nothing, 10^29 times, is nothing", async () => {

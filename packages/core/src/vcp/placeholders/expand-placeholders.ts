@@ -15,6 +15,7 @@ import { Needs } from "./needs.ts";
 import type { PlaceholderSources } from "./sources.ts";
 import { tenantSources, type SourceDeps } from "./tenant-sources.ts";
 import { parseTemplate, type Template } from "./template.ts";
+import { tooManyCharacters } from "./too-much.ts";
 
 export interface ExpandOptions {
   /** As the back end knows it. */
@@ -72,8 +73,8 @@ async function prepare(
 ): Promise<Expander> {
   const { config } = context;
   const names = namesOf(config);
-  const contents = new Contents(deps.repos.variables, context.tenant);
-  const needs = new Needs(names, (named) => contents.of(named));
+  const contents = new Contents(deps.repos.variables, context);
+  const needs = new Needs(names, (named) => contents.of(named), model);
   for (const { template, audience } of texts) needs.walk(template, audience);
   while (needs.unread.length > 0) {
     await contents.read(needs.unread);
@@ -82,7 +83,7 @@ async function prepare(
   const [staticValues, tools, asyncTexts, dates] = await Promise.all([
     needs.readsValues ? sources.staticValues() : new Map<string, string>(),
     needs.readsValues ? sources.toolTexts() : [],
-    readResults(needs, sources),
+    readResults(needs, sources, config.settings.placeholder_chars_max),
     dateTexts(deps.clock.now(), config.settings.time_zone, needs.dates),
   ]);
   return new Expander({
@@ -101,12 +102,21 @@ async function prepare(
   });
 }
 
-async function readResults({ results }: Needs, sources: PlaceholderSources): Promise<ReadonlyMap<string, string>> {
+async function readResults(
+  { results }: Needs,
+  sources: PlaceholderSources,
+  limit: number,
+): Promise<ReadonlyMap<string, string>> {
   const texts = new Map<string, string>();
+  let characters = 0;
   const waiting = [...results];
   for (let from = 0; from < waiting.length; from += atOnce) {
     const batch = waiting.slice(from, from + atOnce).map(async ([name, { plugin, taskId }]) => {
-      texts.set(name, await sources.asyncText(plugin, taskId));
+      const text = await sources.asyncText(plugin, taskId);
+      characters += text.length;
+      // Those after it are not even read.
+      if (characters > limit) throw tooManyCharacters(name, limit);
+      texts.set(name, text);
     });
     await Promise.all(batch);
   }

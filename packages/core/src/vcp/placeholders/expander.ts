@@ -4,11 +4,10 @@
  * is put together from its own text, and what was put together is never looked at again. Values of plugins,
  * results of tasks and dates are put in as they are. Names that mean nothing stay, byte by byte.
  */
-import { GatewayError } from "../../errors/gateway-error.ts";
 import { randomHex } from "../../random-hex.ts";
 import { allToolsText } from "../plugins/tool-text.ts";
 import { dateNames, type DateName } from "./dates.ts";
-import { dynamicTools } from "./dynamic-tools.ts";
+import { dynamicTools, namedTools } from "./dynamic-tools.ts";
 import { parseFold, toFoldMode, unfold, type FoldBlock, type FoldMode } from "./fold.ts";
 import {
   fileOf,
@@ -24,6 +23,7 @@ import {
 import { toMediaMark, type MediaMark } from "./media-marks.ts";
 import type { ToolText } from "./sources.ts";
 import { parseAsyncName, parseTemplate, type Directive, type Mark, type Template } from "./template.ts";
+import { tooManyCharacters, tooMuch } from "./too-much.ts";
 
 /** Everything that the texts of a request may need. */
 export interface Known {
@@ -86,6 +86,8 @@ export class Expander {
   readonly #active: Named[] = [];
   readonly #toolboxes = new Map<string, Expanded>();
   #agent: Expanded | undefined;
+  /** Tools that the user has named. */
+  #named: readonly ToolText[] | undefined;
   /** Counts what makes a value depend on where it stands. */
   #dependent = 0;
   #spent = 0;
@@ -173,7 +175,7 @@ export class Expander {
       case "models":
         return this.#forModel(scope);
       case "dynamic":
-        return this.#later(() => this.#charged(dynamicTools(this.#known.tools, this.#wishes, this.#known.said), name));
+        return this.#later(() => this.#charged(this.#dynamicTools(), name));
       case "folded":
         return this.#later(() => this.#charged(unfold(meaning.blocks, this.#fold), name));
       case "media":
@@ -322,6 +324,12 @@ export class Expander {
     return toText("value", text ?? (name.startsWith("VCP_") ? this.#toolTexts.get(name.slice(4)) : undefined));
   }
 
+  #dynamicTools(): string {
+    const { tools, said } = this.#known;
+    this.#named ??= namedTools(tools, said);
+    return dynamicTools(tools, this.#wishes, this.#named);
+  }
+
   #emojiList(): string {
     const lists = this.#known.names.emojis.map(
       (named) => `${named.entry.name}: ${this.#known.templateOf(named)?.text ?? ""}`,
@@ -332,12 +340,7 @@ export class Expander {
   #charged(value: string, name: string): string {
     // Something for what is empty, too: a thousand of nothing are work as well.
     this.#spent += value.length + 16;
-    if (this.#spent > this.#known.limit) {
-      throw tooMuch(
-        name,
-        `makes the placeholders of this request more than ${this.#known.limit} characters, the setting 'placeholder_chars_max'`,
-      );
-    }
+    if (this.#spent > this.#known.limit) throw tooManyCharacters(name, this.#known.limit);
     return value;
   }
 }
@@ -363,12 +366,4 @@ function unfolded(template: Template): Template {
 
 function trimmed(text: string, audience: Audience): string {
   return audience === "system" ? text.trim() : text;
-}
-
-function tooMuch(name: string, reason: string): GatewayError {
-  return new GatewayError(
-    "placeholder_limit",
-    `'{{${name}}}' ${reason}; change what it holds, see GET /v1/vcp/variables.`,
-    { param: name },
-  );
 }

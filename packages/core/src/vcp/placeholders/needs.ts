@@ -3,7 +3,7 @@
  * so everything is read in a few batches before, and nothing that is not named is read at all.
  */
 import { dateNames, type DateName } from "./dates.ts";
-import { fileOf, type Audience, type Named, type Names } from "./names.ts";
+import { fileOf, isForModel, type Audience, type Named, type Names } from "./names.ts";
 import { parseAsyncName, type Template } from "./template.ts";
 
 /** Results of tasks that one request may name; those beyond stay as they are. */
@@ -12,6 +12,7 @@ const mostResults = 1_000;
 export class Needs {
   readonly #names: Names;
   readonly #templateOf: (named: Named) => Template | undefined;
+  readonly #model: string;
   readonly #visited = new Map<Audience, Set<Named>>();
   /** Whose contents are not known yet, and for whom they are wanted. */
   readonly #unread: { readonly named: Named; readonly audience: Audience }[] = [];
@@ -20,9 +21,10 @@ export class Needs {
   /** A name that is no variable's: a static plugin's, a node's or a tool's. */
   readsValues = false;
 
-  constructor(names: Names, templateOf: (named: Named) => Template | undefined) {
+  constructor(names: Names, templateOf: (named: Named) => Template | undefined, model: string) {
     this.#names = names;
     this.#templateOf = templateOf;
+    this.#model = model;
   }
 
   /** Contents to be read before `goOn`. */
@@ -65,6 +67,7 @@ export class Needs {
     const visited = this.#visited.get(audience) ?? new Set();
     if (visited.has(named)) return;
     this.#visited.set(audience, visited.add(named));
+    if (named.stage === "sar" && !isForModel(named.entry, this.#model)) return;
     const template = this.#templateOf(named);
     if (template === undefined) this.#unread.push({ named, audience });
     else this.#walkContent(named, template, audience);

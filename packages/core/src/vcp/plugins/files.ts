@@ -9,7 +9,7 @@ import { readAll, tenantKey, type BlobStore } from "../../ports/blob-store.ts";
 import type { LinkedFile, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { PluginFiles } from "./plugin.ts";
-import { readZip, writeZip, type ZipFile } from "./zip.ts";
+import { packZip, readZip, type ZipFile } from "./zip.ts";
 
 export const folderLimits = {
   files: 2_000,
@@ -21,24 +21,28 @@ export function pluginFilesKey(tenant: string, hash: string): string {
   return tenantKey(tenant, "vcp-plugins", `${hash}.zip`);
 }
 
-/** Stores a folder, unless an equal one is there. Null for no files. */
+/** A folder as it is stored. */
+export interface PackedFolder {
+  readonly archive: Uint8Array;
+  readonly described: PluginFiles;
+}
+
+/** Null for no files. */
+export async function packPluginFiles(files: readonly ZipFile[]): Promise<PackedFolder | null> {
+  if (files.length === 0) return null;
+  const archive = await packZip(files);
+  const hash = createHash("sha256").update(archive).digest("hex");
+  return { archive, described: { hash, bytes: archive.byteLength, count: files.length } };
+}
+
+/** Unless an equal one is there. */
 export async function storePluginFiles(
   { blobs }: { readonly blobs: Pick<BlobStore, "put"> },
   tenant: string,
-  files: readonly ZipFile[],
-): Promise<PluginFiles | null> {
-  if (files.length === 0) return null;
-  const archive = writeZip(files);
-  const described = describeFiles(files, archive);
+  { archive, described }: PackedFolder,
+): Promise<void> {
   const options = { mediaType: "application/zip", ifAbsent: true };
   await blobs.put(pluginFilesKey(tenant, described.hash), archive, options);
-  return described;
-}
-
-/** What would be stored. */
-export function describeFiles(files: readonly ZipFile[], archive = writeZip(files)): PluginFiles {
-  const hash = createHash("sha256").update(archive).digest("hex");
-  return { hash, bytes: archive.byteLength, count: files.length };
 }
 
 /** An environment may have to be made for the box before it follows a link. */

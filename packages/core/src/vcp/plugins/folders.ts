@@ -5,12 +5,15 @@
 import * as z from "zod";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
+import { isDeeperThan } from "../nesting.ts";
 import { folderLimits } from "./files.ts";
 import { blockedFileName, manifestFileName, readManifest, type VcpManifest } from "./manifest.ts";
 import { readZip, safePath, type ZipFile } from "./zip.ts";
 
 /** Of one import: many plugins, unpacked. */
 const importLimits = { files: 10_000, bytes: 209_715_200 } as const;
+
+const deepestManifest = 32;
 
 export interface PluginFolder {
   /** Where it lies, for reports; plugins are known by the name in their manifest. */
@@ -77,6 +80,10 @@ export function readVcpSource({ zip, manifest, files = [] }: VcpSource): ReadFol
     body: base64 === undefined ? Buffer.from(text ?? "", "utf8") : Buffer.from(base64, "base64"),
   }));
   const beside = given.filter(({ path }) => path !== manifestFileName && path !== blockedFileName);
+  if (isDeeperThan(manifest, deepestManifest)) {
+    const message = `'vcp.manifest' is nested deeper than ${deepestManifest} levels.`;
+    throw new GatewayError("invalid_request", message, { param: "vcp.manifest" });
+  }
   const body = Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`, "utf8");
   return readFolders([{ path: manifestFileName, body }, ...beside]);
 }
@@ -87,9 +94,11 @@ const litter = /(?:^|\/)(?:__MACOSX|\.git|__pycache__)\/|(?:^|\/)(?:\.DS_Store|T
 /** Every folder with a manifest, the outermost one of a branch; in the order of their paths. */
 export function readFolders(files: readonly ZipFile[]): ReadFolders {
   const kept = files.filter(({ path }) => !litter.test(path));
-  const roots = outermost(kept.flatMap(({ path }) => (isManifest(path) ? [folderOf(path)] : [])));
-  const byRoot = Map.groupBy(kept, ({ path }) => roots.find((root) => root === "" || path.startsWith(`${root}/`)));
-  const read = roots.map((root) => readFolder(root, byRoot.get(root) ?? []));
+  const roots = new Set(kept.flatMap(({ path }) => (isManifest(path) ? [folderOf(path)] : [])));
+  const byRoot = Map.groupBy(kept, ({ path }) => outermost(path, roots));
+  const folders = [...byRoot].flatMap(([root, own]) => (root === undefined ? [] : [{ root, own }]));
+  folders.sort((a, b) => (a.root < b.root ? -1 : 1));
+  const read = folders.map(({ root, own }) => readFolder(root, own));
   return {
     folders: read.flatMap((folder) => ("manifest" in folder ? [folder] : [])),
     unusable: read.flatMap((folder) => ("reason" in folder ? [folder] : [])),
@@ -107,12 +116,14 @@ function folderOf(path: string): string {
   return slash < 0 ? "" : path.slice(0, slash);
 }
 
-function outermost(folders: readonly string[]): readonly string[] {
-  const chosen: string[] = [];
-  for (const folder of [...new Set(folders)].sort()) {
-    if (!chosen.some((outer) => outer === "" || folder.startsWith(`${outer}/`))) chosen.push(folder);
+/** The first of the folders on the way to a file. */
+function outermost(path: string, folders: ReadonlySet<string>): string | undefined {
+  if (folders.has("")) return "";
+  for (let slash = path.indexOf("/"); slash >= 0; slash = path.indexOf("/", slash + 1)) {
+    const folder = path.slice(0, slash);
+    if (folders.has(folder)) return folder;
   }
-  return chosen;
+  return undefined;
 }
 
 function readFolder(root: string, files: readonly ZipFile[]): PluginFolder | UnusableFolder {

@@ -20,7 +20,7 @@ import type { NewPlugin } from "../../ports/repos.ts";
 import { openValue } from "./configuration.ts";
 import { envFileCredentialName, envFileNames, keysOf, ownValueName, globalValueName } from "./configuration-names.ts";
 import { parseEnvFile } from "./env-file.ts";
-import { describeFiles, storePluginFiles } from "./files.ts";
+import { packPluginFiles, storePluginFiles, type PackedFolder } from "./files.ts";
 import type { PluginFolder, ReadFolders } from "./folders.ts";
 import { blockedFileName } from "./manifest.ts";
 import { describeTool } from "./parameters.ts";
@@ -37,7 +37,7 @@ export interface VcpImportOptions {
 interface Planned {
   readonly folder: PluginFolder;
   readonly plugin: NewPlugin;
-  readonly files: readonly ZipFile[];
+  readonly packed: PackedFolder | null;
   readonly envFiles: readonly EnvFile[];
   readonly existing: PluginRecord | undefined;
   readonly changedFields: readonly string[];
@@ -56,7 +56,7 @@ export async function importVcpFolders(
   read: ReadFolders,
   { dryRun, startsDisabled = false }: VcpImportOptions,
 ): Promise<ImportResult> {
-  const { planned, skipped } = plan(deps, context, { ...read, startsDisabled });
+  const { planned, skipped } = await plan(deps, context, { ...read, startsDisabled });
   for (const { operation, reason } of skipped) {
     deps.log.log("warn", "a VCP plugin was not imported", { tenant: context.tenant, folder: operation, reason });
   }
@@ -74,11 +74,11 @@ export async function importVcpFolders(
   };
 }
 
-function plan(
+async function plan(
   deps: VcpImportDeps,
   context: CallContext,
   { folders, unusable, startsDisabled }: ReadFolders & { readonly startsDisabled: boolean },
-): { readonly planned: readonly Planned[]; readonly skipped: readonly ImportedOperation[] } {
+): Promise<{ readonly planned: readonly Planned[]; readonly skipped: readonly ImportedOperation[] }> {
   const planned: Planned[] = [];
   const skipped = unusable.map(({ label, reason }) => skippedFolder(label, reason));
   const taken = new Map<string, string>();
@@ -95,7 +95,7 @@ function plan(
     }
     taken.set(name, folder.label);
     try {
-      planned.push(planFolder(context, folder, startsDisabled));
+      planned.push(await planFolder(context, folder, startsDisabled));
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
       skipped.push(skippedFolder(folder.label, error.message, name));
@@ -114,10 +114,11 @@ function whyTaken({ adapters }: VcpImportDeps, context: CallContext, name: strin
   return undefined;
 }
 
-function planFolder(context: CallContext, folder: PluginFolder, startsDisabled: boolean): Planned {
+async function planFolder(context: CallContext, folder: PluginFolder, startsDisabled: boolean): Promise<Planned> {
   const { manifest } = folder;
   const envFiles = folder.files.flatMap(toEnvFile);
   const files = folder.files.filter((file) => toEnvFile(file).length === 0 && file.path !== blockedFileName);
+  const packed = await packPluginFiles(files);
   const existing = context.config.plugins.find(({ name }) => name === manifest.name);
   const content = {
     name: manifest.name,
@@ -130,7 +131,7 @@ function planFolder(context: CallContext, folder: PluginFolder, startsDisabled: 
       schema_version: "v1",
       vcp: {
         manifest: manifest.source,
-        files: files.length === 0 ? null : describeFiles(files),
+        files: packed?.described ?? null,
         env_keys: Object.fromEntries(envFiles.map(({ name, text }) => [name, [...parseEnvFile(text).keys()]])),
       },
     },
@@ -142,7 +143,7 @@ function planFolder(context: CallContext, folder: PluginFolder, startsDisabled: 
   const hash = createHash("sha256").update(canonicalJson(content), "utf8").digest("hex");
   const plugin: NewPlugin = { ...content, enabled: existing?.enabled ?? !(folder.isBlocked || startsDisabled), hash };
   const changedFields = existing === undefined || existing.hash === hash ? [] : fieldsChanged(existing, plugin);
-  return { folder, plugin, files, envFiles, existing, changedFields, warnings: warningsOf(folder) };
+  return { folder, plugin, packed, envFiles, existing, changedFields, warnings: warningsOf(folder) };
 }
 
 /** @throws GatewayError `invalid_definition` for a file that is too long to be sealed */
@@ -179,7 +180,7 @@ async function apply(
 ): Promise<ReadonlyMap<string, number>> {
   const { tenant } = context;
   for (const each of planned) {
-    await storePluginFiles(deps, tenant, each.files);
+    if (each.packed !== null) await storePluginFiles(deps, tenant, each.packed);
     await storeEnvFiles(deps, context, each);
   }
   const changes = {

@@ -5,6 +5,7 @@
  */
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
+import { deepestResult, isDeeperThan } from "../nesting.ts";
 
 export interface VcpSuccess {
   readonly kind: "success";
@@ -74,6 +75,7 @@ export function readAnswer(stdout: string): JsonObject | undefined {
 
 /** The outcome of `{status, result?, error?, messageForAI?, base64?}`. */
 export function outcomeOfAnswer(speaker: Speaker, answer: JsonObject): VcpOutcome {
+  if (isDeeperThan(answer, deepestResult)) return tooDeep(speaker);
   const { status, result, error, code, messageForAI } = answer;
   const beside = extrasOf(answer);
   if (status !== "error") {
@@ -98,6 +100,7 @@ function extrasOf({ messageForAI, base64 }: JsonObject): Pick<VcpSuccess, "messa
 /** The outcome of what a plugin, a module or a node gave as its result. */
 export function outcomeOfResult(speaker: Speaker, result: JsonValue | undefined): VcpOutcome {
   const value = typeof result === "string" ? readText(result) : result;
+  if (isDeeperThan(value, deepestResult)) return tooDeep(speaker);
   if (value === undefined || value === null) return succeeded(speaker, {});
   if (Array.isArray(value)) return { kind: "success", value };
   if (!isJsonObject(value)) return succeeded(speaker, { original_plugin_output: value });
@@ -119,6 +122,12 @@ function readText(text: string): JsonValue {
 /** The outcome of a run that gave nothing to understand. */
 export function failedToRun(speaker: Speaker, reason: VcpFailure["reason"], message: string): VcpFailure {
   return { ...failed(speaker, { plugin_execution_error: message }), reason };
+}
+
+/** Of a result that nobody could write down again. */
+export function tooDeep(speaker: Speaker): VcpFailure {
+  const message = `The result of "${speaker.name}" is nested deeper than ${deepestResult} levels.`;
+  return failedToRun(speaker, "crashed", message);
 }
 
 function notUnderstood(name: string, { stdout, stderr, exitCode }: Omit<Said, "ended">): string {

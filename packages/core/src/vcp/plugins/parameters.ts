@@ -80,7 +80,8 @@ function isCommand(text: string | undefined): text is string {
 
 /** `generate / edit / compose` names three. */
 function commandsIn(value: string): readonly string[] {
-  const words = value.split(/\s*(?:[/|,、]|\bor\b|或)\s*/);
+  // Blanks are cut off afterwards: a pattern that looked for them would begin anew at each one.
+  const words = value.split(/[/|,、]|\bor\b|或/).map((word) => word.trim());
   return words.every((word) => isCommand(word) && /^[A-Za-z]/.test(word)) ? words : [];
 }
 

@@ -8,6 +8,7 @@ import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { ToolReply } from "../../tools/adapter.ts";
 import type { FailedOutcome, RejectedOutcome } from "../../tools/outcome.ts";
+import { prettyJson } from "../pretty-json.ts";
 import type { VcpFailure, VcpOutcome, VcpSuccess } from "./outcome.ts";
 
 /** Of results with parts: `{content: [...], …}`, kept whole. */
@@ -17,7 +18,7 @@ export const partsMediaType = "application/json; profile=vcp-result";
 export function toToolReply(name: string, outcome: VcpOutcome): ToolReply {
   if (outcome.kind === "error") throw toGatewayError(name, outcome);
   const parts = partsOf(outcome);
-  const body = JSON.stringify(wholeOf(outcome, parts), null, 2);
+  const body = prettyJson(wholeOf(outcome, parts));
   if (parts === undefined) return { mediaType: "application/json", body };
   return { mediaType: partsMediaType, body, forModel: parts.map(describePart).join("\n") };
 }
@@ -26,7 +27,7 @@ export function toToolReply(name: string, outcome: VcpOutcome): ToolReply {
 function partsOf({ value, messageForAI, base64 }: VcpSuccess): readonly JsonObject[] | undefined {
   const content = contentOf(value);
   if (messageForAI === undefined && base64 === undefined) return content;
-  const words = messageForAI ?? (content === undefined ? JSON.stringify(value, null, 2) : undefined);
+  const words = messageForAI ?? (content === undefined ? prettyJson(value) : undefined);
   return [
     ...(words === undefined ? [] : [{ type: "text", text: words }]),
     ...(content ?? []),

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { readZip, safePath, writeZip, type ZipFile } from "./zip.ts";
+import { packZip, readZip, safePath, writeZip, type ZipFile } from "./zip.ts";
 
 const limits = { files: 100, bytes: 1_000_000, param: "zip" };
 
@@ -38,6 +38,14 @@ describe("zip files", () => {
         expect(Buffer.from(writeZip(files.toReversed())).equals(Buffer.from(archive))).toBe(true);
       }),
     );
+  });
+
+  test("are the same where others have a turn meanwhile", async () => {
+    const files = [file("b.txt", "b".repeat(5_000)), file("a.txt", "x")];
+    let hadTurn = false;
+    setImmediate(() => (hadTurn = true));
+    expect(Buffer.from(await packZip(files)).equals(Buffer.from(writeZip(files)))).toBe(true);
+    expect(hadTurn).toBe(true);
   });
 
   test("that are damaged are refused, and never anything worse", () => {

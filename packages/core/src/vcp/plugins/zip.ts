@@ -2,7 +2,8 @@
  * Zip files, read as hostile (plugins are uploaded) and written so that equal contents give equal bytes. Stored and
  * deflated entries only; no encryption, no parts, no Zip64: nothing that a folder of scripts needs.
  */
-import { deflateRawSync, inflateRawSync, crc32 } from "node:zlib";
+import { promisify } from "node:util";
+import { crc32, deflateRaw, deflateRawSync, inflateRawSync } from "node:zlib";
 import { GatewayError } from "../../errors/gateway-error.ts";
 
 export interface ZipFile {
@@ -177,14 +178,31 @@ function shorten(text: string): string {
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
 
-/** Equal files, in whatever order, give equal bytes. */
+const deflate = promisify(deflateRaw);
+const smallest = { level: 9 };
+
+interface PackedFile extends ZipFile {
+  readonly packed: Buffer;
+}
+
+/** Equal files, in whatever order, give equal bytes. For few and small ones: nothing else is done meanwhile. */
 export function writeZip(files: readonly ZipFile[]): Uint8Array {
+  return assemble(files.map((file) => ({ ...file, packed: deflateRawSync(file.body, smallest) })));
+}
+
+/** The same bytes, made beside other work: what a plugin may have takes seconds. */
+export async function packZip(files: readonly ZipFile[]): Promise<Uint8Array> {
+  const packed: PackedFile[] = [];
+  for (const file of files) packed.push({ ...file, packed: await deflate(file.body, smallest) });
+  return assemble(packed);
+}
+
+function assemble(files: readonly PackedFile[]): Uint8Array {
   const parts: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;
-  for (const { path, body } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
+  for (const { path, body, packed } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
     const name = Buffer.from(path, "utf8");
-    const packed = deflateRawSync(body, { level: 9 });
     const method = packed.byteLength < body.byteLength ? deflated : stored;
     const data = method === deflated ? packed : Buffer.from(body);
     const common = commonFields({ method, crc: crc32(body), packed: data.byteLength, unpacked: body.byteLength, name });

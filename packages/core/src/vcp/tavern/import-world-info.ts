@@ -7,6 +7,7 @@ import { isJsonObject, type JsonValue } from "../../json.ts";
 import { ForeignFields, refused } from "./foreign-fields.ts";
 import type { InjectedRole } from "./preset.ts";
 import {
+  BookPatterns,
   entrySchema,
   largestBook,
   unusableKey,
@@ -32,6 +33,7 @@ export function readWorldInfo(value: JsonValue | undefined, path = ""): Imported
     throw refused(`${path}entries`, `has ${entries.length} entries; ${largestBook.entries} are the most`);
   }
   const notes = new Notes();
+  const reading = { notes, patterns: new BookPatterns() };
   const book = worldBookSchema.parse({
     description: fields.text("description", 10_000),
     ...given("scan_depth", fields.integer("scan_depth", 0, 1_000)),
@@ -39,7 +41,7 @@ export function readWorldInfo(value: JsonValue | undefined, path = ""): Imported
     ...given("recursive", fields.flag("recursive_scanning") ?? fields.flag("recursive")),
     ...given("case_sensitive", fields.flag("case_sensitive")),
     ...given("whole_words", fields.flag("whole_words")),
-    entries: entries.map((entry, at) => readEntry(new ForeignFields(entry, `${path}entries[${at}].`), notes)),
+    entries: entries.map((entry, at) => readEntry(new ForeignFields(entry, `${path}entries[${at}].`), reading)),
   });
   return { book, notes: notes.lines };
 }
@@ -67,11 +69,17 @@ class Notes {
   }
 }
 
+interface Reading {
+  readonly notes: Notes;
+  readonly patterns: BookPatterns;
+}
+
 const logics = ["and_any", "not_all", "not_any", "and_all"] as const;
 const roles: readonly InjectedRole[] = ["system", "user", "assistant"];
 
 /** Cards keep SillyTavern's own fields in `extensions`. */
-function readEntry(own: ForeignFields, notes: Notes): WorldBookEntry {
+function readEntry(own: ForeignFields, reading: Reading): WorldBookEntry {
+  const { notes } = reading;
   const more = own.fields("extensions");
   const number = (name: string, extension: string): number | undefined => own.number(name) ?? more.number(extension);
   const flag = (name: string, extension: string): boolean | undefined => own.flag(name) ?? more.flag(extension);
@@ -85,8 +93,8 @@ function readEntry(own: ForeignFields, notes: Notes): WorldBookEntry {
   }
   return entrySchema.parse({
     name: own.text(own.has("comment") ? "comment" : "name", 10_000).slice(0, 500),
-    keys: usable(own.words(own.has("key") ? "key" : "keys", largestBook.keys), notes),
-    secondary_keys: isSelective ? usable(own.words(secondary, largestBook.keys), notes) : [],
+    keys: usable(own.words(own.has("key") ? "key" : "keys", largestBook.keys), reading),
+    secondary_keys: isSelective ? usable(own.words(secondary, largestBook.keys), reading) : [],
     ...given("logic", logics[logic]),
     content: own.text("content", largestBook.content),
     enabled: own.flag("enabled") ?? own.flag("disable") !== true,
@@ -131,10 +139,10 @@ function placeOf(
 }
 
 /** Patterns that the engine does not take are left out: their entry would never come up through them. */
-function usable(keys: readonly string[], notes: Notes): readonly string[] {
+function usable(keys: readonly string[], { notes, patterns }: Reading): readonly string[] {
   return keys.flatMap((key) => {
     const cut = key.slice(0, 500);
-    const reason = key.length > 500 ? "is longer than 500 characters" : unusableKey(cut);
+    const reason = key.length > 500 ? "is longer than 500 characters" : unusableKey(cut, patterns);
     if (reason === undefined) return [cut];
     notes.add(`the key '${cut.slice(0, 60)}' was left out: it ${reason}`);
     return [];

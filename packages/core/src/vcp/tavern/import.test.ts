@@ -216,3 +216,14 @@ describe("a world info", () => {
     );
   });
 });
+
+test("a book of more patterns than can be compiled keeps the first, and that is noted", () => {
+  const entries = Array.from({ length: 1_000 }, (_, at) => ({
+    key: Array.from({ length: 20 }, (_each, key) => `/[a-z]{${900 + ((at + key) % 100)}}${at}-${key}/`),
+    content: "x",
+  }));
+  const { book, notes } = readWorldInfo({ entries });
+  expect(book.entries[0]?.keys).toHaveLength(20);
+  expect(book.entries.at(-1)?.keys).toEqual([]);
+  expect(notes.join(" ")).toContain("too large together");
+});

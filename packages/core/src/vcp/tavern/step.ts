@@ -20,7 +20,7 @@ export async function applyTavern(deps: Deps, context: CallContext, draft: Draft
   if (request === undefined) return draft;
   const plain = withoutTriggers(draft);
   const tavern = await readTavern(deps, context, request.preset);
-  if (tavern === undefined) return plain;
+  if (tavern === undefined) return withoutEmpty(plain);
   const pace = new Pace();
   const work = new PatternWork();
   const turn = (): Promise<void> => pace.turn();
@@ -31,9 +31,13 @@ export async function applyTavern(deps: Deps, context: CallContext, draft: Draft
     work,
     withTimes: await timesFor(deps, context, { rules: tavern.preset.rules, session: request.session, callId }),
   });
-  if (work.isExhausted) report(deps, context, "patterns of world books were left out: they cost too much together");
-  // A system message that only held the trigger would be refused by many back ends.
-  return injected.filter(({ message }) => message["role"] !== "system" || message["content"] !== "");
+  if (work.isExhausted) report(deps, context, "keys of world books were left out: they cost too much together");
+  return withoutEmpty(injected);
+}
+
+/** A system message that only held the trigger would be refused by many back ends. */
+function withoutEmpty(draft: Draft): Draft {
+  return draft.filter(({ message }) => message["role"] !== "system" || message["content"] !== "");
 }
 
 const timeMarks = /\{\{(Date|Time|Today|LastChatTime|TimeSinceLastChat)\}\}/g;

@@ -8,12 +8,14 @@ import type * as z from "zod";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
+import { Pace } from "../../import/pace.ts";
 import { canonicalJson, parseJson } from "../../json.ts";
 import type { TavernEntry, TavernKind } from "../../ports/tavern.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import { isDeeperThan } from "../nesting.ts";
 import { characterSchema, type Character } from "./character.ts";
 import { presetSchema, type TavernPreset } from "./preset.ts";
-import { unusableKey, worldBookSchema, type WorldBook } from "./world-book.ts";
+import { BookPatterns, unusableKey, worldBookSchema, type WorldBook } from "./world-book.ts";
 
 export interface TavernContents {
   readonly preset: TavernPreset;
@@ -46,13 +48,13 @@ export async function putTavernItem<Kind extends TavernKind>(
   if (isDeeperThan(item.content, deepest)) {
     throw new GatewayError("invalid_definition", `'${item.name}' is nested deeper than ${deepest} levels.`);
   }
-  checkKeys(item.content);
   const content = canonicalJson(item.content);
   if (Buffer.byteLength(content) > largestItem) {
     throw new GatewayError("payload_too_large", `'${item.name}' has more than ${largestItem} bytes; divide it.`, {
       extra: { limit_bytes: largestItem },
     });
   }
+  await checkKeys(item.content);
   const hash = createHash("sha256").update(content).digest("hex");
   const stored = await repos.tavern.put(tenant, {
     id: newId("tavern"),
@@ -65,24 +67,22 @@ export async function putTavernItem<Kind extends TavernKind>(
   throw new GatewayError("conflict", "A tenant has at most 500 presets, world books and characters; delete one first.");
 }
 
-function isDeeperThan(value: unknown, levels: number): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  return levels === 0 || Object.values(value).some((part) => isDeeperThan(part, levels - 1));
-}
-
-function checkKeys(content: TavernContents[TavernKind]): void {
+async function checkKeys(content: TavernContents[TavernKind]): Promise<void> {
   const book = "entries" in content ? content : "world_book" in content ? content.world_book : undefined;
   if (book === undefined || !isBook(book)) return;
-  book.entries.forEach(({ keys, secondary_keys: secondary }, at) => {
+  const patterns = new BookPatterns();
+  const pace = new Pace();
+  for (const [at, { keys, secondary_keys: secondary }] of book.entries.entries()) {
+    await pace.turn();
     for (const key of [...keys, ...secondary]) {
-      const reason = unusableKey(key);
+      const reason = unusableKey(key, patterns);
       if (reason === undefined) continue;
       const param = `entries[${at}].keys`;
       throw new GatewayError("invalid_definition", `${param}: the pattern '${key.slice(0, 100)}' ${reason}.`, {
         param,
       });
     }
-  });
+  }
 }
 
 function isBook(value: unknown): value is WorldBook {
@@ -93,20 +93,40 @@ export function findTavernEntry(config: TenantConfig, kind: TavernKind, name: st
   return config.tavern.find((entry) => entry.kind === kind && entry.name === name);
 }
 
+/** Characters kept, of all tenants; what was read longest ago goes first. */
+const mostKept = 32_000_000;
+
+interface Kept {
+  readonly content: unknown;
+  readonly characters: number;
+}
+
 /** What was read last, by tenant and content: what has one hash never changes. */
 class Contents {
-  static readonly #most = 500;
-  readonly #known = new Map<string, { readonly content: unknown }>();
+  readonly #known = new Map<string, Kept>();
+  #characters = 0;
 
-  get(tenant: string, { kind, hash }: TavernEntry): unknown {
-    return this.#known.get(`${tenant} ${kind} ${hash}`)?.content;
+  get(tenant: string, entry: CacheKey): unknown {
+    return this.#known.get(keyOf(tenant, entry))?.content;
   }
 
-  keep(tenant: string, { kind, hash }: TavernEntry, content: unknown): void {
-    this.#known.set(`${tenant} ${kind} ${hash}`, { content });
-    const oldest = this.#known.keys().next().value;
-    if (this.#known.size > Contents.#most && oldest !== undefined) this.#known.delete(oldest);
+  /** @param characters of what it was read from */
+  keep(tenant: string, entry: CacheKey, content: unknown, characters: number): void {
+    const key = keyOf(tenant, entry);
+    this.#characters += characters - (this.#known.get(key)?.characters ?? 0);
+    this.#known.set(key, { content, characters });
+    for (const [oldest, { characters: gone }] of this.#known) {
+      if (this.#characters <= mostKept) break;
+      this.#known.delete(oldest);
+      this.#characters -= gone;
+    }
   }
+}
+
+type CacheKey = Pick<TavernEntry, "kind" | "hash">;
+
+function keyOf(tenant: string, { kind, hash }: CacheKey): string {
+  return `${tenant} ${kind} ${hash}`;
 }
 
 const contents = new Contents();
@@ -128,7 +148,7 @@ export async function readTavernItems<Kind extends TavernKind>(
   for (const item of await repos.tavern.contents(tenant, missing)) {
     // Checked when it was written, and again because another release may have written it.
     const content = tavernSchemas[item.kind].parse(parseJson(item.content));
-    contents.keep(tenant, item, content);
+    contents.keep(tenant, item, content, item.content.length);
     found.set(item.id, content as TavernContents[Kind]);
   }
   return found;

@@ -96,6 +96,35 @@ describe("a world book", () => {
     expect(work.isExhausted).toBe(true);
   });
 
+  test("leaves out whole words that cost too much to tell apart, and gives others a turn between keys", async () => {
+    const keys = Array.from({ length: 100 }, (_, at) => "a".repeat(at + 2));
+    const work = new PatternWork();
+    let turns = 0;
+    const turn = (): Promise<void> => Promise.resolve(void (turns += 1));
+    const book = worldBookSchema.parse({ whole_words: true, entries: [entry("x", keys)] });
+    expect(await activeEntries(book, { texts: ["a".repeat(65_000)], random: () => 0, turn, work })).toEqual([]);
+    expect(work.isExhausted).toBe(true);
+    expect(turns).toBeGreaterThan(100);
+  });
+
+  test("compiles patterns when they are looked for, and no more than a book may have", async () => {
+    const keys = Array.from({ length: 100 }, (_, at) => `/[a-z]{${900 + at}}/`);
+    const entries = [entry("cat", ["cat", ...keys.slice(1)]), ...Array.from({ length: 20 }, () => entry("x", keys))];
+    const scan = (said: string, work: PatternWork): Promise<readonly unknown[]> =>
+      activeEntries(worldBookSchema.parse({ entries: said === "cat" ? entries.slice(0, 1) : entries }), {
+        texts: [said],
+        random: () => 0,
+        turn: () => Promise.resolve(),
+        work,
+      });
+    const short = new PatternWork();
+    expect(await scan("cat", short)).toHaveLength(1);
+    expect(short.isExhausted).toBe(false);
+    const long = new PatternWork();
+    expect(await scan("dog", long)).toEqual([]);
+    expect(long.isExhausted).toBe(true);
+  });
+
   test.each([
     ["/(?=a)/", "look-around"],
     ["/a/x", "flag 'x'"],

@@ -46,9 +46,9 @@ export const worldBookSchema = z.strictObject({
 });
 export type WorldBook = z.infer<typeof worldBookSchema>;
 
-/** Why a key cannot be used; undefined for one that can. */
-export function unusableKey(key: string): string | undefined {
-  const found = patternOf(key);
+/** Why a key cannot be used beside the others of its book; undefined for one that can. */
+export function unusableKey(key: string, patterns = new BookPatterns()): string | undefined {
+  const found = patterns.compile(key);
   return found !== undefined && "reason" in found ? found.reason : undefined;
 }
 
@@ -63,16 +63,54 @@ export interface Scan {
   readonly work: PatternWork;
 }
 
-/** Bounds what the patterns of all books of a conversation may cost; each alone is linear in the text. */
+/** Characters; shorter texts are charged like these. */
+const shortestText = 16;
+
+/** Bounds what the patterns and whole words of all books of a conversation may cost. */
 export class PatternWork {
   #left = 200_000;
-  /** Patterns were left out. */
+  /** Some were left out. */
   isExhausted = false;
 
+  /** Each alone is linear in the text; to be compiled, it costs as much as for some. */
   test(pattern: Pattern, text: string): boolean {
-    this.#left -= pattern.cost(text.length);
+    return this.spend(pattern.cost(Math.max(text.length, shortestText))) && pattern.test(text);
+  }
+
+  /** May so much still be done? */
+  spend(steps: number): boolean {
+    this.#left -= steps;
     if (this.#left < 0) this.isExhausted = true;
-    return this.#left >= 0 && pattern.test(text);
+    return this.#left >= 0;
+  }
+}
+
+type MaybePattern = Pattern | { readonly reason: string } | undefined;
+
+/**
+ * Compiles the patterns of one book, and no more of them than a book may have: compiled, they can take thousands of
+ * times the room that they are written in, so none outlives what it was compiled for.
+ */
+export class BookPatterns {
+  readonly #known = new Map<string, MaybePattern>();
+  /** Instructions; each pattern counts for some, however short it is. */
+  #left = 100_000;
+
+  /** Undefined for a key that is a word. */
+  compile(key: string): MaybePattern {
+    if (!isPattern(key)) return undefined;
+    let found = this.#known.get(key);
+    if (found === undefined) this.#known.set(key, (found = this.#compile(key)));
+    return found;
+  }
+
+  #compile(key: string): MaybePattern {
+    const reason = "is one too many: the patterns of this book are too large together";
+    if (this.#left < 0) return { reason };
+    const found = patternOf(key);
+    // One that is refused may have been large, too.
+    this.#left -= found === undefined || "reason" in found ? 1_000 : 50 + found.cost(128);
+    return this.#left < 0 ? { reason } : found;
   }
 }
 
@@ -83,19 +121,21 @@ const longestScan = 65_536;
 
 /** The entries that come up, those that stand further up first. */
 export async function activeEntries(book: WorldBook, scan: Scan): Promise<readonly WorldBookEntry[]> {
-  const matchers = compiledOf(book);
+  const matchers = matchersOf(book);
+  const patterns = new BookPatterns();
   const active: WorldBookEntry[] = [];
   const waiting = new Set(matchers);
   let found: readonly WorldBookEntry[] = [];
   for (let round = 0; round <= deepestRecursion; round += 1) {
-    const subject = new Subject(round === 0 ? scan.texts : [found.map(({ content }) => content).join("\n")], scan.work);
+    const texts = round === 0 ? scan.texts : [found.map(({ content }) => content).join("\n")];
+    const subject = new Subject(texts, { work: scan.work, patterns });
     const now: WorldBookEntry[] = [];
     for (const matcher of waiting) {
       const { entry } = matcher;
       if (round === 0 ? entry.delay_until_recursion && !entry.constant : entry.exclude_recursion) continue;
       await scan.turn();
       const depth = round === 0 ? (entry.scan_depth ?? book.scan_depth) : 1;
-      if (!(entry.constant && round === 0) && !matcher.isIn(subject, depth)) continue;
+      if (!(entry.constant && round === 0) && !(await matcher.isIn(subject, depth, scan.turn))) continue;
       // Whoever was not lucky is not asked again.
       waiting.delete(matcher);
       if (entry.probability < 100 && scan.random() * 100 >= entry.probability) continue;
@@ -122,21 +162,25 @@ function withinBudget(active: readonly WorldBookEntry[], budget: number): WorldB
   return active.filter((entry) => kept.has(entry));
 }
 
-interface Cut {
+interface Means {
+  readonly work: PatternWork;
+  readonly patterns: BookPatterns;
+}
+
+interface Cut extends Means {
   readonly text: string;
   readonly lowered: string;
-  readonly work: PatternWork;
 }
 
 /** What keys are looked for in, cut and lowered once for each depth. */
 class Subject {
   readonly #texts: readonly string[];
-  readonly #work: PatternWork;
+  readonly #means: Means;
   readonly #cut = new Map<number, Cut>();
 
-  constructor(texts: readonly string[], work: PatternWork) {
+  constructor(texts: readonly string[], means: Means) {
     this.#texts = texts;
-    this.#work = work;
+    this.#means = means;
   }
 
   at(depth: number): Cut {
@@ -147,7 +191,7 @@ class Subject {
       if (text.length >= longestScan) break;
       text += `${one.slice(-(longestScan - text.length))}\n`;
     }
-    const cut = { text, lowered: text.toLowerCase(), work: this.#work };
+    const cut = { text, lowered: text.toLowerCase(), ...this.#means };
     this.#cut.set(depth, cut);
     return cut;
   }
@@ -155,20 +199,20 @@ class Subject {
 
 interface Matcher {
   readonly entry: WorldBookEntry;
-  isIn(subject: Subject, depth: number): boolean;
+  isIn(subject: Subject, depth: number, turn: Scan["turn"]): Promise<boolean>;
 }
 
 type Test = (cut: Cut) => boolean;
 
-const compiled = new WeakMap<WorldBook, readonly Matcher[]>();
+const ofBooks = new WeakMap<WorldBook, readonly Matcher[]>();
 
-function compiledOf(book: WorldBook): readonly Matcher[] {
-  let matchers = compiled.get(book);
+function matchersOf(book: WorldBook): readonly Matcher[] {
+  let matchers = ofBooks.get(book);
   if (matchers === undefined) {
     matchers = book.entries
       .filter(({ enabled, content }) => enabled && content !== "")
       .map((one) => toMatcher(one, book));
-    compiled.set(book, matchers);
+    ofBooks.set(book, matchers);
   }
   return matchers;
 }
@@ -182,46 +226,72 @@ function toMatcher(entry: WorldBookEntry, book: WorldBook): Matcher {
   const secondary = entry.secondary_keys.map((key) => testOf(key, how));
   return {
     entry,
-    isIn: (subject, depth) => {
+    isIn: async (subject, depth, turn) => {
       if (depth === 0) return false;
       const cut = subject.at(depth);
-      if (!primary.some((test) => test(cut))) return false;
-      return secondary.length === 0 || agrees(entry.logic, secondary, (test) => test(cut));
+      const isThere = async (test: Test): Promise<boolean> => {
+        await turn();
+        return test(cut);
+      };
+      if (!(await hasOne(primary, isThere))) return false;
+      return secondary.length === 0 || agrees(entry.logic, secondary, isThere);
     },
   };
 }
 
-function agrees(logic: WorldBookEntry["logic"], secondary: readonly Test[], isThere: (test: Test) => boolean): boolean {
+type IsThere = (test: Test) => Promise<boolean>;
+
+/** Is there a test that comes to this? */
+async function hasOne(tests: readonly Test[], isThere: IsThere, end = true): Promise<boolean> {
+  for (const test of tests) if ((await isThere(test)) === end) return true;
+  return false;
+}
+
+async function agrees(logic: WorldBookEntry["logic"], secondary: readonly Test[], isThere: IsThere): Promise<boolean> {
   switch (logic) {
     case "and_any":
-      return secondary.some(isThere);
+      return hasOne(secondary, isThere);
     case "and_all":
-      return secondary.every(isThere);
+      return !(await hasOne(secondary, isThere, false));
     case "not_any":
-      return !secondary.some(isThere);
+      return !(await hasOne(secondary, isThere));
     case "not_all":
-      return !secondary.every(isThere);
+      return hasOne(secondary, isThere, false);
     default:
       return logic satisfies never;
   }
 }
 
 function testOf(key: string, how: { readonly caseSensitive: boolean; readonly wholeWords: boolean }): Test {
-  const pattern = patternOf(key);
-  // A pattern that cannot be used was refused when the book was written.
-  if (pattern !== undefined) return ({ text, work }) => !("reason" in pattern) && work.test(pattern, text);
+  if (isPattern(key)) return patternTest(key);
   const word = how.caseSensitive ? key : key.toLowerCase();
   if (word.trim() === "") return () => false;
-  const isThere = how.wholeWords ? hasWord : (text: string, wanted: string) => text.includes(wanted);
-  return ({ text, lowered }) => isThere(how.caseSensitive ? text : lowered, word);
+  return ({ text, lowered, work }) => {
+    const subject = how.caseSensitive ? text : lowered;
+    return how.wholeWords ? hasWord(subject, word, work) : subject.includes(word);
+  };
+}
+
+function patternTest(key: string): Test {
+  return ({ text, work, patterns }) => {
+    const pattern = patterns.compile(key);
+    if (pattern !== undefined && !("reason" in pattern)) return work.test(pattern, text);
+    // A book with such a one is refused, but may have been written by another release.
+    work.isExhausted = true;
+    return false;
+  };
 }
 
 /** Letters and digits of scripts that set words apart; those of Chinese, Japanese and Korean do not. */
 const wordCharacter = /^[\p{L}\p{M}\p{N}_]$/u;
 const unspaced = /^[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Hangul}\p{sc=Thai}]$/u;
 
-function hasWord(text: string, word: string): boolean {
+/** What a place costs that has to be looked at, in steps. */
+const stepsOfPlace = 1 / 2;
+
+function hasWord(text: string, word: string, work: PatternWork): boolean {
   for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
+    if (!work.spend(stepsOfPlace)) return false;
     const after = at + word.length;
     if (isBoundary(text, at - 1, word.charAt(0)) && isBoundary(text, after, word.charAt(word.length - 1))) return true;
   }
@@ -235,9 +305,14 @@ function isBoundary(text: string, at: number, own: string): boolean {
   return !joins(own) || !joins(neighbour);
 }
 
-/** Undefined for a key that is a word. */
-function patternOf(key: string): Pattern | { readonly reason: string } | undefined {
-  const [, source, flags] = /^\/(.+)\/([a-z]*)$/s.exec(key) ?? [];
+const patternForm = /^\/(.+)\/([a-z]*)$/s;
+
+function isPattern(key: string): boolean {
+  return patternForm.test(key);
+}
+
+function patternOf(key: string): MaybePattern {
+  const [, source, flags] = patternForm.exec(key) ?? [];
   if (source === undefined || flags === undefined) return undefined;
   const other = flags.replace(/[gimsu]/g, "");
   if (other !== "") return { reason: `has the flag '${other.charAt(0)}'; g, i, m, s and u are known` };

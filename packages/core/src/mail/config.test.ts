@@ -1,0 +1,25 @@
+/** Who may be written to, whatever letters a domain has (MAIL-1). */
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { isAllowedBy, parseAddress } from "./address.ts";
+import { mailConfigSchema } from "./config.ts";
+
+function allowedBy(pattern: string): readonly string[] {
+  const config = mailConfigSchema.parse({
+    host: "smtp.example.com",
+    from: "shop@example.com",
+    profiles: { notify: { allowed_recipients: [pattern] } },
+  });
+  return config.profiles["notify"]?.allowed_recipients ?? [];
+}
+
+test.each([
+  ["@münchen.de", "bob@münchen.de", true],
+  ["@münchen.de", "bob@MÜNCHEN.de", true],
+  ["@xn--mnchen-3ya.de", "bob@münchen.de", true],
+  ["@münchen.de", "bob@munchen.de", false],
+  ["ann@bücher.example", "ann@bücher.example", true],
+  ["ann@bücher.example", "bob@bücher.example", false],
+])(`%s lets %s be written to: %j ${verifies("MAIL-1")}`, (pattern, recipient, expected) => {
+  expect(isAllowedBy(allowedBy(pattern), parseAddress(recipient) ?? "")).toBe(expected);
+});

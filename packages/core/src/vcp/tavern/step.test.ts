@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { callContext } from "../../../../../test/support/call-context.ts";
+import { createFakeCore } from "../../../../../test/support/fake-core.ts";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { messagesOf, toDraft } from "../pipeline/draft.ts";
+import { applyTavern } from "./step.ts";
+
+test(`a prompt that only asked for a preset which is not there is no empty message ${verifies("VCP-9")}`, async () => {
+  const core = createFakeCore();
+  const user = { role: "user", content: "hi" };
+  const draft = toDraft([{ role: "system", content: "{{VCPTavern::Gone}}" }, user]);
+  expect(messagesOf(await applyTavern(core, callContext(), draft, "call_1"))).toEqual([user]);
+  expect(core.lines).toMatchObject([{ fields: { reason: "there is no preset 'Gone'" } }]);
+});
