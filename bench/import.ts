@@ -7,7 +7,7 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
 import { ApiDocument } from "@toolyard/core/import/openapi/document";
 import { readOpenApi } from "@toolyard/core/import/openapi/read-openapi";
-import { Pace } from "@toolyard/core/import/pace";
+import { Pace } from "@toolyard/core/pace";
 import { startGateway } from "../test/support/gateway.ts";
 
 const file = fileURLToPath(import.meta.resolve("@octokit/openapi/generated/api.github.com.json"));

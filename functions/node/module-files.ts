@@ -6,7 +6,7 @@ import { access, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { folderLimits } from "@toolyard/core/vcp/plugins/files";
 import { hostProgram } from "@toolyard/core/vcp/modules/host-program";
-import { readZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
+import { unpackZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
 import type { OpenedModule } from "./module-desk.ts";
 
 export interface ModulePlace {
@@ -28,7 +28,8 @@ export async function layModule(
   await mkdir(to.directory, { recursive: true, mode: 0o700 });
   await writeFile(hostFile, hostProgram, { mode: 0o600 });
   if (!(await exists(directory))) {
-    const files = filesUrl === null ? [] : readZip(await to.download(filesUrl), { ...folderLimits, param: "files" });
+    const files =
+      filesUrl === null ? [] : await unpackZip(await to.download(filesUrl), { ...folderLimits, param: "files" });
     await layWhole(directory, files);
   }
   for (const { path, base64 } of envFiles)

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { writeZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/vcp/plugins/zip";
 import { verifies } from "../../test/support/verifies.ts";
 import type { ModuleDesk } from "./module-desk.ts";
 import { VcpModules } from "./vcp-modules.ts";
@@ -30,10 +30,10 @@ test(`a module that could not be opened is opened again after a pause ${verifies
         maxBytes: 10_000,
       }),
     tell: () => undefined,
-    download() {
+    async download() {
       downloads += 1;
-      if (downloads === 1) return Promise.reject(new Error("the files were answered with 503"));
-      return Promise.resolve(writeZip([{ path: "index.js", body: Buffer.from(code) }]));
+      if (downloads === 1) throw new Error("the files were answered with 503");
+      return packZip([{ path: "index.js", body: Buffer.from(code) }]);
     },
   };
   const log = { log: () => undefined };

@@ -1,5 +1,5 @@
 /** Questions in SQL about files of a session: CSV of every kind, workbooks, JSON; large ones, and hostile ones. */
-import { writeZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/vcp/plugins/zip";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -103,7 +103,7 @@ describe(`files are tables ${verifies("NATIVE-2", "NATIVE-1")}`, () => {
     const sheet = (rows: string): Buffer => Buffer.from(`<worksheet><sheetData>${rows}</sheetData></worksheet>`);
     await put(
       "w.xlsx",
-      writeZip([
+      await packZip([
         {
           path: "xl/workbook.xml",
           body: Buffer.from(
@@ -171,10 +171,10 @@ describe(`what is asked stays within the tables ${verifies("NATIVE-2")}`, () => 
   });
 
   test("a workbook that is a bomb, or has entities, is refused by name", async () => {
-    await put("bomb.xlsx", writeZip([{ path: "xl/workbook.xml", body: Buffer.alloc(300_000_000) }]));
+    await put("bomb.xlsx", await packZip([{ path: "xl/workbook.xml", body: Buffer.alloc(300_000_000) }]));
     await put(
       "xxe.xlsx",
-      writeZip([
+      await packZip([
         {
           path: "xl/workbook.xml",
           body: Buffer.from('<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><workbook/>'),

@@ -161,6 +161,9 @@ describe(`documents of a knowledge base ${verifies("KB-1")}`, () => {
   });
 });
 
+const docx = await docxOf(["# 标题", "Docx body text"]);
+const bomb = await docxOf(["small"], [{ path: "word/media/a.bin", body: new Uint8Array(140_000_000) }]);
+
 describe(`formats of documents ${verifies("KB-1")}`, () => {
   const formats: readonly (readonly [name: string, content: Uint8Array | string, found: string, type: string])[] = [
     ["notes.md", "# Alpha\n\n## Beta\n\nGamma ray", "Gamma", "text/markdown"],
@@ -168,12 +171,7 @@ describe(`formats of documents ${verifies("KB-1")}`, () => {
     ["table.csv", "name,price\nbolt,3\n", "bolt", "text/csv"],
     ["data.json", '{"animal":"okapi"}', "okapi", "application/json"],
     ["a.pdf", pdfOf("知识库支持中文⽆线", "Second page"), "支持中文无线", "application/pdf"],
-    [
-      "b.docx",
-      docxOf(["# 标题", "Docx body text"]),
-      "Docx",
-      "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ],
+    ["b.docx", docx, "Docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"],
     ["gbk.txt", Buffer.from([0xd6, 0xd0, 0xce, 0xc4, 0xd7, 0xd6, 0xb7, 0xfb]), "中文字符", "text/plain"],
   ];
 
@@ -198,13 +196,12 @@ describe(`formats of documents ${verifies("KB-1")}`, () => {
   });
 
   const pdf = pdfOf("whole");
-  const bomb = docxOf(["small"], [{ path: "word/media/a.bin", body: new Uint8Array(140_000_000) }]);
   const bad: readonly (readonly [why: string, name: string, content: Uint8Array | string, message: RegExp])[] = [
     ["a damaged PDF", "a.pdf", Buffer.from("%PDF-1.4\nnothing that makes sense"), /cannot be read as PDF/],
     ["a PDF without text", "a.pdf", pdfOf(""), /pictures have to go through OCR/],
     ["a text that is called PDF", "a.pdf", "just text", /said to be PDF and is none/],
     ["a picture", "a.png", Buffer.from([0x89, 0x50, 0x4e, 0x47, 13, 10, 26, 10]), /it is a PNG picture/],
-    ["a DOCX that is cut off", "a.docx", docxOf(["text"]).subarray(0, 400), /cannot be read as DOCX/],
+    ["a DOCX that is cut off", "a.docx", docx.subarray(0, 400), /cannot be read as DOCX/],
     ["a DOCX that is a bomb", "a.docx", bomb, /unpacks to more than/],
     [
       "a zip of something else",

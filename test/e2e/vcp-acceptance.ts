@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { writeZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/vcp/plugins/zip";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
@@ -42,7 +42,7 @@ export function describeVcpAcceptance(homes: Readonly<Record<string, () => Promi
       await tenant.addProvider(llm.url, { models: { "stub-1": "stub-1", painter: "painter" } });
       const files = (await readPluginDirectory(samples, ["plugin-manifest.json"])) ?? [];
       const imported = await tenant.client.post("/v1/plugins/import", {
-        vcp: { zip: Buffer.from(writeZip(files)).toString("base64") },
+        vcp: { zip: Buffer.from(await packZip(files)).toString("base64") },
       });
       expect(imported.operations.map(({ action }: Json) => action)).not.toContain("failed");
     });

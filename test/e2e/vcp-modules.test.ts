@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
-import { writeZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/vcp/plugins/zip";
 import { runPreprocessors } from "@toolyard/core/vcp/modules/preprocess";
 import { vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import { Redactor } from "@toolyard/core/secrets/redactor";
@@ -385,7 +385,7 @@ describe(`the samples ${verifies("VCP-6", "VCP-7")}`, () => {
 
   test("do what their descriptions say", async () => {
     const files = await readPluginDirectory(join(import.meta.dirname, "../../plugins"), ["plugin-manifest.json"]);
-    const zip = Buffer.from(writeZip(files ?? [])).toString("base64");
+    const zip = Buffer.from(await packZip(files ?? [])).toString("base64");
     await tenant.client.post("/v1/plugins/import", { vcp: { zip } });
     // Neither works before it is told what it needs.
     const view = await tenant.client.get("/v1/vcp/runtime");

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { writeZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
+import { packZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -46,7 +46,7 @@ async function sampleFiles(): Promise<readonly ZipFile[]> {
   return files ?? [];
 }
 async function importSamples(): Promise<Json> {
-  const zip = Buffer.from(writeZip(await sampleFiles())).toString("base64");
+  const zip = Buffer.from(await packZip(await sampleFiles())).toString("base64");
   return tenant.client.post("/v1/plugins/import", { vcp: { zip } });
 }
 
@@ -313,9 +313,9 @@ describe(`configuration ${verifies("VCP-2")}`, () => {
 });
 
 describe(`an import ${verifies("VCP-24", "VCP-1")}`, () => {
-  const upload = (files: readonly ZipFile[]): Promise<Reply> =>
+  const upload = async (files: readonly ZipFile[]): Promise<Reply> =>
     tenant.client.send("post", "/v1/plugins/import", {
-      vcp: { zip: Buffer.from(writeZip(files)).toString("base64") },
+      vcp: { zip: Buffer.from(await packZip(files)).toString("base64") },
     });
   const file = (path: string, content: unknown): ZipFile => ({
     path,

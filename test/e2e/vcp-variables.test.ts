@@ -1,5 +1,5 @@
 /** Variables of prompts through the whole gateway: their routes, and what messages come to with them (VCP-19, VCP-11). */
-import { writeZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/vcp/plugins/zip";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -131,7 +131,7 @@ describe(`files of a VCPToolBox ${verifies("VCP-19")}`, () => {
     const send = async (): Promise<Json> => {
       if (form === "json") return owner.client.post("/v1/vcp/variables/import", { files });
       const raw = new Uint8Array(
-        writeZip(files.map(({ path, content }) => ({ path: `VCP/${path}`, body: Buffer.from(content) }))),
+        await packZip(files.map(({ path, content }) => ({ path: `VCP/${path}`, body: Buffer.from(content) }))),
       );
       const headers = { "content-type": "application/zip" };
       return owner.client.expect("post", "/v1/vcp/variables/import", undefined, { raw, headers });

@@ -1,5 +1,5 @@
 /** Small documents of formats that take a program to read, made by hand. */
-import { writeZip } from "@toolyard/core/vcp/plugins/zip";
+import { packZip } from "@toolyard/core/vcp/plugins/zip";
 
 /** A PDF with a page for each text, in whatever script: a font of its own says which character each code is. */
 export function pdfOf(...pages: readonly string[]): Uint8Array<ArrayBuffer> {
@@ -46,10 +46,10 @@ const relations = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>`;
 
 /** A DOCX of paragraphs; one that begins with `# ` is a heading. `more`: further files in it. */
-export function docxOf(
+export async function docxOf(
   paragraphs: readonly string[],
   more: readonly { readonly path: string; readonly body: Uint8Array }[] = [],
-): Uint8Array<ArrayBuffer> {
+): Promise<Uint8Array<ArrayBuffer>> {
   const body = paragraphs.map((text) => {
     const isHeading = text.startsWith("# ");
     const style = isHeading ? '<w:pPr><w:pStyle w:val="Heading1"/></w:pPr>' : "";
@@ -58,7 +58,7 @@ export function docxOf(
   const document = `<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>${body.join("")}</w:body></w:document>`;
   return new Uint8Array(
-    writeZip([
+    await packZip([
       { path: "[Content_Types].xml", body: Buffer.from(types) },
       { path: "_rels/.rels", body: Buffer.from(relations) },
       { path: "word/document.xml", body: Buffer.from(document) },

@@ -20,7 +20,7 @@ import { ApiDocument } from "./openapi/document.ts";
 import { loadExternalDocuments } from "./openapi/external.ts";
 import { readOpenApi } from "./openapi/read-openapi.ts";
 import { requireConfirmedOrigins } from "./origins.ts";
-import { Pace } from "./pace.ts";
+import { Pace } from "../pace.ts";
 import { planImport, type ImportPlan } from "./plan.ts";
 import { readDocumentText } from "./read-text.ts";
 import type { ImportRequest } from "./request.ts";
@@ -74,7 +74,7 @@ async function importVcp(
   source: VcpSource,
   dryRun: boolean,
 ): Promise<ImportResult> {
-  const read = readVcpSource(source);
+  const read = await readVcpSource(source);
   const [broken] = read.unusable;
   // One plugin that cannot be read is a wrong request; among others it is one line of the answer.
   if (broken !== undefined && read.folders.length === 0) {

@@ -16,7 +16,7 @@ import { changedFields } from "./compare.ts";
 import { readDocument, type DocumentRequest } from "./import.ts";
 import { assignNames } from "./names.ts";
 import { readOpenApi } from "./openapi/read-openapi.ts";
-import { Pace } from "./pace.ts";
+import { Pace } from "../pace.ts";
 import { withoutEndSlashes } from "./text.ts";
 
 export interface ServiceImportRequest extends DocumentRequest {

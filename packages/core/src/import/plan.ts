@@ -14,7 +14,7 @@ import type { Candidate, CandidateAuth, ReadSource, Skipped } from "./candidate.
 import { changedFields } from "./compare.ts";
 import { configToJson } from "./credentials.ts";
 import { assignNames } from "./names.ts";
-import type { Pace } from "./pace.ts";
+import type { Pace } from "../pace.ts";
 
 export interface PlannedPlugin {
   readonly label: string;

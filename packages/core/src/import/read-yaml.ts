@@ -6,7 +6,7 @@
 import * as yaml from "yaml";
 import type { JsonValue } from "../json.ts";
 import { importLimits } from "./limits.ts";
-import { Pace } from "./pace.ts";
+import { Pace } from "../pace.ts";
 import { YamlValues } from "./yaml-values.ts";
 
 /** Levels of mappings that are read in pieces: each goes through all lines of those below it. */

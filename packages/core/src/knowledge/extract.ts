@@ -22,7 +22,7 @@ export interface Extracted {
 
 /** @throws GatewayError `document_unreadable`, `document_too_large`; `call_cancelled` */
 export async function extractText(bytes: Uint8Array, options: ExtractOptions): Promise<Extracted> {
-  const known = kindOf(bytes, options);
+  const known = await kindOf(bytes, options);
   const read = await readText(bytes, known, options);
   const text = tidy(read);
   if (text.trim() === "") {

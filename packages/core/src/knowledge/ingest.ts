@@ -5,7 +5,7 @@
  */
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import { Pace } from "../import/pace.ts";
+import { Pace } from "../pace.ts";
 import { readAll } from "../ports/blob-store.ts";
 import type { ChunkPlace, Ingest, IngestFence, KnowledgeDocument, NewChunk } from "../ports/knowledge.ts";
 import { withDelivery } from "../errors/delivery.ts";

@@ -4,9 +4,9 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { decodeDocument, hasHeadings, kindOf } from "./kind.ts";
 
-function outcomeOf(all: Uint8Array, name: string): string {
+async function outcomeOf(all: Uint8Array, name: string): Promise<string> {
   try {
-    kindOf(all, { name, mediaType: "" });
+    await kindOf(all, { name, mediaType: "" });
     decodeDocument(all, "");
     return "told";
   } catch (error) {
@@ -26,25 +26,25 @@ describe(`the kind of a document ${verifies("KB-1")}`, () => {
     ["a,b", "t.csv", "", "csv"],
     ["{}", "x", "application/json", "json"],
     ["plain", "x", "", "text"],
-  ])("%j called %j and said to be %j is %s", (text, name, mediaType, kind) => {
-    expect(kindOf(bytes(text), { name, mediaType }).kind).toBe(kind);
+  ])("%j called %j and said to be %j is %s", async (text, name, mediaType, kind) => {
+    expect((await kindOf(bytes(text), { name, mediaType })).kind).toBe(kind);
   });
 
-  test("keeps what is said of a text that is nothing else", () => {
-    expect(kindOf(bytes("x"), { name: "x.yaml", mediaType: "text/yaml" })).toEqual({
+  test("keeps what is said of a text that is nothing else", async () => {
+    expect(await kindOf(bytes("x"), { name: "x.yaml", mediaType: "text/yaml" })).toEqual({
       kind: "text",
       mediaType: "text/yaml",
     });
     expect([hasHeadings("text/markdown"), hasHeadings("text/plain")]).toEqual([true, false]);
   });
 
-  test("is told, or refused with a reason, whatever the bytes are", () => {
+  test("is told, or refused with a reason, whatever the bytes are", async () => {
     const starts = ["", "%PDF-", "PK\u0003\u0004", "<html>"].map((start) => Buffer.from(start, "latin1"));
     const given = fc.tuple(fc.constantFrom(...starts), fc.uint8Array({ maxLength: 200 }), fc.string({ maxLength: 20 }));
-    fc.assert(
-      fc.property(given, ([start, rest, name]) => {
+    await fc.assert(
+      fc.asyncProperty(given, async ([start, rest, name]) => {
         const all = Buffer.concat([start, rest]);
-        expect(["told", "document_unreadable"]).toContain(outcomeOf(all, name));
+        expect(["told", "document_unreadable"]).toContain(await outcomeOf(all, name));
       }),
     );
   });

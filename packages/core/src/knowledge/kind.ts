@@ -4,7 +4,7 @@
  */
 import { TextDecoder } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { readZip } from "../vcp/plugins/zip.ts";
+import { filesOfZip } from "../vcp/plugins/zip.ts";
 
 export type DocumentKind = "pdf" | "docx" | "html" | "markdown" | "csv" | "json" | "text";
 
@@ -63,12 +63,12 @@ const docxFiles = 5_000;
 const docxBytes = 134_217_728;
 
 /** @throws GatewayError `document_unreadable` for what is no document of a kind that is read, or not of the one it says */
-export function kindOf(
+export async function kindOf(
   bytes: Uint8Array,
   { name, mediaType }: { readonly name: string; readonly mediaType: string },
-): KnownDocument {
+): Promise<KnownDocument> {
   const said = saidKind(name, mediaType);
-  const held = heldKind(bytes);
+  const held = await heldKind(bytes);
   if (held !== undefined) return { kind: held, mediaType: kinds[held].mediaType };
   if (said === "pdf" || said === "docx") {
     throw unreadable(`it is said to be ${said.toUpperCase()} and is none; it may be cut off or damaged`);
@@ -85,11 +85,11 @@ export function hasHeadings(mediaType: string): boolean {
   return kind === "markdown" || kind === "html" || kind === "docx";
 }
 
-function heldKind(bytes: Uint8Array): "pdf" | "docx" | undefined {
+async function heldKind(bytes: Uint8Array): Promise<"pdf" | "docx" | undefined> {
   const start = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(pdfWithin, bytes.byteLength));
   if (start.includes("%PDF-")) return "pdf";
   if (start.length >= 4 && start.readUInt32LE(0) === 0x04034b50) {
-    refuseOtherZip(bytes);
+    await refuseOtherZip(bytes);
     return "docx";
   }
   for (const [first, what] of others) {
@@ -99,19 +99,18 @@ function heldKind(bytes: Uint8Array): "pdf" | "docx" | undefined {
 }
 
 /** All of it is unpacked once, within limits: what is said of its sizes may be a lie. */
-function refuseOtherZip(bytes: Uint8Array): void {
-  let files;
+async function refuseOtherZip(bytes: Uint8Array): Promise<void> {
+  let isDocx = false;
   try {
-    files = readZip(bytes, { files: docxFiles, bytes: docxBytes, param: "document" });
+    const limits = { files: docxFiles, bytes: docxBytes, param: "document" };
+    for await (const { path } of filesOfZip(bytes, limits)) isDocx ||= path === "word/document.xml";
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
     throw new GatewayError("document_unreadable", `The document cannot be read as DOCX: ${error.message}`, {
       cause: error,
     });
   }
-  if (!files.some(({ path }) => path === "word/document.xml")) {
-    throw unreadable("it is a zip archive that is no DOCX (it has no word/document.xml)");
-  }
+  if (!isDocx) throw unreadable("it is a zip archive that is no DOCX (it has no word/document.xml)");
 }
 
 function saidKind(name: string, mediaType: string): DocumentKind | undefined {

@@ -5,7 +5,7 @@ import type { Candidate, ReadSource, Skipped } from "../candidate.ts";
 import { isWanted, type Filters } from "../filters.ts";
 import { importLimits } from "../limits.ts";
 import { shortHash, toToolName } from "../names.ts";
-import type { Pace } from "../pace.ts";
+import type { Pace } from "../../pace.ts";
 import { tidyStart } from "../text.ts";
 import { ImportWork } from "../work.ts";
 import type { ApiDocument } from "./document.ts";

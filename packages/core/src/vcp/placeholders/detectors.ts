@@ -5,7 +5,7 @@
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { Pace } from "../../import/pace.ts";
+import { Pace } from "../../pace.ts";
 import type { JsonObject } from "../../json.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { Contents } from "./contents.ts";

@@ -9,7 +9,7 @@ import { readAll, tenantKey, type BlobStore } from "../../ports/blob-store.ts";
 import type { LinkedFile, PluginRun, PluginRunner } from "../../ports/plugin-runner.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { PluginFiles } from "./plugin.ts";
-import { packZip, readZip, type ZipFile } from "./zip.ts";
+import { packZip, unpackZip, type ZipFile } from "./zip.ts";
 
 export const folderLimits = {
   files: 2_000,
@@ -112,7 +112,7 @@ export class PluginFolders {
       const message = "The files of this plugin are no longer in the blob store; import it again.";
       throw withDelivery(new GatewayError("tool_failed", message), "not_sent");
     }
-    return readZip(await readAll(blob.body), { ...folderLimits, param: "files" });
+    return unpackZip(await readAll(blob.body), { ...folderLimits, param: "files" });
   }
 
   #count(kept: Kept, files: readonly ZipFile[]): void {

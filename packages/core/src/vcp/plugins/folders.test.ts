@@ -20,9 +20,9 @@ test(`files belong to the outermost folder with a manifest, however many there a
   ]);
 });
 
-test(`a manifest that is nested too deep to be written is refused ${verifies("VCP-24")}`, () => {
+test(`a manifest that is nested too deep to be written is refused ${verifies("VCP-24")}`, async () => {
   const manifest = JSON.parse(`{"name":${"[".repeat(20_000)}${"]".repeat(20_000)}}`) as never;
-  expect(() => readVcpSource({ manifest })).toThrow(
+  await expect(readVcpSource({ manifest })).rejects.toThrow(
     expect.objectContaining({ code: "invalid_request", details: { param: "vcp.manifest" } }),
   );
 });

@@ -8,7 +8,7 @@ import { isJsonObject, type JsonObject } from "../../json.ts";
 import { isDeeperThan } from "../nesting.ts";
 import { folderLimits } from "./files.ts";
 import { blockedFileName, manifestFileName, readManifest, type VcpManifest } from "./manifest.ts";
-import { readZip, safePath, type ZipFile } from "./zip.ts";
+import { unpackZip, safePath, type ZipFile } from "./zip.ts";
 
 /** Of one import: many plugins, unpacked. */
 const importLimits = { files: 10_000, bytes: 209_715_200 } as const;
@@ -69,9 +69,9 @@ export const vcpSourceSchema = z
 export type VcpSource = z.output<typeof vcpSourceSchema>;
 
 /** @throws GatewayError `invalid_request` for an archive that cannot be read, or holds no plugin */
-export function readVcpSource({ zip, manifest, files = [] }: VcpSource): ReadFolders {
+export async function readVcpSource({ zip, manifest, files = [] }: VcpSource): Promise<ReadFolders> {
   if (zip !== undefined) {
-    const read = readFolders(readZip(Buffer.from(zip, "base64"), { ...importLimits, param: "vcp.zip" }));
+    const read = readFolders(await unpackZip(Buffer.from(zip, "base64"), { ...importLimits, param: "vcp.zip" }));
     if (read.folders.length + read.unusable.length > 0) return read;
     throw new GatewayError("invalid_request", `'vcp.zip' holds no '${manifestFileName}'.`, { param: "vcp.zip" });
   }

@@ -3,7 +3,7 @@
  * deflated entries only; no encryption, no parts, no Zip64: nothing that a folder of scripts needs.
  */
 import { promisify } from "node:util";
-import { crc32, deflateRaw, deflateRawSync, inflateRawSync } from "node:zlib";
+import { crc32, deflateRaw, inflateRaw, inflateRawSync, type ZlibOptions } from "node:zlib";
 import { GatewayError } from "../../errors/gateway-error.ts";
 
 export interface ZipFile {
@@ -18,6 +18,9 @@ export interface ZipLimits {
   /** Field of the request, for errors. */
   readonly param: string;
 }
+
+const deflate = promisify(deflateRaw);
+const inflate = promisify<Buffer, ZlibOptions, Buffer>(inflateRaw);
 
 const endSignature = 0x06054b50;
 const centralSignature = 0x02014b50;
@@ -49,17 +52,44 @@ interface Entry {
  * @throws GatewayError `invalid_request` naming what is wrong: no zip, a path that leads out, a link, a bomb
  */
 export function readZip(archive: Uint8Array, limits: ZipLimits): readonly ZipFile[] {
+  return openZip(archive, limits).map(({ entry, data }) => {
+    const plain = entry.method === stored ? Buffer.from(data) : inflated(data, entry, limits);
+    return { path: entry.path, body: checked(plain, entry, limits) };
+  });
+}
+
+/** The same, beside other work: what an archive may hold takes seconds. @throws GatewayError as `readZip` */
+export async function unpackZip(archive: Uint8Array, limits: ZipLimits): Promise<readonly ZipFile[]> {
+  const files: ZipFile[] = [];
+  for await (const file of filesOfZip(archive, limits)) files.push(file);
+  return files;
+}
+
+/** One after the other, for who does not keep them. @throws GatewayError as `readZip` */
+export async function* filesOfZip(archive: Uint8Array, limits: ZipLimits): AsyncGenerator<ZipFile> {
+  for (const { entry, data } of openZip(archive, limits)) {
+    const plain = entry.method === stored ? Buffer.from(data) : await inflatedBeside(data, entry, limits);
+    yield { path: entry.path, body: checked(plain, entry, limits) };
+  }
+}
+
+interface PackedEntry {
+  readonly entry: Entry;
+  readonly data: Buffer;
+}
+
+/** All that can be refused before anything is unpacked. */
+function openZip(archive: Uint8Array, limits: ZipLimits): readonly PackedEntry[] {
   const bytes = Buffer.from(archive.buffer, archive.byteOffset, archive.byteLength);
-  const entries = readDirectory(bytes, limits);
   const seen = new Set<string>();
   let left = limits.bytes;
-  return entries.map((entry) => {
+  return readDirectory(bytes, limits).map((entry) => {
     const key = entry.path.toLowerCase();
     if (seen.has(key)) throw bad(limits, `holds '${shorten(entry.path)}' twice`);
     seen.add(key);
-    const body = unpack(bytes, entry, left, limits);
-    left -= body.byteLength;
-    return { path: entry.path, body };
+    if (entry.unpacked > left) throw tooLarge(limits);
+    left -= entry.unpacked;
+    return { entry, data: dataOf(bytes, entry, limits) };
   });
 }
 
@@ -138,16 +168,17 @@ export function safePath(name: string, limits: Pick<ZipLimits, "param">): string
   return path;
 }
 
-function unpack(bytes: Buffer, entry: Entry, left: number, limits: ZipLimits): Buffer {
-  if (entry.unpacked > left) throw tooLarge(limits);
+function dataOf(bytes: Buffer, entry: Entry, limits: ZipLimits): Buffer {
   const { offset, packed } = entry;
   if (offset + localBytes > bytes.length || bytes.readUInt32LE(offset) !== localSignature) {
     throw bad(limits, `is damaged at '${shorten(entry.path)}'`);
   }
   const start = offset + localBytes + bytes.readUInt16LE(offset + 26) + bytes.readUInt16LE(offset + 28);
   if (start + packed > bytes.length) throw bad(limits, `is damaged at '${shorten(entry.path)}'`);
-  const body = bytes.subarray(start, start + packed);
-  const plain = entry.method === stored ? Buffer.from(body) : inflate(body, entry, limits);
+  return bytes.subarray(start, start + packed);
+}
+
+function checked(plain: Buffer, entry: Entry, limits: ZipLimits): Buffer {
   if (plain.byteLength !== entry.unpacked || crc32(plain) !== entry.crc) {
     throw bad(limits, `is damaged at '${shorten(entry.path)}': its contents are not what the directory says`);
   }
@@ -155,15 +186,28 @@ function unpack(bytes: Buffer, entry: Entry, left: number, limits: ZipLimits): B
 }
 
 /** What it says of its size is what it may have, whatever is in it. */
-function inflate(body: Buffer, { unpacked, path }: Entry, limits: ZipLimits): Buffer {
+const within = ({ unpacked }: Entry): ZlibOptions => ({ maxOutputLength: Math.max(1, unpacked) });
+
+function inflated(data: Buffer, entry: Entry, limits: ZipLimits): Buffer {
   try {
-    return inflateRawSync(body, { maxOutputLength: Math.max(1, unpacked) });
+    return inflateRawSync(data, within(entry));
   } catch (cause) {
-    const isBomb =
-      cause instanceof RangeError ||
-      (cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE");
-    throw isBomb ? tooLarge(limits) : bad(limits, `is damaged at '${shorten(path)}'`);
+    throw notInflated(cause, entry, limits);
   }
+}
+
+async function inflatedBeside(data: Buffer, entry: Entry, limits: ZipLimits): Promise<Buffer> {
+  try {
+    return await inflate(data, within(entry));
+  } catch (cause) {
+    throw notInflated(cause, entry, limits);
+  }
+}
+
+function notInflated(cause: unknown, { path }: Entry, limits: ZipLimits): GatewayError {
+  const isBomb =
+    cause instanceof RangeError || (cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE");
+  return isBomb ? tooLarge(limits) : bad(limits, `is damaged at '${shorten(path)}'`);
 }
 
 function tooLarge(limits: ZipLimits): GatewayError {
@@ -178,19 +222,13 @@ function shorten(text: string): string {
   return text.length > 80 ? `${text.slice(0, 80)}…` : text;
 }
 
-const deflate = promisify(deflateRaw);
 const smallest = { level: 9 };
 
 interface PackedFile extends ZipFile {
   readonly packed: Buffer;
 }
 
-/** Equal files, in whatever order, give equal bytes. For few and small ones: nothing else is done meanwhile. */
-export function writeZip(files: readonly ZipFile[]): Uint8Array {
-  return assemble(files.map((file) => ({ ...file, packed: deflateRawSync(file.body, smallest) })));
-}
-
-/** The same bytes, made beside other work: what a plugin may have takes seconds. */
+/** Equal files, in whatever order, give equal bytes. Made beside other work: what a plugin may have takes seconds. */
 export async function packZip(files: readonly ZipFile[]): Promise<Uint8Array> {
   const packed: PackedFile[] = [];
   for (const file of files) packed.push({ ...file, packed: await deflate(file.body, smallest) });

@@ -1,7 +1,7 @@
 /** The Tavern's step of the pipeline: what the conversation asks for is read, and put into it. */
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
-import { Pace } from "../../import/pace.ts";
+import { Pace } from "../../pace.ts";
 import type { TavernKind } from "../../ports/tavern.ts";
 import type { Draft } from "../pipeline/draft.ts";
 import { dateNames, dateTexts, type DateName } from "../placeholders/dates.ts";

@@ -8,7 +8,7 @@ import type * as z from "zod";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
-import { Pace } from "../../import/pace.ts";
+import { Pace } from "../../pace.ts";
 import { canonicalJson, parseJson } from "../../json.ts";
 import type { TavernEntry, TavernKind } from "../../ports/tavern.ts";
 import type { TenantConfig } from "../../tenant-config.ts";

@@ -1,4 +1,4 @@
-/** Gives other requests a turn: reading a large document takes seconds, and there is one thread for everybody. */
+/** Gives other requests a turn: what is large takes seconds, and there is one thread for everybody. */
 export class Pace {
   static readonly #sliceMs = 20;
   #since = performance.now();
