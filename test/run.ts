@@ -28,7 +28,7 @@ interface Outcome {
   readonly passed: number;
   readonly skipped: number;
   readonly failures: readonly Failure[];
-  /** Files that did not load, errors outside any test, a runner that died: things that are not run again. */
+  /** Errors outside any test, a runner that died: things that are not run again. */
   readonly broken: number;
 }
 
@@ -58,21 +58,19 @@ async function runProject(project: string, output: "show" | "tell", files: reado
 function outcomeOf(project: string, result: StageResult, json: string | undefined): Outcome {
   if (json === undefined) return { passed: 0, skipped: 0, failures: [], broken: result.ok ? 0 : 1 };
   const report = JSON.parse(json) as Report;
-  const failures = report.testResults.flatMap(({ name: file, assertionResults }) =>
-    assertionResults
-      .filter(({ status }) => status === "failed")
-      .map(({ fullName }) => ({ project, file: relative(process.cwd(), file), name: fullName })),
-  );
-  // A file that could not be loaded, or whose set-up failed, has failed without having a test to show for it.
-  const broken = report.testResults.filter(
-    ({ status, assertionResults }) => status === "failed" && !assertionResults.some((test) => test.status === "failed"),
-  ).length;
+  const failures = report.testResults.flatMap(({ name, status, assertionResults }) => {
+    const file = relative(process.cwd(), name);
+    const failed = assertionResults.filter((test) => test.status === "failed");
+    // What could not be loaded, or set up, has failed without having a test to show for it.
+    if (failed.length === 0 && status === "failed") return [{ project, file, name: "as a whole" }];
+    return failed.map(({ fullName }) => ({ project, file, name: fullName }));
+  });
   return {
     passed: report.numPassedTests,
     skipped: report.numPendingTests + report.numTodoTests,
     failures,
     // Errors outside any test end vitest with 1; they must not look like success.
-    broken: failures.length + broken === 0 && !result.ok ? 1 : broken,
+    broken: failures.length === 0 && !result.ok ? 1 : 0,
   };
 }
 

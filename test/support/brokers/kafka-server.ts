@@ -8,6 +8,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Kafka, logLevel, type Admin, type Consumer } from "kafkajs";
+import { expect } from "vitest";
 import { localCertificate, localKey } from "../tls-pair.ts";
 import { fetchJars } from "./jars.ts";
 import { freePort, runProgram, stop, untilListening, untilSilent } from "./programs.ts";
@@ -101,7 +102,13 @@ export async function startKafkaServer(): Promise<KafkaServer> {
     async createTopic(topic, settings = {}) {
       const configEntries = Object.entries(settings).map(([name, value]) => ({ name, value }));
       const topics = [{ topic, numPartitions: 1, replicationFactor: 1, configEntries }];
-      await withAdmin((admin) => admin.createTopics({ topics }));
+      await withAdmin(async (admin) => {
+        // The client's own waiting takes a broker that does not know its new topic yet for one that has none.
+        await admin.createTopics({ topics, waitForLeaders: false });
+        await expect
+          .poll(() => admin.fetchTopicMetadata({ topics: [topic] }).then(() => "known", String), { timeout: 20_000 })
+          .toBe("known");
+      });
     },
     async count(topic) {
       const partitions = await withAdmin((admin) => admin.fetchTopicOffsets(topic));
