@@ -57,6 +57,16 @@ export function describeAgentRepo(name: string, make: () => Promise<TwoInstances
       ]);
     });
 
+    test("are not changed by who has read another state of them", async () => {
+      const tenant = await newTenant();
+      const made = await first.agents.create(tenant, newId("agent"), agent("one"));
+      const change = { ...agent("one", { description: "first" }), expectedUpdatedAt: made.updatedAt };
+      const changed = await first.agents.update(tenant, made.id, change);
+      expect(changed?.updatedAt).toBeGreaterThan(made.updatedAt);
+      expect(await second.agents.update(tenant, made.id, { ...change, description: "second" })).toBeUndefined();
+      expect(await second.agents.get(tenant, made.id)).toEqual(changed);
+    });
+
     test("fail alone where a row cannot be read", async () => {
       const tenant = await newTenant();
       const good = await first.agents.create(tenant, newId("agent"), agent("good"));

@@ -94,6 +94,29 @@ describe(`an API key ${verifies("CHAT-11", "BLIND-9")}`, () => {
     });
   });
 
+  test("of a business unit makes keys of that unit only", async () => {
+    const { client } = await tenant.newKey({ scopes: ["manage"], business_unit: "north" });
+    for (const unit of [{}, { business_unit: "south" }]) {
+      const { status, json } = await client.send("post", "/v1/api-keys", { name: "x", scopes: ["manage"], ...unit });
+      expect([status, json.error.param]).toEqual([403, "business_unit"]);
+    }
+    await client.post("/v1/api-keys", { name: "x", scopes: ["manage"], business_unit: "north" });
+  });
+
+  test("that is bound to tools makes no subscription, whose calls would not be", async () => {
+    const bus = { broker: "redis", servers: ["mq.example.com"], topics: { orders: {}, copies: {} } };
+    await tenant.client.post("/v1/tool-services", { scheme: "mq", service_id: "bus", config: bus });
+    const { client } = await tenant.newKey({ scopes: ["manage", "tools"], tools: ["mq://*"] });
+    const target = { uri: "mq://bus/copies", arguments: { message: { $message: "/body" } } };
+    const subscription = { name: "copies", uri: "mq://bus/orders", target };
+    const refused = await client.send("post", "/v1/subscriptions", subscription);
+    expect([refused.status, refused.json.error.code]).toEqual([403, "permission_denied"]);
+    const { id } = await tenant.client.post("/v1/subscriptions", subscription);
+    const path = `/v1/subscriptions/${id}`;
+    expect((await client.send("patch", path, { target })).status).toBe(403);
+    await client.expect("patch", path, { enabled: false });
+  });
+
   test("is held to its own number of requests", async () => {
     const { client } = await tenant.newKey({ requests_per_minute: 2 });
     await client.get("/v1/tools");

@@ -131,6 +131,17 @@ describe(`an agent as a chat model ${verifies("AGENT-1", "CHAT-16")}`, () => {
     expect(llm.requests).toHaveLength(0);
   });
 
+  test("is changed by several at once, and each of them counts", async () => {
+    const { id } = await addAgent("support");
+    const changes = { description: "one", instructions: "two", tools: ["three"], parameters: { seed: 4 } };
+    await Promise.all(
+      Object.entries(changes).map(([field, value], at) =>
+        (at % 2 === 0 ? gateway : second).client(tenant.key).expect("patch", `/v1/agents/${id}`, { [field]: value }),
+      ),
+    );
+    expect(await client.get(`/v1/agents/${id}`)).toMatchObject(changes);
+  });
+
   test("takes tools of clients where it says so, and returns their calls", async () => {
     await addAgent("support", { allow_client_tools: true, tools: ["lookup"] });
     const tools = [{ type: "function", function: { name: "own", parameters: { type: "object" } } }];

@@ -132,6 +132,61 @@ describe(`files are tables ${verifies("NATIVE-2", "NATIVE-1")}`, () => {
     expect(answer.rows).toEqual([["你好", 1, 1.5, 7, 5]]);
   });
 
+  test("numbers in JSON keep their digits, in NDJSON and within lists too", async () => {
+    await put(
+      "j.json",
+      '[{"id":1234567890123456789,"of":[9007199254740993],"said":"\\\\\\",1234567890123456789,"},{"id":7,"of":[]}]',
+    );
+    await put(
+      "n.ndjson",
+      '{"id":1234567890123456789,"big":123456789012345678901,"real":0.12345678901234567}\n{"id":5}\n',
+    );
+    const answer = await ask({
+      files: ["j.json", "n.ndjson"],
+      sql: "SELECT j.id, j.of, j.said, n.id, n.big, n.real FROM j JOIN n USING (id)",
+    });
+    expect(answer.rows).toEqual([
+      [
+        "1234567890123456789",
+        '["9007199254740993"]',
+        '\\",1234567890123456789,',
+        "1234567890123456789",
+        "123456789012345678901",
+        expect.closeTo(0.123456789, 9),
+      ],
+    ]);
+    const { tables } = await ask({ files: ["j.json"] });
+    expect(tables[0].sample).toEqual([
+      ["1234567890123456789", '["9007199254740993"]', '\\",1234567890123456789,'],
+      ["7", "[]", null],
+    ]);
+  });
+
+  test("names of JSON that SQLite takes for one are columns of their own, also later ones", async () => {
+    await put("j.json", '[{"id":1,"ID":2},{"Id":3,"a\\u0000b":4}]');
+    const late = Array.from({ length: 1_002 }, (_none, at) => (at > 999 ? `{"Id":${at}}` : `{"id":${at}}`));
+    await put("late.ndjson", late.join("\n"));
+    expect((await ask({ files: ["j.json"], sql: "SELECT id, ID_2, Id_3, [a b] FROM j" })).rows).toEqual([
+      [1, 2, null, null],
+      [null, null, 3, 4],
+    ]);
+    expect(
+      (await ask({ files: ["late.ndjson"], sql: "SELECT count(id), count(Id_2), max(Id_2) FROM late" })).rows,
+    ).toEqual([[1_000, 2, "1001"]]);
+  });
+
+  test("JSON without rows or without names is a table with nothing in it", async () => {
+    for (const [name, body, rows] of [
+      ["list.json", "[]", 0],
+      ["object.json", "[{}]", 1],
+      ["lines.ndjson", "", 0],
+    ] as const) {
+      await put(name, body);
+      const { tables } = await ask({ files: [name] });
+      expect(tables[0]).toMatchObject({ rows, columns: [{ name: "column_1" }] });
+    }
+  });
+
   test("rows and bytes have an end, which is said", async () => {
     await put("t.csv", `n\n${Array.from({ length: 500 }, (_, at) => at).join("\n")}\n`);
     const answer = await ask({ files: ["t.csv"], sql: "SELECT n FROM t ORDER BY n", limit: 3 });

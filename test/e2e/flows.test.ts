@@ -115,6 +115,21 @@ describe(`checking a flow ${verifies("URI-2")}`, () => {
     expect((await tenant.client.get("/v1/flows")).data).toEqual([]);
   });
 
+  test.each([
+    ["nested without end", `${"[".repeat(4_000)}${"]".repeat(4_000)}`, "nested deeper"],
+    ["larger than any flow", `[${"[],".repeat(1_500_000)}[]]`, "524288 bytes"],
+  ])("says so of what is %s", async (_what, definition, message) => {
+    const raw = Uint8Array.from(Buffer.from(`{"definition":${definition}}`));
+    const { status, json } = await tenant.client.send("post", "/v1/flows/validate", undefined, {
+      raw,
+      headers: { "content-type": "application/json" },
+    });
+    expect([status, json]).toMatchObject([
+      200,
+      { valid: false, problems: [{ message: expect.stringContaining(message) }] },
+    ]);
+  });
+
   test("what is published as its schema takes the shipped flows and no unknown field", async () => {
     const schema = await tenant.client.get("/v1/flows/schema");
     expect(schema).toMatchObject({ type: "object", required: expect.arrayContaining(["schema_version", "nodes"]) });

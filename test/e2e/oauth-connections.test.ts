@@ -6,7 +6,8 @@ import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   refuse,
   secretOf,
@@ -414,6 +415,22 @@ describe(`a state ${verifies("BLIND-3")}`, () => {
     expect(await program(`${gateway.url}/v1/oauth/connect/${state}`)).toEqual(unknown);
     expect(authority.asks).toHaveLength(1);
     expect(accountOf(await call(office.ann))).toBe(callback.searchParams.get("code"));
+  });
+
+  test("outlives an outage of our own while its answer is taken", async () => {
+    const { configs, sealer } = gateway.core;
+    const outages = [
+      () => vi.spyOn(configs, "get").mockRejectedValue(new GatewayError("database_unavailable", "away")),
+      () => vi.spyOn(sealer, "hash").mockRejectedValue(new GatewayError("master_key_unavailable", "away")),
+      () => vi.spyOn(sealer, "open").mockRejectedValue(new GatewayError("master_key_unavailable", "away")),
+    ];
+    for (const begin of outages) {
+      const outage = begin();
+      expect((await visit(callback)).status).toBe(503);
+      outage.mockRestore();
+    }
+    expect(authority.asks).toHaveLength(0);
+    expect((await visit(callback)).status).toBe(200);
   });
 
   test("works once for two who come at the same time, on two instances", async () => {

@@ -238,6 +238,15 @@ describe(`native tools ${verifies("BLIND-4", "NATIVE-1")}`, () => {
     expect(await namesOf(tenant.client)).toContain("write_file");
   });
 
+  test("are switched at once by several, and each of them counts", async () => {
+    const tenant = await gateway.newTenant();
+    const list = (await tenant.client.get("/v1/plugins?limit=100")).data as Json[];
+    const some = list.filter(({ type, status }) => type === "NATIVE" && status === "0").slice(0, 5);
+    await Promise.all(some.map(({ id }) => tenant.client.expect("patch", `/v1/plugins/${id}`, { enabled: false })));
+    const { native_tools: on } = await tenant.client.get("/v1/settings");
+    expect(some.filter(({ name }) => on.includes(name))).toEqual([]);
+  });
+
   test("cannot be changed or deleted", async () => {
     const tenant = await gateway.newTenant();
     const [native] = (await tenant.client.get("/v1/plugins")).data;

@@ -392,6 +392,11 @@ describe("a hook", () => {
       headers: { "content-type": "application/json", ...headers },
     });
 
+  const signedWith = (secret: string, body: string, at = Math.floor(Date.now() / 1_000)): Record<string, string> => {
+    const mac = createHmac("sha256", Buffer.from(secret.slice("whsec_".length), "base64")).update(`d1.${at}.${body}`);
+    return { "webhook-id": "d1", "webhook-timestamp": String(at), "webhook-signature": `v1,${mac.digest("base64")}` };
+  };
+
   test("starts a run with the body as its input, once for each delivery", async () => {
     const { url, id: hookId } = await hook();
     const [one, two] = [
@@ -420,14 +425,55 @@ describe("a hook", () => {
 
   test("that is signed takes only what its secret signs", async () => {
     const { url, secret } = await hook({ signed: true });
-    const sign = (body: string, at = Math.floor(Date.now() / 1_000)): Record<string, string> => {
-      const mac = createHmac("sha256", Buffer.from(secret.slice("whsec_".length), "base64")).update(`d1.${at}.${body}`);
-      return { "webhook-id": "d1", "webhook-timestamp": String(at), "webhook-signature": `v1,${mac.digest("base64")}` };
-    };
+    const sign = (body: string, at?: number): Record<string, string> => signedWith(secret, body, at);
     expect((await deliver(url, "{}")).json.error.code).toBe("invalid_callback_proof");
     expect((await deliver(url, "{}", sign("[]"))).status).toBe(401);
     expect((await deliver(url, "{}", sign("{}", 1_000))).status).toBe(401);
     expect((await deliver(url, "{}", sign("{}"))).status).toBe(202);
+  });
+
+  test("gets another secret with its other address where it is signed", async () => {
+    const made = await hook({ signed: true });
+    for (const body of [undefined, { signed: true }]) {
+      const rotated = await tenant.client.post(`/v1/flows/${id}/hooks/${made.id}/rotate`, body);
+      expect(rotated).toMatchObject({ signed: true, secret: expect.stringMatching(/^whsec_/) });
+      expect((await deliver(rotated.url, "{}", signedWith(made.secret, "{}"))).status).toBe(401);
+      expect((await deliver(rotated.url, "{}", signedWith(rotated.secret, "{}"))).status).toBe(202);
+    }
+    const plain = await hook();
+    const rotate = `/v1/flows/${id}/hooks/${plain.id}/rotate`;
+    const still = await tenant.client.post(rotate);
+    expect([still.signed, still.secret]).toEqual([false, undefined]);
+    expect(await tenant.client.post(rotate, { signed: true })).toMatchObject({ signed: true });
+  });
+
+  test("tells deliveries apart by the whole of their names, and those without a name are each one's own", async () => {
+    const { url } = await hook();
+    const runOf = async (headers: Record<string, string>): Promise<string> =>
+      (await deliver(url, "{}", headers)).json.run_id;
+    const long = "x".repeat(255);
+    const runs = [
+      await runOf({ "webhook-id": `${long}1` }),
+      await runOf({ "webhook-id": `${long}2` }),
+      await runOf({ "webhook-id": "" }),
+      await runOf({ "webhook-id": "" }),
+      await runOf({ "webhook-id": "", "idempotency-key": "k" }),
+    ];
+    expect(new Set(runs).size).toBe(runs.length);
+    expect(await runOf({ "webhook-id": `${long}1` })).toBe(runs[0]);
+    expect(await runOf({ "webhook-id": "", "idempotency-key": "k" })).toBe(runs.at(-1));
+  });
+
+  test("is not made by a key that is bound to tools, which its runs would not be", async () => {
+    const { id: hookId } = await hook();
+    const { client } = await tenant.newKey({ scopes: ["manage", "tools"], tools: ["crm_*"] });
+    for (const path of [`/v1/flows/${id}/hooks`, `/v1/flows/${id}/hooks/${hookId}/rotate`]) {
+      const { status, json } = await client.send("post", path, path.endsWith("rotate") ? {} : { name: "own" });
+      expect([status, json.error.code]).toEqual([403, "permission_denied"]);
+      expect(json.error.message).toContain("a key that is bound to none");
+    }
+    const unbound = await tenant.newKey({ scopes: ["manage"] });
+    expect((await unbound.client.post(`/v1/flows/${id}/hooks`, { name: "own" })).id).toMatch(/^fhk_/);
   });
 });
 

@@ -7,6 +7,7 @@ import {
   type AgentRecord,
 } from "@toolyard/core/agents/agent";
 import { deleteAgent as remove } from "@toolyard/core/agents/delete-agent";
+import { updateAgent as update } from "@toolyard/core/agents/update-agent";
 import { newId } from "@toolyard/core/ids";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
@@ -139,8 +140,7 @@ export const updateAgent = defineRoute({
     arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { enabled: false } }),
   },
   async handler(c, { core, tenant, params, body }) {
-    const agent = found(await core.repos.agents.get(tenant, params.id), "agent", params.id);
-    const updated = await core.repos.agents.update(tenant, params.id, { ...agent, ...withoutUndefined(body) });
+    const updated = await update(core, { tenant }, { id: params.id, change: withoutUndefined(body) });
     return c.json(viewAgent(found(updated, "agent", params.id)));
   },
 });

@@ -87,7 +87,8 @@ export const createApiKey = defineRoute({
   method: "post",
   path: "/v1/api-keys",
   summary: "Create an API key",
-  description: "The answer's 'key' is shown this once. A key can do at most what its maker can.",
+  description:
+    "The answer's 'key' is shown this once. A key can do at most what its maker can, and a maker of a business unit makes keys of that unit.",
   tags,
   scope: "manage",
   request: { body: newApiKeySchema },

@@ -68,7 +68,7 @@ export const createFlowHook = defineRoute({
   path: "/v1/flows/{id}/hooks",
   summary: "Make an address that starts runs of a flow",
   description:
-    "The answer shows the address, and for signed ones the secret, once. Runs may use what the role of whoever made it may. The id of a flow that every tenant has is its name.",
+    "The answer shows the address, and for signed ones the secret, once. Runs may use what the role of whoever made it may, so a key that is bound to tools makes none. The id of a flow that every tenant has is its name.",
   tags,
   scope: "manage",
   request: {
@@ -125,7 +125,8 @@ export const rotateFlowHook = defineRoute({
   method: "post",
   path: "/v1/flows/{id}/hooks/{hook}/rotate",
   summary: "Give a hook another address",
-  description: "The address before ends at once; so does the secret, where requests are signed.",
+  description:
+    "The address before ends at once; so does the secret, where requests are signed. One that is signed stays so; `signed` makes one of those that are not. A key that is bound to tools rotates none.",
   tags,
   scope: "manage",
   request: {

@@ -1,6 +1,6 @@
 /** Flows: what is worked on, what was published, and what is wrong with a definition (FLOW-1, FLOW-4; docs/flows.md). */
 import type { FlowProblem } from "@toolyard/core/flows/validate";
-import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import type { FlowRecord, FlowVersion } from "@toolyard/core/ports/flows";
 import { toRfc3339 } from "@toolyard/core/time";
 import * as z from "zod";
@@ -32,6 +32,11 @@ const draftField = z.custom<JsonObject>(isJsonObject, "Invalid input: expected o
   additionalProperties: true,
   description: "The flow; `GET /v1/flows/schema` has its JSON Schema. Its `name` never changes.",
 });
+
+/** Looked at by what checks flows, which knows how much is too much. */
+const anyField = z
+  .custom<JsonValue>((value) => value !== undefined, "Invalid input: expected a value")
+  .meta({ description: "The flow; what is none is told what is wrong with it." });
 
 const problemSchema = z.strictObject({
   pointer: z.string().meta({ description: "JSON pointer into the definition.", example: "/nodes/fetch/uri" }),
@@ -143,7 +148,7 @@ export const validateFlow = defineRoute({
   description: "All faults at once, each with its JSON pointer. Nothing is kept.",
   tags,
   scope: null,
-  request: { body: z.strictObject({ definition: z.json() }) },
+  request: { body: z.strictObject({ definition: anyField }) },
   responses: {
     200: {
       description: "What was found",

@@ -65,6 +65,7 @@ function requireMayTrust(caller: Caller, body: z.output<typeof newIssuerSchema>)
     role: body.claims.role === undefined ? body.default_role : "admin",
     scopes: body.claims.scopes === undefined ? body.default_scopes : scopes,
     tools: null,
+    business_unit: null,
   });
 }
 

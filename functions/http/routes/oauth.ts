@@ -6,6 +6,7 @@
 import { requireScope } from "@toolyard/core/calls/admit";
 import { hasScope, mayUseTool, type Caller } from "@toolyard/core/callers/caller";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { isOutage } from "@toolyard/core/errors/outage";
 import { newId } from "@toolyard/core/ids";
 import { authorizationUrlFor, endConnection, finishConnection, startConnection } from "@toolyard/core/oauth/connect";
 import { callbackPath, connectPath } from "@toolyard/core/oauth/connect-link";
@@ -228,8 +229,8 @@ function answerBrowser(c: AppContext, error: GatewayError): Response {
   return answerPage(c, status, { title: "Not connected", text: shown.message });
 }
 
-function isTold({ code }: GatewayError): boolean {
-  return code === "not_found" || code === "connection_refused" || code === "database_unavailable";
+function isTold(error: GatewayError): boolean {
+  return error.code === "not_found" || error.code === "connection_refused" || isOutage(error);
 }
 
 function unfinished(error: GatewayError): GatewayError {

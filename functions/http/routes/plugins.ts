@@ -13,7 +13,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import { haveNodesLook } from "@toolyard/core/nodes/look";
 import { updateTenant } from "@toolyard/core/tenants/update";
-import type { TenantConfig } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema, type TenantConfig, type TenantSettings } from "@toolyard/core/tenant-config";
 import { toRfc3339 } from "@toolyard/core/time";
 import { forgetPluginValues } from "@toolyard/core/vcp/plugins/configure";
 import type { VcpManifest } from "@toolyard/core/vcp/plugins/manifest";
@@ -262,10 +262,12 @@ export const updatePlugin = defineRoute({
     const enabled = body.enabled ?? body.status === "0";
     const record = await findPlugin(core, tenant, params.id);
     if (record.type === "NATIVE") {
-      const others = config.settings.native_tools.filter((name) => name !== record.name);
-      const native_tools = enabled ? [...others, record.name] : others;
-      await updateTenant(core, tenant, { settings: { native_tools } });
-      return c.json(viewPlugin({ ...config, settings: { ...config.settings, native_tools } })(record));
+      const switched = ({ native_tools: on }: TenantSettings): Pick<TenantSettings, "native_tools"> => {
+        const others = on.filter((name) => name !== record.name);
+        return { native_tools: enabled ? [...others, record.name] : others };
+      };
+      const { settings } = found(await updateTenant(core, tenant, { settings: switched }), "tenant", tenant);
+      return c.json(viewPlugin({ ...config, settings: tenantSettingsSchema.parse(settings) })(record));
     }
     const updated = await core.repos.plugins.setEnabled(tenant, record.pluginId, enabled);
     if (record.type === "VCP") await haveNodesLook(core, tenant);

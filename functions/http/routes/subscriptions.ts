@@ -166,7 +166,7 @@ export const createSubscription = defineRoute({
   path: "/v1/subscriptions",
   summary: "Subscribe to a topic",
   description:
-    "Each message becomes a call of the target, once, however often the broker delivers it. Nodes with `subscriptions: true` consume; while there is none, messages wait at the broker, where it stores them.",
+    "Each message becomes a call of the target, once, however often the broker delivers it. Nodes with `subscriptions: true` consume; while there is none, messages wait at the broker, where it stores them. Calls may use what the role of whoever made it may, so a key that is bound to tools makes none.",
   tags,
   scope: "manage",
   request: {

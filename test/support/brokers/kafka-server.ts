@@ -8,7 +8,6 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Kafka, logLevel, type Admin, type Consumer } from "kafkajs";
-import { expect } from "vitest";
 import { localCertificate, localKey } from "../tls-pair.ts";
 import { fetchJars } from "./jars.ts";
 import { freePort, runProgram, stop, untilListening, untilSilent } from "./programs.ts";
@@ -17,6 +16,9 @@ const jars = await fetchJars("kafka", join(import.meta.dirname, "kafka"));
 
 /** Why there is none; undefined: there is one. */
 export const noKafkaServer = typeof jars === "string" ? jars : undefined;
+
+/** For a topic that was just made. */
+const knownMs = 20_000;
 
 export const kafkaUser = { name: "shop", password: "sentinel-of-kafka" } as const;
 
@@ -105,9 +107,14 @@ export async function startKafkaServer(): Promise<KafkaServer> {
       await withAdmin(async (admin) => {
         // The client's own waiting takes a broker that does not know its new topic yet for one that has none.
         await admin.createTopics({ topics, waitForLeaders: false });
-        await expect
-          .poll(() => admin.fetchTopicMetadata({ topics: [topic] }).then(() => "known", String), { timeout: 20_000 })
-          .toBe("known");
+        const isKnown = (): Promise<boolean> =>
+          admin.fetchTopicMetadata({ topics: [topic] }).then(
+            () => true,
+            () => false,
+          );
+        for (const until = Date.now() + knownMs; !(await isKnown());) {
+          if (Date.now() > until) throw new Error(`Kafka does not know its topic '${topic}'.`);
+        }
       });
     },
     async count(topic) {

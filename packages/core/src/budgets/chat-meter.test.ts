@@ -89,6 +89,19 @@ describe(`the bill of a chat ${verifies("CHAT-2", "CHAT-12")}`, () => {
     expect(meter.spent).toEqual({ cost: meter.cost, usage: meter.usage });
   });
 
+  test("holds an estimate where the back end's count is none that can be", () => {
+    for (const told of [
+      usage(1e308, 3),
+      usage(10, 1e20),
+      { ...usage(10, 3), usage: { ...usage(10, 3).usage, total_tokens: 1e10 } },
+    ]) {
+      const { meter, round } = bound(new Scene());
+      round([says("abcdefgh"), told]);
+      expect(meter.cost).toMatchObject({ tokens: 42, micros: 40 + 4 + 10, estimated: true });
+      expect(meter.reported).toBeUndefined();
+    }
+  });
+
   test("holds an estimate, and says so, where the back end told nothing or was cut off", () => {
     const { meter, round } = bound(new Scene());
     round([says("twelve bytes"), { type: "tool-call-delta", index: 0, arguments: "four", choice: 0 }], { prompt: 40 });

@@ -9,7 +9,7 @@ import { addUsage } from "../chat/usage.ts";
 import type { Tool } from "../tools/tool.ts";
 import type { Clock } from "../ports/clock.ts";
 import { overBudget, type Amount, type BudgetRefusal } from "./budget.ts";
-import { noCost, priceTokens, roundMicros, tokensOf, type CallCost, type Tokens } from "./cost.ts";
+import { isPossible, noCost, priceTokens, roundMicros, tokensOf, type CallCost, type Tokens } from "./cost.ts";
 import { tokensOfBytes, tokensOfText, tokensOfTool } from "./estimate.ts";
 import { modelPrice, toolPrice, type ModelPrice, type PriceTables } from "./price.ts";
 
@@ -142,7 +142,7 @@ export class ChatMeter {
         this.#route = route;
       },
       see: (event) => {
-        if (event.type === "usage") round.usage = event.usage;
+        if (event.type === "usage") round.usage = isPossible(event.usage) ? event.usage : undefined;
         else round.bytes += bytesOf(event);
       },
       end: () => {

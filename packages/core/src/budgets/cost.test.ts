@@ -41,14 +41,6 @@ describe("billed tokens", () => {
     const boastful = usage({ prompt_tokens: 5, total_tokens: 5, prompt_tokens_details: { cached_tokens: 50 } });
     expect(tokensOf(boastful).cached).toBe(5);
   });
-
-  test("take counts that no back end can have for not told", () => {
-    expect(tokensOf(usage({ prompt_tokens: 7, completion_tokens: 2, total_tokens: 1e308 }))).toMatchObject({
-      prompt: 7,
-      completion: 2,
-    });
-    expect(tokensOf(usage({ prompt_tokens: 1e308, completion_tokens: 2 }))).toMatchObject({ prompt: 0, completion: 2 });
-  });
 });
 
 describe("the price of tokens", () => {
@@ -79,12 +71,5 @@ describe("the price of tokens", () => {
     expect(roundMicros(0.1 + 0.2 + 0.7)).toBe(1);
     expect(roundMicros(3.0000000000000004)).toBe(3);
     expect(roundMicros(0)).toBe(0);
-  });
-
-  test("is a number that can be kept, whatever the price", () => {
-    const dear = price({ prompt_per_mtok: Number.MAX_SAFE_INTEGER });
-    const micros = roundMicros(priceTokens(dear, { prompt: 1e9, cached: 0, completion: 0 }));
-    expect(micros).toBe(Number.MAX_SAFE_INTEGER);
-    expect(roundMicros(Infinity)).toBe(Number.MAX_SAFE_INTEGER);
   });
 });

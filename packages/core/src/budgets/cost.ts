@@ -40,6 +40,18 @@ export interface Tokens {
   readonly completion: number;
 }
 
+/** Far beyond what any model reads or writes at once. */
+const mostTokens = 1_000_000_000;
+
+/** A count beyond all bounds would close a budget for its whole period: it is taken as none. */
+export function isPossible({
+  prompt_tokens: prompt,
+  completion_tokens: completion,
+  total_tokens: total,
+}: Usage): boolean {
+  return prompt <= mostTokens && completion <= mostTokens && total <= mostTokens;
+}
+
 /** What is billed of a back end's count. */
 export function tokensOf(usage: Usage): Tokens {
   const prompt = whole(usage.prompt_tokens);

@@ -7,7 +7,7 @@ const manager: Caller = { kind: "key", id: "key_1", role: "member", scopes: ["ma
 
 function refusedField(caller: Caller, grant: Partial<Grant>): string | undefined {
   try {
-    requireMayGrant(caller, { role: "member", scopes: [], tools: null, ...grant });
+    requireMayGrant(caller, { role: "member", scopes: [], tools: null, business_unit: null, ...grant });
     return undefined;
   } catch (error) {
     return (error as { details: { param?: string } }).details.param;
@@ -34,6 +34,15 @@ describe(`granting ${verifies("CHAT-11")}`, () => {
     expect(refusedField(bound, { tools: null })).toBe("tools");
     expect(refusedField(bound, { tools: ["*"] })).toBe("tools");
     expect(refusedField(bound, { tools: ["crm_*"] })).toBeUndefined();
+  });
+
+  test("keeps a maker of a business unit within it", () => {
+    const ofUnit: Caller = { ...manager, businessUnit: "A" };
+    expect(refusedField(ofUnit, { business_unit: "B" })).toBe("business_unit");
+    expect(refusedField(ofUnit, { business_unit: null })).toBe("business_unit");
+    expect(refusedField(ofUnit, { business_unit: "A" })).toBeUndefined();
+    expect(refusedField(manager, { business_unit: "B" })).toBeUndefined();
+    expect(refusedField({ ...ofUnit, role: "admin" }, { business_unit: "B" })).toBe("business_unit");
   });
 
   test("lets the operator grant everything", () => {

@@ -7,6 +7,8 @@ export interface Grant {
   readonly scopes: readonly Scope[];
   /** Tool-name patterns; null: all enabled tools. */
   readonly tools: readonly string[] | null;
+  /** null: none, or any. */
+  readonly business_unit: string | null;
 }
 
 /** @throws GatewayError `permission_denied` naming the field */
@@ -17,12 +19,28 @@ export function requireMayGrant(granter: Caller, grant: Grant): void {
   }
   const missing = grant.scopes.find((scope) => !hasScope(granter, scope));
   if (missing !== undefined) throw denied("scopes", `The caller lacks the scope '${missing}' and cannot grant it.`);
-  const { tools } = granter;
+  const { tools, businessUnit } = granter;
+  if (businessUnit !== undefined && grant.business_unit !== businessUnit) {
+    const message = `The caller belongs to the business unit '${businessUnit}' and can grant no other; name it.`;
+    throw denied("business_unit", message);
+  }
   if (tools === null) return;
   const wider = grant.tools === null ? "all tools" : grant.tools.find((pattern) => !tools.includes(pattern));
   if (wider !== undefined) {
     throw denied("tools", `The caller is bound to ${tools.join(", ")} and cannot grant '${wider}'; copy its patterns.`);
   }
+}
+
+/**
+ * What later asks by itself does so with its maker's role and is bound to no tools.
+ * @throws GatewayError `permission_denied`
+ */
+export function requireUnbound({ tools }: Caller, made: string): void {
+  if (tools === null) return;
+  throw new GatewayError(
+    "permission_denied",
+    `The caller is bound to ${tools.join(", ")}, and ${made} may use every tool of its maker's role; take a key that is bound to none ('tools': null).`,
+  );
 }
 
 function denied(param: string, message: string): GatewayError {

@@ -4,6 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Caller } from "../callers/caller.ts";
+import { requireUnbound } from "../callers/grant.ts";
 import { invokeTool } from "../calls/invoke.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -22,6 +23,9 @@ const hookRoute = "flow.hook";
 /** Seconds by which a sender's clock may be wrong, and how old a signature may be. */
 const toleranceS = 300;
 
+/** Of an idempotency key. */
+const longestKey = 255;
+
 type HookDeps = Pick<CoreDeps, "repos" | "sealer" | "publicUrl">;
 
 export interface NewHook {
@@ -31,12 +35,13 @@ export interface NewHook {
   readonly secret: string | undefined;
 }
 
-/** @throws GatewayError `not_found`, `conflict` */
+/** @throws GatewayError `not_found`, `conflict`, `permission_denied` for callers that are bound to tools */
 export async function createHook(
   deps: HookDeps,
   { tenant, caller, config }: CallContext,
   { flowId, name, signed }: { readonly flowId: string; readonly name: string; readonly signed: boolean },
 ): Promise<NewHook> {
+  requireUnbound(caller, "a hook");
   const id = newId("flowHook");
   const { token, stored } = newToken(tenant);
   const secret = signed ? await newWebhookSecret(deps.sealer, ownerOf(tenant, config.wrappedKey, id)) : undefined;
@@ -58,18 +63,22 @@ export function hookedFlow(flowId: string): HookedFlow {
   return { flowId, isShipped: Object.hasOwn(shippedFlows, flowId) };
 }
 
-/** A new address, and for signed ones a new secret; those before end at once. @throws GatewayError `not_found` */
+/**
+ * A new address, and for signed ones a new secret; those before end at once. One that was signed stays so.
+ * @throws GatewayError `not_found`, `permission_denied` for callers that are bound to tools
+ */
 export async function rotateHook(
   deps: HookDeps,
-  { tenant, config }: CallContext,
+  { tenant, caller, config }: CallContext,
   { flowId, id, signed }: { readonly flowId: string; readonly id: string; readonly signed: boolean },
 ): Promise<NewHook> {
+  requireUnbound(caller, "a hook");
   const { token, stored } = newToken(tenant);
-  const secret = signed ? await newWebhookSecret(deps.sealer, ownerOf(tenant, config.wrappedKey, id)) : undefined;
-  const change = { token: stored, ...(secret === undefined ? {} : { sealed: secret.sealed }) };
+  const { secret, sealed } = await newWebhookSecret(deps.sealer, ownerOf(tenant, config.wrappedKey, id));
+  const change = { token: stored, ...(signed ? { sealed } : { resealed: sealed }) };
   const hook = await deps.repos.flows.updateHook(tenant, flowId, id, change);
   if (hook === undefined) throw noSuchHook(id);
-  return { hook, url: urlOf(deps, flowId, token), secret: secret?.secret };
+  return { hook, url: urlOf(deps, flowId, token), secret: hook.signed ? secret : undefined };
 }
 
 function noSuchHook(id: string): GatewayError {
@@ -105,7 +114,7 @@ export async function takeDelivery(deps: CoreDeps, delivery: HookDelivery): Prom
   if (tenant === undefined || hook?.enabled !== true) throw new GatewayError("not_found", "There is no hook here.");
   const text = decode(delivery.body);
   await requireProof(deps, tenant, hook, { ...delivery, text });
-  const key = delivery.header("webhook-id") ?? delivery.header("idempotency-key");
+  const key = told(delivery, "webhook-id") ?? told(delivery, "idempotency-key");
   const caller: Caller = { kind: "hook", id: hook.id, role: hook.role, scopes: ["tools"], tools: null };
   const { callId, replayed } = await invokeTool(deps, {
     tenant,
@@ -117,22 +126,33 @@ export async function takeDelivery(deps: CoreDeps, delivery: HookDelivery): Prom
     arguments: inputOf(text),
     async: true,
     route: hookRoute,
-    ...(key === undefined ? {} : { idempotencyKey: key.slice(0, 255) }),
+    ...(key === undefined ? {} : { idempotencyKey: fitting(key) }),
     signal: new AbortController().signal,
   });
   return { tenant, callerId: caller.id, runId: callId, replayed };
+}
+
+/** A header without a value says nothing. */
+function told({ header }: Pick<HookDelivery, "header">, name: string): string | undefined {
+  const value = header(name);
+  return value === "" ? undefined : value;
+}
+
+/** Long ones by their digest: many differ in their ends only. */
+function fitting(key: string): string {
+  return key.length <= longestKey ? key : createHash("sha256").update(key).digest("hex");
 }
 
 async function requireProof(
   { sealer, clock }: Pick<CoreDeps, "sealer" | "clock">,
   tenant: string,
   hook: OpenedHook,
-  { header, text }: HookDelivery & { readonly text: string },
+  delivery: HookDelivery & { readonly text: string },
 ): Promise<void> {
   if (hook.sealed === null) return;
-  const id = header("webhook-id");
-  const timestamp = Number(header("webhook-timestamp"));
-  const signature = header("webhook-signature");
+  const id = told(delivery, "webhook-id");
+  const timestamp = Number(told(delivery, "webhook-timestamp"));
+  const signature = told(delivery, "webhook-signature");
   if (id === undefined || signature === undefined || !Number.isInteger(timestamp)) {
     throw notProven("needs the headers 'webhook-id', 'webhook-timestamp' and 'webhook-signature'");
   }
@@ -140,7 +160,7 @@ async function requireProof(
     throw notProven(`has a 'webhook-timestamp' that is more than ${toleranceS} seconds away from our clock`);
   }
   const secret = await openWebhookSecret(sealer, ownerOf(tenant, hook.wrappedKey, hook.id), hook.sealed);
-  if (!verifyMessage({ id, timestamp, body: text }, signature, secret)) {
+  if (!verifyMessage({ id, timestamp, body: delivery.text }, signature, secret)) {
     throw notProven("has a 'webhook-signature' that its secret does not make of this body");
   }
 }

@@ -14,16 +14,13 @@ import { announceChange, type AnnouncingDeps } from "../subscriptions/announce.t
 import { formatToolUri } from "../tools/uri.ts";
 import { flowNameSchema } from "./definition.ts";
 import { hashOf } from "./find-flow.ts";
-import { checkFlow, isTooDeep, requireFlow, type FlowProblem } from "./validate.ts";
+import { checkFlow, isTooDeep, refuseTooLarge, requireFlow, type FlowProblem } from "./validate.ts";
 
 export interface EditedFlow {
   readonly flow: FlowRecord;
   /** Of the draft. */
   readonly problems: readonly FlowProblem[];
 }
-
-/** Each is read whole where it is used. */
-const largestDefinition = 524_288;
 
 /** @throws GatewayError `invalid_definition` for a name that is none, `conflict`, `payload_too_large` */
 export async function createFlow(
@@ -135,16 +132,10 @@ export function noSuchFlow(id: string): GatewayError {
 async function readDraft(
   definition: JsonValue,
 ): Promise<{ readonly content: FlowContent; readonly problems: readonly FlowProblem[] }> {
+  refuseTooLarge(definition);
   if (isTooDeep(definition)) await requireFlow(definition);
   const { problems, refs } = await checkFlow(definition);
   const text = canonicalJson(definition);
-  if (Buffer.byteLength(text) > largestDefinition) {
-    throw new GatewayError(
-      "payload_too_large",
-      `'definition' has more than ${largestDefinition} bytes; divide the flow, and call the parts by nodes of kind 'flow'.`,
-      { param: "definition", extra: { limit_bytes: largestDefinition } },
-    );
-  }
   return { content: { definition: text, hash: hashOf(text), refs }, problems };
 }
 

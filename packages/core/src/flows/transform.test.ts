@@ -19,6 +19,9 @@ const scope: FlowScope = {
 };
 const run = (expression: string): Promise<JsonValue | undefined> => evaluate(expression, scope);
 
+/** A value of few parts, which has 2^n when it is read whole. */
+const doubled = "$f := function($n) { $n = 0 ? 1 : ($v := $f($n - 1); {'a': $v, 'b': $v}) }";
+
 describe("expressions", () => {
   test.each<[string, JsonValue | undefined]>([
     ["$sum(input.orders.total)", 7],
@@ -36,6 +39,23 @@ describe("expressions", () => {
     ["$contains('x\\ny', /^y$/m)", true],
     ["$pad('ab', 4, '-')", "ab--"],
     ["$pad('ab', -5, '12')", "121ab"],
+    ["$pad('a', 6, 'xyz')", "axyzxy"],
+    ["$distinct([1, '1', 1, {'a': 1, 'b': [2]}, {'b': [2], 'a': 1}, null, null])", [1, "1", { a: 1, b: [2] }, null]],
+    ["($f := $sum; $count($distinct([$f, $sum, $count])))", 2],
+    ["($d := $distinct(?); [$d([1, 1]), $distinct(input.none)])", [1]],
+    ["$count($distinct([1..100000]))", 100_000],
+    ["$spread([{'a': 1}, [{'b': 2, 'c': 3}], 'x'])", [{ a: 1 }, { b: 2 }, { c: 3 }, "x"]],
+    ["$append([1], [2, 3])", [1, 2, 3]],
+    ["$join(['a', 'b'], '-') & $join(['c'])", "a-bc"],
+    ["$replace('abab', 'a', '$0') & $replace('abab', 'a', 'x', 1)", "$0b$0bxbab"],
+    ["$toMillis('20261129120500123', '[Y0001][M01][D01][H01][m01][s01][f001]')", 1_795_953_900_123],
+    ["$toMillis('Sunday, 29th November 2026 12:05 pm', '[FNn], [D1o] [MNn] [Y] [h]:[m01] [P]')", 1_795_953_900_000],
+    [
+      "$fromMillis($toMillis('2026-11-29T12:05:00Z'), '[D1o] [MNn] [YWw]')",
+      "29th November Two Thousand and Twenty-Six",
+    ],
+    ["$formatNumber(12.5, '#0.00') & $formatInteger(12, 'w') & $parseInteger('12', '#0')", "12.50twelve12"],
+    ["$string({'x': [{'y': 1}]} ~> |x|{'z': y + 1}, ['y']|)", '{"x":[{"z":2}]}'],
     ["($f := function($n) { $n < 2 ? 1 : $n * $f($n - 1) }; $f(10))", 3628800],
   ])("%s", async (expression, expected) => {
     expect(await run(expression)).toEqual(expected);
@@ -73,9 +93,33 @@ describe("expressions", () => {
     ["$map([1..90000], function($i) { $map([1..90000], function($j) { $j }) })"],
     ["[1..90000].('x' & $pad('y', 100))"],
     ["1/0"],
+    ["$clone(input)"],
+    [`(${doubled}; $f(40) = $f(40))`],
+    [`(${doubled}; $length($string($f(40))))`],
+    ["($f := function($n) { $n = 0 ? {} : ($v := $f($n - 1); {} ~> |$|{'a': $v, 'b': $v}|) }; $string($f(40)))"],
+    [`$toMillis('${"1".repeat(40)}x', '${"[f]".repeat(10)}')`],
+    [`$toMillis('${"1".repeat(90)}x', '${"[f]1".repeat(10)}')`],
+    ["$toMillis($pad('1', 4000000, '1'), '[Y]x')"],
+    ["$formatNumber(1, $pad('0', 4000000, '0'))"],
+    ["$fromMillis(0, '[Y,1000000000]')"],
+    ["$contains($pad('a', 4000000, 'a'), /[ab]{900}c/)"],
+    ["$join($split($pad('a', 90000, 'a'), ''), $pad('b', 4000000, 'b'))"],
+    ["$count($reduce([1..100000], $append))"],
+    ["($t := $pad('a', 4000000, 'a'); $count($map($split($pad('a', 90000, 'a'), ''), $replace($t, 'z', ?))))"],
   ])("are stopped: %s", async (expression) => {
     const wide: FlowScope = { ...scope, input: { big: "x".repeat(1_000) } };
     await expect(evaluate(expression, wide)).rejects.toMatchObject({ code: "flow_expression_failed" });
+  });
+
+  test("are stopped for what all parts together weigh, beside what they are given", async () => {
+    const given: FlowScope = { ...scope, input: { rows: Array.from({ length: 40 }, () => "x".repeat(1_000_000)) } };
+    expect(await evaluate("$count(input.rows)", given)).toBe(40);
+    await expect(evaluate("$count([input, input])", given)).rejects.toThrow("too large with all its parts");
+  });
+
+  test("spread a long list in no more steps than it has items", async () => {
+    const given: FlowScope = { ...scope, input: Array.from({ length: 100_000 }, (_, a) => ({ a })) };
+    expect(await evaluate("$count($spread(input))", given)).toBe(100_000);
   });
 
   test.each([

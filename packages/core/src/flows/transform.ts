@@ -7,7 +7,18 @@ import type { Expression, ExprNode, JsonataError } from "jsonata";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { compilePattern, type Pattern } from "../tools/pattern.ts";
+import { registerBuiltIns, requireTime, type BuiltIns, type Frame } from "./built-ins.ts";
 import { expressionMark, type FlowValue } from "./definition.ts";
+import {
+  ExpressionLimit,
+  forgetWeight,
+  isFunctionOf,
+  longestList,
+  longestMs,
+  outOfTime,
+  requireTextLength,
+  weigh,
+} from "./expression-limit.ts";
 import { stepsNamedIn, type NamedStep } from "./step-names.ts";
 
 /** What expressions can name; an item is there under the name that its map gives it, too. */
@@ -27,20 +38,25 @@ export interface ExpressionPlace {
   readonly field?: string;
 }
 
-const longestMs = 1_000;
 const deepestCalls = 200;
 /** Of the expression itself, as it is parsed: several levels for one in the text. */
 const deepestSyntax = 1_000;
-const longestList = 100_000;
-const longestText = 4_194_304;
+/** Of each value on the way, beside what the expression was given. */
+const heaviest = 4_194_304;
 /** Characters of a result as JSON. */
 const largestResult = 4_194_304;
 const deepestResult = 200;
+/** Of one search, in steps of `Pattern.cost`. */
+const mostPatternSteps = 1_000_000;
 /** After so many steps others have their turn. */
 const stepsInOneGo = 2_000;
 
-const capacity = 2_000;
+/** Characters of all that are kept; what is made of each takes a hundred times as much. */
+const capacity = 500_000;
+/** What one takes, however short it is. */
+const leastSize = 200;
 const compiled = new Map<string, Expression>();
+let kept = 0;
 
 export interface ExpressionFault {
   readonly message: string;
@@ -72,7 +88,9 @@ export async function evaluate(
   try {
     const program = await compile(expression);
     const document = Object.fromEntries(Object.entries(scope).filter(([, value]) => value !== undefined));
-    return plain(await program.evaluate(document, { ...document }));
+    forgetWeight(scope.steps);
+    const limit = heaviest + weigh(document, Number.POSITIVE_INFINITY);
+    return plain(await program.evaluate(document, { ...document, [limitName]: limit }));
   } catch (thrown) {
     throw failed(expression, place, faultOf(thrown));
   }
@@ -130,46 +148,90 @@ async function compile(expression: string): Promise<Expression> {
   });
   checkNode(program.ast(), 0);
   program.assign("eval", undefined);
-  program.registerFunction("pad", pad, "<s-ns?:s>");
+  registerBuiltIns(program, await builtInsOf(jsonata));
   // A text of the library's, which types know as `string` only.
   program.assign(exitHook, leash());
-  compiled.set(expression, program);
-  const oldest = compiled.keys().next().value;
-  if (compiled.size > capacity && oldest !== undefined) compiled.delete(oldest);
+  program.assign(frameHook, requireTime);
+  keep(expression, program);
   return program;
+}
+
+function keep(expression: string, program: Expression): void {
+  // Another call may have been as fast.
+  if (!compiled.has(expression)) kept += sizeOf(expression);
+  compiled.set(expression, program);
+  for (const oldest of compiled.keys()) {
+    if (kept <= capacity) return;
+    compiled.delete(oldest);
+    kept -= sizeOf(oldest);
+  }
+}
+
+function sizeOf(expression: string): number {
+  return leastSize + expression.length;
+}
+
+let library: Promise<BuiltIns> | undefined;
+
+/** The library gives its functions to expressions only. */
+function builtInsOf(jsonata: (expression: string) => Expression): Promise<BuiltIns> {
+  library ??= (async () => {
+    const names = [
+      "append",
+      "replace",
+      "fromMillis",
+      "toMillis",
+      "formatNumber",
+      "formatInteger",
+      "parseInteger",
+    ] as const;
+    const found = await Promise.all(
+      names.map(async (name) => {
+        const { implementation } = (await jsonata(`$${name}`).evaluate(null)) as { readonly implementation: unknown };
+        return [name, implementation] as const;
+      }),
+    );
+    return Object.fromEntries(found) as unknown as BuiltIns;
+  })();
+  return library;
 }
 
 /** Called by the library with each result on the way. */
 const exitHook = Symbol.for("jsonata.__evaluate_exit") as unknown as string;
+/** Called by it for each call of what is not built in, and of what is with some arguments given before. */
+const frameHook = Symbol.for("jsonata.__createFrame_push") as unknown as string;
+/** A variable that no expression can name. */
+const limitName = " limit";
 
-function leash(): (node: unknown, input: unknown, frame: unknown, result: unknown) => Promise<void> | undefined {
+type ExitHook = (node: ExprNode, input: unknown, frame: Frame, result: unknown) => Promise<void> | undefined;
+
+function leash(): ExitHook {
   let steps = 0;
-  return (_node, _input, _frame, result) => {
-    if (typeof result === "string" && result.length > longestText) {
-      throw new ExpressionLimit(`makes a text of more than ${longestText} characters`);
-    }
+  let changing = 0;
+  return (node, _input, frame, result) => {
+    if (typeof result === "string") requireTextLength(result.length);
     if (Array.isArray(result) && result.length > longestList) {
       throw new ExpressionLimit(`makes a list of more than ${longestList} items`);
+    }
+    if (typeof result === "object" && result !== null && !("tupleStream" in result)) {
+      weigh(result, frame.lookup(limitName) as number, changing === 0);
+    }
+    if ((node.type as string) === "transform") {
+      // It changes parts of a copy that were results on the way.
+      const changer = result as { implementation: (value: unknown) => Promise<unknown> };
+      const change = changer.implementation;
+      changer.implementation = async (value) => {
+        changing += 1;
+        try {
+          return await change(value);
+        } finally {
+          changing -= 1;
+        }
+      };
     }
     steps += 1;
     return steps % stepsInOneGo === 0 ? new Promise<void>((done) => setImmediate(done)) : undefined;
   };
-}
-
-class ExpressionLimit extends Error {
-  override readonly name = "ExpressionLimit";
-}
-
-/** As the library's, which would make a text of any length at once. */
-function pad(text: string | undefined, width: number, given?: string): string | undefined {
-  if (text === undefined) return undefined;
-  const wanted = Math.trunc(Math.abs(width));
-  if (wanted > longestText) throw new ExpressionLimit(`makes a text of more than ${longestText} characters`);
-  const missing = wanted - Array.from(text).length;
-  if (missing <= 0) return text;
-  const fill = given === undefined || given === "" ? " " : given;
-  const characters = Array.from(fill.repeat(Math.ceil(missing / Array.from(fill).length))).slice(0, missing);
-  return width > 0 ? text + characters.join("") : characters.join("") + text;
 }
 
 /** What can be said of an expression without running it. */
@@ -184,9 +246,13 @@ function checkNode(node: unknown, depth: number): void {
     new PatternEngine(node);
     return;
   }
-  const { type, value, position = 0 } = node as { readonly [Name in keyof ExprNode]?: unknown };
-  if (type === "variable" && value === "eval") {
-    throw Object.assign(new ExpressionLimit("uses $eval, which is not available here"), { position });
+  const { type, value, position = 0, focus, index } = node as Readonly<Record<string, unknown>>;
+  // `$clone` is what `| … |` copies with before it changes anything.
+  const name = [type === "variable" ? value : undefined, focus, index].find(
+    (each) => each === "eval" || each === "clone",
+  );
+  if (name !== undefined) {
+    throw Object.assign(new ExpressionLimit(`uses $${String(name)}, which is not available here`), { position });
   }
   for (const part of Object.values(node)) checkNode(part, depth + 1);
 }
@@ -195,6 +261,8 @@ function checkNode(node: unknown, depth: number): void {
 class PatternEngine {
   lastIndex = 0;
   readonly #pattern: Pattern;
+  /** Made anew in each evaluation; many matches of one text are one step of it. */
+  readonly #until = performance.now() + longestMs;
 
   constructor({ source, flags }: RegExp) {
     const compiledPattern = compilePattern(source, {
@@ -206,6 +274,10 @@ class PatternEngine {
   }
 
   exec(text: string): (RegExpExecArray | (string | undefined)[]) | null {
+    if (performance.now() > this.#until) throw outOfTime();
+    if (this.#pattern.cost(text.length - this.lastIndex) > mostPatternSteps) {
+      throw new ExpressionLimit("has a pattern that takes too long on a text of this length");
+    }
     const match = this.#pattern.match(text, this.lastIndex);
     if (match === undefined) {
       this.lastIndex = 0;
@@ -256,10 +328,6 @@ function plain(result: unknown): JsonValue | undefined {
     );
   };
   return copy(result, 0);
-}
-
-function isFunctionOf(value: object): boolean {
-  return "_jsonata_lambda" in value || "_jsonata_function" in value;
 }
 
 function faultOf(thrown: unknown): ExpressionFault {

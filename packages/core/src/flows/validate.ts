@@ -5,6 +5,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblems } from "../errors/schema-problems.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { Pace } from "../pace.ts";
 import type { FlowReference } from "../ports/flows.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { formatToolUri, parseToolUri } from "../tools/uri.ts";
@@ -16,6 +17,7 @@ import {
   type FlowValue,
 } from "./definition.ts";
 import { nearestName } from "./nearest-name.ts";
+import type { NamedStep } from "./step-names.ts";
 import { checkExpression, expressionIn, namedSteps } from "./transform.ts";
 
 export type FlowProblem = {
@@ -33,35 +35,40 @@ export interface CheckedFlow {
 
 const deepest = 64;
 const tooDeep = `is nested deeper than ${deepest} levels`;
+/** Bytes as JSON: each is read whole where it is used. */
+const largestDefinition = 524_288;
+const tooLarge = `has more than ${largestDefinition} bytes; divide the flow, and call the parts by nodes of kind 'flow'`;
 const mostNodes = 500;
 const deepestBodies = 8;
 const mostProblems = 100;
+/** Steps whose nearest name is looked for: each is compared with all that there are. */
+const mostHints = 10;
 /** What expressions name besides an item. */
 const scopeNames: ReadonlySet<string> = new Set(["input", "steps", "context"]);
 
 export async function checkFlow(given: JsonValue): Promise<CheckedFlow> {
-  if (isTooDeep(given)) {
-    return { definition: undefined, problems: [{ pointer: "", message: tooDeep }], refs: [] };
-  }
+  // Before anything reads it whole.
+  const excess = excessOf(given);
+  if (excess !== undefined) return { definition: undefined, problems: [excess], refs: [] };
   const parsed = flowDefinitionSchema.safeParse(given);
   if (!parsed.success) {
-    const problems = schemaProblems(parsed.error).map(({ path, says }) => ({
-      pointer: pointerTo(...path.map(String)),
-      message: says,
-    }));
+    const problems = schemaProblems(parsed.error)
+      .slice(0, mostProblems)
+      .map(({ path, says }) => ({ pointer: pointerTo(...path.map(String)), message: says }));
     return { definition: undefined, problems, refs: [] };
   }
   const definition = parsed.data;
   const checker = new Checker();
   await checker.checkAll(definition);
-  const problems = checker.problems.slice(0, mostProblems);
-  return { definition: problems.length === 0 ? definition : undefined, problems, refs: checker.refs };
+  const { problems, refs } = checker;
+  return { definition: problems.length === 0 ? definition : undefined, problems, refs };
 }
 
-/** @throws GatewayError `flow_invalid` with all problems */
+/** @throws GatewayError `payload_too_large`; `flow_invalid` with all problems */
 export async function requireFlow(
   given: JsonValue,
 ): Promise<{ readonly definition: FlowDefinition; readonly refs: readonly FlowReference[] }> {
+  refuseTooLarge(given);
   const { definition, problems, refs } = await checkFlow(given);
   if (definition !== undefined) return { definition, refs };
   const [first] = problems;
@@ -73,14 +80,71 @@ export async function requireFlow(
   });
 }
 
+/** @throws GatewayError `payload_too_large` */
+export function refuseTooLarge(given: JsonValue): void {
+  if (!isTooLarge(given)) return;
+  throw new GatewayError("payload_too_large", `'definition' ${tooLarge}.`, {
+    param: "definition",
+    extra: { limit_bytes: largestDefinition },
+  });
+}
+
+function excessOf(given: JsonValue): FlowProblem | undefined {
+  if (isTooLarge(given)) return { pointer: "", message: tooLarge };
+  if (isTooDeep(given)) return { pointer: "", message: tooDeep };
+  if (nodesIn(given) <= mostNodes) return undefined;
+  return { pointer: "/nodes", message: `has more than ${mostNodes} nodes, with those of bodies` };
+}
+
+function isTooLarge(given: JsonValue): boolean {
+  if (isLonger(given, largestDefinition)) return true;
+  return !isTooDeep(given) && Buffer.byteLength(JSON.stringify(given)) > largestDefinition;
+}
+
+/** Whether it has more characters as JSON for certain, found without looking at more than so many. */
+function isLonger(given: JsonValue, characters: number): boolean {
+  let room = characters;
+  const waiting: JsonValue[] = [given];
+  for (let value = waiting.pop(); value !== undefined; value = waiting.pop()) {
+    room -= 1;
+    if (typeof value === "string") room -= value.length;
+    else if (Array.isArray(value)) {
+      if (value.length > room) return true;
+      for (const part of value) waiting.push(part);
+    } else if (isJsonObject(value)) {
+      for (const name in value) {
+        room -= name.length + 1;
+        if (room < 0) return true;
+        waiting.push(value[name] ?? null);
+      }
+    }
+    if (room < 0) return true;
+  }
+  return false;
+}
+
+/** Those of bodies, too; of what may be no flow yet. */
+function nodesIn(body: JsonValue | undefined): number {
+  if (!isJsonObject(body) || !isJsonObject(body["nodes"])) return 0;
+  let count = 0;
+  for (const node of Object.values(body["nodes"])) {
+    count += 1;
+    if (!isJsonObject(node)) continue;
+    const { branches, body: inner } = node;
+    count += nodesIn(inner);
+    for (const branch of isJsonObject(branches) ? Object.values(branches) : []) count += nodesIn(branch);
+  }
+  return count;
+}
+
 function pointerTo(...names: readonly string[]): string {
   return names.map((name) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
 }
 
 interface NamingExpression {
   readonly pointer: string;
-  readonly expression: string;
-  readonly visible: readonly string[];
+  readonly steps: readonly NamedStep[];
+  readonly visible: ReadonlySet<string>;
 }
 
 class Checker {
@@ -88,12 +152,14 @@ class Checker {
   readonly refs: FlowReference[] = [];
   readonly #places = new Map<string, string>();
   /** Steps that expressions can see: of the body they stand in, and of those around it. */
-  #visible: readonly string[] = [];
+  #visible: ReadonlySet<string> = new Set();
   /** Expressions name them; which there are is known at the end. */
   readonly #named: NamingExpression[] = [];
+  readonly #pace = new Pace();
+  #hints = 0;
 
   async checkAll(definition: FlowDefinition): Promise<void> {
-    this.#checkSchema("/input", definition.input, { isObject: true });
+    await this.#checkSchema("/input", definition.input, { isObject: true });
     await this.#checkValue("/context", definition.context);
     for (const name of ["tenantId", "buCode"]) {
       if (Object.hasOwn(definition.context, name)) {
@@ -102,11 +168,15 @@ class Checker {
     }
     await this.#checkBody("", definition, 0);
     for (const named of this.#named) await this.#checkSteps(named);
-    if (this.#places.size > mostNodes) this.#report("/nodes", `has more than ${mostNodes} nodes, with those of bodies`);
+  }
+
+  /** More are not told, so nothing is looked at for them but what the flow refers to. */
+  get #isFull(): boolean {
+    return this.problems.length >= mostProblems;
   }
 
   #report(pointer: string, message: string): void {
-    this.problems.push({ pointer, message });
+    if (!this.#isFull) this.problems.push({ pointer, message });
   }
 
   async #checkBody(base: string, body: FlowBody, depth: number): Promise<void> {
@@ -116,7 +186,7 @@ class Checker {
     }
     const nodes = `${base}/nodes`;
     const around = this.#visible;
-    this.#visible = [...around, ...Object.keys(body.nodes)];
+    this.#visible = new Set([...around, ...Object.keys(body.nodes)]);
     for (const id of Object.keys(body.nodes)) this.#noteId(id, `${nodes}${pointerTo(id)}`);
     if (!Object.hasOwn(body.nodes, body.start)) {
       this.#report(`${base}/start`, `names no node; there are ${list(Object.keys(body.nodes))}`);
@@ -179,7 +249,7 @@ class Checker {
       case "wait":
         return this.#checkWait(pointer, node);
       case "approval":
-        if (node.form !== undefined) this.#checkSchema(`${pointer}/form`, node.form, { isObject: true });
+        if (node.form !== undefined) await this.#checkSchema(`${pointer}/form`, node.form, { isObject: true });
         return this.#checkValue(`${pointer}/message`, node.message);
       case "flow":
         this.#refer(`${pointer}/name`, formatToolUri("flow", node.name));
@@ -258,9 +328,11 @@ class Checker {
   }
 
   async #checkExpression(pointer: string, expression: string): Promise<void> {
+    if (this.#isFull) return;
+    await this.#pace.turn();
     const fault = await checkExpression(expression);
     if (fault === undefined) {
-      this.#named.push({ pointer, expression, visible: this.#visible });
+      this.#named.push({ pointer, steps: await namedSteps(expression), visible: this.#visible });
       return;
     }
     const at = fault.position === undefined ? "" : ` (character ${fault.position})`;
@@ -268,22 +340,29 @@ class Checker {
   }
 
   /** A step that there is not comes to nothing, and nobody would be told. */
-  async #checkSteps({ pointer, expression, visible }: NamingExpression): Promise<void> {
-    for (const { name, position } of await namedSteps(expression)) {
-      if (visible.includes(name)) continue;
+  async #checkSteps({ pointer, steps, visible }: NamingExpression): Promise<void> {
+    for (const { name, position } of steps) {
+      if (this.#isFull) return;
+      if (visible.has(name)) continue;
       const elsewhere = this.#places.get(name);
-      const nearest = nearestName(name, visible);
       const why =
         elsewhere !== undefined
           ? `which is ${elsewhere} and cannot be seen from here`
-          : nearest !== undefined
-            ? `which there is not; is '${nearest}' meant?`
-            : `which there is not; there are ${list(visible)}`;
+          : `which there is not; ${await this.#hintFor(name, [...visible])}`;
       this.#report(pointer, `names the step '${name}', ${why} (character ${position})`);
     }
   }
 
-  #checkSchema(pointer: string, schema: JsonObject, { isObject }: { readonly isObject: boolean }): void {
+  async #hintFor(name: string, visible: readonly string[]): Promise<string> {
+    this.#hints += 1;
+    await this.#pace.turn();
+    const nearest = this.#hints > mostHints ? undefined : nearestName(name, visible);
+    return nearest === undefined ? `there are ${list(visible)}` : `is '${nearest}' meant?`;
+  }
+
+  async #checkSchema(pointer: string, schema: JsonObject, { isObject }: { readonly isObject: boolean }): Promise<void> {
+    if (this.#isFull) return;
+    await this.#pace.turn();
     try {
       compileArguments(schema);
     } catch (error) {
@@ -322,7 +401,7 @@ function edgesOf(node: FlowNode): readonly Edge[] {
   return edges;
 }
 
-/** A way back on which nobody waits: it would go round as fast as it can. */
+/** A way back on which nobody waits: it would go round as fast as it can. It goes as deep as there are nodes. */
 function findLoop(nodes: FlowBody["nodes"]): (Edge & { readonly from: string }) | undefined {
   const states = new Map<string, "open" | "done">();
   const visit = (id: string): (Edge & { readonly from: string }) | undefined => {

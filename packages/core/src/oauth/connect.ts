@@ -6,6 +6,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { isOutage } from "../errors/outage.ts";
 import type { OAuthGrant, OAuthLink } from "../ports/oauth.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { findTool } from "../tools/catalog.ts";
@@ -115,12 +116,15 @@ export interface Connected {
  */
 export async function finishConnection(deps: CoreDeps, answer: AuthorizationAnswer): Promise<Connected> {
   const tenant = tenantOfState(answer.state);
-  const link = tenant === undefined ? undefined : await deps.repos.oauth.takeLink(tenant, hashState(answer.state));
+  const hash = hashState(answer.state);
+  const link = tenant === undefined ? undefined : await deps.repos.oauth.findLink(tenant, hash);
   if (tenant === undefined || link === undefined) throw noLink();
   const { context, target } = await followedFrom(deps, tenant, link);
+  const { verifier } = await openLink(deps, context, link);
+  // Only now: an outage of ours before it lets the browser come again with the same answer.
+  if ((await deps.repos.oauth.takeLink(tenant, hash)) === undefined) throw noLink();
   checkIssuer(target.client, answer.issuer);
   const code = codeOf(answer);
-  const { verifier } = await openLink(deps, context, link);
   const started = deps.clock.now();
   const reply = await requestToken(deps.egress, target.client, {
     form: { grant_type: "authorization_code", code, redirect_uri: redirectUri(deps), code_verifier: verifier },
@@ -149,8 +153,9 @@ async function followedFrom(deps: CoreDeps, tenant: string, link: OAuthLink): Pr
       return { context, target };
     }
   } catch (error) {
-    const { code } = toGatewayError(error);
-    if (code === "database_unavailable") throw error;
+    const failure = toGatewayError(error);
+    const { code } = failure;
+    if (isOutage(failure)) throw error;
     deps.log.log("warn", "a connect link leads to a tool that cannot be used", { tenant, tool: uri, code });
   }
   throw noLink();

@@ -161,12 +161,17 @@ export interface FlowRepo {
     hook: HookToken & HookedFlow & Pick<FlowHook, "id" | "name" | "role"> & { readonly sealed: string | null },
   ): Promise<FlowHook | undefined>;
   listHooks(tenant: string, flow: HookedFlow, page: PageRequest): Promise<Page<FlowHook> | undefined>;
-  /** A new token ends the one before at once. */
+  /** A new token ends the one before at once. `resealed` is the secret where the hook has one; `sealed`, in any case. */
   updateHook(
     tenant: string,
     flowId: string,
     id: string,
-    change: { readonly enabled?: boolean; readonly token?: HookToken; readonly sealed?: string },
+    change: {
+      readonly enabled?: boolean;
+      readonly token?: HookToken;
+      readonly sealed?: string;
+      readonly resealed?: string;
+    },
   ): Promise<FlowHook | undefined>;
   deleteHook(tenant: string, flowId: string, id: string): Promise<boolean>;
   /** By the token in its address; notes that it was used. */

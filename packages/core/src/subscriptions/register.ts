@@ -1,5 +1,6 @@
 /** Creates, changes and deletes subscriptions; checked as a whole, like tool services (MQ-3, CFG-1, CFG-3). */
 import type { Caller } from "../callers/caller.ts";
+import { requireUnbound } from "../callers/grant.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -24,7 +25,10 @@ export interface SubscriptionRequest {
   readonly enabled: boolean;
 }
 
-/** @throws GatewayError `invalid_definition`, `invalid_uri`, `tool_not_found` whose `param` is the field; `conflict` */
+/**
+ * @throws GatewayError `invalid_definition`, `invalid_uri`, `tool_not_found` whose `param` is the field; `conflict`;
+ * `permission_denied` for callers that are bound to tools
+ */
 export async function createSubscription(
   deps: SubscriptionDeps,
   context: CallContext,
@@ -92,9 +96,13 @@ function noSuchSubscription(id: string): GatewayError {
   return new GatewayError("not_found", `There is no subscription '${id}'.`, { param: "id" });
 }
 
-/** Nobody hands out more than they have, and an operator's place is above the tenant's. */
-function roleOf({ role }: Caller): MessageSubscription["role"] {
-  return role === "member" ? "member" : "admin";
+/**
+ * Nobody hands out more than they have, and an operator's place is above the tenant's.
+ * @throws GatewayError `permission_denied` for callers that are bound to tools
+ */
+function roleOf(caller: Caller): MessageSubscription["role"] {
+  requireUnbound(caller, "a subscription");
+  return caller.role === "member" ? "member" : "admin";
 }
 
 /** @throws GatewayError `invalid_uri` */

@@ -2,12 +2,14 @@
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { Tenant } from "../ports/repos.ts";
+import { tenantSettingsSchema, type TenantSettings } from "../tenant-config.ts";
 import { changeSettings, type SettingsChange } from "./settings.ts";
 
 export interface TenantChange {
   readonly name?: string;
   readonly status?: Tenant["status"];
-  readonly settings?: SettingsChange;
+  /** Or what comes of those that are stored; the order of preprocessors does not. */
+  readonly settings?: SettingsChange | ((stored: TenantSettings) => Omit<SettingsChange, "preprocessor_order">);
 }
 
 /**
@@ -32,13 +34,14 @@ const mostTries = 10;
 export async function updateTenant(deps: CoreDeps, id: string, change: TenantChange): Promise<Tenant | undefined> {
   const { settings, ...rest } = change;
   if (settings === undefined) return deps.repos.tenants.update(id, rest);
-  await checkOrder(deps, id, settings);
+  if (typeof settings === "object") await checkOrder(deps, id, settings);
   for (let attempt = 1; attempt <= mostTries; attempt += 1) {
     const tenant = await deps.repos.tenants.get(id);
     if (tenant === undefined) return undefined;
+    const changed = typeof settings === "object" ? settings : settings(tenantSettingsSchema.parse(tenant.settings));
     const updated = await deps.repos.tenants.update(id, {
       ...rest,
-      settings: changeSettings(tenant.settings, settings, deps.settingsCaps),
+      settings: changeSettings(tenant.settings, changed, deps.settingsCaps),
       expectedConfigVersion: tenant.configVersion,
     });
     if (updated !== undefined) return updated;

@@ -58,18 +58,27 @@ export function createAgentRepo(shards: Shards, onBrokenRow: OnBrokenRow): Agent
         .select({ found: sql`1` })
         .from(other)
         .where(and(eq(other.tenant, tenant), eq(other.name, agent.name), ne(other.id, id)));
+      const { expectedUpdatedAt: expected } = agent;
+      const asRead = expected === undefined ? undefined : eq(agents.updatedAt, expected);
       const change = build
         .update(agents)
-        .set({ name: agent.name, definition: definitionOf(agent), updatedAt: nowMs })
-        .where(and(own(tenant, id), notExists(namesake)))
+        // Each change has a moment of its own, by which the next one knows what it has read.
+        .set({
+          name: agent.name,
+          definition: definitionOf(agent),
+          updatedAt: sql`max(${nowMs}, ${agents.updatedAt} + 1)`,
+        })
+        .where(and(own(tenant, id), asRead, notExists(namesake)))
         .returning();
-      const present = build.select({ id: agents.id }).from(agents).where(own(tenant, id));
+      const present = build.select({ updatedAt: agents.updatedAt }).from(agents).where(own(tenant, id));
       const [updated, , found] = await shards
         .databaseFor(tenant)
         .batch([statement(change), raiseConfigVersion(tenant), statement(present)], { repeatable: true });
       const record = readFirst(reader, updated);
-      if (record === undefined && (found?.rows.length ?? 0) > 0) throw nameTaken(agent.name);
-      return record;
+      if (record !== undefined) return record;
+      const now = found?.rows[0]?.["updated_at"];
+      if (now === undefined || Number(now) !== (expected ?? Number(now))) return undefined;
+      throw nameTaken(agent.name);
     },
 
     get: async (tenant, id) => {

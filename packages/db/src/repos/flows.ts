@@ -55,7 +55,7 @@ const insertHook = `INSERT INTO flow_hooks (id, tenant, flow_id, name, enabled, 
     AND (SELECT COUNT(*) FROM flow_hooks WHERE tenant = ?2 AND flow_id = ?3) < ${mostHooks}
   ON CONFLICT DO NOTHING`;
 const saveHook = `UPDATE flow_hooks SET enabled = COALESCE(?4, enabled), token_hash = COALESCE(?5, token_hash),
-    hint = COALESCE(?6, hint), sealed = COALESCE(?7, sealed), updated_at = ${now}
+    hint = COALESCE(?6, hint), sealed = COALESCE(?7, iif(sealed IS NULL, NULL, ?8), sealed), updated_at = ${now}
   WHERE tenant = ?1 AND flow_id = ?2 AND id = ?3 RETURNING *`;
 const useHook = `UPDATE flow_hooks SET last_used_at = ${now} WHERE tenant = ?1 AND flow_id = ?2 AND token_hash = ?3`;
 /** A flow without a row is a shipped one, and its id is its name: those of others go with their flow. */
@@ -236,11 +236,13 @@ export function createFlowRepo(shards: Shards, onBrokenRow: OnBrokenRow): FlowRe
       return flow?.rows.length === 0 && !isShipped ? undefined : readPage(hookReader, found, page);
     },
 
-    updateHook: async (tenant, flowId, id, { enabled, token, sealed }) => {
+    updateHook: async (tenant, flowId, id, { enabled, token, sealed, resealed }) => {
       const change = [enabled === undefined ? null : Number(enabled), token?.tokenHash ?? null, token?.hint ?? null];
       const [updated] = await shards
         .databaseFor(tenant)
-        .batch([{ sql: saveHook, args: [tenant, flowId, id, ...change, sealed ?? null] }], { repeatable: true });
+        .batch([{ sql: saveHook, args: [tenant, flowId, id, ...change, sealed ?? null, resealed ?? null] }], {
+          repeatable: true,
+        });
       return readFirst(hookReader, updated);
     },
 

@@ -88,6 +88,21 @@ describe("a process that is held", () => {
     expect(lines.filter((line) => line.length > 1_000)).toEqual([]);
   });
 
+  test("that cannot be started says why, at each of its starts, and not what it was given", async () => {
+    const { held, gone } = start("", { environment: { SECRET: "swordfish\0" } });
+    await expect.poll(() => gone, patience).toHaveLength(3);
+    expect(gone[0]).toContain("byte 0");
+    expect(gone.join()).not.toContain("swordfish");
+    await held.stop();
+  });
+
+  test("whose environment is too long for the system says so", { timeout: 30_000 }, async () => {
+    const { held, gone } = start("", { environment: { LONG: "x".repeat(3_000_000) }, hasHome: true });
+    await expect.poll(() => gone, patience).toHaveLength(2);
+    expect(gone[0]).toContain("E2BIG");
+    await held.stop();
+  });
+
   test("whose program is not there says so", async () => {
     const { held } = start("", { command: ["no-such-program"] });
     expect(await held.problem()).toContain("'no-such-program' was not found");

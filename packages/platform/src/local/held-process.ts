@@ -110,6 +110,11 @@ class Held implements HeldProcess {
   async #start(): Promise<void> {
     const { command, directory, path, name, log, maxLineBytes, onLine, onStart } = this.#options;
     const [first, ...rest] = command;
+    // What is said of a start must not show what the environment holds, as the system's own words would.
+    if ([...command, ...Object.entries(this.#options.environment).flat()].some((word) => word.includes("\0"))) {
+      this.#gone("its command and its environment cannot hold a byte 0");
+      return;
+    }
     const program = findProgram(first, path, directory);
     if (program === undefined) {
       this.#gone(`the program '${first}' was not found, or cannot be executed`);
@@ -118,13 +123,20 @@ class Held implements HeldProcess {
     // The system ends it should we be killed.
     const endWithUs = findProgram("setpriv", path, directory);
     const words = [...(endWithUs === undefined ? [] : [endWithUs, "--pdeathsig", "KILL", "--"]), program, ...rest];
-    const env = await this.#environment();
-    const child = spawn(words[0] ?? program, words.slice(1), {
-      cwd: directory,
-      detached: true,
-      env,
-      stdio: ["pipe", "pipe", "pipe"],
-    });
+    let child: ChildProcess;
+    try {
+      const env = await this.#environment();
+      child = spawn(words[0] ?? program, words.slice(1), {
+        cwd: directory,
+        detached: true,
+        env,
+        stdio: ["pipe", "pipe", "pipe"],
+      });
+    } catch (cause) {
+      // Thrown before anything ran: too long an environment, or no room for its directory.
+      this.#gone(`the program '${first}' could not be started: ${reasonOf(cause)}`);
+      return;
+    }
     this.#child = child;
     this.#startedAt = performance.now();
     for (const stream of child.stdio) stream?.on("error", () => undefined);
@@ -177,6 +189,10 @@ class Held implements HeldProcess {
     }, this.#pauseMs);
     this.#pauseMs = Math.min(longestPauseMs, this.#pauseMs * 2);
   }
+}
+
+function reasonOf(cause: unknown): string {
+  return cause instanceof Error && "code" in cause ? String(cause.code) : "unknown reason";
 }
 
 /** Whole lines of what comes in parts; a line beyond the bound is `tooLong`, and nothing is read after it. */

@@ -53,20 +53,17 @@ export const affinities: Readonly<Record<ColumnType, string>> = {
   json: "TEXT",
 };
 
-/** Names of columns: those of the header, each once; what has none is `column_N`. */
-export function columnNames(header: readonly string[]): string[] {
-  const taken = new Set<string>();
-  return header.map((cell, at) => {
-    const plain = cell
-      .replaceAll(/\p{Cc}+/gu, " ")
-      .trim()
-      .slice(0, 200);
-    const base = plain === "" ? `column_${at + 1}` : plain;
-    let name = base;
-    for (let number = 2; taken.has(name.toLowerCase()); number += 1) name = `${base}_${number}`;
-    taken.add(name.toLowerCase());
-    return name;
-  });
+/** The name of one more column: it is taken once only, and what has none is `column_N`. */
+export function columnName(text: string, taken: Set<string>): string {
+  const plain = text
+    .replaceAll(/\p{Cc}+/gu, " ")
+    .trim()
+    .slice(0, 200);
+  const base = plain === "" ? `column_${taken.size + 1}` : plain;
+  let name = base;
+  for (let number = 2; taken.has(name.toLowerCase()); number += 1) name = `${base}_${number}`;
+  taken.add(name.toLowerCase());
+  return name;
 }
 
 /** Does a first row name the columns? Names are no numbers, none is missing and none comes twice. */

@@ -203,12 +203,43 @@ function tryParse(text: string): unknown {
 
 function parse(file: string, text: string, line: number | undefined): unknown {
   try {
-    return JSON.parse(text);
+    return JSON.parse(quoteLongIntegers(text));
   } catch (cause) {
     const where = line === undefined ? "" : `, line ${line}`;
     const why = cause instanceof Error ? cause.message.slice(0, 200) : "";
     throw new TableFault(`'${file}'${where}: this is no JSON: ${why}`);
   }
+}
+
+/**
+ * Integers that a double may not hold become texts, digit by digit: they are ids. A reviver would be told of their
+ * digits too, but takes several times the memory of the file.
+ */
+function quoteLongIntegers(text: string): string {
+  // Few files have any, and looking at each of their strings takes time.
+  if (!/(?:^|[[:,\s-])\d{16}/.test(text)) return text;
+  const parts: string[] = [];
+  const token = /"|(?<![\w.+-])-?\d{16,}(?![\d.eE])/g;
+  let from = 0;
+  for (let found = token.exec(text); found !== null; found = token.exec(text)) {
+    const [word] = found;
+    if (word === '"') token.lastIndex = endOfString(text, token.lastIndex);
+    else if (!Number.isSafeInteger(Number(word))) {
+      parts.push(text.slice(from, found.index), `"${word}"`);
+      from = token.lastIndex;
+    }
+  }
+  return parts.length === 0 ? text : parts.join("") + text.slice(from);
+}
+
+/** Behind its closing quote. */
+function endOfString(text: string, start: number): number {
+  for (let at = text.indexOf('"', start); at >= 0; at = text.indexOf('"', at + 1)) {
+    let backslashes = 0;
+    while (text[at - 1 - backslashes] === "\\") backslashes += 1;
+    if (backslashes % 2 === 0) return at + 1;
+  }
+  return text.length;
 }
 
 /** A list, or an object that has one. */
@@ -224,7 +255,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function toValues(row: unknown, file: string, line: number): ReadonlyMap<string, Cell> {
-  if (isObject(row)) return new Map(Object.entries(row).map(([key, value]) => [key.slice(0, 200), toJsonCell(value)]));
+  if (isObject(row)) return new Map(Object.entries(row).map(([key, value]) => [key, toJsonCell(value)]));
   if (Array.isArray(row)) return new Map(row.map((value, at) => [`column_${at + 1}`, toJsonCell(value)]));
   if (row === null || ["string", "number", "boolean"].includes(typeof row))
     return new Map([["value", toJsonCell(row)]]);

@@ -1,7 +1,7 @@
 /** One table: the first rows decide what its columns are, then all of them go into the database. */
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { TableColumn, TableDescription } from "@toolyard/core/ports/data-tables";
-import { affinities, columnNames, fits, typeOf, widen, type Cell, type ColumnType } from "./columns.ts";
+import { affinities, columnName, fits, typeOf, widen, type Cell, type ColumnType } from "./columns.ts";
 import { TableFault } from "./fault.ts";
 
 /** Rows that are looked at before the table is made. */
@@ -29,6 +29,10 @@ export class Table {
   readonly #database: DatabaseSync;
   readonly #file: string;
   readonly #columns: Column[];
+  /** Names as SQLite compares them. */
+  readonly #taken = new Set<string>();
+  /** Where the values of named rows go. */
+  readonly #places = new Map<string, number>();
   readonly #notes = new Map<string, number>();
   #sample: Row[] | undefined = [];
   /** Of so many rows at once, and of one. */
@@ -44,7 +48,7 @@ export class Table {
     this.#database = database;
     this.name = name;
     this.#file = file;
-    this.#columns = columnNames(header).map(toColumn);
+    this.#columns = header.map((cell) => toColumn(columnName(cell, this.#taken)));
     this.#refuseWide(0);
   }
 
@@ -64,9 +68,11 @@ export class Table {
   /** A row of named values; names that are new become columns. */
   addNamed(values: ReadonlyMap<string, Cell>, line: number): void {
     for (const name of values.keys()) {
-      if (!this.#columns.some((column) => column.name === name)) this.#addColumn(name, line);
+      if (!this.#places.has(name)) this.#places.set(name, this.#addColumn(name, line));
     }
-    this.#put({ cells: this.#columns.map(({ name }) => values.get(name) ?? null), line });
+    const cells = this.#columns.map((): Cell => null);
+    for (const [name, cell] of values) cells[this.#places.get(name) ?? 0] = cell;
+    this.#put({ cells, line });
   }
 
   #put(row: Row): void {
@@ -86,15 +92,17 @@ export class Table {
     this.#notes.set(known ?? `${kind}:${text}`, (this.#notes.get(known ?? "") ?? 0) + 1);
   }
 
-  #addColumn(name: string, line: number): void {
-    this.#columns.push(toColumn(name));
+  /** Says where it is. */
+  #addColumn(text: string, line: number): number {
+    const column = toColumn(columnName(text, this.#taken));
+    const place = this.#columns.push(column) - 1;
     this.#refuseWide(line);
-    if (this.#insert === undefined) return;
+    if (this.#insert === undefined) return place;
     this.#flush();
-    this.#database.exec(`ALTER TABLE ${quoted(this.name)} ADD COLUMN ${quoted(name)} TEXT`);
-    const column = this.#columns.at(-1);
-    if (column !== undefined) column.type = "text";
+    this.#database.exec(`ALTER TABLE ${quoted(this.name)} ADD COLUMN ${quoted(column.name)} TEXT`);
+    column.type = "text";
     this.#prepare();
+    return place;
   }
 
   #refuseWide(line: number): void {
@@ -106,6 +114,8 @@ export class Table {
   #make(): void {
     const sample = this.#sample ?? [];
     this.#sample = undefined;
+    // SQLite has no table without one.
+    if (this.#columns.length === 0) this.#addColumn("", 0);
     this.#columns.forEach((column, at) => {
       for (const { cells } of sample) {
         const cell = cells[at] ?? null;
@@ -148,7 +158,9 @@ export class Table {
     for (let at = 0; at < this.#width; at += 1) {
       const cell = cells[at] ?? null;
       const column = this.#columns[at];
-      this.#waiting.push(cell);
+      // SQLite would write a number as one with a fraction where it keeps text.
+      const isText = typeof cell === "number" && affinities[column?.type ?? "text"] === "TEXT";
+      this.#waiting.push(isText ? String(cell) : cell);
       if (cell === null || column === undefined || fits(cell, column.type ?? "text")) continue;
       column.exceptions += 1;
       if (column.exceptions === 1) column.firstException = line;

@@ -114,6 +114,22 @@ describe(`reading on by lines ${verifies("BLIND-8")}`, () => {
     const [, more] = parts(await read(bench, { offset }));
     expect(long.startsWith(text + more)).toBe(true);
   });
+
+  it.each([2, 3, 4])("loses no character of a line of long ones, begun with line %i", async (line) => {
+    const long = (first: number): string =>
+      `a${Array.from({ length: 1_500 }, (_, at) => String.fromCodePoint(first + at)).join("")}`;
+    const lines = ["first", long(0x20000), `a${long(0x21000)}`, long(0x22000)];
+    const bench = await benchWith(lines.join("\n"));
+    let got = "";
+    let args: JsonObject | undefined = { line };
+    for (let round = 0; round < 100 && args !== undefined; round += 1) {
+      const [notice, part] = parts(await read(bench, args));
+      got += part;
+      const next = /read on with ("(?:offset|line)":\d+)\]$/.exec(notice)?.[1];
+      args = next === undefined ? undefined : (JSON.parse(`{${next}}`) as JsonObject);
+    }
+    expect(got).toBe(lines.slice(line - 1).join("\n"));
+  });
 });
 
 describe(`reading on by JSONPath ${verifies("BLIND-8")}`, () => {
@@ -125,8 +141,23 @@ describe(`reading on by JSONPath ${verifies("BLIND-8")}`, () => {
     expect(await read(bench, { jsonpath: "$.items[-1].name" })).toBe('"n199"');
     expect(await read(bench, { jsonpath: "$.nothing" })).toBe("[nothing is at $.nothing]");
     const cut = await read(bench, { jsonpath: "$..name" });
-    expect(cut).toMatch(/\n\[cut: \d+ bytes are at \$\.\.name, 200 values; .*\]$/);
+    expect(cut).toMatch(/\n\[cut: more than \d+ bytes are at \$\.\.name, 200 values; .*\]$/);
     expect(Buffer.byteLength(cut)).toBeLessThanOrEqual(settings.result_bytes);
+  });
+
+  it("writes no more of what a path selects many times over than is shown", async () => {
+    const nested = `${"[".repeat(2_000)}${JSON.stringify("x".repeat(1_000_000))}${"]".repeat(2_000)}`;
+    const answer = await read(await benchWith(nested), { jsonpath: "$..[0]" });
+    expect(answer).toContain("2000 values");
+    expect(Buffer.byteLength(answer)).toBeLessThanOrEqual(settings.result_bytes);
+  });
+
+  it("says so where what is selected is nested too deep to be written", async () => {
+    const bench = await benchWith(`${"[".repeat(200_000)}${"]".repeat(200_000)}`);
+    expect(await thrownBy(read(bench, { jsonpath: "$" }))).toMatchObject({
+      code: "invalid_arguments",
+      details: { param: "jsonpath" },
+    });
   });
 
   it("says where that cannot be", async () => {

@@ -12,7 +12,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { ToolReply } from "../adapter.ts";
 import { compilePattern } from "../pattern.ts";
-import { parseKeepingDigits, selectJson } from "./json-path.ts";
+import { parseKeepingDigits, selectJson, type Selection } from "./json-path.ts";
 import { answered, defineNativeTool, invalidInput, type NativeRun } from "./native-tool.ts";
 import { decodeStrictly, linePieces, type LinePiece } from "./text-lines.ts";
 
@@ -151,13 +151,28 @@ const readJson: Mode = async (asked, run) => {
   if (document === undefined) throw invalidInput("jsonpath", "The result is not JSON; use 'grep', 'line' or 'offset'.");
   const { values, isSingular } = selectJson(document, jsonpath);
   if (values.length === 0) return `[nothing is at ${jsonpath}]`;
-  const text = JSON.stringify(isSingular ? values[0] : values);
   const room = roomOf(run.context);
-  const bytes = Buffer.from(text, "utf8");
-  if (bytes.byteLength <= room) return text;
+  const bytes = Buffer.from(writeSelected({ values, isSingular }, jsonpath, room), "utf8");
+  if (bytes.byteLength <= room) return bytes.toString("utf8");
   const head = bytes.subarray(0, cutPoint(bytes, room)).toString("utf8");
-  return `${head}\n[cut: ${bytes.byteLength} bytes are at ${jsonpath}, ${values.length} values; ask for fewer, for example with [0:10]]`;
+  return `${head}\n[cut: more than ${room} bytes are at ${jsonpath}, ${values.length} values; ask for fewer, for example with [0:10]]`;
 };
+
+/** No more of it than there is room for: a path can select the same part of a document many times over. */
+function writeSelected({ values, isSingular }: Selection, path: string, room: number): string {
+  try {
+    if (isSingular) return JSON.stringify(values[0]);
+    let text = "[";
+    for (const [index, value] of values.entries()) {
+      text += `${index === 0 ? "" : ","}${JSON.stringify(value)}`;
+      if (text.length > room) return text;
+    }
+    return `${text}]`;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw invalidInput("jsonpath", `What is at ${path} is nested too deep to be written; use 'offset'.`, error);
+  }
+}
 
 const search: Mode = async (asked, run) => {
   const pattern = compilePattern(asked.grep ?? "", { ignoreCase: asked.ignore_case });

@@ -43,6 +43,13 @@ const asciiDecoder: StreamDecoder = {
   },
 };
 
+/** Not within a character: each half alone is none, and has other bytes than its part of the whole. */
+function pieceEnd(text: string, at: number, longest: number): number {
+  const end = at + longest;
+  const isWithin = end < text.length && longest > 1 && /[\uD800-\uDBFF]/.test(text.charAt(end - 1));
+  return isWithin ? end - 1 : end;
+}
+
 /** @param longest characters of a piece */
 export async function* linePieces(
   chunks: AsyncIterable<string>,
@@ -54,12 +61,18 @@ export async function* linePieces(
     const text = rest + chunk;
     let at = 0;
     for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", at)) {
-      for (; end + 1 - at > longest; at += longest) yield { line, text: text.slice(at, at + longest) };
+      for (let to = pieceEnd(text, at, longest); to < end + 1; to = pieceEnd(text, at, longest)) {
+        yield { line, text: text.slice(at, to) };
+        at = to;
+      }
       yield { line, text: text.slice(at, end + 1) };
       line += 1;
       at = end + 1;
     }
-    for (; text.length - at > longest; at += longest) yield { line, text: text.slice(at, at + longest) };
+    for (let to = pieceEnd(text, at, longest); to < text.length; to = pieceEnd(text, at, longest)) {
+      yield { line, text: text.slice(at, to) };
+      at = to;
+    }
     rest = text.slice(at);
   }
   if (rest !== "") yield { line, text: rest };

@@ -144,17 +144,20 @@ async function linkTo({ path, bytes, blobKey }: WorkspaceFile, { deps }: NativeR
 }
 
 function selected(all: readonly WorkspaceFile[], paths: readonly string[]): readonly WorkspaceFile[] {
+  const byPath = new Map(all.map((file) => [file.path, [file]]));
   const chosen = new Set<WorkspaceFile>();
   for (const path of paths) {
-    const found = /[/\\]$/.test(path)
-      ? all.filter((file) => file.path.startsWith(directoryPrefix(path)))
-      : all.filter((file) => file.path === filePath(path));
+    const found = /[/\\]$/.test(path) ? within(all, directoryPrefix(path)) : (byPath.get(filePath(path)) ?? []);
     if (found.length === 0) {
       throw new GatewayError("file_not_found", `There is no file '${path}' in this workspace.`, { param: "files" });
     }
     for (const file of found) chosen.add(file);
   }
   return [...chosen];
+}
+
+function within(all: readonly WorkspaceFile[], prefix: string): readonly WorkspaceFile[] {
+  return all.filter((file) => file.path.startsWith(prefix));
 }
 
 async function bytesOf(
