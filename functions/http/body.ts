@@ -1,7 +1,11 @@
 /** Request bodies: read whole up to a limit, or passed on as they arrive. */
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { isDeeperThan } from "@toolyard/core/json";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
+
+/** Levels of a body; single fields may have fewer. */
+const deepest = 1_000;
 
 /** @throws GatewayError `payload_too_large` naming the limit */
 export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
@@ -33,7 +37,15 @@ export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Arr
 export function parseJsonBody(c: AppContext, bytes: Uint8Array): unknown {
   if (bytes.length === 0) return undefined;
   refuseOtherTypes(c);
-  const text = decodeText(bytes);
+  const body = parse(decodeText(bytes));
+  // What is so deep has at least a bracket and its end for each level.
+  if (bytes.length > 2 * deepest && isDeeperThan(body, deepest)) {
+    throw new GatewayError("invalid_json", `The body is nested deeper than ${deepest} levels.`);
+  }
+  return body;
+}
+
+function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {

@@ -116,7 +116,7 @@ describe(`checking a flow ${verifies("URI-2")}`, () => {
   });
 
   test.each([
-    ["nested without end", `${"[".repeat(4_000)}${"]".repeat(4_000)}`, "nested deeper"],
+    ["nested too deep", `${"[".repeat(900)}${"]".repeat(900)}`, "nested deeper"],
     ["larger than any flow", `[${"[],".repeat(1_500_000)}[]]`, "524288 bytes"],
   ])("says so of what is %s", async (_what, definition, message) => {
     const raw = Uint8Array.from(Buffer.from(`{"definition":${definition}}`));

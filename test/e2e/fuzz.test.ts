@@ -288,6 +288,19 @@ describe(`requests that are no requests ${verifies("CHAT-1", "CHAT-20", "BLIND-1
     }
   });
 
+  test.each([2_000, 5_000, 50_000])("fields that are nested %d levels deep", async (levels) => {
+    const objects = `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
+    for (const [target, content] of [
+      ["/v1/tools/invoke", `{"name":"lookup","arguments":${objects}}`],
+      ["/v1/chat/completions", `{"messages":[{"role":"user","content":"x","y":${objects}}]}`],
+      ["/v1/flows/validate", `{"definition":${objects}}`],
+    ] as const) {
+      const headers = { authorization: `Bearer ${tenant.key}`, "content-type": "application/json" };
+      const answer = await raw.ask({ method: "POST", target, headers, body: content });
+      expect([target, answer.status, JSON.parse(answer.text).error.code]).toEqual([target, 400, "invalid_json"]);
+    }
+  });
+
   test.each(writing.filter(([, { path }]) => !spared.has(path)))(
     "%s: bodies that are almost right, with odd headers and ids",
     async (_name, route) => {

@@ -7,14 +7,14 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
-import { canonicalJson, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { canonicalJson, isDeeperThan, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import type { FlowContent, FlowRecord } from "../ports/flows.ts";
 import { findReferencesTo, referencedError, type Reference } from "../services/references.ts";
 import { announceChange, type AnnouncingDeps } from "../subscriptions/announce.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { flowNameSchema } from "./definition.ts";
 import { hashOf } from "./find-flow.ts";
-import { checkFlow, isTooDeep, refuseTooLarge, requireFlow, type FlowProblem } from "./validate.ts";
+import { checkFlow, deepest, refuseTooLarge, requireFlow, type FlowProblem } from "./validate.ts";
 
 export interface EditedFlow {
   readonly flow: FlowRecord;
@@ -133,7 +133,7 @@ async function readDraft(
   definition: JsonValue,
 ): Promise<{ readonly content: FlowContent; readonly problems: readonly FlowProblem[] }> {
   refuseTooLarge(definition);
-  if (isTooDeep(definition)) await requireFlow(definition);
+  if (isDeeperThan(definition, deepest)) await requireFlow(definition);
   const { problems, refs } = await checkFlow(definition);
   const text = canonicalJson(definition);
   return { content: { definition: text, hash: hashOf(text), refs }, problems };

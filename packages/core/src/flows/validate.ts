@@ -4,7 +4,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblems } from "../errors/schema-problems.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { isDeeperThan, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { Pace } from "../pace.ts";
 import type { FlowReference } from "../ports/flows.ts";
 import { compileArguments } from "../tools/arguments.ts";
@@ -33,7 +33,8 @@ export interface CheckedFlow {
   readonly refs: readonly FlowReference[];
 }
 
-const deepest = 64;
+/** More than anybody writes; what reads it whole is not made for it. */
+export const deepest = 64;
 const tooDeep = `is nested deeper than ${deepest} levels`;
 /** Bytes as JSON: each is read whole where it is used. */
 const largestDefinition = 524_288;
@@ -91,14 +92,14 @@ export function refuseTooLarge(given: JsonValue): void {
 
 function excessOf(given: JsonValue): FlowProblem | undefined {
   if (isTooLarge(given)) return { pointer: "", message: tooLarge };
-  if (isTooDeep(given)) return { pointer: "", message: tooDeep };
+  if (isDeeperThan(given, deepest)) return { pointer: "", message: tooDeep };
   if (nodesIn(given) <= mostNodes) return undefined;
   return { pointer: "/nodes", message: `has more than ${mostNodes} nodes, with those of bodies` };
 }
 
 function isTooLarge(given: JsonValue): boolean {
   if (isLonger(given, largestDefinition)) return true;
-  return !isTooDeep(given) && Buffer.byteLength(JSON.stringify(given)) > largestDefinition;
+  return !isDeeperThan(given, deepest) && Buffer.byteLength(JSON.stringify(given)) > largestDefinition;
 }
 
 /** Whether it has more characters as JSON for certain, found without looking at more than so many. */
@@ -426,10 +427,4 @@ function findLoop(nodes: FlowBody["nodes"]): (Edge & { readonly from: string }) 
 
 function list(names: readonly string[]): string {
   return names.length === 0 ? "none" : names.slice(0, 20).join(", ");
-}
-
-/** More than anybody writes; what reads it whole is not made for it. */
-export function isTooDeep(value: unknown, levels = deepest): boolean {
-  if (typeof value !== "object" || value === null) return false;
-  return levels === 0 || Object.values(value).some((part) => isTooDeep(part, levels - 1));
 }

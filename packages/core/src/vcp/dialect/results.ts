@@ -2,10 +2,16 @@
  * What came of a call, in the words that VCP has for it: the object that a plugin's result is, or one of the forms
  * of an error. Results of other tools (HTTP, MCP, native) are read as a plugin's result would be.
  */
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { CompletedOutcome, FailedOutcome, RejectedOutcome, ToolOutcome } from "../../tools/outcome.ts";
-import { deepestResult, isDeeperThan } from "../nesting.ts";
-import { failedToRun, localTimestamp, outcomeOfResult, tooDeep, type Speaker } from "../plugins/outcome.ts";
+import {
+  deepestResult,
+  failedToRun,
+  localTimestamp,
+  outcomeOfResult,
+  tooDeep,
+  type Speaker,
+} from "../plugins/outcome.ts";
 import { contentOf, vcpErrorOf } from "../plugins/reply.ts";
 import { prettyJson } from "../pretty-json.ts";
 

@@ -4,8 +4,7 @@
  */
 import * as z from "zod";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, type JsonObject } from "../../json.ts";
-import { isDeeperThan } from "../nesting.ts";
+import { isDeeperThan, isJsonObject, type JsonObject } from "../../json.ts";
 import { folderLimits } from "./files.ts";
 import { blockedFileName, manifestFileName, readManifest, type VcpManifest } from "./manifest.ts";
 import { unpackZip, safePath, type ZipFile } from "./zip.ts";

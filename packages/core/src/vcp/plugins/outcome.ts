@@ -3,9 +3,8 @@
  * modules and nodes, synchronous or not. Apart from what docs/vcp-compatibility.md lists, every text is
  * upstream's, so that prompts and clients written for it keep working.
  */
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
-import { deepestResult, isDeeperThan } from "../nesting.ts";
 
 export interface VcpSuccess {
   readonly kind: "success";
@@ -123,6 +122,9 @@ function readText(text: string): JsonValue {
 export function failedToRun(speaker: Speaker, reason: VcpFailure["reason"], message: string): VcpFailure {
   return { ...failed(speaker, { plugin_execution_error: message }), reason };
 }
+
+/** Levels of a result. */
+export const deepestResult = 1_000;
 
 /** Of a result that nobody could write down again. */
 export function tooDeep(speaker: Speaker): VcpFailure {
