@@ -8,6 +8,8 @@ import { defineConfig } from "vitest/config";
  */
 export default defineConfig({
   test: {
+    // Node reads the sources as it does outside of tests: a third faster than through Vite's transformation.
+    experimental: { viteModuleRunner: false },
     // Most suites wait more than they compute.
     maxWorkers: availableParallelism() + 2,
     projects: [

@@ -3,12 +3,14 @@
  * passed. `npm test -- unit e2e` runs only those. TOOLYARD_TESTS=long makes them thorough.
  *
  * Where a few of many tests fail, their files are run once more, alone: what passes only then hangs on how busy the
- * machine is. It fails nobody's change, and is named in the last lines for whoever mends it.
+ * machine is. It fails nobody's change, and is named in the last lines for whoever mends it. Errors outside any test
+ * are not run again.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
-import { runStage, type StageResult } from "./stages.ts";
+import { join } from "node:path";
+import { outcomeVariable, type FailedTest, type RunOutcome } from "./outcome.ts";
+import { runStage } from "./stages.ts";
 import { isLong } from "./support/long.ts";
 
 const projects = ["unit", "contract", "e2e", "aws", "kill"] as const;
@@ -18,61 +20,32 @@ const lanes = isLong ? projects.map((project) => [project]) : [["unit"], ["contr
 /** More failures than these are no matter of chance. */
 const mostRunAgain = 3;
 
-interface Failure {
+interface Failure extends FailedTest {
   readonly project: string;
-  readonly file: string;
-  readonly name: string;
 }
 
-interface Outcome {
-  readonly passed: number;
-  readonly skipped: number;
+interface Outcome extends RunOutcome {
   readonly failures: readonly Failure[];
-  /** Errors outside any test, a runner that died: things that are not run again. */
-  readonly broken: number;
-}
-
-/** The part of vitest's JSON report that is read here. */
-interface Report {
-  readonly numPassedTests: number;
-  readonly numPendingTests: number;
-  readonly numTodoTests: number;
-  readonly testResults: readonly {
-    readonly name: string;
-    readonly status: string;
-    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
-  }[];
+  /** Its runner died, or failed for no test. */
+  readonly isBroken: boolean;
 }
 
 async function runProject(project: string, output: "show" | "tell", files: readonly string[] = []): Promise<Outcome> {
   const file = join(reports, `${project}.json`);
   const parameters = ["run", "--project", project, "--passWithNoTests", ...files];
-  const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
+  const reporters = ["--reporter=default", "--reporter=./test/outcome.ts"];
   console.log(`\n— ${[project, ...files].join(" ")}`);
-  const result = await runStage({ name: project, command: ["vitest", ...parameters, ...reporters] }, output);
-  const json = await readFile(file, "utf8").catch(() => undefined);
+  const command = ["vitest", ...parameters, ...reporters] as const;
+  const result = await runStage({ name: project, command, environment: { [outcomeVariable]: file } }, output);
+  const written = await readFile(file, "utf8").catch(() => undefined);
   await rm(file, { force: true });
-  return outcomeOf(project, result, json);
+  if (written === undefined) return { passed: 0, skipped: 0, failures: [], outside: 0, isBroken: true };
+  const run = JSON.parse(written) as RunOutcome;
+  const failures = run.failures.map((failure) => ({ ...failure, project }));
+  return { ...run, failures, isBroken: !result.ok && failures.length + run.outside === 0 };
 }
 
-function outcomeOf(project: string, result: StageResult, json: string | undefined): Outcome {
-  if (json === undefined) return { passed: 0, skipped: 0, failures: [], broken: result.ok ? 0 : 1 };
-  const report = JSON.parse(json) as Report;
-  const failures = report.testResults.flatMap(({ name, status, assertionResults }) => {
-    const file = relative(process.cwd(), name);
-    const failed = assertionResults.filter((test) => test.status === "failed");
-    // What could not be loaded, or set up, has failed without having a test to show for it.
-    if (failed.length === 0 && status === "failed") return [{ project, file, name: "as a whole" }];
-    return failed.map(({ fullName }) => ({ project, file, name: fullName }));
-  });
-  return {
-    passed: report.numPassedTests,
-    skipped: report.numPendingTests + report.numTodoTests,
-    failures,
-    // Errors outside any test end vitest with 1; they must not look like success.
-    broken: failures.length === 0 && !result.ok ? 1 : 0,
-  };
-}
+const withoutTest = ({ outside, isBroken }: Outcome): number => outside + (isBroken ? 1 : 0);
 
 /** Those of `failures` that pass where nothing else runs. */
 async function passingAlone(failures: readonly Failure[]): Promise<readonly Failure[]> {
@@ -80,7 +53,7 @@ async function passingAlone(failures: readonly Failure[]): Promise<readonly Fail
   for (const [key, ofFile] of Map.groupBy(failures, ({ project, file }) => `${project} ${file}`)) {
     const [project = "", file = ""] = key.split(" ");
     const again = await runProject(project, "show", [file]);
-    if (again.passed > 0 && again.failures.length + again.broken === 0) passing.push(...ofFile);
+    if (again.passed > 0 && again.failures.length + withoutTest(again) === 0) passing.push(...ofFile);
   }
   return passing;
 }
@@ -107,7 +80,7 @@ try {
 }
 
 const sum = (count: (outcome: Outcome) => number): number => outcomes.reduce((total, each) => total + count(each), 0);
-const failed = sum(({ failures, broken }) => failures.length + broken) - passingLater.length;
+const failed = sum((outcome) => outcome.failures.length + withoutTest(outcome)) - passingLater.length;
 const skipped = sum((outcome) => outcome.skipped);
 for (const { project, file, name } of passingLater) console.log(`\npassed only alone: ${project} ${file} > ${name}`);
 console.log(

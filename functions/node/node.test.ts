@@ -152,8 +152,8 @@ describe("a call that a node has begun", () => {
     await node.stop();
     await running;
     const before = { tries, lines: lines.length };
-    // Longer than the pause between two tries.
-    await sleep(9_000);
+    // The pause of four seconds that it stopped in ends 2.5 s later.
+    await sleep(3_500);
     expect({ tries, lines: lines.length }).toEqual(before);
   });
 });

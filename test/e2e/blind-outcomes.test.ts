@@ -682,10 +682,10 @@ describe(`a credential that a tool needs ${verifies("BLIND-5", "BLIND-10")}`, ()
 
   test.each(moves)("that is %s opens nowhere, fails its own calls by name, and nothing else", async (what, sql) => {
     const neighbour = await newTenant();
-    for (const of of [neighbour, tenant]) {
-      await of.addPlugin(keyed("guarded"));
-      await of.addPlugin(readingTool(backEnd, "plain"));
-      await of.putCredential("KEY", `value-of-${of.id}`);
+    for (const owner of [neighbour, tenant]) {
+      await owner.addPlugin(keyed("guarded"));
+      await owner.addPlugin(readingTool(backEnd, "plain"));
+      await owner.putCredential("KEY", `value-of-${owner.id}`);
     }
     await tenant.addPlugin(keyed("second", "SECOND_KEY"));
     await tenant.putCredential("SECOND_KEY", "second-value");
