@@ -19,6 +19,8 @@ RUN mkdir data
 FROM node:24.21.0-bookworm-slim
 # One arena for all threads, small young and slowly growing old objects: half the memory for as much CPU.
 ENV MALLOC_ARENA_MAX=1
+# Names are looked up in half of these threads: a name whose servers are silent holds one.
+ENV UV_THREADPOOL_SIZE=16
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8787 TOOLYARD_DATA_DIR=/data
 # bubblewrap: the wall of plugins and the box of `run_code`, where the engine allows it (docs/native-tools.md); programs of
 # models and most plugins are Python.

@@ -41,6 +41,7 @@ export async function startGatewayProcess(directory: string, options: GatewayOpt
       TOOLYARD_DATA_DIR: join(directory, "data"),
       TOOLYARD_ADMIN_KEY: adminKey,
       MALLOC_ARENA_MAX: "1",
+      UV_THREADPOOL_SIZE: "16",
       ...options.env,
     },
   });

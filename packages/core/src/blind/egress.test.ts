@@ -516,6 +516,29 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     expect((await later).status).toBe(200);
   });
 
+  test("silent names of one site hold two lookups, and no other site's", async () => {
+    stub.answer = () => ({});
+    const asked: string[] = [];
+    const silent = Promise.withResolvers<never>();
+    const egress = openEgress({
+      resolve: (host) => {
+        asked.push(host);
+        return host.endsWith("silent.example") || host.endsWith("silent.co.uk")
+          ? silent.promise
+          : Promise.resolve([{ address: "127.0.0.1", family: 4 }]);
+      },
+    });
+    const ask = (host: string) => egress.request(get(`http://${host}:${stub.port}/`, { timeoutMs: 2_000 }));
+    const names = ["a", "b", "c", "d"].map((name) => `${name}.silent.example`);
+    const waiting = Promise.all([...names, "a.silent.co.uk", "b.silent.co.uk"].map((name) => failureOf(ask(name))));
+    for (const host of ["silence.example", "heard.co.uk"]) expect((await ask(host)).status).toBe(200);
+    expect(asked.slice(0, 4)).toEqual([...names.slice(0, 2), "a.silent.co.uk", "b.silent.co.uk"]);
+    expect(asked).toHaveLength(6);
+    silent.reject(Object.assign(new Error("nobody answers"), { code: "EAI_AGAIN" }));
+    expect((await waiting).map(({ code }) => code)).toEqual(Array.from({ length: 6 }, () => "tool_unreachable"));
+    expect(asked.slice(6)).toEqual(names.slice(2));
+  });
+
   test("silence in the middle of a body ends it, a steady trickle does not", async () => {
     let pieces = 0;
     const raw = await startRaw((socket) => {

@@ -29,12 +29,8 @@ import { decodeBody, encodingsOf } from "./content-encoding.ts";
 import { EgressRefusal, toEgressDenied, toGivenUp, toTooManyRedirects, toUnreachable } from "./egress-errors.ts";
 import { Exchange, type ExchangeHead } from "./exchange.ts";
 import type { SecureContext } from "./http2-connection.ts";
+import { NameResolver, type LookUp } from "./name-resolver.ts";
 import { Upgrade } from "./upgrade.ts";
-
-export interface ResolvedAddress {
-  readonly address: string;
-  readonly family: number;
-}
 
 export interface EgressOptions {
   /** CIDRs that may be reached although they are not public; metadata services stay closed. */
@@ -44,7 +40,7 @@ export interface EgressOptions {
   /** `address:port` pairs that are never reached. */
   readonly deniedEndpoints?: readonly string[];
   /** All A and AAAA records of a name; default: the system's resolver. */
-  readonly resolve?: (host: string) => Promise<readonly ResolvedAddress[]>;
+  readonly resolve?: LookUp;
   /** Connections to one origin. */
   readonly connections?: number;
   /** Origins with a pool of connections; the least recently used goes first. */
@@ -84,11 +80,9 @@ export function createEgress(options: EgressOptions): Egress {
 
 class UndiciEgress implements Egress {
   readonly #policy: AddressPolicy;
-  readonly #resolve: (host: string) => Promise<readonly ResolvedAddress[]>;
+  readonly #resolver: NameResolver;
   readonly #connect: buildConnector.connector;
   readonly #options: EgressOptions;
-  /** Lookups under way. */
-  readonly #resolving = new Map<string, Promise<readonly ResolvedAddress[]>>();
   /** By origin, and by what TLS is to be where a request says so; least recently used first. */
   readonly #pools = new Map<string, Pool>();
   #isClosed = false;
@@ -96,7 +90,7 @@ class UndiciEgress implements Egress {
   constructor(options: EgressOptions) {
     this.#options = options;
     this.#policy = createAddressPolicy(options);
-    this.#resolve = options.resolve ?? ((host) => lookup(host, { all: true, order: "ipv4first" }));
+    this.#resolver = new NameResolver(options.resolve ?? ((host) => lookup(host, { all: true, order: "ipv4first" })));
     this.#connect = options.connector ?? createConnector(options);
   }
 
@@ -292,7 +286,7 @@ class UndiciEgress implements Egress {
     const port = Number(target.port) || (target.protocol === "https:" ? 443 : 80);
     const addresses =
       isIP(target.hostname) === 0
-        ? (await this.#resolveOnce(target.hostname)).map(({ address }) => address)
+        ? (await this.#resolver.resolve(target.hostname)).map(({ address }) => address)
         : [target.hostname];
     if (addresses.length === 0) throw new EgressRefusal("dns_no_answer");
     for (const address of addresses) {
@@ -300,18 +294,6 @@ class UndiciEgress implements Egress {
       if (reason !== undefined) throw new EgressRefusal(reason);
     }
     return [...new Set(addresses)].slice(0, mostAttempts);
-  }
-
-  /**
-   * Who asks for a name that is being looked up waits for the same answer. The system looks up two at a time for the
-   * whole process: a name whose servers are silent would have both, again and again.
-   */
-  #resolveOnce(host: string): Promise<readonly ResolvedAddress[]> {
-    const running = this.#resolving.get(host);
-    if (running !== undefined) return running;
-    const asked = this.#resolve(host).finally(() => this.#resolving.delete(host));
-    this.#resolving.set(host, asked);
-    return asked;
   }
 
   #dial({ target, addresses, connect }: Dialling, callback: buildConnector.Callback): void {

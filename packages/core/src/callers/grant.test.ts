@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "./caller.ts";
-import { requireMayGrant, type Grant } from "./grant.ts";
+import { requireMayGrant, requireMayRunTools, type Grant } from "./grant.ts";
 
 const manager: Caller = { kind: "key", id: "key_1", role: "member", scopes: ["manage", "chat"], tools: null };
 
@@ -48,5 +48,22 @@ describe(`granting ${verifies("CHAT-11")}`, () => {
   test("lets the operator grant everything", () => {
     const operator: Caller = { kind: "operator", id: "operator", role: "operator", scopes: [], tools: null };
     expect(refusedField(operator, { role: "admin", scopes: ["runtime_config"] })).toBeUndefined();
+  });
+});
+
+describe(`making what asks for tools by itself ${verifies("CHAT-11")}`, () => {
+  const makes = (caller: Caller) => () => requireMayRunTools(caller, "a hook");
+
+  test("is for keys that may use every tool themselves", () => {
+    const maker: Caller = { ...manager, scopes: ["manage", "tools"] };
+    expect(makes(maker)).not.toThrow();
+    expect(makes({ ...maker, tools: ["crm_*"] })).toThrow(
+      /^The caller is bound to crm_\*, and a hook may use every tool/,
+    );
+    expect(makes(manager)).toThrow(/^The caller lacks the scope 'tools', and a hook may use every tool/);
+  });
+
+  test("is for the operator, too", () => {
+    expect(makes({ kind: "operator", id: "operator", role: "operator", scopes: [], tools: null })).not.toThrow();
   });
 });

@@ -32,15 +32,17 @@ export function requireMayGrant(granter: Caller, grant: Grant): void {
 }
 
 /**
- * What later asks by itself does so with its maker's role and is bound to no tools.
+ * What later asks by itself does so with the scope `tools` and its maker's role, and is bound to no tools.
  * @throws GatewayError `permission_denied`
  */
-export function requireUnbound({ tools }: Caller, made: string): void {
-  if (tools === null) return;
-  throw new GatewayError(
-    "permission_denied",
-    `The caller is bound to ${tools.join(", ")}, and ${made} may use every tool of its maker's role; take a key that is bound to none ('tools': null).`,
-  );
+export function requireMayRunTools(caller: Caller, made: string): void {
+  const uses = `${made} may use every tool of its maker's role`;
+  const refusal = !hasScope(caller, "tools")
+    ? `The caller lacks the scope 'tools', and ${uses}; take a key that has it.`
+    : caller.tools === null
+      ? undefined
+      : `The caller is bound to ${caller.tools.join(", ")}, and ${uses}; take a key that is bound to none ('tools': null).`;
+  if (refusal !== undefined) throw new GatewayError("permission_denied", refusal);
 }
 
 function denied(param: string, message: string): GatewayError {

@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Caller } from "../callers/caller.ts";
-import { requireUnbound } from "../callers/grant.ts";
+import { requireMayRunTools } from "../callers/grant.ts";
 import { invokeTool } from "../calls/invoke.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -35,13 +35,13 @@ export interface NewHook {
   readonly secret: string | undefined;
 }
 
-/** @throws GatewayError `not_found`, `conflict`, `permission_denied` for callers that are bound to tools */
+/** @throws GatewayError `not_found`, `conflict`, `permission_denied` for callers that may not run every tool */
 export async function createHook(
   deps: HookDeps,
   { tenant, caller, config }: CallContext,
   { flowId, name, signed }: { readonly flowId: string; readonly name: string; readonly signed: boolean },
 ): Promise<NewHook> {
-  requireUnbound(caller, "a hook");
+  requireMayRunTools(caller, "a hook");
   const id = newId("flowHook");
   const { token, stored } = newToken(tenant);
   const secret = signed ? await newWebhookSecret(deps.sealer, ownerOf(tenant, config.wrappedKey, id)) : undefined;
@@ -65,14 +65,14 @@ export function hookedFlow(flowId: string): HookedFlow {
 
 /**
  * A new address, and for signed ones a new secret; those before end at once. One that was signed stays so.
- * @throws GatewayError `not_found`, `permission_denied` for callers that are bound to tools
+ * @throws GatewayError `not_found`, `permission_denied` for callers that may not run every tool
  */
 export async function rotateHook(
   deps: HookDeps,
   { tenant, caller, config }: CallContext,
   { flowId, id, signed }: { readonly flowId: string; readonly id: string; readonly signed: boolean },
 ): Promise<NewHook> {
-  requireUnbound(caller, "a hook");
+  requireMayRunTools(caller, "a hook");
   const { token, stored } = newToken(tenant);
   const { secret, sealed } = await newWebhookSecret(deps.sealer, ownerOf(tenant, config.wrappedKey, id));
   const change = { token: stored, ...(signed ? { sealed } : { resealed: sealed }) };

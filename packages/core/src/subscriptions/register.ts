@@ -1,6 +1,6 @@
 /** Creates, changes and deletes subscriptions; checked as a whole, like tool services (MQ-3, CFG-1, CFG-3). */
 import type { Caller } from "../callers/caller.ts";
-import { requireUnbound } from "../callers/grant.ts";
+import { requireMayRunTools } from "../callers/grant.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -27,7 +27,7 @@ export interface SubscriptionRequest {
 
 /**
  * @throws GatewayError `invalid_definition`, `invalid_uri`, `tool_not_found` whose `param` is the field; `conflict`;
- * `permission_denied` for callers that are bound to tools
+ * `permission_denied` for callers that may not run every tool
  */
 export async function createSubscription(
   deps: SubscriptionDeps,
@@ -98,10 +98,10 @@ function noSuchSubscription(id: string): GatewayError {
 
 /**
  * Nobody hands out more than they have, and an operator's place is above the tenant's.
- * @throws GatewayError `permission_denied` for callers that are bound to tools
+ * @throws GatewayError `permission_denied` for callers that may not run every tool
  */
 function roleOf(caller: Caller): MessageSubscription["role"] {
-  requireUnbound(caller, "a subscription");
+  requireMayRunTools(caller, "a subscription");
   return caller.role === "member" ? "member" : "admin";
 }
 
