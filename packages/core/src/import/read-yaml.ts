@@ -49,22 +49,24 @@ class YamlReader {
   }
 
   readPiece(text: string): unknown {
-    const { LineCounter, parseDocument } = yaml;
-    const lineCounter = new LineCounter();
-    const document = parseDocument(text, {
+    const lineCounter = new yaml.LineCounter();
+    const composer = new yaml.Composer({
       schema: "core",
       resolveKnownTags: false,
       merge: true,
       logLevel: "error",
-      lineCounter,
-      // The parser would compare each key with each, and show the text around each of any number of faults.
+      // It would compare each key with each.
       uniqueKeys: false,
-      prettyErrors: false,
     });
-    const [fault] = document.errors;
-    if (fault === undefined) return this.#values.read(document.contents);
-    const { line, col } = lineCounter.linePos(fault.pos[0]);
-    throw new Error(`${fault.message} at line ${line}, column ${col}`, { cause: fault });
+    const tokens = untilFault(new yaml.Parser(lineCounter.addNewLine).parse(text));
+    const [document, another] = composer.compose(tokens, true, text.length);
+    const fault = document?.errors[0];
+    if (fault !== undefined) {
+      const { line, col } = lineCounter.linePos(fault.pos[0]);
+      throw new Error(`${fault.message} at line ${line}, column ${col}`, { cause: fault });
+    }
+    if (another !== undefined) throw new Error("more than one document");
+    return this.#values.read(document?.contents ?? null);
   }
 
   async #readMapping(lines: readonly string[], level: number): Promise<unknown> {
@@ -112,6 +114,14 @@ class YamlReader {
     const [entry] = Object.entries(this.readPiece(line) ?? {});
     if (entry === undefined || entry[1] !== null) throw new Error("a line is no key of a mapping");
     return entry[0];
+  }
+}
+
+/** Whatever makes no sense is a fault of its own, and there may be one for each character. */
+function* untilFault(tokens: Iterable<yaml.CST.Token>): Iterable<yaml.CST.Token> {
+  for (const token of tokens) {
+    yield token;
+    if (token.type === "error") return;
   }
 }
 

@@ -8,12 +8,13 @@ import { answerTokens } from "../budgets/reservation.ts";
 import type { StoredOutcome, Usage } from "../calls/call.ts";
 import { storeAnswer } from "../calls/kept-answer.ts";
 import { holdLease, type Lease } from "../calls/lease.ts";
+import { countOf, usageOf } from "../calls/usage.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
 import { relayWithFallback, type Route } from "../chat/providers/route.ts";
 import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, parseJson, type JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { exchangePaths, largestKept, type ModelExchange } from "./special.ts";
 
@@ -175,7 +176,7 @@ class Relay {
         throw new GatewayError("provider_failed", `Provider '${name}' did not answer with JSON.`);
       const { candidates } = answer;
       yield candidates === undefined ? bytes : Buffer.from(JSON.stringify(candidates));
-      return usageOf(answer);
+      return toUsage(answer);
     });
   }
 
@@ -273,7 +274,7 @@ class WholeUsage implements UsageReader {
     // Vectors are long: their numbers are not parsed for the few bytes that follow them.
     const text = Buffer.concat(this.#parts).toString("utf8");
     const at = text.lastIndexOf('"usage"');
-    return at < 0 ? undefined : usageOf(parseJson(text));
+    return at < 0 ? undefined : toUsage(parseJson(text));
   }
 }
 
@@ -285,7 +286,7 @@ class EventUsage implements UsageReader {
   read(piece: Uint8Array): void {
     try {
       for (const { data } of this.#scanner?.feed(piece) ?? []) {
-        if (data.includes('"usage"')) this.#usage = usageOf(parseJson(data)) ?? this.#usage;
+        if (data.includes('"usage"')) this.#usage = toUsage(parseJson(data)) ?? this.#usage;
       }
     } catch (thrown) {
       if (!(thrown instanceof SseEventTooLarge)) throw thrown;
@@ -299,19 +300,13 @@ class EventUsage implements UsageReader {
 }
 
 /** In the words of chats, of pictures or of vectors, which have no answer to count. */
-function usageOf(answer: JsonValue | undefined): Usage | undefined {
+function toUsage(answer: JsonValue | undefined): Usage | undefined {
   const usage = isJsonObject(answer) ? answer["usage"] : undefined;
   if (!isJsonObject(usage)) return undefined;
-  const prompt = count(usage, "prompt_tokens", "input_tokens");
-  const completion = count(usage, "completion_tokens", "output_tokens");
-  const total = count(usage, "total_tokens", "total_tokens");
-  if (prompt === undefined && total === undefined) return undefined;
-  const asked = prompt ?? total ?? 0;
-  const answered = completion ?? 0;
-  return { ...usage, prompt_tokens: asked, completion_tokens: answered, total_tokens: total ?? asked + answered };
-}
-
-function count(usage: JsonObject, name: string, other: string): number | undefined {
-  const value = usage[name] ?? usage[other];
-  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+  const prompt = countOf(usage["prompt_tokens"] ?? usage["input_tokens"]);
+  const completion = countOf(usage["completion_tokens"] ?? usage["output_tokens"]) ?? 0;
+  const total = countOf(usage["total_tokens"]);
+  const asked = prompt ?? total;
+  if (asked === undefined) return undefined;
+  return usageOf(usage, { prompt: asked, completion, total: total ?? asked + completion });
 }

@@ -8,6 +8,7 @@
 import { randomBytes } from "node:crypto";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Usage } from "../../calls/call.ts";
+import { countOf, usageOf } from "../../calls/usage.ts";
 import { isCanonicalAnswer } from "./canonical-answer.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { ProviderEvent } from "./provider.ts";
@@ -446,27 +447,10 @@ function isEmpty(value: JsonValue): boolean {
 
 function toUsage(value: JsonValue | undefined): Usage | undefined {
   if (!isJsonObject(value)) return undefined;
-  const prompt = count(value["prompt_tokens"]);
-  const completion = count(value["completion_tokens"]);
+  const prompt = countOf(value["prompt_tokens"]);
+  const completion = countOf(value["completion_tokens"]);
   if (prompt === undefined && completion === undefined) return undefined;
-  const total = count(value["total_tokens"]) ?? (prompt ?? 0) + (completion ?? 0);
-  return {
-    ...flattened(value, 2),
-    prompt_tokens: prompt ?? 0,
-    completion_tokens: completion ?? 0,
-    total_tokens: total,
-  };
-}
-
-/** So many levels of it: what is kept with a call must stay readable, however deep a back end nests. */
-function flattened(value: JsonObject, levels: number): JsonObject {
-  const entries = Object.entries(value).flatMap(([name, field]): [string, JsonValue][] => {
-    if (isJsonObject(field)) return levels > 1 ? [[name, flattened(field, levels - 1)]] : [];
-    return Array.isArray(field) ? [] : [[name, field]];
-  });
-  return Object.fromEntries(entries);
-}
-
-function count(value: JsonValue | undefined): number | undefined {
-  return typeof value === "number" && Number.isFinite(value) && value >= 0 ? value : undefined;
+  const counts = { prompt: prompt ?? 0, completion: completion ?? 0 };
+  const total = countOf(value["total_tokens"]) ?? counts.prompt + counts.completion;
+  return usageOf(value, { ...counts, total });
 }
