@@ -1,7 +1,13 @@
 /** What every session repository promises, with two instances at one database (CHAT-8). */
 import { randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import type { Session, SessionRepo, Tenant, WorkspaceFile } from "@toolyard/core/ports/repos";
+import {
+  mostWorkspaceFiles,
+  type Session,
+  type SessionRepo,
+  type Tenant,
+  type WorkspaceFile,
+} from "@toolyard/core/ports/repos";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { TwoInstances } from "../support/two-instances.ts";
@@ -199,12 +205,39 @@ export function describeSessionRepo(name: string, make: () => Promise<TwoInstanc
         const id = await newSession(tenant);
         const put = (path: string, bytes: number) => sessions.putFile(tenant, id, file(path, bytes), 100);
         expect(await put("a", 100)).toMatchObject({ kind: "stored" });
-        expect(await put("b", 1)).toEqual({ kind: "full", bytes: 100 });
-        expect(await put("a", 101)).toEqual({ kind: "full", bytes: 100 });
+        expect(await put("b", 1)).toEqual({ kind: "full", bytes: 100, files: 1 });
+        expect(await put("a", 101)).toEqual({ kind: "full", bytes: 100, files: 1 });
         expect(await put("b", 0)).toMatchObject({ kind: "stored" });
         expect(await put("a", 60)).toMatchObject({ kind: "stored" });
         expect(await put("b", 40)).toMatchObject({ kind: "stored" });
         expect(await sessions.getFile(tenant, id, "a")).toMatchObject({ bytes: 60 });
+      });
+
+      test("loses the files whose blobs are gone, and none that was written since", async () => {
+        const tenant = await newTenant();
+        const id = await newSession(tenant);
+        for (const name of ["a", "b", "c"]) await sessions.putFile(tenant, id, file(name, 1, `blob-${name}`), 100);
+        await sessions.putFile(tenant, id, file("b", 1, "newer"), 100);
+        await repos[1].deleteFiles(tenant, id, ["blob-a", "blob-b"]);
+        await repos[1].deleteFiles(await newTenant(), id, ["blob-c"]);
+        expect((await sessions.listFiles(tenant, id, "")).map(({ path }) => path)).toEqual(["b", "c"]);
+      });
+
+      test("has no place for more files than may be, whatever they hold", async () => {
+        const tenant = await newTenant();
+        const id = await newSession(tenant);
+        await instances.run(
+          `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
+            WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+            SELECT ?, ?, 'f' || n, 0, 'text/plain', 'b' || n, 0 FROM numbers`,
+          mostWorkspaceFiles - 1,
+          tenant,
+          id,
+        );
+        const put = (path: string) => sessions.putFile(tenant, id, file(path, 0), 100);
+        expect(await put("last")).toMatchObject({ kind: "stored" });
+        expect(await put("more")).toEqual({ kind: "full", bytes: 0, files: mostWorkspaceFiles });
+        expect(await put("last")).toMatchObject({ kind: "stored" });
       });
 
       test("two instances that write at once cannot fill it twice", async () => {

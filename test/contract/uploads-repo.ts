@@ -94,8 +94,9 @@ export function describeUploadRepo(name: string, make: () => Promise<TwoInstance
       expect(await both[1].uploads.open(tenant, session, upload("b", 501), minute)).toEqual({
         kind: "full",
         bytes: 1_500,
+        files: 1,
       });
-      expect(await write([tenant, session], "b", 501)).toEqual({ kind: "full", bytes: 1_500 });
+      expect(await write([tenant, session], "b", 501)).toEqual({ kind: "full", bytes: 1_500, files: 1 });
       expect(await write([tenant, session], "b", 500)).toMatchObject({ kind: "stored" });
       // What is replaced is not counted besides.
       await announce([tenant, session], "kept", 0);

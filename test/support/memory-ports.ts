@@ -69,7 +69,7 @@ export function createMemorySessions(now: () => number = Date.now): MemorySessio
       const { files } = found;
       const replaced = files.get(file.path);
       const others = used(files) - (replaced?.bytes ?? 0);
-      if (others + file.bytes > limit) return { kind: "full", bytes: used(files) };
+      if (others + file.bytes > limit) return { kind: "full", bytes: used(files), files: files.size };
       files.set(file.path, { ...file, updatedAt: now() });
       return { kind: "stored", replaced: replaced?.blobKey };
     },
@@ -78,6 +78,10 @@ export function createMemorySessions(now: () => number = Date.now): MemorySessio
       const blobKey = files?.get(path)?.blobKey;
       files?.delete(path);
       return blobKey;
+    },
+    async deleteFiles(tenant, session, blobKeys) {
+      const files = find(tenant, session)?.files;
+      for (const { path, blobKey } of files?.values() ?? []) if (blobKeys.includes(blobKey)) files?.delete(path);
     },
     async delete(tenant, id) {
       const found = find(tenant, id);

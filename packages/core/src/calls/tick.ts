@@ -16,6 +16,8 @@ import { sendUnheld } from "./send-unheld.ts";
 
 /** Rows of one kind in one round. */
 const sweepLimit = 200;
+/** Each of them may have thousands of files. */
+const sessionLimit = 10;
 /** How long rounds follow each other: well within the minute until the next tick, and within the function's time. */
 const roundsMs = 20_000;
 
@@ -48,7 +50,7 @@ export async function tick(deps: CoreDeps): Promise<{ readonly resent: number }>
     once(() => expireCallbacks(deps, sweepLimit)),
     () => archiveCalls(deps),
     counted(() => expireArchives(deps, sweepLimit)),
-    counted(() => createWorkspace(deps).expireSessions(sweepLimit)),
+    counted(() => createWorkspace(deps).expireSessions(sessionLimit), sessionLimit),
     counted(() => clearUploads(deps, sweepLimit)),
     once(() => clearKnowledge(deps, sweepLimit)),
     counted(() => repos.oauth.expire(sweepLimit)),
@@ -78,7 +80,10 @@ const once = (part: () => Promise<void>) => async (): Promise<boolean> => {
   return false;
 };
 
-const counted = (part: () => Promise<number>) => async (): Promise<boolean> => (await part()) >= sweepLimit;
+const counted =
+  (part: () => Promise<number>, limit = sweepLimit) =>
+  async (): Promise<boolean> =>
+    (await part()) >= limit;
 
 /** Most ticks find nothing that is due, and read no code for it. */
 async function fireSchedules(deps: CoreDeps): Promise<void> {

@@ -591,6 +591,16 @@ export interface WorkspaceFile {
   readonly blobKey: string;
   readonly updatedAt: number;
 }
+/** Of a session: each of them is a blob that has to be deleted by itself. */
+export const mostWorkspaceFiles = 10_000;
+
+/** What a workspace holds and is announced to hold. */
+export interface FullWorkspace {
+  readonly kind: "full";
+  readonly bytes: number;
+  readonly files: number;
+}
+
 export interface SessionRepo {
   get(tenant: string, id: string): Promise<Session | undefined>;
   /** Of one caller, or of the whole tenant. */
@@ -600,18 +610,20 @@ export interface SessionRepo {
   listFiles(tenant: string, session: string, prefix: string): Promise<readonly WorkspaceFile[]>;
   pageFiles(tenant: string, session: string, page: PageRequest): Promise<Page<WorkspaceFile>>;
   getFile(tenant: string, session: string, path: string): Promise<WorkspaceFile | undefined>;
-  /** Puts or replaces where the workspace stays within `limit` bytes. Returns the blob key replaced, for deletion. */
+  /**
+   * Puts or replaces where the workspace stays within `limit` bytes and `mostWorkspaceFiles`. Returns the blob key
+   * replaced, for deletion.
+   */
   putFile(
     tenant: string,
     session: string,
     file: Omit<WorkspaceFile, "updatedAt">,
     limit: number,
-  ): Promise<
-    | { readonly kind: "stored"; readonly replaced: string | undefined }
-    | { readonly kind: "full"; readonly bytes: number }
-  >;
+  ): Promise<{ readonly kind: "stored"; readonly replaced: string | undefined } | FullWorkspace>;
   /** Returns the blob key that was the file's, or undefined where there was none. */
   deleteFile(tenant: string, session: string, path: string): Promise<string | undefined>;
+  /** Of the files whose blobs these still are. */
+  deleteFiles(tenant: string, session: string, blobKeys: readonly string[]): Promise<void>;
   /** Removes the session and its files' rows. Returns their blob keys; undefined: no such session. */
   delete(tenant: string, id: string): Promise<readonly string[] | undefined>;
   /** Sessions of all tenants idle past their tenant's setting; claimed, so that two instances share the work. */
@@ -644,9 +656,7 @@ export interface UploadRepo {
     session: string,
     upload: NewWorkspaceUpload,
     expiresInMs: number,
-  ): Promise<
-    { readonly kind: "open"; readonly upload: WorkspaceUpload } | { readonly kind: "full"; readonly bytes: number }
-  >;
+  ): Promise<{ readonly kind: "open"; readonly upload: WorkspaceUpload } | FullWorkspace>;
   get(tenant: string, session: string, id: string): Promise<WorkspaceUpload | undefined>;
   /**
    * Makes an open upload the file of its path, in one statement with its end. `changed`: what is at the path is
@@ -660,7 +670,7 @@ export interface UploadRepo {
     options: { readonly replace: boolean },
   ): Promise<
     | { readonly kind: "stored"; readonly file: WorkspaceFile; readonly replaced: string | undefined }
-    | { readonly kind: "full"; readonly bytes: number }
+    | FullWorkspace
     | { readonly kind: "changed" }
     | { readonly kind: "over" }
     | { readonly kind: "missing" }

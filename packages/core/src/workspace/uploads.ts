@@ -48,7 +48,7 @@ export async function announceUpload(
     { id, path: name, bytes, mediaType, blobKey },
     expiresInMs,
   );
-  if (opened.kind === "full") throw workspaceFull(limit, opened.bytes);
+  if (opened.kind === "full") throw workspaceFull(limit, opened);
   const request = await deps.blobs.presign(blobKey, { method: "PUT", expiresInMs, bytes, mediaType });
   return { upload: opened.upload, request };
 }
@@ -76,7 +76,7 @@ export async function completeUpload(
       await dropReplaced(deps, done.replaced);
       return { file: done.file, replaced: done.replaced !== undefined };
     case "full":
-      throw workspaceFull(options.limit, done.bytes);
+      throw workspaceFull(options.limit, done);
     case "changed":
       throw new GatewayError(
         "conflict",

@@ -275,6 +275,31 @@ describe(`the end of a session ${verifies("CHAT-8")}`, () => {
     expect(logged).toEqual([]);
   });
 
+  it("of many goes on where the process before was ended, a few at a time", async () => {
+    const files = 500;
+    const store = createMemoryBlobStore();
+    let [left, most, running] = [300, 0, 0];
+    const { workspace, sessions, keys } = await openRoom({
+      ...store,
+      async delete(key) {
+        left -= 1;
+        if (left < 0) throw new Error("the process is over");
+        running += 1;
+        most = Math.max(most, running);
+        await store.delete(key);
+        running -= 1;
+      },
+    });
+    for (let at = 0; at < files; at += 1)
+      await workspace.write({ ...mine, path: `f${at}` }, Buffer.from(""), { limit });
+    await expect(workspace.removeSession(mine)).rejects.toThrow("the process is over");
+    expect(await sessions.listFiles(mine.tenant, mine.session, "")).toHaveLength(300);
+    left = 300;
+    await workspace.removeSession(mine);
+    expect(await keys()).toEqual([]);
+    expect(most).toBe(32);
+  });
+
   it("of one does not wait for another's that fails", async () => {
     const store = createMemoryBlobStore();
     const { workspace, sessions, logged } = await openRoom({
@@ -286,7 +311,7 @@ describe(`the end of a session ${verifies("CHAT-8")}`, () => {
       await workspace.write({ tenant: "ten_a", session, path: "f" }, Buffer.from("x"), { limit });
       sessions.expire("ten_a", session);
     }
-    expect(await workspace.expireSessions(10)).toBe(1);
+    expect(await workspace.expireSessions(10)).toBe(2);
     expect(await sessions.get("ten_a", "bad")).toBeDefined();
     expect(await sessions.get("ten_a", "good")).toBeUndefined();
     expect(logged).toHaveLength(1);

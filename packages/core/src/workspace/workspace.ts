@@ -7,7 +7,8 @@ import { randomUUID } from "node:crypto";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { tenantKey } from "../ports/blob-store.ts";
-import type { Repos, WorkspaceFile } from "../ports/repos.ts";
+import { mostWorkspaceFiles, type FullWorkspace, type Repos, type WorkspaceFile } from "../ports/repos.ts";
+import { deleteBlobs } from "./delete-blobs.ts";
 import { directoryPrefix, filePath } from "./path.ts";
 
 export interface WorkspacePlace {
@@ -57,7 +58,7 @@ export interface Workspace {
   delete(place: FilePlace): Promise<void>;
   /** @throws GatewayError `session_not_found` */
   removeSession(place: WorkspacePlace): Promise<void>;
-  /** Removes what sessions left that were idle too long. Returns how many were removed here. */
+  /** Removes what sessions left that were idle too long. Returns how many it found. */
   expireSessions(limit: number): Promise<number>;
 }
 
@@ -66,6 +67,8 @@ export type WorkspaceDeps = Pick<CoreDeps, "blobs" | "clock" | "log"> & { readon
 /** No write takes longer: the longest job ends after 14 minutes. */
 const orphanAfterMs = 900_000;
 const orphanPage = 1_000;
+/** Files of a session that go before their rows do: whoever is stopped half-way has done so much for the next. */
+const removedAtOnce = 200;
 
 export function createWorkspace(deps: WorkspaceDeps): Workspace {
   const { blobs, clock, log } = deps;
@@ -97,7 +100,7 @@ export function createWorkspace(deps: WorkspaceDeps): Workspace {
     });
     if (put.kind === "full") {
       await drop(blobKey);
-      throw workspaceFull(options.limit, put.bytes);
+      throw workspaceFull(options.limit, put);
     }
     if (put.replaced !== undefined && put.replaced !== blobKey) await drop(put.replaced);
     return { path: name, bytes: file.bytes, replaced: put.replaced !== undefined };
@@ -129,22 +132,31 @@ export function createWorkspace(deps: WorkspaceDeps): Workspace {
   }
 
   /**
-   * Blobs first, the rows that name them last: stopped half-way, this is done again by whoever comes
-   * next, and two instances at once do no harm.
+   * Blobs first, then the rows that name them, some at a time: stopped half-way, this is gone on with by whoever
+   * comes next, and two instances at once do no harm.
    */
   async function remove({ tenant, session }: WorkspacePlace): Promise<boolean> {
-    for (const file of await sessions.listFiles(tenant, session, "")) await blobs.delete(file.blobKey);
+    for (;;) {
+      const { data } = await sessions.pageFiles(tenant, session, { limit: removedAtOnce, order: "asc" });
+      if (data.length === 0) break;
+      const blobKeys = data.map(({ blobKey }) => blobKey);
+      await deleteBlobs(blobs, blobKeys);
+      await sessions.deleteFiles(tenant, session, blobKeys);
+    }
     const prefix = `${tenantKey(tenant, "workspaces", session)}/`;
     for (let after = ""; ;) {
       const page = await blobs.list(prefix, { limit: orphanPage, ...(after === "" ? {} : { after }) });
       // Blobs of writes that never came to be files. Young ones may belong to a write under way.
       const orphans = page.filter((blob) => blob.modifiedAt < clock.now() - orphanAfterMs);
-      for (const blob of orphans) await blobs.delete(blob.key);
+      await deleteBlobs(
+        blobs,
+        orphans.map(({ key }) => key),
+      );
       after = page.at(-1)?.key ?? "";
       if (page.length < orphanPage) break;
     }
     const left = await sessions.delete(tenant, session);
-    for (const blobKey of left ?? []) await blobs.delete(blobKey);
+    await deleteBlobs(blobs, left ?? []);
     return left !== undefined;
   }
 
@@ -176,11 +188,10 @@ export function createWorkspace(deps: WorkspaceDeps): Workspace {
       }
     },
     async expireSessions(limit) {
-      let removed = 0;
-      for (const { tenant, id } of await sessions.takeExpired(limit)) {
+      const expired = await sessions.takeExpired(limit);
+      for (const { tenant, id } of expired) {
         try {
           await remove({ tenant, session: id });
-          removed += 1;
         } catch (error) {
           // The claim runs out and another tick tries again; the others must not wait for this one.
           log.log("error", "an expired session could not be removed", {
@@ -190,7 +201,7 @@ export function createWorkspace(deps: WorkspaceDeps): Workspace {
           });
         }
       }
-      return removed;
+      return expired.length;
     },
   };
 }
@@ -227,13 +238,20 @@ function fileNotFound(path: string): GatewayError {
   );
 }
 
-/** @param used bytes in use, and announced to come */
-export function workspaceFull(limit: number, used: number | undefined): GatewayError {
-  const held = used === undefined ? "" : `, of which ${used} are in use`;
+/** @param used what is in use, and announced to come */
+export function workspaceFull(limit: number, used: Omit<FullWorkspace, "kind"> | undefined): GatewayError {
+  if (used !== undefined && used.files >= mostWorkspaceFiles) {
+    return new GatewayError(
+      "workspace_full",
+      `The file has no place: this workspace holds ${used.files} files, and may hold ${mostWorkspaceFiles}. Delete files or write into those that are there.`,
+      { extra: { limit_files: mostWorkspaceFiles, used_files: used.files } },
+    );
+  }
+  const held = used === undefined ? "" : `, of which ${used.bytes} are in use`;
   return new GatewayError(
     "workspace_full",
     `The file does not fit: this workspace may hold ${limit} bytes${held} (setting 'workspace_bytes'). Delete files or write less.`,
-    { extra: { limit_bytes: limit, ...(used === undefined ? {} : { used_bytes: used }) } },
+    { extra: { limit_bytes: limit, ...(used === undefined ? {} : { used_bytes: used.bytes }) } },
   );
 }
 

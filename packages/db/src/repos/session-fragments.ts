@@ -1,10 +1,14 @@
 /** Parts of SQL about sessions and the room in their workspaces, for session `s` of tenant `t`. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { mostWorkspaceFiles } from "@toolyard/core/ports/repos";
 import { now, setting } from "./fragments.ts";
 
 export const isExpired = `(s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")})`;
 
 export const usedBytes = `(SELECT COALESCE(SUM(used.bytes), 0) FROM workspace_files AS used
+  WHERE used.tenant = s.tenant AND used.session_id = s.id)`;
+
+export const usedFiles = `(SELECT COUNT(*) FROM workspace_files AS used
   WHERE used.tenant = s.tenant AND used.session_id = s.id)`;
 
 /** What open uploads may still bring. */
@@ -16,6 +20,10 @@ export const usedBesides = (
   path: string,
 ): string => `(SELECT COALESCE(SUM(others.bytes), 0) FROM workspace_files AS others
   WHERE others.tenant = s.tenant AND others.session_id = s.id AND others.path <> ${path})`;
+
+/** A file may replace another where there are as many as may be. */
+export const hasPlaceFor = (path: string): string => `(SELECT COUNT(*) FROM workspace_files AS others
+  WHERE others.tenant = s.tenant AND others.session_id = s.id AND others.path <> ${path}) < ${mostWorkspaceFiles}`;
 
 export const touchSession = `UPDATE sessions AS s SET last_used_at = ${now} FROM tenants AS t
   WHERE t.id = ?1 AND s.id = ?2 AND s.tenant = ?1 AND NOT ${isExpired}`;

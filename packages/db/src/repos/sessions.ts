@@ -10,11 +10,13 @@ import { now, setting } from "./fragments.ts";
 import {
   announcedBytes,
   expiredSession,
+  hasPlaceFor,
   isExpired,
   noSession,
   touchSession,
   usedBesides,
   usedBytes,
+  usedFiles,
 } from "./session-fragments.ts";
 
 type Row = StatementResult["rows"][number];
@@ -31,7 +33,7 @@ const sessionsOfTenant = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at
 const readSession = `${sessionsOfTenant} AND s.id = ?2`;
 
 const readRoom = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired} AS expired,
-    ${usedBytes} + ${announcedBytes} AS held
+    ${usedBytes} + ${announcedBytes} AS held, ${usedFiles} AS files
   FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`;
 
 export function createSessionRepo(shards: Shards): SessionRepo {
@@ -61,6 +63,10 @@ export function createSessionRepo(shards: Shards): SessionRepo {
         { sql: touchSession, args: [tenant, session] },
       ]);
       return deleted?.rows.map((row) => String(row["blob_key"]))[0];
+    },
+    async deleteFiles(tenant, session, blobKeys) {
+      const args = [tenant, session, JSON.stringify(blobKeys)];
+      await of(tenant).batch([{ sql: deleteFiles, args }], { repeatable: true });
     },
     delete: (tenant, id) => remove(of(tenant), tenant, id),
     takeExpired: (limit) => takeExpired(shards, limit),
@@ -116,6 +122,8 @@ const files = "SELECT path, bytes, media_type, blob_key, updated_at FROM workspa
 const readFile = `${files} WHERE tenant = ?1 AND session_id = ?2 AND path = ?3`;
 // Texts compare by their bytes; U+10FFFF is the last character there is.
 const listFiles = `${files} WHERE tenant = ?1 AND session_id = ?2 AND path >= ?3 AND path < ?3 || char(0x10FFFF) ORDER BY path`;
+const deleteFiles = `DELETE FROM workspace_files WHERE tenant = ?1 AND session_id = ?2
+  AND blob_key IN (SELECT value FROM json_each(?3))`;
 const deleteFile = "DELETE FROM workspace_files WHERE tenant = ?1 AND session_id = ?2 AND path = ?3 RETURNING blob_key";
 
 async function pageFiles(
@@ -136,7 +144,7 @@ async function pageFiles(
 const putFileRow = `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ${now} FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant
   WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired}
-    AND ?4 + ${usedBesides("?3")} + ${announcedBytes} <= ?7
+    AND ?4 + ${usedBesides("?3")} + ${announcedBytes} <= ?7 AND ${hasPlaceFor("?3")}
   ON CONFLICT (tenant, session_id, path) DO UPDATE SET
     bytes = excluded.bytes, media_type = excluded.media_type, updated_at = excluded.updated_at,
     previous_blob_key = CASE blob_key WHEN excluded.blob_key THEN previous_blob_key ELSE blob_key END,
@@ -166,7 +174,8 @@ async function putFile(
   const state = found?.rows.map(toSession)[0];
   if (state === undefined) throw noSession(session);
   if (state.expired) throw expiredSession(session);
-  return { kind: "full", bytes: Number(found?.rows[0]?.["held"]) };
+  const held = found?.rows[0];
+  return { kind: "full", bytes: Number(held?.["held"]), files: Number(held?.["files"]) };
 }
 
 const removal = [

@@ -2,18 +2,20 @@
  * Uploads by link (CHAT-19). Contract: `UploadRepo`. What an upload becomes is decided once, by whoever sets
  * `settled_at`; the file and the end of its upload are one transaction.
  */
-import type { UploadRepo, WorkspaceUpload } from "@toolyard/core/ports/repos";
+import type { FullWorkspace, UploadRepo, WorkspaceUpload } from "@toolyard/core/ports/repos";
 import type { Database, Shards, StatementResult } from "../database.ts";
 import { everyShard } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
 import {
   announcedBytes,
   expiredSession,
+  hasPlaceFor,
   isExpired,
   noSession,
   touchSession,
   usedBesides,
   usedBytes,
+  usedFiles,
 } from "./session-fragments.ts";
 
 type Row = StatementResult["rows"][number];
@@ -30,7 +32,7 @@ const fileOf = fileFor("u");
 const readUpload = `SELECT u.*, ${fileOf} AS current FROM workspace_uploads AS u
   WHERE u.tenant = ?1 AND u.session_id = ?2 AND u.id = ?3`;
 
-const readRoom = `SELECT ${isExpired} AS expired, ${usedBytes} + ${announcedBytes} AS held
+const readRoom = `SELECT ${isExpired} AS expired, ${usedBytes} + ${announcedBytes} AS held, ${usedFiles} AS files
   FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`;
 
 const insertUpload = `INSERT INTO workspace_uploads
@@ -39,7 +41,7 @@ const insertUpload = `INSERT INTO workspace_uploads
     (SELECT blob_key FROM workspace_files WHERE tenant = ?1 AND session_id = ?2 AND path = ?4), ${now}, ${now} + ?8
   FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant
   WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired}
-    AND ?5 + ${usedBesides("?4")} + ${announcedBytes} <= ${setting("workspace_bytes")}
+    AND ?5 + ${usedBesides("?4")} + ${announcedBytes} <= ${setting("workspace_bytes")} AND ${hasPlaceFor("?4")}
   ON CONFLICT DO NOTHING`;
 
 /** Its own bytes are among the announced ones. */
@@ -49,7 +51,7 @@ const putFile = `INSERT INTO workspace_files (tenant, session_id, path, bytes, m
     JOIN tenants AS t ON t.id = u.tenant
   WHERE u.tenant = ?1 AND u.session_id = ?2 AND u.id = ?3 AND u.settled_at IS NULL AND NOT ${isExpired}
     AND (?4 OR ${fileOf} IS u.replaces_blob_key)
-    AND ${usedBesides("u.path")} + ${announcedBytes} <= ${setting("workspace_bytes")}
+    AND ${usedBesides("u.path")} + ${announcedBytes} <= ${setting("workspace_bytes")} AND ${hasPlaceFor("u.path")}
   ON CONFLICT (tenant, session_id, path) DO UPDATE SET
     bytes = excluded.bytes, media_type = excluded.media_type, updated_at = excluded.updated_at,
     previous_blob_key = blob_key, blob_key = excluded.blob_key`;
@@ -91,7 +93,7 @@ export function createUploadRepo(shards: Shards): UploadRepo {
         { repeatable: true },
       );
       const upload = found?.rows.map(toUpload)[0];
-      return upload === undefined ? { kind: "full", bytes: heldBytes(room, session) } : { kind: "open", upload };
+      return upload === undefined ? fullWorkspace(room, session) : { kind: "open", upload };
     },
     async get(tenant, session, id) {
       const [found] = await of(tenant).batch([{ sql: readUpload, args: [tenant, session, id] }], { readonly: true });
@@ -115,9 +117,9 @@ export function createUploadRepo(shards: Shards): UploadRepo {
       const stored = file?.rows[0];
       if (stored !== undefined) return toStored(stored);
       if (row["settled_at"] !== null) return { kind: "over" };
-      const bytes = heldBytes(room, session);
+      const full = fullWorkspace(room, session);
       const isChanged = !replace && row["current"] !== row["replaces_blob_key"];
-      return isChanged ? { kind: "changed" } : { kind: "full", bytes };
+      return isChanged ? { kind: "changed" } : full;
     },
     async giveUp(tenant, session, id) {
       const args = [tenant, session, id];
@@ -157,11 +159,11 @@ async function takeFromAll(shards: Shards, args: readonly number[]): ReturnType<
 }
 
 /** @throws GatewayError `session_not_found`, `session_expired` */
-function heldBytes(room: StatementResult | undefined, session: string): number {
+function fullWorkspace(room: StatementResult | undefined, session: string): FullWorkspace {
   const row = room?.rows[0];
   if (row === undefined) throw noSession(session);
   if (row["expired"] === 1) throw expiredSession(session);
-  return Number(row["held"]);
+  return { kind: "full", bytes: Number(row["held"]), files: Number(row["files"]) };
 }
 
 function toStored(row: Row): Extract<Awaited<ReturnType<UploadRepo["complete"]>>, { readonly kind: "stored" }> {
