@@ -231,7 +231,7 @@ describe.each(homes)("an answer written through a sink to %s", (_home, start) =>
         await sink.write("ent\n\n");
         await sleep(30);
       },
-      { keepAliveMs: 10, stallMs: 1_000 },
+      { keepAliveMs: 10, quietMs: 1_000, stallMs: 1_000 },
     );
     const text = await (await request()).text();
     expect(text).toMatch(/^(: keep-alive\n\n)+data: half an event\n\n(: keep-alive\n\n)+$/);
@@ -246,7 +246,7 @@ describe.each(homes)("an answer written through a sink to %s", (_home, start) =>
           await sleep(12);
         }
       },
-      { keepAliveMs: 5, stallMs: 1_000 },
+      { keepAliveMs: 5, quietMs: 1_000, stallMs: 1_000 },
     );
     const text = await (await request()).text();
     const comment = "(?:: keep-alive\n\n)+";
@@ -257,6 +257,36 @@ describe.each(homes)("an answer written through a sink to %s", (_home, start) =>
     );
   });
 
+  test("a stream that says nothing at first is begun without it", async () => {
+    const said = Promise.withResolvers<void>();
+    const { request } = await start(
+      async (sink) => {
+        sink.beginWhenQuiet();
+        await said.promise;
+        sink.head(503, {});
+        await sink.write("data: 1\n\n");
+      },
+      { keepAliveMs: 1_000, quietMs: 5, stallMs: 1_000 },
+    );
+    const answer = await request();
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/event-stream"]);
+    said.resolve();
+    expect(await answer.text()).toBe(": keep-alive\n\ndata: 1\n\n");
+  });
+
+  test("what goes wrong before that has a status of its own", async () => {
+    const { request } = await start(
+      async (sink) => {
+        sink.beginWhenQuiet();
+        throw new GatewayError("provider_unavailable", "It is away.");
+      },
+      { keepAliveMs: 1_000, quietMs: 5, stallMs: 1_000 },
+    );
+    const answer = await request();
+    await sleep(15);
+    expect([answer.status, (await answer.text()).includes("keep-alive")]).toEqual([503, false]);
+  });
+
   test("only event streams get comments", async () => {
     const { request } = await start(
       async (sink) => {
@@ -264,7 +294,7 @@ describe.each(homes)("an answer written through a sink to %s", (_home, start) =>
         await sleep(20);
         sink.end("{}");
       },
-      { keepAliveMs: 5, stallMs: 1_000 },
+      { keepAliveMs: 5, quietMs: 1_000, stallMs: 1_000 },
     );
     expect(await (await request()).text()).toBe("{}");
   });
@@ -378,7 +408,7 @@ describe(`a client that leaves or stalls ${verifies("CHAT-6")}`, () => {
         sink.head(200, { "content-type": "application/octet-stream" });
         while (!sink.closed) await sink.write(Buffer.alloc(1_048_576));
       },
-      { keepAliveMs: 1_000, stallMs: 50 },
+      { keepAliveMs: 1_000, quietMs: 1_000, stallMs: 50 },
     );
     const socket = open(port);
     socket.pause();

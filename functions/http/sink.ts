@@ -11,6 +11,11 @@ import { lambdaTransport, nodeTransport, webTransport, type Transport } from "./
 export interface ResponseSink {
   /** Status and headers, once and first. The headers of the exchange are added. */
   head(status: number, headers: Readonly<Record<string, string>>): void;
+  /**
+   * Begins an event stream that says nothing for a while: proxies wait a minute for an answer's first byte, and models
+   * may think longer. From then on what goes wrong is said in the stream.
+   */
+  beginWhenQuiet(): void;
   /** A promise where the client is slower than we are: it resolves when there is room, or nobody is left. */
   write(chunk: string | Uint8Array): Promise<void> | undefined;
   /** Ends the answer; a later call does nothing. */
@@ -24,11 +29,13 @@ export interface ResponseSink {
 
 export interface SinkTiming {
   readonly keepAliveMs: number;
+  /** Before an event stream is begun that has nothing to say yet. */
+  readonly quietMs: number;
   /** A client that takes nothing for this long is cut off. */
   readonly stallMs: number;
 }
 
-const defaultTiming: SinkTiming = { keepAliveMs: 15_000, stallMs: 120_000 };
+const defaultTiming: SinkTiming = { keepAliveMs: 15_000, quietMs: 10_000, stallMs: 120_000 };
 
 export const eventStreamHeaders: Readonly<Record<string, string>> = {
   // Without parameters: clients of the chat specification compare the whole value (CHAT-17).
@@ -92,6 +99,7 @@ async function runSink(
     await write(sink);
     if (!sink.headSent && !sink.closed) throw new Error("the route ended without an answer");
   } catch (error) {
+    sink.stayQuiet();
     if (!sink.headSent && !sink.closed) throw error;
     log.log("error", "an answer ended early", { request_id: requestId, route, code: toGatewayError(error).code });
     sink.cutOff();
@@ -118,6 +126,7 @@ class Sink implements ResponseSink {
   #state: "new" | "open" | "ended" | "gone" = "new";
   #drained: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
   #keepAlive: NodeJS.Timeout | undefined;
+  #quiet: NodeJS.Timeout | undefined;
   #commentDue = false;
   /** Last four bytes written: a comment may only stand between events. */
   #tail = 0;
@@ -139,8 +148,21 @@ class Sink implements ResponseSink {
     return this.#headSent;
   }
 
+  beginWhenQuiet(): void {
+    if (this.#headSent || this.closed) return;
+    this.#quiet = setTimeout(() => {
+      this.head(200, eventStreamHeaders);
+      if (!this.#silent) this.#writeComment();
+    }, this.#timing.quietMs);
+  }
+
+  stayQuiet(): void {
+    clearTimeout(this.#quiet);
+  }
+
   head(status: number, headers: Readonly<Record<string, string>>): void {
     if (this.#headSent || this.closed) return;
+    this.stayQuiet();
     this.#headSent = true;
     this.#state = "open";
     this.#exchange.status = status;
@@ -218,6 +240,7 @@ class Sink implements ResponseSink {
     this.#state = "gone";
     this.#exchange.status ??= 499;
     clearInterval(this.#keepAlive);
+    this.stayQuiet();
     this.#release();
     for (const callback of this.#closeCallbacks.splice(0)) callback();
   }

@@ -377,6 +377,22 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       expect(await fixture.run(pending, tenant)).toEqual([]);
     });
 
+    test("whom one tenant has much to tell keeps no other's waiting", async () => {
+      const other = await fixture.newTenant();
+      const heard: Audience[] = [];
+      for (const owner of [tenant, other]) {
+        const { id } = await connect({ holder: null, caller: await callerOf(owner) }, owner);
+        heard.push({ kind: "connection", value: id });
+      }
+      const [much, little] = heard.map((audience) => note(audience));
+      if (much === undefined || little === undefined) throw new Error("nobody listens");
+      for (let count = 0; count < 5; count += 1) await connections().publish(tenant, [much]);
+      await connections().publish(other, [little]);
+      const claims = await connections(1).claim({ limit: 3, leaseMs: minute });
+      expect(claims.map(({ event }) => event.tenant)).toEqual([tenant, tenant, other]);
+      expect(claims[0]?.event.seq).toBeLessThan(claims[1]?.event.seq ?? 0);
+    });
+
     test("what processes hold is claimed by nobody", async () => {
       await listen({ holder: "process-1" });
       await fixture.rowIn(tenant, "failed");

@@ -176,7 +176,7 @@ async function* replayed(body: JsonObject): Events {
 }
 
 /**
- * An error before the first byte has a status of its own. The settlement follows the last byte: the
+ * An error before the first byte has a status of its own, where it comes soon. The settlement follows the last byte: the
  * events are read to their end after `finish`.
  */
 async function answerStream(
@@ -194,6 +194,7 @@ async function answerStream(
     }
     return room;
   };
+  sink.beginWhenQuiet();
   const events = eventsOf(core, opening, write);
   for await (const batch of events) {
     if (sink.closed) return;

@@ -149,8 +149,13 @@ const insertEvent = `INSERT INTO connection_events
     CASE WHEN EXISTS (SELECT 1 FROM connections AS c WHERE c.holder = '' AND ${isAddressed}) THEN ${now} END
   WHERE EXISTS (SELECT 1 FROM connections AS c WHERE ${isAddressed})`;
 
+/** In order within each tenant, and tenants by turns: whom one has much to tell keeps no other's waiting. */
 const claimDue = `UPDATE connection_events SET next_at = ${now} + ?2, attempt = attempt + 1
-  WHERE seq IN (SELECT seq FROM connection_events WHERE next_at IS NOT NULL AND next_at <= ${now} AND attempt < ${mostAttempts} ORDER BY seq LIMIT ?1)
+  WHERE seq IN (
+    SELECT seq FROM (
+      SELECT seq, ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY seq) AS turn FROM connection_events
+      WHERE next_at IS NOT NULL AND next_at <= ${now} AND attempt < ${mostAttempts})
+    ORDER BY turn, seq LIMIT ?1)
   RETURNING *, (
     SELECT json_group_array(json_object('id', c.id, 'caller', json(c.caller), 'client_type', c.client_type,
       'subscriptions', json(c.subscriptions), 'closes_at', c.closes_at))
