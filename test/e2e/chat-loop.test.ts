@@ -351,21 +351,29 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
 
   test("a mixed turn is never continued without our results: partial 400, another caller's 410", async () => {
     await tenant.addPlugin(lookup());
-    llm.script(calls({ name: "lookup", arguments: { q: "x" } }, { name: "get_weather", arguments: {} }));
+    const [ours, theirs] = [
+      { name: "lookup", arguments: { q: "x" } },
+      { name: "get_weather", arguments: {} },
+    ];
+    llm.script(calls(ours, theirs, { ...theirs, arguments: { city: "北京" } }));
     const first = await chat(tenant.client, { messages: [user("mixed")], tools: [weather] });
     const { message } = first.choices[0];
+    const [one, other] = message.tool_calls;
+    const answers = [one, other].map(({ id }: Json) => ({ role: "tool", tool_call_id: id, content: "sunny" }));
     const partial = await tenant.client.send("post", "/v1/chat/completions", {
       messages: [user("mixed"), message],
       tools: [weather],
     });
     expect([partial.status, partial.json.error.code]).toEqual([400, "tool_turn_incomplete"]);
-    expect(partial.json.error.missing_tool_call_ids).toEqual([message.tool_calls[0].id]);
+    expect(partial.json.error.missing_tool_call_ids).toEqual([one.id, other.id]);
+    const cut = await tenant.client.send("post", "/v1/chat/completions", {
+      messages: [user("mixed"), { ...message, tool_calls: [one] }, answers[0]],
+      tools: [weather],
+    });
+    expect([cut.status, cut.json.error.code]).toEqual([400, "tool_turn_incomplete"]);
+    expect(cut.json.error.missing_tool_call_ids).toEqual([other.id]);
     const stranger = await tenant.newKey();
-    const answered = [
-      user("mixed"),
-      message,
-      { role: "tool", tool_call_id: message.tool_calls[0].id, content: "sunny" },
-    ];
+    const answered = [user("mixed"), message, ...answers];
     const expired = await stranger.client.send("post", "/v1/chat/completions", {
       messages: answered,
       tools: [weather],

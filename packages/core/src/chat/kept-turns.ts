@@ -65,7 +65,7 @@ export interface RestoredConversation {
 /**
  * The conversation as the back end must see it: kept messages verbatim, ids as the back end wrote
  * them, our results beside the client's.
- * @throws GatewayError `tool_turn_expired`, `runtime_config_required`
+ * @throws GatewayError `tool_turn_expired`, `tool_turn_incomplete`, `runtime_config_required`
  */
 export async function restoreTurns(
   deps: CoreDeps,
@@ -86,6 +86,7 @@ export async function restoreTurns(
   const messages = exchangesOf(given.messages).flatMap(({ head, answers }) => {
     const turn = turnOf(head, turns);
     if (turn === undefined) return [head, ...answers];
+    requireWhole(turn, answers);
     if (turn.inline && context.runtimeConfig === undefined) {
       throw new GatewayError(
         "runtime_config_required",
@@ -133,11 +134,23 @@ function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): T
   if (kept === undefined && ids.some((id) => ourId.exec(id)?.[1] === keptMark)) {
     throw new GatewayError(
       "tool_turn_expired",
-      "The gateway's own results of this turn are kept for 24 hours and for the caller that got it; ask again from the last user message.",
+      "The gateway's own results of this turn are kept for 24 hours, for the caller that got it and under the first of its calls, which has to be there; ask again from the last user message.",
       { param: "messages" },
     );
   }
   return kept;
+}
+
+/** The back end is told of all calls that it made, so it has to have all their results. */
+function requireWhole({ ids }: TurnContent, answers: readonly JsonObject[]): void {
+  const answered = new Set(answers.map((answer) => answer["tool_call_id"]));
+  const missing = Object.keys(ids).filter((id) => !answered.has(id));
+  if (missing.length === 0) return;
+  throw new GatewayError(
+    "tool_turn_incomplete",
+    `Of a turn of ${Object.keys(ids).length} calls ${missing.length} came back neither as calls nor with results ('${missing[0]}'); send all of its calls, each with a message of role 'tool'.`,
+    { param: "messages", extra: { missing_tool_call_ids: missing } },
+  );
 }
 
 function withBackEndId(message: JsonObject, turn: TurnContent): JsonObject {
