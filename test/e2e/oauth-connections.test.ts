@@ -7,7 +7,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   refuse,
   secretOf,
@@ -105,6 +105,23 @@ const call = (client: Client, name = "read_mail"): Promise<Reply> =>
   });
 
 const missing = { code: "credential_missing", type: "invalid_request_error" };
+
+/** The database is away for the tries at keeping a token that this tells, until the test is over. */
+function failToStore(isAway: (tries: number) => boolean): { readonly tries: number } {
+  const { repos } = gateway.core;
+  const { oauth } = repos;
+  const seen = { tries: 0 };
+  const store: typeof oauth.store = (...token) => {
+    seen.tries += 1;
+    return isAway(seen.tries)
+      ? Promise.reject(new GatewayError("database_unavailable", "away"))
+      : oauth.store(...token);
+  };
+  const put = (value: typeof oauth): unknown => Object.defineProperty(repos, "oauth", { value, configurable: true });
+  put(new Proxy(oauth, { get: (target, name) => (name === "store" ? store : Reflect.get(target, name)) }));
+  onTestFinished(() => void put(oauth));
+  return seen;
+}
 
 async function linkFor(client: Client, name?: string): Promise<string> {
   const { status, json } = await call(client, name);
@@ -430,7 +447,9 @@ describe(`a state ${verifies("BLIND-3")}`, () => {
       outage.mockRestore();
     }
     expect(authority.asks).toHaveLength(0);
+    const outage = failToStore((tries) => tries === 1);
     expect((await visit(callback)).status).toBe(200);
+    expect([outage.tries, authority.asks.length]).toEqual([2, 1]);
   });
 
   test("works once for two who come at the same time, on two instances", async () => {
@@ -638,6 +657,33 @@ describe(`a connection over time ${verifies("BLIND-3")}`, () => {
     authority.onToken = () => undefined;
     await pause(1_050);
     expect(accountOf(await call(ann))).toBe(account);
+  });
+
+  describe("refreshed while the database is away", () => {
+    test("is kept once it is back: the old refresh token is spent", async () => {
+      const { ann } = await newOffice();
+      const account = await connect(await linkFor(ann));
+      authority.withdrawTokens();
+      const outage = failToStore((tries) => tries <= 2);
+      expect(accountOf(await call(ann))).toBe(account);
+      expect([outage.tries, authority.asks.length]).toEqual([3, 2]);
+    });
+
+    test("is kept by the next who asks where that takes longer than anybody waits", async () => {
+      const { ann } = await newOffice();
+      const account = await connect(await linkFor(ann));
+      authority.withdrawTokens();
+      const { clock } = gateway.core;
+      const now = clock.now.bind(clock);
+      onTestFinished(() => void vi.restoreAllMocks());
+      const outage = failToStore((tries) => {
+        vi.spyOn(clock, "now").mockImplementation(() => now() + tries * 60_000);
+        return tries === 1;
+      });
+      expect((await call(ann)).json.error).toMatchObject({ code: "database_unavailable" });
+      expect(accountOf(await call(ann))).toBe(account);
+      expect([outage.tries, authority.asks.length]).toEqual([2, 2]);
+    });
   });
 
   test("without a refresh token lasts until its token is refused", async () => {

@@ -6,7 +6,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import { isOutage } from "../errors/outage.ts";
+import { isOutage, throughOutage } from "../errors/outage.ts";
 import type { OAuthGrant, OAuthLink } from "../ports/oauth.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { findTool } from "../tools/catalog.ts";
@@ -130,7 +130,10 @@ export async function finishConnection(deps: CoreDeps, answer: AuthorizationAnsw
     form: { grant_type: "authorization_code", code, redirect_uri: redirectUri(deps), code_verifier: verifier },
     clientAuth: undefined,
   });
-  await keepConnection(deps, context, { link, reply, elapsedMs: deps.clock.now() - started });
+  // The code is spent: without this its user would have to give access anew.
+  await throughOutage(deps.clock, keepingMs, () =>
+    keepConnection(deps, context, { link, reply, elapsedMs: deps.clock.now() - started }),
+  );
   return { tenant, userId: link.grant.userId ?? "", toolName: target.toolName };
 }
 
@@ -209,6 +212,8 @@ function codeOf({ code, error }: AuthorizationAnswer): string {
 }
 
 const mostTries = 4;
+/** Longest that a browser waits for its connection to be kept. */
+const keepingMs = 20_000;
 
 async function keepConnection(
   deps: CoreDeps,

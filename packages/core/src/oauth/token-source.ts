@@ -8,6 +8,7 @@
 import type { CredentialContext } from "../blind/credential-resolver.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
+import { throughOutage } from "../errors/outage.ts";
 import { newId } from "../ids.ts";
 import type { NewOAuthGrant, OAuthGrant } from "../ports/oauth.ts";
 import type { OAuthClient } from "./client.ts";
@@ -61,6 +62,10 @@ const firstPollMs = 25;
 const longestPollMs = 500;
 /** Longest that anybody works or waits for one token: the request, its second form, and a lapsed lease. */
 const longestFlightMs = 90_000;
+/** Longest that a flight tries to keep what the server has answered: the refresh token before it is spent. */
+const keepingMs = 30_000;
+/** Answers that could not be kept, for the next flight of their grant in this process. */
+const mostUnkept = 1_000;
 /** A clear refusal is not asked for again so soon. */
 const refusalMs = 1_000;
 
@@ -87,6 +92,8 @@ class SharedTokens implements TokenSource {
   readonly #deps: TokenDeps;
   readonly #memory: TokenMemory;
   readonly #flights = new Map<string, Promise<Landed>>();
+  /** By id of the grant. */
+  readonly #unkept = new Map<string, Answer>();
 
   constructor(deps: TokenDeps) {
     this.#deps = deps;
@@ -152,7 +159,7 @@ class SharedTokens implements TokenSource {
   }
 
   async #fly(want: Want): Promise<Landed> {
-    if (!want.owner.isInline) return new Flight(this.#deps, want).run();
+    if (!want.owner.isInline) return new Flight(this.#deps, want, this.#unkept).run();
     const { egress, clock } = this.#deps;
     const started = clock.now();
     const reply = await requestToken(egressUnder(egress, want.context.span), want.client, {
@@ -178,17 +185,26 @@ function waitFor<T>(
   });
 }
 
+/** What the server gave for a grant as it was then. */
+interface Answer {
+  readonly reply: Reply;
+  readonly generation: number;
+  readonly askedAt: number;
+}
+
 /** One process's way to a token of a stored grant. */
 class Flight {
   readonly #deps: TokenDeps;
   readonly #want: Want;
+  readonly #unkept: Map<string, Answer>;
   readonly #holder = newId("worker");
   readonly #leaseMs: number;
   readonly #grant: NewOAuthGrant;
 
-  constructor(deps: TokenDeps, want: Want) {
+  constructor(deps: TokenDeps, want: Want, unkept: Map<string, Answer>) {
     this.#deps = deps;
     this.#want = want;
+    this.#unkept = unkept;
     this.#leaseMs = Math.min(leaseMs, deps.timing.leaseMs);
     const { userId, identity } = want.owner;
     const { client, target } = want;
@@ -227,16 +243,21 @@ class Flight {
   async #renew(grant: OAuthGrant): Promise<Landed | undefined> {
     const stopBeating = this.#keepLease(grant);
     try {
-      const started = this.#deps.clock.now();
-      const reply = await this.#request(grant, await this.#open(grant));
-      if (reply === undefined) return undefined;
-      return await this.#keep(grant, reply, this.#deps.clock.now() - started);
+      const before = this.#unkept.get(grant.id);
+      const answer = before?.generation === grant.generation ? before : await this.#ask(grant);
+      return answer === undefined ? undefined : await this.#keep(grant, answer);
     } catch (error) {
       await this.#release(grant);
       throw error;
     } finally {
       stopBeating();
     }
+  }
+
+  async #ask(grant: OAuthGrant): Promise<Answer | undefined> {
+    const askedAt = this.#deps.clock.now();
+    const reply = await this.#request(grant, await this.#open(grant));
+    return reply === undefined ? undefined : { reply, generation: grant.generation, askedAt };
   }
 
   /** Undefined: there is none, or one that cannot be opened where another is easily had. */
@@ -282,13 +303,29 @@ class Flight {
     return undefined;
   }
 
-  async #keep(grant: OAuthGrant, reply: Reply, elapsedMs: number): Promise<Landed | undefined> {
-    const { sealer, repos } = this.#deps;
+  async #keep(grant: OAuthGrant, answer: Answer): Promise<Landed | undefined> {
+    const { sealer, repos, clock } = this.#deps;
     const { context } = this.#want;
-    const token = await sealReply(sealer, context, { grant, reply, elapsedMs });
-    if (!(await repos.oauth.store(context.tenant, grant.id, { ...token, raiseConfig: false }))) return undefined;
+    const { reply, askedAt } = answer;
+    this.#hold(grant, answer);
+    // Sealed once: the same text twice is one and the same token to the row.
+    const token = await throughOutage(clock, keepingMs, () =>
+      sealReply(sealer, context, { grant, reply, elapsedMs: clock.now() - askedAt }),
+    );
+    const isKept = await throughOutage(clock, keepingMs, () =>
+      repos.oauth.store(context.tenant, grant.id, { ...token, raiseConfig: false }),
+    );
+    this.#unkept.delete(grant.id);
+    if (!isKept) return undefined;
     const { generation, usableForMs } = token;
     return { value: reply.accessToken, generation, cached: false, usableForMs };
+  }
+
+  #hold(grant: OAuthGrant, answer: Answer): void {
+    this.#unkept.delete(grant.id);
+    this.#unkept.set(grant.id, answer);
+    const oldest = this.#unkept.size > mostUnkept ? this.#unkept.keys().next().value : undefined;
+    if (oldest !== undefined) this.#unkept.delete(oldest);
   }
 
   async #land(grant: OAuthGrant, { cached }: { readonly cached: boolean }): Promise<Landed | undefined> {
