@@ -165,6 +165,62 @@ describe(`plain answers ${verifies("CHAT-1", "CHAT-6")}`, () => {
   });
 });
 
+describe(`several choices with the client's tools ${verifies("CHAT-1", "CHAT-3", "CHAT-6")}`, () => {
+  const ask = (city: string, index: number) => ({
+    index,
+    id: "call_1",
+    type: "function",
+    function: { name: "get_weather", arguments: JSON.stringify({ city }) },
+  });
+  const cities = [["北京", "广州"], ["上海"]];
+  const body = { model, messages, n: 2, tools: [weather] };
+  const underKey = { headers: { "Idempotency-Key": "choices-1" } };
+
+  function expectCalls(completion: OpenAI.ChatCompletion): void {
+    const asked = completion.choices.map(({ message, finish_reason: reason }) => [
+      reason,
+      ...(message.tool_calls ?? []).map((call) => ("function" in call ? call.function.arguments : "")),
+    ]);
+    expect(asked).toEqual(cities.map((each) => ["tool_calls", ...each.map((city) => JSON.stringify({ city }))]));
+    const ids = completion.choices.flatMap(({ message }) => (message.tool_calls ?? []).map(({ id }) => id));
+    expect(new Set(ids).size).toBe(3);
+  }
+
+  test("each has its calls in the completion, and in that given again under its key", async () => {
+    const choices = cities.map((each, index) => ({
+      index,
+      message: { role: "assistant", content: null, tool_calls: each.map(ask) },
+      finish_reason: "tool_calls",
+    }));
+    llm.script({ json: { id: "c", object: "chat.completion", created: 1, model, choices } });
+    const completion = await openai.chat.completions.create(body, underKey);
+    expectCalls(completion);
+    expect(await openai.chat.completions.create(body, underKey)).toEqual(completion);
+    expect(llm.requests).toHaveLength(1);
+  });
+
+  test("each has its calls in the stream, counted for itself, and in that given again under its key", async () => {
+    const of = (index: number, delta: unknown, finish: string | null = null): string =>
+      `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model, choices: [{ index, delta, finish_reason: finish }] })}\n\n`;
+    const [first = [], second = []] = cities;
+    llm.script({
+      writes: [
+        of(1, { role: "assistant", tool_calls: [ask(second[0] ?? "", 0)] }),
+        of(0, { role: "assistant", tool_calls: [ask(first[0] ?? "", 0)] }),
+        of(0, { tool_calls: [{ ...ask(first[1] ?? "", 1), id: "call_2" }] }),
+        of(0, {}, "tool_calls"),
+        of(1, {}, "tool_calls"),
+        done,
+      ],
+    });
+    for (const _once of [1, 2]) {
+      const stream = openai.chat.completions.stream(body, underKey);
+      expectCalls(await stream.finalChatCompletion());
+    }
+    expect(llm.requests).toHaveLength(1);
+  });
+});
+
 describe(`structured answers ${verifies("CHAT-1", "CHAT-6")}`, () => {
   const report = z.object({ city: z.string(), celsius: z.number() });
 

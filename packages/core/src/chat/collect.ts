@@ -44,7 +44,7 @@ export class ChatCollector {
       case "other-delta": {
         const choice = this.#choice(event.choice);
         Object.assign(choice.others, event.delta);
-        choice.logprobs = mergeLogprobs(choice.logprobs, event.logprobs);
+        if (event.logprobs !== undefined) addLogprobs((choice.logprobs ??= {}), event.logprobs);
         return;
       }
       case "tool-call":
@@ -158,12 +158,12 @@ export class ChatCollector {
   }
 }
 
-function mergeLogprobs(before: JsonObject | undefined, next: JsonObject | undefined): JsonObject | undefined {
-  if (before === undefined || next === undefined) return next ?? before;
-  const merged: JsonObject = { ...before };
+/** Into lists of our own: an event may still be written after this one, and copying all for each would add up. */
+function addLogprobs(all: JsonObject, next: JsonObject): void {
   for (const [key, value] of Object.entries(next)) {
-    const known = merged[key];
-    merged[key] = Array.isArray(known) && Array.isArray(value) ? [...known, ...value] : value;
+    const known = all[key];
+    if (!Array.isArray(value)) all[key] = value;
+    else if (Array.isArray(known)) for (const part of value) known.push(part);
+    else all[key] = [...value];
   }
-  return merged;
 }

@@ -56,12 +56,21 @@ interface Turn {
   readonly finishReason: string;
 }
 
+interface MintedCall {
+  /** What the client sees. */
+  readonly id: string;
+  readonly owner: "client" | "gateway";
+  /** Among the calls of its choice. */
+  readonly index: number;
+}
+
 interface OwnedCall {
   readonly call: AssembledToolCall;
   readonly owner: "client" | "gateway";
   /** What the client sees. */
   readonly clientId: string;
   readonly index: number;
+  readonly choice: number;
 }
 
 /** Steps besides the model's answer. */
@@ -90,8 +99,10 @@ class ChatRun {
   #turns = new Map<number, Turn>();
   #response: Extract<ProviderEvent, { type: "response" }> | undefined;
   #round = 0;
-  #callIndex = 0;
-  #ids = new Map<number, { readonly id: string; readonly owner: "client" | "gateway"; readonly index: number }>();
+  /** Calls told of so far, by choice. */
+  readonly #callCounts = new Map<number, number>();
+  /** Of the round's calls, by choice and position. */
+  readonly #ids = new Map<number, Map<number, MintedCall>>();
   #textBefore = false;
   /** The next text is set off from that of the turns before. */
   #separate = false;
@@ -178,7 +189,7 @@ class ChatRun {
 
   /** Runs what is ours of the turn's calls. False: that was the answer. */
   async *#runTurn(turn: Turn): Steps<boolean> {
-    const owned = turn.calls.map((call, at) => this.#own(call, at));
+    const owned = turn.calls.map((call, at) => this.#own(call, 0, at));
     const ours = owned.filter(({ owner }) => owner === "gateway");
     const { agent, offer } = this.#chat;
     const items = ours.map(({ call }) => agent?.itemOf(call) ?? dispatchItemOf(offer, call));
@@ -341,6 +352,12 @@ class ChatRun {
           calls: event.toolCalls,
           finishReason: event.finishReason,
         });
+        // Several answers to one question all belong to the client, and with them what they call.
+        if (this.#chat.request.choices > 1 && event.finishReason !== "length") {
+          for (const [at, call] of event.toolCalls.entries()) {
+            events.push(toCallEvent(this.#own(call, event.choice, at)));
+          }
+        }
         return;
       case "usage":
         return;
@@ -372,7 +389,7 @@ class ChatRun {
   }
 
   #ownDelta(event: Extract<ProviderEvent, { type: "tool-call-delta" }>): ChatEvent {
-    const known = this.#ids.get(event.index) ?? this.#mint(event.index, event.name ?? "");
+    const known = this.#minted(event.choice, event.index, event.name ?? "");
     return {
       type: "tool-call-delta",
       owner: known.owner,
@@ -385,18 +402,26 @@ class ChatRun {
     };
   }
 
-  #mint(
-    at: number,
-    name: string,
-  ): { readonly id: string; readonly owner: "client" | "gateway"; readonly index: number } {
-    const minted = {
-      id: clientCallId(newId("call"), this.#chat.offer.mayMix && !this.#chat.request.manual),
-      owner: this.#ownerOf(name),
-      index: this.#callIndex,
-    };
-    this.#callIndex += 1;
-    this.#ids.set(at, minted);
+  #minted(choice: number, at: number, name: string): MintedCall {
+    let ids = this.#ids.get(choice);
+    if (ids === undefined) this.#ids.set(choice, (ids = new Map<number, MintedCall>()));
+    let minted = ids.get(at);
+    if (minted === undefined) {
+      const { offer, request } = this.#chat;
+      minted = {
+        id: clientCallId(newId("call"), offer.mayMix && !request.manual),
+        owner: this.#ownerOf(name),
+        index: this.#nextIndex(choice),
+      };
+      ids.set(at, minted);
+    }
     return minted;
+  }
+
+  #nextIndex(choice: number): number {
+    const index = this.#callCounts.get(choice) ?? 0;
+    this.#callCounts.set(choice, index + 1);
+    return index;
   }
 
   #ownerOf(name: string): "client" | "gateway" {
@@ -406,9 +431,9 @@ class ChatRun {
     return this.#chat.request.clientToolNames.has(name) ? "client" : "gateway";
   }
 
-  #own(call: AssembledToolCall, at: number): OwnedCall {
-    const minted = this.#ids.get(at) ?? this.#mint(at, call.name);
-    return { call, owner: minted.owner, clientId: minted.id, index: minted.index };
+  #own(call: AssembledToolCall, choice: number, at: number): OwnedCall {
+    const { id, owner, index } = this.#minted(choice, at, call.name);
+    return { call, owner, clientId: id, index, choice };
   }
 
   /** Outcomes in the order of the calls, told under these ids as they come. */
@@ -444,7 +469,7 @@ class ChatRun {
     const theirs =
       turn.finishReason === "length" ? [] : turn.calls.filter(({ name }) => this.#ownerOf(name) === "client");
     if (theirs.length > 0) {
-      const owned = theirs.map((call) => this.#own(call, turn.calls.indexOf(call)));
+      const owned = theirs.map((call) => this.#own(call, 0, turn.calls.indexOf(call)));
       yield this.#told(owned.map((own) => toCallEvent(own)));
       yield* this.#finishForClient(turn, owned, messages.slice(1));
       return false;
@@ -496,8 +521,7 @@ class ChatRun {
   }
 
   #tellAsked(call: AskedCall["call"], id: string): readonly ChatEvent[] {
-    const index = this.#callIndex;
-    this.#callIndex += 1;
+    const index = this.#nextIndex(0);
     const { name, arguments: text } = call;
     return [
       { type: "tool-call-delta", owner: "gateway", index, id, name, arguments: text, choice: 0 },
@@ -589,7 +613,7 @@ class ChatRun {
     this.#ended = "completed";
     const reasons = [...this.#turns]
       .sort(([a], [b]) => a - b)
-      .map(([choice, turn]) => ({ choice, finishReason: reasonOf(turn, this.#chat.request.choices) }));
+      .map(([choice, turn]) => ({ choice, finishReason: reasonOf(turn) }));
     const finish: ChatEvent = {
       type: "finish",
       reasons,
@@ -652,7 +676,8 @@ class ChatRun {
       },
       calls: await this.#tools.deferredRows(),
       finished: [],
-      delivered: this.#chat.delivered,
+      // What a model made of them is in no answer where there is none: they are told again, which harms nobody.
+      delivered: state === "completed" ? this.#chat.delivered : [],
       ...(this.#keptTurn === undefined ? {} : { keepTurn: this.#keptTurn }),
       ...(this.#chat.request.sessionId === undefined ? {} : { sessionId: this.#chat.request.sessionId }),
     });
@@ -693,8 +718,8 @@ function createMeter(
   });
 }
 
-function toCallEvent({ clientId, owner, index, call }: OwnedCall): ChatEvent {
-  return { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice: 0 };
+function toCallEvent({ clientId, owner, index, call, choice }: OwnedCall): ChatEvent {
+  return { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice };
 }
 
 function toToolMessage(id: string, outcome: ToolOutcome | undefined): JsonObject {
@@ -708,8 +733,8 @@ function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {
     : { ...extra, id, type: "function", function: { name, arguments: text } };
 }
 
-function reasonOf(turn: Turn, choices: number): string {
-  if (turn.calls.length > 0 && turn.finishReason !== "length" && choices === 1) return "tool_calls";
+function reasonOf(turn: Turn): string {
+  if (turn.calls.length > 0 && turn.finishReason !== "length") return "tool_calls";
   return turn.finishReason;
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import fc from "fast-check";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { parseExchange } from "../models/special.ts";
 import { parseChatRequest } from "./schema.ts";
 
 const user = { role: "user", content: "hi" };
@@ -99,10 +100,73 @@ describe(`the chat request ${verifies("CHAT-1", "CHAT-20")}`, () => {
     ["a stream flag that is text", { messages: [user], stream: "yes" }, "stream"],
     ["n of zero", { messages: [user], n: 0 }, "n"],
     ["an unknown tool choice", { messages: [user], tool_choice: "always" }, "tool_choice"],
+    ["functions of the form before tools", { messages: [user], functions: [{ name: "f" }] }, "functions"],
+    ["a choice among such functions", { messages: [user], function_call: { name: "f" } }, "function_call"],
   ])("refuses %s and names the field", (_name, body, param) => {
     const error = refusal(body);
     expect(error.spec.http).toBe(400);
     expect(error.details.param).toBe(param);
+  });
+
+  test.each([
+    [{ functions: [], function_call: "none" }],
+    [{ function_call: "auto" }],
+    [{ functions: null, function_call: null }],
+  ])("of the form before tools, what offers nothing means absent: %j", (fields) => {
+    const messages = [user, { role: "assistant", content: null, function_call: { name: "f", arguments: "{}" } }];
+    const request = parseChatRequest({ messages, ...fields });
+    expect(request).toMatchObject({ messages, passthrough: {} });
+  });
+
+  const part = { type: "text", text: "x" };
+  const asks = (count: number) => ({
+    role: "assistant",
+    tool_calls: Array.from({ length: count }, (_n, at) => call(`c${at}`)),
+  });
+  test.each([
+    ["messages", { messages: Array.from({ length: 10_001 }, () => user) }, "messages", "10000 messages"],
+    [
+      "parts of a message",
+      { messages: [user, { role: "user", content: Array.from({ length: 1_001 }, () => part) }] },
+      "messages[1].content",
+      "1000 parts",
+    ],
+    ["calls of a message", { messages: [asks(257)] }, "messages[0].tool_calls", "256 calls"],
+    [
+      "parts in all",
+      {
+        messages: Array.from({ length: 60 }, () => ({
+          role: "user",
+          content: Array.from({ length: 900 }, () => part),
+        })),
+      },
+      "messages",
+      "50000 parts and calls",
+    ],
+    [
+      "tools",
+      {
+        messages: [user],
+        tools: Array.from({ length: 1_025 }, (_n, at) => ({ type: "function", function: { name: `f${at}` } })),
+      },
+      "tools",
+      "1024 tools",
+    ],
+  ])("refuses too many %s before a look at any of them", (_name, body, param, limit) => {
+    const error = refusal(body);
+    expect(error).toMatchObject({ code: "invalid_request", details: { param } });
+    expect(error.message).toContain(limit);
+    // Whatever else is wrong with them is not looked for.
+    const spoilt = JSON.parse(JSON.stringify(body).replace(/"(?:user|assistant|function)"/, "0")) as unknown;
+    expect(refusal(spoilt).message).toBe(error.message);
+  });
+
+  test("refuses a body of ever more fields, of chats as of other exchanges", () => {
+    const fields = Object.fromEntries(Array.from({ length: 1_000 }, (_none, at) => [`k${at}`, null]));
+    const body = { ...fields, messages: [user], input: "x" };
+    for (const parse of [parseChatRequest, parseExchange]) {
+      expect(() => parse(body)).toThrow("The body may have 1000 fields at most; send fewer.");
+    }
   });
 
   test("an answered conversation is accepted, results in any order", () => {

@@ -8,6 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblem } from "../errors/schema-problems.ts";
 import { knowledgeField } from "../knowledge/asked.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { mostToolCalls } from "./providers/tool-call-assembly.ts";
 
 /** Our own fields; they do not reach the model back end. */
 const extensions = [
@@ -23,15 +24,29 @@ const extensions = [
   "knowledge",
 ] as const;
 
+/**
+ * Of one request, whose messages may have as many calls each as a turn. Far more than a model reads or a back end
+ * takes; each piece costs all tenants of a process some time, and a body has room for millions of them.
+ */
+const mostFields = 1_000;
+const mostMessages = 10_000;
+const mostParts = 1_000;
+/** Parts and calls of all messages. */
+const mostPieces = 50_000;
+const mostTools = 1_024;
+
 export const sessionIdSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,128}$/, "may hold letters, digits, '_' and '-', 128 at most");
 
 const messageSchema = z.looseObject({
   role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
-  content: z.union([z.string(), z.null(), z.array(z.looseObject({ type: z.string() }))]).optional(),
+  content: z.union([z.string(), z.null(), z.array(z.looseObject({ type: z.string() })).max(mostParts)]).optional(),
   tool_call_id: z.string().min(1).optional(),
-  tool_calls: z.array(z.looseObject({ id: z.string().min(1), type: z.string().optional() })).nullish(),
+  tool_calls: z
+    .array(z.looseObject({ id: z.string().min(1), type: z.string().optional() }))
+    .max(mostToolCalls)
+    .nullish(),
 });
 
 const clientToolSchema = z.looseObject({
@@ -51,8 +66,12 @@ export const chatRequestSchema = z.looseObject({
     .min(1)
     .optional()
     .describe("Omitted: the first of the tenant's models that can serve the request; reported in the answer."),
-  messages: z.array(messageSchema).min(1, "must hold at least one message"),
-  tools: z.array(clientToolSchema).optional().describe("Tools that the client runs itself, beside the gateway's own."),
+  messages: z.array(messageSchema).min(1, "must hold at least one message").max(mostMessages),
+  tools: z
+    .array(clientToolSchema)
+    .max(mostTools)
+    .optional()
+    .describe("Tools that the client runs itself, beside the gateway's own."),
   tool_choice: toolChoiceSchema.optional(),
   stream: z.boolean().optional(),
   stream_options: z.looseObject({ include_usage: z.boolean().optional() }).optional(),
@@ -119,8 +138,10 @@ export interface ChatRequest {
 
 /** @throws GatewayError `invalid_request` or `invalid_conversation`, naming `param` */
 export function parseChatRequest(body: unknown): ChatRequest {
-  if (!isJsonObject(body)) throw invalid("The body must be a JSON object.", null);
+  checkBody(body);
   const given = withoutNulls(body);
+  refuseOlderForm(given);
+  checkExtent(given);
   const parsed = chatRequestSchema.safeParse(given);
   if (!parsed.success) {
     const { path, says } = schemaProblem(parsed.error);
@@ -153,6 +174,14 @@ export function parseChatRequest(body: unknown): ChatRequest {
   };
 }
 
+/** @throws GatewayError `invalid_request` for what is no object, or one with fields that nobody can mean */
+export function checkBody(body: unknown): asserts body is JsonObject {
+  if (!isJsonObject(body)) throw invalid("The body must be a JSON object.", null);
+  if (Object.keys(body).length > mostFields) {
+    throw invalid(`The body may have ${mostFields} fields at most; send fewer.`, null);
+  }
+}
+
 function withoutNulls(body: JsonObject): JsonObject {
   const result: JsonObject = {};
   for (const [key, value] of Object.entries(body)) {
@@ -165,6 +194,48 @@ function withoutNulls(body: JsonObject): JsonObject {
     delete result["parallel_tool_calls"];
   }
   return result;
+}
+
+/**
+ * OpenAI's form before `tools`: a call of such a function could not be told from one of a tool that nobody has. What
+ * offers nothing, or chooses among nothing, is taken for absent.
+ */
+function refuseOlderForm(given: JsonObject): void {
+  const { functions, function_call: choice } = given;
+  if (functions !== undefined && !(Array.isArray(functions) && functions.length === 0)) {
+    throw invalid(
+      '\'functions\' is not taken; name them in \'tools\', as {"type": "function", "function": {…}}.',
+      "functions",
+    );
+  }
+  if (choice !== undefined && choice !== "auto" && choice !== "none") {
+    throw invalid("'function_call' is not taken; use 'tools' and 'tool_choice'.", "function_call");
+  }
+}
+
+/** A schema looks at what is in a list before it looks at how long the list is. */
+function checkExtent({ messages, tools }: JsonObject): void {
+  if (lengthOf(tools) > mostTools) throw tooMany("tools", mostTools, "tools");
+  if (!Array.isArray(messages)) return;
+  if (messages.length > mostMessages) throw tooMany("messages", mostMessages, "messages");
+  let pieces = 0;
+  for (const [at, message] of messages.entries()) {
+    if (!isJsonObject(message)) continue;
+    const parts = lengthOf(message["content"]);
+    if (parts > mostParts) throw tooMany(`messages[${at}].content`, mostParts, "parts");
+    const calls = lengthOf(message["tool_calls"]);
+    if (calls > mostToolCalls) throw tooMany(`messages[${at}].tool_calls`, mostToolCalls, "calls");
+    pieces += parts + calls;
+  }
+  if (pieces > mostPieces) throw tooMany("messages", mostPieces, "parts and calls");
+}
+
+function lengthOf(list: JsonValue | undefined): number {
+  return Array.isArray(list) ? list.length : 0;
+}
+
+function tooMany(param: string, most: number, what: string): GatewayError {
+  return invalid(`'${param}' may hold ${most} ${what} at most; send fewer.`, param);
 }
 
 /** Frameworks send back `tool_calls: []` or null with an answer that had none, which back ends refuse. */
@@ -180,7 +251,16 @@ function withoutEmptyCalls(message: JsonObject): JsonObject {
   };
 }
 
-const owned = new Set<string>(["model", "messages", "tools", "tool_choice", "stream", ...extensions]);
+const owned = new Set<string>([
+  "model",
+  "messages",
+  "tools",
+  "tool_choice",
+  "stream",
+  "functions",
+  "function_call",
+  ...extensions,
+]);
 
 function passthroughOf(given: JsonObject): JsonObject {
   const passed: JsonObject = {};

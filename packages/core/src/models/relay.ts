@@ -243,7 +243,8 @@ class Relay {
         },
         calls: [],
         finished: [],
-        delivered,
+        // Whoever got no answer is told again.
+        delivered: error === undefined ? delivered : [],
       });
     } catch (thrown) {
       const fields = { call_id: callId, error: toGatewayError(thrown).code };

@@ -3,7 +3,7 @@
  * the tool loop touches their requests. What all requests have applies to them too: who asks, limits, budgets,
  * the record.
  */
-import type { ChatRequest } from "../chat/schema.ts";
+import { checkBody, type ChatRequest } from "../chat/schema.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import type { TenantSettings } from "../tenant-config.ts";
@@ -48,7 +48,7 @@ export function forImageModel(request: ChatRequest): ChatRequest {
  * @throws GatewayError `invalid_request`
  */
 export function parseExchange(body: unknown): ChatRequest {
-  if (!isJsonObject(body)) throw new GatewayError("invalid_request", "The body must be a JSON object.");
+  checkBody(body);
   const { model, stream, ...passthrough } = body;
   if (model !== undefined && model !== null && (typeof model !== "string" || model === "")) {
     throw new GatewayError("invalid_request", "Body field 'model' must be the name of a model.", { param: "model" });

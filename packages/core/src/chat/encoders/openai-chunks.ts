@@ -20,7 +20,8 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
   let head = { id: "", object: "chat.completion.chunk", created: 0, model: "" };
   let usage: JsonValue | undefined;
   const roleSent = new Set<number>();
-  const clientIndexes = new Map<number, number>();
+  /** By choice, which counts its calls by itself. */
+  const clientIndexes = new Map<number, Map<number, number>>();
   const deltas = new ToolCallDeltas();
 
   const frame = (fields: Record<string, unknown>): string => `data: ${JSON.stringify({ ...head, ...fields })}\n\n`;
@@ -40,9 +41,11 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
     event.frame !== undefined && roleSent.has(event.choice) ? event.frame : delta(event.choice, part);
   const progress = (body: Record<string, unknown>): string | undefined =>
     options.toolEvents ? frame({ choices: [], toolyard: body }) : undefined;
-  const clientIndex = (index: number): number => {
-    const known = clientIndexes.get(index) ?? clientIndexes.size;
-    clientIndexes.set(index, known);
+  const clientIndex = ({ choice, index }: { readonly choice: number; readonly index: number }): number => {
+    let indexes = clientIndexes.get(choice);
+    if (indexes === undefined) clientIndexes.set(choice, (indexes = new Map<number, number>()));
+    const known = indexes.get(index) ?? indexes.size;
+    indexes.set(index, known);
     return known;
   };
 
@@ -69,7 +72,7 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
           : delta(event.choice, event.delta, event.logprobs === undefined ? {} : { logprobs: event.logprobs });
       case "tool-call-delta": {
         if (event.owner === "gateway") return undefined;
-        return delta(event.choice, { tool_calls: [deltas.encode(event, clientIndex(event.index))] });
+        return delta(event.choice, { tool_calls: [deltas.encode(event, clientIndex(event))] });
       }
       case "tool-call":
         return event.owner === "gateway" ? progress({ type: "tool_call", tool_call: event.call }) : undefined;

@@ -5,13 +5,16 @@ export type StreamEncoder = (event: ChatEvent) => string | Uint8Array | undefine
 
 /** Tool-call deltas in OpenAI's form: id, type and name with the first piece of a call only. */
 export class ToolCallDeltas {
-  readonly #custom = new Set<number>();
+  /** Positions of custom calls, by choice. */
+  readonly #custom = new Map<number, Set<number>>();
 
-  /** @param index position among the calls that this stream shows */
+  /** @param index position among the calls of the choice that this stream shows */
   encode(event: Extract<ChatEvent, { type: "tool-call-delta" }>, index: number): Record<string, unknown> {
-    if (event.custom === true) this.#custom.add(index);
+    if (event.custom === true) {
+      this.#custom.set(event.choice, (this.#custom.get(event.choice) ?? new Set<number>()).add(index));
+    }
     const named = event.name === undefined ? {} : { name: event.name };
-    const isCustom = this.#custom.has(index);
+    const isCustom = this.#custom.get(event.choice)?.has(index) === true;
     return {
       index,
       ...(event.name === undefined ? {} : { id: event.id, type: isCustom ? "custom" : "function" }),

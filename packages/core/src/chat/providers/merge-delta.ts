@@ -40,17 +40,57 @@ function merged(before: JsonValue | undefined, value: JsonValue, strings: "conti
   return copyOf(value);
 }
 
+/** Of a list, the items at one index. */
+interface Place {
+  readonly first: JsonObject;
+  /** The first of each type; undefined: of those that have none. */
+  readonly byType: Map<JsonValue | undefined, JsonObject>;
+}
+
+/** Of lists that were merged into: each new item would have to be looked for among all that came. */
+const knownPlaces = new WeakMap<JsonValue[], Map<number, Place>>();
+
 /** List items with the same `index` and `type` continue each other; others are new. */
 function mergeItem(list: JsonValue[], item: JsonValue): void {
-  if (isJsonObject(item) && typeof item["index"] === "number") {
-    for (const earlier of list) {
-      if (isJsonObject(earlier) && earlier["index"] === item["index"] && sameType(earlier, item)) {
-        mergeDelta(earlier, item);
-        return;
-      }
+  const index = isJsonObject(item) ? item["index"] : undefined;
+  if (!isJsonObject(item) || typeof index !== "number") {
+    list.push(copyOf(item));
+    return;
+  }
+  const places = placesOf(list);
+  const place = places.get(index);
+  const type = item["type"];
+  const same = type === undefined ? place?.first : (place?.byType.get(type) ?? place?.byType.get(undefined));
+  if (same === undefined) {
+    const added = copyOf(item);
+    list.push(added);
+    if (isJsonObject(added)) addPlace(places, index, added);
+    return;
+  }
+  const before = same["type"];
+  mergeDelta(same, item);
+  // One that had no type has this one's now.
+  if (before === undefined && place !== undefined && same["type"] !== undefined) {
+    place.byType.delete(undefined);
+    place.byType.set(same["type"], same);
+  }
+}
+
+function placesOf(list: JsonValue[]): Map<number, Place> {
+  let places = knownPlaces.get(list);
+  if (places === undefined) {
+    knownPlaces.set(list, (places = new Map<number, Place>()));
+    for (const item of list) {
+      if (isJsonObject(item) && typeof item["index"] === "number") addPlace(places, item["index"], item);
     }
   }
-  list.push(copyOf(item));
+  return places;
+}
+
+function addPlace(places: Map<number, Place>, index: number, item: JsonObject): void {
+  const place = places.get(index) ?? { first: item, byType: new Map<JsonValue | undefined, JsonObject>() };
+  places.set(index, place);
+  if (!place.byType.has(item["type"])) place.byType.set(item["type"], item);
 }
 
 /** What is merged into must not be an object that an event has already carried away. */
@@ -60,8 +100,4 @@ function copyOf(value: JsonValue): JsonValue {
   const copy: JsonObject = {};
   mergeDelta(copy, value);
   return copy;
-}
-
-function sameType(earlier: JsonObject, item: JsonObject): boolean {
-  return item["type"] === undefined || earlier["type"] === undefined || earlier["type"] === item["type"];
 }

@@ -89,7 +89,11 @@ export class AnswerReader {
     return undefined;
   }
 
-  /** Adds to `events`. @param frame the bytes of the chunk where they are fit to be sent on */
+  /**
+   * Adds to `events`.
+   * @param frame the bytes of the chunk where they are fit to be sent on
+   * @throws TooManyToolCalls
+   */
   chunk(chunk: JsonObject, frame: Uint8Array | undefined, events: ProviderEvent[]): void {
     const usage = toUsage(chunk["usage"]);
     if (usage !== undefined) this.#usage = usage;
@@ -108,7 +112,10 @@ export class AnswerReader {
     this.#choices.get(of.choice)?.text(text, of.frame, events);
   }
 
-  /** A body that holds the whole answer. Adds to `events`. */
+  /**
+   * A body that holds the whole answer. Adds to `events`.
+   * @throws TooManyToolCalls
+   */
   body(body: JsonObject, events: ProviderEvent[]): void {
     this.#usage = toUsage(body["usage"]);
     this.#begin(body, events);
@@ -297,7 +304,7 @@ class ChoiceReader {
         case "reasoning_content":
         case "reasoning":
           if (typeof value === "string") this.#readReasoning(key, value, delta);
-          else delta.other = { ...delta.other, [key]: value };
+          else (delta.other ??= {})[key] = value;
           break;
         case "refusal":
           if (typeof value === "string") delta.refusal = value;
@@ -309,7 +316,7 @@ class ChoiceReader {
           delta.functionCall = value;
           break;
         default:
-          if (!isEmpty(value)) delta.other = { ...delta.other, [key]: value };
+          if (!isEmpty(value)) (delta.other ??= {})[key] = value;
       }
     }
     return delta;
@@ -331,8 +338,8 @@ class ChoiceReader {
       if (isJsonObject(part) && part["type"] === "text" && typeof part["text"] === "string") text += part["text"];
       else others.push(part);
     }
-    this.#parts.push(...others);
-    if (others.length > 0) delta.other = { ...delta.other, content: others };
+    for (const part of others) this.#parts.push(part);
+    if (others.length > 0) (delta.other ??= {})["content"] = others;
     return text;
   }
 

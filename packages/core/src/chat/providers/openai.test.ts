@@ -679,6 +679,22 @@ describe(`whole answers ${verifies("CHAT-2")}`, () => {
     expect(got?.message["tool_calls"]).toMatchObject([{ id: "a", sig: "s" }, { sig: "s" }]);
   });
 
+  test("fail where they ask for more calls than a turn may have, streamed or not", async () => {
+    const asks = Array.from({ length: 257 }, (_none, index) => ({
+      index,
+      id: `a${index}`,
+      type: "function",
+      function: { name: "f", arguments: `{"at":${index}}` },
+    }));
+    const choices = [{ index: 0, message: { role: "assistant", tool_calls: asks }, finish_reason: "tool_calls" }];
+    const streamed = asks.map((ask) => chunk({ tool_calls: [ask] }));
+    for (const round of [{ json: { choices } }, { writes: [...streamed, chunk({}, "tool_calls"), done], gapMs: 0 }]) {
+      const failure = await failureOf(play(round, { stream: "writes" in round }));
+      expect(failure.code).toBe("provider_failed");
+      expect(failure.message).toBe("Provider 'acme' asked for more than 256 tool calls in one turn.");
+    }
+  });
+
   test("may begin with blank lines that keep the connection alive", async () => {
     await withAnswer({}, ["\n", "\n \n", JSON.stringify(body)], async (url) => {
       const events = await collect(provider.stream(request({ stream: false, provider: record({ baseUrl: url }) })));

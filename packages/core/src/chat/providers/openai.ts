@@ -20,6 +20,7 @@ import type {
   RelayRequest,
 } from "./provider.ts";
 import { SseEventTooLarge, SseScanner, type SseEvent } from "./sse-frames.ts";
+import { mostToolCalls, TooManyToolCalls } from "./tool-call-assembly.ts";
 
 export interface OpenAiProviderDeps {
   readonly egress: Egress;
@@ -87,7 +88,7 @@ async function* answer(exchange: ModelExchange): AsyncGenerator<readonly Provide
     }
     const last: ProviderEvent[] = [];
     const response = form === "whole" ? exchange.parseBody(joined(whole)) : undefined;
-    if (response !== undefined) reader.body(response.body, last);
+    if (response !== undefined) exchange.readBody(response, reader, last);
     exchange.requireEnd(reader, isDone);
     exchange.hasYielded = true;
     reader.finish(last, response);
@@ -231,10 +232,22 @@ class ModelExchange {
     const chunk = this.#parseChunk(event);
     if (chunk === undefined) return;
     const before = events.length;
-    reader.chunk(chunk, isPlain ? frame : undefined, events);
+    try {
+      reader.chunk(chunk, isPlain ? frame : undefined, events);
+    } catch (thrown) {
+      throw this.#toUnread(thrown);
+    }
     const said = events[before];
     const isAlone = events.length === before + 1;
     if (isAlone && said?.type === "text-delta" && said.frame !== undefined) this.#form.learn(data, said);
+  }
+
+  readBody({ body }: WholeBody, reader: AnswerReader, events: ProviderEvent[]): void {
+    try {
+      reader.body(body, events);
+    } catch (thrown) {
+      throw this.#toUnread(thrown);
+    }
   }
 
   #scan(scanner: SseScanner, read: Uint8Array): SseEvent[] {
@@ -354,6 +367,12 @@ class ModelExchange {
     if (given !== undefined) return given;
     if (thrown instanceof GatewayError && thrown.code !== "tool_unreachable") return thrown;
     return this.#fail("provider_stream_incomplete", "broke off in the middle of its answer.", thrown);
+  }
+
+  /** What came is more than an answer may be. */
+  #toUnread(thrown: unknown): unknown {
+    if (!(thrown instanceof TooManyToolCalls)) return thrown;
+    return this.#fail("provider_failed", `asked for more than ${mostToolCalls} tool calls in one turn.`, thrown);
   }
 
   /** Our caller left, or the time was up. */

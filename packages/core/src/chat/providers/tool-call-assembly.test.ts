@@ -2,7 +2,13 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
-import { ToolCallAssembly, type AssembledTurn, type ToolCallDelta } from "./tool-call-assembly.ts";
+import {
+  mostToolCalls,
+  ToolCallAssembly,
+  TooManyToolCalls,
+  type AssembledTurn,
+  type ToolCallDelta,
+} from "./tool-call-assembly.ts";
 
 interface Assembled {
   readonly calls: readonly (readonly [name: string, text: string])[];
@@ -616,3 +622,38 @@ function group(entries: readonly JsonObject[], choices: fc.Stream<number>, isWho
   expect(deltas.flat().every(isJsonObject)).toBe(true);
   return deltas;
 }
+
+describe(`turns of unusual extent ${verifies("CHAT-3", "CHAT-12")}`, () => {
+  const calls = (count: number): JsonObject[] =>
+    Array.from({ length: count }, (_none, at) => piece({ index: at, id: `a${at}`, name: "f", args: `{"at":${at}}` }));
+
+  test.each([
+    ["in one delta", (all: readonly JsonObject[]) => [[...all]]],
+    ["in a delta each", (all: readonly JsonObject[]) => all.map((one) => [one])],
+  ])("have so many calls at most, %s; the same calls sent again are no more", (_name, deltasOf) => {
+    const most = calls(mostToolCalls);
+    const deltas = deltasOf([...most, ...most, ...most.map((one, at) => ({ ...one, index: mostToolCalls + at }))]);
+    expect(assemble(...deltas).ids).toEqual(most.map(({ id }) => id));
+    expect(() => assemble(...deltasOf(calls(mostToolCalls + 1)))).toThrow(TooManyToolCalls);
+  });
+
+  test("a finished call that is sent again and again, under ever other indexes, stays one call", () => {
+    const again = Array.from({ length: 80_000 }, (_none, index) =>
+      piece({ index, id: "a", name: "f", args: '{"x":1}' }),
+    );
+    expect(assemble(again).calls).toEqual([["f", '{"x":1}']]);
+  });
+
+  test("text after long arguments is compared with them once, and leaves the call garbled", () => {
+    const long = JSON.stringify({ text: "x".repeat(2_000_000), list: Array.from({ length: 200_000 }, () => 0) });
+    const rest = Array.from({ length: 2_000 }, () => piece({ index: 0, args: '{"x":1}' }));
+    const [call] = assemble([piece({ index: 0, id: "a", name: "f", args: long })], rest).calls;
+    expect(call?.[1]).toBe(long + '{"x":1}'.repeat(2_000));
+  });
+
+  test("a call sent again in another spelling is compared with what was read of the first", () => {
+    const spelled = `{${" ".repeat(4_000_000)}"x":1}`;
+    const again = Array.from({ length: 20_000 }, () => piece({ index: 0, id: "a", name: "f", args: '{"x": 1}' }));
+    expect(assemble([piece({ index: 0, id: "a", name: "f", args: spelled })], again).calls).toHaveLength(1);
+  });
+});

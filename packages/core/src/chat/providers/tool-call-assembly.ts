@@ -23,6 +23,21 @@ export interface ToolCallDelta {
   readonly custom?: true;
 }
 
+/**
+ * Calls of one turn. Twice what any tenant may have run in a round, which is refused in words of its own; a turn of
+ * more is no turn of a model, and each piece of it would be matched against all of them.
+ */
+export const mostToolCalls = 256;
+
+/** The turn cannot be followed further. */
+export class TooManyToolCalls extends Error {
+  override readonly name = "TooManyToolCalls";
+
+  constructor() {
+    super(`More than ${mostToolCalls} tool calls in one turn.`);
+  }
+}
+
 export interface AssembledTurn {
   /** What had been held back until the end. */
   readonly deltas: readonly ToolCallDelta[];
@@ -57,7 +72,12 @@ interface Slot {
   isNamedAgain: boolean;
   /** Set while this may be nothing but the given call sent once more. */
   repeats: Slot | undefined;
-  isDropped: boolean;
+  /** At which it came while it may be that. */
+  readonly indexes: number[];
+  /** Text has followed its complete arguments: all that comes is more of it. */
+  isGarbled: boolean;
+  /** What its arguments say, for comparison with repetitions, which may be many. */
+  said: { readonly text: string; readonly json: string } | undefined;
   /** The position and id under which it has left. */
   sent: { readonly index: number; readonly id: string } | undefined;
   readonly extra: JsonObject;
@@ -65,6 +85,7 @@ interface Slot {
 }
 
 export class ToolCallAssembly {
+  /** In order of first appearance, without those that turned out to be repetitions. */
   readonly #slots: Slot[] = [];
   readonly #byId = new Map<string, Slot>();
   readonly #byIndex = new Map<number, Slot>();
@@ -73,7 +94,10 @@ export class ToolCallAssembly {
   #sentSlots = 0;
   #form: "tool_calls" | "function_call" | undefined;
 
-  /** Takes the `tool_calls` of one delta. */
+  /**
+   * Takes the `tool_calls` of one delta.
+   * @throws TooManyToolCalls
+   */
   push(toolCalls: JsonValue | undefined): readonly ToolCallDelta[] {
     if (!Array.isArray(toolCalls) || toolCalls.length === 0 || !this.#speaks("tool_calls")) return [];
     let inSameDelta = false;
@@ -98,7 +122,8 @@ export class ToolCallAssembly {
 
   /** The end of the turn. Calls that never got a name cannot be run and are left out. */
   finish(): AssembledTurn {
-    for (const slot of this.#slots) if (slot.repeats !== undefined) this.#settleRepetition(slot, slot.repeats, true);
+    const undecided = this.#slots.filter(({ repeats }) => repeats !== undefined);
+    for (const slot of undecided) if (slot.repeats !== undefined) this.#settleRepetition(slot, slot.repeats, true);
     const deltas = this.#release(true);
     const calls: AssembledToolCall[] = [];
     const wire: JsonObject[] = [];
@@ -129,7 +154,8 @@ export class ToolCallAssembly {
     // Two entries of one list are two calls, unless an index says otherwise.
     const isOther = piece.index === undefined && piece.name !== undefined && inSameDelta;
     if (isOther || !continues(there, piece)) return this.#open(piece);
-    return there.arguments.isComplete && saysArguments(piece) ? this.#openRepetition(there, piece) : there;
+    const mayRepeat = there.arguments.isComplete && saysArguments(piece) && !isMoreOfGarbled(there, piece);
+    return mayRepeat ? this.#openRepetition(there, piece) : there;
   }
 
   #slotOfKnownId(known: Slot, piece: Piece): Slot {
@@ -138,7 +164,7 @@ export class ToolCallAssembly {
       const isNamePiece = known.arguments.isBlank && known.sent === undefined && !isElsewhere;
       return isNamePiece ? known : this.#open(piece);
     }
-    const startsAgain = saysArguments(piece) || piece.name !== undefined;
+    const startsAgain = (saysArguments(piece) || piece.name !== undefined) && !isMoreOfGarbled(known, piece);
     return known.arguments.isComplete && startsAgain ? this.#openRepetition(known, piece) : known;
   }
 
@@ -174,7 +200,9 @@ export class ToolCallAssembly {
       sourceIndex: piece.index,
       isNamedAgain: false,
       repeats: undefined,
-      isDropped: false,
+      indexes: [],
+      isGarbled: false,
+      said: undefined,
       sent: undefined,
       extra: {},
       bodyExtra: {},
@@ -190,7 +218,10 @@ export class ToolCallAssembly {
 
   #add(slot: Slot, piece: Piece): void {
     this.#current = slot;
-    if (piece.index !== undefined) this.#byIndex.set(piece.index, slot);
+    if (piece.index !== undefined) {
+      this.#byIndex.set(piece.index, slot);
+      if (slot.repeats !== undefined) slot.indexes.push(piece.index);
+    }
     if (piece.id !== undefined) {
       slot.id ??= piece.id;
       this.#byId.set(piece.id, slot);
@@ -201,21 +232,22 @@ export class ToolCallAssembly {
     addUnknown(slot.extra, piece.source, knownFields);
     addUnknown(slot.bodyExtra, piece.body, knownBodyFields);
     if (slot.repeats !== undefined && slot.arguments.isComplete) this.#settleRepetition(slot, slot.repeats, false);
+    if (this.#slots.length > mostToolCalls) throw new TooManyToolCalls();
   }
 
   /** The same id with the same name and arguments is the same call; anything else stands for itself. */
   #settleRepetition(slot: Slot, original: Slot, isEnd: boolean): void {
     slot.repeats = undefined;
     const isSameName = slot.name === undefined || slot.name === original.name;
-    if (isSameName && saysTheSame(original.arguments, slot.arguments, isEnd)) {
-      slot.isDropped = true;
-    } else if (slot.name === undefined) {
+    if (!(isSameName && saysTheSame(original, slot, isEnd))) {
+      if (slot.name !== undefined) return;
       // More text after complete arguments: the call is garbled and must not pass for a good one.
       original.arguments.append(slot.arguments.text);
-      slot.isDropped = true;
-    } else return;
+      original.isGarbled = true;
+    }
+    this.#slots.splice(this.#slots.lastIndexOf(slot), 1);
     if (slot.id !== undefined) this.#byId.set(slot.id, original);
-    for (const [index, there] of this.#byIndex) if (there === slot) this.#byIndex.set(index, original);
+    for (const index of slot.indexes) if (this.#byIndex.get(index) === slot) this.#byIndex.set(index, original);
     if (this.#current === slot) this.#current = original;
   }
 
@@ -224,7 +256,7 @@ export class ToolCallAssembly {
   #release(isEnd: boolean): ToolCallDelta[] {
     const deltas: ToolCallDelta[] = [];
     for (const [position, slot] of this.#slots.entries()) {
-      if (slot.isDropped || slot.repeats !== undefined) continue;
+      if (slot.repeats !== undefined) continue;
       if (slot.sent === undefined && !isEnd) {
         // Later calls wait, so that the order is that of first appearance.
         if (slot.name === undefined) break;
@@ -282,17 +314,28 @@ function addName(slot: Slot, name: string): void {
   else slot.name = name.startsWith(slot.name) ? name : slot.name + name;
 }
 
-function saysTheSame(original: ArgumentsText, repetition: ArgumentsText, isEnd: boolean): boolean {
-  // Cut off before it said anything else.
-  if (isEnd && (repetition.isHeld || original.text.startsWith(repetition.text))) return true;
-  return sameJson(original.text, repetition.text);
+/** A repetition of a garbled call has to be named as one. */
+function isMoreOfGarbled(there: Slot, piece: Piece): boolean {
+  return there.isGarbled && piece.name === undefined;
 }
 
-function sameJson(left: string, right: string): boolean {
-  if (left.trim() === right.trim()) return true;
-  const one = parseJson(left);
-  const other = parseJson(right);
-  return one !== undefined && other !== undefined && canonicalJson(one) === canonicalJson(other);
+function saysTheSame(original: Slot, repetition: Slot, isEnd: boolean): boolean {
+  const { text } = original.arguments;
+  const again = repetition.arguments;
+  // Cut off before it said anything else.
+  if (isEnd && (again.isHeld || text.startsWith(again.text))) return true;
+  return text === again.text || jsonOf(original) === jsonOf(repetition);
+}
+
+/** In one spelling; what is no JSON as it is. */
+function jsonOf(slot: Slot): string {
+  const { text } = slot.arguments;
+  if (slot.said?.text !== text) {
+    const trimmed = text.trim();
+    const parsed = parseJson(trimmed);
+    slot.said = { text, json: parsed === undefined ? trimmed : canonicalJson(parsed) };
+  }
+  return slot.said.json;
 }
 
 const knownFields: ReadonlySet<string> = new Set(["index", "id", "type", "function", "custom"]);
