@@ -336,7 +336,11 @@ function startBackground(
     }
   };
   // Beside the tick, since receivers may take their time.
-  const repeating = [repeat("tick", () => tick(core)), repeat("webhook delivery", () => deliverWebhooks(core))];
+  const untilStop = (): number => (stopping.signal.aborted ? 0 : Infinity);
+  const repeating = [
+    repeat("tick", () => tick(core)),
+    repeat("webhook delivery", () => deliverWebhooks(core, untilStop)),
+  ];
   if (push !== undefined) repeating.push(repeat("event push", () => deliverEvents(core, push), pushEveryMs));
   return {
     async stop() {

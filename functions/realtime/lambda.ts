@@ -2,11 +2,18 @@
  * `/ws` behind API Gateway's WebSocket API: one function for `$connect`, `$disconnect` and messages. It
  * holds nothing: who a connection is stands in its row, and answers leave through the push (design "AWS").
  */
-import { toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
+import type { Speaker } from "@toolyard/core/ports/connections";
 import type { Push } from "@toolyard/core/ports/push";
 import { connectClient } from "@toolyard/core/realtime/connect";
-import { answerMessage, connectionGone, silentLifetimeMs, toErrorFrame } from "@toolyard/core/realtime/messages";
+import {
+  answerMessage,
+  connectionGone,
+  refuseMessage,
+  silentLifetimeMs,
+  toErrorFrame,
+} from "@toolyard/core/realtime/messages";
 import * as z from "zod";
 import type { AppDeps } from "../http/app-env.ts";
 import { authenticatorOf } from "../http/authenticator.ts";
@@ -61,15 +68,20 @@ export function createSocketHandler(
 
   const receive = async ({ requestContext, body, isBase64Encoded }: SocketEvent): Promise<SocketResult> => {
     const { connectionId: id } = requestContext;
-    const connection = await core.repos.connections.find(id);
-    if (connection === undefined) {
+    const speaker = await core.repos.connections.findSpeaker(id);
+    if (speaker === undefined) {
       await push.send(id, toErrorFrame(connectionGone()));
       return { statusCode: 410 };
     }
+    const { connection, reached } = speaker;
     const text = isBase64Encoded === true ? Buffer.from(body ?? "", "base64").toString("utf8") : (body ?? "");
+    // There is no connection here that could be read more slowly, and each message costs what a request does.
     const [frame] = await Promise.all([
-      answerMessage(core, connection, text),
-      core.repos.connections.touch(connection.tenant, id, silentLifetimeMs),
+      reached === undefined ? answerMessage(core, connection, text) : refuseMessage(overRate(reached), text),
+      core.repos.connections.touch(connection.tenant, id, {
+        lifetimeMs: silentLifetimeMs,
+        counts: reached === undefined,
+      }),
     ]);
     if ((await push.send(id, frame)) === "gone") await core.repos.connections.remove(connection.tenant, id);
     return { statusCode: 200 };
@@ -94,6 +106,14 @@ export function createSocketHandler(
       await after();
     }
   };
+}
+
+function overRate({ scope, limit, resetMs }: NonNullable<Speaker["reached"]>): GatewayError {
+  return new GatewayError(
+    "rate_limited",
+    `More than ${limit} requests per minute for this ${scope}, and each message counts as one; setting 'requests_per_minute'.`,
+    { retryAfterMs: resetMs, extra: { scope, limit } },
+  );
 }
 
 function headerReader({ headers }: SocketEvent): (name: string) => string | undefined {

@@ -113,6 +113,8 @@ class Reader {
 export function closeSocket(socket: WebSocket, code: number, reason: string): void {
   if (socket.readyState !== WebSocket.OPEN) return;
   socket.close(code, reason);
+  // Its answer is to be read, however slowly it was read before.
+  socket.resume();
   const timer = setTimeout(() => socket.terminate(), closingMs).unref();
   socket.once("close", () => clearTimeout(timer));
 }

@@ -4,6 +4,7 @@
  */
 import { STATUS_CODES, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
+import { hasScope } from "@toolyard/core/callers/caller";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { ConnectionAt } from "@toolyard/core/ports/connections";
@@ -20,13 +21,12 @@ import { authenticatorOf } from "../http/authenticator.ts";
 import { describeThrown } from "../http/describe-thrown.ts";
 import { toErrorReply } from "../http/errors.ts";
 import { readHandshake, socketPath, subprotocol, type Handshake } from "./handshake.ts";
+import { allowanceOf, hearSocket, longestMessage } from "./intake.ts";
 import type { VcpConnection } from "./vcp-sockets.ts";
 import { closeCodes, closeSocket, createSocketPush } from "./socket-push.ts";
 
-/** As API Gateway has it. */
-const longestMessage = 131_072;
-/** A file in base64, or as much of a result as most tenants keep, with room for what is around it. */
-const longestVcpMessage = longestFile * 2;
+/** Of a node: a file in base64, or as much of a result as most tenants keep, with room for what is around it. */
+const longestOfNodes = longestFile * 2;
 /** Messages of one client that wait for the one before. */
 const mostWaiting = 128;
 /** Sockets have this long to close when the process ends. */
@@ -106,8 +106,8 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
     },
   });
   const server = createServer(longestMessage);
-  // What nodes answer comes in one piece, pictures too.
-  const vcpServer = createServer(longestVcpMessage);
+  // What nodes of VCP answer comes in one piece, pictures too; nobody else has as much to say.
+  const nodeServer = createServer(longestOfNodes);
   const ending = new Set<Promise<void>>();
 
   const connect = async (handshake: Handshake): Promise<ConnectionAt> => {
@@ -128,6 +128,8 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
     });
   };
 
+  const speechOf = ({ caller }: Connection) => ({ allowance: allowanceOf(caller), now: () => core.clock.now() });
+
   const accept = (at: ConnectionAt, socket: WebSocket): void => {
     const { connection } = at;
     const held: OpenSocket = { socket, answers: true, waiting: 0, answered: Promise.resolve() };
@@ -137,7 +139,7 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
     // A broken frame ends the socket, which is all there is to do about it.
     socket.on("error", () => undefined);
     socket.on("pong", () => (held.answers = true));
-    socket.on("message", (data, isBinary) => {
+    hearSocket(socket, speechOf(connection), (data, isBinary) => {
       held.answers = true;
       if (isBinary) closeSocket(socket, closeCodes.unsupportedData, "messages are JSON text");
       else if (held.waiting >= mostWaiting)
@@ -187,7 +189,7 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
         close: (code, reason) => closeSocket(socket, code, reason),
       },
     });
-    socket.on("message", (data, isBinary) => {
+    hearSocket(socket, speechOf(connection), (data, isBinary) => {
       held.answers = true;
       if (isBinary) closeSocket(socket, closeCodes.unsupportedData, "messages are JSON text");
       else session.receive(textOf(data));
@@ -238,7 +240,7 @@ export function createSocketServer(app: AppDeps, options: SocketOptions = {}): S
       const at = await connect(asked);
       let isOpen = false;
       socket.off("error", leave);
-      (address === undefined ? server : vcpServer).handleUpgrade(request, socket, head, (accepted) => {
+      (isVcpNode(address, at.connection) ? nodeServer : server).handleUpgrade(request, socket, head, (accepted) => {
         isOpen = true;
         if (address === undefined) accept(at, accepted);
         else startVcp(at, accepted, { address, from: request.socket.remoteAddress ?? "" });
@@ -313,6 +315,11 @@ function vcpHandshakeOf(
   return { ...handshake, header: withKey, clientType };
 }
 
+/** Its key says that it may be one. */
+function isVcpNode(address: VcpAddress | undefined, { caller }: Connection): boolean {
+  return address?.path === "vcp-distributed-server" && hasScope(caller, "node");
+}
+
 function headerOf(headers: IncomingMessage["headers"]): (name: string) => string | undefined {
   return (name) => {
     const value = headers[name];
@@ -347,6 +354,6 @@ function sayGoodbye(socket: WebSocket): Promise<void> {
       clearTimeout(timer);
       closed();
     });
-    socket.close(closeCodes.goingAway, "the server stops; connect again");
+    closeSocket(socket, closeCodes.goingAway, "the server stops; connect again");
   });
 }

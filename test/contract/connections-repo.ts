@@ -107,6 +107,44 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       expect(await connections().find(late.id)).toBeUndefined();
     });
 
+    test("count what they say as requests of their tenant and of a key that has its own limit", async () => {
+      const { id: limited } = await fixture.newKey(tenant, { requestsPerMinute: 3 });
+      const admit = (key: string) =>
+        fixture.run(
+          "INSERT INTO rate_windows (tenant, scope, window_start, count) VALUES (?, ?, 0, 99) ON CONFLICT DO NOTHING",
+          tenant,
+          key,
+        );
+      await admit("tenant");
+      await admit(`key:${limited}`);
+      await fixture.turn(0).tenants.update(tenant, { settings: { requests_per_minute: 5 } });
+      const own = await connect({ caller: { ...caller, id: limited } });
+      const other = await connect();
+      const speak = async ({ id }: Connection, times: number): Promise<void> => {
+        for (let count = 0; count < times; count += 1) {
+          await connections(count % 2).touch(tenant, id, { lifetimeMs: minute, counts: true });
+        }
+      };
+      // The counts of another minute are none.
+      expect(await connections().findSpeaker(own.id)).toEqual({ connection: own });
+      await speak(own, 2);
+      await connections().touch(tenant, own.id, { lifetimeMs: minute, counts: false });
+      expect((await connections().findSpeaker(own.id))?.reached).toBeUndefined();
+      await speak(own, 1);
+      expect((await connections().findSpeaker(own.id))?.reached).toMatchObject({ scope: "key", limit: 3 });
+      expect((await connections().findSpeaker(other.id))?.reached).toBeUndefined();
+      await speak(other, 2);
+      const reached = (await connections(1).findSpeaker(other.id))?.reached;
+      expect(reached).toMatchObject({ scope: "tenant", limit: 5 });
+      expect(reached?.resetMs).toBeGreaterThan(0);
+      expect(reached?.resetMs).toBeLessThanOrEqual(minute);
+      const operator = await connect({ caller: { ...caller, kind: "operator", id: "operator" } });
+      expect(await connections().findSpeaker(operator.id)).toEqual({ connection: operator });
+      const elsewhere = await fixture.newTenant();
+      const foreign = await connect({ caller: await callerOf(elsewhere) }, elsewhere);
+      expect((await connections().findSpeaker(foreign.id))?.reached).toBeUndefined();
+    });
+
     test("count as gone without a sign of life, and where their key or tenant does not count any more", async () => {
       const [silent, ofKey, ofUser] = [
         await connect(),
@@ -114,8 +152,9 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
         await connect({ caller: { ...caller, kind: "user", id: "user:x:ada" } }),
       ];
       await expire(silent.id);
-      expect(await connections().touch(tenant, silent.id, minute)).toBe(false);
-      expect(await connections().touch(tenant, ofKey.id, minute)).toBe(true);
+      const quiet = { lifetimeMs: minute, counts: false };
+      expect(await connections().touch(tenant, silent.id, quiet)).toBe(false);
+      expect(await connections().touch(tenant, ofKey.id, quiet)).toBe(true);
       expect((await connections().renew("process-1", minute)).toSorted()).toEqual([ofKey.id, ofUser.id].toSorted());
       await fixture.turn(0).apiKeys.revoke(tenant, caller.id);
       expect(await connections().renew("process-1", minute)).toEqual([ofUser.id]);

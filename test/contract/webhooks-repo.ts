@@ -1,5 +1,6 @@
 /** Contract of `WebhookRepo`: events are written with the change of the call, and claimed by one instance. */
 import { newId } from "@toolyard/core/ids";
+import type { DeliveryClaim } from "@toolyard/core/ports/webhooks";
 import {
   webhookEventSchema,
   type NewWebhook,
@@ -30,7 +31,14 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
     const log = async (id: string): Promise<readonly WebhookDelivery[]> =>
       (await webhooks().deliveries(tenant, id, { limit: 100, order: "asc" }))?.data ?? [];
     const typesOf = async (id: string): Promise<readonly string[]> => (await log(id)).map(({ type }) => type);
-    const claim = (index = 0) => webhooks(index).claim({ limit: 100, leaseMs: 60_000 });
+    const claim = (index = 0, change: Partial<DeliveryClaim> = {}) =>
+      webhooks(index).claim({
+        limit: 100,
+        leaseMs: 60_000,
+        shares: { webhook: 20, tenant: 50 },
+        underWay: [],
+        ...change,
+      });
     const due = (): Promise<unknown> => fixture.run("UPDATE webhook_deliveries SET next_at = 1 WHERE next_at > 1");
 
     test.each(["completed", "failed", "cancelled", "unknown", "rejected"] as const)(
@@ -175,13 +183,45 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       expect(await claim()).toMatchObject([{ sealed: ["next"] }]);
     });
 
-    test("one with many deliveries leaves room for another", async () => {
+    test("one with many deliveries has its share, and leaves room for another", async () => {
       const busy = await add({ events: ["call.failed"] });
       const other = await add({ events: ["call.completed"] });
       for (let count = 0; count < 10; count += 1) await fixture.rowIn(tenant, "failed");
       await fixture.rowIn(tenant, "completed");
-      const claimed = await webhooks().claim({ limit: 5, leaseMs: 60_000 });
-      expect(claimed.map(({ delivery }) => delivery.webhookId).sort()).toEqual([busy.id, other.id].sort());
+      const claimed = await claim(0, { limit: 5, shares: { webhook: 2, tenant: 50 } });
+      const hooks = claimed.map(({ delivery }) => delivery.webhookId).toSorted();
+      expect(hooks).toEqual([busy.id, busy.id, other.id].toSorted());
+    });
+
+    test("a share counts what its claimant has under way, of the webhook and of the tenant", async () => {
+      const slow = await add({ events: ["call.failed"] });
+      const other = await add({ events: ["call.completed"] });
+      for (let count = 0; count < 6; count += 1) await fixture.rowIn(tenant, "failed");
+      for (let count = 0; count < 6; count += 1) await fixture.rowIn(tenant, "completed");
+      const shares = { webhook: 3, tenant: 5 };
+      const first = (await claim(0, { limit: 3, shares })).map(({ delivery }) => delivery);
+      expect(first.map(({ webhookId }) => webhookId)).toHaveLength(3);
+      const second = (await claim(0, { shares, underWay: first })).map(({ delivery }) => delivery);
+      const held = [...first, ...second].map(({ webhookId }) => webhookId);
+      expect(held).toHaveLength(shares.tenant);
+      for (const { id } of [slow, other]) {
+        expect(held.filter((each) => each === id).length).toBeLessThanOrEqual(shares.webhook);
+      }
+      expect(await claim(0, { shares, underWay: [...first, ...second] })).toEqual([]);
+      // Another instance has places of its own.
+      expect(await claim(1, { shares })).toHaveLength(shares.tenant);
+    });
+
+    test("who has more under way comes behind who has less, however early it was due", async () => {
+      await add();
+      for (let count = 0; count < 4; count += 1) await fixture.rowIn(tenant, "completed");
+      const [first] = await claim(0, { limit: 1 });
+      const other = await fixture.newTenant();
+      const foreign = await add({}, other);
+      await fixture.rowIn(other, "completed");
+      const underWay = first === undefined ? [] : [first.delivery];
+      const [next] = await claim(0, { limit: 1, underWay });
+      expect(next?.delivery.webhookId).toBe(foreign.id);
     });
 
     test("a tenant with much that is due leaves room for others, and all of its webhooks have their turn", async () => {
@@ -196,7 +236,7 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       await fixture.run("UPDATE webhook_deliveries SET next_at = 2 WHERE webhook_id = ?", later.id);
       await fixture.run("UPDATE webhook_deliveries SET next_at = 3 WHERE webhook_id = ?", foreign.id);
       const claimed = async (limit: number): Promise<readonly string[]> =>
-        (await webhooks().claim({ limit, leaseMs: 60_000 })).map(({ delivery }) => delivery.webhookId);
+        (await claim(0, { limit, shares: { webhook: 2, tenant: 50 } })).map(({ delivery }) => delivery.webhookId);
       expect((await claimed(2)).toSorted()).toEqual([urgent.id, foreign.id].toSorted());
       expect((await claimed(10)).toSorted()).toEqual([urgent.id, urgent.id, later.id].toSorted());
     });

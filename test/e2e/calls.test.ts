@@ -168,6 +168,43 @@ describe(`stopping ${verifies("CHAT-13")}`, () => {
     expect((await tenant.client.send("post", "/v1/interrupt", { requestId: "my-chat" })).status).toBe(404);
   });
 
+  test("/v1/interrupt finds a chat by its call, and all chats of one name, however many run", async () => {
+    llm.respond(() => ({ json: {}, delayMs: 20_000 }));
+    const ask = () => tenant.client.send("post", "/v1/chat/completions", { ...chatBody, requestId: "many" });
+    const first = ask();
+    await expect.poll(() => llm.requests.length).toBe(1);
+    const [oldest] = (await tenant.client.get("/v1/calls?kind=chat&state=running")).data as Json[];
+    // More than one page of the list of calls.
+    const rest = Array.from({ length: 101 }, ask);
+    await expect.poll(() => llm.requests.length, { timeout: 10_000 }).toBe(102);
+    const named = await tenant.client.post("/v1/interrupt", { call_id: oldest?.["id"] });
+    expect(named.call_ids).toEqual([oldest?.["id"]]);
+    expect((await first).json.error.code).toBe("request_cancelled");
+    expect((await tenant.client.post("/v1/interrupt", { requestId: "many" })).call_ids).toHaveLength(101);
+    const codes = (await Promise.all(rest)).map(({ json }) => json.error.code as string);
+    expect(new Set(codes)).toEqual(new Set(["request_cancelled"]));
+  });
+
+  test("/v1/interrupt tells nobody of chats that are another key's, or that are none", async () => {
+    llm.respond(() => ({ json: {}, delayMs: 20_000 }));
+    const running = tenant.client.send("post", "/v1/chat/completions", { ...chatBody, requestId: "mine" });
+    await expect.poll(() => llm.requests.length).toBe(1);
+    const [chat] = (await tenant.client.get("/v1/calls?kind=chat&state=running")).data as Json[];
+    const id = chat?.["id"] as string;
+    const [stranger, foreign] = [await tenant.newKey({ scopes: ["chat"] }), await gateway.newTenant()];
+    for (const client of [stranger.client, foreign.client]) {
+      for (const body of [{ call_id: id }, { requestId: "mine" }]) {
+        expect((await client.send("post", "/v1/interrupt", body)).status).toBe(404);
+      }
+    }
+    const other = { call_id: id, requestId: "another" };
+    expect((await tenant.client.send("post", "/v1/interrupt", other)).status).toBe(404);
+    expect((await tenant.client.post("/v1/interrupt", { call_id: id })).call_ids).toEqual([id]);
+    await running;
+    const again = await tenant.client.send("post", "/v1/interrupt", { call_id: id });
+    expect([again.status, again.json.error.param]).toEqual([404, "call_id"]);
+  });
+
   test("a client that leaves takes the model call with it, once, and no tool starts", async () => {
     const round = calls({ name: "order", arguments: { sku: "S1" } });
     llm.respond(() => ({

@@ -171,6 +171,23 @@ describe(`a turn of a group chat ${verifies("VCP-14")}`, () => {
     expect(told(3).at(-1).content).toContain("'nemo' is not in this group chat");
   });
 
+  test("tells the reason of an invitation as far as one may be long", async () => {
+    const reason = "He knows ships. ".repeat(1_000);
+    say({
+      cleo: [
+        calls({ name: "invite", arguments: { agent: "bob", reason } }),
+        calls({ name: "end", arguments: { reason } }),
+      ],
+      bob: ["Two."],
+    });
+    const room = await openRoom({ mode: "invited", moderator: "cleo" });
+    await streamed(room, { content: "How many ships?" });
+    const [, answer] = await history(room);
+    expect(answer.reason).toMatch(/^He knows ships\. .*…$/);
+    expect(answer.reason).toHaveLength(2_000);
+    expect(told(1).at(-1).content).toContain(answer.reason);
+  });
+
   test("names a message by one id from the first that is heard of it to the message itself", async () => {
     say({ ada: [slow("One two three four five six.", 20)], bob: ["Seven."] });
     const room = await openRoom();
@@ -305,6 +322,47 @@ describe(`a turn that does not come to its own end ${verifies("VCP-14")}`, () =>
     expect(events.at(-3)).toMatchObject({ type: "agent:speak", messageId: said[2].id, message: said[2] });
     await expect.poll(async () => (await tenant.client.get(`/v1/calls/${turn}`)).state).toBe("cancelled");
     expect(await tenant.client.post(`/v1/group_chats/${room}/stop`)).toMatchObject({ turn_id: null });
+  });
+
+  test("goes on behind an agent that says more than a message holds: it is cut there, and its model is left", async () => {
+    const most = 262_144;
+    const piece = "€".repeat(10_000);
+    const endless: Round = {
+      writes: [
+        chunk({ role: "assistant", content: "" }),
+        ...Array.from({ length: 200 }, () => chunk({ content: piece })),
+      ],
+      gapMs: 5,
+    };
+    const left = model.aborted.length;
+    say({ ada: [endless], bob: ["Enough, Ada."] });
+    const room = await openRoom();
+    const events = await streamed(room, { content: "Talk." });
+    expect(events.at(-2)).toMatchObject({ type: "chat:end", reason: "completed", messages: 2 });
+    expect(model.aborted.length).toBe(left + 1);
+    const said = await history(room);
+    expect(said).toMatchObject([
+      { state: "completed" },
+      { state: "stopped", error: { code: "message_too_long", message: expect.stringContaining(String(most)) } },
+      { state: "completed", content: "Enough, Ada.", error: null },
+    ]);
+    // No half of a character.
+    expect(said[1].content).toBe("€".repeat(Math.floor(most / 3)));
+    const cut = events.filter(({ messageId }) => messageId === said[1].id);
+    expect(cut.at(-1)).toMatchObject({ type: "agent:speak", message: said[1] });
+    expect(cut.at(-2)).toMatchObject({ type: "agent:stream", accumulatedContent: said[1].content });
+    // The others have heard it.
+    expect(told(1).at(-1)).toEqual({ role: "user", content: `[Ada]: ${said[1].content}` });
+  });
+
+  test("counts what a message has cost that was cut", async () => {
+    const endless: Round = {
+      writes: Array.from({ length: 40 }, () => chunk({ content: "word ".repeat(2_000) })),
+      gapMs: 5,
+    };
+    say({ ada: [endless], bob: ["Two."] });
+    const poor = await openRoom({ limits: { tokens: 1_000 } });
+    expect((await streamed(poor, { content: "Talk." })).at(-2)).toMatchObject({ reason: "budget", messages: 1 });
   });
 
   test("ends at its wall clock and at its budget, and says which", async () => {

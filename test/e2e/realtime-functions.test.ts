@@ -277,6 +277,21 @@ describe("what a client sends", () => {
     expect(await client.closed).toMatchObject({ code: 1009 });
   });
 
+  test("counts as a request of its key: beyond the limit it is refused, and the connection goes on", async () => {
+    const body = { name: "slow", role: "member", scopes: ["chat"], requests_per_minute: 4 };
+    const { key } = await owner.request("POST", "/v1/api-keys", body);
+    // As many as there are in whichever minute; connecting is the first.
+    const client = await open(key);
+    const answers: Json[] = [];
+    for (let at = 0; at < 9; at += 1) answers.push(await client.ask({ type: "ping", id: `p${at}` }));
+    expect(answers.slice(0, 3).map(({ type }) => type)).toEqual(["pong", "pong", "pong"]);
+    expect(answers.find(({ type }) => type === "error")).toMatchObject({
+      id: expect.stringMatching(/^p\d$/),
+      error: { code: "rate_limited", limit: 4, retry_after_ms: expect.any(Number) },
+    });
+    expect(client.socket.readyState).toBe(client.socket.OPEN);
+  });
+
   test("is a sign of life, and is told where its connection counts as gone", async () => {
     const client = await open();
     const age = "UPDATE connections SET expires_at = expires_at - 600000 WHERE tenant = ?";

@@ -97,6 +97,27 @@ describe(`clients of VCP ${verifies("VCP-13")}`, () => {
   });
 });
 
+describe(`the length of what a client of VCP says ${verifies("VCP-13", "VCP-15")}`, () => {
+  const paths = ["/VCPlog", "/vcpinfo", "/vcp-chrome-observer", "/vcp-chrome-control", "/vcp-admin-panel"];
+  test.each([...paths, "/vcp-distributed-server"])("is at most that of others at %s", async (path) => {
+    const client = await connect(path);
+    client.say({ type: "x", data: "x".repeat(131_072) });
+    expect(await client.closed).toMatchObject({ code: 1009 });
+  });
+
+  test("is a file's for nodes, whose key says that they may be some", async () => {
+    const node = await tenant.newKey({ scopes: ["node"] });
+    const client = await connect("/vcp-distributed-server", { key: node.key });
+    client.say({ type: "tool_result", data: { requestId: "r", status: "maybe", result: "x".repeat(400_000) } });
+    client.say({ type: 7 });
+    await expect.poll(() => client.of("connection_ack")).toHaveLength(1);
+    expect(client.socket.readyState).toBe(client.socket.OPEN);
+    const elsewhere = await connect("/vcpinfo", { key: node.key });
+    elsewhere.say({ type: "x", data: "x".repeat(131_072) });
+    expect(await elsewhere.closed).toMatchObject({ code: 1009 });
+  });
+});
+
 describe(`a device that was away ${verifies("VCP-13", "VCP-22")}`, () => {
   test("is told what it has missed, once, with ids, and nobody else is", async () => {
     const before = await watch("/VCPlog?deviceName=desk");

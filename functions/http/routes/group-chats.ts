@@ -3,9 +3,8 @@ import type { Presented } from "@toolyard/core/callers/authenticate";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
-import { toOpenAiError } from "@toolyard/core/errors/to-openai";
 import { publishMember } from "@toolyard/core/group-chats/announcer";
-import { groupChatEventSchema, turnReasons, type GroupChatEvent } from "@toolyard/core/group-chats/events";
+import { groupChatEventSchema, turnReasons } from "@toolyard/core/group-chats/events";
 import {
   groupChatAccesses,
   groupChatLimitsSchema,
@@ -30,7 +29,8 @@ import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../defi
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
-import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
+import { answerThroughSink } from "../sink.ts";
+import { TurnStream } from "../turn-stream.ts";
 import { emptyBody, found, idOf, idParams, nameField, notFound, withoutUndefined } from "./shared.ts";
 
 const tags = ["group chats"];
@@ -432,7 +432,7 @@ function answerTurn(
   const exchange = c.get("exchange");
   const idempotencyKey = readIdempotencyKey(c);
   return answerThroughSink(c, async (sink) => {
-    const writer = stream ? new EventWriter(sink) : undefined;
+    const writer = stream ? new TurnStream(sink) : undefined;
     try {
       const turn = await startTurn(core, {
         ...presented,
@@ -448,7 +448,7 @@ function answerTurn(
         ...(writer === undefined ? {} : { onEvent: (event) => writer.write(event) }),
       });
       exchange.callerId = turn.callerId;
-      if (writer !== undefined) return writer.end(turn);
+      if (writer !== undefined) return await writer.end(turn);
       setRateLimitHeaders(exchange.headers, turn.rate);
       exchange.headers["x-toolyard-call-id"] = turn.callId;
       if (turn.replayed) exchange.headers["idempotent-replayed"] = "true";
@@ -457,67 +457,8 @@ function answerTurn(
       sink.head(status, { "content-type": "application/json", "content-length": String(bytes.length) });
       return sink.end(bytes);
     } catch (thrown) {
-      writer?.abandon();
       if (writer === undefined || !sink.headSent) throw thrown;
-      return writer.fail(toGatewayError(thrown), exchange.requestId);
+      return await writer.fail(toGatewayError(thrown), exchange.requestId);
     }
   });
-}
-
-/** A turn that waits for another one says nothing for so long; then the stream begins, and is kept alive. */
-const quietMs = 10_000;
-
-class EventWriter {
-  readonly #sink: ResponseSink;
-  readonly #quiet: NodeJS.Timeout;
-  #hasEnded = false;
-
-  constructor(sink: ResponseSink) {
-    this.#sink = sink;
-    this.#quiet = setTimeout(() => this.#begin(), quietMs);
-  }
-
-  write(event: GroupChatEvent): void {
-    this.#begin();
-    this.#hasEnded ||= event.type === "chat:end";
-    void this.#sink.write(`data: ${JSON.stringify(event)}\n\n`);
-  }
-
-  /** A turn that was over before this request is told of by what came of it. */
-  end({ messages, reason, callId, replayed }: StartedTurn): void {
-    if (replayed && !this.#hasEnded) this.#replay(messages.map(viewMessage), callId, reason ?? "completed");
-    this.#finish();
-  }
-
-  #replay(messages: ReturnType<typeof viewMessage>[], turnId: string, reason: StartedTurn["reason"] & string): void {
-    for (const message of messages.filter(({ author }) => author.kind === "agent")) {
-      const { group_chat_id: chatId, author, id: messageId } = message;
-      const agent = { name: author.name, displayName: author.display_name };
-      this.write({ type: "agent:speak", chatId, turnId, agent, messageId, message });
-    }
-    const chatId = messages[0]?.group_chat_id ?? "";
-    this.write({ type: "chat:end", chatId, turnId, reason, messages: Math.max(0, messages.length - 1) });
-  }
-
-  fail(error: GatewayError, requestId: string): void {
-    // What ended the turn has been told with its end.
-    const said = { type: "error", ...toOpenAiError(error, requestId) };
-    if (!this.#hasEnded) void this.#sink.write(`data: ${JSON.stringify(said)}\n\n`);
-    this.#finish();
-  }
-
-  /** Nothing was begun, and nothing will be. */
-  abandon(): void {
-    clearTimeout(this.#quiet);
-  }
-
-  #finish(): void {
-    this.#begin();
-    this.#sink.end("data: [DONE]\n\n");
-  }
-
-  #begin(): void {
-    clearTimeout(this.#quiet);
-    if (!this.#sink.headSent) this.#sink.head(200, eventStreamHeaders);
-  }
 }

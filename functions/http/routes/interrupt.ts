@@ -1,10 +1,20 @@
 /** Stops a running chat, on whichever instance it runs (design "Cancel on disconnect"). */
 import { hasScope } from "@toolyard/core/callers/caller";
+import type { CallContext } from "@toolyard/core/context";
+import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { readEveryPage } from "@toolyard/core/every-page";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 
 const name = z.string().min(1).max(256);
+
+const namedSchema = z
+  .looseObject({ requestId: name.optional(), messageId: name.optional(), call_id: name.optional() })
+  .refine((body) => body.requestId !== undefined || body.messageId !== undefined || body.call_id !== undefined, {
+    error: "needs 'requestId', 'messageId' or 'call_id'",
+    path: ["requestId"],
+  });
 
 export const interrupt = defineRoute({
   method: "post",
@@ -15,12 +25,7 @@ export const interrupt = defineRoute({
   tags: ["chat"],
   scope: "chat",
   request: {
-    body: z
-      .looseObject({ requestId: name.optional(), messageId: name.optional(), call_id: name.optional() })
-      .refine((body) => body.requestId !== undefined || body.messageId !== undefined || body.call_id !== undefined, {
-        error: "needs 'requestId', 'messageId' or 'call_id'",
-        path: ["requestId"],
-      }),
+    body: namedSchema,
   },
   responses: {
     200: {
@@ -29,25 +34,43 @@ export const interrupt = defineRoute({
     },
   },
   isolation: { kind: "nothing-owned", reason: "finds running chats of the caller's own tenant only" },
-  handler: async (c, { core, caller, tenant, body }) => {
-    const requestId = body.requestId ?? body.messageId;
-    const running = await core.repos.calls.list(
-      tenant,
-      {
-        kind: "chat",
-        state: "running",
-        ...(requestId === undefined ? {} : { requestId }),
-        ...(hasScope(caller, "calls") ? {} : { callerId: caller.id }),
-      },
-      { limit: 100, order: "desc" },
-    );
-    const ids = running.data.map(({ id }) => id).filter((id) => body.call_id === undefined || id === body.call_id);
+  async handler(c, { core, context, body }) {
+    const ids = await findRunning(core, context, body);
     if (ids.length === 0) {
-      throw new GatewayError("not_found", `No chat of this caller named '${requestId ?? body.call_id}' is running.`, {
-        param: "requestId",
-      });
+      const [param, named] =
+        body.call_id === undefined ? ["requestId", body.requestId ?? body.messageId] : ["call_id", body.call_id];
+      throw new GatewayError("not_found", `No chat of this caller named '${named}' is running.`, { param });
     }
-    for (const id of ids) await core.repos.calls.requestCancel(tenant, id);
+    for (const id of ids) await core.repos.calls.requestCancel(context.tenant, id);
     return c.json({ status: "success", message: `Told ${ids.length} running chat(s) to stop.`, call_ids: ids });
   },
 });
+
+type Named = z.output<typeof namedSchema>;
+
+/** Of all that run, however many: a name may be that of several, a call's id is one's. */
+async function findRunning(
+  { repos }: CoreDeps,
+  { tenant, caller }: Pick<CallContext, "tenant" | "caller">,
+  { requestId: named, messageId, call_id: id }: Named,
+): Promise<readonly string[]> {
+  const requestId = named ?? messageId;
+  const seesAll = hasScope(caller, "calls");
+  if (id !== undefined) {
+    const call = await repos.calls.get(tenant, id);
+    const fits =
+      call?.kind === "chat" &&
+      call.state === "running" &&
+      (seesAll || call.callerId === caller.id) &&
+      (requestId === undefined || call.requestId === requestId);
+    return fits ? [id] : [];
+  }
+  const filter = {
+    kind: "chat",
+    state: "running",
+    ...(requestId === undefined ? {} : { requestId }),
+    ...(seesAll ? {} : { callerId: caller.id }),
+  } as const;
+  const running = await readEveryPage((page) => repos.calls.list(tenant, filter, page));
+  return running.map((call) => call.id);
+}

@@ -149,6 +149,8 @@ export const catalog = {
   arguments_truncated: tool(422),
   /** Who leads a group chat has not said who is next. */
   moderator_undecided: tool(502),
+  /** An agent of a group chat has said more than a message holds. */
+  message_too_long: tool(422),
   chat_interrupted: { http: 409, type: "api_error", retryable: false },
   request_cancelled: { http: 499, type: "invalid_request_error", retryable: false },
   // Flows

@@ -7,7 +7,7 @@ import type { CoreDeps } from "../deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import { publish, type Publication } from "../realtime/publish.ts";
-import type { GroupChatEvent } from "./events.ts";
+import { mergeChunks, type GroupChatEvent } from "./events.ts";
 import type { NewGroupChatMember } from "./group-chat.ts";
 import { toSpeaker } from "./members.ts";
 
@@ -38,8 +38,7 @@ export class Announcer {
   tell(event: GroupChatEvent): void {
     this.#onEvent?.(event);
     if (!this.#isHeard && (event.type === "agent:stream" || event.type === "agent:thinking")) return;
-    const last = this.#waiting.at(-1);
-    const merged = last === undefined ? undefined : mergeChunks(last, event);
+    const merged = mergeChunks(this.#waiting.at(-1), event);
     if (merged === undefined) this.#waiting.push(event);
     else this.#waiting[this.#waiting.length - 1] = merged;
     this.#writing ??= this.#write();
@@ -88,12 +87,6 @@ export async function publishMember(
   const announcer = new Announcer(deps, { tenant, id: room }, undefined);
   announcer.tell({ type, chatId: room, agent: toSpeaker(member) });
   await announcer.end();
-}
-
-/** Two chunks of one message are one that is longer. */
-function mergeChunks(before: GroupChatEvent, event: GroupChatEvent): GroupChatEvent | undefined {
-  if (before.type !== "agent:stream" || event.type !== "agent:stream") return undefined;
-  return before.messageId === event.messageId ? { ...event, chunk: before.chunk + event.chunk } : undefined;
 }
 
 function toPublication(event: GroupChatEvent, room: string, publicUrl: string): Publication {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { Chunks } from "./chunks.ts";
+import { Chunks, mostSaidBytes } from "./chunks.ts";
 
 describe(`chunks of a message ${verifies("VCP-14")}`, () => {
   test("come at once at first, then no more often than is worth it, and hold all that was said", () => {
@@ -23,5 +23,21 @@ describe(`chunks of a message ${verifies("VCP-14")}`, () => {
       told += chunks.add("word ")?.accumulatedContent.length ?? 0;
     }
     expect(told / chunks.said.length).toBeLessThan(80);
+  });
+
+  test("end where a message is full, behind a whole character, and say so", () => {
+    const chunks = new Chunks(() => 0);
+    chunks.add("x".repeat(mostSaidBytes - 1));
+    expect(chunks.isFull).toBe(false);
+    chunks.add("éa");
+    expect(chunks.isFull).toBe(true);
+    chunks.add("more");
+    expect(chunks.said).toBe("x".repeat(mostSaidBytes - 1));
+  });
+
+  test("of a message that fits to the last byte are all of it", () => {
+    const chunks = new Chunks(() => 0);
+    chunks.add("é".repeat(mostSaidBytes / 2));
+    expect([chunks.isFull, chunks.said.length]).toEqual([false, mostSaidBytes / 2]);
   });
 });

@@ -67,3 +67,9 @@ export const groupChatEventSchema = z.discriminatedUnion("type", [
   }),
 ]);
 export type GroupChatEvent = z.output<typeof groupChatEventSchema>;
+
+/** Two chunks of one message are one that is longer; undefined: they are not. */
+export function mergeChunks(before: GroupChatEvent | undefined, event: GroupChatEvent): GroupChatEvent | undefined {
+  if (before?.type !== "agent:stream" || event.type !== "agent:stream") return undefined;
+  return before.messageId === event.messageId ? { ...event, chunk: before.chunk + event.chunk } : undefined;
+}

@@ -61,7 +61,7 @@ export const messageStates = [
   "streaming",
   "completed",
   "failed",
-  /** The turn was stopped; the content is what had been said by then. */
+  /** Cut off with its turn, or where it was full (`error` says so); the content is what had been said by then. */
   "stopped",
 ] as const;
 export type MessageState = (typeof messageStates)[number];

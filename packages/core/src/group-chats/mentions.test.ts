@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { NewGroupChatMember } from "./group-chat.ts";
-import { mentionsIn } from "./mentions.ts";
+import { mentionsIn, mostSigns } from "./mentions.ts";
 
 const agent = (name: string, displayName: string | null = null): NewGroupChatMember => ({
   kind: "agent",
@@ -35,5 +35,15 @@ describe(`mentions ${verifies("VCP-14")}`, () => {
         for (const member of found) expect(members).toContain(member);
       }),
     );
+  });
+
+  test("are looked for behind the first thousand signs of a text, and not without end", () => {
+    const name = (at: number): string => `agent${at}`;
+    const many = Array.from({ length: 64 }, (_, at) => agent(name(at), `Agent ${at}`));
+    expect(mentionsIn(`${"@a ".repeat(mostSigns - 1)}@${name(7)}`, many)).toEqual([many[7]]);
+    expect(mentionsIn(`${"@a ".repeat(mostSigns)}@${name(7)}`, many)).toEqual([]);
+    // What mentions nobody for certain does not count.
+    expect(mentionsIn(`${"x@a ".repeat(mostSigns)}@${name(7)}`, many)).toEqual([many[7]]);
+    expect(mentionsIn("@".repeat(8_000_000), many)).toEqual([]);
   });
 });

@@ -8,6 +8,7 @@ import { runChat } from "../chat/run-chat.ts";
 import { eventsOfBody } from "../chat/stored-chat.ts";
 import type { AgentRecord } from "../agents/agent.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { cutText } from "../import/text.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { GroupChat, GroupChatMessage, NewGroupChatMember } from "./group-chat.ts";
 import { agentsOf, shownName } from "./members.ts";
@@ -20,6 +21,10 @@ export interface Decision extends Spent {
   readonly reason: string;
 }
 
+/** Of why it invites an agent, which is asked for in one sentence, and told to the agent and to the room. */
+const longestReason = 2_000;
+/** Of an agent that it names and that is not there. */
+const longestName = 64;
 /** What it is told after an answer that is none, so often. */
 const mostCorrections = 2;
 
@@ -173,10 +178,12 @@ function read(call: Call | undefined, groupChat: GroupChat): Omit<Decision, keyo
   if (call === undefined) return help;
   const given = parseJson(call.arguments);
   const args = isJsonObject(given) ? given : {};
-  const reason = typeof args["reason"] === "string" ? args["reason"] : "";
+  const reason = typeof args["reason"] === "string" ? cutText(args["reason"], longestReason) : "";
   if (call.name === "end") return { invited: undefined, reason };
   const { agent } = args;
   if (call.name !== "invite" || typeof agent !== "string") return help;
   const invited = agentsOf(groupChat).find((member) => member.name === agent || shownName(member) === agent);
-  return invited === undefined ? `'${agent}' is not in this group chat. ${help}` : { invited, reason };
+  return invited === undefined
+    ? `'${cutText(agent, longestName)}' is not in this group chat. ${help}`
+    : { invited, reason };
 }

@@ -11,7 +11,7 @@ import { newId } from "../ids.ts";
 import type { BegunTurn } from "../ports/group-chats.ts";
 import type { InvocationContext } from "../tools/adapter.ts";
 import { Announcer } from "./announcer.ts";
-import { Chunks } from "./chunks.ts";
+import { Chunks, mostSaidBytes } from "./chunks.ts";
 import type { GroupChatEvent, TurnReason } from "./events.ts";
 import type { GroupChat, GroupChatMessage, NewGroupChatMember } from "./group-chat.ts";
 import { agentsOf, toSpeaker } from "./members.ts";
@@ -227,7 +227,7 @@ export class Turn {
       attempt: this.#call.attempt,
       state,
       content: saying.content,
-      error: state !== "failed" || saying.error === undefined ? null : brief(saying.error),
+      error: saying.error !== undefined && (state === "failed" || isCut(saying.error)) ? brief(saying.error) : null,
       callId: saying.callId,
       readOutside: saying.readOutside,
     });
@@ -244,7 +244,7 @@ export class Turn {
 
   #stateOf({ error }: Saying): "completed" | "failed" | "stopped" {
     if (error === undefined) return "completed";
-    return this.#stop.signal.aborted || isCancel(error) ? "stopped" : "failed";
+    return this.#stop.signal.aborted || isCancel(error) || isCut(error) ? "stopped" : "failed";
   }
 
   async #listen(
@@ -276,6 +276,7 @@ export class Turn {
         const shown = name.read(text);
         if (shown !== "") tell(chunks.add(shown));
         notes.write(chunks.said, this.#voices.callId);
+        return !chunks.isFull;
       },
       onPause: () => tell(chunks.rest()),
     });
@@ -283,7 +284,7 @@ export class Turn {
     if (rest !== "") chunks.add(rest);
     tell(chunks.rest());
     await notes.end();
-    return { ...saying, content: chunks.said };
+    return { ...saying, content: chunks.said, error: chunks.isFull ? tooLong() : saying.error };
   }
 
   /** Who came and went while an agent spoke. */
@@ -312,6 +313,17 @@ function brief({ code, message }: GatewayError): { readonly code: string; readon
 function takenOver(): GatewayError {
   const why = "The group chat was deleted, or another process has taken this turn over.";
   return new GatewayError("call_interrupted", why);
+}
+
+function tooLong(): GatewayError {
+  return new GatewayError(
+    "message_too_long",
+    `A message of a group chat holds ${mostSaidBytes} bytes of UTF-8, and the agent has said more; it was cut there. Have it say less at once, by its instructions or its parameter 'max_completion_tokens'.`,
+  );
+}
+
+function isCut({ code }: GatewayError): boolean {
+  return code === "message_too_long";
 }
 
 function isCancel({ code }: GatewayError): boolean {

@@ -30,7 +30,8 @@ export interface Asked {
   /** What it is told has been made of content from outside. */
   readonly readOutside: boolean;
   readonly signal: AbortSignal;
-  readonly onText: (text: string) => void;
+  /** @returns whether more is wanted; else its run ends here */
+  readonly onText: (text: string) => boolean;
   /** Something else than text has happened. */
   readonly onPause: () => void;
 }
@@ -89,11 +90,20 @@ export class Voices {
       for await (const event of events) {
         if (event.type === "thinking") this.callId ??= event.chatId;
         heard.take(event);
+        // Its model is left, and what it has used by then is on the record of its run.
+        if (heard.isEnough) break;
       }
     } catch (thrown) {
       heard.fail(toGatewayError(thrown));
     }
-    return { ...heard.result, callId: this.callId };
+    const { callId } = this;
+    const spent = heard.isEnough && callId !== null ? await this.#recorded(callId) : {};
+    return { ...heard.result, ...spent, callId };
+  }
+
+  async #recorded(callId: string): Promise<Spent> {
+    const call = await this.#deps.repos.calls.get(this.#context.tenant, callId);
+    return { tokens: call?.usage?.total_tokens ?? 0, micros: call?.cost?.micros ?? 0 };
   }
 
   /** A tool that is not there any more may have brought anything. */
@@ -114,6 +124,7 @@ class Heard {
   #error: GatewayError | undefined;
   #tokens = 0;
   #micros = 0;
+  isEnough = false;
 
   constructor(asked: Asked, bringsOutside: (tool: string) => boolean) {
     this.#asked = asked;
@@ -125,7 +136,7 @@ class Heard {
     switch (event.type) {
       case "text-delta":
       case "refusal-delta":
-        if (event.text !== "") this.#asked.onText(event.text);
+        if (event.text !== "") this.isEnough = !this.#asked.onText(event.text);
         return;
       case "tool-result":
         this.#readOutside ||= this.#bringsOutside(event.tool);

@@ -26,6 +26,12 @@ export interface HeldEvents {
   readonly connections: readonly Connection[];
 }
 
+export interface Speaker {
+  readonly connection: Connection;
+  /** Of requests a minute, `resetMs` before the next one; absent: none. */
+  readonly reached?: { readonly scope: "key" | "tenant"; readonly limit: number; readonly resetMs: number };
+}
+
 export interface ConnectionRepo {
   /** Returns until when it can be used. `hash`: of the ticket. */
   issueTicket(
@@ -47,6 +53,8 @@ export interface ConnectionRepo {
   ): Promise<ConnectionAt | "full" | undefined>;
   /** For hosts that name nothing but the connection. `undefined`: there is none, or it is allowed no longer. */
   find(id: string): Promise<Connection | undefined>;
+  /** The same, for one that says something, with the limit of requests that it has reached. */
+  findSpeaker(id: string): Promise<Speaker | undefined>;
   /** Puts or replaces one. `full`: it has as many as it may; `undefined`: there is no such connection. */
   subscribe(
     tenant: string,
@@ -55,8 +63,8 @@ export interface ConnectionRepo {
     subscription: Subscription,
   ): Promise<ConnectionAt | "full" | undefined>;
   unsubscribe(tenant: string, id: string, name: string): Promise<ConnectionAt | undefined>;
-  /** A sign of life. `false`: there is no such connection. */
-  touch(tenant: string, id: string, lifetimeMs: number): Promise<boolean>;
+  /** A sign of life. `counts`: and one more request of its key and tenant. `false`: there is no such connection. */
+  touch(tenant: string, id: string, sign: { readonly lifetimeMs: number; readonly counts: boolean }): Promise<boolean>;
   /** One with a device stays for a day as a device that is away, for which frames are kept. */
   remove(tenant: string, id: string): Promise<void>;
   /** What was told to clients of the type `VCPLog` while this connection's device was away, once; oldest first. */

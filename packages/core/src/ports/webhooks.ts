@@ -12,6 +12,15 @@ import type {
 } from "../webhooks/webhook.ts";
 import type { Page, PageRequest } from "./repos.ts";
 
+export interface DeliveryClaim {
+  readonly limit: number;
+  readonly leaseMs: number;
+  /** The most that a claimant has of one webhook, and of one tenant; each tenant's first before anybody's later ones. */
+  readonly shares: { readonly webhook: number; readonly tenant: number };
+  /** What the claimant has in hand already, which counts. */
+  readonly underWay: readonly Pick<WebhookDelivery, "tenant" | "webhookId">[];
+}
+
 export interface WebhookRepo {
   /** @throws GatewayError `conflict` where the tenant has as many as it may. Raises the config version. */
   create(tenant: string, webhook: NewWebhook): Promise<Webhook>;
@@ -33,11 +42,8 @@ export interface WebhookRepo {
   deliveries(tenant: string, id: string, page: PageRequest): Promise<Page<WebhookDelivery> | undefined>;
   /** Due now, with all tries before it; its id stays. */
   resend(tenant: string, id: string, delivery: string): Promise<WebhookDelivery | undefined>;
-  /**
-   * Deliveries that are due, each given to one claimant for `leaseMs`: of one webhook only a share, and each tenant's
-   * first before anybody's later ones.
-   */
-  claim(options: { readonly limit: number; readonly leaseMs: number }): Promise<readonly ClaimedDelivery[]>;
+  /** Deliveries that are due, each given to one claimant for its lease. */
+  claim(options: DeliveryClaim): Promise<readonly ClaimedDelivery[]>;
   /** What came of an attempt; nothing where a later one has begun. */
   settle(tenant: string, id: string, attempt: number, result: DeliveryResult): Promise<void>;
 }

@@ -84,7 +84,7 @@ function isKnown(type: unknown): type is keyof typeof kinds {
 /** The frame that answers a message. Never throws: what goes wrong is the answer. */
 export async function answerMessage(deps: CoreDeps, connection: Connection, text: string): Promise<string> {
   const message = parseJson(text);
-  const id = isJsonObject(message) && typeof message["id"] === "string" ? message["id"].slice(0, 64) : undefined;
+  const id = idOf(message);
   const echo = id === undefined ? {} : { id };
   try {
     if (message === undefined) throw new GatewayError("invalid_json", "The message is not JSON.");
@@ -98,6 +98,15 @@ export async function answerMessage(deps: CoreDeps, connection: Connection, text
     }
     return toErrorFrame(error, id);
   }
+}
+
+/** The frame that answers a message which is not looked at. */
+export function refuseMessage(error: GatewayError, text: string): string {
+  return toErrorFrame(error, idOf(parseJson(text)));
+}
+
+function idOf(message: unknown): string | undefined {
+  return isJsonObject(message) && typeof message["id"] === "string" ? message["id"].slice(0, 64) : undefined;
 }
 
 export function toErrorFrame(error: GatewayError, id?: string): string {

@@ -5,7 +5,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import type { Page, PageRequest } from "../ports/repos.ts";
+import { readEveryPage } from "../every-page.ts";
 import { formatToolUri, parseToolUri } from "../tools/uri.ts";
 import type { ToolService } from "./service.ts";
 import { serviceToolName } from "./tool-name.ts";
@@ -81,7 +81,7 @@ async function apiKeys(
   { tenant }: CallContext,
   address: ServiceAddress,
 ): Promise<readonly Reference[]> {
-  const keys = await all((page) => repos.apiKeys.list(tenant, page));
+  const keys = await readEveryPage((page) => repos.apiKeys.list(tenant, page));
   return keys
     .filter(({ revokedAt }) => revokedAt === null)
     .flatMap(({ id, name, tools }) =>
@@ -200,16 +200,3 @@ export function referencedError(what: string, references: readonly Reference[]):
 }
 
 const mostNamed = 5;
-
-/** Everything behind a paged list. */
-async function all<Item extends { readonly id: string }>(
-  list: (page: PageRequest) => Promise<Page<Item>>,
-): Promise<readonly Item[]> {
-  const items: Item[] = [];
-  for (;;) {
-    const last = items.at(-1)?.id;
-    const page = await list({ limit: 100, order: "asc", ...(last === undefined ? {} : { after: last }) });
-    items.push(...page.data);
-    if (!page.hasMore || page.data.length === 0) return items;
-  }
-}

@@ -2,7 +2,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyVault } from "../ports/key-vault.ts";
 import { Sealer } from "../secrets/sealer.ts";
-import type { WebhookRepo } from "@toolyard/core/ports/webhooks";
+import type { DeliveryClaim, WebhookRepo } from "@toolyard/core/ports/webhooks";
 import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { deliverWebhooks, nextTry, readRetryAfter } from "./deliver.ts";
@@ -62,9 +62,10 @@ const claimed: ClaimedDelivery = {
 describe("a secret that cannot be opened, since the key of keys is away", () => {
   test("keeps its delivery for later, with all its tries", async () => {
     const settled: DeliveryResult[] = [];
+    const pending = [{ ...claimed, sealed: ["v1.x"] }];
     const webhooks: WebhookRepo = {
       ...unscripted<WebhookRepo>("webhooks"),
-      claim: () => Promise.resolve(settled.length > 0 ? [] : [{ ...claimed, sealed: ["v1.x"] }]),
+      claim: () => Promise.resolve(pending.splice(0)),
       settle: (_tenant, _id, _attempt, result) => Promise.resolve(void settled.push(result)),
     };
     const away = new GatewayError("master_key_unavailable", "The key of keys cannot be reached.");
@@ -82,33 +83,102 @@ describe("a secret that cannot be opened, since the key of keys is away", () => 
   });
 });
 
-describe("a go with a limit", () => {
-  /** Each claim finds one whose receiver never answers: that takes all the time an attempt has. */
-  const goes = async (remainingMs: (now: number) => number): Promise<number> => {
-    let now = 0;
-    const webhooks: WebhookRepo = {
-      ...unscripted<WebhookRepo>("webhooks"),
-      claim: () => Promise.resolve([claimed]),
-      settle: () => Promise.resolve(),
-    };
-    const core = createFakeCore({ repos: { webhooks } });
-    const egress = {
-      ...core.egress,
-      request: ({ timeoutMs = 0 }) => {
-        now += timeoutMs;
-        return Promise.reject(new Error("No answer."));
-      },
-    };
-    return deliverWebhooks({ ...core, egress }, () => remainingMs(now));
+/** Receivers that answer when they are told to, and rows that become due one claim after the other. */
+function receivers(dueAtClaims: readonly (readonly ClaimedDelivery[])[]) {
+  const claims: DeliveryClaim[] = [];
+  const settled: string[] = [];
+  const waiting = new Map<string, () => void>();
+  const webhooks: WebhookRepo = {
+    ...unscripted<WebhookRepo>("webhooks"),
+    claim(asked) {
+      claims.push(asked);
+      return Promise.resolve(dueAtClaims[claims.length - 1] ?? []);
+    },
+    settle: (_tenant, id) => Promise.resolve(void settled.push(id)),
   };
+  const clock: Clock = { now: () => 0, sleep: () => new Promise((done) => setImmediate(done)) };
+  const core = createFakeCore({ core: { clock }, repos: { webhooks } });
+  const egress = {
+    ...core.egress,
+    async request({ url = "" }: { readonly url?: string }): Promise<never> {
+      if (url.includes("slow")) await new Promise<void>((answer) => waiting.set(url, answer));
+      throw new Error("no");
+    },
+  };
+  return {
+    deps: { ...core, egress },
+    claims,
+    settled,
+    answer: () => waiting.forEach((answer) => answer()),
+  };
+}
 
-  test("begins nothing that may not come to its end", async () => {
-    expect(await goes((now) => 55_000 - now)).toBe(3);
-    expect(await goes((now) => 45_000 - now)).toBe(2);
-    expect(await goes(() => 15_000)).toBe(0);
+const due = (id: string, webhookId = "whk_1"): ClaimedDelivery => ({
+  ...claimed,
+  delivery: { ...claimed.delivery, id, webhookId },
+  url: `https://hooks.example.com/${id}`,
+});
+
+describe("a receiver that does not answer", () => {
+  test("holds nobody else up: what is due is sent while it is waited for", async () => {
+    const slow = due("slow", "whk_slow");
+    const rest = Array.from({ length: 30 }, (_, at) => [due(`quick${at}`)]);
+    const { deps, claims, settled, answer } = receivers([[slow], ...rest]);
+    const going = deliverWebhooks(deps);
+    await expect.poll(() => settled.length).toBe(rest.length);
+    expect(settled).not.toContain("slow");
+    // And what is under way counts in its webhook's share.
+    expect(claims.at(-1)?.underWay).toMatchObject([{ id: "slow", webhookId: "whk_slow" }]);
+    answer();
+    expect(await going).toBe(rest.length + 1);
+    expect(settled).toContain("slow");
   });
 
-  test("has an end of its own where there is no other", async () => {
-    expect(await goes(() => Infinity)).toBe(20);
+  test("is one of so many at most: no more is claimed than there are places", async () => {
+    const all = Array.from({ length: 50 }, (_, at) => due(`slow${at}`));
+    const { deps, claims, answer, settled } = receivers([all.slice(0, 30), all.slice(30), [due("later")]]);
+    const going = deliverWebhooks(deps);
+    await expect.poll(() => claims.length).toBe(2);
+    for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+    expect(claims.map(({ limit }) => limit)).toEqual([50, 20]);
+    answer();
+    expect(await going).toBe(51);
+    expect(settled).toHaveLength(51);
+  });
+});
+
+describe("a go with a limit", () => {
+  test("begins nothing that may not come to its end, and ends what it has begun", async () => {
+    const { deps, claims, settled, answer } = receivers([[due("slow")], [due("quick")], [due("late")]]);
+    let isOver = false;
+    const going = deliverWebhooks(deps, () => (claims.length < 2 ? 20_000 : 19_999)).finally(() => (isOver = true));
+    await expect.poll(() => settled).toEqual(["quick"]);
+    for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+    expect(isOver).toBe(false);
+    answer();
+    expect(await going).toBe(2);
+    expect(settled).toEqual(["quick", "slow"]);
+  });
+
+  test("claims nothing where there is no time for one", async () => {
+    const { deps, claims } = receivers([[due("quick")]]);
+    expect(await deliverWebhooks(deps, () => 15_000)).toBe(0);
+    expect(claims).toEqual([]);
+  });
+
+  test("whose claim fails ends what it has under way, and says so", async () => {
+    const { deps, settled, answer } = receivers([[due("slow")]]);
+    const { claim } = deps.repos.webhooks;
+    let claims = 0;
+    const webhooks: WebhookRepo = {
+      ...deps.repos.webhooks,
+      claim: (asked) => ((claims += 1) === 1 ? claim(asked) : Promise.reject(new Error("away"))),
+    };
+    const going = deliverWebhooks({ ...deps, repos: { ...deps.repos, webhooks } });
+    const ended = going.catch(String);
+    await expect.poll(() => claims).toBe(2);
+    answer();
+    expect(await ended).toContain("away");
+    expect(settled).toEqual(["slow"]);
   });
 });

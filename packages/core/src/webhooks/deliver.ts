@@ -8,16 +8,21 @@ import { toGatewayError } from "../errors/gateway-error.ts";
 import { isOutage } from "../errors/outage.ts";
 import type { Span } from "../ports/traces.ts";
 import { openWebhookSecret, signMessage } from "./secret.ts";
-import type { ClaimedDelivery, DeliveryResult } from "./webhook.ts";
+import type { ClaimedDelivery, DeliveryResult, WebhookDelivery } from "./webhook.ts";
 
 const timeoutMs = 15_000;
 /** An attempt with the keys before it and the record after it. */
 const attemptMs = timeoutMs + 5_000;
 /** Longer than an attempt can take. */
 const leaseMs = 60_000;
-const claimLimit = 50;
-/** Claims made in one go, so that what runs besides has its turn. */
-const mostClaims = 20;
+/** Deliveries at once in one process. */
+const mostUnderWay = 50;
+/** Of those: a receiver that hangs holds its share and no more, however many of them a tenant has. */
+const shares = { webhook: 10, tenant: 25 } as const;
+/** While some are under way: what has become due meanwhile waits for none of them. */
+const lookAgainMs = 2_000;
+/** Those that end soon after each other are made up for by one claim. */
+const gatherMs = 100;
 
 const second = 1_000;
 const minute = 60 * second;
@@ -29,22 +34,80 @@ const longestWaitMs = 24 * hour;
 type DeliverDeps = Pick<CoreDeps, "repos" | "sealer" | "egress" | "clock" | "log" | "traces">;
 
 /**
- * What is claimed and then cut off has used up a try, so nothing is claimed that could not be sent to its end.
+ * Until nothing is due and nothing under way. Nothing waits for the slowest: as some end, others are claimed. What is
+ * claimed and then cut off has used up a try, so nothing is claimed that could not be sent to its end.
  * @param remainingMs until the caller has to end; absent: it need not
  * @returns how many attempts were made
  */
 export async function deliverWebhooks(deps: DeliverDeps, remainingMs = (): number => Infinity): Promise<number> {
+  const pool = new Pool(deps);
   let attempts = 0;
-  for (let claims = 0; claims < mostClaims && remainingMs() >= attemptMs; claims += 1) {
-    const claimed = await deps.repos.webhooks.claim({ limit: claimLimit, leaseMs });
-    if (claimed.length === 0) break;
-    const sent = await Promise.allSettled(claimed.map((each) => deliver(deps, each)));
-    attempts += claimed.length;
-    const failed = sent.filter(({ status }) => status === "rejected").length;
-    // Its lease runs out, and it is sent again.
-    if (failed > 0) deps.log.log("warn", "what came of webhook deliveries could not be kept", { count: failed });
+  try {
+    while (remainingMs() >= attemptMs) {
+      const limit = mostUnderWay - pool.underWay.length;
+      if (limit > 0) {
+        const { underWay } = pool;
+        const claimed = await deps.repos.webhooks.claim({ limit, leaseMs, shares, underWay });
+        for (const each of claimed) pool.send(each);
+        attempts += claimed.length;
+      }
+      if (pool.underWay.length === 0) break;
+      await pool.someEnded();
+    }
+  } finally {
+    await pool.allEnded();
   }
   return attempts;
+}
+
+/** What is being sent. */
+class Pool {
+  readonly #deps: DeliverDeps;
+  readonly #running = new Map<WebhookDelivery, Promise<void>>();
+  #ended = Promise.withResolvers<void>();
+
+  constructor(deps: DeliverDeps) {
+    this.#deps = deps;
+  }
+
+  get underWay(): readonly WebhookDelivery[] {
+    return [...this.#running.keys()];
+  }
+
+  send(claimed: ClaimedDelivery): void {
+    const { delivery } = claimed;
+    const { tenant, id } = delivery;
+    const running = deliver(this.#deps, claimed)
+      .catch((thrown: unknown) => {
+        // Its lease runs out, and it is sent again.
+        const { code } = toGatewayError(thrown);
+        this.#deps.log.log("warn", "what came of a webhook delivery could not be kept", {
+          tenant,
+          message_id: id,
+          code,
+        });
+      })
+      .finally(() => {
+        this.#running.delete(delivery);
+        this.#ended.resolve();
+      });
+    this.#running.set(delivery, running);
+  }
+
+  /** Resolves as some have ended, or after a while. */
+  async someEnded(): Promise<void> {
+    const { clock } = this.#deps;
+    const waiting = new AbortController();
+    const whileNone = clock.sleep(lookAgainMs, waiting.signal).catch(() => undefined);
+    const ended = await Promise.race([this.#ended.promise.then(() => true), whileNone]);
+    waiting.abort();
+    if (ended === true) await clock.sleep(gatherMs);
+    this.#ended = Promise.withResolvers();
+  }
+
+  async allEnded(): Promise<void> {
+    await Promise.all(this.#running.values());
+  }
 }
 
 async function deliver(deps: DeliverDeps, claimed: ClaimedDelivery): Promise<void> {

@@ -4,7 +4,7 @@
  * process holds. A claim is `next_at` moved ahead and `attempt` raised, in one statement.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { ConnectionAt, ConnectionRepo } from "@toolyard/core/ports/connections";
+import type { ConnectionAt, ConnectionRepo, Speaker } from "@toolyard/core/ports/connections";
 import type {
   Audience,
   ClaimedEvent,
@@ -20,7 +20,7 @@ import { connectionEvents } from "../schema/connection-events.ts";
 import { connections } from "../schema/connections.ts";
 import { decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
-import { now } from "./fragments.ts";
+import { now, setting, windowMs, windowStart } from "./fragments.ts";
 
 /** Of a tenant. */
 const mostConnections = 1_000;
@@ -82,6 +82,25 @@ const readConnection = `SELECT c.*, ${newest} AS newest FROM connections AS c
 const readOfType = `SELECT c.* FROM connections AS c
   WHERE c.tenant = ?1 AND c.client_type = ?2 AND ${isLive} AND c.holder <> '${awayHolder}' ORDER BY c.created_at, c.id`;
 const findConnection = `SELECT c.* FROM connections AS c WHERE c.id = ?1 AND ${isLive}`;
+
+/** Windows of connection `c` in which requests are counted: its tenant's, and its key's where that has a limit of its own. */
+const countedFor = `w.tenant = c.tenant AND w.scope IN ('tenant', 'key:' || (c.caller ->> 'id'))`;
+/** The limit that has been reached in this minute, if one has; an operator has none. */
+const reachedLimit = `(
+  SELECT json_object('scope', full.scope, 'limit', full.most, 'resetMs', full.reset_ms) FROM (
+    SELECT CASE w.scope WHEN 'tenant' THEN 'tenant' ELSE 'key' END AS scope, w.count,
+      w.window_start + ${windowMs} - ${now} AS reset_ms,
+      CASE w.scope WHEN 'tenant' THEN ${setting("requests_per_minute")} ELSE (
+        SELECT requests_per_minute FROM api_keys AS k WHERE k.tenant = w.tenant AND k.id = c.caller ->> 'id') END AS most
+    FROM rate_windows AS w JOIN tenants AS t ON t.id = w.tenant
+    WHERE ${countedFor} AND w.window_start = ${windowStart} AND c.caller ->> 'kind' <> 'operator') AS full
+  WHERE full.count >= full.most ORDER BY full.scope LIMIT 1)`;
+const findSpeaker = `SELECT c.*, ${reachedLimit} AS reached FROM connections AS c WHERE c.id = ?1 AND ${isLive}`;
+/** Its own connecting was a request, so there are windows to count in. */
+const countMessage = `UPDATE rate_windows AS w
+  SET count = 1 + CASE WHEN w.window_start = ${windowStart} THEN w.count ELSE 0 END, window_start = ${windowStart}
+  FROM connections AS c WHERE c.tenant = ?1 AND c.id = ?2 AND c.caller ->> 'kind' <> 'operator' AND ${countedFor}`;
+const limitSchema = z.object({ scope: z.enum(["key", "tenant"]), limit: z.number(), resetMs: z.number() });
 
 const putSubscription = `UPDATE connections SET subscriptions = json_set(subscriptions, ?3, json(?4))
   WHERE tenant = ?1 AND id = ?2 AND (json_type(subscriptions, ?3) IS NOT NULL
@@ -219,6 +238,12 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
       return answers.flatMap(([found]) => (found?.rows ?? []).map(toConnection))[0];
     },
 
+    findSpeaker: async (id) => {
+      const statements = [{ sql: findSpeaker, args: [id] }];
+      const answers = await everyShard(shards, (database) => database.batch(statements, { readonly: true }));
+      return answers.flatMap(([found]) => (found?.rows ?? []).map(toSpeaker))[0];
+    },
+
     subscribe: async (tenant, id, name, subscription) => {
       const args = [tenant, id, pathOf(name), JSON.stringify(subscription)];
       const found = await change(of(tenant), { sql: putSubscription, args });
@@ -229,8 +254,12 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
 
     unsubscribe: (tenant, id, name) => change(of(tenant), { sql: dropSubscription, args: [tenant, id, pathOf(name)] }),
 
-    touch: async (tenant, id, lifetimeMs) => {
-      const [touched] = await of(tenant).batch([{ sql: touch, args: [tenant, id, lifetimeMs] }], { repeatable: true });
+    touch: async (tenant, id, { lifetimeMs, counts }) => {
+      const statements = [
+        { sql: touch, args: [tenant, id, lifetimeMs] },
+        ...(counts ? [{ sql: countMessage, args: [tenant, id] }] : []),
+      ];
+      const [touched] = await of(tenant).batch(statements, { repeatable: true });
       return touched !== undefined && touched.rows.length > 0;
     },
 
@@ -362,6 +391,12 @@ async function heldEvents(
 function toConnection(row: Row): Connection {
   const { id, tenant, holder, caller, clientType, subscriptions, closesAt } = decodeRow(connections, row);
   return { id, tenant, holder: holder === "" ? null : holder, caller, clientType, subscriptions, closesAt };
+}
+
+function toSpeaker(row: Row): Speaker {
+  const { reached } = row;
+  const limit = typeof reached === "string" ? limitSchema.parse(JSON.parse(reached)) : undefined;
+  return { connection: toConnection(row), ...(limit === undefined ? {} : { reached: limit }) };
 }
 
 function toConnectionAt(result: StatementResult | undefined): ConnectionAt | undefined {

@@ -65,19 +65,27 @@ const resend = `UPDATE webhook_deliveries SET state = 'pending', tries = 0,
   next_at = (SELECT CASE WHEN enabled THEN ${now} END FROM webhooks WHERE ${own})
   WHERE tenant = ?1 AND webhook_id = ?2 AND id = ?3 RETURNING *`;
 
-/** Of one webhook a share at a time, and tenants by turns, so that a slow one does not take every claim. */
+const busy = (counts: string, id: string): string => `COALESCE(json_extract(${counts}, '$."' || ${id} || '"'), 0)`;
+
+/**
+ * Of one webhook and of one tenant a share, with what the claimant has under way, and tenants by turns: who is slow
+ * takes neither every claim nor every place.
+ */
 const claimDue = `UPDATE webhook_deliveries SET next_at = ${now} + ?2, attempt = attempt + 1, tries = tries + 1,
     attempted_at = ${now}
   WHERE rowid IN (
     SELECT due_row FROM (
-      SELECT due_row, due_at, ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY place, due_at) AS turn FROM (
+      SELECT due_row, due_at,
+        ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY place, due_at) + ${busy("?6", "tenant")} AS turn
+      FROM (
         SELECT due.rowid AS due_row, due.next_at AS due_at, due.tenant AS tenant,
-          ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) AS place
+          ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) + ${busy("?5", "due.webhook_id")} AS place
         FROM webhook_deliveries AS due
         JOIN webhooks AS hook ON hook.id = due.webhook_id AND hook.enabled
         JOIN tenants AS t ON t.id = due.tenant AND t.status = 'active'
         WHERE due.next_at IS NOT NULL AND due.next_at <= ${now})
-      WHERE place <= MAX(1, ?1 / 5))
+      WHERE place <= ?3)
+    WHERE turn <= ?4
     ORDER BY turn, due_at LIMIT ?1)
   RETURNING *, (
     SELECT json_object('url', hook.url, 'sealed', hook.sealed, 'wrappedKey', t.wrapped_key,
@@ -179,7 +187,10 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
       return decodeFirst(webhookDeliveries, changed);
     },
 
-    claim: ({ limit, leaseMs }) => claim(shards, [limit, leaseMs]),
+    claim: ({ limit, leaseMs, shares, underWay }) => {
+      const counts = [underWay.map(({ webhookId }) => webhookId), underWay.map(({ tenant }) => tenant)].map(countsOf);
+      return claim(shards, [limit, leaseMs, shares.webhook, shares.tenant, ...counts]);
+    },
 
     settle: async (tenant, id, attempt, result) => {
       const settled = { sql: settleDelivery, args: [tenant, id, attempt, ...resultArgs(result)] };
@@ -196,6 +207,13 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
 async function claim(shards: Shards, args: readonly SqlValue[]): Promise<readonly ClaimedDelivery[]> {
   const answers = await everyShard(shards, (database) => database.batch([{ sql: claimDue, args }]));
   return answers.flatMap(([claimed]) => (claimed?.rows ?? []).map(toClaimed));
+}
+
+/** How often each is there, as JSON. */
+function countsOf(ids: readonly string[]): string {
+  const counts: Record<string, number> = {};
+  for (const id of ids) counts[id] = (counts[id] ?? 0) + 1;
+  return JSON.stringify(counts);
 }
 
 function toClaimed(row: Row): ClaimedDelivery {

@@ -7,6 +7,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
+import { readEveryPage } from "../../every-page.ts";
 import type { InvocationContext, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import { readInput, toParameters } from "../native/native-tool.ts";
 import type { Tool } from "../tool.ts";
@@ -136,8 +137,7 @@ function messagesOf(args: JsonObject): JsonObject[] {
  * @throws GatewayError `outcome_unknown`
  */
 async function refuseSecondWrite(core: CoreDeps, call: ToolCall, { tenant }: CallContext): Promise<void> {
-  const below = async (parentId: string) =>
-    (await core.repos.calls.list(tenant, { parentId }, { limit: 100, order: "asc" })).data;
+  const below = (parentId: string) => readEveryPage((page) => core.repos.calls.list(tenant, { parentId }, page));
   const chats = (await below(call.id)).filter(({ kind }) => kind === "chat");
   const made = (await Promise.all(chats.map(({ id }) => below(id)))).flat();
   const writes = made.filter(({ effect, state }) => effect === "write" && state !== "rejected");

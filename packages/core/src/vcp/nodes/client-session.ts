@@ -32,6 +32,11 @@ export interface ClientSessionOptions {
   readonly replay?: ReplayTiming;
 }
 
+interface PageRequest {
+  readonly requestId: string;
+  readonly sourceClientId: string;
+}
+
 export class ClientSession implements VcpSession {
   readonly #options: ClientSessionOptions;
   readonly #ended = new AbortController();
@@ -40,7 +45,7 @@ export class ClientSession implements VcpSession {
   #isAcknowledged = false;
   #answered: Promise<void> = Promise.resolve();
   /** Who has sent this browser a command and wants to know what the page shows afterwards. */
-  #forPage: { readonly requestId: string; readonly sourceClientId: string }[] = [];
+  #forPage: readonly PageRequest[] = [];
 
   constructor(options: ClientSessionOptions) {
     this.#options = options;
@@ -68,10 +73,12 @@ export class ClientSession implements VcpSession {
       return;
     }
     this.#waiting += 1;
-    const parsed = parseJson(text);
-    const frame = isJsonObject(parsed) ? parsed : {};
+    const asked = this.#forPage;
     this.#answered = this.#answered.then(async () => {
-      await this.#answer({ type: "vcp.frame", frame, ...this.#whoWaits(frame) });
+      // Read when its turn comes: many that come at once are not all held as objects, nor read in one go.
+      const parsed = parseJson(text);
+      const frame = isJsonObject(parsed) ? parsed : {};
+      await this.#answer({ type: "vcp.frame", frame, ...this.#whoWaits(frame, asked) });
       this.#waiting -= 1;
     });
   }
@@ -140,11 +147,12 @@ export class ClientSession implements VcpSession {
       this.#forPage = [...this.#forPage.slice(-99), { requestId, sourceClientId }];
   }
 
-  #whoWaits({ type }: JsonObject): JsonObject {
-    if (type !== "pageInfoUpdate" || this.#forPage.length === 0) return {};
-    const waiting = this.#forPage.map((each) => ({ ...each }));
-    this.#forPage = [];
-    return { waiting };
+  /** @param asked before the frame came; what was asked since is about a later page */
+  #whoWaits({ type }: JsonObject, asked: readonly PageRequest[]): JsonObject {
+    if (type !== "pageInfoUpdate") return {};
+    const waiting = this.#forPage.filter((each) => asked.includes(each));
+    this.#forPage = this.#forPage.filter((each) => !asked.includes(each));
+    return waiting.length === 0 ? {} : { waiting: waiting.map((each) => ({ ...each })) };
   }
 }
 
