@@ -8,6 +8,7 @@ import { answerRequest } from "@toolyard/core/mcp/server-requests";
 import { Correlator } from "@toolyard/core/mcp/correlator";
 import {
   decodeMessages,
+  deepestMessage,
   encodeNotice,
   encodeRequest,
   type RpcNotice,
@@ -184,7 +185,7 @@ class Held {
     try {
       if (server.initialize !== undefined) {
         const greeting = await this.#greet(life, server.initialize);
-        if (request.method === "initialize" || greeting.kind === "error") return toAnswer(greeting);
+        if (request.method === "initialize" || greeting.kind !== "result") return toAnswer(greeting);
       }
       if (server.initialize === undefined) this.#subscribe(life, request.params);
       const onNotice = ({ method, params }: RpcNotice): void => {
@@ -256,6 +257,8 @@ function tokenOf({ _meta: meta }: JsonObject): unknown {
 }
 
 function toAnswer(response: RpcResponse): Executed {
+  if (response.kind === "too-deep")
+    return ended("failed", `Its answer is nested more than ${deepestMessage} levels deep.`);
   return answer(response.kind === "result" ? { result: response.result } : { error: errorOf(response.error) });
 }
 

@@ -5,6 +5,8 @@ import type { JsonObject } from "@toolyard/core/json";
 import type { NodeTool } from "@toolyard/core/nodes/node";
 import type { Egress } from "@toolyard/core/ports/egress";
 import { unscripted } from "../../test/support/fake-core.ts";
+import { verifies } from "../../test/support/verifies.ts";
+import type { NodeConfig } from "./config.ts";
 import type { Executor } from "./execute.ts";
 import type { LinkHandlers } from "./link.ts";
 import { Node } from "./node.ts";
@@ -20,7 +22,9 @@ const tool: NodeTool = {
 };
 
 interface Given {
-  readonly execute: Executor["execute"];
+  /** Of the tool that is called; absent: that is one of `mcpServers`. */
+  readonly execute?: Executor["execute"];
+  readonly mcpServers?: NodeConfig["mcpServers"];
   readonly accept?: JsonObject;
   /** Downloads of arguments. */
   readonly request?: () => Promise<string>;
@@ -29,7 +33,14 @@ interface Given {
 }
 
 /** A node whose gateway the test plays, with one call in hand. */
-async function withCall({ execute, accept, request = () => Promise.resolve(""), store, log }: Given): Promise<{
+async function withCall({
+  execute,
+  mcpServers = [],
+  accept,
+  request = () => Promise.resolve(""),
+  store,
+  log,
+}: Given): Promise<{
   readonly node: Node;
   readonly asked: JsonObject[];
   readonly running: Promise<void>;
@@ -51,7 +62,7 @@ async function withCall({ execute, accept, request = () => Promise.resolve(""), 
   const node = new Node({
     url: "",
     key: "",
-    path: "",
+    path: process.env["PATH"] ?? "",
     graceMs: 50,
     runner: unscripted("runner"),
     egress: {
@@ -65,7 +76,7 @@ async function withCall({ execute, accept, request = () => Promise.resolve(""), 
       name: "lab",
       directory: "/",
       programs: [],
-      mcpServers: [],
+      mcpServers,
       holdsSubscriptions: false,
       files: [],
       vcpModules: undefined,
@@ -85,9 +96,10 @@ async function withCall({ execute, accept, request = () => Promise.resolve(""), 
     },
   });
   onTestFinished(() => node.stop());
-  await node.offer([{ offer: tool, executor: { execute, stop: () => Promise.resolve() } }]);
+  if (execute !== undefined) await node.offer([{ offer: tool, executor: { execute, stop: () => Promise.resolve() } }]);
   const running = node.run();
-  handlers?.onEvent({ type: "node.call", data: { run: "r1", call_id: "c1", tool: "measure" } });
+  const called = mcpServers[0]?.name ?? tool.name;
+  handlers?.onEvent({ type: "node.call", data: { run: "r1", call_id: "c1", tool: called } });
   return { node, asked, running };
 }
 
@@ -156,4 +168,45 @@ describe("a call that a node has begun", () => {
     await sleep(3_500);
     expect({ tries, lines: lines.length }).toEqual(before);
   });
+});
+
+test(`a held server that says without an end that its tools are others is told of once at first ${verifies("MCP-2")}`, async () => {
+  const program = `
+    import { createInterface } from "node:readline";
+    const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...message }) + "\\n");
+    for await (const line of createInterface({ input: process.stdin })) {
+      const { id, method } = JSON.parse(line);
+      if (method === "initialize") say({ id, result: { protocolVersion: "2025-11-25", capabilities: {} } });
+      if (method !== "tools/call") continue;
+      for (let count = 0; count < 50; count += 1) {
+        say({ method: "notifications/tools/list_changed" });
+        await new Promise((done) => setTimeout(done, 25));
+      }
+      say({ id, result: { content: [] } });
+    }`;
+  const server = {
+    service: "svc_1",
+    version: 1,
+    owner: "tenant",
+    generation: "g",
+    environment: {},
+    elicitation: "ask",
+    initialize: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } },
+  };
+  const run = { server, request: { method: "tools/call", params: {} }, timeout_ms: 10_000, max_bytes: 100_000 };
+  const { asked } = await withCall({
+    mcpServers: [
+      {
+        name: "memory",
+        command: [process.execPath, "--input-type=module", "-e", program],
+        environment: {},
+        variables: [],
+        max_message_bytes: 100_000,
+        concurrency: 1,
+      },
+    ],
+    accept: { type: "node.accepted", input: { arguments: run } },
+  });
+  await expect.poll(() => told(asked, "node.result"), { timeout: 10_000 }).toMatchObject([{ status: "completed" }]);
+  expect(told(asked, "node.tools_changed")).toHaveLength(1);
 });

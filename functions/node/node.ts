@@ -6,6 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseJson, type JsonObject } from "@toolyard/core/json";
+import { NewsPace } from "@toolyard/core/mcp/news-pace";
 import type { NodeTool } from "@toolyard/core/nodes/node";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { Egress } from "@toolyard/core/ports/egress";
@@ -107,6 +108,8 @@ export class Node {
   readonly #modules: VcpModules | undefined;
   /** Services whose tools have changed, which is about to be told. */
   readonly #changed = new Set<string>();
+  /** By service, how often that is. */
+  readonly #paces = new Map<string, NewsPace>();
   readonly #runs = new Map<string, Run>();
   readonly #delivering = new Set<Promise<void>>();
   readonly #holder: SubscriptionHolder | undefined;
@@ -379,13 +382,17 @@ export class Node {
     void this.#link.askNow(tell, readDone).catch(() => undefined);
   }
 
-  /** Servers may say it many times at once. */
+  /** Servers may say it many times at once, and without an end. */
   #tellToolsChanged(service: string): void {
     if (this.#isLeaving || this.#changed.has(service)) return;
     this.#changed.add(service);
+    const pace = this.#paces.get(service) ?? new NewsPace({ now: () => performance.now() });
+    this.#paces.set(service, pace);
     const tell = async (): Promise<void> => {
-      await sleep(changedMs);
+      await sleep(Math.max(changedMs, pace.waitMs), undefined, { ref: false });
       this.#changed.delete(service);
+      if (this.#isLeaving) return;
+      pace.look();
       await this.#link.ask({ type: "node.tools_changed", service, instance: this.#instance }, readDone);
     };
     void tell().catch((thrown: unknown) => {

@@ -208,6 +208,16 @@ describe(`a server of the stateless era that asks ${verifies("MCP-3")}`, () => {
     expect(call?.meta["io.modelcontextprotocol/clientCapabilities"]).toEqual({ elicitation: { form: {}, url: {} } });
   });
 
+  test("has no more kept of its own state than belongs in the row of a call", async () => {
+    await addService();
+    asksOnce({ account: form }, "ü".repeat(32_768));
+    expect((await invoke()).status).toBe(202);
+    asksOnce({ account: form }, "ü".repeat(32_769));
+    const { status, json } = await invoke();
+    expect([status, json.error.code]).toEqual([502, "tool_failed"]);
+    expect(json.error.message).toContain("65538 bytes of 'requestState' kept for it; 65536 are");
+  });
+
   test("is answered with the defaults of its form where the service says so, and asks people for the rest", async () => {
     const filled = {
       method: "elicitation/create",

@@ -245,6 +245,24 @@ describe(`answers ${verifies("MCP-3")}`, () => {
   });
 });
 
+const deep = (levels: number): string => `${"[".repeat(levels)}${"]".repeat(levels)}`;
+
+test.each([
+  ["structured content", `{"content":[],"structuredContent":{"a":${deep(100_000)}}}`],
+  ["a part of it", `{"content":[${deep(100_000)}]}`],
+  ["an error", `{"content":[],"isError":true,"structuredContent":{"a":${deep(100_000)}}}`],
+])(`an answer that is nested without an end is one nevertheless: %s ${verifies("MCP-3")}`, async (_what, result) => {
+  stub.onCall = (call) => () => ({
+    headers: { "content-type": "application/json" },
+    body: `{"jsonrpc":"2.0","id":${call.id},"result":${result}}`,
+  });
+  await addService();
+  const { status, json } = await invoke("mcp://crm/echo");
+  expect([status, json.error.code]).toEqual([502, "tool_failed"]);
+  expect(json.error.message).toContain("nested more than 1000 levels deep");
+  expect(stub.calls).toHaveLength(1);
+});
+
 describe(`tools ${verifies("MCP-2")}`, () => {
   test("all pages are read, each cursor as it came", async () => {
     stub.tools = (cursor) =>
@@ -292,6 +310,41 @@ describe(`tools ${verifies("MCP-2")}`, () => {
     expect(names(listed)).toEqual(["crm/good"]);
     expect(listed.warnings).toHaveLength(6);
     expect(listed.data[0].description).toBe("The tool good.");
+  });
+
+  test("a list of more entries than are taken is read as far as they are, whatever they are", async () => {
+    stub.tools = Array.from({ length: 200_000 }, () => 0);
+    const { id } = await addService();
+    const listed = await toolsOf(id);
+    expect(names(listed)).toEqual([]);
+    expect(listed.warnings[0]).toBe("It has more than 1000 tools; the rest is left out.");
+    expect(listed.warnings).toHaveLength(51);
+  });
+
+  test("a list of long pages is read as far as all of them together may be", async () => {
+    const description = "d".repeat(2_000_000);
+    stub.tools = (cursor = "0") => ({
+      tools: [anyTool(`t${cursor}`, { description })],
+      nextCursor: String(Number(cursor) + 1),
+    });
+    const { id } = await addService();
+    stub.messages.length = 0;
+    const listed = await toolsOf(id, "?refresh=true");
+    expect(stub.sent("tools/list")).toHaveLength(9);
+    expect(names(listed)).toHaveLength(8);
+    expect(listed.warnings).toEqual(["Its list has more than 16777216 characters; the rest is left out."]);
+    expect(listed.data[0].description).toHaveLength(8_192);
+  });
+
+  test("a list whose cursors are long is read no further", async () => {
+    stub.tools = (cursor = "") => ({
+      tools: [],
+      nextCursor: `${cursor.length}`.padEnd(cursor.length + 1_000_000, "c"),
+    });
+    const { id } = await addService();
+    stub.messages.length = 0;
+    expect((await toolsOf(id, "?refresh=true")).warnings).toEqual([expect.stringContaining("16777216 characters")]);
+    expect(stub.sent("tools/list")).toHaveLength(6);
   });
 
   test("what people do not see in a description, models are not told", async () => {

@@ -20,13 +20,15 @@ import { inputOf, inputRequestsOf, openInput, sealInput, type CallToRecord } fro
 /** What a person is asked must be something that can be shown. */
 const longestRequests = 32_768;
 const mostRequests = 16;
+/** Bytes of what a back end gives along with its questions, to be told again with the answers; the row keeps them. */
+const largestState = 65_536;
 
 export interface Paused {
   readonly outcome: PendingOutcome;
   readonly finish: CallFinish;
 }
 
-/** @throws GatewayError `tool_failed` for more than anybody would read */
+/** @throws GatewayError `tool_failed` for more than anybody would read, or than is kept for the back end */
 export async function pauseForInput(
   deps: Pick<AdapterDeps, "sealer" | "publicUrl">,
   context: CallContext,
@@ -37,6 +39,13 @@ export async function pauseForInput(
     throw new GatewayError(
       "tool_failed",
       `'${call.tool.name}' asks for more input than can be asked of a person (${mostRequests} requests, ${longestRequests} characters).`,
+      { toolName: call.tool.name },
+    );
+  }
+  if (state !== undefined && Buffer.byteLength(state) > largestState) {
+    throw new GatewayError(
+      "tool_failed",
+      `'${call.tool.name}' asks for input and wants ${Buffer.byteLength(state)} bytes of 'requestState' kept for it; ${largestState} are.`,
       { toolName: call.tool.name },
     );
   }

@@ -114,6 +114,7 @@ async function serveSession(deps: CoreDeps, given: McpRequest, message: RpcMessa
     case "result":
       return accepted(await takeResult(exchange, message.id, message.result));
     case "error":
+    case "too-deep":
       return accepted(await admitExchange(exchange));
     default:
       return message satisfies never;

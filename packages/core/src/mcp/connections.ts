@@ -15,6 +15,7 @@ import type { InvocationContext } from "../tools/adapter.ts";
 import type { NodeDeps } from "../nodes/run.ts";
 import { HttpSse } from "./http-sse.ts";
 import type { HttpPeer } from "./http-peer.ts";
+import { NewsPace } from "./news-pace.ts";
 import type { Era } from "./revisions.ts";
 import type { Elicitation } from "./server-requests.ts";
 import { McpSession, type SessionOptions } from "./session.ts";
@@ -74,11 +75,11 @@ interface Live {
 
 export class McpConnections {
   readonly #held: HeldConnections;
-  readonly #clock: Pick<Clock, "now">;
+  readonly #clock: Clock;
   /** By tenant, service and version. */
   readonly #known = new Map<string, Known>();
 
-  constructor(held: HeldConnections, clock: Pick<Clock, "now">) {
+  constructor(held: HeldConnections, clock: Clock) {
     this.#held = held;
     this.#clock = clock;
   }
@@ -161,7 +162,7 @@ export class McpConnections {
     });
     const beside = new BesideCalls({ endpoint, session, context, signal: end.signal, clock: this.#clock });
     onToolsChanged = () => {
-      if (endpoint.isTenants) beside.refresh();
+      if (endpoint.isTenants) beside.hearNews();
     };
     const connection: Live = { session, attend: () => beside.attend() };
     return {
@@ -280,14 +281,16 @@ interface BesideOptions {
   readonly context: CallContext;
   /** Ends with the session. */
   readonly signal: AbortSignal;
-  readonly clock: Pick<Clock, "now">;
+  readonly clock: Clock;
 }
 
 /** What goes on for a held session without anybody waiting for it. */
 class BesideCalls {
   readonly #options: BesideOptions;
-  #refreshing: Promise<void> | undefined;
-  #mustRefreshAgain = false;
+  readonly #pace: NewsPace;
+  #looking: Promise<void> = Promise.resolve();
+  /** A look is to come that finds whatever is told now. */
+  #isExpected = false;
   #lookedAt: number;
   #listenedAt = Number.NEGATIVE_INFINITY;
   #isListening = false;
@@ -295,6 +298,7 @@ class BesideCalls {
   constructor(options: BesideOptions) {
     this.#options = options;
     const { endpoint, clock } = options;
+    this.#pace = new NewsPace(clock);
     // What was discovered a moment ago need not be asked again; what is not known yet the first call asks.
     const { discovered } = endpoint.service;
     this.#lookedAt = discovered === null ? clock.now() : discovered.at;
@@ -304,24 +308,32 @@ class BesideCalls {
   attend(): void {
     if (!this.#options.endpoint.isTenants) return;
     const now = this.#options.clock.now();
-    if (now - this.#lookedAt > staleMs) this.refresh();
+    if (now - this.#lookedAt > staleMs) this.#look();
     if (!this.#isListening && now - this.#listenedAt > listenAgainMs) this.#listen(now);
   }
 
-  refresh(): void {
-    this.#lookedAt = this.#options.clock.now();
-    if (this.#refreshing !== undefined) {
-      this.#mustRefreshAgain = true;
-      return;
-    }
-    const { endpoint, session, context, signal } = this.#options;
+  /** The server says that its tools are others now, which it may do as often as it likes. */
+  hearNews(): void {
+    if (this.#isExpected) return;
+    this.#isExpected = true;
+    void this.#lookInTime();
+  }
+
+  async #lookInTime(): Promise<void> {
+    const { clock, signal } = this.#options;
+    await this.#looking;
+    const { waitMs } = this.#pace;
+    if (waitMs > 0) await clock.sleep(waitMs, signal).catch(() => undefined);
+    this.#isExpected = false;
+    if (!signal.aborted) this.#look();
+  }
+
+  #look(): void {
+    const { endpoint, session, context, signal, clock } = this.#options;
+    this.#lookedAt = clock.now();
+    this.#pace.look();
     const exchange = besideCalls(context, AbortSignal.any([signal, AbortSignal.timeout(refreshMs)]), refreshMs);
-    this.#refreshing = endpoint.refresh(session, exchange).finally(() => {
-      this.#refreshing = undefined;
-      if (!this.#mustRefreshAgain) return;
-      this.#mustRefreshAgain = false;
-      this.refresh();
-    });
+    this.#looking = endpoint.refresh(session, exchange);
   }
 
   #listen(now: number): void {

@@ -2,7 +2,7 @@
  * Requests and answers on one connection that carries all messages of a session, told apart by their ids.
  * When the connection ends, what was asked and not answered may have taken effect or not.
  */
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { RpcId, RpcMessage, RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
 import { refuseRequests, type ExchangeOptions, type RequestAnswerer } from "./transport.ts";
@@ -78,10 +78,11 @@ export class Correlator {
       switch (message.kind) {
         case "result":
         case "error":
+        case "too-deep":
           if (message.id !== null) this.#pending.get(message.id)?.resolve(message);
           break;
         case "notice":
-          for (const { onNotice } of this.#pending.values()) onNotice?.(message);
+          for (const pending of this.#pending.values()) tell(pending, message);
           for (const listener of this.#listeners) listener(message);
           break;
         case "request":
@@ -106,6 +107,15 @@ export class Correlator {
     this.#isOver = true;
     for (const { reject } of this.#pending.values()) reject(error);
     this.#end();
+  }
+}
+
+/** Whoever cannot take what is told of their request has that request ended by it, and nobody else's. */
+function tell({ onNotice, reject }: Pending, notice: RpcNotice): void {
+  try {
+    onNotice?.(notice);
+  } catch (error) {
+    reject(withDelivery(toGatewayError(error), "uncertain"));
   }
 }
 

@@ -57,7 +57,7 @@ export class EventStream {
 
   /** Its end is read where it comes at once, so that the connection can be used again. */
   leaveSoon(): void {
-    const timer = setTimeout(() => void this.leave(), tailMs);
+    const timer = setTimeout(() => void this.leave().catch(() => undefined), tailMs);
     timer.unref();
     const drain = async (): Promise<void> => {
       while ((await this.#body.next()).done !== true);

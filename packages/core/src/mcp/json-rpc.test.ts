@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { decodeMessages, encodeRequest, isAnswerTo } from "./json-rpc.ts";
+import { decodeMessages, deepestMessage, encodeRequest, isAnswerTo } from "./json-rpc.ts";
 
 describe("messages of JSON-RPC", () => {
   test.each([
@@ -36,6 +36,29 @@ describe("messages of JSON-RPC", () => {
         expect(Array.isArray(decodeMessages(text))).toBe(true);
       }),
     );
+  });
+
+  test("what is nested without an end is not read: an answer has come all the same, and a request is one", () => {
+    const levels = 100_000;
+    const deep = `${"[".repeat(levels)}${"]".repeat(levels)}`;
+    const read = (message: string): unknown => decodeMessages(message);
+    expect(read(`{"id":1,"result":{"a":${deep}}}`)).toEqual([{ kind: "too-deep", id: 1 }]);
+    expect(read(`{"id":2,"error":{"code":1,"data":${deep}}}`)).toEqual([{ kind: "too-deep", id: 2 }]);
+    expect(read(`{"id":3,"method":"m","params":{"a":${deep}}}`)).toEqual([
+      { kind: "request", id: 3, method: "m", params: {} },
+    ]);
+    expect(read(`[{"method":"m","params":{"a":${deep}}},{"id":4,"result":{}}]`)).toEqual([
+      { kind: "notice", method: "m", params: {} },
+      { kind: "result", id: 4, result: {} },
+    ]);
+  });
+
+  test("what is nested as deeply as a message may be is read", () => {
+    // The message, its result and `a` are levels of their own.
+    const levels = deepestMessage - 2;
+    const result = `{"a":${"[".repeat(levels)}${"]".repeat(levels)}}`;
+    expect(decodeMessages(`{"id":1,"result":${result}}`)).toMatchObject([{ kind: "result" }]);
+    expect(decodeMessages(`{"id":1,"result":{"b":${result}}}`)).toMatchObject([{ kind: "too-deep" }]);
   });
 
   test("what we ask is one line", () => {

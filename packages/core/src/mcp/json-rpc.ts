@@ -2,7 +2,7 @@
  * JSON-RPC 2.0 messages as MCP servers send them. What comes is somebody else's: read loosely where nothing
  * hangs on it, and refused where it is not clear what it answers.
  */
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 
 export type RpcId = string | number;
 
@@ -28,7 +28,9 @@ export interface RpcError {
 export type RpcResponse =
   | { readonly kind: "result"; readonly id: RpcId; readonly result: JsonObject }
   /** Null: the server could not tell whose error it is. */
-  | { readonly kind: "error"; readonly id: RpcId | null; readonly error: RpcError };
+  | { readonly kind: "error"; readonly id: RpcId | null; readonly error: RpcError }
+  /** The request is answered, with what nobody reads: see `deepestMessage`. */
+  | { readonly kind: "too-deep"; readonly id: RpcId | null };
 
 export type RpcMessage =
   | RpcResponse
@@ -52,14 +54,32 @@ export function encodeError(id: RpcId | null, code: number, message: string, dat
   return JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, ...(data === undefined ? {} : { data }) } });
 }
 
+/**
+ * Levels of nesting in a message. What is in it is compared, checked and written by calls within calls, which would
+ * run out of stack.
+ */
+export const deepestMessage = 1_000;
+
+/** Has at least a bracket and its end for each level. */
+export function isTooDeep(text: string, value: JsonValue | undefined): boolean {
+  return text.length > 2 * deepestMessage && isDeeperThan(value, deepestMessage);
+}
+
 /** All messages of a text, which may hold a batch; what is none is left out. */
 export function decodeMessages(text: string): readonly RpcMessage[] {
   const parsed = parseJson(text);
   const values = Array.isArray(parsed) ? parsed : [parsed];
   return values.flatMap((value) => {
     const message = decodeMessage(value);
-    return message === undefined ? [] : [message];
+    if (message === undefined) return [];
+    return [isTooDeep(text, value) ? withoutContent(message) : message];
   });
+}
+
+/** What hangs on it: a request is answered and an answer has come, whatever is in them. */
+function withoutContent(message: RpcMessage): RpcMessage {
+  if (message.kind === "request" || message.kind === "notice") return { ...message, params: {} };
+  return { kind: "too-deep", id: message.id };
 }
 
 /** Undefined: it is no message. */
@@ -88,5 +108,5 @@ function toError({ code, message, data = null }: JsonObject): RpcError {
 
 /** Does it answer this request? */
 export function isAnswerTo(message: RpcMessage, id: RpcId): message is RpcResponse {
-  return (message.kind === "result" || message.kind === "error") && message.id === id;
+  return message.kind !== "request" && message.kind !== "notice" && message.id === id;
 }

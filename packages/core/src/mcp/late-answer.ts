@@ -23,7 +23,7 @@ const withheld = "what it said is not kept, because its service was changed or d
 
 /** @throws GatewayError `tool_failed`, answered */
 export function toLateReply(text: string, { toolName, outputSchema }: ResultOptions): ToolReply {
-  const answer = readMcpAnswer(text);
+  const answer = readMcpAnswer(text, toolName);
   const result = answer !== undefined && "result" in answer ? answer.result : undefined;
   if (result !== undefined && (result["resultType"] ?? "complete") === "complete") {
     return toToolReply(result, { toolName, outputSchema });

@@ -5,7 +5,9 @@
  */
 import * as z from "zod";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
+import { isTooDeep } from "./json-rpc.ts";
 import type { Elicitation } from "./server-requests.ts";
+import { toTooDeep } from "./transport.ts";
 
 const jsonObject = z.custom<JsonObject>(isJsonObject, "must be a JSON object");
 
@@ -43,8 +45,14 @@ const answerSchema = z.union([
 ]);
 export type McpAnswer = z.infer<typeof answerSchema>;
 
-/** Undefined for what is none. */
-export function readMcpAnswer(text: string): McpAnswer | undefined {
-  const parsed = answerSchema.safeParse(parseJson(text));
+/**
+ * Undefined for what is none.
+ * @param name of the server, for errors
+ * @throws GatewayError `tool_failed`, answered, for one that is nested without an end
+ */
+export function readMcpAnswer(text: string, name: string): McpAnswer | undefined {
+  const value = parseJson(text);
+  if (isTooDeep(text, value)) throw toTooDeep(name);
+  const parsed = answerSchema.safeParse(value);
   return parsed.success ? parsed.data : undefined;
 }

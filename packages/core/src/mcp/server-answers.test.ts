@@ -3,11 +3,16 @@ import type { ServerResponse } from "node:http";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocketServer, type WebSocket } from "ws";
 import { callContext } from "../../../../test/support/call-context.ts";
+import type { Json } from "../../../../test/support/gateway-client.ts";
 import { startHttpStub, type StubReply } from "../../../../test/support/http-stub.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createEgress } from "../blind/egress.ts";
+import { Correlator } from "./correlator.ts";
 import { HttpPeer } from "./http-peer.ts";
 import { HttpSse } from "./http-sse.ts";
+import { decodeMessages } from "./json-rpc.ts";
+import { McpSession } from "./session.ts";
+import { StdioOnce } from "./stdio-once.ts";
 import { StreamableHttp } from "./streamable-http.ts";
 import type { ExchangeOptions } from "./transport.ts";
 import { WebSocketLink } from "./websocket.ts";
@@ -54,6 +59,11 @@ async function serve(onCall: (response: ServerResponse) => StubReply | undefined
     return { status: 202, body: "" };
   };
   return { url: stub.url, seen };
+}
+
+function correlated(): { readonly correlator: Correlator; readonly say: (...messages: object[]) => void } {
+  const correlator = new Correlator({ name: "mcp://stub", reply: () => undefined });
+  return { correlator, say: (...messages) => correlator.receive(decodeMessages(JSON.stringify(messages))) };
 }
 
 function stream(response: ServerResponse, ...events: string[]): undefined {
@@ -110,9 +120,11 @@ test(`what a server asks over HTTP with SSE ends the connection where it is too 
 });
 
 describe(`what a server asks over WebSocket ${verifies("MCP-4")}`, () => {
-  async function open(onCall: (socket: WebSocket) => void): Promise<WebSocketLink> {
+  async function open(onMessage: (socket: WebSocket, message: Json) => void): Promise<WebSocketLink> {
     const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: () => "mcp" });
-    server.on("connection", (socket) => socket.on("message", () => onCall(socket)));
+    server.on("connection", (socket) => {
+      socket.on("message", (data: Buffer) => onMessage(socket, JSON.parse(data.toString("utf8"))));
+    });
     await new Promise((done) => server.once("listening", done));
     onTestFinished(() => {
       for (const socket of server.clients) socket.terminate();
@@ -135,6 +147,33 @@ describe(`what a server asks over WebSocket ${verifies("MCP-4")}`, () => {
     await link.close();
   });
 
+  test("is declined where its form is no schema, and the call goes on", async () => {
+    const asked = { message: "?", requestedSchema: { properties: { a: { type: "nonsense" } } } };
+    const said: unknown[] = [];
+    const link = await open((socket, { id, method, params, ...reply }) => {
+      const say = (message: object): void => socket.send(JSON.stringify({ jsonrpc: "2.0", ...message }));
+      if (method === "initialize") say({ id, result: { protocolVersion: params.protocolVersion, capabilities: {} } });
+      if (method === "tools/call") say({ id: "form", method: "elicitation/create", params: asked });
+      if (id === "form") said.push(reply);
+      if (id === "form") say({ id: 2, result: { content: [] } });
+    });
+    const options = { name: "mcp://stub", era: "session" as const, elicitation: "defaults" as const };
+    const session = await McpSession.open(link, { ...options, onToolsChanged: () => undefined }, exchange());
+    const done = await session.callTool({ name: "t", arguments: {}, token: "1" }, exchange());
+    expect(done).toEqual({ content: [] });
+    expect(said).toMatchObject([{ result: { action: "decline" } }]);
+    await session.close();
+  });
+
+  test("ends the connection, and nothing else, where it cannot be answered", async () => {
+    const link = await open((socket) => socket.send(JSON.stringify(pings(1))));
+    link.serve(() => {
+      throw new Error("a mistake of ours");
+    });
+    await expect(link.request(call, exchange())).rejects.toMatchObject({ code: "internal_error" });
+    expect(link.isAlive()).toBe(false);
+  });
+
   test.each([
     ["pings", (socket: WebSocket) => socket.ping(Buffer.alloc(125))],
     ["requests", (socket: WebSocket) => socket.send(JSON.stringify(pings(100)))],
@@ -150,5 +189,39 @@ describe(`what a server asks over WebSocket ${verifies("MCP-4")}`, () => {
     });
     await expect(link.request(call, exchange())).rejects.toMatchObject(asksTooMuch);
     expect(link.isAlive()).toBe(false);
+  });
+});
+
+describe(`what a server tells of a request that nobody can take ${verifies("MCP-4")}`, () => {
+  const notice = { jsonrpc: "2.0", method: "notifications/progress", params: {} };
+  const mistaken = (): ExchangeOptions => ({
+    ...exchange(),
+    onNotice: () => {
+      throw new Error("a mistake of ours");
+    },
+  });
+
+  test("ends that request, not the others of its connection", async () => {
+    const { correlator, say } = correlated();
+    const failing = correlator.request(call, mistaken(), () => Promise.resolve());
+    const other = correlator.request({ ...call, id: "c-2" }, exchange(), () => Promise.resolve());
+    say(notice, { ...answer, id: "c-2" });
+    await expect(failing).rejects.toMatchObject({ code: "internal_error" });
+    expect(await other).toMatchObject({ id: "c-2" });
+  });
+
+  test("ends that run of a program", async () => {
+    const transport = new StdioOnce({
+      name: "mcp://stub",
+      command: ["stub"],
+      environment: () => Promise.resolve({}),
+      runner: {
+        run: ({ onStdout }) => {
+          onStdout?.(`${JSON.stringify(notice)}\n`);
+          return Promise.resolve({ stdout: "", stderr: "", exitCode: null, ended: "aborted", durationMs: 1 });
+        },
+      },
+    });
+    await expect(transport.request(call, mistaken())).rejects.toMatchObject({ code: "internal_error" });
   });
 });

@@ -34,13 +34,21 @@ describe("what a server asks of this client", () => {
     ["defaults", open, { action: "decline" }],
     ["defaults", { message: "?", mode: "url", url: "https://a.example" }, { action: "decline" }],
     ["defaults", {}, { action: "decline" }],
+    ["defaults", form({ a: { type: "nonsense" } }), { action: "decline" }],
+    ["defaults", form({ a: { $ref: "#/nowhere" } }), { action: "decline" }],
   ] as const)("a question is answered at once: '%s' %j", (elicitation, params, result) => {
     expect(ask("elicitation/create", params, elicitation)).toMatchObject({ result });
   });
+});
+
+test("a form that is longer than anybody would fill in is not looked at", () => {
+  const long = form({ a: { type: "string", default: "x".repeat(40_000) } });
+  expect(ask("elicitation/create", long, "defaults")).toMatchObject({ result: { action: "decline" } });
 });
 
 test("several questions are answered with their defaults where all have them", () => {
   const request = (params: object) => ({ method: "elicitation/create", params }) as never;
   expect(defaultResponses({ one: request(filled) })).toEqual({ one: { action: "accept", content: { a: "x", b: 3 } } });
   expect(defaultResponses({ one: request(filled), two: request(open) })).toBeUndefined();
+  expect(defaultResponses({ one: request(form({ a: { type: "nonsense" } })) })).toBeUndefined();
 });

@@ -4,6 +4,7 @@
  * held meanwhile, which the stateless era allows (`InputRequired`); a server that asks on an open stream is told no,
  * or given the defaults of its form where the service's configuration says so.
  */
+import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { encodeError, encodeResult, type RpcRequest } from "./json-rpc.ts";
@@ -16,6 +17,9 @@ import { rpcCodes } from "./revisions.ts";
 export type Elicitation = "ask" | "defaults" | "decline";
 
 export const elicitationMethod = "elicitation/create";
+
+/** Characters of a form that is looked at: what people are asked for fits into it, and compiling more takes the thread. */
+const longestForm = 32_768;
 
 /** Declared where every request stands alone and an answer can wait. */
 export function statelessCapabilities(elicitation: Elicitation): JsonObject {
@@ -37,11 +41,17 @@ export function answerRequest({ id, method, params }: RpcRequest, elicitation: E
   return encodeResult(id, defaults === undefined ? { action: "decline" } : { action: "accept", content: defaults });
 }
 
-/** What a form is filled in with by itself; undefined: somebody would have to be asked. */
+/** What a form is filled in with by itself; undefined: somebody would have to be asked, or nobody could be. */
 function defaultsOf({ requestedSchema: schema }: JsonObject): JsonObject | undefined {
-  if (!isJsonObject(schema)) return undefined;
-  const checked = compileArguments(schema).validate({});
-  return checked.ok ? checked.value : undefined;
+  if (!isJsonObject(schema) || JSON.stringify(schema).length > longestForm) return undefined;
+  try {
+    const checked = compileArguments(schema).validate({});
+    return checked.ok ? checked.value : undefined;
+  } catch (error) {
+    // A form that is no schema, or multiplies without an end, has no defaults.
+    if (error instanceof GatewayError) return undefined;
+    throw error;
+  }
 }
 
 /** The defaults of all that is asked for; undefined: not all of it has them. */

@@ -31,7 +31,7 @@ import {
   statelessCapabilities,
   type Elicitation,
 } from "./server-requests.ts";
-import { SessionLost, type ExchangeOptions, type McpTransport } from "./transport.ts";
+import { SessionLost, toTooDeep, type ExchangeOptions, type McpTransport } from "./transport.ts";
 
 /** What a server says of itself; for people, nothing is decided by it. */
 export interface ServerAbout {
@@ -71,9 +71,11 @@ export interface ToolCallRequest {
   readonly mirrored?: readonly (readonly [name: string, value: string])[];
 }
 
-/** Pages of a list that are read, and tools that are taken. */
+/** Pages of a list that are read, tools that are taken, and characters of these and of cursors, held until the list ends. */
 const mostPages = 100;
 const mostTools = 1_000;
+const longestList = 16_777_216;
+const tooLong = `Its list has more than ${longestList} characters`;
 /** A server that asks for nothing but to be asked again is asked so often. */
 const mostRounds = 5;
 /** Milliseconds that an unknown method may take to be refused, before a server counts as one of the other era. */
@@ -122,20 +124,27 @@ export class McpSession {
   async listTools(exchange: ExchangeOptions): Promise<ListedTools> {
     const tools: JsonValue[] = [];
     const seen = new Set<string>();
+    let size = 0;
     let cursor: string | undefined;
     for (let page = 1; ; page += 1) {
       const result = await this.#listPage(cursor, exchange);
       const given = Array.isArray(result["tools"]) ? result["tools"] : [];
       // An empty cursor is one like any other, and some mean the end by it: then the list begins anew.
       if (cursor === "" && isDeepStrictEqual(given, tools.slice(0, given.length))) return { tools, warnings: [] };
-      tools.push(...given);
-      const { nextCursor } = result;
-      if (tools.length > mostTools) return cut(tools, `It has more than ${mostTools} tools; the rest is left out.`);
-      if (typeof nextCursor !== "string") return { tools, warnings: [] };
-      if (seen.has(nextCursor)) {
-        return cut(tools, `It gives one cursor again and again; ${page} pages of its list were read.`);
+      for (const tool of given) {
+        if (tools.length === mostTools) return cut(tools, `It has more than ${mostTools} tools`);
+        size += JSON.stringify(tool).length;
+        if (size > longestList) return cut(tools, tooLong);
+        tools.push(tool);
       }
-      if (page === mostPages) return cut(tools, `Its list has more than ${mostPages} pages; the rest is left out.`);
+      const { nextCursor } = result;
+      if (typeof nextCursor !== "string") return { tools, warnings: [] };
+      size += nextCursor.length;
+      if (size > longestList) return cut(tools, tooLong);
+      if (seen.has(nextCursor)) {
+        return cut(tools, `It gives one cursor again and again after ${page} pages of its list`);
+      }
+      if (page === mostPages) return cut(tools, `Its list has more than ${mostPages} pages`);
       seen.add(nextCursor);
       cursor = nextCursor;
     }
@@ -243,6 +252,7 @@ export class McpSession {
         { ...exchange, onNotice, onSent, headers: this.#mirror(method, exchange.headers) },
       );
       if (answer.kind === "result") return answer.result;
+      if (answer.kind === "too-deep") throw toTooDeep(this.#options.name);
       throw toFailure(this.#options.name, answer.error);
     } catch (error) {
       if (this.#era === "stateless" && isAboutEra(error)) this.#isStale = true;
@@ -349,8 +359,8 @@ export class McpSession {
   }
 }
 
-function cut(tools: readonly JsonValue[], warning: string): ListedTools {
-  return { tools: tools.slice(0, mostTools), warnings: [warning] };
+function cut(tools: readonly JsonValue[], reason: string): ListedTools {
+  return { tools, warnings: [`${reason}; the rest is left out.`] };
 }
 
 /**

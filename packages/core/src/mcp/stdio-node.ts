@@ -47,7 +47,7 @@ export class StdioOnNode implements McpTransport {
     const { id, method, params } = request;
     if (method === "initialize") this.#initialize = params;
     const text = await this.#run({ method, params }, options);
-    const answer = readMcpAnswer(text);
+    const answer = readMcpAnswer(text, this.#program.name);
     if (answer === undefined) throw toNoAnswer(this.#program.name, "gave no answer of the protocol");
     if ("result" in answer) return { kind: "result", id, result: answer.result };
     return { kind: "error", id, error: answer.error };

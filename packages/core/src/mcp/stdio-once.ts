@@ -3,7 +3,7 @@
  * So nothing stays behind, and no process is ever two callers'. Servers that keep something in memory
  * between calls need to be held, which a node does.
  */
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { PluginExit, PluginRunner } from "../ports/plugin-runner.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { SendOptions } from "./http-peer.ts";
@@ -12,6 +12,7 @@ import {
   encodeNotice,
   encodeRequest,
   isAnswerTo,
+  type RpcMessage,
   type RpcNotice,
   type RpcRequest,
   type RpcResponse,
@@ -46,11 +47,19 @@ export class StdioOnce implements McpTransport {
     const answered = new AbortController();
     const lines = new Lines();
     let answer: RpcResponse | undefined;
+    let failure: GatewayError | undefined;
+    const take = (message: RpcMessage): void => {
+      if (message.kind === "notice") options.onNotice?.(message);
+      if (answer !== undefined || !isAnswerTo(message, request.id)) return;
+      answer = message;
+      answered.abort();
+    };
+    // Never throws: nobody would catch it, and the process would end with everybody's calls.
     const read = (part: string): void => {
-      for (const message of lines.feed(part).flatMap(decodeMessages)) {
-        if (message.kind === "notice") options.onNotice?.(message);
-        if (answer !== undefined || !isAnswerTo(message, request.id)) continue;
-        answer = message;
+      try {
+        for (const message of lines.feed(part).flatMap(decodeMessages)) take(message);
+      } catch (error) {
+        failure ??= withDelivery(toGatewayError(error), "uncertain");
         answered.abort();
       }
     };
@@ -67,7 +76,7 @@ export class StdioOnce implements McpTransport {
     });
     read("\n");
     if (answer !== undefined) return answer;
-    throw toFailure(this.#program.name, exit, options);
+    throw failure ?? toFailure(this.#program.name, exit, options);
   }
 
   /** The process that would take it has ended. */

@@ -42,7 +42,7 @@ export function readToolDefinitions(listed: readonly JsonValue[]): ReadTools {
   for (const entry of listed) {
     const name = isJsonObject(entry) && typeof entry["name"] === "string" ? entry["name"] : "";
     const read = isJsonObject(entry) ? readDefinition(name, entry) : "it is no object";
-    const shown = visible(name).slice(0, longestName);
+    const shown = shownPart(name, longestName);
     if (typeof read === "string") leaveOut(shown, read);
     else if (tools.has(name)) leaveOut(shown, "the server has another of that name");
     else {
@@ -69,8 +69,8 @@ function readDefinition(name: string, entry: JsonObject): ToolDefinition | strin
   const shownTitle = typeof title === "string" ? title : hints["title"];
   return {
     name,
-    title: typeof shownTitle === "string" ? cut(visible(shownTitle), longestTitle) : undefined,
-    description: typeof description === "string" ? cut(visible(description), longestDescription) : "",
+    title: typeof shownTitle === "string" ? shownPart(shownTitle, longestTitle) : undefined,
+    description: typeof description === "string" ? shownPart(description, longestDescription) : "",
     inputSchema: visibleIn(schema),
     outputSchema: isJsonObject(outputSchema) ? visibleIn(outputSchema) : undefined,
     hints: readHints(hints),
@@ -126,6 +126,8 @@ function visibleIn(schema: JsonObject): JsonObject {
   return isJsonObject(cleaned) ? cleaned : {};
 }
 
-function cut(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+/** Looks no further than twice what is shown, however long the text is and whatever it hides. */
+function shownPart(text: string, most: number): string {
+  const seen = visible(text.slice(0, 2 * most));
+  return seen.length > most || text.length > 2 * most ? `${seen.slice(0, most - 1)}…` : seen;
 }

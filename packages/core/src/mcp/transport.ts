@@ -2,7 +2,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { SendOptions } from "./http-peer.ts";
-import type { RpcNotice, RpcRequest, RpcResponse } from "./json-rpc.ts";
+import { deepestMessage, type RpcNotice, type RpcRequest, type RpcResponse } from "./json-rpc.ts";
 import { answerRequest } from "./server-requests.ts";
 
 export interface ExchangeOptions extends SendOptions {
@@ -58,6 +58,14 @@ export class SessionLost extends Error {
 /** The server took the request, and what came back is no answer to it. */
 export function toNoAnswer(name: string, problem: string): GatewayError {
   return withDelivery(new GatewayError("tool_failed", `'${name}' ${problem}.`), "uncertain");
+}
+
+/** The server has done what it was asked, and nobody reads what it says of it. */
+export function toTooDeep(name: string): GatewayError {
+  return withDelivery(
+    new GatewayError("tool_failed", `'${name}' gave an answer that is nested more than ${deepestMessage} levels deep.`),
+    "answered",
+  );
 }
 
 /** The connection ended before the answer. */

@@ -4,7 +4,7 @@
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Duplex } from "node:stream";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import { Correlator } from "./correlator.ts";
 import type { HttpPeer, SendOptions } from "./http-peer.ts";
@@ -128,6 +128,7 @@ export class WebSocketLink implements McpTransport {
     this.#write(bytes, () => (this.#waitingBytes -= size));
   }
 
+  /** Never throws: nobody would catch it, and the process would end with everybody's calls. */
   #receive(bytes: Buffer): void {
     try {
       for (const received of this.#reader.feed(bytes)) {
@@ -136,8 +137,9 @@ export class WebSocketLink implements McpTransport {
         else this.#end();
       }
     } catch (error) {
-      if (!(error instanceof FrameError) && !(error instanceof AsksTooMuch)) throw error;
-      this.#end(toNoAnswer(this.#name, error.message));
+      const isTheirs = error instanceof FrameError || error instanceof AsksTooMuch;
+      const ended = isTheirs ? toNoAnswer(this.#name, error.message) : toGatewayError(error);
+      this.#end(withDelivery(ended, "uncertain"));
     }
   }
 

@@ -88,6 +88,20 @@ describe("a process that is held", () => {
     expect(lines.filter((line) => line.length > 1_000)).toEqual([]);
   });
 
+  test("that says what its holder cannot take is ended, and its holder is not", { timeout: 60_000 }, async () => {
+    const logged: string[] = [];
+    const { gone } = start('console.log("unheard of"); process.stdin.resume();', {
+      onLine: () => {
+        throw new Error("unheard of");
+      },
+      log: { log: (level, message, fields) => void logged.push(JSON.stringify({ level, message, fields })) },
+    });
+    await expect.poll(() => gone, patience).toContain("it ended with SIGKILL");
+    const errors = logged.filter((line) => line.includes('"level":"error"'));
+    expect(errors[0]).toContain("could not be taken");
+    expect(errors.join()).not.toContain("unheard of");
+  });
+
   test("that cannot be started says why, at each of its starts, and not what it was given", async () => {
     const { held, gone } = start("", { environment: { SECRET: "swordfish\0" } });
     await expect.poll(() => gone, patience).toHaveLength(3);

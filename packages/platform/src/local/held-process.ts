@@ -108,7 +108,7 @@ class Held implements HeldProcess {
   }
 
   async #start(): Promise<void> {
-    const { command, directory, path, name, log, maxLineBytes, onLine, onStart } = this.#options;
+    const { command, directory, path, name, log, maxLineBytes, onStart } = this.#options;
     const [first, ...rest] = command;
     // What is said of a start must not show what the environment holds, as the system's own words would.
     if ([...command, ...Object.entries(this.#options.environment).flat()].some((word) => word.includes("\0"))) {
@@ -142,7 +142,11 @@ class Held implements HeldProcess {
     for (const stream of child.stdio) stream?.on("error", () => undefined);
     child.stdout?.on(
       "data",
-      splitLines(maxLineBytes, onLine, () => killGroup(child, "SIGKILL")),
+      splitLines(
+        maxLineBytes,
+        (line) => this.#give(child, line),
+        () => killGroup(child, "SIGKILL"),
+      ),
     );
     child.stderr?.on("data", (part: Buffer) => {
       log.log("debug", "a held program has written", { tool: name, reason: part.toString("utf8", 0, 2_000) });
@@ -159,6 +163,23 @@ class Held implements HeldProcess {
     rememberGroup(child);
     log.log("info", "a held program was started", { tool: name });
     onStart?.();
+  }
+
+  /** What cannot be taken ends the program that said it, and not its holder with all that it holds. */
+  #give(child: ChildProcess, line: string): void {
+    const { name, log, onLine } = this.#options;
+    try {
+      onLine(line);
+    } catch (thrown) {
+      // The frames, since it is a mistake of ours; its message may hold what the program said.
+      const at = thrown instanceof Error ? (thrown.stack ?? "").match(/^\s+at .*$/m)?.[0].trim() : undefined;
+      log.log("error", "what a held program said could not be taken", {
+        tool: name,
+        error: thrown instanceof Error ? thrown.name : typeof thrown,
+        ...(at === undefined ? {} : { at }),
+      });
+      killGroup(child, "SIGKILL");
+    }
   }
 
   async #environment(): Promise<Record<string, string>> {
