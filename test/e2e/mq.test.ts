@@ -73,6 +73,12 @@ describe(`a configuration ${verifies("CFG-1", "SVCERR-1")}`, () => {
       /is a secret/,
     ],
     ["a field that there is not", { ...base, colour: "red" }, "config.colour", /not a field/],
+    [
+      "a schema of messages that leads nowhere",
+      { ...base, topics: { t: { message: { properties: { a: { $ref: "#/$defs/s" } } } } } },
+      "config.topics.t.message",
+      /'#\/\$defs\/s', which does not exist/,
+    ],
   ])("with %s is refused, naming the field", async (_what, config, param, message) => {
     const { status, json } = await tenant.client.send("post", "/v1/tool-services", {
       scheme: "mq",
@@ -82,6 +88,26 @@ describe(`a configuration ${verifies("CFG-1", "SVCERR-1")}`, () => {
     expect(status).toBe(400);
     expect(json.error).toMatchObject({ code: "invalid_definition", param });
     expect(json.error.message).toMatch(message);
+  });
+
+  test("may describe messages by definitions, which calls are checked against and models are told whole", async () => {
+    const message = {
+      type: "object",
+      properties: { a: { $ref: "#/$defs/s" }, in: { $ref: "#" } },
+      $defs: { s: { type: "string" } },
+    };
+    await create("described", { ...base, servers: ["127.0.0.1:1"], topics: { t: { message } } });
+    const error = await refused("mq://described/t", { message: { a: "x", in: { a: 1 } } });
+    expect(error).toMatchObject({ status: 400, code: "invalid_arguments" });
+    expect(error.message).toContain("/message/in/a: must be string");
+    const listed = await tenant.client.get("/v1/tools?format=openai");
+    const told = listed.data.find((each: Json) => each.function.name.includes("described"));
+    expect(told.function.parameters).toMatchObject({
+      properties: {
+        message: { properties: { a: { $ref: "#/$defs/s" }, in: { $ref: "#/properties/message" } } },
+      },
+      $defs: message.$defs,
+    });
   });
 
   test("keeps a server that tools must not reach out", async () => {

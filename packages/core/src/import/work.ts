@@ -6,7 +6,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { compilePattern } from "../tools/pattern.ts";
 import { importLimits } from "./limits.ts";
 
-/** What compiling a pattern counts as. */
+/** What compiling a pattern counts as at the least; large ones count as what they are. */
 const patternCost = 50;
 
 /** So many take about as long as one schema. */
@@ -40,6 +40,7 @@ export class ImportWork {
     if (this.#patterns.has(source)) return this.#patterns.get(source);
     this.spend(patternCost);
     const compiled = compilePattern(source);
+    if ("work" in compiled) this.spend(Math.floor(compiled.work / patternCost));
     const problem = "reason" in compiled ? compiled.reason : undefined;
     this.#patterns.set(source, problem);
     return problem;

@@ -5,6 +5,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { ToolHints } from "../services/service.ts";
+import { Pace } from "../pace.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { mirroredArguments } from "./mirrored-headers.ts";
 
@@ -32,27 +33,51 @@ const longestSchema = 65_536;
 const longestOfAll = 2_097_152;
 const mostWarnings = 50;
 
-export function readToolDefinitions(listed: readonly JsonValue[]): ReadTools {
-  const tools = new Map<string, ToolDefinition>();
+export async function readToolDefinitions(listed: readonly JsonValue[]): Promise<ReadTools> {
+  const list = new ToolList();
   const warnings: string[] = [];
-  let size = 0;
-  const leaveOut = (name: string, reason: string): void => {
-    if (warnings.length < mostWarnings) warnings.push(`'${name}' is left out: ${reason}.`);
-  };
+  const pace = new Pace();
   for (const entry of listed) {
+    await pace.turn();
     const name = isJsonObject(entry) && typeof entry["name"] === "string" ? entry["name"] : "";
-    const read = isJsonObject(entry) ? readDefinition(name, entry) : "it is no object";
-    const shown = shownPart(name, longestName);
-    if (typeof read === "string") leaveOut(shown, read);
-    else if (tools.has(name)) leaveOut(shown, "the server has another of that name");
-    else {
-      size += JSON.stringify(read).length;
-      if (size > longestOfAll) leaveOut(shown, `all definitions together have more than ${longestOfAll} characters`);
-      else tools.set(name, read);
+    const problem = isJsonObject(entry) ? list.add(name, entry) : "it is no object";
+    if (problem !== undefined && warnings.length < mostWarnings) {
+      warnings.push(`'${shownPart(name, longestName)}' is left out: ${problem}.`);
     }
   }
-  const byName = [...tools.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
-  return { tools: byName, warnings };
+  return { tools: list.byName, warnings };
+}
+
+class ToolList {
+  readonly #tools = new Map<string, ToolDefinition>();
+  /** Of all that was read, whether it can be used or not: compiling a schema takes its time either way. */
+  #size = 0;
+
+  get byName(): readonly ToolDefinition[] {
+    return [...this.#tools.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  /** @returns why it is left out */
+  add(name: string, entry: JsonObject): string | undefined {
+    const tooLong = `all definitions together have more than ${longestOfAll} characters`;
+    if (this.#size > longestOfAll) return tooLong;
+    const read = readDefinition(name, entry);
+    if (typeof read === "string") {
+      this.#size += sizeOfSchemas(entry);
+      return read;
+    }
+    this.#size += JSON.stringify(read).length;
+    if (this.#tools.has(name)) return "the server has another of that name";
+    if (this.#size > longestOfAll) return tooLong;
+    this.#tools.set(name, read);
+    return undefined;
+  }
+}
+
+/** Those too long to be looked into cost nothing. */
+function sizeOfSchemas({ inputSchema, outputSchema }: JsonObject): number {
+  const sizes = [inputSchema, outputSchema].map((schema) => JSON.stringify(schema ?? null).length);
+  return sizes.reduce((sum, size) => sum + (size > longestSchema ? 0 : size), 0);
 }
 
 /** The definition, or what is wrong with it. */

@@ -4,6 +4,7 @@ import { pluginDefinitionSchema } from "../blind/definition.ts";
 import { accountFaults, isSecretName, policyFields, secretField, unencryptedField } from "../services/config-fields.ts";
 import { tlsField } from "../services/tls.ts";
 import type { BrokerServer } from "../ports/message-broker.ts";
+import { largestMessageBytes } from "../ports/message-consumer.ts";
 
 /** RabbitMQ counts a delay in 32 bits of milliseconds; a month is within it. */
 const longestDelayMs = 2_592_000_000;
@@ -155,7 +156,12 @@ export const mqConfigSchema = z
       .boolean()
       .default(false)
       .meta({ description: "Ids that are not among `topics` are names of topics, channels or queues." }),
-    max_message_bytes: z.int().min(1).max(16_777_216).default(1_048_576).meta({ description: "Bytes of one message." }),
+    max_message_bytes: z
+      .int()
+      .min(1)
+      .max(largestMessageBytes)
+      .default(1_048_576)
+      .meta({ description: "Bytes of one message." }),
     max_delay_ms: z
       .int()
       .min(0)

@@ -4,14 +4,16 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { BrokerMessage } from "../ports/message-broker.ts";
 import { withDelivery } from "../errors/delivery.ts";
+import { embedSchema } from "../tools/json-schema/embed.ts";
 import { brokerKinds, tagPattern, type MqConfig, type MqTopic } from "./config.ts";
 
 /** JSON Schema of a call's arguments. */
 export function parametersOf(config: MqConfig, topic: MqTopic): JsonObject {
   const { hasHeaders } = brokerKinds[config.broker];
   const isJson = isJsonType(topic.content_type);
+  const { schema, definitions } = embedSchema(isJson ? (topic.message ?? {}) : {}, "#/properties/message");
   const message: JsonObject = isJson
-    ? { description: "The message, sent as JSON.", ...topic.message }
+    ? { description: "The message, sent as JSON.", ...schema }
     : { type: "string", description: `The message, sent as ${topic.content_type}.` };
   const key = keyField(config, topic);
   return {
@@ -34,6 +36,7 @@ export function parametersOf(config: MqConfig, topic: MqTopic): JsonObject {
     },
     required: ["message", ...(key?.isRequired === true ? ["key"] : [])],
     additionalProperties: false,
+    ...definitions,
   };
 }
 
@@ -127,7 +130,7 @@ export function toMessage(
   const key = typeof args["key"] === "string" ? args["key"] : undefined;
   const name = topic.name ?? topicId;
   const isRabbit = config.broker === "rabbitmq";
-  return {
+  const message: BrokerMessage = {
     id: messageIdOf(config, callId),
     destination: isRabbit ? (exchange ?? "") : name,
     key: isRabbit ? (exchange === undefined ? name : (routingKey ?? key ?? "")) : key,
@@ -140,6 +143,35 @@ export function toMessage(
     at,
     ...(delayMs === 0 ? {} : { delayMs }),
   };
+  if (isRabbit) refuseUnwritable(message);
+  return message;
+}
+
+/** Names and keys of AMQP: bytes of UTF-8. */
+const longestName = 255;
+/** They go in one frame with all else that is said of a message; RabbitMQ's is of 128 KiB as it is delivered. */
+const largestHeaders = 122_880;
+/** Of a header: type, and lengths of name and value. */
+const headerOverhead = 6;
+
+/** @throws GatewayError `invalid_arguments` for what has no place in the protocol; `not_sent` */
+function refuseUnwritable({ destination, key = "", headers, contentType }: BrokerMessage): void {
+  const names = [
+    [destination === "" ? "name" : "key", key],
+    ["exchange", destination],
+    ["content_type", contentType],
+  ] as const;
+  for (const [field, text] of names) {
+    const bytes = Buffer.byteLength(text);
+    if (bytes <= longestName) continue;
+    const what = `'${field}' has ${bytes} bytes as UTF-8; RabbitMQ takes ${longestName}.`;
+    throw refused("invalid_arguments", what, field);
+  }
+  let bytes = 0;
+  for (const [name, value] of Object.entries(headers)) bytes += name.length + Buffer.byteLength(value) + headerOverhead;
+  if (bytes <= largestHeaders) return;
+  const what = `'headers' have ${bytes} bytes together; RabbitMQ takes ${largestHeaders}.`;
+  throw refused("invalid_arguments", what, "headers");
 }
 
 /** Where a message went, in the broker's words. */
@@ -168,7 +200,10 @@ function headersIn(given: JsonValue | undefined): Record<string, string> {
   );
 }
 
-function refused(code: "invalid_arguments" | "invalid_uri" | "payload_too_large", message: string): GatewayError {
-  const param = code === "payload_too_large" ? "message" : "delay";
+function refused(
+  code: "invalid_arguments" | "invalid_uri" | "payload_too_large",
+  message: string,
+  param: string = code === "payload_too_large" ? "message" : "delay",
+): GatewayError {
   return withDelivery(new GatewayError(code, message, { param }), "not_sent");
 }

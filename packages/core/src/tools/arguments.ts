@@ -2,9 +2,10 @@
  * A tool's arguments: read strictly from what a model wrote, completed by the schema's defaults and
  * checked against it before anything leaves (CHAT-18). A failure is a list that a model can act on.
  */
-import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { isDeeperThan, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { shorten, SchemaDocument } from "./json-schema/document.ts";
-import { Filler } from "./json-schema/fill.ts";
+import { Filler, FillPlans } from "./json-schema/fill.ts";
 import { RuleCompiler } from "./json-schema/rules.ts";
 import { type ArgumentError, Budget, ErrorList, Evaluated } from "./json-schema/run.ts";
 
@@ -24,6 +25,7 @@ export interface ArgumentValidator {
 
 /** Levels of nesting in arguments. */
 const deepestArguments = 100;
+const tooDeep = `is nested more than ${deepestArguments} levels deep`;
 
 const validators = new WeakMap<JsonObject, ArgumentValidator>();
 
@@ -44,13 +46,13 @@ function createValidator(schema: JsonObject): ArgumentValidator {
   const document = new SchemaDocument(schema);
   const compiler = new RuleCompiler(document);
   const rule = compiler.compile(schema, document.root, "");
+  const plans = new FillPlans(compiler);
   return {
     validate(given) {
       if (!isJsonObject(given)) return failure("must be a JSON object");
-      const size = measure(given);
-      if (size === undefined) return failure(`is nested more than ${deepestArguments} levels deep`);
-      const budget = new Budget(size);
-      const value = new Filler(compiler, budget).fill(given, schema, document.root);
+      if (isDeeperThan(given, deepestArguments)) return failure(tooDeep);
+      const budget = new Budget();
+      const value = new Filler(plans, budget).fill(given, schema, document.root);
       const errors = new ErrorList();
       const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
       if (isJsonObject(value) && rule.evaluate(value, { budget, place: undefined, errors, evaluated })) {
@@ -62,17 +64,21 @@ function createValidator(schema: JsonObject): ArgumentValidator {
 }
 
 /**
- * What is wrong with a value that is no tool's arguments, such as a result; nothing is filled in.
- * @throws GatewayError as `compileArguments` and its validators
+ * What is wrong with a value that is no tool's arguments, such as a result; nothing is filled in. That it cannot be
+ * checked is a fault like others: what gave it has been carried out.
  */
 export function checkValue(schema: JsonObject, value: JsonValue): readonly ArgumentError[] {
-  const size = measure(value);
-  if (size === undefined) return [{ pointer: "", message: `is nested more than ${deepestArguments} levels deep` }];
-  const { document, rule } = compileValue(schema);
-  const errors = new ErrorList();
-  const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
-  rule.evaluate(value, { budget: new Budget(size), place: undefined, errors, evaluated });
-  return errors.errors;
+  if (isDeeperThan(value, deepestArguments)) return [{ pointer: "", message: tooDeep }];
+  try {
+    const { document, rule } = compileValue(schema);
+    const errors = new ErrorList();
+    const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
+    rule.evaluate(value, { budget: new Budget(), place: undefined, errors, evaluated });
+    return errors.errors;
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    return [{ pointer: "", message: `cannot be checked: ${error.message.replace(/\.$/, "")}` }];
+  }
 }
 
 interface CompiledValue {
@@ -117,7 +123,7 @@ export function parseToolArguments(text: string): CheckedArguments {
   if (lost !== undefined) {
     return failure(`holds the number ${shorten(lost, 40)}, which cannot be carried exactly; send it as a string`);
   }
-  if (measure(parsed) === undefined) return failure(`is nested more than ${deepestArguments} levels deep`);
+  if (isDeeperThan(parsed, deepestArguments)) return failure(tooDeep);
   return { ok: true, value: parsed };
 }
 
@@ -133,17 +139,4 @@ function parseWatchingDigits(text: string, onLoss: (digits: string) => void): Js
     return value;
   };
   return JSON.parse(text, watch) as JsonValue;
-}
-
-/** How many values there are in all; `undefined` where they are nested too deeply. */
-function measure(value: JsonValue): number | undefined {
-  let count = 0;
-  const waiting: { readonly value: JsonValue; readonly depth: number }[] = [{ value, depth: 1 }];
-  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    count += 1;
-    if (next.depth > deepestArguments) return undefined;
-    if (typeof next.value !== "object" || next.value === null) continue;
-    for (const part of Object.values(next.value)) waiting.push({ value: part, depth: next.depth + 1 });
-  }
-  return count;
 }

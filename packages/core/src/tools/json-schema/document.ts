@@ -34,8 +34,15 @@ const singleKeywords = [
 const listKeywords = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
 const mapKeywords = ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/** Nesting that no honest definition reaches. */
+/** What no honest definition reaches. Schemas in schemas, and with them lists and objects of any kind. */
 const deepestSchema = 200;
+const deepestValue = 500;
+/** All that the document holds; of it schemas, and those with an address of their own. */
+const mostValues = 200_000;
+const mostSchemas = 20_000;
+const mostResources = 1_000;
+/** Characters of an address: each is read against the one around it. */
+const longestAddress = 2_048;
 
 /** The base of a document that does not name itself. */
 const localBase = "schema://local/";
@@ -46,9 +53,11 @@ export class SchemaDocument {
   readonly tracksEvaluation: boolean;
   readonly #resources = new Map<string, Resource>();
   readonly #owners = new Map<JsonObject, Resource>();
+  readonly #resolved = new Map<Resource, Map<string, ResolvedSchema>>();
 
-  /** @throws GatewayError `invalid_definition` for ids that are not addresses and for endless nesting */
+  /** @throws GatewayError `invalid_definition` for ids that are not addresses, for endless nesting and size */
   constructor(root: JsonObject) {
+    requireMeasure(root);
     this.root = this.#addResource(root, localBase, "");
     this.#resources.set(localBase, this.root);
     let tracks = false;
@@ -61,6 +70,7 @@ export class SchemaDocument {
       if (depth > deepestSchema) throw invalidSchema(location, `is nested more than ${deepestSchema} levels deep`);
       const resource = this.#enter(schema, next.resource, location);
       this.#owners.set(schema, resource);
+      if (this.#owners.size > mostSchemas) throw invalidSchema("", `has more than ${mostSchemas} schemas`);
       tracks ||= Object.hasOwn(schema, "unevaluatedProperties") || Object.hasOwn(schema, "unevaluatedItems");
       for (const [key, child] of subschemas(schema)) {
         waiting.push({ schema: child, resource, location: `${location}/${key}`, depth: depth + 1 });
@@ -76,6 +86,14 @@ export class SchemaDocument {
 
   /** @throws GatewayError `invalid_definition` where the reference leads nowhere in this document */
   resolve(reference: string, from: Resource, location: string): ResolvedSchema {
+    const known = this.#resolved.get(from);
+    const found = known?.get(reference) ?? this.#find(reference, from, location);
+    if (known === undefined) this.#resolved.set(from, new Map([[reference, found]]));
+    else known.set(reference, found);
+    return found;
+  }
+
+  #find(reference: string, from: Resource, location: string): ResolvedSchema {
     const at = reference.indexOf("#");
     const address = at < 0 ? reference : reference.slice(0, at);
     const resource = address === "" ? from : this.#resources.get(absolute(address, from.uri, location));
@@ -125,6 +143,8 @@ export class SchemaDocument {
     const uri = typeof id === "string" && !id.startsWith("#") ? absolute(id.replace(/#$/, ""), base, location) : base;
     const resource: Resource = { uri, root, anchors: new Map() };
     this.#resources.set(uri, resource);
+    if (this.#resources.size > mostResources)
+      throw invalidSchema(location, `is one of more than ${mostResources} '$id's`);
     return resource;
   }
 }
@@ -147,6 +167,18 @@ function* subschemas(schema: JsonObject): Generator<readonly [location: string, 
       if (isJsonObject(member)) yield [`${keyword}/${escapePointer(name)}`, member];
     }
   }
+}
+
+/** A copy with other direct subschemas. */
+export function withSubschemas(schema: JsonObject, change: (subschema: JsonObject) => JsonObject): JsonObject {
+  const changed = (part: JsonValue): JsonValue => (isJsonObject(part) ? change(part) : part);
+  const ofKeyword = (keyword: string, value: JsonValue): JsonValue => {
+    if (Array.isArray(value)) return listKeywords.includes(keyword) ? value.map(changed) : value;
+    if (!isJsonObject(value)) return value;
+    if (!mapKeywords.includes(keyword)) return singleKeywords.includes(keyword) ? change(value) : value;
+    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, changed(part)]));
+  };
+  return Object.fromEntries(Object.entries(schema).map(([keyword, value]) => [keyword, ofKeyword(keyword, value)]));
 }
 
 /** Own members only: a schema may describe properties called `constructor` or `__proto__`. */
@@ -176,12 +208,33 @@ function anchored(resource: Resource, name: string): ResolvedSchema | undefined 
 }
 
 function absolute(address: string, base: string, location: string): string {
-  try {
-    const url = new URL(address, base);
-    url.hash = "";
-    return url.href;
-  } catch {
-    throw invalidSchema(location, `has the address '${shorten(address)}', which is not a URI`);
+  const url = address.length > longestAddress ? null : URL.parse(address, base);
+  if (url === null) {
+    throw invalidSchema(
+      location,
+      `has the address '${shorten(address)}', which is not a URI of ${longestAddress} characters or less`,
+    );
+  }
+  url.hash = "";
+  if (url.href.length > longestAddress) {
+    throw invalidSchema(location, `has an address of more than ${longestAddress} characters with those around it`);
+  }
+  return url.href;
+}
+
+/** Before anything goes through it by calls within calls. */
+function requireMeasure(root: JsonObject): void {
+  let count = 0;
+  const waiting: { readonly value: JsonObject | JsonValue[]; readonly depth: number }[] = [{ value: root, depth: 0 }];
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    const { value, depth } = next;
+    if (depth > deepestValue) throw invalidSchema("", `is nested more than ${deepestValue} levels deep`);
+    const parts: readonly JsonValue[] = Array.isArray(value) ? value : Object.values(value);
+    count += parts.length;
+    if (count > mostValues) throw invalidSchema("", `holds more than ${mostValues} values`);
+    for (const part of parts) {
+      if (typeof part === "object" && part !== null) waiting.push({ value: part, depth: depth + 1 });
+    }
   }
 }
 

@@ -7,25 +7,157 @@
  * Only what applies for certain is followed: `$ref`, `allOf`, and the one alternative of `anyOf` or
  * `oneOf` that the value's type allows.
  */
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember, type Resource } from "./document.ts";
 import type { RuleCompiler } from "./rules.ts";
 import { type Budget, Evaluated, typeOf } from "./run.ts";
 
-/** A schema that applies to a value for certain. */
+/** A schema that applies to a value for certain, as filling reads it. */
 interface Part {
   readonly schema: JsonObject;
   readonly resource: Resource;
+  readonly reference: string | undefined;
+  readonly included: readonly JsonValue[];
+  readonly alternatives: readonly JsonValue[];
+  readonly named: JsonObject;
+  readonly properties: readonly (readonly [name: string, schema: JsonValue])[];
+  /** Of members that nothing names, where no pattern may claim them. */
+  readonly others: JsonObject | undefined;
+  readonly firstItems: readonly JsonValue[];
+  readonly otherItems: JsonValue | undefined;
 }
 
+/** Lists of parts that are kept; longer ones are made anew, or a chain of references would be kept for each of its links. */
+const mostKeptParts = 16;
+/** Members that are copied or looked for, and characters that are read as JSON. */
+const membersPerStep = 8;
+const namesPerStep = 2;
+const charactersPerStep = 8;
+const stepsPerDefault = 10;
+
+/** What filling needs to know of each schema, found out once for all values. */
+export class FillPlans {
+  readonly compiler: RuleCompiler;
+  readonly #parts = new Map<JsonObject, Part>();
+  readonly #lists = new Map<JsonObject, readonly Part[]>();
+  readonly #types = new Map<JsonObject, ReadonlySet<string> | undefined>();
+  readonly #defaults = new Map<JsonObject, JsonValue | undefined>();
+
+  constructor(compiler: RuleCompiler) {
+    this.compiler = compiler;
+  }
+
+  /** The schema, what it refers to and what it includes. */
+  partsOf(schema: JsonObject, resource: Resource, budget: Budget): readonly Part[] {
+    const known = this.#lists.get(schema);
+    if (known !== undefined) return known;
+    const parts: Part[] = [];
+    const seen = new Set<JsonObject>();
+    const waiting: { readonly schema: JsonValue; readonly resource: Resource }[] = [{ schema, resource }];
+    for (const next of waiting) {
+      budget.spend(2);
+      if (!isJsonObject(next.schema) || seen.has(next.schema)) continue;
+      seen.add(next.schema);
+      const part = this.#partOf(next.schema, next.resource, budget);
+      parts.push(part);
+      if (part.reference !== undefined)
+        waiting.push(this.compiler.document.resolve(part.reference, part.resource, "/$ref"));
+      for (const each of part.included) waiting.push({ schema: each, resource: part.resource });
+    }
+    if (parts.length <= mostKeptParts) this.#lists.set(schema, parts);
+    return parts;
+  }
+
+  #partOf(schema: JsonObject, outer: Resource, budget: Budget): Part {
+    const known = this.#parts.get(schema);
+    if (known !== undefined) return known;
+    const resource = this.compiler.document.resourceOf(schema, outer);
+    const reference = ownMember(schema, "$ref");
+    const properties = ownMember(schema, "properties");
+    const named = isJsonObject(properties) ? properties : {};
+    const others = ownMember(schema, "additionalProperties");
+    const patterns = ownMember(schema, "patternProperties");
+    const items = ownMember(schema, "items");
+    const part: Part = {
+      schema,
+      resource,
+      reference: typeof reference === "string" ? reference : undefined,
+      included: listIn(schema, "allOf"),
+      alternatives: [...listIn(schema, "anyOf"), ...listIn(schema, "oneOf")],
+      named,
+      properties: Object.entries(named),
+      // Members that a pattern may claim are left to it.
+      others:
+        isJsonObject(others) && !(isJsonObject(patterns) && Object.keys(patterns).length > 0) ? others : undefined,
+      firstItems: listIn(schema, Array.isArray(items) ? "items" : "prefixItems"),
+      otherItems: Array.isArray(items) ? ownMember(schema, "additionalItems") : items,
+    };
+    budget.spend(part.properties.length + part.alternatives.length);
+    this.#parts.set(schema, part);
+    return part;
+  }
+
+  /** Types that all parts allow; `undefined` where none says. */
+  typesOf(schema: JsonObject, resource: Resource, budget: Budget): ReadonlySet<string> | undefined {
+    if (this.#types.has(schema)) return this.#types.get(schema);
+    let types: ReadonlySet<string> | undefined;
+    budget.enter();
+    for (const part of this.partsOf(schema, resource, budget)) {
+      for (const allowed of [namedTypes(part.schema), this.#alternativeTypes(part, budget)]) {
+        if (allowed === undefined) continue;
+        types = types === undefined ? allowed : new Set([...types].filter((type) => allowed.has(type)));
+      }
+    }
+    budget.leave();
+    this.#types.set(schema, types);
+    return types;
+  }
+
+  /** Types that some alternative allows; `undefined` where one of them does not say. */
+  #alternativeTypes(part: Part, budget: Budget): Set<string> | undefined {
+    const union = new Set<string>();
+    if (part.alternatives.length === 0) return undefined;
+    for (const branch of part.alternatives) {
+      budget.spend(1);
+      const types = isJsonObject(branch) ? this.typesOf(branch, part.resource, budget) : undefined;
+      if (types === undefined) return undefined;
+      for (const type of types) union.add(type);
+    }
+    return union;
+  }
+
+  /** The one alternative that a value of this type may be. */
+  alternativeFor(type: string, part: Part, budget: Budget): JsonValue | undefined {
+    let found: JsonValue | undefined;
+    for (const branch of part.alternatives) {
+      budget.spend(1);
+      const types = isJsonObject(branch) ? this.typesOf(branch, part.resource, budget) : undefined;
+      if (types !== undefined && !types.has(type)) continue;
+      if (found !== undefined) return undefined;
+      found = branch;
+    }
+    return found;
+  }
+
+  defaultOf(schema: JsonObject, resource: Resource, budget: Budget): JsonValue | undefined {
+    if (this.#defaults.has(schema)) return this.#defaults.get(schema);
+    const found = this.partsOf(schema, resource, budget)
+      .map((part) => ownMember(part.schema, "default"))
+      .find((value) => value !== undefined);
+    this.#defaults.set(schema, found);
+    return found;
+  }
+}
+
+/** Fills one value. */
 export class Filler {
-  readonly #compiler: RuleCompiler;
+  readonly #plans: FillPlans;
   readonly #budget: Budget;
   /** Property schemas whose default is being filled in: a default may not breed itself. */
   readonly #open = new Set<JsonObject>();
 
-  constructor(compiler: RuleCompiler, budget: Budget) {
-    this.#compiler = compiler;
+  constructor(plans: FillPlans, budget: Budget) {
+    this.#plans = plans;
     this.#budget = budget;
   }
 
@@ -34,109 +166,55 @@ export class Filler {
     if (!isJsonObject(schema)) return value;
     this.#budget.spend(1);
     this.#budget.enter();
-    const parts = this.#partsOf(schema, resource);
-    let filled = typeof value === "string" ? coerce(value, this.#typesOf(parts)) : value;
-    if (Array.isArray(filled)) filled = this.#fillArray(filled, parts);
-    else if (isJsonObject(filled)) filled = this.#fillObject(filled, parts);
-    for (const part of parts) filled = this.#fillAlternative(filled, part);
+    const given = typeof value === "string" ? this.#coerce(value, schema, resource) : value;
+    const filled = typeof given === "object" && given !== null ? this.#fillParts(given, schema, resource) : given;
     this.#budget.leave();
     return filled;
   }
 
-  /** The schema, what it refers to and what it includes. */
-  #partsOf(schema: JsonObject, resource: Resource): Part[] {
-    const parts: Part[] = [];
-    const seen = new Set<JsonObject>();
-    const waiting: { readonly schema: JsonValue; readonly resource: Resource }[] = [{ schema, resource }];
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      if (!isJsonObject(next.schema) || seen.has(next.schema)) continue;
-      this.#budget.spend(1);
-      seen.add(next.schema);
-      const part = { schema: next.schema, resource: this.#compiler.document.resourceOf(next.schema, next.resource) };
-      parts.push(part);
-      const reference = ownMember(part.schema, "$ref");
-      if (typeof reference === "string")
-        waiting.push(this.#compiler.document.resolve(reference, part.resource, "/$ref"));
-      const included = ownMember(part.schema, "allOf");
-      if (Array.isArray(included)) waiting.push(...included.map((each) => ({ schema: each, resource: part.resource })));
-    }
-    return parts;
+  #coerce(text: string, schema: JsonObject, resource: Resource): JsonValue {
+    const types = this.#plans.typesOf(schema, resource, this.#budget);
+    return types === undefined || types.has("string") ? text : coerce(text, types, this.#budget);
   }
 
-  /** Types that all parts allow; `undefined` where none says. */
-  #typesOf(parts: readonly Part[]): ReadonlySet<string> | undefined {
-    let types: Set<string> | undefined;
+  #fillParts(given: JsonObject | JsonValue[], schema: JsonObject, resource: Resource): JsonValue {
+    const parts = this.#plans.partsOf(schema, resource, this.#budget);
+    this.#budget.spend(parts.length);
+    let filled: JsonValue = Array.isArray(given) ? this.#fillArray(given, parts) : this.#fillObject(given, parts);
     for (const part of parts) {
-      for (const named of [namedTypes(part.schema), this.#alternativeTypes(part)]) {
-        if (named === undefined) continue;
-        types = types === undefined ? named : new Set([...types].filter((type) => named.has(type)));
-      }
+      const branch = this.#plans.alternativeFor(typeOf(filled), part, this.#budget);
+      filled = this.fill(filled, branch, part.resource);
     }
-    return types;
-  }
-
-  /** Types that some alternative allows; `undefined` where one of them does not say. */
-  #alternativeTypes(part: Part): Set<string> | undefined {
-    const union = new Set<string>();
-    const branches = alternatives(part.schema);
-    if (branches.length === 0) return undefined;
-    for (const branch of branches) {
-      const types = this.#branchTypes(branch, part.resource);
-      if (types === undefined) return undefined;
-      for (const type of types) union.add(type);
-    }
-    return union;
-  }
-
-  #branchTypes(branch: JsonValue, resource: Resource): ReadonlySet<string> | undefined {
-    if (!isJsonObject(branch)) return undefined;
-    this.#budget.spend(1);
-    this.#budget.enter();
-    const types = this.#typesOf(this.#partsOf(branch, resource));
-    this.#budget.leave();
-    return types;
-  }
-
-  #fillAlternative(value: JsonValue, part: Part): JsonValue {
-    const type = typeOf(value);
-    if (type !== "object" && type !== "array") return value;
-    const fitting = alternatives(part.schema).filter((branch) => {
-      const types = this.#branchTypes(branch, part.resource);
-      return types === undefined || types.has(type);
-    });
-    return fitting.length === 1 ? this.fill(value, fitting[0], part.resource) : value;
+    return filled;
   }
 
   #fillArray(items: readonly JsonValue[], parts: readonly Part[]): JsonValue[] {
+    this.#budget.spend(Math.ceil(items.length / membersPerStep));
     let filled = [...items];
-    for (const { schema, resource } of parts) {
-      const own = ownMember(schema, "items");
-      const prefix = ownMember(schema, Array.isArray(own) ? "items" : "prefixItems");
-      const rest = Array.isArray(own) ? ownMember(schema, "additionalItems") : own;
+    for (const { firstItems, otherItems, resource } of parts) {
+      if (firstItems.length === 0 && !isJsonObject(otherItems)) continue;
+      this.#budget.spend(Math.ceil(items.length / membersPerStep));
       filled = filled.map((item, index) =>
-        this.fill(item, Array.isArray(prefix) && index < prefix.length ? prefix[index] : rest, resource),
+        this.fill(item, index < firstItems.length ? firstItems[index] : otherItems, resource),
       );
     }
     return filled;
   }
 
   #fillObject(given: JsonObject, parts: readonly Part[]): JsonObject {
+    this.#budget.spendOnMembers(this.#budget.namesIn(given).length);
     const filled: JsonObject = { ...given };
-    for (const { schema, resource } of parts) {
-      const properties = ownMember(schema, "properties");
-      const named = isJsonObject(properties) ? properties : {};
-      this.#budget.spend(Object.keys(named).length);
-      for (const [name, property] of Object.entries(named)) {
-        if (Object.hasOwn(filled, name)) setOwn(filled, name, this.fill(filled[name] ?? null, property, resource));
-        else this.#addDefault(filled, name, { schema: property, resource });
+    for (const { named, properties, others, resource } of parts) {
+      this.#budget.spend(Math.ceil(properties.length / namesPerStep));
+      for (const [name, schema] of properties) {
+        // An own member of any name is set as it is.
+        if (Object.hasOwn(filled, name)) filled[name] = this.fill(filled[name] ?? null, schema, resource);
+        else if (isJsonObject(schema)) this.#addDefault(filled, name, { schema, resource });
       }
-      const rest = ownMember(schema, "additionalProperties");
-      if (!isJsonObject(rest)) continue;
-      const patterns = ownMember(schema, "patternProperties");
-      // Members that a pattern may claim are left to it.
-      if (isJsonObject(patterns) && Object.keys(patterns).length > 0) continue;
-      for (const name of Object.keys(filled)) {
-        if (!Object.hasOwn(named, name)) setOwn(filled, name, this.fill(filled[name] ?? null, rest, resource));
+      if (others === undefined) continue;
+      for (const name of this.#budget.namesIn(filled)) {
+        this.#budget.spend(1);
+        if (!Object.hasOwn(named, name)) filled[name] = this.fill(filled[name] ?? null, others, resource);
       }
     }
     return filled;
@@ -145,20 +223,19 @@ export class Filler {
   #addDefault(
     target: JsonObject,
     name: string,
-    property: { readonly schema: JsonValue; readonly resource: Resource },
+    property: { readonly schema: JsonObject; readonly resource: Resource },
   ): void {
     const { schema, resource } = property;
-    if (!isJsonObject(schema) || this.#open.has(schema)) return;
-    const given = this.#partsOf(schema, resource)
-      .map((part) => ownMember(part.schema, "default"))
-      .find((value) => value !== undefined);
-    if (given === undefined) return;
+    const given = this.#plans.defaultOf(schema, resource, this.#budget);
+    if (given === undefined || this.#open.has(schema)) return;
+    this.#budget.spend(stepsPerDefault);
     this.#open.add(schema);
-    const filled = this.fill(structuredClone(given), schema, resource);
+    const filled = this.fill(this.#budget.copy(given), schema, resource);
     this.#open.delete(schema);
     // A default that its own schema refuses (`null` for a string) is a remark of the author's, not a value.
-    const rule = this.#compiler.compile(schema, resource, "/default");
-    const evaluated = this.#compiler.document.tracksEvaluation ? new Evaluated() : undefined;
+    const { compiler } = this.#plans;
+    const rule = compiler.compile(schema, resource, "/default");
+    const evaluated = compiler.document.tracksEvaluation ? new Evaluated() : undefined;
     const fits = rule.evaluate(filled, { budget: this.#budget, place: undefined, errors: undefined, evaluated });
     if (fits) setOwn(target, name, filled);
   }
@@ -169,13 +246,9 @@ function setOwn(target: JsonObject, name: string, value: JsonValue): void {
   Object.defineProperty(target, name, { value, writable: true, enumerable: true, configurable: true });
 }
 
-function alternatives(schema: JsonObject): JsonValue[] {
-  const found: JsonValue[] = [];
-  for (const keyword of ["anyOf", "oneOf"]) {
-    const branches = ownMember(schema, keyword);
-    if (Array.isArray(branches)) found.push(...branches);
-  }
-  return found;
+function listIn(schema: JsonObject, keyword: string): readonly JsonValue[] {
+  const list = ownMember(schema, keyword);
+  return Array.isArray(list) ? list : [];
 }
 
 function namedTypes(schema: JsonObject): Set<string> | undefined {
@@ -184,12 +257,16 @@ function namedTypes(schema: JsonObject): Set<string> | undefined {
   return Array.isArray(type) ? new Set(type.filter((name) => typeof name === "string")) : undefined;
 }
 
-/** The value that the text spells, where the schema takes no strings and the spelling is plain. */
-function coerce(text: string, types: ReadonlySet<string> | undefined): JsonValue {
-  if (types === undefined || types.has("string")) return text;
+/** Levels of nesting in what a text spells, as in arguments that are given as they are. */
+const deepestSpelled = 100;
+
+/** The value that the text spells, where the spelling is plain and of a type that is asked for. */
+function coerce(text: string, types: ReadonlySet<string>, budget: Budget): JsonValue {
   const trimmed = text.trim();
-  const spelled = scalarSpelling.test(trimmed) || /^[[{]/.test(trimmed) ? parseJson(trimmed) : undefined;
-  if (spelled === undefined) return text;
+  const isWritten = (trimmed.startsWith("[") && types.has("array")) || (trimmed.startsWith("{") && types.has("object"));
+  budget.spend(Math.ceil((isWritten ? text.length : 1) / charactersPerStep));
+  const spelled = isWritten || scalarSpelling.test(trimmed) ? parseJson(trimmed) : undefined;
+  if (spelled === undefined || isDeeperThan(spelled, deepestSpelled)) return text;
   const type = typeOf(spelled);
   if (typeof spelled === "number" && !keepsItsDigits(spelled, trimmed)) return text;
   const allowed = types.has(type) || (type === "number" && types.has("integer") && Number.isInteger(spelled));

@@ -21,8 +21,14 @@ const formats = {
   uuid: (text) => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text),
 } as const satisfies Record<string, FormatCheck>;
 
+/** Longer than any date, time, address of a host or identifier; the other formats are read in one pass. */
+const longestShort = 64;
+const anyLength: ReadonlySet<string> = new Set(["email", "uri"]);
+
 export function formatCheck(name: string): FormatCheck | undefined {
-  return Object.hasOwn(formats, name) ? formats[name as keyof typeof formats] : undefined;
+  if (!Object.hasOwn(formats, name)) return undefined;
+  const check = formats[name as keyof typeof formats];
+  return anyLength.has(name) ? check : (text) => text.length <= longestShort && check(text);
 }
 
 function isDate(text: string): boolean {

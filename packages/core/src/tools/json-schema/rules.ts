@@ -11,17 +11,24 @@ import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "..
 import { escapePointer, invalidSchema, ownMember, shorten, type Resource, type SchemaDocument } from "./document.ts";
 import { formatCheck } from "./formats.ts";
 import { compilePattern, type Pattern } from "../pattern.ts";
-import { Evaluated, ErrorList, preview, typeOf, type Budget, type Frame } from "./run.ts";
+import { Evaluated, ErrorList, preview, typeOf, type Budget, type Frame, type Message } from "./run.ts";
 
 /** True where the value passes; errors go to the frame. */
 type Check = (value: JsonValue, frame: Frame) => boolean;
+
+/** Of keywords that have nothing to say of a value, and of names that it may have. */
+const keywordsPerStep = 8;
+const namesPerStep = 2;
+const stepsPerError = 2;
+/** Of texts that are read to their end. */
+const charactersPerStep = 32;
 
 /** A compiled schema. */
 export class Rule {
   readonly checks: Check[] = [];
 
   evaluate(value: JsonValue, frame: Frame): boolean {
-    frame.budget.spend(1);
+    frame.budget.spend(1 + Math.floor(this.checks.length / keywordsPerStep));
     frame.budget.enter();
     let passes = true;
     for (const check of this.checks) {
@@ -45,32 +52,63 @@ interface Site {
 
 type Keyword = (value: JsonValue, site: Site) => Check | undefined;
 
+/** Of all patterns of a schema, as `Pattern.work` counts it: forty long ones, or a thousand plain ones. */
+const mostPatternWork = 25_000;
+
+interface UnreadSchema {
+  readonly rule: Rule;
+  readonly schema: JsonObject;
+  readonly resource: Resource;
+  readonly location: string;
+}
+
 export class RuleCompiler {
   readonly document: SchemaDocument;
   readonly #rules = new Map<JsonObject, Rule>();
+  readonly #unread: UnreadSchema[] = [];
   readonly #patterns = new Map<string, Pattern>();
+  #patternWork = 0;
 
   constructor(document: SchemaDocument) {
     this.document = document;
   }
 
-  /** @throws GatewayError `invalid_definition` naming the place in the schema */
+  /**
+   * A schema with all that it leads to.
+   * @throws GatewayError `invalid_definition` naming the place in the schema
+   */
   compile(schema: JsonValue | undefined, resource: Resource, location: string): Rule {
+    const rule = this.refer(schema, resource, location);
+    // Reading adds to it.
+    for (const next of this.#unread) this.#read(next);
+    this.#unread.length = 0;
+    return rule;
+  }
+
+  /**
+   * A schema that is read after this one: references lead on from schema to schema without a measure.
+   * @throws GatewayError as `compile` does
+   */
+  refer(schema: JsonValue | undefined, resource: Resource, location: string): Rule {
     if (typeof schema === "boolean") return schema ? anything : nothing;
     if (!isJsonObject(schema)) throw invalidSchema(location, "must be a schema (an object or a boolean)");
     const known = this.#rules.get(schema);
     if (known !== undefined) return known;
     const rule = new Rule();
-    // Known before its parts are: a reference may lead back here.
     this.#rules.set(schema, rule);
+    this.#unread.push({ rule, schema, resource, location });
+    return rule;
+  }
+
+  #read({ rule, schema, resource, location }: UnreadSchema): void {
     const own = this.document.resourceOf(schema, resource);
-    for (const [name, keyword] of keywordList) {
-      const value = ownMember(schema, name);
+    const present = Object.keys(schema).flatMap((name) => ranked.get(name) ?? []);
+    for (const { name, keyword } of present.sort((a, b) => a.rank - b.rank)) {
+      const value = schema[name];
       if (value === undefined) continue;
       const check = keyword(value, { schema, resource: own, location: `${location}/${name}`, compiler: this });
       if (check !== undefined) rule.checks.push(check);
     }
-    return rule;
   }
 
   pattern(source: string, location: string): Pattern {
@@ -79,6 +117,13 @@ export class RuleCompiler {
     const pattern = compilePattern(source);
     if ("reason" in pattern)
       throw invalidSchema(location, `has the pattern '${shorten(source)}', which ${pattern.reason}`);
+    this.#patternWork += pattern.work;
+    if (this.#patternWork > mostPatternWork) {
+      throw invalidSchema(
+        location,
+        `has the pattern '${shorten(source)}', with which all patterns together are too large when their repetitions are written out; use fewer or simpler ones`,
+      );
+    }
     this.#patterns.set(source, pattern);
     return pattern;
   }
@@ -88,19 +133,26 @@ const anything = new Rule();
 const nothing = new Rule();
 nothing.checks.push((_value, frame) => fail(frame, "is not allowed here"));
 
-function fail(frame: Frame, message: string): false {
-  frame.errors?.add(frame.place, message);
+function fail(frame: Frame, message: Message): false {
+  if (frame.errors === undefined) return false;
+  frame.budget.spend(stepsPerError);
+  frame.errors.add(frame.place, message);
   return false;
 }
 
-function failAt(frame: Frame, key: string, message: string): false {
-  frame.errors?.add({ parent: frame.place, key }, message);
+function failAt(frame: Frame, key: string, message: Message): false {
+  if (frame.errors === undefined) return false;
+  frame.budget.spend(stepsPerError);
+  if (frame.errors.isFull) frame.errors.count += 1;
+  else frame.errors.add({ parent: frame.place, key }, message);
   return false;
 }
 
 /** A book of its own, for what must not count in the frame's. */
 function scratch(frame: Frame): Evaluated | undefined {
-  return frame.evaluated === undefined ? undefined : new Evaluated();
+  if (frame.evaluated === undefined) return undefined;
+  frame.budget.spend(1);
+  return new Evaluated();
 }
 
 /** The same value where only yes or no is asked. */
@@ -109,7 +161,7 @@ function silent(frame: Frame): Frame {
 }
 
 /** A member of the frame's value. */
-function at(frame: Frame, key: string): Frame {
+function at(frame: Frame, key: string | number): Frame {
   return { ...frame, place: { parent: frame.place, key }, evaluated: scratch(frame) };
 }
 
@@ -117,7 +169,7 @@ function at(frame: Frame, key: string): Frame {
 function inPlace(rule: Rule, value: JsonValue, frame: Frame): boolean {
   const evaluated = scratch(frame);
   const passes = rule.evaluate(value, { ...frame, evaluated });
-  if (passes && evaluated !== undefined) frame.evaluated?.merge(evaluated);
+  if (passes && evaluated !== undefined) frame.evaluated?.merge(evaluated, frame.budget);
   return passes;
 }
 
@@ -155,17 +207,17 @@ function objectOf(value: JsonValue, site: Site): JsonObject {
 function rulesOf(value: JsonValue, site: Site): Rule[] {
   if (!Array.isArray(value) || value.length === 0)
     throw invalidSchema(site.location, "must be a list of schemas, not empty");
-  return value.map((schema, index) => site.compiler.compile(schema, site.resource, `${site.location}/${index}`));
+  return value.map((schema, index) => site.compiler.refer(schema, site.resource, `${site.location}/${index}`));
 }
 
 function ruleOf(value: JsonValue, site: Site): Rule {
-  return site.compiler.compile(value, site.resource, site.location);
+  return site.compiler.refer(value, site.resource, site.location);
 }
 
 function ruleMapOf(value: JsonValue, site: Site): Map<string, Rule> {
   const rules = new Map<string, Rule>();
   for (const [name, schema] of Object.entries(objectOf(value, site))) {
-    rules.set(name, site.compiler.compile(schema, site.resource, `${site.location}/${escapePointer(name)}`));
+    rules.set(name, site.compiler.refer(schema, site.resource, `${site.location}/${escapePointer(name)}`));
   }
   return rules;
 }
@@ -185,8 +237,10 @@ function typeKeyword(value: JsonValue, site: Site): Check {
   if (unknown !== undefined) {
     throw invalidSchema(site.location, `names the unknown type '${shorten(unknown)}'; known: ${typeNames.join(", ")}`);
   }
+  const types = [...new Set(names)];
   return (given, frame) =>
-    names.some((name) => hasType(given, name)) || fail(frame, `must be ${names.join(" or ")}, got ${described(given)}`);
+    types.some((name) => hasType(given, name)) ||
+    fail(frame, () => `must be ${types.join(" or ")}, got ${described(given)}`);
 }
 
 function described(value: JsonValue): string {
@@ -195,14 +249,22 @@ function described(value: JsonValue): string {
 }
 
 function oneOfValues(values: readonly JsonValue[]): Check {
-  const allowed = new Set(values.map(canonicalJson));
+  const scalars = new Set(values.filter((value) => !isComposite(value)));
+  const composites = new Set(values.filter(isComposite).map(canonicalJson));
   const shown = shorten(values.map((value) => JSON.stringify(value)).join(", "), 200);
   return (value, frame) => {
-    const text = canonicalJson(value);
-    frame.budget.spend(Math.ceil(text.length / 64));
-    if (allowed.has(text)) return true;
-    return fail(frame, values.length === 1 ? `must be ${shown}` : `must be one of ${shown}; got ${preview(value)}`);
+    const isAllowed = isComposite(value)
+      ? composites.size > 0 && composites.has(frame.budget.canonical(value))
+      : scalars.has(value);
+    return (
+      isAllowed ||
+      fail(frame, () => (values.length === 1 ? `must be ${shown}` : `must be one of ${shown}; got ${preview(value)}`))
+    );
   };
+}
+
+function isComposite(value: JsonValue): boolean {
+  return typeof value === "object" && value !== null;
 }
 
 /** A bound on numbers; `exclusive` where draft 4 says so beside it. */
@@ -216,7 +278,7 @@ function bound(keyword: string, words: string, passes: (value: number, limit: nu
     return (given, frame) =>
       typeof given !== "number" ||
       (passes(given, limit) && !(exclusive && given === limit)) ||
-      fail(frame, `must be ${words} ${limit}, got ${given}`);
+      fail(frame, () => `must be ${words} ${limit}, got ${given}`);
   };
 }
 
@@ -232,9 +294,13 @@ function lengthBound(words: string, passes: (length: number, limit: number) => b
     const limit = countOf(value, site);
     return (given, frame) => {
       if (typeof given !== "string") return true;
-      frame.budget.spend(Math.ceil(given.length / 64));
-      const length = codePoints(given);
-      return passes(length, limit) || fail(frame, `must have ${words} ${limit} characters, has ${length}`);
+      // Each character has one unit of the text or two; most texts need no counting.
+      const isClear = passes(given.length, limit) === passes(Math.ceil(given.length / 2), limit);
+      if (!isClear) frame.budget.spend(Math.ceil(given.length / charactersPerStep));
+      return (
+        passes(isClear ? given.length : codePoints(given), limit) ||
+        fail(frame, () => `must have ${words} ${limit} characters, has ${codePoints(given)}`)
+      );
     };
   };
 }
@@ -254,8 +320,8 @@ function sizeBound(type: "array" | "object", words: string, passes: (size: numbe
     const members = type === "array" ? "items" : "properties";
     return (given, frame) => {
       if (typeOf(given) !== type) return true;
-      const size = Array.isArray(given) ? given.length : Object.keys(given as JsonObject).length;
-      return passes(size, limit) || fail(frame, `must have ${words} ${limit} ${members}, has ${size}`);
+      const size = Array.isArray(given) ? given.length : frame.budget.namesIn(given as JsonObject).length;
+      return passes(size, limit) || fail(frame, () => `must have ${words} ${limit} ${members}, has ${size}`);
     };
   };
 }
@@ -265,9 +331,9 @@ function patternKeyword(value: JsonValue, site: Site): Check {
   const pattern = site.compiler.pattern(source, site.location);
   return (given, frame) => {
     if (typeof given !== "string") return true;
-    frame.budget.spend(pattern.cost(given.length));
     return (
-      pattern.test(given) || fail(frame, `must match the pattern '${shorten(source, 120)}', got ${preview(given)}`)
+      frame.budget.matches(pattern, given) ||
+      fail(frame, () => `must match the pattern '${shorten(source, 120)}', got ${preview(given)}`)
     );
   };
 }
@@ -276,15 +342,18 @@ function formatKeyword(value: JsonValue, site: Site): Check | undefined {
   const name = stringOf(value, site);
   const check = formatCheck(name);
   if (check === undefined) return undefined;
-  return (given, frame) =>
-    typeof given !== "string" || check(given) || fail(frame, `must be a ${name}, got ${preview(given)}`);
+  return (given, frame) => {
+    if (typeof given !== "string") return true;
+    frame.budget.spend(1 + Math.ceil(given.length / charactersPerStep));
+    return check(given) || fail(frame, () => `must be a ${name}, got ${preview(given)}`);
+  };
 }
 
 function requiredKeyword(value: JsonValue, site: Site): Check {
   const names = namesOf(value, site.location);
   return (given, frame) => {
     if (!isJsonObject(given)) return true;
-    frame.budget.spend(Math.ceil(names.length / 16));
+    frame.budget.spend(Math.ceil(names.length / namesPerStep));
     let passes = true;
     for (const name of names) if (!Object.hasOwn(given, name)) passes = failAt(frame, name, "is required and missing");
     return passes;
@@ -294,9 +363,11 @@ function requiredKeyword(value: JsonValue, site: Site): Check {
 function dependentRequired(name: string, needed: readonly string[]): Check {
   return (given, frame) => {
     if (!isJsonObject(given) || !Object.hasOwn(given, name)) return true;
+    frame.budget.spend(Math.ceil(needed.length / namesPerStep));
     let passes = true;
     for (const other of needed) {
-      if (!Object.hasOwn(given, other)) passes = failAt(frame, other, `is required where '${shorten(name)}' is given`);
+      if (!Object.hasOwn(given, other))
+        passes = failAt(frame, other, () => `is required where '${shorten(name)}' is given`);
     }
     return passes;
   };
@@ -312,13 +383,14 @@ function dependenciesKeyword(value: JsonValue, site: Site): Check {
     Object.entries(objectOf(value, site)).map(([name, needed]) => {
       const location = `${site.location}/${escapePointer(name)}`;
       if (Array.isArray(needed)) return dependentRequired(name, namesOf(needed, location));
-      return dependentSchema(name, site.compiler.compile(needed, site.resource, location));
+      return dependentSchema(name, site.compiler.refer(needed, site.resource, location));
     }),
   );
 }
 
 function all(checks: readonly Check[]): Check {
   return (value, frame) => {
+    frame.budget.spend(Math.ceil(checks.length / namesPerStep));
     let passes = true;
     for (const check of checks) if (!check(value, frame)) passes = false;
     return passes;
@@ -326,10 +398,10 @@ function all(checks: readonly Check[]): Check {
 }
 
 function propertiesKeyword(value: JsonValue, site: Site): Check {
-  const rules = ruleMapOf(value, site);
+  const rules = [...ruleMapOf(value, site)];
   return (given, frame) => {
     if (!isJsonObject(given)) return true;
-    frame.budget.spend(Math.ceil(rules.size / 16));
+    frame.budget.spend(Math.ceil(rules.length / namesPerStep));
     let passes = true;
     for (const [name, rule] of rules) {
       if (!Object.hasOwn(given, name)) continue;
@@ -347,10 +419,10 @@ function patternPropertiesKeyword(value: JsonValue, site: Site): Check {
   return (given, frame) => {
     if (!isJsonObject(given)) return true;
     let passes = true;
-    for (const [name, part] of Object.entries(given)) {
+    for (const name of frame.budget.namesIn(given)) {
+      const part = given[name] ?? null;
       for (const [pattern, rule] of rules) {
-        frame.budget.spend(pattern.cost(name.length));
-        if (!pattern.test(name)) continue;
+        if (!frame.budget.matches(pattern, name)) continue;
         if (!rule.evaluate(part, at(frame, name))) passes = false;
         frame.evaluated?.properties.add(name);
       }
@@ -366,13 +438,12 @@ function additionalPropertiesKeyword(value: JsonValue, site: Site): Check {
   return (given, frame) => {
     if (!isJsonObject(given)) return true;
     let passes = true;
-    for (const [name, part] of Object.entries(given)) {
+    for (const name of frame.budget.namesIn(given)) {
+      const part = given[name] ?? null;
       frame.budget.spend(1);
       if (isNamed(name, frame.budget)) continue;
       if (rule === nothing) {
-        passes = failAt(
-          frame,
-          name,
+        passes = failAt(frame, name, () =>
           known === "" ? "is not a known property; there are none" : `is not a known property; known: ${known}`,
         );
       } else if (!rule.evaluate(part, at(frame, name))) passes = false;
@@ -388,12 +459,7 @@ function namedBeside(site: Site): (name: string, budget: Budget) => boolean {
   const patterns = Object.keys(objectMember(site.schema, "patternProperties")).map((source) =>
     site.compiler.pattern(source, site.location),
   );
-  return (name, budget) =>
-    Object.hasOwn(properties, name) ||
-    patterns.some((pattern) => {
-      budget.spend(pattern.cost(name.length));
-      return pattern.test(name);
-    });
+  return (name, budget) => Object.hasOwn(properties, name) || patterns.some((pattern) => budget.matches(pattern, name));
 }
 
 function objectMember(schema: JsonObject, keyword: string): JsonObject {
@@ -406,7 +472,9 @@ function unevaluatedPropertiesKeyword(value: JsonValue, site: Site): Check {
   return (given, frame) => {
     if (!isJsonObject(given)) return true;
     let passes = true;
-    for (const [name, part] of Object.entries(given)) {
+    for (const name of frame.budget.namesIn(given)) {
+      const part = given[name] ?? null;
+      frame.budget.spend(1);
       if (frame.evaluated?.properties.has(name) === true) continue;
       if (rule === nothing) passes = failAt(frame, name, "is not a known property");
       else if (!rule.evaluate(part, at(frame, name))) passes = false;
@@ -420,10 +488,10 @@ function propertyNamesKeyword(value: JsonValue, site: Site): Check {
   const rule = ruleOf(value, site);
   return (given, frame) => {
     if (!isJsonObject(given)) return true;
+    const quiet = silent(frame);
     let passes = true;
-    for (const name of Object.keys(given)) {
-      if (!rule.evaluate(name, at(silent(frame), name)))
-        passes = failAt(frame, name, "is not allowed as a property name");
+    for (const name of frame.budget.namesIn(given)) {
+      if (!rule.evaluate(name, at(quiet, name))) passes = failAt(frame, name, "is not allowed as a property name");
     }
     return passes;
   };
@@ -442,7 +510,7 @@ function itemsKeyword(value: JsonValue, site: Site): Check {
     let passes = tuple === undefined || tuple(given, frame);
     if (rule === undefined) return passes;
     for (let index = first; index < given.length; index += 1) {
-      if (!rule.evaluate(given[index] ?? null, at(frame, String(index)))) passes = false;
+      if (!rule.evaluate(given[index] ?? null, at(frame, index))) passes = false;
       if (!passes && frame.errors === undefined) return false;
     }
     if (frame.evaluated !== undefined) frame.evaluated.itemsUpTo = given.length;
@@ -452,13 +520,13 @@ function itemsKeyword(value: JsonValue, site: Site): Check {
 
 function prefixItemsKeyword(value: JsonValue, site: Site): Check {
   if (!Array.isArray(value)) throw invalidSchema(site.location, "must be a list of schemas");
-  const rules = value.map((schema, index) => site.compiler.compile(schema, site.resource, `${site.location}/${index}`));
+  const rules = value.map((schema, index) => site.compiler.refer(schema, site.resource, `${site.location}/${index}`));
   return (given, frame) => {
     if (!Array.isArray(given)) return true;
     let passes = true;
     for (const [index, rule] of rules.entries()) {
       if (index >= given.length) break;
-      if (!rule.evaluate(given[index] ?? null, at(frame, String(index)))) passes = false;
+      if (!rule.evaluate(given[index] ?? null, at(frame, index))) passes = false;
     }
     if (frame.evaluated !== undefined) {
       frame.evaluated.itemsUpTo = Math.max(frame.evaluated.itemsUpTo, Math.min(rules.length, given.length));
@@ -473,14 +541,15 @@ function containsKeyword(value: JsonValue, site: Site): Check {
   const most = countBeside(site, "maxContains") ?? Number.POSITIVE_INFINITY;
   return (given, frame) => {
     if (!Array.isArray(given)) return true;
+    const quiet = silent(frame);
     let found = 0;
     for (const [index, item] of given.entries()) {
-      if (!rule.evaluate(item, at(silent(frame), String(index)))) continue;
+      if (!rule.evaluate(item, at(quiet, index))) continue;
       found += 1;
       frame.evaluated?.items.add(index);
     }
-    if (found < least) return fail(frame, `must contain at least ${least} fitting items, has ${found}`);
-    return found <= most || fail(frame, `must contain at most ${most} fitting items, has ${found}`);
+    if (found < least) return fail(frame, () => `must contain at least ${least} fitting items, has ${found}`);
+    return found <= most || fail(frame, () => `must contain at most ${most} fitting items, has ${found}`);
   };
 }
 
@@ -495,8 +564,9 @@ function unevaluatedItemsKeyword(value: JsonValue, site: Site): Check {
     if (!Array.isArray(given) || frame.evaluated === undefined) return true;
     let passes = true;
     for (let index = frame.evaluated.itemsUpTo; index < given.length; index += 1) {
+      frame.budget.spend(1);
       if (frame.evaluated.items.has(index)) continue;
-      if (!rule.evaluate(given[index] ?? null, at(frame, String(index)))) passes = false;
+      if (!rule.evaluate(given[index] ?? null, at(frame, index))) passes = false;
     }
     frame.evaluated.itemsUpTo = given.length;
     return passes;
@@ -508,13 +578,18 @@ function uniqueItemsKeyword(value: JsonValue, site: Site): Check | undefined {
   if (!value) return undefined;
   return (given, frame) => {
     if (!Array.isArray(given)) return true;
-    const seen = new Map<string, number>();
+    // Values by themselves, lists and objects by their text; a text as a value is kept apart from those.
+    const scalars = new Map<JsonValue, number>();
+    const composites = new Map<string, number>();
     for (const [index, item] of given.entries()) {
-      const text = canonicalJson(item);
-      frame.budget.spend(1 + Math.ceil(text.length / 64));
-      const earlier = seen.get(text);
-      if (earlier !== undefined) return fail(frame, `must have different items; ${earlier} and ${index} are equal`);
-      seen.set(text, index);
+      frame.budget.spend(2);
+      const isScalar = !isComposite(item);
+      const text = isScalar ? "" : frame.budget.canonical(item);
+      const earlier = isScalar ? scalars.get(item) : composites.get(text);
+      if (earlier !== undefined)
+        return fail(frame, () => `must have different items; ${earlier} and ${index} are equal`);
+      if (isScalar) scalars.set(item, index);
+      else composites.set(text, index);
     }
     return true;
   };
@@ -522,7 +597,7 @@ function uniqueItemsKeyword(value: JsonValue, site: Site): Check | undefined {
 
 function referenceKeyword(value: JsonValue, site: Site): Check {
   const target = site.compiler.document.resolve(stringOf(value, site), site.resource, site.location);
-  const rule = site.compiler.compile(target.schema, target.resource, site.location);
+  const rule = site.compiler.refer(target.schema, target.resource, site.location);
   return (given, frame) => inPlace(rule, given, frame);
 }
 
@@ -542,7 +617,11 @@ function anyOfKeyword(value: JsonValue, site: Site): Check {
     const nearest = new Nearest(frame);
     let passes = false;
     for (const rule of rules) {
-      if (!inPlace(rule, given, { ...frame, errors: nearest.attempt() })) continue;
+      const errors = nearest.attempt();
+      if (!inPlace(rule, given, { ...frame, errors })) {
+        nearest.failed(errors);
+        continue;
+      }
       passes = true;
       // Later branches matter only to those who ask what was evaluated.
       if (frame.evaluated === undefined) return true;
@@ -558,19 +637,21 @@ function oneOfKeyword(value: JsonValue, site: Site): Check {
     let fitting = 0;
     const evaluated = scratch(frame);
     for (const rule of rules) {
-      if (inPlace(rule, given, { ...frame, evaluated, errors: nearest.attempt() })) fitting += 1;
+      const errors = nearest.attempt();
+      if (inPlace(rule, given, { ...frame, evaluated, errors })) fitting += 1;
+      else nearest.failed(errors);
     }
-    if (fitting > 1) return fail(frame, `fits ${fitting} of its alternatives; exactly one is allowed`);
+    if (fitting > 1) return fail(frame, () => `fits ${fitting} of its alternatives; exactly one is allowed`);
     if (fitting === 0) return nearest.report(`fits none of its ${rules.length} alternatives`);
-    if (evaluated !== undefined) frame.evaluated?.merge(evaluated);
+    if (evaluated !== undefined) frame.evaluated?.merge(evaluated, frame.budget);
     return true;
   };
 }
 
-/** The alternative that came closest, whose errors help most. */
+/** The alternative that came closest, whose errors help most; of equal ones the first. */
 class Nearest {
   readonly #frame: Frame;
-  readonly #attempts: ErrorList[] = [];
+  #best: ErrorList | undefined;
 
   constructor(frame: Frame) {
     this.#frame = frame;
@@ -578,15 +659,24 @@ class Nearest {
 
   attempt(): ErrorList | undefined {
     if (this.#frame.errors === undefined) return undefined;
-    const list = new ErrorList();
-    this.#attempts.push(list);
-    return list;
+    this.#frame.budget.spend(1);
+    return new ErrorList();
+  }
+
+  failed(attempt: ErrorList | undefined): void {
+    if (attempt === undefined) return;
+    const best = this.#best;
+    if (
+      best === undefined ||
+      attempt.depth > best.depth ||
+      (attempt.depth === best.depth && attempt.count < best.count)
+    ) {
+      this.#best = attempt;
+    }
   }
 
   report(summary: string): false {
-    const depth = (list: ErrorList): number =>
-      Math.max(0, ...list.errors.map((error) => error.pointer.split("/").length));
-    const [best] = this.#attempts.toSorted((a, b) => depth(b) - depth(a) || a.count - b.count);
+    const best = this.#best;
     fail(
       this.#frame,
       best === undefined || best.count === 0 ? summary : `${summary}; the nearest one has the errors that follow`,
@@ -607,7 +697,7 @@ function ifKeyword(value: JsonValue, site: Site): Check {
   const condition = ruleOf(value, site);
   const branch = (keyword: string): Rule => {
     const schema = ownMember(site.schema, keyword);
-    return schema === undefined ? anything : site.compiler.compile(schema, site.resource, site.location);
+    return schema === undefined ? anything : site.compiler.refer(schema, site.resource, site.location);
   };
   const then = branch("then");
   const otherwise = branch("else");
@@ -635,7 +725,7 @@ const keywords = {
     return (given, frame) =>
       typeof given !== "number" ||
       isMultiple(given, divisor) ||
-      fail(frame, `must be a multiple of ${divisor}, got ${given}`);
+      fail(frame, () => `must be a multiple of ${divisor}, got ${given}`);
   },
   minLength: lengthBound("at least", (length, limit) => length >= limit),
   maxLength: lengthBound("at most", (length, limit) => length <= limit),
@@ -672,4 +762,5 @@ const keywords = {
   unevaluatedProperties: unevaluatedPropertiesKeyword,
 } as const satisfies Record<string, Keyword>;
 
-const keywordList: readonly (readonly [string, Keyword])[] = Object.entries(keywords);
+const ranked: ReadonlyMap<string, { readonly name: string; readonly rank: number; readonly keyword: Keyword }> =
+  new Map(Object.entries(keywords).map(([name, keyword], rank) => [name, { name, rank, keyword }]));

@@ -431,7 +431,7 @@ class McpServers {
 
   async #list(session: McpSession, exchange: ExchangeOptions): Promise<DiscoveredTools> {
     const listed = await session.listTools(exchange);
-    const { tools, warnings } = readToolDefinitions(listed.tools);
+    const { tools, warnings } = await readToolDefinitions(listed.tools);
     return { tools: tools.map(toServiceTool), warnings: [...listed.warnings, ...warnings] };
   }
 

@@ -28,6 +28,8 @@ import {
 } from "../../services/scheme.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { InvocationContext, ToolReply } from "../adapter.ts";
+import { Pace } from "../../pace.ts";
+import { compileArguments } from "../arguments.ts";
 import { jsonReply } from "../native/native-tool.ts";
 import { uriOptions } from "../uri.ts";
 
@@ -58,13 +60,23 @@ export const mqScheme = defineScheme({
   }),
 });
 
-function check({ config }: Service, { egress }: SchemeDeps): void {
+async function check({ config }: Service, { egress }: SchemeDeps): Promise<void> {
   for (const [index, server] of serversOf(config).entries()) {
     try {
       egress.checkTarget(server);
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
       throw new GatewayError(error.code, error.message, { ...error.details, param: `config.servers.${index}` });
+    }
+  }
+  const pace = new Pace();
+  for (const [id, topic] of Object.entries(config.topics)) {
+    await pace.turn();
+    try {
+      compileArguments(parametersOf(config, topic));
+    } catch (error) {
+      if (!(error instanceof GatewayError)) throw error;
+      throw invalidConfig(`topics.${id}.message`, `cannot be used: ${error.message.replace(/\.$/, "")}`);
     }
   }
 }
