@@ -94,7 +94,7 @@ function toWireReport({ id, state, error, waiting, inHand, counts, lastMessageAt
 }
 
 function toWireMessage({ message, delivery, inOrder }: Brought, isUploaded: boolean): JsonObject {
-  const { body, contentType, headers, key, place, at, isRedelivered } = message;
+  const { body, contentType, headers, key, place, at, isRedelivered, unreadable } = message;
   const id = toMessageId(message.id);
   return {
     delivery,
@@ -105,7 +105,9 @@ function toWireMessage({ message, delivery, inOrder }: Brought, isUploaded: bool
     headers: someOf(headers),
     ...(key === undefined ? {} : { key: key.slice(0, 4_096) }),
     place: { ...place },
-    ...(at === undefined ? {} : { at }),
+    // What producers take for a time may be none.
+    ...(at === undefined || !Number.isFinite(at) ? {} : { at }),
+    ...(unreadable === undefined ? {} : { unreadable: unreadable.slice(0, 1_024) }),
     redelivered: isRedelivered,
     in_order: inOrder,
   };

@@ -555,11 +555,14 @@ function describeSessions(fixture: CallFixture): void {
       expect(await fixture.repos[0].sessions.get(tenant, sessionId)).toBeUndefined();
     });
 
-    test("results that are due come with the session's next request until they were handed over", async () => {
+    test("results that are due come with their session's next request until they were handed over", async () => {
       const tenant = await fixture.newTenant();
       const key = await fixture.newKey(tenant);
       const sessionId = newId("session");
       const due = { sessionId, delivery: "due", async: true } as const;
+      const older = await fixture.rowIn(tenant, "completed", due);
+      await fixture.run("UPDATE calls SET created_at = created_at - 1 WHERE id = ?", older);
+      await fixture.repos[0].sessions.touch(tenant, sessionId, key.id, 60_000);
       const done = await fixture.rowIn(tenant, "queued", due);
       const rejected = await fixture.rowIn(tenant, "rejected", due);
       await fixture.rowIn(tenant, "queued", due);

@@ -118,6 +118,8 @@ export function describeCallArchives(make: MakeInstances): void {
         const listed = [...first.data, ...rest.data].map((archive) => archive.day);
         expect(listed).toEqual(order === "asc" ? days : days.toReversed());
       }
+      const cut = archives.list(tenant, { limit: 1, order: "asc", after: "arc_none" });
+      await expect(cut).rejects.toMatchObject({ code: "invalid_request", details: { param: "after" } });
       for (const id of [older, newer]) expect(await fixture.calls.get(tenant, id)).toBeUndefined();
       expect(await fixture.row(tenant, stays)).toMatchObject({ id: stays });
     });

@@ -271,13 +271,40 @@ function describeClaims(fixture: CallFixture): void {
       const two = { leaseMs: 60_000, concurrency: 2 };
       const ids = await times(5, () => fixture.rowIn(tenant, "queued", { async: true }));
       const claims = await times(5, (index) => fixture.turn(index).calls.claim(tenant, ids[index] ?? "", two));
-      expect(claims.filter((claim) => claim === "concurrency_limited")).toHaveLength(3);
+      const waiting = { waitedMs: expect.any(Number), ahead: expect.any(Number) };
+      const refused = claims.filter((claim) => typeof claim === "object" && "limit" in claim);
+      expect(refused).toEqual(Array(3).fill({ limit: "concurrency", waiting }));
       const running = await fixture.calls.list(tenant, { state: "running" }, { limit: 10, order: "asc" });
       expect(running.data).toHaveLength(2);
       await fixture.calls.finish(tenant, running.data[0]?.id ?? "", 1, completed);
-      const waiting = await fixture.calls.list(tenant, { state: "queued" }, { limit: 10, order: "asc" });
-      const next = waiting.data[0]?.id ?? "";
+      const queued = await fixture.calls.list(tenant, { state: "queued" }, { limit: 10, order: "asc" });
+      const next = queued.data[0]?.id ?? "";
       expect(await fixture.calls.claim(tenant, next, two)).toMatchObject({ call: { id: next } });
+    });
+
+    test("a call that waits hears for how long, and how many of its tenant have waited longer", async () => {
+      const [tenant, other] = [await fixture.newTenant(), await fixture.newTenant()];
+      await fixture.rowIn(tenant, "running", { slots: 1 });
+      await times(3, () => fixture.rowIn(other, "queued", { async: true }));
+      const ids = await times(60, () => fixture.rowIn(tenant, "queued", { async: true }));
+      await fixture.rowIn(tenant, "queued", { async: true, runAt: Date.now() + hour });
+      await Promise.all(
+        ids.map((id, at) =>
+          fixture.run("UPDATE calls SET created_at = created_at - ?1 WHERE id = ?2", hour - at * 1_000, id),
+        ),
+      );
+      const waitingAt = async (at: number) => {
+        const claim = await fixture.calls.claim(tenant, ids[at] ?? "", { leaseMs: 60_000, concurrency: 1 });
+        return typeof claim === "object" && "waiting" in claim ? claim.waiting : undefined;
+      };
+      expect(await waitingAt(0)).toEqual({ ahead: 0, waitedMs: expect.closeTo(hour, -5) });
+      expect(await waitingAt(7)).toEqual({ ahead: 7, waitedMs: expect.closeTo(hour - 7_000, -5) });
+      // No further than it makes a difference.
+      expect((await waitingAt(59))?.ahead).toBe(30);
+      // One that was postponed is in line since it was due.
+      await fixture.run("UPDATE calls SET run_at = created_at + 30500 WHERE id = ?", ids[0] ?? "");
+      expect((await waitingAt(0))?.ahead).toBe(30);
+      expect((await waitingAt(7))?.ahead).toBe(6);
     });
 
     test.for([
@@ -301,7 +328,30 @@ function describeClaims(fixture: CallFixture): void {
       const id = await fixture.rowIn(tenant, "running", { effect: "read", async: true });
       await fixture.loseLease(tenant, id);
       const claim = await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 });
-      expect(claim).toBe("concurrency_limited");
+      expect(claim).toMatchObject({ limit: "concurrency" });
+    });
+
+    test("whose session it works in is told, and one that there is not is begun for its caller", async () => {
+      const [tenant, elsewhere] = [await fixture.newTenant(), await fixture.newTenant()];
+      const { sessions } = fixture.repos[0];
+      const [own, others] = [newId("session"), newId("session")];
+      const [foreign, none] = [newId("session"), newId("session")];
+      await sessions.touch(tenant, own, "key_test", hour);
+      await sessions.touch(tenant, others, "key_other", hour);
+      await sessions.touch(elsewhere, foreign, "key_test", hour);
+      const ownerOf = async (sessionId: string | null): Promise<unknown> => {
+        const id = await fixture.rowIn(tenant, "queued", { sessionId });
+        const claim = await fixture.repos[1].calls.claim(tenant, id, options);
+        return typeof claim === "object" && "call" in claim ? claim.sessionOwner : claim;
+      };
+      expect(await ownerOf(own)).toBe("key_test");
+      expect(await ownerOf(others)).toBe("key_other");
+      expect(await ownerOf(foreign)).toBe("");
+      expect(await sessions.get(tenant, foreign)).toBeUndefined();
+      expect(await ownerOf(null)).toBeUndefined();
+      expect(await ownerOf(none)).toBeUndefined();
+      expect(await sessions.get(tenant, none)).toMatchObject({ callerId: "key_test" });
+      expect(await ownerOf(none)).toBe("key_test");
     });
 
     test("a call given back runs again later, under the next attempt", async () => {

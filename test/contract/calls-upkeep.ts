@@ -1,7 +1,7 @@
 /** Finding, listing and forgetting calls, and that no tenant reaches another's. */
 import type { Call } from "@toolyard/core/calls/call";
 import { newId } from "@toolyard/core/ids";
-import type { CallFilter, PageRequest, SweepItem } from "@toolyard/core/ports/repos";
+import type { CallFilter, CallPageRequest, SweepItem } from "@toolyard/core/ports/repos";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import {
@@ -60,6 +60,26 @@ function describeSweep(fixture: CallFixture): void {
       const ids = [await fixture.rowIn(tenant, "queued"), await fixture.rowIn(tenant, "queued")];
       await fixture.run("UPDATE calls SET usage = '{' WHERE tenant = ? AND id = ?", tenant, ids[0] ?? "");
       expect((await sweepOf(tenant)).map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
+    });
+
+    test("leaves the calls of a suspended tenant until it is resumed, and nobody claims them meanwhile", async () => {
+      const tenant = await fixture.newTenant();
+      const ids = [await fixture.rowIn(tenant, "queued", { async: true }), await fixture.rowIn(tenant, "running")];
+      const later = await fixture.rowIn(tenant, "queued", { runAt: Date.now() + hour });
+      await fixture.loseLease(tenant, ids[1] ?? "");
+      await fixture.repos[1].tenants.update(tenant, { status: "suspended" });
+      const before = await Promise.all([...ids, later].map((id) => fixture.row(tenant, id)));
+      expect(before.map(({ cancelRequested }) => cancelRequested)).toEqual([false, true, false]);
+      expect(await sweepOf(tenant)).toEqual([]);
+      const options = { leaseMs: 60_000, concurrency: 16 };
+      const claims = await times(6, (index) =>
+        fixture.turn(index).calls.claim(tenant, [...ids, later][index % 3] ?? "", options),
+      );
+      expect(claims).toEqual(claims.map(() => "gone"));
+      expect(await Promise.all([...ids, later].map((id) => fixture.row(tenant, id)))).toEqual(before);
+      await fixture.repos[0].tenants.update(tenant, { status: "active" });
+      expect((await sweepOf(tenant)).map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
+      expect(await fixture.calls.claim(tenant, ids[0] ?? "", options)).toMatchObject({ call: { attempt: 1 } });
     });
 
     test("offers a call to one of several instances, and again after a minute", async () => {
@@ -121,7 +141,11 @@ function describeSweep(fixture: CallFixture): void {
       await fixture.rowIn(tenant, "running");
       const id = await fixture.rowIn(tenant, "queued", { async: true });
       await fixture.run("UPDATE calls SET sent_at = 1 WHERE tenant = ?", tenant);
-      expect(await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 })).toBe("concurrency_limited");
+      const claim = await fixture.calls.claim(tenant, id, { leaseMs: 60_000, concurrency: 1 });
+      expect(claim).toMatchObject({ limit: "concurrency" });
+      expect(await sweepOf(tenant, 0, 30_000)).toEqual([]);
+      // Nor while that one may still have to wait.
+      await fixture.run("UPDATE calls SET sent_at = sent_at - 31000 WHERE tenant = ?", tenant);
       expect(await sweepOf(tenant, 0, 30_000)).toEqual([]);
     });
 
@@ -197,7 +221,7 @@ function describeLists(fixture: CallFixture): void {
     const idsOf = async (
       tenant: string,
       filter: CallFilter,
-      page: Partial<PageRequest> = {},
+      page: Partial<CallPageRequest> = {},
     ): Promise<readonly string[]> =>
       (await fixture.calls.list(tenant, filter, { limit: 100, order: "asc", ...page })).data.map(({ id }) => id);
 
@@ -227,7 +251,29 @@ function describeLists(fixture: CallFixture): void {
         expect(seen).toEqual(order === "asc" ? all : all.toReversed());
         expect(sizes).toEqual([3, 3, 1]);
       }
-      expect(await idsOf(tenant, {}, { after: "call_none" })).toEqual([]);
+      const nowhere = idsOf(tenant, {}, { after: "call_none" });
+      await expect(nowhere).rejects.toMatchObject({ code: "invalid_request", details: { param: "after" } });
+    });
+
+    test("go on from a place whatever has become of the call there, as the archive takes calls meanwhile", async () => {
+      const tenant = await fixture.newTenant();
+      const rows = Array.from({ length: 5 }, () => newTool());
+      await fixture.calls.record(tenant, "key_1", rows);
+      // All of one moment: then the id decides.
+      await fixture.run("UPDATE calls SET created_at = 1000 WHERE tenant = ?", tenant);
+      const all = rows.map(({ id }) => id).toSorted();
+      for (const order of ["asc", "desc"] as const) {
+        const ordered = order === "asc" ? all : all.toReversed();
+        const beyond = { createdAt: 1_000, id: ordered[2] ?? "" };
+        const page = await fixture.calls.list(tenant, {}, { limit: 1, order, beyond });
+        expect(page).toMatchObject({ data: [{ id: ordered[3] }], hasMore: true });
+      }
+      const gone = all[2] ?? "";
+      await fixture.run("DELETE FROM calls WHERE tenant = ? AND id = ?", tenant, gone);
+      const beyond = { createdAt: 1_000, id: gone };
+      expect(await idsOf(tenant, {}, { beyond })).toEqual(all.slice(3));
+      expect(await idsOf(tenant, {}, { beyond, order: "desc" })).toEqual(all.slice(0, 2).toReversed());
+      await expect(idsOf(tenant, {}, { after: gone })).rejects.toMatchObject({ details: { param: "after" } });
     });
 
     test("every filter keeps what fits it, and filters add up", async () => {
@@ -287,7 +333,9 @@ function describeIsolation(fixture: CallFixture): void {
     expect(
       (await calls.list(intruder, { sessionId: running.sessionId ?? "" }, { limit: 10, order: "asc" })).data,
     ).toEqual([]);
-    expect((await calls.list(intruder, {}, { limit: 10, order: "asc", after: ids.queued })).data).toEqual([]);
+    await expect(calls.list(intruder, {}, { limit: 10, order: "asc", after: ids.queued })).rejects.toMatchObject({
+      details: { param: "after" },
+    });
     expect(await calls.finish(intruder, ids.running, 1, finish)).toBe(false);
     expect(await calls.resolveUnknown(intruder, ids.unknown, finish)).toBe(false);
     expect(await calls.claim(intruder, ids.queued, { leaseMs: 1_000, concurrency: 16 })).toBe("gone");

@@ -48,6 +48,7 @@ export function describeKnowledgeRepo(name: string, make: () => Promise<TwoInsta
       hash: randomUUID(),
       blobKey: `blob-${randomUUID()}`,
       sourceUrl: null,
+      fetchUrl: null,
       metadata: {},
       acl: null,
       ...change,

@@ -1,7 +1,15 @@
 /** The repositories of configuration, over a file and over a server: same rows, same refusals. */
 import { createHash, randomUUID } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
-import type { NewPlugin, NewProvider, Page, PageRequest, Repos, Tenant } from "@toolyard/core/ports/repos";
+import type {
+  NewPlugin,
+  NewProvider,
+  Page,
+  PageRequest,
+  Repos,
+  Tenant,
+  TrustedIssuer,
+} from "@toolyard/core/ports/repos";
 import type { Shards } from "@toolyard/db/database";
 import { openDatabase } from "@toolyard/db/client";
 import { createRepos } from "@toolyard/db/repos/index";
@@ -10,6 +18,12 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fileShards, serverShards, type TestShards } from "../support/databases.ts";
 import { newTool } from "./calls-fixture.ts";
 import { verifies } from "../support/verifies.ts";
+
+interface Filling {
+  readonly count: number;
+  readonly bytes: number;
+  readonly userId: string;
+}
 
 describeRepos("file", fileShards);
 describeRepos("server", serverShards);
@@ -138,6 +152,35 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         ]);
         expect(await repos.issuers.find("https://id.example", [])).toEqual([]);
         expect(await repos.issuers.find("https://other.example", ["shared"])).toEqual([]);
+      });
+
+      test("write ids so that no user is taken for one of another issuer, the one that came first as ever", async () => {
+        const [a, b] = [await newTenant(), await newTenant()];
+        const make = async ({ id }: { id: string }, name: string, audience = "a"): Promise<TrustedIssuer> =>
+          repos.issuers.create(id, { ...issuer(randomUUID(), audience), issuer: name });
+        const [short, long] = ["https://login.example", "https://login.example:8443"];
+        expect(await make(a, short)).toMatchObject({ escapesIds: false, claims: { role: "r", businessUnit: "bu" } });
+        const second = await make(a, long);
+        expect(second).toMatchObject({ escapesIds: true, claims: { role: "r", businessUnit: "bu" } });
+        // One way for all audiences of an issuer.
+        expect(await make(a, long, "b")).toMatchObject({ escapesIds: true });
+        expect(await make(a, short, "b")).toMatchObject({ escapesIds: false });
+        expect(await make(a, `${long}:x`)).toMatchObject({ escapesIds: true });
+        for (const other of ["https://login.example.org", "https://login.exampl", "https://login.example/a:b"]) {
+          expect(await make(a, other)).toMatchObject({ escapesIds: false });
+        }
+        expect(await make(b, long)).toMatchObject({ escapesIds: false });
+        expect(await make(b, short)).toMatchObject({ escapesIds: true });
+        expect((await repos.issuers.find(long, ["a"])).map(({ tenant, escapesIds }) => [tenant, escapesIds])).toEqual([
+          [a.id, true],
+          [b.id, false],
+        ]);
+        // Its users are who they were, once it is trusted again.
+        await repos.issuers.delete(
+          b.id,
+          (await repos.issuers.find(long, ["a"])).find((row) => row.tenant === b.id)?.id ?? "",
+        );
+        expect(await make(b, long)).toMatchObject({ escapesIds: false });
       });
 
       test("cannot be trusted twice by one tenant, nor removed by another", async () => {
@@ -342,6 +385,45 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.plugins.get(tenant, stale.pluginId)).toEqual(stale);
       });
 
+      test("are 5,000 of a tenant at most, on whichever way they come; those it has can be changed", async () => {
+        const [{ id: tenant }, other] = [await newTenant(), await newTenant()];
+        const { pluginId } = await repos.plugins.create(tenant, plugin("first"));
+        const fill = (count: number) =>
+          run(
+            `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+            INSERT INTO sys_ai_plugin (tenant, name, description, type, parameter_schema, execution_config, required_credentials, roles, hash)
+              SELECT ?1, 'more_' || ?2 || '_' || i, '', 'HTTP', '{}', '{}', '[]', '[]', 'h' FROM n`,
+            tenant,
+            count,
+          );
+        await fill(4_400);
+        const create = Array.from({ length: 600 }, (_, at) => plugin(`many_${at}`));
+        const before = await versionOf(tenant);
+        await expect(repos.plugins.upsertMany(tenant, { create, update: [], delete: [] })).rejects.toMatchObject({
+          code: "conflict",
+          details: { param: "name", extra: { limit: 5_000 } },
+          message: expect.stringContaining("at most 5000 plugins"),
+        });
+        expect(await run("SELECT 1 FROM sys_ai_plugin WHERE tenant = ? AND name LIKE 'many%'", tenant)).toEqual([]);
+        expect(await versionOf(tenant)).toBe(before);
+        const rest = create.slice(1);
+        expect((await repos.plugins.upsertMany(tenant, { create: rest, update: [], delete: [] })).size).toBe(599);
+        await expect(repos.plugins.create(tenant, plugin("one_more"))).rejects.toMatchObject({
+          code: "conflict",
+          message: expect.stringContaining("at most 5000 plugins"),
+        });
+        await expect(repos.plugins.create(tenant, plugin("first"))).rejects.toMatchObject({
+          message: expect.stringContaining("'first' already"),
+        });
+        expect((await repos.plugins.upsertMany(tenant, { create: rest, update: [], delete: [] })).size).toBe(599);
+        const update = [{ pluginId, expectedHash: "0123", plugin: { ...plugin("first"), hash: "next" } }];
+        expect((await repos.plugins.upsertMany(tenant, { create: [], update, delete: [] })).size).toBe(1);
+        expect(await repos.plugins.update(tenant, pluginId, plugin("renamed"))).toMatchObject({ name: "renamed" });
+        await repos.plugins.create(other.id, plugin("first"));
+        await repos.plugins.delete(tenant, pluginId);
+        await repos.plugins.create(tenant, plugin("one_more"));
+      });
+
       test("raise no version where many changes change nothing, and never reach another tenant's", async () => {
         const [a, b] = [await newTenant(), await newTenant()];
         const { pluginId } = await repos.plugins.create(a.id, plugin("of_a"));
@@ -451,6 +533,68 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await versionOf(a.id)).toBe(2);
       });
 
+      const fillCredentials = (tenant: string, { count, bytes, userId }: Filling) =>
+        run(
+          `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+          INSERT INTO sys_user_credential (tenant, name, user_id, version, sealed)
+            SELECT ?1, 'FILL_' || i, ?4, 1, printf('%.*c', ?3, 'x') FROM n`,
+          tenant,
+          count,
+          bytes,
+          userId,
+        );
+      const putFor = (tenant: string, userId: string, { name = "MORE", bytes = 100, version = 1 } = {}) => {
+        const value = { name, version, sealed: "y".repeat(bytes) };
+        return repos.credentials.put(
+          tenant,
+          userId === "" ? { ...value, level: "tenant" } : { ...value, level: "user", userId },
+        );
+      };
+
+      test.for([
+        ["10000 of a tenant", "", { count: 10_000, bytes: 10 }, 100, "name", 10_000],
+        ["200 of a user", "ann", { count: 200, bytes: 10 }, 100, "name", 200],
+        ["16777216 bytes of a tenant", "", { count: 255, bytes: 65_536 }, 65_537, "value", 16_777_216],
+        ["2097152 bytes of a user", "ann", { count: 31, bytes: 65_536 }, 65_537, "value", 2_097_152],
+      ] as const)("are %s at most; those there are can be rotated", async ([, userId, filled, bytes, param, limit]) => {
+        const [{ id: tenant }, other] = [await newTenant(), await newTenant()];
+        await fillCredentials(tenant, { ...filled, userId });
+        const refused = {
+          code: "conflict",
+          details: { param, extra: { limit } },
+          message: expect.stringContaining(`at most ${limit} `),
+        };
+        const before = await versionOf(tenant);
+        await expect(putFor(tenant, userId, { bytes })).rejects.toMatchObject(refused);
+        expect(await versionOf(tenant)).toBe(before);
+        await putFor(tenant, userId, { name: "FILL_1", version: 2, bytes: filled.bytes });
+        await putFor(tenant, userId, { name: "FILL_1", version: 3, bytes: 8_192 });
+        await putFor(tenant, userId, { name: "FILL_1", version: 4, bytes: 60_000 });
+        await expect(putFor(tenant, userId, { name: "FILL_1", version: 4 })).rejects.toMatchObject({
+          message: expect.stringContaining("changed by somebody else"),
+        });
+        await putFor(other.id, userId, { bytes });
+        await repos.credentials.delete(tenant, "FILL_2", userId === "" ? null : userId);
+        await putFor(tenant, userId);
+      });
+
+      test("of one user leave room for those of others", async () => {
+        const { id: tenant } = await newTenant();
+        await fillCredentials(tenant, { count: 200, bytes: 10, userId: "ann" });
+        expect(await putFor(tenant, "bob")).toMatchObject({ userId: "bob", version: 1 });
+        expect(await putFor(tenant, "")).toMatchObject({ userId: null, version: 1 });
+      });
+
+      test("take no more room by being replaced", async () => {
+        const { id: tenant } = await newTenant();
+        await fillCredentials(tenant, { count: 200, bytes: 10, userId: "ann" });
+        await run("UPDATE sys_user_credential SET sealed = printf('%.*c', 10400, 'x') WHERE tenant = ?", tenant);
+        await expect(putFor(tenant, "ann", { name: "FILL_1", version: 2, bytes: 65_536 })).rejects.toMatchObject({
+          code: "conflict",
+          details: { param: "value", extra: { limit: 2_097_152 } },
+        });
+      });
+
       test("are listed in pages", async () => {
         const { id: tenant } = await newTenant();
         for (const name of ["z", "y", "x"]) {
@@ -464,6 +608,29 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
     });
 
     describe("providers", () => {
+      test("are 200 of a tenant at most; those it has can be changed", async () => {
+        const { id: tenant } = await newTenant();
+        const id = newId("provider");
+        await repos.providers.create(tenant, id, provider("first", 1));
+        await run(
+          `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 199)
+          INSERT INTO providers (id, tenant, name, kind, base_url, models, passthrough_models, priority, enabled, max_attempts, timeout_ms)
+            SELECT 'prv_' || ?1 || i, ?1, 'more_' || i, 'openai', 'https://a', '{}', 0, 1, 1, 1, 1 FROM n`,
+          tenant,
+        );
+        await expect(repos.providers.create(tenant, newId("provider"), provider("more", 1))).rejects.toMatchObject({
+          code: "conflict",
+          details: { param: "name", extra: { limit: 200 } },
+          message: expect.stringContaining("at most 200 providers"),
+        });
+        await expect(repos.providers.create(tenant, newId("provider"), provider("first", 1))).rejects.toMatchObject({
+          message: expect.stringContaining("'first' already"),
+        });
+        expect(await repos.providers.update(tenant, id, provider("renamed", 2))).toMatchObject({ name: "renamed" });
+        await repos.providers.delete(tenant, id);
+        await repos.providers.create(tenant, newId("provider"), provider("more", 1));
+      });
+
       test("come back as they were, in the tenant's order of preference", async () => {
         const { id: tenant } = await newTenant();
         const [late, early, same] = [newId("provider"), newId("provider"), newId("provider")];

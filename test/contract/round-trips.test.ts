@@ -48,6 +48,7 @@ const document = {
   hash: "h",
   blobKey: "b",
   sourceUrl: null,
+  fetchUrl: null,
   metadata: {},
   acl: null,
 } as const;

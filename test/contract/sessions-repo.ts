@@ -108,6 +108,9 @@ export function describeSessionRepo(name: string, make: () => Promise<TwoInstanc
         expect(newest.data.map(({ id }) => id)).toEqual(ids.toReversed().slice(0, 2));
         const mine = await sessions.list(tenant, { limit: 10, order: "asc" }, "key_1");
         expect(mine.data.map(({ id }) => id)).toEqual([ids[1], ids[3]]);
+        await sessions.delete(tenant, ids[2] ?? "");
+        const cut = sessions.list(tenant, { limit: 3, order: "asc", after: ids[2] ?? "" });
+        await expect(cut).rejects.toMatchObject({ code: "invalid_request", details: { param: "after" } });
       });
     });
 

@@ -1,5 +1,6 @@
+import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
 import { createDatabaseTaskQueue } from "@toolyard/db/queue";
-import { describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { twoInstancesOfFile, twoInstancesOfServer, type TwoInstances } from "../support/two-instances.ts";
 import { describeTaskQueue } from "./task-queue.ts";
 
@@ -43,3 +44,77 @@ describe("task queue in a database behind a server", () => {
     await instances.close();
   });
 });
+
+for (const [name, make] of [
+  ["file", twoInstancesOfFile],
+  ["server", twoInstancesOfServer],
+] as const) {
+  describe(`task queue in a database of many tenants: ${name}`, () => {
+    const hour = { visibilityMs: 3_600_000 };
+    let instances: TwoInstances;
+    let queues: readonly [PolledTaskQueue, PolledTaskQueue];
+    beforeEach(async () => {
+      instances = await make();
+      queues = [createDatabaseTaskQueue(instances.first), createDatabaseTaskQueue(instances.second)];
+    });
+    afterEach(() => instances.close());
+
+    /** The later are visible later, as if sent one by one. */
+    const send = async (tenant: string, count: number, agoMs: number): Promise<void> => {
+      const messages = Array.from({ length: count }, (_none, at) => ({ tenant, callId: `call_${tenant}_${at}` }));
+      await queues[0].send("short", messages);
+      await instances.run(
+        "UPDATE queue_messages SET visible_at = visible_at - ?1 + rowid WHERE tenant = ?2",
+        agoMs,
+        tenant,
+      );
+    };
+    const take = async (limit: number, instance: 0 | 1 = 0): Promise<readonly string[]> =>
+      (await queues[instance].receive("short", { ...hour, limit })).map(({ tenant }) => tenant).toSorted();
+
+    test("a single message is before what others have more of, however much and however old that is", async () => {
+      await send("ten_a", 500, 600_000);
+      await send("ten_b", 1, 60_000);
+      await send("ten_c", 2, 120_000);
+      expect(await take(4)).toEqual(["ten_a", "ten_a", "ten_b", "ten_c"]);
+      expect(await take(3)).toEqual(["ten_a", "ten_a", "ten_c"]);
+    });
+
+    test("what a tenant has in hand, on whichever instance, counts as its first turns", async () => {
+      await send("ten_a", 500, 600_000);
+      expect(await take(4, 0)).toEqual(["ten_a", "ten_a", "ten_a", "ten_a"]);
+      await send("ten_b", 5, 60_000);
+      expect(await take(4, 1)).toEqual(["ten_b", "ten_b", "ten_b", "ten_b"]);
+      expect(await take(2, 0)).toEqual(["ten_a", "ten_b"]);
+    });
+
+    test("of one tenant the oldest go first, and what waits with a delay is not in hand", async () => {
+      await send("ten_a", 6, 600_000);
+      await queues[0].send(
+        "short",
+        Array.from({ length: 20 }, (_none, at) => ({ tenant: "ten_a", callId: `later_${at}` })),
+        {
+          delayMs: 30_000,
+        },
+      );
+      await send("ten_b", 6, 60_000);
+      const received = await queues[0].receive("short", { ...hour, limit: 4 });
+      expect(received.map(({ callId }) => callId).toSorted()).toEqual([
+        "call_ten_a_0",
+        "call_ten_a_1",
+        "call_ten_b_0",
+        "call_ten_b_1",
+      ]);
+    });
+
+    test("those with the oldest messages have their turn where more tenants have work than are looked through", async () => {
+      await instances.run(
+        `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)
+        INSERT INTO queue_messages (id, tenant, queue, call_id, visible_at)
+          SELECT 'msg_' || i, 'ten_' || (10000 + i), 'short', 'call_' || i, i FROM n ORDER BY i DESC`,
+      );
+      await instances.run("UPDATE queue_messages SET visible_at = -1 WHERE tenant = 'ten_11500'");
+      expect(await take(3)).toEqual(["ten_10000", "ten_10001", "ten_11500"]);
+    });
+  });
+}

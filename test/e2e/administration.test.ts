@@ -133,18 +133,17 @@ describe(`an API key ${verifies("CHAT-11", "BLIND-9")}`, () => {
 
 describe(`a trusted issuer ${verifies("CHAT-11")}`, () => {
   let jwks: HttpStub;
-  let sign: (claims: Json) => Promise<string>;
+  let sign: (claims: Json, by?: string) => Promise<string>;
   const issuer = "https://login.example.com/";
 
   beforeAll(async () => {
     const { privateKey, publicKey } = await generateKeyPair("ES256");
     const published = { keys: [{ ...(await exportJWK(publicKey)), kid: "k1", alg: "ES256", use: "sig" }] };
     jwks = await startHttpStub(() => ({ body: JSON.stringify(published) }));
-    sign = (claims) =>
-      new SignJWT(claims)
+    sign = (claims, by = issuer) =>
+      new SignJWT({ sub: "ann", ...claims })
         .setProtectedHeader({ alg: "ES256", kid: "k1" })
-        .setIssuer(issuer)
-        .setSubject("ann")
+        .setIssuer(by)
         .setExpirationTime("5m")
         .sign(privateKey);
   });
@@ -176,6 +175,35 @@ describe(`a trusted issuer ${verifies("CHAT-11")}`, () => {
     await client.expect("put", "/v1/credentials/OWN", { value: "mine", user_id: userId });
     expect((await tenant.client.send("delete", `/v1/issuers/${made.id}`)).status).toBe(204);
     expect((await tenant.client.get("/v1/issuers")).data).toEqual([]);
+  });
+
+  test("lets none of its users be taken for one of another issuer, whichever was trusted first", async () => {
+    const [short, long] = ["https://login.example.com", "https://login.example.com:8443"];
+    for (const order of [
+      [short, long],
+      [long, short],
+    ]) {
+      const own = await gateway.newTenant();
+      const prefixes: string[] = [];
+      for (const by of order) {
+        const made = await own.client.post("/v1/issuers", { issuer: by, audience: own.id, jwks_url: jwks.url });
+        prefixes.push(made.user_id_prefix);
+      }
+      expect(prefixes).toEqual([`user:${order[0]}:`, `user:${order[1]?.replaceAll(":", "%3A")}:`]);
+      const of = async (by: string, sub: string): Promise<Client> =>
+        gateway.client(await sign({ aud: own.id, sub }, by));
+      const [alice, mallory] = [await of(long, "alice"), await of(short, "8443:alice")];
+      const body = { arguments: { path: "a.txt", content: "of alice" }, session_id: `of-alice-${own.id}` };
+      await alice.post("/v1/tools/invoke", { name: "write_file", ...body });
+      expect(
+        await mallory.send("post", "/v1/tools/invoke", { name: "list_files", ...body, arguments: {} }),
+      ).toMatchObject({
+        status: 404,
+        json: { error: { code: "session_not_found" } },
+      });
+      const callers = (await own.client.get("/v1/calls")).data.map(({ caller }: Json) => caller.id);
+      expect(callers).toEqual([`${prefixes[order.indexOf(long)]}alice`]);
+    }
   });
 
   test("is not trusted by those who could not hand out what its tokens may claim", async () => {

@@ -1,4 +1,5 @@
 /** The record of calls and what people do with it: read, decide, cancel, replay (CHAT-13, CHAT-11). */
+import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -52,6 +53,16 @@ afterAll(async () => {
 async function invoke(client: Client, name: string, args: Json = {}, more: Json = {}): Promise<string> {
   const reply = await client.send("post", "/v1/tools/invoke", { name, arguments: args, ...more });
   return reply.json.id ?? reply.json.error.call_id;
+}
+
+/** As an archive takes it. */
+async function remove(id: string): Promise<void> {
+  const database = await openDatabase({ url: gateway.databaseUrl });
+  try {
+    await database.batch([{ sql: "DELETE FROM calls WHERE id = ?1", args: [id] }]);
+  } finally {
+    await database.close();
+  }
 }
 
 /** The call once it has ended. */
@@ -145,6 +156,36 @@ describe(`an export of calls ${verifies("CHAT-13")}`, () => {
     expect(calls[0]).toEqual(await client.get(`/v1/calls/${calls[0].id}`));
     const rejected = await client.send("get", "/v1/calls/export?state=rejected");
     expect(rejected.text.trimEnd().split("\n")).toHaveLength(52);
+  });
+
+  test("is whole where the archive takes calls while it is read", async () => {
+    const { client } = await tenant.newKey({ scopes: ["tools"] });
+    const ids: string[] = [];
+    for (let count = 0; count < 102; count += 1) ids.push(await invoke(client, "lookup"));
+    const { calls } = gateway.core.repos;
+    const { list } = calls;
+    const pages: number[] = [];
+    calls.list = async (...asked) => {
+      const found = await list(...asked);
+      pages.push(found.data.length);
+      // The last one of the page, and one that is still to come.
+      const gone = pages.length === 1 ? [found.data.at(-1)?.id ?? "", ids[101] ?? ""] : [];
+      for (const id of gone) await remove(id);
+      return found;
+    };
+    try {
+      const { text } = await client.send("get", "/v1/calls/export");
+      const told = text
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line).id);
+      expect(told).toEqual(ids.slice(0, 101));
+      expect(pages).toEqual([100, 1]);
+    } finally {
+      calls.list = list;
+    }
+    const after = await client.send("get", `/v1/calls?order=asc&after=${ids[99]}`);
+    expect(after).toMatchObject({ status: 400, json: { error: { code: "invalid_request", param: "after" } } });
   });
 
   test("is empty where nothing fits, and refuses what it does not understand", async () => {

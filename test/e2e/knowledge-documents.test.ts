@@ -257,6 +257,27 @@ describe(`formats of documents ${verifies("KB-1")}`, () => {
   });
 });
 
+describe(`a document from an address ${verifies("KB-1")}`, () => {
+  test("is fetched from there, and cited from where it is said to be", async () => {
+    const base = await newBase(tenant.client);
+    pages.requests.length = 0;
+    pages.answer = ({ target }) => ({
+      status: pages.requests.length === 1 ? 404 : 200,
+      headers: { "content-type": "text/plain" },
+      body: `The text of ${target}.`,
+    });
+    const [url, sourceUrl] = [`${pages.url}/internal/export`, `${pages.url}/public/page`];
+    const failed = await put(tenant.client, base, { document_id: "d", name: "Export", url, source_url: sourceUrl });
+    expect(failed).toMatchObject({ state: "failed", source_url: sourceUrl });
+    await call(tenant.client, "retry_doc", { knowledge_base: base, document_id: "d" });
+    const ready = await settled(tenant.client, base, "d");
+    expect(ready).toMatchObject({ state: "ready", source_url: sourceUrl });
+    expect(JSON.stringify(ready)).not.toContain(url);
+    expect(pages.requests.map(({ target }) => target)).toEqual(["/internal/export", "/internal/export"]);
+    expect(await textsOf(tenant.client, base, "text")).toEqual(["The text of /internal/export."]);
+  });
+});
+
 describe(`the work on documents ${verifies("KB-1")}`, () => {
   test("is tried again when it is asked for, and shows why it failed", async () => {
     const base = await newBase(tenant.client, { embedding: { model: "embed-1" } });
@@ -268,6 +289,15 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     const asked = { knowledge_base: base, document_id: "d" };
     expect(await call(tenant.client, "retry_doc", asked)).toMatchObject({ state: "queued", error: null });
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", version: 1 });
+  });
+
+  test("ends where the model answers more than the vectors that were asked of it have", async () => {
+    const base = await newBase(tenant.client, { embedding: { model: "embed-1" } });
+    embeddings.say(JSON.stringify({ data: [{ embedding: [1, 2, 3], of: "x".repeat(250_000) }] }));
+    const failed = await put(tenant.client, base, { text: "A short text." });
+    embeddings.say(undefined);
+    expect(failed).toMatchObject({ state: "failed", error: { code: "embedding_invalid" } });
+    expect(failed.error.message).toMatch(/more than 196608 bytes/);
   });
 
   test("waits for a back end that is away, and goes on by itself", async () => {

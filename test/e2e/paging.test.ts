@@ -60,7 +60,7 @@ const fillers: Readonly<Record<string, (client: Client, name: string, tenant: st
       name,
       rate: "30 days",
       task: { uri: "native://list_files" },
-      deliver: { session_id: "paged" },
+      deliver: { session_id: "paged_schedules" },
     }),
   "/v1/runs": async (client) => {
     await client.send("post", "/v1/flows", { definition: flow("paged_runs"), publish: true });

@@ -185,6 +185,21 @@ describe.skipIf(noRabbitMq !== undefined)(
         .toMatchObject({ accepted: 1, dead: 2, refused: 4 });
     }, 60_000);
 
+    test("takes a message whose time is none, and gives up one that cannot be read: neither is in the way", async () => {
+      const { id } = await subscribe({ options: { max_attempts: 2, prefetch: 1 } });
+      await node();
+      await consuming(id);
+      // As producers do who put nanoseconds where seconds belong.
+      await publish({ sku: "timeless" }, { messageId: "timeless", timestamp: 1.7e21 });
+      await publish("x".repeat(16_777_217), { messageId: "endless" });
+      await publish({ sku: "good" }, { messageId: "good" });
+      await expect.poll(skus, within).toEqual(["timeless", "good"]);
+      expect((await tenant.client.get(`/v1/subscriptions/${id}/failed-messages`)).data).toMatchObject([
+        { message_id: "endless", state: "dead", attempts: 2, error: { code: "invalid_arguments" } },
+      ]);
+      await expect.poll(() => left("dead-orders"), within).toBe(1);
+    }, 60_000);
+
     test("stops while it, its service, or its target is disabled, says so, and goes on where it was", async () => {
       const { id } = await subscribe();
       await node();

@@ -140,6 +140,31 @@ describe(`a subscription ${verifies("MQ-3", "CFG-1", "URI-2")}`, () => {
     expect((await own.ask(open)).account).toMatchObject({ kind: "redis", login: { password: redisPassword } });
     await Promise.all([plain, other, own].map((socket) => socket.close()));
   });
+
+  test("gives up a message that does not fit, whatever brought it, and says of what field", async () => {
+    const { id } = await subscribe({ options: { max_attempts: 2 } });
+    const socket = await connectSocket(`${gateway.url.replace("http", "ws")}/ws?client_type=node`, {
+      headers: { authorization: `Bearer ${nodeKey}` },
+    });
+    const instance = "instance-of-a-test";
+    await socket.ask({ type: "subscription.hold", node: "lab-1", instance, reports: [] });
+    const { fingerprint } = await socket.ask({ type: "subscription.open", subscription: id, instance });
+    const bring = (message: Json): Promise<Json> =>
+      socket.ask({ type: "subscription.message", subscription: id, fingerprint, instance, message });
+    const brought = { delivery: "delivery-of-a-test", message_id: "odd", bytes: 2, body: "e30=" };
+    expect(await bring({ ...brought, at: null })).toMatchObject({ outcome: "refused", code: "invalid_arguments" });
+    const last = await bring({ ...brought, at: null });
+    expect(last).toMatchObject({ outcome: "dead", message: expect.stringMatching(/its 'at' is not valid/) });
+    const unreadable = { ...brought, message_id: "packed", unreadable: "It is not gzip." };
+    expect(await bring(unreadable)).toMatchObject({ outcome: "refused", message: expect.stringMatching(/not gzip/) });
+    // A field that only newer nodes know is no message's fault.
+    expect((await bring({ ...brought, colour: "red" })).error).toMatchObject({ code: "invalid_request" });
+    expect((await tenant.client.get(`/v1/subscriptions/${id}/failed-messages`)).data).toMatchObject([
+      { message_id: "packed", state: "retrying" },
+      { message_id: "odd", state: "dead" },
+    ]);
+    await socket.close();
+  });
 });
 
 describe.skipIf(noRedis !== undefined)(

@@ -198,8 +198,10 @@ describe(`an object of another tenant ${verifies("BLIND-4", "CHAT-20")}`, () => 
 
   test("is nothing that a stranger's list can start from", async () => {
     const [plugin] = await pageThrough(owner.client, "/v1/calls");
-    const page = await stranger.client.get(`/v1/calls?after=${plugin?.id}`);
-    expect(page.data).toEqual([]);
+    const page = await stranger.client.send("get", `/v1/calls?after=${plugin?.id}`);
+    const nowhere = await stranger.client.send("get", "/v1/calls?after=nothing");
+    expect(toTold(page)).toEqual(toTold(nowhere));
+    expect(page).toMatchObject({ status: 400, json: { error: { code: "invalid_request", param: "after" } } });
   });
 
   test("does not take the name of one's own", async () => {

@@ -175,7 +175,7 @@ export const listCalls = defineRoute({
   path: "/v1/calls",
   summary: "List calls",
   description:
-    "One's own; with the scope 'calls' those of the tenant. The approvals inbox is '?state=input_required', for holders of 'approve'.",
+    "One's own; with the scope 'calls' those of the tenant. The approvals inbox is '?state=input_required', for holders of 'approve'. An 'after' that is no call of the tenant, or none any more since it was archived, is refused.",
   tags,
   scope: null,
   list: true,
@@ -204,15 +204,16 @@ export const exportCalls = defineRoute({
   handler: (c, { core, tenant, caller, query }) => {
     const filter = toFilter(caller, query);
     return answerThroughSink(c, async (sink) => {
-      let after: string | undefined;
+      let beyond: Pick<Call, "createdAt" | "id"> | undefined;
       do {
-        const page = { limit: exportPage, order: "asc", ...(after === undefined ? {} : { after }) } as const;
+        const page = { limit: exportPage, order: "asc", ...(beyond === undefined ? {} : { beyond }) } as const;
         const { data, hasMore } = await core.repos.calls.list(tenant, filter, page);
         sink.head(200, { "content-type": "application/x-ndjson" });
         const views = await showCalls(core, tenant, data);
         await sink.write(views.map((view) => `${JSON.stringify(view)}\n`).join(""));
-        after = hasMore ? data.at(-1)?.id : undefined;
-      } while (after !== undefined && !sink.closed);
+        // By its place: the archive may take the call itself meanwhile.
+        beyond = hasMore ? data.at(-1) : undefined;
+      } while (beyond !== undefined && !sink.closed);
     });
   },
 });
@@ -427,7 +428,7 @@ export const replayCall = defineRoute({
   path: "/v1/calls/{id}/replay",
   summary: "Run a finished tool call again",
   description:
-    "Makes a new call with the same arguments, as the caller of this request. A write needs {\"confirm\": true}, since it may take effect a second time. Needs the scope 'tools' or 'calls'.",
+    "Makes a new call with the same arguments, as the caller of this request. A write needs {\"confirm\": true}, since it may take effect a second time. A call that worked in a session is replayed in it by whoever may use that (`session_not_found`). Needs the scope 'tools' or 'calls'.",
   tags,
   scope: null,
   request: {

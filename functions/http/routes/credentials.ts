@@ -75,7 +75,7 @@ export const putCredential = defineRoute({
   path: "/v1/credentials/{name}",
   summary: "Set or rotate a credential",
   description:
-    "The value is sealed under the tenant's own key and used from the next request on. Putting a name again replaces the value and raises 'version'. One's own value (with one's own 'user_id') needs no scope; everything else needs 'manage'.",
+    "The value is sealed under the tenant's own key and used from the next request on. Putting a name again replaces the value and raises 'version'. One's own value (with one's own 'user_id') needs no scope; everything else needs 'manage'. A tenant has 10,000 credentials of 16 MB together at most, a user 200 of 2 MB, as they are sealed: one more is a 'conflict' that names the limit, while a value of up to 8 KB always replaces another.",
   tags,
   scope: null,
   request: { params: nameParams, body: z.strictObject({ value: valueSchema, user_id: userIdField }) },

@@ -1,6 +1,7 @@
 /** Issuers whose JWTs this tenant trusts (design "Tenants, callers, secrets"). */
 import { requireMayGrant } from "@toolyard/core/callers/grant";
 import { scopes, scopeSchema, type Caller } from "@toolyard/core/callers/caller";
+import { userIdOf } from "@toolyard/core/callers/jwt";
 import { newId } from "@toolyard/core/ids";
 import type { TrustedIssuer } from "@toolyard/core/ports/repos";
 import { toRfc3339 } from "@toolyard/core/time";
@@ -40,6 +41,11 @@ const issuerSchema = z.strictObject({
   claims: claimsSchema,
   default_role: z.enum(["admin", "member"]),
   default_scopes: z.array(scopeSchema),
+  user_id_prefix: z.string().meta({
+    example: "user:https://login.example.com/:",
+    description:
+      "How the ids of its users begin; the subject follows. Beside an issuer that is trusted already, where one's name and a ':' are the beginning of the other's, ':' and '%' are %3A and %25 in issuer and subject, so that no user can be taken for one of the other.",
+  }),
   created_at: timeSchema,
 });
 
@@ -55,6 +61,7 @@ function viewIssuer(issuer: TrustedIssuer): z.output<typeof issuerSchema> {
     // A token never makes an operator.
     default_role: issuer.defaultRole === "admin" ? "admin" : "member",
     default_scopes: [...issuer.defaultScopes],
+    user_id_prefix: userIdOf(issuer, ""),
     created_at: toRfc3339(issuer.createdAt),
   };
 }

@@ -164,7 +164,7 @@ export const createPlugin = defineRoute({
   path: "/v1/plugins",
   summary: "Register a tool",
   description:
-    "Takes the tool's JSON definition as it is. What could go wrong at every call is refused here, naming the field. Its credentials are stored with PUT /v1/credentials/{name}.",
+    "Takes the tool's JSON definition as it is. What could go wrong at every call is refused here, naming the field. Its credentials are stored with PUT /v1/credentials/{name}. A tenant has 5,000 plugins at most.",
   tags,
   scope: "manage",
   request: { body: definitionBody },

@@ -107,7 +107,8 @@ export const createProvider = defineRoute({
   method: "post",
   path: "/v1/providers",
   summary: "Add a model back end",
-  description: "Its models can be used from the next request on. Store its key with PUT /v1/credentials/{name}.",
+  description:
+    "Its models can be used from the next request on. Store its key with PUT /v1/credentials/{name}. A tenant has 200 providers at most.",
   tags,
   scope: "manage",
   request: { body: newProviderSchema },

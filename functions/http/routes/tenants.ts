@@ -88,7 +88,7 @@ export const updateTenant = defineRoute({
   path: "/v1/tenants/{id}",
   summary: "Rename, suspend or resume a tenant, or change its settings",
   description:
-    "Fields that are left out stay as they are. A suspended tenant's requests are refused; its data stays. A setting of null goes back to its default.",
+    "Fields that are left out stay as they are. A suspended tenant's requests are refused, its calls that run are asked to stop, and those that are queued wait until it is active again; its data stays. A setting of null goes back to its default.",
   tags,
   scope: "operator",
   request: {
@@ -127,7 +127,7 @@ export const eraseTenant = defineRoute({
   path: "/v1/tenants/{id}",
   summary: "Erase a tenant",
   description:
-    "Removes every row and every stored file of the tenant and its data key. There is no way back. If it is interrupted, ask again: the tenant is suspended first and its own row goes last.",
+    "Removes every row and every stored file of the tenant and its data key. There is no way back. If it is interrupted, ask again: the tenant is suspended first, calls that run are given ten seconds to stop, and its own row goes last.",
   tags,
   scope: "operator",
   request: { params: idParams },

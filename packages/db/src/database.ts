@@ -18,12 +18,19 @@ export interface BatchOptions {
   /** Only reads: need no write transaction and may be repeated. */
   readonly readonly?: boolean;
   /** Of reads that take so long that others must not wait for them, where that can be had. */
-  readonly isLong?: boolean;
+  readonly long?: LongRead;
   /**
    * Sending it twice has the same effect as once, so that a batch whose reply was lost is sent again.
    * Without it a lost reply is `database_unavailable`.
    */
   readonly repeatable?: boolean;
+}
+
+export interface LongRead {
+  /** Those of different ones take turns; a tenant. */
+  readonly owner: string;
+  /** Once it is aborted nobody wants the rows any more. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Makes the statements of a batch when it is about to be sent: what was asked for until then is in it. */
@@ -40,7 +47,7 @@ export interface Database {
   /**
    * Local writes of several callers are committed together (group commit), so statements must be
    * conflict-free: `ON CONFLICT`, conditions and `RETURNING`, never an expected constraint error.
-   * @throws GatewayError `database_unavailable`
+   * @throws GatewayError `database_unavailable`; of long reads also `concurrency_limited`, `call_cancelled`
    */
   batch(content: BatchContent, options?: BatchOptions): Promise<readonly StatementResult[]>;
   close(): Promise<void>;

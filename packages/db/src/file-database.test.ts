@@ -6,8 +6,9 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
 import { openDatabase } from "./client.ts";
-import type { Database, Statement } from "./database.ts";
+import type { BatchOptions, Database, Statement } from "./database.ts";
 
 let directory = "";
 let count = 0;
@@ -127,7 +128,7 @@ describe("reading", () => {
 });
 
 describe("a long read", () => {
-  const long = { readonly: true, isLong: true } as const;
+  const long = { readonly: true, long: { owner: "ten_1" } } as const;
   const endless =
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000) SELECT MAX(i) AS i FROM n";
 
@@ -160,6 +161,41 @@ describe("a long read", () => {
       code: "database_unavailable",
     });
     expect((await database.batch([sql("SELECT 1 AS one")], long))[0]?.rows).toEqual([{ one: 1 }]);
+  });
+});
+
+describe(`long reads of several owners ${verifies("KB-3")}`, () => {
+  const by = (owner: string, signal?: AbortSignal): BatchOptions => ({ readonly: true, long: { owner, signal } });
+  const one = [sql("SELECT 1 AS one")];
+
+  test("are made by turns: who asks for much waits for itself", async () => {
+    const order: string[] = [];
+    const read = (owner: string): Promise<unknown> => database.batch(one, by(owner)).then(() => order.push(owner));
+    await Promise.all(["a", "a", "a", "a", "b", "b", "c"].map(read));
+    expect(order.join("")).toBe("abcabaa");
+  });
+
+  test("may wait in some number, and are refused beyond it, of one owner alone", async () => {
+    const reads = Array.from({ length: 70 }, () => database.batch(one, by("a")));
+    const other = database.batch(one, by("b"));
+    const outcomes = await Promise.allSettled(reads);
+    const refused = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
+    expect(refused).toHaveLength(5);
+    expect(refused[0]).toMatchObject({ code: "concurrency_limited", spec: { http: 429, retryable: true } });
+    await expect(other).resolves.toMatchObject([{ rows: [{ one: 1 }] }]);
+    await expect(database.batch(one, by("a"))).resolves.toMatchObject([{ rows: [{ one: 1 }] }]);
+  });
+
+  test("that nobody wants any more are not made, and take nobody's place", async () => {
+    const left = new AbortController();
+    const first = database.batch(one, by("a"));
+    const unwanted = Promise.allSettled(Array.from({ length: 64 }, () => database.batch(one, by("a", left.signal))));
+    left.abort();
+    await expect(database.batch(one, by("a"))).resolves.toMatchObject([{ rows: [{ one: 1 }] }]);
+    await first;
+    for (const outcome of await unwanted) {
+      expect(outcome).toMatchObject({ status: "rejected", reason: { code: "call_cancelled" } });
+    }
   });
 });
 

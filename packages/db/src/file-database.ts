@@ -8,7 +8,15 @@ import { dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import type { BatchContent, BatchOptions, Database, SqlValue, Statement, StatementResult } from "./database.ts";
+import type {
+  BatchContent,
+  BatchOptions,
+  Database,
+  LongRead,
+  SqlValue,
+  Statement,
+  StatementResult,
+} from "./database.ts";
 import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
 import { ThreadReader } from "./thread-reader.ts";
 import { defineVectorFunctions } from "./vectors.ts";
@@ -80,7 +88,7 @@ class FileDatabase implements Database {
 
   async batch(content: BatchContent, options: BatchOptions = {}): Promise<readonly StatementResult[]> {
     if (this.#closed) throw unavailable("is closed");
-    if (options.readonly === true) return this.#read(composed(content), options.isLong === true);
+    if (options.readonly === true) return this.#read(composed(content), options.long);
     return new Promise((resolve, reject) => {
       this.#waiting.push({ content, resolve, reject });
       this.#draining ??= this.#drain();
@@ -96,9 +104,12 @@ class FileDatabase implements Database {
   }
 
   /** Readers are not held up by a writer, so they need not queue either. */
-  async #read(statements: readonly Statement[], isLong: boolean): Promise<readonly StatementResult[]> {
+  async #read(statements: readonly Statement[], long: LongRead | undefined): Promise<readonly StatementResult[]> {
     try {
-      if (isLong) return await this.#reader.read(statements.map(({ sql, args }) => ({ sql, args: args.map(toBound) })));
+      if (long !== undefined) {
+        const bound = statements.map(({ sql, args }) => ({ sql, args: args.map(toBound) }));
+        return await this.#reader.read(bound, long);
+      }
       return await this.#whenFree(() => this.#transact("BEGIN", () => this.#runReads(statements)));
     } catch (error) {
       throw toGatewayError(error);
@@ -230,6 +241,7 @@ function toBound(value: SqlValue): SqlValue {
 }
 
 function toGatewayError(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
   switch (sqlFailureOf(error)) {
     case "busy":
       return unavailable("file is held by another process", error);

@@ -35,6 +35,8 @@ export const migrations: readonly MigrationStep[] = [
   { version: 23, name: "0022_schedules", oldestCode: 1 },
   { version: 24, name: "0023_group_chats", oldestCode: 1 },
   { version: 25, name: "0024_vcp_upkeep", oldestCode: 1 },
+  { version: 26, name: "0025_knowledge_addresses", oldestCode: 1 },
+  { version: 27, name: "0026_turns", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

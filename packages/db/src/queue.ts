@@ -25,6 +25,39 @@ const sendMessages = `INSERT INTO queue_messages (id, tenant, queue, call_id, vi
   FROM json_each(?2) AS message WHERE true
   ON CONFLICT (id) DO NOTHING`;
 
+const waiting = "queue = ?1 AND dead_at IS NULL";
+
+/** More than have work at one time; it bounds what a receive looks at, whatever there is. */
+const mostTenants = 1_000;
+
+/**
+ * Tenants by turns, what one has in hand counted as its first ones: nobody's backlog is before somebody else's single
+ * message. Of each tenant only its oldest few are looked at, and of the others only where there is more than is asked
+ * for; beyond `mostTenants` those with the oldest messages still have their turn.
+ */
+const nextMessages = `WITH RECURSIVE
+  oldest AS MATERIALIZED (
+    SELECT tenant FROM queue_messages WHERE ${waiting} AND visible_at <= ${now} ORDER BY visible_at LIMIT ?2 + 1),
+  others (tenant) AS (
+    SELECT (SELECT tenant FROM queue_messages WHERE ${waiting} ORDER BY tenant LIMIT 1)
+    WHERE (SELECT COUNT(*) FROM oldest) > ?2
+    UNION ALL
+    SELECT (SELECT tenant FROM queue_messages WHERE ${waiting} AND tenant > others.tenant ORDER BY tenant LIMIT 1)
+    FROM others WHERE others.tenant IS NOT NULL LIMIT ${mostTenants}),
+  owners AS (
+    SELECT tenant, (
+      SELECT COUNT(*) FROM queue_messages AS held
+      WHERE held.queue = ?1 AND held.tenant = owner.tenant AND held.receipt IS NOT NULL AND held.dead_at IS NULL
+        AND held.visible_at > ${now}) AS in_hand
+    FROM (SELECT tenant FROM others UNION SELECT tenant FROM oldest) AS owner)
+  SELECT id FROM (
+    SELECT message.id, message.visible_at,
+      ROW_NUMBER() OVER (PARTITION BY message.tenant ORDER BY message.visible_at) + owners.in_hand AS turn
+    FROM owners CROSS JOIN queue_messages AS message ON message.rowid IN (
+      SELECT rowid FROM queue_messages
+      WHERE ${waiting} AND tenant = owners.tenant AND visible_at <= ${now} ORDER BY visible_at LIMIT ?2))
+  ORDER BY turn, visible_at LIMIT ?2`;
+
 /**
  * A message that has been received too often is taken once more, to be laid aside. Sent twice, the
  * second finds by its receipt what the first took.
@@ -38,9 +71,7 @@ const takeMessages = `UPDATE queue_messages SET
     SELECT id FROM (
       SELECT id FROM queue_messages WHERE receipt = ?3 AND dead_at IS NULL
       UNION ALL
-      SELECT id FROM (
-        SELECT id FROM queue_messages WHERE queue = ?1 AND dead_at IS NULL AND visible_at <= ${now}
-        ORDER BY visible_at LIMIT ?2)
+      SELECT id FROM (${nextMessages})
     ) LIMIT ?2)
   RETURNING id, tenant, call_id, receives, receipt, dead_at`;
 

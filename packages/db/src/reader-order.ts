@@ -7,11 +7,11 @@ export interface ReaderData {
   readonly budgetMs: number;
 }
 
+/** The next one is told when this one has been answered. */
 export interface ReaderOrder {
-  readonly id: number;
   readonly statements: readonly { readonly sql: string; readonly args: readonly SqlValue[] }[];
 }
 
 export type ReaderAnswer =
-  | { readonly id: number; readonly results: readonly StatementResult[] }
-  | { readonly id: number; readonly failure: { readonly message: string; readonly errcode: number | undefined } };
+  | { readonly results: readonly StatementResult[] }
+  | { readonly failure: { readonly message: string; readonly errcode: number | undefined } };

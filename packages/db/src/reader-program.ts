@@ -17,11 +17,11 @@ defineVectorFunctions(connection);
 connection.exec("PRAGMA mmap_size = 2147418112");
 const prepared = new Map<string, StatementSync>();
 
-parentPort?.on("message", ({ id, statements }: ReaderOrder) => {
-  parentPort?.postMessage(answer(id, statements));
+parentPort?.on("message", ({ statements }: ReaderOrder) => {
+  parentPort?.postMessage(answer(statements));
 });
 
-function answer(id: number, statements: ReaderOrder["statements"]): ReaderAnswer {
+function answer(statements: ReaderOrder["statements"]): ReaderAnswer {
   try {
     connection.exec("BEGIN");
     try {
@@ -29,14 +29,14 @@ function answer(id: number, statements: ReaderOrder["statements"]): ReaderAnswer
         rows: prepare(sql).all(...args),
         changes: 0,
       }));
-      return { id, results };
+      return { results };
     } finally {
       connection.exec("COMMIT");
     }
   } catch (thrown) {
     const message = thrown instanceof Error ? thrown.message : String(thrown);
     const hasResult = thrown instanceof Error && "errcode" in thrown && typeof thrown.errcode === "number";
-    return { id, failure: { message, errcode: hasResult ? Number(thrown.errcode) : undefined } };
+    return { failure: { message, errcode: hasResult ? Number(thrown.errcode) : undefined } };
   }
 }
 

@@ -165,6 +165,21 @@ describe(`storing a credential ${verifies("BLIND-5")}`, () => {
     expect(await refusal(sealCredential({ sealer, credentials }, credential))).toHaveProperty("code", "conflict");
   });
 
+  test("gives up at once where there is no room", async () => {
+    let puts = 0;
+    const full = new GatewayError("conflict", "at most 200", { param: "name", extra: { limit: 200 } });
+    const credentials = {
+      ...memory(),
+      put: () => {
+        puts += 1;
+        return Promise.reject(full);
+      },
+    };
+    const credential = { tenant, wrappedKey, name: "KEY", value: "v", userId: null };
+    expect(await refusal(sealCredential({ sealer, credentials }, credential))).toBe(full);
+    expect(puts).toBe(1);
+  });
+
   test.each([
     ["name", { name: "a/b", value: "v" }],
     ["name", { name: "", value: "v" }],

@@ -138,7 +138,8 @@ const mostTries = 4;
 
 /**
  * Seals a value for its row and stores it as the next version.
- * @throws GatewayError `invalid_request` naming the field, `conflict` where others keep writing the same name
+ * @throws GatewayError `invalid_request` naming the field, `conflict` where others keep writing the same name, or
+ * naming the limit where the tenant or the user has no room for more
  */
 export async function sealCredential(deps: SealCredentialDeps, credential: NewCredential): Promise<CredentialView> {
   const { tenant, wrappedKey, name, value, userId } = credential;
@@ -152,7 +153,9 @@ export async function sealCredential(deps: SealCredentialDeps, credential: NewCr
       return await deps.credentials.put(tenant, { ...ref, sealed });
     } catch (error) {
       const isConflict = error instanceof GatewayError && error.code === "conflict";
-      if (!isConflict || attempt === mostTries) throw error;
+      // A limit that is reached is still reached by the next version.
+      const isFull = isConflict && error.details.extra?.["limit"] !== undefined;
+      if (!isConflict || isFull || attempt === mostTries) throw error;
     }
   }
 }

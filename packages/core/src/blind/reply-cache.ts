@@ -3,6 +3,7 @@
  * time they are used again (CHAT-14): the repetition asks whether anything has changed, and a 304 saves
  * the body. Nothing is used without asking, so instances need not tell each other of writes.
  */
+import { createHash } from "node:crypto";
 import { canonicalJson } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import type { InvocationContext, ToolCall, ToolReply } from "../tools/adapter.ts";
@@ -12,6 +13,7 @@ interface Entry {
   readonly etag: string | undefined;
   readonly lastModified: string | undefined;
   readonly reply: ToolReply;
+  /** All that it takes, not only its body: there would be no end to replies without one. */
   readonly bytes: number;
   /** Tenant and service: a write there makes it void. */
   readonly place: string;
@@ -25,9 +27,13 @@ export interface KeptReply {
 const mostBytes = 33_554_432;
 /** A reply that takes more than this would push out too many others. */
 const mostBytesEach = 1_048_576;
+/** What an entry takes beside its texts: key, objects, places in the maps. With it the bytes bound the number, too. */
+const bytesOfEntry = 1_024;
 
 export class ReplyCache {
   readonly #entries = new Map<string, Entry>();
+  /** Keys by place, so that a write looks at nothing but what was read there. */
+  readonly #places = new Map<string, Set<string>>();
   #bytes = 0;
 
   /** An earlier reply, and the headers that ask whether it is still the right one. */
@@ -51,9 +57,12 @@ export class ReplyCache {
     this.#drop(key);
     const etag = oneValue(response, "etag");
     const lastModified = oneValue(response, "last-modified");
-    const bytes = typeof reply.body === "string" ? reply.body.length * 2 : reply.body.byteLength;
+    const bytes = bytesOf([key, reply.body, reply.mediaType, reply.forModel, etag, lastModified]);
     if ((etag === undefined && lastModified === undefined) || bytes > mostBytesEach || forbidsKeeping(response)) return;
     this.#entries.set(key, { etag, lastModified, reply, bytes, place });
+    const here = this.#places.get(place);
+    if (here === undefined) this.#places.set(place, new Set([key]));
+    else here.add(key);
     this.#bytes += bytes;
     for (const oldest of this.#entries.keys()) {
       if (this.#bytes <= mostBytes) break;
@@ -63,7 +72,7 @@ export class ReplyCache {
 
   /** A write may have changed whatever was read there. */
   forget(place: string): void {
-    for (const [key, entry] of this.#entries) if (entry.place === place) this.#drop(key);
+    for (const key of this.#places.get(place) ?? []) this.#drop(key);
   }
 
   #drop(key: string): void {
@@ -71,14 +80,23 @@ export class ReplyCache {
     if (entry === undefined) return;
     this.#entries.delete(key);
     this.#bytes -= entry.bytes;
+    const here = this.#places.get(entry.place);
+    here?.delete(key);
+    if (here?.size === 0) this.#places.delete(entry.place);
   }
 }
 
-/** Everything that may change the reply: who asks, with which secrets, for what, by which definition. */
+function bytesOf(parts: readonly (string | Uint8Array | undefined)[]): number {
+  const bytes = parts.map((part) => (typeof part === "string" ? part.length * 2 : (part?.byteLength ?? 0)));
+  return bytes.reduce((sum, size) => sum + size, bytesOfEntry);
+}
+
+/** Everything that may change the reply: who asks, with which secrets, for what, by which definition; hashed, since arguments may be long. */
 export function cacheKey(call: ToolCall, context: InvocationContext): string {
   const { tenant, caller } = context;
   const secrets = call.tool.requiredCredentials.map((name) => findCredential(context, name) ?? null);
-  return canonicalJson([tenant, caller.id, caller.userId ?? null, call.tool.hash, call.arguments, secrets]);
+  const asked = canonicalJson([tenant, caller.id, caller.userId ?? null, call.tool.hash, call.arguments, secrets]);
+  return createHash("sha256").update(asked).digest("base64url");
 }
 
 function forbidsKeeping(response: EgressResponse): boolean {

@@ -68,6 +68,7 @@ class World {
       claims: { role: "role", scopes: "scope", tools: "tools", businessUnit: "bu" },
       defaultRole: "member",
       defaultScopes: ["chat"],
+      escapesIds: false,
       createdAt: 0,
       ...change,
     });
@@ -131,6 +132,18 @@ describe("tokens of trusted issuers", () => {
       scopes: ["chat"],
       tools: null,
     });
+  });
+
+  test("an issuer whose users could be taken for another's has its ids written so that they cannot", async () => {
+    const by = await signer("k1");
+    const at = await world(by);
+    const token = await at.token(by, { sub: "8443:an%na" });
+    expect((await at.verify(token, undefined)).caller.id).toBe(`user:${issuer}:8443:an%na`);
+    at.trusted.splice(0);
+    at.trust("ten_b", { escapesIds: true });
+    at.now += 30_001;
+    const id = "user:https%3A//id.example.com/:8443%3Aan%25na";
+    expect((await at.verify(token, undefined)).caller).toMatchObject({ id, userId: id });
   });
 
   test("claims become role, scopes, tools and business unit", async () => {

@@ -150,7 +150,7 @@ function toCaller(payload: JWTPayload, trusted: TrustedIssuer): Caller {
   const { claims } = trusted;
   const subject = payload.sub;
   if (!isText(subject)) throw invalid("The token has no 'sub' claim.");
-  const id = `user:${trusted.issuer}:${subject}`;
+  const id = userIdOf(trusted, subject);
   const businessUnit = readClaim(payload, claims.businessUnit);
   return {
     kind: "user",
@@ -161,6 +161,15 @@ function toCaller(payload: JWTPayload, trusted: TrustedIssuer): Caller {
     userId: id,
     ...(isText(businessUnit) ? { businessUnit } : {}),
   };
+}
+
+/** Whose sessions, credentials and calls they are: no two users of a tenant may have one. */
+export function userIdOf(
+  { issuer, escapesIds }: Pick<TrustedIssuer, "issuer" | "escapesIds">,
+  subject: string,
+): string {
+  const part = (text: string): string => (escapesIds ? text.replaceAll(/[%:]/g, encodeURIComponent) : text);
+  return `user:${part(issuer)}:${part(subject)}`;
 }
 
 /** A token never makes an operator, whatever it or the issuer's row says. */

@@ -9,6 +9,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { AdmitInput, AdmitResult, Principal } from "../ports/repos.ts";
 import type { TenantConfig } from "../tenant-config.ts";
+import { sessionNotFound } from "./own-session.ts";
 
 export interface Admitted {
   readonly caller: Caller;
@@ -95,6 +96,7 @@ export function requireScope(caller: Caller, scope: Scope): void {
 }
 
 function refuseSession({ session, settings }: AdmitResult, id: string | undefined): void {
+  if (id === undefined) return;
   if (session?.state === "expired") {
     throw new GatewayError(
       "session_expired",
@@ -103,7 +105,7 @@ function refuseSession({ session, settings }: AdmitResult, id: string | undefine
     );
   }
   if (session?.state === "foreign") {
-    throw new GatewayError("session_not_found", `There is no session '${id}'.`, { param: "session_id" });
+    throw sessionNotFound(id);
   }
 }
 

@@ -1,13 +1,21 @@
 import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
+import { createMemoryBlobStore } from "../../../../test/support/memory-ports.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import type { CallRepo, CallFinish } from "../ports/repos.ts";
+import type { CallRepo, CallFinish, Tenant, TenantRepo } from "../ports/repos.ts";
 import type { Repeat } from "../tools/tool.ts";
 import { recordEnd } from "./record-end.ts";
 
 const completed: CallFinish = { state: "completed", outcome: { text: "done", mediaType: "text/plain", bytes: 4 } };
 const failed: CallFinish = { state: "failed", error: { code: "tool_failed", message: "no" } };
 const unknown: CallFinish = { state: "unknown", error: { code: "outcome_unknown", message: "silence" } };
+
+/** Of which one may be read. */
+function tenantsWith(found: Partial<Tenant> | undefined): TenantRepo {
+  const row = { id: "ten_1", name: "Acme", status: "active", configVersion: 1, settings: {} } as const;
+  const tenant = found === undefined ? undefined : { ...row, wrappedKey: "key", createdAt: 0, ...found };
+  return { ...unscripted<TenantRepo>("repos.tenants"), get: () => Promise.resolve(tenant) };
+}
 
 /** A row that another attempt has taken over, ended `unknown`. */
 async function recordLate(finish: CallFinish, repeat: Repeat): Promise<{ isRecorded: boolean; resolved: number }> {
@@ -17,7 +25,7 @@ async function recordLate(finish: CallFinish, repeat: Repeat): Promise<{ isRecor
     finish: () => Promise.resolve(false),
     resolveUnknown: () => Promise.resolve((resolved += 1) > 0),
   };
-  const core = createFakeCore({ repos: { calls } });
+  const core = createFakeCore({ repos: { calls, tenants: tenantsWith({ status: "active" }) } });
   const isRecorded = await recordEnd(core, { tenant: "ten_1", id: "call_1", attempt: 1, repeat }, finish);
   return { isRecorded, resolved };
 }
@@ -43,5 +51,36 @@ describe(`the end of a call that another process has taken over ${verifies("API-
     const calls: CallRepo = { ...unscripted<CallRepo>("repos.calls"), finish: () => Promise.resolve(true) };
     const own = { tenant: "ten_1", id: "call_1", attempt: 1, repeat: "never" } as const;
     expect(await recordEnd(createFakeCore({ repos: { calls } }), own, unknown)).toBe(true);
+  });
+});
+
+describe(`the end of a call whose tenant was erased meanwhile ${verifies("BLIND-5")}`, () => {
+  const lost: CallRepo = {
+    ...unscripted<CallRepo>("repos.calls"),
+    finish: () => Promise.resolve(false),
+    resolveUnknown: () => Promise.resolve(false),
+    park: () => Promise.resolve(undefined),
+  };
+  const row = { tenant: "ten_1", id: "call_1", attempt: 1, repeat: "natural" } as const;
+
+  async function leftAfter(finish: CallFinish, tenants: TenantRepo): Promise<readonly string[]> {
+    const blobs = createMemoryBlobStore();
+    for (const key of ["ten_1/results/key_1/call_1", "ten_1/runs/run_1/a", "ten_12/kept"]) {
+      await blobs.put(key, Buffer.from("stored"));
+    }
+    const core = createFakeCore({ core: { blobs }, repos: { calls: lost, tenants } });
+    expect(await recordEnd(core, row, finish)).toBe(false);
+    return (await blobs.list("ten_1")).map(({ key }) => key);
+  }
+
+  test("leaves nothing that the call has stored, and nothing of another tenant is gone", async () => {
+    for (const finish of [completed, failed, { state: "queued", parked: { wakeAt: 1 } } as const]) {
+      expect(await leftAfter(finish, tenantsWith(undefined)), finish.state).toEqual(["ten_12/kept"]);
+    }
+  });
+
+  test("takes nothing from a tenant that is there, where only the call is another attempt's", async () => {
+    expect(await leftAfter(completed, tenantsWith({}))).toHaveLength(3);
+    expect(await leftAfter(completed, tenantsWith({ status: "suspended" }))).toHaveLength(3);
   });
 });

@@ -1,10 +1,11 @@
 /**
  * Writes what a call came to. A process that stood still (a frozen instance, a long pause) may find
  * that another one has taken its call over: then the row is that one's, and only evidence about a call
- * that ended `unknown` still counts (design "The call").
+ * that ended `unknown` still counts (design "The call"). Or that its tenant was erased: then nothing may be left.
  */
 import type { CoreDeps } from "../deps.ts";
 import type { CallFinish } from "../ports/repos.ts";
+import { clearErased } from "../tenants/erase.ts";
 import { endStates, type Call } from "./call.ts";
 import { tellParent } from "./wake.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
@@ -13,12 +14,21 @@ type EndedCall = Pick<Call, "tenant" | "id" | "attempt" | "repeat"> & Partial<Pi
 
 /** @returns `false` where the record tells something else */
 export async function recordEnd(
+  deps: Pick<CoreDeps, "repos" | "blobs" | "queue" | "log">,
+  call: EndedCall,
+  finish: CallFinish,
+): Promise<boolean> {
+  const isRecorded = finish.state === "queued" ? await park(deps, call, finish) : await end(deps, call, finish);
+  if (!isRecorded) await clearErased(deps, call.tenant);
+  return isRecorded;
+}
+
+async function end(
   deps: Pick<CoreDeps, "repos" | "queue" | "log">,
   call: EndedCall,
   finish: CallFinish,
 ): Promise<boolean> {
   const { calls } = deps.repos;
-  if (finish.state === "queued") return park(deps, call, finish);
   const isWritten =
     (await calls.finish(call.tenant, call.id, call.attempt, finish)) ||
     (isEvidence(call, finish) && (await calls.resolveUnknown(call.tenant, call.id, finish)));

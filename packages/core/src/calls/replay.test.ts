@@ -4,7 +4,7 @@ import { createFakeCore, emptyConfig, unscripted } from "../../../../test/suppor
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
-import type { CallRepo, NewCall, RecordResult } from "../ports/repos.ts";
+import type { CallRepo, NewCall, RecordResult, SessionRepo } from "../ports/repos.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { Sealer } from "../secrets/sealer.ts";
@@ -31,6 +31,8 @@ interface World {
   readonly recorded: NewCall[];
   readonly sent: unknown[];
   tool: Partial<Tool>;
+  /** Of the session that the call worked in; undefined: it is begun by whoever asks. */
+  sessionOwner?: string;
   answer: (call: NewCall) => RecordResult;
   replay(call: Partial<Call>, confirm?: boolean, caller?: Caller): Promise<Call>;
 }
@@ -54,8 +56,20 @@ function createWorld(wrappedKey: string): World {
           return Promise.resolve(rows.map(world.answer));
         },
       };
+      const touch: SessionRepo["touch"] = (_tenant, id, callerId) =>
+        Promise.resolve({
+          id,
+          callerId: world.sessionOwner ?? callerId,
+          bytes: 0,
+          createdAt: 0,
+          lastUsedAt: 0,
+          expired: false,
+        });
       const core = createFakeCore({
-        repos: { calls: { ...unscripted<CallRepo>("calls"), ...calls } },
+        repos: {
+          calls: { ...unscripted<CallRepo>("calls"), ...calls },
+          sessions: { ...unscripted("sessions"), touch },
+        },
         core: {
           sealer,
           adapters: { plugin: adapter() },
@@ -180,6 +194,17 @@ describe(`replaying a call ${verifies("CHAT-13", "CHAT-11")}`, () => {
       code: "permission_denied",
     });
     await world.replay({}, false, original);
+  });
+
+  test("works in no session of somebody else, unless the asker manages the tenant", async () => {
+    world.sessionOwner = "key_1";
+    await expect(world.replay({})).rejects.toMatchObject({
+      code: "session_not_found",
+      details: { param: "session_id" },
+    });
+    expect(world.recorded).toEqual([]);
+    await world.replay({}, false, { ...asker, scopes: ["calls", "tools", "manage"] });
+    expect(world.recorded).toHaveLength(1);
   });
 
   test("gives the earlier call for the same idempotency key, and refuses another request under it", async () => {

@@ -14,6 +14,7 @@ import { endStates, type Call, type SealedInput } from "./call.ts";
 import { callNotFound, findCall } from "./find-call.ts";
 import { newToolCall, openInput, usedInlineConfig } from "./new-call.ts";
 import { enqueue } from "./enqueue.ts";
+import { enterSession } from "./own-session.ts";
 
 export interface ReplayRequest {
   readonly callId: string;
@@ -25,7 +26,7 @@ export interface ReplayRequest {
 /**
  * @returns the new call, queued or waiting for approval
  * @throws GatewayError `not_found`, `permission_denied`, `invalid_request` for a chat, `call_not_finished`,
- * `confirmation_required`, `runtime_config_required`, `conflict` where the arguments are no longer stored,
+ * `session_not_found` where the call worked in somebody else's session, `confirmation_required`, `runtime_config_required`, `conflict` where the arguments are no longer stored,
  * `idempotency_key_reused`, and whatever keeps such a call from being accepted
  */
 export async function replayCall(deps: CoreDeps, context: CallContext, request: ReplayRequest): Promise<Call> {
@@ -35,6 +36,7 @@ export async function replayCall(deps: CoreDeps, context: CallContext, request: 
   const input = await argumentsOf(deps, context, original);
   const replay: CallContext = input.sessionId === undefined ? context : { ...context, sessionId: input.sessionId };
   const { call, waits } = prepareReplay(deps, replay, input);
+  if (input.sessionId !== undefined) await enterSession(deps, context, input.sessionId);
   const row = await newToolCall(deps, replay, call, {
     route: "calls.replay",
     parentId: null,

@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { callRow } from "../../../../test/support/call-row.ts";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
+import type { BudgetRefusal } from "../budgets/budget.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish, CallRepo, TenantRepo } from "../ports/repos.ts";
 import type { TaskQueue } from "../ports/task-queue.ts";
@@ -54,6 +55,47 @@ describe(`a message that comes before its call is due ${verifies("MQ-2")}`, () =
     const core = createFakeCore({ core: { queue }, repos: { calls, tenants } });
     await handleMessage(core, { tenant: "ten_1", callId: "call_1" });
     expect(sent).toEqual([["short", [{ tenant: "ten_1", callId: "call_1" }], { delayMs }]]);
+  });
+});
+
+describe(`a call that finds no slot free ${verifies("CHAT-12")}`, () => {
+  const momentary: BudgetRefusal = {
+    budget: { id: "bud_1", scope: "tenant", scopeId: "ten_1", period: "day" },
+    measure: "tokens",
+    limit: 10,
+    used: 0,
+    reserved: 10,
+    asked: 5,
+    now: 0,
+    windowEnd: null,
+  };
+  const soon = [1_000, 1_500] as const;
+  const later = [20_000, 30_000] as const;
+  test.for([
+    ["comes back soon at the head of the line", { limit: "concurrency" }, { waitedMs: 3_600_000, ahead: 3 }, soon],
+    ["comes back soon where it has just come", { limit: "concurrency" }, { waitedMs: 100, ahead: 900 }, soon],
+    ["comes back later in a long line", { limit: "concurrency" }, { waitedMs: 3_600_000, ahead: 900 }, later],
+    [
+      "comes back alike where a budget has no room beside what runs",
+      { refusal: momentary, attempt: 0, parentId: null },
+      { waitedMs: 3_600_000, ahead: 900 },
+      later,
+    ],
+  ] as const)("%s", async ([, refusal, waiting, [least, most]]) => {
+    const delays: (number | undefined)[] = [];
+    const calls: CallRepo = {
+      ...unscripted<CallRepo>("repos.calls"),
+      claim: () => Promise.resolve({ ...refusal, waiting }),
+    };
+    const queue: TaskQueue = {
+      ...unscripted<TaskQueue>("queue"),
+      send: (_queue, _messages, { delayMs } = {}) => Promise.resolve(void delays.push(delayMs)),
+    };
+    const core = createFakeCore({ core: { queue }, repos: { calls, tenants } });
+    await handleMessage(core, { tenant: "ten_1", callId: "call_1" });
+    const [delay = 0] = delays;
+    expect(delay).toBeGreaterThanOrEqual(least);
+    expect(delay).toBeLessThanOrEqual(most);
   });
 });
 

@@ -22,12 +22,14 @@ import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
 import { holdLease, reasonOf } from "./lease.ts";
+import { lookAgainMs } from "./look-again.ts";
 import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
+import { requireOwnSession } from "./own-session.ts";
 import { recordEnd } from "./record-end.ts";
 import { tellParent } from "./wake.ts";
 
-/** Wait before a call is looked at again that found no free slot, or no room beside what runs. */
-const busyDelayMs = 1_000;
+/** To whoever waits for a call that found no free slot. */
+const busyRetryMs = 1_000;
 
 /**
  * Handles one message. Returns when the row needs nothing more from it; throws only where the
@@ -54,24 +56,25 @@ async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeC
   const { tenant, callId } = message;
   deps.reach("worker.received");
   const row = await deps.repos.tenants.get(tenant);
-  if (row === undefined) return;
+  // The rows of a tenant that is suspended stay as they are; once it is resumed, the sweep finds them.
+  if (row === undefined || row.status === "suspended") return;
   const config = await deps.configs.get(tenant, row.configVersion);
   const claimed = await deps.repos.calls.claim(tenant, callId, {
     leaseMs: deps.timing.leaseMs,
     concurrency: config.settings.concurrent_tool_calls,
   });
   if (claimed === "gone" || claimed === "busy") return;
-  if (claimed === "concurrency_limited" && inline !== undefined) {
+  const { concurrent_tool_calls: concurrency } = config.settings;
+  if ("limit" in claimed && inline !== undefined) {
     throw new GatewayError(
       "concurrency_limited",
-      `${config.settings.concurrent_tool_calls} tool calls of this tenant are running already (setting 'concurrent_tool_calls'); approve the call again in a moment.`,
-      { retryAfterMs: busyDelayMs },
+      `${concurrency} tool calls of this tenant are running already (setting 'concurrent_tool_calls'); approve the call again in a moment.`,
+      { retryAfterMs: busyRetryMs },
     );
   }
-  const waits =
-    typeof claimed === "object" && "refusal" in claimed && inline === undefined && isMomentary(claimed.refusal);
-  if (claimed === "concurrency_limited" || waits) {
-    await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: busyDelayMs });
+  const isOver = "refusal" in claimed && (inline !== undefined || !isMomentary(claimed.refusal));
+  if ("waiting" in claimed && !isOver) {
+    await enqueue(deps, { tenant, callId, expectedMs: 0, delayMs: lookAgainMs(claimed.waiting, concurrency) });
     return;
   }
   if ("dueInMs" in claimed) {
@@ -109,6 +112,7 @@ interface Claimed {
   readonly call: Call;
   /** Another attempt held it before and went silent. */
   readonly wasRunning: boolean;
+  readonly sessionOwner?: string;
   readonly config: CallContext["config"];
   readonly inline: RuntimeConfig | undefined;
 }
@@ -271,7 +275,7 @@ function answersOf({ asked }: SealedInput): InputAnswers | undefined {
   return asked?.responses === undefined ? undefined : { responses: { ...asked.responses }, state: asked.state };
 }
 
-async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Promise<WorkContext> {
+async function contextOf(deps: CoreDeps, { call, config, inline, sessionOwner: owner }: Claimed): Promise<WorkContext> {
   if (inline === undefined && usedInlineConfig(call)) {
     throw new GatewayError(
       "runtime_config_required",
@@ -281,6 +285,7 @@ async function contextOf(deps: CoreDeps, { call, config, inline }: Claimed): Pro
   if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
   const input = await openInput(deps, { tenant: call.tenant, config }, { id: call.id, input: call.input });
   const caller = await currentCaller(deps, call.tenant, input);
+  if (owner !== undefined) requireOwnSession(caller, { id: input.sessionId ?? "", owner });
   return {
     tenant: call.tenant,
     caller,

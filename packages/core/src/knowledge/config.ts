@@ -13,11 +13,19 @@ export const knowledgeAclSchema = z
   });
 export type KnowledgeAcl = z.output<typeof knowledgeAclSchema>;
 
+/** Of a vector: no model in use makes more. */
+export const mostDimensions = 4_096;
+
 const embeddingFields = z.strictObject({
   model: z.string().min(1).max(200).nullable().meta({
     description: "A model of the tenant's providers that makes vectors; null: full text alone is searched.",
   }),
-  dimensions: z.int().min(1).max(4_096).nullable().meta({ description: "Of its vectors; null: as many as it makes." }),
+  dimensions: z
+    .int()
+    .min(1)
+    .max(mostDimensions)
+    .nullable()
+    .meta({ description: "Of its vectors; null: as many as it makes." }),
   batch: z.int().min(1).max(256).meta({ description: "Texts in one request." }),
 });
 

@@ -51,11 +51,13 @@ export async function upsertDocument(deps: CoreDeps, context: CallContext, reque
   const base = await requireBase(deps, tenant, request.base);
   const identity = identityOf(request);
   const content = await storeContent(deps, context, { base, request, name: identity.name });
+  const fetchUrl = request.source.kind === "url" ? request.source.url : null;
   const document: PutDocument = {
     ...identity,
     ...content,
     mediaType: request.mediaType ?? content.mediaType,
-    sourceUrl: request.sourceUrl ?? (request.source.kind === "url" ? request.source.url : null),
+    sourceUrl: request.sourceUrl ?? fetchUrl,
+    fetchUrl,
     metadata: request.metadata,
     acl: request.acl,
   };

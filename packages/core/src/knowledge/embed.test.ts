@@ -69,6 +69,19 @@ describe(`answers of embedding models ${verifies("KB-3")}`, () => {
     expect(() => read(data)).toThrow(expect.objectContaining({ code: "embedding_invalid" }));
   });
 
+  it.each([
+    ["numbers", Array.from({ length: 4_097 }, () => 1)],
+    ["base64", Buffer.alloc(4_097 * 4).toString("base64")],
+  ])("are refused where a vector has more dimensions than are stored, in %s", (_what, embedding) => {
+    expect(read([{ embedding: Array.from({ length: 4_096 }, () => 1) }], 1)[0]).toHaveLength(4_096);
+    expect(() => read([{ embedding }], 1)).toThrow(/4097 dimensions, and 4096 at most/);
+  });
+
+  it("tell no more of a place than what it is", () => {
+    const index = "x".repeat(100_000);
+    expect(() => read([{ index, embedding: [1] }], 1)).toThrow(/'index' of the type string, which/);
+  });
+
   it("are refused where they are no JSON", () => {
     expect(() => readVectors("m", "<html>", 1)).toThrow(expect.objectContaining({ code: "embedding_invalid" }));
   });

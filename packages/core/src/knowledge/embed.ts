@@ -9,7 +9,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonValue } from "../json.ts";
 import { relay } from "../models/relay.ts";
-import type { KnowledgeConfig } from "./config.ts";
+import { mostDimensions, type KnowledgeConfig } from "./config.ts";
 
 export interface EmbedOptions {
   /** The call that needs the vectors. */
@@ -17,8 +17,10 @@ export interface EmbedOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Of one answer, which holds `batch` vectors in decimal digits. */
-const largestAnswer = 67_108_864;
+/** Of a number in decimal digits: the longest has 24 of them, and what is between two. */
+const bytesOfNumber = 32;
+/** Around the vectors: the model, its usage. */
+const bytesAround = 65_536;
 
 /**
  * A vector for each text, in their order.
@@ -89,19 +91,26 @@ async function embedBatch(
     });
     if (opening.kind === "replay") throw new Error("what is relayed is not kept");
     const { body: answer } = await relay(core, opening.chat, "embeddings");
-    return readVectors(model, await readAll(model, answer), input.length);
+    return readVectors(model, await readAll(model, answer, input.length), input.length);
   } finally {
     signal?.removeEventListener("abort", end);
   }
 }
 
-async function readAll(model: string, pieces: AsyncIterable<Uint8Array>): Promise<string> {
+/** @param count of vectors that it may hold */
+async function readAll(model: string, pieces: AsyncIterable<Uint8Array>, count: number): Promise<string> {
+  const largestAnswer = count * mostDimensions * bytesOfNumber + bytesAround;
   const parts: Uint8Array[] = [];
   let length = 0;
   for await (const part of pieces) {
     parts.push(part);
     length += part.byteLength;
-    if (length > largestAnswer) throw invalid(model, `answered more than ${largestAnswer} bytes`);
+    if (length > largestAnswer) {
+      throw invalid(
+        model,
+        `answered more than ${largestAnswer} bytes, and ${count} vectors of ${mostDimensions} dimensions have less`,
+      );
+    }
   }
   return Buffer.concat(parts).toString("utf8");
 }
@@ -119,10 +128,8 @@ export function readVectors(model: string, answer: string, count: number): reado
   for (const [at, entry] of data.entries()) {
     const { index = at, embedding } = isJsonObject(entry) ? entry : {};
     if (typeof index !== "number" || !Number.isInteger(index) || index < 0 || index >= count || vectors.has(index)) {
-      throw invalid(
-        model,
-        `gave 'index' ${JSON.stringify(index)}, which is no place of ${count} texts or was given twice`,
-      );
+      const given = typeof index === "number" ? String(index) : `of the type ${typeof index}`;
+      throw invalid(model, `gave an 'index' ${given}, which is no place of ${count} texts or was given twice`);
     }
     vectors.set(index, toVector(model, embedding));
   }
@@ -130,15 +137,16 @@ export function readVectors(model: string, answer: string, count: number): reado
 }
 
 function toVector(model: string, embedding: JsonValue | undefined): Float32Array {
-  const vector = typeof embedding === "string" ? fromBase64(embedding) : fromList(embedding);
+  const vector = typeof embedding === "string" ? fromBase64(model, embedding) : fromList(model, embedding);
   if (vector === undefined || vector.length === 0 || !vector.every(Number.isFinite)) {
     throw invalid(model, "gave something that is no list of numbers for a vector");
   }
   return vector;
 }
 
-function fromList(embedding: JsonValue | undefined): Float32Array | undefined {
+function fromList(model: string, embedding: JsonValue | undefined): Float32Array | undefined {
   if (!Array.isArray(embedding)) return undefined;
+  refuseTooMany(model, embedding.length);
   // A document has millions of these numbers: nothing is made in between, not even an entry.
   const vector = new Float32Array(embedding.length);
   for (let at = 0; at < vector.length; at += 1) {
@@ -150,12 +158,19 @@ function fromList(embedding: JsonValue | undefined): Float32Array | undefined {
 }
 
 /** 32 bit floats, little endian, as `encoding_format: "base64"` has them; some back ends give nothing else. */
-function fromBase64(text: string): Float32Array | undefined {
+function fromBase64(model: string, text: string): Float32Array | undefined {
   const bytes = Buffer.from(text, "base64");
   if (bytes.byteLength % 4 !== 0) return undefined;
+  refuseTooMany(model, bytes.byteLength / 4);
   const vector = new Float32Array(bytes.byteLength / 4);
   for (let at = 0; at < vector.length; at += 1) vector[at] = bytes.readFloatLE(at * 4);
   return vector;
+}
+
+/** Each is stored with every piece and compared with every query. */
+function refuseTooMany(model: string, dimensions: number): void {
+  if (dimensions <= mostDimensions) return;
+  throw invalid(model, `gave a vector of ${dimensions} dimensions, and ${mostDimensions} at most are stored`);
 }
 
 function invalid(model: string, what: string): GatewayError {

@@ -202,9 +202,9 @@ async function sourceOf(work: Work, document: KnowledgeDocument): Promise<Source
     const mediaType = document.mediaType === "" ? said : document.mediaType;
     return { bytes: await readAll(stored.body), mediaType };
   }
-  if (document.hash !== "" || document.sourceUrl === null)
-    throw unreadable("its bytes are gone; put the document again");
-  const fetched = await fetchSource(work, document.sourceUrl);
+  const address = document.fetchUrl ?? document.sourceUrl;
+  if (document.hash !== "" || address === null) throw unreadable("its bytes are gone; put the document again");
+  const fetched = await fetchSource(work, address);
   await blobs.put(document.blobKey, fetched.bytes, { mediaType: fetched.mediaType });
   return { ...fetched, mediaType: document.mediaType === "" ? fetched.mediaType : document.mediaType };
 }

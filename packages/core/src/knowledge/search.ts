@@ -60,7 +60,7 @@ export interface OpenedSearch {
   readonly names: readonly string[];
   /**
    * @throws GatewayError where the mode asks for vectors, why there are none: `embedding_missing`,
-   * `embedding_mismatch`, `knowledge_too_large`, or what the model's back end came to
+   * `embedding_mismatch`, `knowledge_too_large`, or what the model's back end came to; `concurrency_limited`
    */
   run(): Promise<SearchResult>;
 }
@@ -105,6 +105,7 @@ async function searchBases(
     lists: plan.lists,
     candidates: Math.max(fewestCandidates, limit * candidatesPerHit),
     limit,
+    signal: query.signal,
   });
   const mismatch = unlike.map(toMismatch)[0];
   if (mismatch !== undefined && query.mode !== undefined && query.mode !== "auto") throw mismatch;

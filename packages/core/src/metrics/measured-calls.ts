@@ -113,7 +113,7 @@ class CallCounter {
 
   /** A row was written: it has ended already, or it is open from now on. */
   written(call: NewCall): void {
-    if (call.parentId !== null) this.#parents.add(call.parentId);
+    if (call.parentId !== null) this.#rememberParent(call.parentId);
     if (call.end === undefined) {
       this.#remember(call.id, { kind: call.kind, tool: call.tool, since: this.#clock.now() });
       return;
@@ -131,8 +131,10 @@ class CallCounter {
   ended(id: string, finish: CallFinish): void {
     const open = this.#open.get(id);
     this.#open.delete(id);
+    // Of whatever kind: runs of flows and of agents have children, too.
+    const hasTools = this.#parents.delete(id);
     const ms = open === undefined ? 0 : this.#clock.now() - open.since;
-    if (open?.kind === "chat") this.#countChat(finish, { ms, hasTools: this.#parents.delete(id) });
+    if (open?.kind === "chat") this.#countChat(finish, { ms, hasTools });
     else this.#countTool(open?.tool ?? "", finish, ms);
   }
 
@@ -152,6 +154,7 @@ class CallCounter {
     if (this.#closed.size >= mostOpen) this.#closed.clear();
     this.#closed.add(call.id);
     this.#open.delete(call.id);
+    this.#parents.delete(call.id);
     const finish = { state: call.state === "rejected" ? "rejected" : "cancelled" } as const;
     this.#countTool(call.tool, call.error === null ? finish : { ...finish, error: call.error }, 0);
   }
@@ -164,11 +167,15 @@ class CallCounter {
   }
 
   #remember(id: string, open: Open): void {
-    if (this.#open.size >= mostOpen) {
-      const oldest = this.#open.keys().next().value;
-      if (oldest !== undefined) this.#open.delete(oldest);
-    }
+    forgetOldest(this.#open);
     this.#open.set(id, open);
+  }
+
+  /** The end of one that ends elsewhere is never seen here. */
+  #rememberParent(id: string): void {
+    if (this.#parents.has(id)) return;
+    forgetOldest(this.#parents);
+    this.#parents.add(id);
   }
 
   #countTool(tool: string, finish: CallFinish, ms: number): void {
@@ -196,4 +203,10 @@ class CallCounter {
     this.#tools.add(tool);
     return tool;
   }
+}
+
+function forgetOldest(known: Map<string, unknown> | Set<string>): void {
+  if (known.size < mostOpen) return;
+  const oldest = known.keys().next().value;
+  if (oldest !== undefined) known.delete(oldest);
 }

@@ -55,6 +55,8 @@ export interface KnowledgeSearch {
   /** Of each list that are looked at. */
   readonly candidates: number;
   readonly limit: number;
+  /** Nobody waits any more. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface FoundChunk {
@@ -101,7 +103,8 @@ export interface KnowledgeSearchRepo {
   find(tenant: string, names: readonly string[] | "all"): Promise<SearchableBases>;
   /**
    * The best of all lists, by reciprocal rank fusion. What the reader may not see, what is not current and what the
-   * conditions leave out is on no list.
+   * conditions leave out is on no list. Searches of different tenants take turns where one is made after the other.
+   * @throws GatewayError `concurrency_limited` where too many of the tenant's wait, `call_cancelled`
    */
   search(tenant: string, search: KnowledgeSearch): Promise<KnowledgeFound>;
 }

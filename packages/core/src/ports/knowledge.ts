@@ -58,6 +58,8 @@ export interface KnowledgeDocument {
   readonly blobKey: string;
   readonly currentBlobKey: string | null;
   readonly sourceUrl: string | null;
+  /** Null where it came with its bytes, and of older programs, which fetched `sourceUrl`. May let whoever has it in. */
+  readonly fetchUrl: string | null;
   readonly characters: number;
   readonly chunkCount: number;
   readonly metadata: Readonly<Record<string, MetadataValue>>;
@@ -76,6 +78,7 @@ export interface PutDocument {
   readonly hash: string;
   readonly blobKey: string;
   readonly sourceUrl: string | null;
+  readonly fetchUrl: string | null;
   readonly metadata: KnowledgeDocument["metadata"];
   readonly acl: KnowledgeAcl | null;
 }

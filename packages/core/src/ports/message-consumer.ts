@@ -6,6 +6,9 @@
 import type { GatewayError } from "../errors/gateway-error.ts";
 import type { BrokerAccount } from "./message-broker.ts";
 
+/** Of one message: no service may allow more (`max_message_bytes`), and so no more is taken from a broker. */
+export const largestMessageBytes = 16_777_216;
+
 /** What is consumed. Fields of other kinds of brokers are left alone. */
 export interface ConsumerSource {
   /** Queue (RabbitMQ), topic (Kafka, RocketMQ) or channel (Redis). */
@@ -48,6 +51,8 @@ export interface ReceivedMessage {
   readonly at?: number | undefined;
   /** The broker has given it to somebody before. */
   readonly isRedelivered: boolean;
+  /** Why it is not as it was sent: no call can be made of it. A body that is too long for us is empty. */
+  readonly unreadable?: string | undefined;
 }
 
 /**

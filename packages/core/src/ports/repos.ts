@@ -9,6 +9,7 @@ import type { Amount, BudgetRefusal } from "../budgets/budget.ts";
 import type { Spent } from "../budgets/chat-meter.ts";
 import type { CallCost } from "../budgets/cost.ts";
 import type { Call, CallDecision, CallError, CallState, CallerLink, StoredOutcome, Usage } from "../calls/call.ts";
+import type { Waiting } from "../calls/look-again.ts";
 import type { Caller, Role, Scope } from "../callers/caller.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import type { ProviderRecord } from "../chat/providers/provider.ts";
@@ -43,6 +44,11 @@ export interface PageRequest {
   /** Id after which the page starts, in the given order. */
   readonly after?: string;
   readonly order: "asc" | "desc";
+}
+/** Calls leave the list as they are archived; whoever walks through all of it remembers where it was. */
+export interface CallPageRequest extends PageRequest {
+  /** The page starts after this place, whatever has become of the call; instead of `after`. */
+  readonly beyond?: { readonly createdAt: number; readonly id: string };
 }
 export interface Page<T> {
   readonly data: readonly T[];
@@ -100,10 +106,16 @@ export interface TrustedIssuer {
   };
   readonly defaultRole: Role;
   readonly defaultScopes: readonly Scope[];
+  /**
+   * In ids of its users ':' and '%' of issuer and subject are written as %3A and %25. Of an issuer whose users could
+   * else be taken for those of another: the name of one, with a ':' after it, is how the other's begins. Said once, as
+   * the second of them becomes trusted, so that nobody's id ever changes.
+   */
+  readonly escapesIds: boolean;
   readonly createdAt: number;
 }
 export interface IssuerRepo {
-  create(tenant: string, issuer: Omit<TrustedIssuer, "tenant" | "createdAt">): Promise<TrustedIssuer>;
+  create(tenant: string, issuer: Omit<TrustedIssuer, "tenant" | "createdAt" | "escapesIds">): Promise<TrustedIssuer>;
   list(tenant: string, page: PageRequest): Promise<Page<TrustedIssuer>>;
   delete(tenant: string, id: string): Promise<boolean>;
   /** All tenants that trust this issuer for one of these audiences; JWT authentication only. */
@@ -146,7 +158,7 @@ export interface PluginChanges {
 
 /** `get` and `list` include the global NATIVE rows; no tenant can change those. Pages end at `plg_{pluginId}`. */
 export interface PluginRepo {
-  /** @throws GatewayError `conflict` (param `name`) for a taken name */
+  /** @throws GatewayError `conflict` (param `name`) for a taken name, or too many plugins */
   create(tenant: string, plugin: NewPlugin): Promise<PluginRecord>;
   /** @throws GatewayError `conflict` (param `name`) for a name taken by another plugin */
   update(tenant: string, pluginId: number, plugin: NewPlugin): Promise<PluginRecord | undefined>;
@@ -157,7 +169,9 @@ export interface PluginRepo {
   /**
    * In as few round trips as the rows fit into: a batch of at most 250 rows and 1 MiB of text each, one
    * after the other. Returns the ids of those created or updated that are now as given, by name; one that
-   * is absent was taken or changed by somebody else. Doing it again changes nothing more.
+   * is absent was taken or changed by somebody else. Doing it again changes nothing more. Where there is no
+   * room for all that is to be created, nothing is.
+   * @throws GatewayError `conflict` (param `name`) for too many plugins
    */
   upsertMany(tenant: string, changes: PluginChanges): Promise<ReadonlyMap<string, number>>;
   /** Writes the global NATIVE rows (no tenant); part of migration. */
@@ -178,7 +192,11 @@ export interface CredentialView {
 export interface CredentialRepo {
   /** Next version of a credential, for the AAD of the value about to be sealed. */
   nextVersion(tenant: string, name: string, userId: string | null): Promise<number>;
-  /** Fails with `conflict` where another writer took `version` first. Raises the config version. */
+  /**
+   * Raises the config version.
+   * @throws GatewayError `conflict`: another writer took `version` first, or (`extra.limit`) the tenant or the user has no
+   * room for one more, or for so long a value; a value as long as a token is taken in place of another in any case
+   */
   put(tenant: string, credential: StoredCredential): Promise<CredentialView>;
   /** Values of these names: the user's where there is one, else the tenant's. Marks them used. */
   fetch(tenant: string, names: readonly string[], userId: string | undefined): Promise<readonly StoredCredential[]>;
@@ -189,6 +207,7 @@ export interface CredentialRepo {
 
 export type NewProvider = Omit<ProviderRecord, "id">;
 export interface ProviderRepo {
+  /** @throws GatewayError `conflict` (param `name`) for a taken name, or too many providers */
   create(tenant: string, id: string, provider: NewProvider): Promise<ProviderRecord>;
   update(tenant: string, id: string, provider: NewProvider): Promise<ProviderRecord | undefined>;
   get(tenant: string, id: string): Promise<ProviderRecord | undefined>;
@@ -448,7 +467,7 @@ export interface CallRepo {
   ): Promise<Call | undefined>;
   /**
    * Takes a queued call, or a running one whose lease has run out; raises `attempt`. A queued call that a
-   * budget has no room for stays queued.
+   * budget has no room for stays queued, as do those of a tenant that is suspended (`gone`).
    */
   claim(
     tenant: string,
@@ -458,15 +477,23 @@ export interface CallRepo {
     | {
         readonly call: Call;
         readonly wasRunning: boolean;
+        /** Whose the session is that it works in; one that there was not is its caller's now. */
+        readonly sessionOwner?: string;
         readonly listeners?: Listeners;
         readonly openBreakers?: readonly OpenBreaker[];
       }
-    | { readonly refusal: BudgetRefusal; readonly attempt: number; readonly parentId: string | null }
+    | {
+        readonly refusal: BudgetRefusal;
+        readonly attempt: number;
+        readonly parentId: string | null;
+        readonly waiting: Waiting;
+      }
+    /** As many calls of the tenant run as may. */
+    | { readonly limit: "concurrency"; readonly waiting: Waiting }
     /** Queued, and not to be run before that. */
     | { readonly dueInMs: number }
     | "gone"
     | "busy"
-    | "concurrency_limited"
   >;
   /** Extends the lease; `spent` is kept with the row, in case that nobody ends it. */
   heartbeat(
@@ -497,7 +524,8 @@ export interface CallRepo {
   /** Takes more slots for a running chat, as many as are free. Returns what was taken. */
   takeSlots(tenant: string, id: string, wanted: number, limit: number): Promise<number>;
   get(tenant: string, id: string): Promise<Call | undefined>;
-  list(tenant: string, filter: CallFilter, page: PageRequest): Promise<Page<Call>>;
+  /** @throws GatewayError `invalid_request` (param `after`) where there is no such call */
+  list(tenant: string, filter: CallFilter, page: CallPageRequest): Promise<Page<Call>>;
   /** Micro-units that the calls below each of these have cost, however deep, as far as they have ended. */
   costsBelow(tenant: string, ids: readonly string[]): Promise<ReadonlyMap<string, number>>;
   /** The call and those below it, the oldest first, at most so many; empty where there is none. */
@@ -568,6 +596,7 @@ export interface ArchiveRepo {
   /** Its calls go, and so does it. */
   discard(tenant: string, id: string): Promise<void>;
   get(tenant: string, id: string): Promise<CallArchive | undefined>;
+  /** @throws GatewayError `invalid_request` (param `after`) where there is no such archive */
   list(tenant: string, page: PageRequest): Promise<Page<CallArchive>>;
   /** Of all tenants: archives past `calls_archive_days`; claimed, so that two instances share the work. */
   takeExpired(
@@ -603,7 +632,10 @@ export interface FullWorkspace {
 
 export interface SessionRepo {
   get(tenant: string, id: string): Promise<Session | undefined>;
-  /** Of one caller, or of the whole tenant. */
+  /**
+   * Of one caller, or of the whole tenant.
+   * @throws GatewayError `invalid_request` (param `after`) where there is no such session
+   */
   list(tenant: string, page: PageRequest, callerId?: string): Promise<Page<Session>>;
   /** Creates or touches. `expired` where it was idle too long. */
   touch(tenant: string, id: string, callerId: string, idleMs: number): Promise<Session>;

@@ -7,6 +7,7 @@ import type { Caller } from "../callers/caller.ts";
 import { newToolCall, refusedCall } from "../calls/new-call.ts";
 import { currentCaller } from "../calls/worker.ts";
 import { enqueue, longestHopMs } from "../calls/enqueue.ts";
+import { enterSession } from "../calls/own-session.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -56,7 +57,7 @@ async function fireTenant(deps: CoreDeps, tenant: string, { due, now }: Found): 
   try {
     const version = Math.max(...due.map(({ configVersion }) => configVersion));
     const config = await deps.configs.get(tenant, version);
-    const callers = new CurrentCallers(deps, tenant);
+    const callers = new CurrentCallers(deps, config);
     const schedules = due.map(({ schedule }) => schedule);
     const taken = await takeFirings(deps, { config, callers, schedules, now, untilMs: firingAheadMs });
     return taken < due.length ? "some" : "all";
@@ -67,26 +68,46 @@ async function fireTenant(deps: CoreDeps, tenant: string, { due, now }: Found): 
   }
 }
 
-/** Each is asked for once. */
+/**
+ * Who made a schedule, as it is now, in the session that it delivers to: that may have been deleted since, and begun
+ * anew by somebody else. Each is asked for once.
+ */
 class CurrentCallers {
   readonly #deps: CoreDeps;
-  readonly #tenant: string;
+  readonly #config: TenantConfig;
   readonly #found = new Map<string, Promise<Caller | GatewayError>>();
 
-  constructor(deps: CoreDeps, tenant: string) {
+  constructor(deps: CoreDeps, config: TenantConfig) {
     this.#deps = deps;
-    this.#tenant = tenant;
+    this.#config = config;
   }
 
-  of(caller: Caller): Promise<Caller | GatewayError> {
-    const known = this.#found.get(caller.id);
+  of({ caller, deliver }: Schedule): Promise<Caller | GatewayError> {
+    const { session_id: sessionId } = deliver;
+    if (sessionId === undefined) return this.#ask(caller.id, () => this.#current(caller));
+    return this.#ask(JSON.stringify([caller.id, sessionId]), async () => {
+      const current = await this.#ask(caller.id, () => this.#current(caller));
+      if (current instanceof GatewayError) return current;
+      const { tenant } = this.#config;
+      const context = { tenant, caller: current, config: this.#config };
+      await enterSession(this.#deps, context, sessionId, "deliver.session_id");
+      return current;
+    });
+  }
+
+  #current(caller: Caller): Promise<Caller> {
+    return currentCaller(this.#deps, this.#config.tenant, { caller, scope: "tools" });
+  }
+
+  #ask(key: string, ask: () => Promise<Caller | GatewayError>): Promise<Caller | GatewayError> {
+    const known = this.#found.get(key);
     if (known !== undefined) return known;
-    const asked = currentCaller(this.#deps, this.#tenant, { caller, scope: "tools" }).catch((thrown: unknown) => {
+    const asked = ask().catch((thrown: unknown) => {
       const error = toGatewayError(thrown);
       if (isOutage(error)) throw error;
       return error;
     });
-    this.#found.set(caller.id, asked);
+    this.#found.set(key, asked);
     return asked;
   }
 }
@@ -111,7 +132,7 @@ async function takeFirings(deps: CoreDeps, { config, callers, schedules, now, un
   const plans = planSome(schedules, now, now + untilMs);
   const takings = await Promise.all(
     plans.map(async ({ schedule, dueAt, plan }) => {
-      const caller = await callers.of(schedule.caller);
+      const caller = await callers.of(schedule);
       const firings = await Promise.all(plan.firings.map((at) => firingAt(deps, config, { schedule, caller, at })));
       const taking: Taking = {
         id: schedule.id,
@@ -260,7 +281,7 @@ export async function fireSoon(
   config: TenantConfig,
   { schedule, now, untilMs }: { readonly schedule: Schedule; readonly now: number; readonly untilMs: number },
 ): Promise<void> {
-  const callers = new CurrentCallers(deps, config.tenant);
+  const callers = new CurrentCallers(deps, config);
   try {
     await takeFirings(deps, { config, callers, schedules: [schedule], now, untilMs });
   } catch (thrown) {
@@ -276,7 +297,7 @@ export async function fireNow(
   { schedule, idempotencyKey }: { readonly schedule: Schedule; readonly idempotencyKey: string | undefined },
 ): Promise<{ readonly callId: string; readonly state: string }> {
   const { tenant } = config;
-  const caller = await new CurrentCallers(deps, tenant).of(schedule.caller);
+  const caller = await new CurrentCallers(deps, config).of(schedule);
   const now = deps.clock.now();
   const key = `${schedule.id}/run/${idempotencyKey ?? newId("request")}`;
   const firing = await firingAt(deps, config, { schedule, caller, at: now, key });

@@ -1,5 +1,6 @@
 /** Makes schedules, finds those that a caller may see, and does to them what people may. */
 import { longestHopMs } from "../calls/enqueue.ts";
+import { enterSession } from "../calls/own-session.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -29,10 +30,12 @@ export async function createSchedule(
   const { tenant, caller, config } = context;
   const now = deps.clock.now();
   const timing = readTiming(request, now, config.settings.time_zone);
-  const deliver = await checkDelivery(deps, context, request.deliver ?? {});
+  const deliver = request.deliver ?? {};
+  await requireWebhook(deps, context, deliver);
   const { session_id: sessionId } = deliver;
   const then: CallContext = sessionId === undefined ? context : { ...context, sessionId };
   const { call } = requireReady((await prepareTask(deps, then, request.task)).preparation);
+  if (sessionId !== undefined) await enterSession(deps, context, sessionId, "deliver.session_id");
   const id = newId("schedule");
   const created = await deps.repos.schedules.create(tenant, {
     ...timing,
@@ -59,22 +62,12 @@ async function soon(deps: CoreDeps, { tenant, config }: CallContext, schedule: S
   return (await deps.repos.schedules.get(tenant, schedule.id)) ?? schedule;
 }
 
-async function checkDelivery(
-  { repos }: CoreDeps,
-  { tenant, caller }: CallContext,
-  deliver: Delivery,
-): Promise<Delivery> {
-  const { webhook, session_id: sessionId } = deliver;
+async function requireWebhook({ repos }: CoreDeps, { tenant }: CallContext, { webhook }: Delivery): Promise<void> {
   if (webhook !== undefined && (await repos.webhooks.get(tenant, webhook)) === undefined) {
     throw new GatewayError("invalid_request", `'deliver.webhook': there is no webhook '${webhook}'.`, {
       param: "deliver.webhook",
     });
   }
-  const session = sessionId === undefined ? undefined : await repos.sessions.get(tenant, sessionId);
-  if (session !== undefined && session.callerId !== caller.id) {
-    throw new GatewayError("session_not_found", `There is no session '${sessionId}'.`, { param: "deliver.session_id" });
-  }
-  return deliver;
 }
 
 /** @throws GatewayError `not_found`, the same for a missing, a foreign and a hidden one */

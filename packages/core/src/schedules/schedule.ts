@@ -6,6 +6,7 @@
 import * as z from "zod";
 import { hasScope, type Caller } from "../callers/caller.ts";
 import type { CallState } from "../calls/call.ts";
+import { sessionIdSchema } from "../chat/schema.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { misfirePolicies, type Misfire } from "./plan.ts";
 import type { Timeline } from "./timeline.ts";
@@ -38,6 +39,8 @@ export const taskSchema = z.union([
 /** As it was given, and as it is kept, sealed. */
 export type ScheduleTask = z.output<typeof taskSchema>;
 
+const sessionUse = "The tool works in this session, whose next request is given the result.";
+
 export const deliverSchema = z.strictObject({
   webhook: z
     .string()
@@ -51,12 +54,7 @@ export const deliverSchema = z.strictObject({
     .max(64)
     .optional()
     .meta({ description: "Clients of this type that are connected hear the result." }),
-  session_id: z
-    .string()
-    .min(1)
-    .max(128)
-    .optional()
-    .meta({ description: "The session's next request is given the result." }),
+  session_id: z.string().min(1).max(128).optional().meta({ description: sessionUse }),
 });
 export type Delivery = z.output<typeof deliverSchema>;
 
@@ -92,7 +90,11 @@ export const newScheduleSchema = z.strictObject({
       "What becomes of firings that were missed by two minutes, since everything was down: none, one for all of them, or each, the latest 100.",
   }),
   task: taskSchema,
-  deliver: deliverSchema.optional().meta({ description: "Where results go beside the record." }),
+  deliver: deliverSchema
+    // As requests name it; what is stored is read however it is.
+    .extend({ session_id: sessionIdSchema.optional().meta({ description: sessionUse }) })
+    .optional()
+    .meta({ description: "Where results go beside the record." }),
   paused: z.boolean().default(false),
 });
 export type NewScheduleRequest = z.output<typeof newScheduleSchema>;

@@ -3,35 +3,40 @@
  * (also as ASCII, with `\/`, or JSON within JSON) or in HTML, as UTF-8 read as Latin-1, in base64.
  * One text may mix them. Letters and digits are what no encoder touches, so they are searched as they are.
  */
+import { openers, runToken, type Alphabet } from "./readings.ts";
+import { TokenSearch, type Sequence } from "./token-search.ts";
 
-/** Characters of one regular expression: the engine refuses longer ones. */
-const pieceLength = 256;
 /** Base64 that is shorter would also be found in ordinary words. */
 const shortestBase64 = 8;
 
+/** So much of a secret is looked for first: more would find little less, and is not to be had in time in every text. */
+const probeLength = 32;
+const startLength = 8;
+
 export function createSecretPatterns(secret: string): readonly SecretPattern[] {
   return [
-    new SecretPattern(secret, formsOf),
-    ...base64Cores(secret).map((core) => new SecretPattern(core, base64FormsOf, "[\\w+/-]?={0,2}")),
+    new SecretPattern(secret, foldUnit),
+    ...base64Cores(secret).map((core) => new SecretPattern(core, foldBase64, /[\w+/-]?={0,2}/y)),
   ];
 }
 
-/** One text and all ways to write it. Nothing is compiled before a text looks as if it were in it. */
+/** One text and all ways to write it. Nothing is prepared before a text looks as if it were in it. */
 export class SecretPattern {
   readonly #text: string;
-  readonly #forms: (character: string) => string;
-  /** Expression for what may follow. */
-  readonly #tail: string;
+  readonly #fold: Alphabet["fold"];
+  /** What may follow. */
+  readonly #tail: RegExp | undefined;
   /** Part of every form, in small letters; empty where there is none. */
   readonly #probe: string;
-  #compiled: Pieces | undefined;
+  #search: TokenSearch | undefined;
 
-  constructor(text: string, forms: (character: string) => string, tail = "") {
+  constructor(text: string, fold: Alphabet["fold"], tail?: RegExp) {
     this.#text = text;
-    this.#forms = forms;
+    this.#fold = fold;
     this.#tail = tail;
     const runs = text.match(/[A-Za-z0-9]+/g) ?? [];
-    this.#probe = runs.reduce((longest, run) => (run.length > longest.length ? run : longest), "").toLowerCase();
+    const longest = runs.reduce((before, run) => (run.length > before.length ? run : before), "");
+    this.#probe = longest.slice(0, probeLength).toLowerCase();
   }
 
   /** @param small the text in small letters */
@@ -40,112 +45,53 @@ export class SecretPattern {
   }
 
   replaceIn(text: string, replacement: string): string {
-    this.#compiled ??= compile(partsOf(this.#text, this.#forms), this.#tail);
-    return replaceAll(text, this.#compiled, replacement);
+    this.#search ??= new TokenSearch({ ...sequenceOf(this.#text, this.#fold), tail: this.#tail });
+    let result = "";
+    let from = 0;
+    for (const { start, end } of this.#search.findAll(text)) {
+      result += text.slice(from, start) + replacement;
+      from = end;
+    }
+    return from === 0 ? text : result + text.slice(from);
   }
 }
 
-/**
- * A run of backslashes is one part, and takes all that stand together: were each of them looked for by itself, a long
- * run could be shared out among them in more ways than there is time for. So the escapes of what follows are among
- * what it takes.
- */
-function partsOf(text: string, forms: (character: string) => string): readonly string[] {
-  const units = text.match(/\\+|[^\\]/gsu) ?? [];
-  return units.map((unit, at) => {
-    if (unit.startsWith("\\")) return backslashes(unit.length);
-    return units[at - 1]?.startsWith("\\") === true ? `(?:${forms(unit)}|(?<=\\\\)${escaped(unit)})` : forms(unit);
-  });
+function sequenceOf(text: string, fold: Alphabet["fold"]): Omit<Sequence, "tail"> {
+  const units = text.match(/\\+|[^\\]/gs) ?? [];
+  const tokens = units.map((unit) => (unit.startsWith("\\") ? runToken(unit.length) : fold(unit.charCodeAt(0))));
+  const runs = new Set(units.filter((unit) => unit.startsWith("\\")).map(({ length }) => length));
+  const escapable = new Set(tokens.filter((_token, at) => !/^[\\\w.-]/.test(units[at] ?? "")));
+  const alphabet = { fold, escapable, runs: [...runs].sort((a, b) => a - b) };
+  return { tokens, alphabet, starts: startsOf(units) };
 }
 
-function backslashes(count: number): string {
-  return `(?:(?:%(?:25)?5c|\\\\{1,8}u005c|${htmlNumber(0x5c)}){${count}}|(?<!\\\\)\\\\{${count},}(?!\\\\))`;
+/** Of a secret that begins with what every encoder may touch, any of their beginnings. */
+function startsOf(units: readonly string[]): Sequence["starts"] {
+  const plain = /^[\w.-]+/.exec(units.slice(0, startLength).join(""))?.[0];
+  if (plain !== undefined) return { pattern: new RegExp(plain.replaceAll(".", "\\."), "gi"), length: plain.length };
+  const first = units[0]?.charCodeAt(0) ?? 0;
+  // In base64, two alphabets.
+  const unit = `\\u${first.toString(16).padStart(4, "0")}`;
+  return { pattern: new RegExp(`[${unit}${openers}_-]`, "gi"), length: 1 };
 }
 
-/** What is left of an escaped character behind its backslashes. */
-function escaped(character: string): string {
-  return character === "\t" ? "t" : unitEscapes(character).replace(/^\\\\\{1,8\}/, "");
+/** Units of characters that differ in case only are one. */
+const folded = new Uint16Array(0x1_0000);
+
+function foldUnit(unit: number): number {
+  const known = folded[unit] ?? 0;
+  if (known !== 0) return known;
+  const large = String.fromCharCode(unit).toUpperCase();
+  const small = (large.length === 1 ? large : String.fromCharCode(unit)).toLowerCase();
+  const fold = small.length === 1 ? small.charCodeAt(0) : unit;
+  folded[unit] = fold;
+  return fold;
 }
 
-interface Pieces {
-  /** Searched; each of the others has to follow the one before. */
-  readonly first: RegExp;
-  readonly rest: readonly RegExp[];
-}
-
-function compile(parts: readonly string[], tail: string): Pieces {
-  const sources: string[] = [];
-  for (let at = 0; at < parts.length; at += pieceLength) sources.push(parts.slice(at, at + pieceLength).join(""));
-  const [first = "", ...rest] = sources.map((source, index) => source + (index === sources.length - 1 ? tail : ""));
-  return { first: new RegExp(first, "gi"), rest: rest.map((source) => new RegExp(source, "yi")) };
-}
-
-function replaceAll(text: string, { first, rest }: Pieces, replacement: string): string {
-  let result = "";
-  let from = 0;
-  first.lastIndex = 0;
-  for (let match = first.exec(text); match !== null; match = first.exec(text)) {
-    const end = endOfRest(text, first.lastIndex, rest);
-    first.lastIndex = end ?? match.index + 1;
-    if (end === undefined) continue;
-    result += text.slice(from, match.index) + replacement;
-    from = end;
-  }
-  return from === 0 ? text : result + text.slice(from);
-}
-
-function endOfRest(text: string, start: number, rest: readonly RegExp[]): number | undefined {
-  let end = start;
-  for (const piece of rest) {
-    piece.lastIndex = end;
-    if (!piece.test(text)) return undefined;
-    end = piece.lastIndex;
-  }
-  return end;
-}
-
-/** What decoders take Latin-1 to be. */
-const windows1252 = new TextDecoder("windows-1252");
-
-const htmlNames: Readonly<Record<string, string>> = { "&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos" };
-
-/** Every way to write one character but a backslash. Repetitions are bounded, so that no text makes the search slow. */
-function formsOf(character: string): string {
-  if (/[\w.-]/.test(character)) return literal(character);
-  const bytes = Buffer.from(character, "utf8");
-  const point = character.codePointAt(0) ?? 0;
-  const html = htmlNames[character];
-  const forms = [
-    [...bytes].map((byte) => `%(?:25)?${hex(byte, 2)}`).join(""),
-    unitEscapes(character),
-    htmlNumber(point),
-    ...(html === undefined ? [] : [`&(?:amp;)?${html};`]),
-    ...(/["'/]/.test(character) ? [`\\\\{1,8}${literal(character)}`] : []),
-    ...(character === "\t" ? ["\\\\{1,8}t"] : []),
-    ...(character === " " ? ["\\+"] : []),
-    // Last, since longer forms may begin with the character itself.
-    ...(bytes.length === 1 ? [] : [literal(bytes.toString("latin1")), literal(windows1252.decode(bytes))]),
-    literal(character),
-  ];
-  return `(?:${forms.join("|")})`;
-}
-
-function htmlNumber(point: number): string {
-  return `&(?:amp;)?#(?:0{0,4}${point}|x0{0,4}${hex(point, 1)});`;
-}
-
-/** `\u5bc6`, with more backslashes where JSON stands within JSON. */
-function unitEscapes(character: string): string {
-  const units = Array.from({ length: character.length }, (_none, at) => character.charCodeAt(at));
-  return units.map((unit) => `\\\\{1,8}u${hex(unit, 4)}`).join("");
-}
-
-function hex(value: number, length: number): string {
-  return value.toString(16).padStart(length, "0");
-}
-
-function literal(text: string): string {
-  return text.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&");
+/** In both alphabets. */
+function foldBase64(unit: number): number {
+  if (unit === 0x2d) return 0x2b;
+  return unit === 0x5f ? 0x2f : foldUnit(unit);
 }
 
 /** Base64 of a longer text has one of three forms for the part in it, by where that part begins. */
@@ -160,11 +106,4 @@ function base64Cores(secret: string): readonly string[] {
   });
   const sure = first.length < shortestBase64 ? whole.replace(/=+$/, "") : first;
   return [sure, ...others.filter((core) => core.length >= shortestBase64)];
-}
-
-/** In both alphabets, and escaped as any text. */
-function base64FormsOf(character: string): string {
-  if (character === "+") return `(?:-|${formsOf("+")})`;
-  if (character === "/") return `(?:_|${formsOf("/")})`;
-  return character;
 }

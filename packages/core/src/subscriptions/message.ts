@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { schemaProblem } from "../errors/schema-problems.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { MessageSubscription } from "./subscription.ts";
 
@@ -26,8 +27,40 @@ export const broughtMessageSchema = z.strictObject({
   redelivered: z.boolean().default(false),
   /** Messages of its key become calls one after the other. */
   in_order: z.boolean().default(false),
+  /** Why it is not as it was sent; no call can be made of it. */
+  unreadable: z.string().max(1_024).optional(),
 });
 export type BroughtMessage = z.output<typeof broughtMessageSchema>;
+
+const { shape } = broughtMessageSchema;
+
+/** The same fields, whatever is in them: of those that come from the producer the node answers for none. */
+export const broughtFieldsSchema = z.strictObject({
+  ...Object.fromEntries(Object.keys(shape).map((name) => [name, z.unknown().optional()])),
+  delivery: shape.delivery,
+});
+
+export interface ReadMessage {
+  readonly message: BroughtMessage;
+  /** What is wrong with it, where no call can be made of it whatever is done elsewhere. */
+  readonly fault?: GatewayError | undefined;
+}
+
+/** As much of it as fits, which is at least what it is known by. */
+export function readBrought(fields: z.output<typeof broughtFieldsSchema>): ReadMessage {
+  const read = broughtMessageSchema.safeParse(fields);
+  if (read.success) {
+    const { unreadable } = read.data;
+    const fault = unreadable === undefined ? undefined : new GatewayError("invalid_arguments", unreadable);
+    return { message: read.data, fault };
+  }
+  const { path, says } = schemaProblem(read.error);
+  const fault = new GatewayError("invalid_arguments", `The message cannot be read: its '${path.join(".")}' ${says}.`);
+  const given = new Map(Object.entries(fields));
+  const fitting = Object.entries(shape).filter(([name, field]) => field.safeParse(given.get(name)).success);
+  const told = Object.fromEntries(fitting.map(([name]) => [name, given.get(name)]));
+  return { message: broughtMessageSchema.parse({ bytes: 0, ...told }), fault };
+}
 
 /** Equal for the same message, however often and by whomever it is brought. */
 export function keyOf({ message_id: id, delivery }: BroughtMessage): string {

@@ -8,7 +8,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { nodeNameSchema } from "../nodes/node.ts";
 import type { Connection } from "../realtime/connection.ts";
 import { defineMessage, type MessageKind } from "../realtime/message-kind.ts";
-import { broughtMessageSchema } from "./message.ts";
+import { broughtFieldsSchema, broughtMessageSchema, readBrought } from "./message.ts";
 
 const id = z.string().regex(/^[A-Za-z0-9][\w.:-]{0,63}$/, "must have 1 to 64 letters, digits, '_', '-', '.' or ':'");
 const instance = z.string().regex(/^[\w-]{16,64}$/, "must have 16 to 64 letters, digits, '_' or '-'");
@@ -124,11 +124,12 @@ export const subscriptionMessages = {
       subscription,
       fingerprint: z.string().max(64),
       instance,
-      message: broughtMessageSchema,
+      message: broughtFieldsSchema,
     }),
     async answer(deps, { tenant }, { subscription: of, fingerprint, instance: own, message }) {
       const { takeMessage } = await import("./take.ts");
-      const taken = await takeMessage(deps, tenant, { subscription: of, fingerprint, instance: own, message });
+      const place = { subscription: of, fingerprint, instance: own };
+      const taken = await takeMessage(deps, tenant, { ...place, ...readBrought(message) });
       switch (taken.kind) {
         case "accepted":
         case "duplicate":

@@ -18,16 +18,15 @@ import { loadScheme } from "../tools/catalog.ts";
 import { prepareCall, rejectedBy } from "../tools/prepare.ts";
 import { parseTraceparent } from "../traces/trace-context.ts";
 import { mapArguments } from "./mapping.ts";
-import { documentOf, keyOf, laneOf, type BroughtMessage } from "./message.ts";
+import { documentOf, keyOf, laneOf, type BroughtMessage, type ReadMessage } from "./message.ts";
 import { callerOf, contextOf, fingerprintOf, openSource, type OpenSource } from "./standing.ts";
 import { subscriptionRoute, type MessageSubscription } from "./subscription.ts";
 
-export interface Bringing {
+export interface Bringing extends ReadMessage {
   readonly subscription: string;
   /** Under which the node consumes; another one by now: it is to look again. */
   readonly fingerprint: string;
   readonly instance: string;
-  readonly message: BroughtMessage;
 }
 
 export type Taken =
@@ -127,6 +126,7 @@ async function makeCall(
 ): Promise<Taken> {
   const { subscription, failed } = begun;
   const { tenant, caller, requestId, traceId } = context;
+  if (bringing.fault !== undefined) throw bringing.fault;
   const body = await bodyOf(deps, tenant, { bringing, opened, subscription });
   const args = mapArguments(subscription.target.arguments, documentOf(subscription, bringing.message, body));
   await loadScheme(deps.adapters, subscription.target.uri);

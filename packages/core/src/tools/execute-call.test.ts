@@ -13,6 +13,8 @@ import { parseToolUri } from "./uri.ts";
 const silent = withDelivery(new GatewayError("tool_unreachable", "The connection broke."), "uncertain");
 const refused = withDelivery(new GatewayError("tool_unreachable", "Nobody listens."), "not_sent");
 const inUse = new GatewayError("tool_failed", "This key is in use.", { extra: { status: 409 } });
+const busyFor = (retryAfterMs: number): Error =>
+  new GatewayError("tool_failed", "In maintenance.", { retryAfterMs, extra: { status: 503 } });
 const reply: ToolReply = { mediaType: "text/plain", body: "done" };
 
 const tool: Tool = {
@@ -35,7 +37,7 @@ const tool: Tool = {
 /** A back end that does one thing after the other with what it is sent. */
 async function executeAgainst(
   answers: readonly (Error | ToolReply)[],
-  change: { readonly effect?: Effect; readonly repeat?: Repeat } = {},
+  change: { readonly effect?: Effect; readonly repeat?: Repeat; readonly timeoutMs?: number } = {},
 ): Promise<Execution & { readonly sends: number }> {
   let sends = 0;
   const call: PreparedCall = {
@@ -99,5 +101,22 @@ describe(`a call whose sends are all accounted for ${verifies("API-5")}`, () => 
 
   test("has failed where it only reads, whatever became of its sends", async () => {
     expect((await executeAgainst([silent, refused, refused], { effect: "read" })).finish.state).toBe("failed");
+  });
+});
+
+describe(`a back end that says when to come back ${verifies("API-5")}`, () => {
+  test("is asked again where that is soon", async () => {
+    expect(await executeAgainst([busyFor(500), reply])).toMatchObject({ finish: { state: "completed" }, sends: 2 });
+  });
+
+  test.each([
+    ["a day later, longer than any call waits", 86_400_000, 60_000],
+    ["later than this call's own time", 3_500, 1_000],
+  ])("is not waited for where that is %s: the caller is told when", async (_when, retryAfterMs, timeoutMs) => {
+    const { finish, outcome, sends } = await executeAgainst([busyFor(retryAfterMs), reply], { timeoutMs });
+    const told = { details: { status: 503, retry_after_ms: retryAfterMs } };
+    expect(sends).toBe(1);
+    expect(finish).toMatchObject({ state: "failed", error: { code: "tool_failed", ...told } });
+    expect(outcome).toMatchObject({ kind: "failed", ...told });
   });
 });

@@ -25,7 +25,7 @@ import {
   type FailedOutcome,
   type ToolOutcome,
 } from "./outcome.ts";
-import { backoffMs, isPassing, mayRepeat } from "./policy.ts";
+import { backoffMs, isPassing, isWaitedFor, mayRepeat } from "./policy.ts";
 import type { PreparedCall } from "./prepare.ts";
 import { endToolSpan, inToolSpan } from "./tool-trace.ts";
 
@@ -87,6 +87,7 @@ async function carryOut(
   let reached = false;
   // What one send left open no later failure closes, only a result does.
   let isOpen = false;
+  const until = deps.clock.now() + call.timeoutMs * call.maxAttempts;
   for (let send = 1; ; send += 1) {
     const since = performance.now();
     const tried = await trySend(deps, call, context, options);
@@ -95,13 +96,14 @@ async function carryOut(
     const { error, delivery } = tried;
     reached ||= delivery !== "not_sent";
     isOpen ||= delivery === "uncertain";
-    const again = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
-    if (!again) {
+    const { retryAfterMs } = error.details;
+    const may = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
+    if (!may || !isWaitedFor(retryAfterMs, until - deps.clock.now())) {
       const cancelled = options.signal.aborted;
       const execution = failure(call, context, { error, isOpen, cancelled, sends: send });
       return reached ? charged(deps, context, { call, execution }) : execution;
     }
-    await deps.clock.sleep(backoffMs(send, error.details.retryAfterMs), options.signal).catch(() => undefined);
+    await deps.clock.sleep(backoffMs(send, retryAfterMs), options.signal).catch(() => undefined);
   }
 }
 

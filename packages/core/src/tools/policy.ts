@@ -19,6 +19,17 @@ export function mayRepeat(call: { readonly effect: Effect; readonly repeat: Repe
   return call.effect === "read" || call.repeat !== "never" || delivery === "not_sent";
 }
 
+/**
+ * Longest time a back end may ask for (`Retry-After`) that is slept out: who waits holds its slot, its lease and one of
+ * the few hands that all tenants share.
+ */
+const longestRetryAfterMs = 10_000;
+
+/** Is it waited for? What is not ends the call, which tells `retry_after_ms`. @param leftMs of the call's own time */
+export function isWaitedFor(retryAfterMs: number | undefined, leftMs: number): boolean {
+  return retryAfterMs === undefined || retryAfterMs <= Math.min(longestRetryAfterMs, leftMs);
+}
+
 /** Milliseconds before send number `send` + 1: doubling from 200 ms to 10 s, half of it random. */
 export function backoffMs(send: number, retryAfterMs: number | undefined, random: () => number = Math.random): number {
   const ceiling = Math.min(10_000, 200 * 2 ** (send - 1));

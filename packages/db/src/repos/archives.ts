@@ -8,11 +8,12 @@ import type { Call } from "@toolyard/core/calls/call";
 import { newId } from "@toolyard/core/ids";
 import type { ArchiveRepo, CallArchive, ClaimedArchive, PageRequest } from "@toolyard/core/ports/repos";
 import { getTableColumns } from "drizzle-orm";
-import type { Database, Shards, SqlValue, StatementResult } from "../database.ts";
+import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { ended, toCall } from "./calls-rows.ts";
 import { everyShard } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
+import { requirePlace } from "./place.ts";
 
 type Row = StatementResult["rows"][number];
 
@@ -145,6 +146,8 @@ function readable(row: Row): Call | undefined {
   }
 }
 
+const readPlace = "SELECT id FROM call_archives WHERE tenant = ?1 AND id = ?2";
+
 /** In the order of their days; several of one day as they were begun. */
 async function list(database: Database, tenant: string, page: PageRequest): ReturnType<ArchiveRepo["list"]> {
   const { direction, follows } = orders[page.order];
@@ -156,7 +159,10 @@ async function list(database: Database, tenant: string, page: PageRequest): Retu
   }
   const sql = `SELECT * FROM call_archives WHERE tenant = ?1 AND written_at IS NOT NULL ${beyond}
     ORDER BY day ${direction}, id ${direction} LIMIT ?2`;
-  const [found] = await database.batch([{ sql, args }], { readonly: true });
+  const statements: Statement[] = [{ sql, args }];
+  if (page.after !== undefined) statements.push({ sql: readPlace, args: [tenant, page.after] });
+  const [found, place] = await database.batch(statements, { readonly: true });
+  requirePlace(place);
   const rows = found?.rows ?? [];
   return { data: rows.slice(0, page.limit).map(toArchive), hasMore: rows.length > page.limit };
 }

@@ -203,8 +203,13 @@ const readSession = `SELECT CASE
     ELSE 'live' END AS state, s.caller_id
   FROM tenants AS t LEFT JOIN sessions AS s ON s.id = ?3 WHERE t.id = ?1`;
 
+/**
+ * Of this session only: what an older one of its name was to be given, which was deleted, is not told to it. The plus
+ * keeps SQLite with the index of the session.
+ */
 const readDue = `SELECT * FROM calls
   WHERE tenant = ?1 AND session_id = ?2 AND delivery = 'due' AND state IN ${ended}
+    AND +created_at >= (SELECT begun.created_at FROM sessions AS begun WHERE begun.id = ?2)
   ORDER BY finished_at, id LIMIT ${dueAtOnce}`;
 
 interface Plan {
@@ -283,6 +288,8 @@ function planBatch(input: AdmitInput): Plan {
   const request = call?.id ?? newId("request");
   const statements: Statement[] = [decisionStatement(input, request)];
   const add = (sql: string, args: readonly SqlValue[]): number => statements.push({ sql, args }) - 1;
+  // Before the call, which must not be older than its session.
+  if (sessionId !== undefined) add(touchSession, [tenant, request, sessionId]);
   if (call !== undefined) {
     if (call.idempotencyKey !== null) {
       add(releaseKey, [tenant, request, call.route, call.idempotencyKey, input.supersedes ?? null]);
@@ -290,7 +297,6 @@ function planBatch(input: AdmitInput): Plan {
     add(insertAdmittedCall, newRowArgs(tenant, null, call));
     statements.push(...endOfNewRow(tenant, call));
   }
-  if (sessionId !== undefined) add(touchSession, [tenant, request, sessionId]);
   const hash = principal.kind === "key" ? principal.hash : null;
   return {
     statements,

@@ -1,9 +1,10 @@
 /** Reading calls, and what people may do to them: list, cancel, approve, reject. */
 import type { Call, CallError } from "@toolyard/core/calls/call";
-import type { CallFilter, CallRepo, Page, PageRequest } from "@toolyard/core/ports/repos";
+import type { CallFilter, CallPageRequest, CallRepo, Page } from "@toolyard/core/ports/repos";
 import type { Database, SqlValue } from "../database.ts";
 import { ended, toCall } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
+import { requirePlace } from "./place.ts";
 
 type Decision = Parameters<CallRepo["decide"]>[2];
 
@@ -44,11 +45,13 @@ const conditions = {
   to: "created_at < ?",
 } as const satisfies Record<keyof CallFilter, string>;
 
+const readPlace = "SELECT created_at FROM calls WHERE tenant = ?1 AND id = ?2";
+
 /** In the order of creation, which ids of chats and tool calls together do not have. */
 export async function list(
   database: Database,
   tenant: string,
-  { filter, page }: { readonly filter: CallFilter; readonly page: PageRequest },
+  { filter, page }: { readonly filter: CallFilter; readonly page: CallPageRequest },
 ): Promise<Page<Call>> {
   const where = ["tenant = ?"];
   const args: SqlValue[] = [tenant];
@@ -60,17 +63,27 @@ export async function list(
   }
   // Spelled out for the index of calls that wait for a person, which is the list that is asked for most.
   if (filter.state === "input_required") where.push("state = 'input_required'");
+  // Few of all that a tenant has, which SQLite does not know.
+  const isRunning = filter.state === "running";
+  if (isRunning) where.push("state = 'running'");
   const { direction, follows } = orders[page.order];
   // The plus keeps SQLite from walking through the tenant's whole time to find the few rows of these.
   const isNarrow = [filter.requestId, filter.parentId, filter.sessionId].some((value) => value !== undefined);
   const time = isNarrow ? "+created_at" : "created_at";
-  if (page.after !== undefined) {
+  const { after, beyond } = page;
+  if (beyond !== undefined) {
+    where.push(`(${time}, id) ${follows} (?, ?)`);
+    args.push(beyond.createdAt, beyond.id);
+  } else if (after !== undefined) {
     where.push(`(${time}, id) ${follows} (SELECT created_at, id FROM calls WHERE tenant = ? AND id = ?)`);
-    args.push(tenant, page.after);
+    args.push(tenant, after);
   }
-  const sql = `SELECT * FROM calls WHERE ${where.join(" AND ")}
+  const sql = `SELECT * FROM calls ${isRunning ? "INDEXED BY calls_running" : ""} WHERE ${where.join(" AND ")}
     ORDER BY ${time} ${direction}, id ${direction} LIMIT ?`;
-  const [found] = await database.batch([{ sql, args: [...args, page.limit + 1] }], { readonly: true });
+  const statements = [{ sql, args: [...args, page.limit + 1] }];
+  if (after !== undefined) statements.push({ sql: readPlace, args: [tenant, after] });
+  const [found, place] = await database.batch(statements, { readonly: true });
+  requirePlace(place);
   const rows = found?.rows ?? [];
   return { data: rows.slice(0, page.limit).map(toCall), hasMore: rows.length > page.limit };
 }

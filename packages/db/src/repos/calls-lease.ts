@@ -5,12 +5,14 @@
 import { randomUUID } from "node:crypto";
 import type { Amount, BudgetRefusal } from "@toolyard/core/budgets/budget";
 import type { Spent } from "@toolyard/core/budgets/chat-meter";
+import { longestLookMs, mostAhead } from "@toolyard/core/calls/look-again";
 import type { CallRepo } from "@toolyard/core/ports/repos";
 import type { Database, Statement } from "../database.ts";
+import { dueSince } from "../schema/calls.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { heldSlots, keepSpent, longestDelayMs, sentAt, spentArgs, toCall } from "./calls-rows.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
-import { hearing, now, toListeners } from "./fragments.ts";
+import { hearing, isActive, now, toListeners } from "./fragments.ts";
 
 type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
 
@@ -32,6 +34,16 @@ const overAnyBudget = overBudget({
 /** What has begun and was parked was admitted then. */
 const hasBegun = "(state = 'running' OR (repeat = 'resume' AND started_at IS NOT NULL))";
 
+/** Of the session that the claimed call works in; ids are unique over all tenants, and nobody's caller is ''. */
+const sessionOwner = `(SELECT CASE worked.tenant WHEN ?1 THEN worked.caller_id ELSE '' END
+  FROM sessions AS worked WHERE worked.id = calls.session_id) AS session_owner`;
+
+/** Where there is none, nobody else may begin one of this name under the hands of the claimed call. */
+const beginSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, created_at, last_used_at)
+  SELECT session_id, tenant, caller_id, '', ${now}, ${now} FROM calls
+  WHERE tenant = ?1 AND id = ?2 AND write_token = ?3 AND state = 'running' AND kind = 'tool' AND session_id IS NOT NULL
+  ON CONFLICT DO NOTHING`;
+
 /** Sent twice, the second finds its token and changes nothing but the lease. */
 const claimCall = `UPDATE calls SET
     attempt = attempt + (write_token IS NOT ?5),
@@ -42,40 +54,59 @@ const claimCall = `UPDATE calls SET
     state = 'running', lease_until = ${now} + ?3, started_at = COALESCE(started_at, ${now}), sent_at = ${now},
     woken = CASE WHEN write_token IS ?5 THEN woken ELSE 0 END, write_token = ?5
   WHERE tenant = ?1 AND id = ?2
-    AND ((${unheld} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)
+    AND ((${unheld} AND ${isActive("?1")} AND (${onlyToEnd} OR slots + ${heldSlots} <= ?4)
         AND (${hasBegun} OR ${overAnyBudget} IS NULL))
       OR write_token = ?5)
-  RETURNING *, ${hearing}, ${openBreakers}`;
+  RETURNING *, ${hearing}, ${openBreakers}, ${sessionOwner}`;
+
+const dueSinceOf = (row: string): string => dueSince.replaceAll(/\b(?=run_at|created_at)/g, `${row}.`);
+
+/** Queued calls of the tenant that could have run since before; only counted for those that have to wait. */
+const ahead = `(SELECT COUNT(*) FROM (SELECT 1 FROM calls AS earlier
+  WHERE earlier.tenant = ?1 AND earlier.state = 'queued' AND ${dueSinceOf("earlier")} < ${dueSinceOf("calls")} LIMIT ?3))`;
 
 const explainClaim = `SELECT CASE
     WHEN state NOT IN ('queued', 'running') THEN 'gone'
-    WHEN ${unheld} THEN 'concurrency_limited'
+    WHEN ${unheld} THEN 'no_slot'
     ELSE 'busy' END AS answer,
+    MAX(0, ${now} - MAX(created_at, COALESCE(run_at, 0))) AS waited, CASE WHEN ${unheld} THEN ${ahead} END AS ahead,
     CASE WHEN state = 'queued' AND ${unheld} AND NOT ${hasBegun} THEN ${overAnyBudget} END AS over_budget, attempt, parent_id,
     CASE WHEN state = 'queued' AND (repeat <> 'resume' OR run_at <= ${now} + ${longestDelayMs})
       THEN MAX(0, COALESCE(run_at, 0) - ${now}) ELSE 0 END AS due_in
-  FROM calls WHERE tenant = ?1 AND id = ?2`;
+  FROM calls WHERE tenant = ?1 AND id = ?2 AND ${isActive("?1")}`;
 
-/** The caller of a claim that found no slot sends a message of its own; the sweep need not. */
-const postponeSweep = `UPDATE calls SET sent_at = MAX(sent_at, ${now}) WHERE tenant = ?1 AND id = ?2 AND ${unheld}`;
+/** The caller of a claim that found no slot sends a message of its own, with a delay; the sweep need not. */
+const postponeSweep = `UPDATE calls SET sent_at = MAX(sent_at, ${now} + ${longestLookMs}) WHERE tenant = ?1 AND id = ?2 AND ${unheld}
+  AND ${isActive("?1")}`;
 
 export async function claim(
   database: Database,
   tenant: string,
   { id, leaseMs, concurrency }: { readonly id: string; readonly leaseMs: number; readonly concurrency: number },
 ): Promise<Claim> {
+  const token = randomUUID();
   const [claimed, explained] = await database.batch(
     [
-      { sql: claimCall, args: [tenant, id, leaseMs, concurrency, randomUUID()] },
-      { sql: explainClaim, args: [tenant, id] },
+      { sql: claimCall, args: [tenant, id, leaseMs, concurrency, token] },
+      { sql: explainClaim, args: [tenant, id, mostAhead(concurrency)] },
+      { sql: beginSession, args: [tenant, id, token] },
       { sql: postponeSweep, args: [tenant, id] },
     ],
     { repeatable: true },
   );
   const row = claimed?.rows[0];
-  if (row !== undefined)
-    return { call: toCall(row), wasRunning: row["taken_over"] === 1, ...toListeners(row), ...toOpenBreakers(row) };
+  if (row !== undefined) {
+    const owner = row["session_owner"];
+    return {
+      call: toCall(row),
+      wasRunning: row["taken_over"] === 1,
+      ...(typeof owner === "string" ? { sessionOwner: owner } : {}),
+      ...toListeners(row),
+      ...toOpenBreakers(row),
+    };
+  }
   const explanation = explained?.rows[0];
+  const waiting = { waitedMs: Number(explanation?.["waited"]), ahead: Number(explanation?.["ahead"]) };
   const overBudgetNow = explanation?.["over_budget"];
   if (typeof overBudgetNow === "string") {
     const parentId = explanation?.["parent_id"];
@@ -83,12 +114,14 @@ export async function claim(
       refusal: toRefusal(overBudgetNow),
       attempt: Number(explanation?.["attempt"]),
       parentId: typeof parentId === "string" ? parentId : null,
+      waiting,
     };
   }
   const dueInMs = Number(explanation?.["due_in"] ?? 0);
   if (dueInMs > 0) return { dueInMs };
   const answer = explanation?.["answer"];
-  return answer === "busy" || answer === "concurrency_limited" ? answer : "gone";
+  if (answer === "no_slot") return { limit: "concurrency", waiting };
+  return answer === "busy" ? answer : "gone";
 }
 
 const extendLease = `UPDATE calls SET lease_until = MAX(COALESCE(lease_until, 0), ${now} + ?4)

@@ -6,7 +6,7 @@ import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
 import { keyLifetimeMs } from "./calls-rows.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
-import { now, setting } from "./fragments.ts";
+import { isActive, now, setting } from "./fragments.ts";
 
 const dayMs = 86_400_000;
 /** More than a year, so that a month can be held against that of the year before. */
@@ -23,10 +23,12 @@ const sweepCalls = `UPDATE calls SET sent_at = ${now} + MAX(0, ?3 - ?2)
   WHERE rowid IN (
     SELECT rowid FROM (
       SELECT rowid FROM calls WHERE state = 'running' AND lease_until <= ${now} AND sent_at <= ${now} - ?2
+        AND ${isActive("calls.tenant")}
       ORDER BY lease_until LIMIT ?1)
     UNION ALL
     SELECT rowid FROM (
       SELECT rowid FROM calls WHERE state = 'queued' AND COALESCE(run_at, 0) <= ${now} AND sent_at <= ${now} - ?2
+        AND ${isActive("calls.tenant")}
       ORDER BY sent_at LIMIT ?1)
     LIMIT ?1)
   RETURNING tenant, id, async, kind, effect, repeat, state`;

@@ -7,6 +7,7 @@ import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { sysUserCredential } from "../schema/sys-user-credential.ts";
 import { build, statement } from "../sql.ts";
+import { now } from "./fragments.ts";
 import {
   pageAfterNumber,
   raiseConfigVersion,
@@ -17,6 +18,52 @@ import {
   type OnBrokenRow,
   type Reader,
 } from "./rows.ts";
+
+/** Each is part of the tenant's snapshot, and anybody may set their own. */
+const mostCredentials = 10_000;
+const mostOfUser = 200;
+/** As they are sealed. No user's share is the whole. */
+const mostBytes = 16_777_216;
+const mostBytesOfUser = 2_097_152;
+/** A new value of this length is taken in place of any other, or a token that was renewed would be lost. */
+const alwaysReplaces = 8_192;
+
+const limits = {
+  credentials: [mostCredentials, "name", `A tenant has at most ${mostCredentials} credentials; delete one first.`],
+  of_user: [mostOfUser, "name", `A user has at most ${mostOfUser} credentials; delete one first.`],
+  bytes: [
+    mostBytes,
+    "value",
+    `The credentials of a tenant have at most ${mostBytes} bytes together, as they are sealed; delete some first, or set a shorter value.`,
+  ],
+  bytes_of_user: [
+    mostBytesOfUser,
+    "value",
+    `The credentials of a user have at most ${mostBytesOfUser} bytes together, as they are sealed; delete some first, or set a shorter value.`,
+  ],
+} as const;
+
+/** Which of the limits is in the way of value ?5 of credential ?2 of user ?3; null: none. */
+const inTheWay = `(SELECT CASE
+    WHEN OCTET_LENGTH(?5) <= MAX(replaced, ${alwaysReplaces}) THEN NULL
+    WHEN replaced IS NULL AND credentials >= ${mostCredentials} THEN 'credentials'
+    WHEN replaced IS NULL AND of_user >= ${mostOfUser} AND ?3 <> '' THEN 'of_user'
+    WHEN bytes - COALESCE(replaced, 0) + OCTET_LENGTH(?5) > ${mostBytes} THEN 'bytes'
+    WHEN bytes_of_user - COALESCE(replaced, 0) + OCTET_LENGTH(?5) > ${mostBytesOfUser} AND ?3 <> '' THEN 'bytes_of_user'
+    END
+  FROM (SELECT COUNT(*) AS credentials, COUNT(*) FILTER (WHERE user_id = ?3) AS of_user,
+      TOTAL(OCTET_LENGTH(sealed)) AS bytes, TOTAL(OCTET_LENGTH(sealed)) FILTER (WHERE user_id = ?3) AS bytes_of_user,
+      MAX(OCTET_LENGTH(sealed)) FILTER (WHERE user_id = ?3 AND name = ?2) AS replaced
+    FROM sys_user_credential WHERE tenant = ?1))`;
+
+const putCredential = `INSERT INTO sys_user_credential (tenant, name, user_id, version, sealed)
+  SELECT ?1, ?2, ?3, ?4, ?5 WHERE ${inTheWay} IS NULL
+  ON CONFLICT (tenant, name, user_id) DO UPDATE SET
+    version = excluded.version, sealed = excluded.sealed, last_used_at = NULL, updated_at = ${now}
+  WHERE sys_user_credential.version = excluded.version - 1`;
+
+const explainPut = `SELECT ${inTheWay} AS reached WHERE NOT EXISTS (SELECT 1 FROM sys_user_credential
+  WHERE tenant = ?1 AND name = ?2 AND user_id = ?3 AND version = ?4 AND sealed = ?5)`;
 
 /** `last_used_at` is for people; more exact than this it would cost a write with every call. */
 const usedResolutionMs = 60_000;
@@ -57,37 +104,21 @@ export function createCredentialRepo(shards: Shards, onBrokenRow: OnBrokenRow): 
     },
 
     put: async (tenant, { name, userId = "", version, sealed }) => {
-      const put = build
-        .insert(sysUserCredential)
-        .values({ tenant, name, userId, version, sealed })
-        .onConflictDoUpdate({
-          target: [sysUserCredential.tenant, sysUserCredential.name, sysUserCredential.userId],
-          set: { version, sealed, lastUsedAt: null, updatedAt: nowMs },
-          setWhere: eq(sysUserCredential.version, version - 1),
-        });
-      const [, , found] = await shards
+      const args = [tenant, name, userId, version, sealed];
+      const [, , found, explained] = await shards
         .databaseFor(tenant)
         .batch(
           [
-            statement(put),
+            { sql: putCredential, args },
             raiseConfigVersion(tenant),
             select(and(only(tenant, name, userId), written(version, sealed))),
+            { sql: explainPut, args },
           ],
-          {
-            repeatable: true,
-          },
+          { repeatable: true },
         );
       const view = readFirst(views, found);
-      if (view === undefined) {
-        throw new GatewayError(
-          "conflict",
-          `Credential '${name}' was changed by somebody else just now; put it again.`,
-          {
-            param: "name",
-          },
-        );
-      }
-      return view;
+      if (view !== undefined) return view;
+      throw refusal(name, explained?.rows[0]?.["reached"]);
     },
 
     fetch: async (tenant, names, userId) => {
@@ -150,6 +181,15 @@ function only(tenant: string, name: string, userId: string | null): SQL | undefi
 /** Sealing is random, so equal text is the row of this very put, perhaps sent twice. */
 function written(version: number, sealed: string): SQL | undefined {
   return and(eq(sysUserCredential.version, version), eq(sysUserCredential.sealed, sealed));
+}
+
+function refusal(name: string, reached: unknown): GatewayError {
+  for (const [which, [limit, param, message]] of Object.entries(limits)) {
+    if (which === reached) return new GatewayError("conflict", message, { param, extra: { limit } });
+  }
+  return new GatewayError("conflict", `Credential '${name}' was changed by somebody else just now; put it again.`, {
+    param: "name",
+  });
 }
 
 function select(where: SQL | undefined): Statement {

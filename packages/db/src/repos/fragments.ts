@@ -32,6 +32,10 @@ export function setting(name: NumericSetting): string {
   return `CASE WHEN ${value} BETWEEN ${least} AND ${most} THEN ${value} ELSE ${defaults[name]} END`;
 }
 
+/** For calls of a tenant that is suspended or gone nothing is done; what is queued stays for the day it is resumed. */
+export const isActive = (tenant: string): string =>
+  `EXISTS (SELECT 1 FROM tenants AS owner WHERE owner.id = ${tenant} AND owner.status = 'active')`;
+
 /** What connections of tenant ?1 listen to, as a number of three bits; null: nobody listens. */
 export const hearing =
   "(SELECT MAX(hears & 1) + MAX(hears & 2) + MAX(hears & 4) FROM connections WHERE tenant = ?1 AND hears > 0) AS hearing";

@@ -1,5 +1,5 @@
 /** Trusted JWT issuers. They lie in the directory: a token names its issuer before it names a tenant. */
-import { and, eq, getTableName, inArray } from "drizzle-orm";
+import { and, eq, getTableName, inArray, sql, type SQL } from "drizzle-orm";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { IssuerRepo, TrustedIssuer } from "@toolyard/core/ports/repos";
 import type { Shards } from "../database.ts";
@@ -7,17 +7,35 @@ import { jwtIssuers } from "../schema/jwt-issuers.ts";
 import { build, statement } from "../sql.ts";
 import { readAll, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
+/**
+ * With `escapesIds` where ids need it beside those of another issuer, whose ids are written plainly. The same issuer has
+ * one way of writing them, whatever the audience.
+ */
+function claimsOf(tenant: string, { issuer, claims }: Pick<TrustedIssuer, "issuer" | "claims">): SQL {
+  const given = JSON.stringify(claims);
+  const beginsWith = (whole: SQL, part: SQL): SQL => sql`substr(${whole}, 1, length(${part}) + 1) = ${part} || ':'`;
+  const [own, other] = [sql`${issuer}`, sql`other.issuer`];
+  return sql`COALESCE(
+    (SELECT json_set(${given}, '$.escapesIds', json(CASE other.claims ->> '$.escapesIds' WHEN 1 THEN 'true' ELSE 'false' END))
+      FROM jwt_issuers AS other WHERE other.tenant = ${tenant} AND ${other} = ${own} LIMIT 1),
+    (SELECT json_set(${given}, '$.escapesIds', json('true'))
+      FROM jwt_issuers AS other WHERE other.tenant = ${tenant} AND COALESCE(other.claims ->> '$.escapesIds', 0) = 0
+        AND (${beginsWith(own, other)} OR ${beginsWith(other, own)}) LIMIT 1),
+    ${given})`;
+}
+
 export function createIssuerRepo({ directory }: Shards, onBrokenRow: OnBrokenRow): IssuerRepo {
   const reader: Reader<typeof jwtIssuers, TrustedIssuer> = {
     table: jwtIssuers,
     tableName: getTableName(jwtIssuers),
     key: jwtIssuers.id,
     onBrokenRow,
-    toRecord: (row) => row,
+    toRecord: ({ claims: { escapesIds = false, ...claims }, ...row }) => ({ ...row, claims, escapesIds }),
   };
   return {
     create: async (tenant, issuer) => {
-      const values = { ...issuer, tenant, defaultScopes: [...issuer.defaultScopes] };
+      const claims = claimsOf(tenant, issuer);
+      const values = { ...issuer, tenant, claims, defaultScopes: [...issuer.defaultScopes] };
       const [, found] = await directory.batch(
         [
           statement(build.insert(jwtIssuers).values(values).onConflictDoNothing()),

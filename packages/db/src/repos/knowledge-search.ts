@@ -46,7 +46,7 @@ export function createKnowledgeSearchRepo(shards: Shards): KnowledgeSearchRepo {
         .databaseFor(tenant)
         .batch([selectHits(tenant, search), ...vectors.map((list) => selectUnlike(tenant, search, list))], {
           readonly: true,
-          isLong: true,
+          long: { owner: tenant, signal: search.signal },
         });
       return {
         hits: (found?.rows ?? []).map(toHit),

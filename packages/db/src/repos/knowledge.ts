@@ -64,8 +64,8 @@ const anew = (column: string): string =>
   `${column} = CASE WHEN ${isSame.replaceAll("d.", "knowledge_documents.")} THEN ${column} ELSE excluded.${column} END`;
 
 const putDocument = `INSERT INTO knowledge_documents (tenant, knowledge_base, id, name, media_type, hash, blob_key,
-    bytes, source_url, metadata, acl, call_id, version, state)
-  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, b.last_document_version, 'queued'
+    bytes, source_url, metadata, acl, call_id, fetch_url, version, state)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?15, b.last_document_version, 'queued'
   FROM knowledge_bases AS b ${ownBase}
     AND (SELECT COUNT(*) FROM knowledge_documents AS d
       WHERE d.tenant = ?1 AND NOT (d.knowledge_base = ?2 AND d.id = ?3)) < ?13
@@ -76,6 +76,7 @@ const putDocument = `INSERT INTO knowledge_documents (tenant, knowledge_base, id
       "media_type",
       "hash",
       "blob_key",
+      "fetch_url",
       "bytes",
       "version",
       "state",
@@ -179,7 +180,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
     },
 
     async putDocument(tenant, base, document, { call, callerId, most }) {
-      const { id, name, mediaType, hash, blobKey, bytes, sourceUrl, metadata, acl } = document;
+      const { id, name, mediaType, hash, blobKey, bytes, sourceUrl, fetchUrl, metadata, acl } = document;
       const own = [tenant, base, id];
       const said = [JSON.stringify(metadata), acl === null ? null : JSON.stringify(acl)];
       const content = [name, mediaType, hash, blobKey, bytes, sourceUrl, ...said, call.id];
@@ -187,7 +188,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         [
           { sql: countVersion, args: [tenant, base] },
           { sql: replacedBlob, args: [...own, ...content] },
-          { sql: putDocument, args: [...own, ...content, most.documents, most.bytes] },
+          { sql: putDocument, args: [...own, ...content, most.documents, most.bytes, fetchUrl] },
           { sql: takeBlob, args: [...own, blobKey] },
           { sql: releaseBlob, args: [tenant, blobKey] },
           { sql: insertCallOfDocument, args: newRowArgs(tenant, callerId, call) },

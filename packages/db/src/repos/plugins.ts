@@ -18,6 +18,9 @@ import {
   type Reader,
 } from "./rows.ts";
 
+/** Each is part of the tenant's snapshot; a few of the largest documents there are to import. */
+const mostPlugins = 5_000;
+
 export type PluginReader = Reader<typeof sysAiPlugin, PluginRecord>;
 
 export function pluginReader(onBrokenRow: OnBrokenRow): PluginReader {
@@ -34,15 +37,16 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
   const reader = pluginReader(onBrokenRow);
   return {
     create: async (tenant, plugin) => {
-      const insert = build
-        .insert(sysAiPlugin)
-        .values({ ...columnsOf(plugin), tenant })
-        .onConflictDoNothing()
-        .returning();
-      const [created] = await shards.databaseFor(tenant).batch([statement(insert), raiseConfigVersion(tenant)]);
+      const [created, , found] = await shards
+        .databaseFor(tenant)
+        .batch([
+          statement(sql`${insertRows(tenant, [JSON.stringify(driverValues(plugin))], 1)} RETURNING *`),
+          raiseConfigVersion(tenant),
+          selectNamed(tenant, [plugin.name]),
+        ]);
       const record = readFirst(reader, created);
-      if (record === undefined) throw nameTaken(plugin.name);
-      return record;
+      if (record !== undefined) return record;
+      throw found?.rows.length === 0 ? tooMany(1) : nameTaken(plugin.name);
     },
 
     update: async (tenant, pluginId, plugin) => {
@@ -101,8 +105,11 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
 
     upsertMany: async (tenant, changes) => {
       const ids = new Map<string, number>();
+      let created = 0;
       for (const part of toParts(changes)) {
-        const results = await shards.databaseFor(tenant).batch(changeStatements(tenant, part), { repeatable: true });
+        const left = changes.create.length - created;
+        const statements = changeStatements(tenant, part, left);
+        const results = await shards.databaseFor(tenant).batch(statements, { repeatable: true });
         const hashes = new Map(
           part.flatMap(({ plugin }) => (plugin === undefined ? [] : [[plugin.name, plugin.hash]])),
         );
@@ -110,6 +117,13 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
           const name = String(row["name"]);
           if (hashes.get(name) === row["hash"]) ids.set(name, Number(row["plugin_id"]));
         }
+        const names = new Set(results.at(-1)?.rows.map((row) => String(row["name"])));
+        const added = part.flatMap(({ list, plugin }) =>
+          list === "create" && plugin !== undefined ? [plugin.name] : [],
+        );
+        // Free, and yet not taken.
+        if (added.some((name) => !names.has(name))) throw tooMany(changes.create.length);
+        created += added.length;
       }
       return ids;
     },
@@ -185,18 +199,41 @@ function driverValues(plugin: NewPlugin): Record<string, unknown> {
   );
 }
 
-/** The last statement tells what the rows of these names are now. */
-function changeStatements(tenant: string, entries: readonly Entry[]): readonly Statement[] {
-  const listOf = (list: Entry["list"]): string =>
-    `[${entries.flatMap((entry) => (entry.list === list ? [entry.text] : [])).join(",")}]`;
-  const [created, updated, deleted] = [listOf("create"), listOf("update"), listOf("delete")];
-  const wanted = JSON.stringify(entries.flatMap(({ plugin }) => (plugin === undefined ? [] : [plugin.name])));
-  const names = written.map(({ column }) => column.name);
-  const read = (name: string): SQL => sql.raw(`j.value ->> '$.${name}'`);
+const names = written.map(({ column }) => column.name);
+
+/** Of the row in `j`. */
+const read = (name: string): SQL => sql.raw(`j.value ->> '$.${name}'`);
+
+const toJsonArray = (texts: readonly string[]): string => `[${texts.join(",")}]`;
+
+/** All of them, or none where the tenant has no room for so many as `wanted` with what is to come. */
+function insertRows(tenant: string, rows: readonly string[], wanted: number): SQL {
+  const columns = sql.join([sql.identifier("tenant"), ...names.map((name) => sql.identifier(name))], sql`, `);
+  return sql`INSERT INTO ${sysAiPlugin} (${columns})
+    SELECT ${sql.join([sql`${tenant}`, ...names.map(read)], sql`, `)} FROM json_each(${toJsonArray(rows)}) AS j
+    WHERE (SELECT COUNT(*) FROM ${sysAiPlugin} AS had WHERE had.tenant = ${tenant}) + ${wanted} <= ${mostPlugins}
+    ON CONFLICT DO NOTHING`;
+}
+
+/** What the rows of these names are now. */
+function selectNamed(tenant: string, wanted: readonly string[]): Statement {
+  const isWanted = sql`${sysAiPlugin.name} IN (SELECT value FROM json_each(${JSON.stringify(wanted)}))`;
+  return statement(
+    build
+      .select({ plugin_id: sysAiPlugin.pluginId, name: sysAiPlugin.name, hash: sysAiPlugin.hash })
+      .from(sysAiPlugin)
+      .where(and(eq(sysAiPlugin.tenant, tenant), isWanted)),
+  );
+}
+
+/** The last statement tells what the rows of these names are now; `left` are to be created here and in later parts. */
+function changeStatements(tenant: string, entries: readonly Entry[], left: number): readonly Statement[] {
+  const listOf = (list: Entry["list"]): readonly string[] =>
+    entries.flatMap((entry) => (entry.list === list ? [entry.text] : []));
+  const [updated, deleted] = [toJsonArray(listOf("update")), toJsonArray(listOf("delete"))];
   const sets = [...names.filter((name) => name !== "name" && name !== "status"), "updated_at"].map(
     (name) => sql`${sql.identifier(name)} = ${name === "updated_at" ? nowMs : read(name)}`,
   );
-  const columns = sql.join([sql.identifier("tenant"), ...names.map((name) => sql.identifier(name))], sql`, `);
   return [
     statement(
       sql`DELETE FROM ${sysAiPlugin} WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} IN (SELECT value FROM json_each(${deleted}))`,
@@ -205,16 +242,11 @@ function changeStatements(tenant: string, entries: readonly Entry[]): readonly S
     statement(sql`UPDATE ${sysAiPlugin} SET ${sql.join(sets, sql`, `)} FROM json_each(${updated}) AS j
       WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} = ${read("plugin_id")} AND ${sysAiPlugin.hash} = ${read("expected_hash")}`),
     raiseConfigVersion(tenant),
-    statement(sql`INSERT INTO ${sysAiPlugin} (${columns})
-      SELECT ${sql.join([sql`${tenant}`, ...names.map(read)], sql`, `)} FROM json_each(${created}) AS j WHERE true ON CONFLICT DO NOTHING`),
+    statement(insertRows(tenant, listOf("create"), left)),
     raiseConfigVersion(tenant),
-    statement(
-      build
-        .select({ plugin_id: sysAiPlugin.pluginId, name: sysAiPlugin.name, hash: sysAiPlugin.hash })
-        .from(sysAiPlugin)
-        .where(
-          and(eq(sysAiPlugin.tenant, tenant), sql`${sysAiPlugin.name} IN (SELECT value FROM json_each(${wanted}))`),
-        ),
+    selectNamed(
+      tenant,
+      entries.flatMap(({ plugin }) => (plugin === undefined ? [] : [plugin.name])),
     ),
   ];
 }
@@ -269,5 +301,13 @@ function visibleTo(tenant: string): SQL | undefined {
 function nameTaken(name: string): GatewayError {
   return new GatewayError("conflict", `There is a plugin '${name}' already; take another name, or change that one.`, {
     param: "name",
+  });
+}
+
+function tooMany(wanted: number): GatewayError {
+  const room = wanted === 1 ? "" : ` and no room for ${wanted} more`;
+  return new GatewayError("conflict", `A tenant has at most ${mostPlugins} plugins${room}; delete some first.`, {
+    param: "name",
+    extra: { limit: mostPlugins },
   });
 }

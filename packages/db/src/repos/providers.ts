@@ -5,10 +5,13 @@ import type { ProviderRecord } from "@toolyard/core/chat/providers/provider";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { NewProvider, ProviderRepo } from "@toolyard/core/ports/repos";
 import { nowMs } from "../columns.ts";
-import type { Shards } from "../database.ts";
+import type { Shards, Statement } from "../database.ts";
 import { providers } from "../schema/providers.ts";
 import { build, statement } from "../sql.ts";
 import { raiseConfigVersion, readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
+
+/** Each is part of the tenant's snapshot. */
+const mostProviders = 200;
 
 export type ProviderReader = Reader<typeof providers, ProviderRecord>;
 
@@ -26,22 +29,23 @@ export function createProviderRepo(shards: Shards, onBrokenRow: OnBrokenRow): Pr
   const reader = providerReader(onBrokenRow);
   return {
     create: async (tenant, id, provider) => {
-      const [, , found] = await shards.databaseFor(tenant).batch(
+      const [, , found, namesakes] = await shards.databaseFor(tenant).batch(
         [
-          statement(
-            build
-              .insert(providers)
-              .values({ ...columnsOf(provider), id, tenant })
-              .onConflictDoNothing(),
-          ),
+          insert(tenant, id, provider),
           raiseConfigVersion(tenant),
           statement(build.select().from(providers).where(own(tenant, id))),
+          statement(
+            build
+              .select({ id: providers.id })
+              .from(providers)
+              .where(and(eq(providers.tenant, tenant), eq(providers.name, provider.name))),
+          ),
         ],
         { repeatable: true },
       );
       const created = readFirst(reader, found);
-      if (created === undefined) throw nameTaken(provider.name);
-      return created;
+      if (created !== undefined) return created;
+      throw namesakes?.rows.length === 0 ? tooMany() : nameTaken(provider.name);
     },
 
     update: async (tenant, id, provider) => {
@@ -87,6 +91,21 @@ export function createProviderRepo(shards: Shards, onBrokenRow: OnBrokenRow): Pr
   };
 }
 
+const insertProvider = `INSERT INTO providers (id, tenant, name, kind, base_url, credential, models, passthrough_models,
+    schema_family, priority, enabled, max_attempts, timeout_ms)
+  SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13
+  WHERE (SELECT COUNT(*) FROM providers WHERE tenant = ?2) < ${mostProviders}
+  ON CONFLICT DO NOTHING`;
+
+function insert(tenant: string, id: string, provider: NewProvider): Statement {
+  const { name, kind, baseUrl, credential, models, passthroughModels, schemaFamily, priority } = provider;
+  const { enabled, maxAttempts, timeoutMs } = provider;
+  const flags = { passthrough: passthroughModels ? 1 : 0, enabled: enabled ? 1 : 0 };
+  const address = [id, tenant, name, kind, baseUrl, credential];
+  const offered = [JSON.stringify(models), flags.passthrough, schemaFamily, priority, flags.enabled];
+  return { sql: insertProvider, args: [...address, ...offered, maxAttempts, timeoutMs] };
+}
+
 function columnsOf(
   provider: NewProvider,
 ): Omit<InferSelectModel<typeof providers>, "id" | "tenant" | "createdAt" | "updatedAt"> {
@@ -100,5 +119,12 @@ function own(tenant: string, id: string): SQL | undefined {
 function nameTaken(name: string): GatewayError {
   return new GatewayError("conflict", `There is a provider '${name}' already; take another name, or change that one.`, {
     param: "name",
+  });
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError("conflict", `A tenant has at most ${mostProviders} providers; delete one first.`, {
+    param: "name",
+    extra: { limit: mostProviders },
   });
 }

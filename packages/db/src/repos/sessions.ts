@@ -7,6 +7,7 @@ import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@to
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { everyShard } from "./every-shard.ts";
 import { now, setting } from "./fragments.ts";
+import { requirePlace } from "./place.ts";
 import {
   announcedBytes,
   expiredSession,
@@ -73,6 +74,8 @@ export function createSessionRepo(shards: Shards): SessionRepo {
   };
 }
 
+const readPlace = "SELECT id FROM sessions WHERE tenant = ?1 AND id = ?2";
+
 async function list(
   database: Database,
   tenant: string,
@@ -87,7 +90,10 @@ async function list(
   }
   const sql = `${sessionsOfTenant} AND s.cleared_at IS NULL AND s.caller_id = COALESCE(?3, s.caller_id) ${beyond}
     ORDER BY s.created_at ${direction}, s.id ${direction} LIMIT ?2`;
-  const [found] = await database.batch([{ sql, args }], { readonly: true });
+  const statements: Statement[] = [{ sql, args }];
+  if (page.after !== undefined) statements.push({ sql: readPlace, args: [tenant, page.after] });
+  const [found, place] = await database.batch(statements, { readonly: true });
+  requirePlace(place);
   return toPage(found?.rows.map(toSession) ?? [], page);
 }
 

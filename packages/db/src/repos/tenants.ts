@@ -16,6 +16,10 @@ import { readFirst, readPage, readWritten, selectPage, type OnBrokenRow, type Re
 
 const { tenants } = schema;
 
+/** What is queued stays so, and nobody claims it (`isActive`). */
+const cancelRunning = `UPDATE calls SET cancel_requested = 1
+  WHERE tenant = ?1 AND state = 'running' AND EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND status = 'suspended')`;
+
 /** Rows of a table that one batch of an erasure removes: no more than others can well wait for. */
 const erasedAtOnce = 1_000;
 
@@ -84,9 +88,13 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
       const where = and(eq(tenants.id, id), expected);
       const [written] = await shards
         .databaseFor(id)
-        .batch([statement(build.update(tenants).set(values).where(where).returning())], {
-          repeatable: expected === undefined,
-        });
+        .batch(
+          [
+            statement(build.update(tenants).set(values).where(where).returning()),
+            ...(change.status === "suspended" ? [{ sql: cancelRunning, args: [id] }] : []),
+          ],
+          { repeatable: expected === undefined },
+        );
       return readFirst(reader, written);
     },
 

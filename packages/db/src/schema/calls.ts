@@ -51,6 +51,9 @@ const stateIs = (state: CallState) => sql.raw(`state = '${state}'`);
 export const mattersToRepetition = `idempotency_key IS NULL AND parent_id IS NULL AND state <> 'running'
   AND (state <> 'completed' OR outcome_media_type IS NOT NULL)`;
 
+/** Since when a queued call could have run: an expression of the index `calls_due`, to be asked for in these words. */
+export const dueSince = "CASE WHEN run_at IS NULL THEN created_at ELSE run_at END";
+
 /** Of these, what a repetition that does not call itself one belongs to: it broke, and may have written something. */
 export const brokeAfterWrite = `state IN ('failed', 'cancelled')
   AND (error ->> '$.details.write_started' = 1 OR error ->> '$.code' = 'chat_interrupted')`;
@@ -147,6 +150,8 @@ export const calls = sqliteTable(
       .where(stateIs("running")),
     index("calls_waiting").on(table.tenant, table.createdAt, table.id).where(stateIs("input_required")),
     index("calls_queued").on(table.sentAt).where(stateIs("queued")),
+    // The line that a tenant's calls stand in while they wait for a slot.
+    index("calls_due").on(table.tenant, sql.raw(dueSince)).where(stateIs("queued")),
     // For requests that are repeated without a key. What has nothing to give to a repetition stays out: a
     // hash goes to any page of the index, so that each plain chat would dirty one more.
     index("calls_retry")

@@ -10,6 +10,8 @@ const claimNamesSchema = z.object({
   scopes: z.string().exactOptional(),
   tools: z.string().exactOptional(),
   businessUnit: z.string().exactOptional(),
+  /** No claim: `TrustedIssuer.escapesIds`. */
+  escapesIds: z.boolean().exactOptional(),
 });
 
 export const jwtIssuers = sqliteTable(

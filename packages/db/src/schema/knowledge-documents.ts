@@ -37,8 +37,10 @@ export const knowledgeDocuments = sqliteTable(
     blobKey: text("blob_key").notNull(),
     /** Of `current_version`. */
     currentBlobKey: text("current_blob_key"),
-    /** Where it is fetched from, and what hits cite. */
+    /** Where people find it; hits cite it. */
     sourceUrl: text("source_url"),
+    /** Where it is fetched from, where that is an address; null in rows of older programs, which fetched the other. */
+    fetchUrl: text("fetch_url"),
     /** Characters of the extracted text. */
     characters: integer("characters").notNull().default(0),
     chunkCount: integer("chunk_count").notNull().default(0),

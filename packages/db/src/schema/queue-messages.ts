@@ -20,6 +20,14 @@ export const queueMessages = sqliteTable(
     index("queue_messages_visible")
       .on(table.queue, table.visibleAt)
       .where(sql`dead_at is null`),
+    // A tenant's own, so that nobody's backlog is walked to find somebody else's message.
+    index("queue_messages_tenant")
+      .on(table.queue, table.tenant, table.visibleAt)
+      .where(sql`dead_at is null`),
+    // What each has in hand, apart from what waits with a delay.
+    index("queue_messages_held")
+      .on(table.queue, table.tenant, table.visibleAt)
+      .where(sql`receipt is not null and dead_at is null`),
     index("queue_messages_receipt")
       .on(table.receipt)
       .where(sql`receipt is not null`),

@@ -32,7 +32,7 @@ interface Place {
 }
 
 export async function consumeKafka(deps: BrokerDeps, place: Place, options: ConsumeOptions): Promise<MessageConsumer> {
-  const client = clientOf(deps, place.account, place.server);
+  const client = clientOf(deps, place, "consuming");
   const consumer = new KafkaConsumer(client, place, options);
   try {
     await consumer.start();

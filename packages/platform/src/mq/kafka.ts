@@ -2,6 +2,8 @@
  * Kafka (MQ-1, MQ-4): acknowledged by all replicas in sync. The client repeats nothing by itself; whether a
  * message had begun to leave when something broke is read off the bytes that were written.
  */
+import { promisify } from "node:util";
+import { unzip } from "node:zlib";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type {
   BrokerAccount,
@@ -12,7 +14,7 @@ import type {
   PublishOptions,
 } from "@toolyard/core/ports/message-broker";
 import { withDelivery } from "@toolyard/core/errors/delivery";
-import { Kafka, logLevel, Partitioners, type ISocketFactory, type Producer, type SASLOptions } from "kafkajs";
+import kafkajs, { Kafka, logLevel, Partitioners, type ISocketFactory, type Producer, type SASLOptions } from "kafkajs";
 import { LateSocket } from "./late-socket.ts";
 import {
   connectTo,
@@ -22,6 +24,7 @@ import {
   nameOf,
   oneLine,
   setUpMs,
+  TooMuchSaid,
   unreachable,
   untilGivenUp,
   type BrokerDeps,
@@ -30,8 +33,20 @@ import {
 const requestMs = 30_000;
 /** What a request starts with after its length, where it is one to take messages. */
 const produceRequest = 0;
-/** The library keeps a frame in memory until it is whole; those of messages taken are of some 10 MB. */
-const largestFrameBytes = 64 * 1_048_576;
+/**
+ * The library keeps a frame in memory until it is whole. Whoever publishes is told which partitions a topic has, which
+ * for some ten thousand is still less; those of messages taken are of some 10 MB.
+ */
+const largestFrameBytes = { publishing: 4 * 1_048_576, consuming: 64 * 1_048_576 } as const;
+
+/** The library unpacks whatever comes of it: a batch of 1 MB, as brokers take it, may have a thousand times that. */
+const { CompressionCodecs, CompressionTypes } = kafkajs;
+const gzip = CompressionCodecs[CompressionTypes.GZIP]() as { readonly compress: (encoder: unknown) => Promise<Buffer> };
+CompressionCodecs[CompressionTypes.GZIP] = () => ({
+  compress: gzip.compress,
+  decompress: (packed: Buffer) => unpack(packed, { maxOutputLength: largestFrameBytes.consuming }),
+});
+const unpack = promisify(unzip);
 
 /** Said no, and may say yes in a moment; the message is not there. */
 const passing: ReadonlySet<string> = new Set([
@@ -57,7 +72,7 @@ export async function openKafka(
   account: BrokerAccount,
   server: BrokerServer,
 ): Promise<BrokerSession> {
-  const { kafka, wire } = clientOf(deps, account, server);
+  const { kafka, wire } = clientOf(deps, { account, server }, "publishing");
   const producer = kafka.producer({
     retry: { retries: 0 },
     allowAutoTopicCreation: false,
@@ -78,7 +93,11 @@ export interface KafkaClient {
 }
 
 /** Has not connected yet, and repeats nothing unless it is told to. */
-export function clientOf(deps: BrokerDeps, account: BrokerAccount, server: BrokerServer): KafkaClient {
+export function clientOf(
+  deps: BrokerDeps,
+  { account, server }: { readonly account: BrokerAccount; readonly server: BrokerServer },
+  use: keyof typeof largestFrameBytes,
+): KafkaClient {
   const wire: Wire = { produced: 0, refusal: undefined };
   const kafka = new Kafka({
     clientId: "toolyard",
@@ -89,7 +108,7 @@ export function clientOf(deps: BrokerDeps, account: BrokerAccount, server: Broke
     enforceRequestTimeout: true,
     retry: { retries: 0 },
     logLevel: logLevel.NOTHING,
-    socketFactory: socketsOf(deps, account, wire),
+    socketFactory: socketsOf(deps, account, { wire, largestFrame: largestFrameBytes[use] }),
     ...(account.login === undefined ? {} : { sasl: saslOf(account), ssl: false }),
   });
   return { kafka, wire };
@@ -119,13 +138,17 @@ export interface Wire {
 }
 
 /** Every address that the cluster names goes through the door. */
-function socketsOf(deps: BrokerDeps, { tls }: BrokerAccount, wire: Wire): ISocketFactory {
+function socketsOf(
+  deps: BrokerDeps,
+  { tls }: BrokerAccount,
+  { wire, largestFrame }: { readonly wire: Wire; readonly largestFrame: number },
+): ISocketFactory {
   return ({ host, port, onConnect }) => {
     const connecting = connectTo(deps, { host, port }, tls);
     connecting.catch((error: unknown) => {
       if (error instanceof GatewayError && error.code === "egress_denied") wire.refusal = error;
     });
-    const frames = new IncomingFrames();
+    const frames = new IncomingFrames(largestFrame);
     const socket = new LateSocket({
       connecting,
       onConnect,
@@ -141,11 +164,16 @@ function socketsOf(deps: BrokerDeps, { tls }: BrokerAccount, wire: Wire): ISocke
 
 /** Follows the lengths that frames begin with. */
 class IncomingFrames {
+  readonly #largest: number;
   #length: Buffer = Buffer.alloc(0);
   /** Bytes of the frame that are still to come. */
   #open = 0;
 
-  /** @throws Error about a frame that no broker sends */
+  constructor(largest: number) {
+    this.#largest = largest;
+  }
+
+  /** @throws TooMuchSaid; Error about a frame that no broker sends */
   read(bytes: Buffer): void {
     let rest = bytes;
     while (rest.length > 0) {
@@ -161,7 +189,11 @@ class IncomingFrames {
   #begin(): void {
     this.#open = this.#length.readInt32BE();
     this.#length = Buffer.alloc(0);
-    if (this.#open < 0 || this.#open > largestFrameBytes) throw new Error(`a frame of ${this.#open} bytes`);
+    if (this.#open < 0) throw new Error(`a frame of ${this.#open} bytes`);
+    if (this.#open > this.#largest)
+      throw new TooMuchSaid(
+        `it sends a frame of ${this.#open} bytes, and ${this.#largest} at most are taken from Kafka`,
+      );
   }
 }
 

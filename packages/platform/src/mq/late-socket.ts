@@ -1,9 +1,10 @@
 /**
- * A socket for libraries that want one at once: what is written waits for the guarded door to open. It has
- * the parts of a `net.Socket` that kafkajs uses.
+ * A socket for libraries that take a broker's bytes by themselves: what is written waits for the guarded door to open,
+ * and what is read is looked at before they have it. It has the parts of a `net.Socket` that kafkajs and ioredis use.
  */
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
+import { TooMuchSaid } from "./sockets.ts";
 
 interface LateSocketOptions {
   readonly connecting: Promise<Socket>;
@@ -34,7 +35,7 @@ export class LateSocket extends Duplex {
     );
   }
 
-  /** What kafkajs throws about bytes that it has no use for ends the connection, not the process. */
+  /** What a library throws about bytes that it has no use for ends the connection, not the process. */
   override emit(event: string | symbol, ...given: unknown[]): boolean {
     if (event === "error") {
       const isHeard = super.emit(event, ...given);
@@ -47,8 +48,10 @@ export class LateSocket extends Duplex {
       if (Buffer.isBuffer(given[0])) this.#options.onRead(given[0]);
       return super.emit(event, ...given);
     } catch (error) {
-      // Its own words are about the memory of this process.
-      this.destroy(new Error("what it answers is not its protocol", { cause: error }));
+      // The library's own words are about the memory of this process.
+      this.destroy(
+        error instanceof TooMuchSaid ? error : new Error("what it answers is not its protocol", { cause: error }),
+      );
       return true;
     }
   }

@@ -7,12 +7,13 @@ import type { AMQPConsumer } from "@cloudamqp/amqp-client/amqp-consumer";
 import type { AMQPMessage } from "@cloudamqp/amqp-client/amqp-message";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
-import type {
-  ConsumeOptions,
-  ConsumerSource,
-  MessageConsumer,
-  ReceivedMessage,
-  Settlement,
+import {
+  largestMessageBytes,
+  type ConsumeOptions,
+  type ConsumerSource,
+  type MessageConsumer,
+  type ReceivedMessage,
+  type Settlement,
 } from "@toolyard/core/ports/message-consumer";
 import type { AmqpConnection } from "./amqp-connection.ts";
 import { InHand } from "./in-hand.ts";
@@ -29,6 +30,7 @@ export async function consumeRabbitMq(
   options: ConsumeOptions,
 ): Promise<MessageConsumer> {
   const connection = await connectRabbitMq(deps, account, server);
+  connection.largestBody = largestMessageBytes;
   const { source, prefetch, onMessage } = options;
   const consumer = new RabbitMqConsumer(connection, server, source);
   try {
@@ -73,7 +75,10 @@ class RabbitMqConsumer implements MessageConsumer {
     await declare(channel, this.#source);
     await channel.prefetch(prefetch);
     const consumer = await channel.basicConsume(this.#source.name, { noAck: false }, (message) => {
-      if (!this.#isClosed) this.#inHand.add(this.#take(message, onMessage));
+      if (this.#isClosed) return;
+      // Each is in memory, and no broker sends more than was asked for.
+      if (this.#inHand.size < prefetch) this.#inHand.add(this.#take(message, onMessage));
+      else this.#lost(new Error(`it has sent more than the ${prefetch} messages that may be in hand ('prefetch')`));
     });
     this.#consumer = consumer;
     consumer.wait().catch((error: unknown) => this.#lost(error));
@@ -103,7 +108,7 @@ class RabbitMqConsumer implements MessageConsumer {
   async #take(message: AMQPMessage, onMessage: ConsumeOptions["onMessage"]): Promise<void> {
     let settlement: Settlement = "again";
     try {
-      settlement = await onMessage(toReceived(message));
+      settlement = await onMessage(toReceived(message, this.#connection.unreadable(message)));
     } finally {
       // On a channel that is gone the broker has taken it back already.
       await settle(message, settlement).catch(() => undefined);
@@ -137,7 +142,10 @@ async function settle(message: AMQPMessage, settlement: Settlement): Promise<voi
   else await message.nack(settlement === "again");
 }
 
-function toReceived({ properties, body, exchange, routingKey, redelivered }: AMQPMessage): ReceivedMessage {
+function toReceived(
+  { properties, body, exchange, routingKey, redelivered }: AMQPMessage,
+  unreadable: string | undefined,
+): ReceivedMessage {
   const { messageId, contentType, headers, timestamp } = properties;
   return {
     ...(messageId === undefined || messageId === "" ? {} : { id: messageId }),
@@ -148,6 +156,7 @@ function toReceived({ properties, body, exchange, routingKey, redelivered }: AMQ
     place: exchange === "" ? {} : { exchange },
     ...(timestamp === undefined ? {} : { at: timestamp.getTime() }),
     isRedelivered: redelivered,
+    unreadable,
   };
 }
 

@@ -142,6 +142,7 @@ class RabbitMqSession implements BrokerSession {
     channel.onReturn = ({ replyText }) => {
       returned = replyText ?? "NO_ROUTE";
     };
+    const before = this.#connection.sent;
     onSent?.();
     const confirmed = channel.basicPublish(
       route.exchange,
@@ -150,13 +151,26 @@ class RabbitMqSession implements BrokerSession {
       toProperties(message),
       true,
     );
+    // The library writes at once, or finds that it cannot.
+    const hasLeft = this.#connection.sent > before;
     try {
       await untilGivenUp(confirmed, signal);
     } catch (error) {
-      throw this.#unconfirmed(error, message);
+      throw hasLeft ? this.#unconfirmed(error, message) : this.#unsent(error, message);
     }
     if (returned !== undefined) throw unrouted(message, returned);
     return route.heldBackMs === undefined ? {} : { heldBackMs: route.heldBackMs };
+  }
+
+  #unsent(error: unknown, message: BrokerMessage): GatewayError {
+    if (error instanceof GatewayError) return withDelivery(error, "not_sent");
+    const { text } = readRefusal(error);
+    if (text.startsWith("Connection blocked")) return this.#blocked(text);
+    if (!this.#connection.isOpen) return unreachable(this.#server, text, error);
+    return refused(
+      `The message for ${placeOf(message)} does not fit what RabbitMQ at '${nameOf(this.#server)}' takes: ${text}.`,
+      { code: undefined, delivery: "not_sent" },
+    );
   }
 
   #unconfirmed(error: unknown, message: BrokerMessage): GatewayError {
@@ -172,7 +186,6 @@ class RabbitMqSession implements BrokerSession {
           delivery: "answered",
         },
       );
-    if (text.startsWith("Connection blocked")) return this.#blocked(text);
     return lostConnection(this.#server, text, error);
   }
 

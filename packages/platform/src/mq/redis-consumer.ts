@@ -2,24 +2,27 @@
  * Listens to a channel of Redis Pub/Sub (MQ-3, MQ-4): at most once. Redis stores nothing and waits for nobody, so
  * what comes while too much is in hand is dropped here, counted, rather than kept without bound.
  */
-import type { Socket } from "node:net";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
-import type { ConsumeOptions, MessageConsumer } from "@toolyard/core/ports/message-consumer";
+import { largestMessageBytes, type ConsumeOptions, type MessageConsumer } from "@toolyard/core/ports/message-consumer";
 import type { Redis } from "ioredis";
 import { InHand } from "./in-hand.ts";
+import type { LateSocket } from "./late-socket.ts";
 import { connectRedis } from "./redis.ts";
 import { lostConsumer, oneLine, type BrokerDeps } from "./sockets.ts";
 
+/** Of one message: what it says, and the channel. */
+const largestReplyBytes = largestMessageBytes + 65_536;
 /** Messages that may wait for a place, for each place. */
 const lineLength = 50;
 
 export async function consumeRedis(
   deps: BrokerDeps,
-  { account, server }: { readonly account: BrokerAccount; readonly server: BrokerServer },
+  place: { readonly account: BrokerAccount; readonly server: BrokerServer },
   options: ConsumeOptions,
 ): Promise<MessageConsumer> {
-  const { client, socket } = await connectRedis(deps, account, server);
+  const { server } = place;
+  const { client, socket } = await connectRedis(deps, place, largestReplyBytes);
   const consumer = new RedisConsumer(client, socket, { server, options });
   try {
     await consumer.start();
@@ -28,6 +31,7 @@ export async function consumeRedis(
     client.disconnect();
     socket.destroy();
     const said = error instanceof Error ? error.message : String(error);
+    if (socket.errored !== null) throw lostConsumer(server, socket.errored.message, error);
     if (!(error instanceof Error) || error.name !== "ReplyError") throw lostConsumer(server, said, error);
     const { name } = options.source;
     throw new GatewayError("tool_failed", `Redis does not let channel '${name}' be listened to: ${oneLine(said)}.`, {
@@ -39,7 +43,7 @@ export async function consumeRedis(
 class RedisConsumer implements MessageConsumer {
   readonly ended: Promise<GatewayError>;
   readonly #client: Redis;
-  readonly #socket: Socket;
+  readonly #socket: LateSocket;
   readonly #server: BrokerServer;
   readonly #options: ConsumeOptions;
   readonly #inHand = new InHand();
@@ -50,7 +54,7 @@ class RedisConsumer implements MessageConsumer {
 
   constructor(
     client: Redis,
-    socket: Socket,
+    socket: LateSocket,
     { server, options }: { readonly server: BrokerServer; readonly options: ConsumeOptions },
   ) {
     this.#client = client;
@@ -72,7 +76,8 @@ class RedisConsumer implements MessageConsumer {
     this.#socket.once("close", () => {
       if (this.#isClosed) return;
       this.#isClosed = true;
-      this.#end(lostConsumer(this.#server, "it closed the connection", undefined));
+      const cause = this.#socket.errored;
+      this.#end(lostConsumer(this.#server, cause?.message ?? "it closed the connection", cause));
     });
     await this.#client.subscribe(this.#options.source.name);
     if (this.#socket.destroyed) throw new Error("it closed the connection");

@@ -14,6 +14,8 @@ import type {
 } from "@toolyard/core/ports/message-broker";
 import { withDelivery } from "@toolyard/core/errors/delivery";
 import { AbstractConnector, Redis } from "ioredis";
+import { LateSocket } from "./late-socket.ts";
+import { IncomingReplies } from "./redis-replies.ts";
 import {
   connectTo,
   givenUp,
@@ -27,22 +29,33 @@ import {
   type BrokerDeps,
 } from "./sockets.ts";
 
+/** A line: how many have the message, or what is against it. */
+const largestAnswerBytes = 65_536;
+
 export async function openRedis(
   deps: BrokerDeps,
   account: BrokerAccount,
   server: BrokerServer,
 ): Promise<BrokerSession> {
-  const { client, socket } = await connectRedis(deps, account, server);
+  const { client, socket } = await connectRedis(deps, { account, server }, largestAnswerBytes);
   return new RedisSession(client, socket, server);
 }
 
-/** @throws GatewayError as `MessageBrokers.open` */
+/** @param largestReply bytes of one reply @throws GatewayError as `MessageBrokers.open` */
 export async function connectRedis(
   deps: BrokerDeps,
-  account: BrokerAccount,
-  server: BrokerServer,
-): Promise<{ readonly client: Redis; readonly socket: Socket }> {
-  const socket = await connectTo(deps, server, account.tls);
+  { account, server }: { readonly account: BrokerAccount; readonly server: BrokerServer },
+  largestReply: number,
+): Promise<{ readonly client: Redis; readonly socket: LateSocket }> {
+  const replies = new IncomingReplies(largestReply);
+  const socket = new LateSocket({
+    connecting: Promise.resolve(await connectTo(deps, server, account.tls)),
+    onConnect: () => undefined,
+    onWrite: () => undefined,
+    onRead: (bytes) => replies.read(bytes),
+  });
+  // What it was is asked of the socket.
+  socket.on("error", () => undefined);
   const client = new Redis({
     Connector: connectorOf(socket),
     lazyConnect: true,
@@ -62,22 +75,24 @@ export async function connectRedis(
   } catch (error) {
     client.disconnect();
     socket.destroy();
-    throw error instanceof GatewayError ? error : unreachable(server, textOf(error), error);
+    throw error instanceof GatewayError ? error : unreachable(server, textOf(socket.errored ?? error), error);
   } finally {
     clearTimeout(timer);
   }
 }
 
-function connectorOf(socket: Socket): new (options: unknown) => AbstractConnector {
+function connectorOf(socket: LateSocket): new (options: unknown) => AbstractConnector {
   return class extends AbstractConnector {
     constructor() {
       super(1_000);
     }
 
     override connect(): Promise<Socket> {
+      // The client has no use for more of a socket than this one has.
+      const stream = socket as unknown as Socket;
       // Where the client finds what it has to hang up on.
-      Object.assign(this, { stream: socket });
-      return Promise.resolve(socket);
+      Object.assign(this, { stream });
+      return Promise.resolve(stream);
     }
   };
 }
@@ -100,12 +115,12 @@ async function logIn(client: Redis, account: BrokerAccount, server: BrokerServer
 
 class RedisSession implements BrokerSession {
   readonly #client: Redis;
-  readonly #socket: Socket;
+  readonly #socket: LateSocket;
   readonly #server: BrokerServer;
   /** Somebody waited in vain: those who wait still may, who comes next gets another connection. */
   #isSuspect = false;
 
-  constructor(client: Redis, socket: Socket, server: BrokerServer) {
+  constructor(client: Redis, socket: LateSocket, server: BrokerServer) {
     this.#client = client;
     this.#socket = socket;
     this.#server = server;
@@ -125,7 +140,7 @@ class RedisSession implements BrokerSession {
         throw error;
       }
       if (isReply(error)) throw this.#refused(destination, textOf(error));
-      throw lostConnection(this.#server, textOf(error), error);
+      throw lostConnection(this.#server, textOf(this.#socket.errored ?? error), error);
     }
   }
 

@@ -26,8 +26,10 @@ const service = "apache.rocketmq.v2.MessagingService";
 const clientVersion = "5.0.3";
 /** What has no number of its own among the protocol's languages on older servers. */
 const clientLanguage = "HTTP";
+/** The queues of a topic are told with what each broker is called; some ten thousand are less. */
+const largestAnswer = 4_194_304;
 /** So much of a batch is taken at once: some messages of the largest size that brokers take. */
-const largestAnswer = 67_108_864;
+const largestBatch = 67_108_864;
 
 export const codes = {
   ok: 20_000,
@@ -69,6 +71,8 @@ export interface ApiMethod<T> {
   readonly answer: z.ZodType<T>;
   /** Requests and answers come in streams; the first of each counts. */
   readonly isStream?: boolean;
+  /** Bytes of an answer; absent: as usual. */
+  readonly largest?: number;
 }
 
 function method<T>(name: string, answer: z.ZodType<T>): ApiMethod<T> {
@@ -122,11 +126,14 @@ const messageSchema = z.looseObject({
   body: z.base64().default(""),
 });
 export type RocketMqMessage = z.output<typeof messageSchema>;
-export const receiveMessage = method(
-  "ReceiveMessage",
-  // One of the two, or the time of delivery, which is neither.
-  z.looseObject({ status: saidSchema.optional(), message: messageSchema.optional() }),
-);
+export const receiveMessage = {
+  ...method(
+    "ReceiveMessage",
+    // One of the two, or the time of delivery, which is neither.
+    z.looseObject({ status: saidSchema.optional(), message: messageSchema.optional() }),
+  ),
+  largest: largestBatch,
+};
 
 const settingsSchema = z.looseObject({
   publishing: z.looseObject({ maxBodySize: z.int().optional() }).optional(),
@@ -188,7 +195,7 @@ export class RocketMqApi {
       metadata: this.#metadata(),
       timeoutMs,
       signal,
-      maxBytes: largestAnswer,
+      maxBytes: method.largest ?? largestAnswer,
       // Whoever ends the stream of requests gets no answer to what stood in it.
       ...(method.isStream === true ? { maxMessages: 1, staysOpen: true } : {}),
       ...(onSent === undefined ? {} : { onSent }),
@@ -202,9 +209,9 @@ export class RocketMqApi {
   }
 
   /** Undefined where it would take far more memory than its bytes. */
-  #decode(method: TypedMethod, bytes: Uint8Array): unknown {
+  #decode(method: TypedMethod & Pick<ApiMethod<unknown>, "largest">, bytes: Uint8Array): unknown {
     try {
-      return JSON.parse(this.#codec.decode(method, bytes, largestAnswer));
+      return JSON.parse(this.#codec.decode(method, bytes, method.largest ?? largestAnswer));
     } catch (error) {
       if (error instanceof MessageTooLarge) return undefined;
       throw error;

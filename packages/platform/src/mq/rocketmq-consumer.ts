@@ -10,11 +10,12 @@ import { gunzipSync } from "node:zlib";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { JsonObject } from "@toolyard/core/json";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
-import type {
-  ConsumeOptions,
-  MessageConsumer,
-  ReceivedMessage,
-  Settlement,
+import {
+  largestMessageBytes,
+  type ConsumeOptions,
+  type MessageConsumer,
+  type ReceivedMessage,
+  type Settlement,
 } from "@toolyard/core/ports/message-consumer";
 import { InHand } from "./in-hand.ts";
 import {
@@ -52,7 +53,6 @@ const extendEveryMs = 20_000;
 /** After which a message that is given back is delivered again. */
 const againMs = 1_000;
 const mostOfBatch = 32;
-const largestBodyBytes = 16_777_216;
 
 /** Nothing was there to be taken. */
 const nothing: ReadonlySet<number> = new Set([codes.ok, codes.notFound, codes.messageNotFound, codes.offsetNotFound]);
@@ -327,17 +327,16 @@ interface Held {
   handle: string;
 }
 
-function toReceived({ userProperties, systemProperties, body: text }: RocketMqMessage): ReceivedMessage {
+function toReceived({ userProperties, systemProperties, body }: RocketMqMessage): ReceivedMessage {
   const { messageId, bodyEncoding, bornTimestamp, queueId, queueOffset, deliveryAttempt, keys, messageGroup } =
     systemProperties;
-  const bytes = Buffer.from(text, "base64");
   const headers = toHeaders(Object.entries(userProperties));
   const contentType = headers["content-type"];
   const key = messageGroup ?? keys[0];
   const id = toMessageId(userProperties["message-id"]) ?? messageId;
   return {
     ...(id === "" ? {} : { id }),
-    body: bodyEncoding === gzip ? gunzipSync(bytes, { maxOutputLength: largestBodyBytes }) : bytes,
+    ...readBody(Buffer.from(body, "base64"), bodyEncoding),
     ...(contentType === undefined ? {} : { contentType }),
     headers,
     ...(key === undefined ? {} : { key }),
@@ -345,4 +344,15 @@ function toReceived({ userProperties, systemProperties, body: text }: RocketMqMe
     ...(bornTimestamp === undefined ? {} : { at: Date.parse(bornTimestamp) }),
     isRedelivered: deliveryAttempt > 1,
   };
+}
+
+/** One that cannot be unpacked would never be settled: it is told about. */
+function readBody(bytes: Buffer, encoding: number): Pick<ReceivedMessage, "body" | "unreadable"> {
+  if (encoding !== gzip) return { body: bytes };
+  try {
+    return { body: gunzipSync(bytes, { maxOutputLength: largestMessageBytes }) };
+  } catch {
+    const unreadable = `Its body is not gzip, as it says, or has more than ${largestMessageBytes} bytes unpacked.`;
+    return { body: new Uint8Array(), unreadable };
+  }
 }

@@ -13,6 +13,11 @@ export interface BrokerDeps {
 /** A broker that takes longer to be connected to is not there. */
 export const setUpMs = 15_000;
 
+/** A broker that sends more than it may at once: the connection ends before it has taken memory. */
+export class TooMuchSaid extends Error {
+  override readonly name = "TooMuchSaid";
+}
+
 /** @throws GatewayError `egress_denied`, `tool_unreachable`; `not_sent` */
 export async function connectTo(
   { egress }: BrokerDeps,

@@ -10,7 +10,7 @@ import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
 import type { CallAttempt } from "../../ports/vcp-callbacks.ts";
 
-type EndDeps = Pick<AdapterDeps, "repos" | "queue" | "log" | "tellNow">;
+type EndDeps = Pick<AdapterDeps, "repos" | "blobs" | "queue" | "log" | "tellNow">;
 
 export interface WorkingPlugin {
   readonly plugin: string;

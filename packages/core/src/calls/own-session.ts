@@ -1,0 +1,41 @@
+/**
+ * Whose session it is, asked where work begins in one that no request of now has named: by schedules, replays and
+ * calls that were queued. The rule is that of the admission: a session is its caller's, and those who manage the
+ * tenant see all of it. Clients choose the ids, so they can be guessed, and one that is free today may be somebody's
+ * tomorrow.
+ */
+import { hasScope, type Caller } from "../callers/caller.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+
+/** @throws GatewayError `session_not_found`, the same for one that there is not and somebody else's */
+export function requireOwnSession(
+  caller: Caller,
+  { id, owner }: { readonly id: string; readonly owner: string },
+  param = "session_id",
+): void {
+  if (owner !== caller.id && !hasScope(caller, "manage")) throw sessionNotFound(id, param);
+}
+
+/**
+ * Begins it where there is none, so that it is nobody else's from then on; else it counts as used.
+ * @throws GatewayError `session_not_found`
+ */
+export async function enterSession(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant, caller, config }: Pick<CallContext, "tenant" | "caller" | "config">,
+  id: string,
+  param?: string,
+): Promise<void> {
+  const { session_idle_ms: idleMs } = config.settings;
+  const { callerId: owner } = await repos.sessions.touch(tenant, id, caller.id, idleMs).catch((thrown: unknown) => {
+    // Another tenant's.
+    throw thrown instanceof GatewayError && thrown.code === "session_not_found" ? sessionNotFound(id, param) : thrown;
+  });
+  requireOwnSession(caller, { id, owner }, param);
+}
+
+export function sessionNotFound(id: string, param = "session_id"): GatewayError {
+  return new GatewayError("session_not_found", `There is no session '${id}'.`, { param });
+}

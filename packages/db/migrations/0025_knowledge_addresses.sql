@@ -1,0 +1,1 @@
+ALTER TABLE `knowledge_documents` ADD `fetch_url` text;

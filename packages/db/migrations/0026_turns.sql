@@ -1,0 +1,3 @@
+CREATE INDEX `calls_due` ON `calls` (`tenant`,CASE WHEN run_at IS NULL THEN created_at ELSE run_at END) WHERE state = 'queued';--> statement-breakpoint
+CREATE INDEX `queue_messages_tenant` ON `queue_messages` (`queue`,`tenant`,`visible_at`) WHERE dead_at is null;--> statement-breakpoint
+CREATE INDEX `queue_messages_held` ON `queue_messages` (`queue`,`tenant`,`visible_at`) WHERE receipt is not null and dead_at is null;

@@ -1,0 +1,105 @@
+/** What becomes of the calls of a tenant that is suspended or erased while they wait and run, with two instances (CHAT-11, BLIND-5). */
+import { openDatabase } from "@toolyard/db/client";
+import type { Database, SqlValue } from "@toolyard/db/database";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { readingTool } from "../support/http-tools.ts";
+import { verifies } from "../support/verifies.ts";
+
+const within = { timeout: 20_000, interval: 50 };
+
+let gateway: Gateway;
+let other: Gateway;
+let backEnd: HttpStub;
+let database: Database;
+let tenant: TestTenant;
+beforeAll(async () => {
+  gateway = await startGateway({ timing: { cancelPollMs: 100 } });
+  other = await startGateway({ sharedWith: gateway, timing: { cancelPollMs: 100 } });
+  backEnd = await startHttpStub();
+  database = await openDatabase({ url: gateway.databaseUrl });
+});
+afterAll(async () => {
+  await database.close();
+  await other.close();
+  await gateway.close();
+  await backEnd.close();
+});
+beforeEach(async () => {
+  backEnd.requests.length = 0;
+  backEnd.answer = () => ({ body: "{}" });
+  tenant = await gateway.newTenant({ concurrent_tool_calls: 1 });
+  await tenant.addPlugin(readingTool(backEnd));
+});
+
+async function query(sql: string, ...args: SqlValue[]): Promise<readonly Json[]> {
+  const [found] = await database.batch([{ sql, args }]);
+  return found?.rows ?? [];
+}
+
+const setStatus = (status: string): Promise<Json> =>
+  gateway.operator.expect("patch", `/v1/tenants/${tenant.id}`, { status });
+const invoke = async (q: string): Promise<string> =>
+  (await tenant.client.post("/v1/tools/invoke", { name: "lookup", arguments: { q }, async: true })).id;
+const stateOf = async (id: string): Promise<string | undefined> =>
+  (await gateway.core.repos.calls.get(tenant.id, id))?.state;
+const asked = (): Promise<void> => vi.waitFor(() => expect(backEnd.requests).toHaveLength(1), within);
+
+describe(`a tenant that is suspended ${verifies("CHAT-11")}`, () => {
+  test("has what runs stopped, what waits stays as it is, and goes on once it is resumed", async () => {
+    backEnd.answer = () => ({ body: "{}", delayMs: 60_000 });
+    const running = await invoke("first");
+    await asked();
+    const waiting = await invoke("second");
+    await setStatus("suspended");
+    await vi.waitFor(async () => expect(await stateOf(running)).toBe("cancelled"), within);
+    // Due by all that the sweep goes by, and looked at by whoever got a message.
+    await query("UPDATE calls SET sent_at = 1 WHERE tenant = ?1", tenant.id);
+    await gateway.core.queue.send("short", [{ tenant: tenant.id, callId: waiting }]);
+    await gateway.tick();
+    await other.tick();
+    await vi.waitFor(async () => {
+      expect(await query("SELECT id FROM queue_messages WHERE call_id = ?1", waiting)).toEqual([]);
+    }, within);
+    expect(await stateOf(waiting)).toBe("queued");
+    expect(backEnd.requests).toHaveLength(1);
+    backEnd.answer = () => ({ body: "{}" });
+    await setStatus("active");
+    await query("UPDATE calls SET sent_at = 1 WHERE tenant = ?1", tenant.id);
+    await other.tick();
+    await vi.waitFor(async () => expect(await stateOf(waiting)).toBe("completed"), within);
+  });
+});
+
+describe(`a tenant that is erased while its calls run ${verifies("BLIND-5")}`, () => {
+  const long = JSON.stringify("personal data ".repeat(5_000));
+  const blobs = async (): Promise<readonly string[]> =>
+    (await gateway.core.blobs.list(`${tenant.id}/`)).map(({ key }) => key);
+
+  test("leaves nothing of a call that is stopped", async () => {
+    backEnd.answer = () => ({ body: long, delayMs: 60_000 });
+    await invoke("slow");
+    await asked();
+    await other.operator.expect("delete", `/v1/tenants/${tenant.id}`);
+    expect(await query("SELECT id FROM calls WHERE tenant = ?1", tenant.id)).toEqual([]);
+    expect(await blobs()).toEqual([]);
+  });
+
+  test("leaves nothing of a call that does not hear of it and answers late", async () => {
+    const deaf = await startGateway({ sharedWith: gateway, requestsOnly: true, timing: { cancelPollMs: 3_600_000 } });
+    try {
+      backEnd.answer = () => ({ body: long, delayMs: 1_000 });
+      const answer = deaf
+        .client(tenant.key)
+        .send("post", "/v1/tools/invoke", { name: "lookup", arguments: { q: "x" } });
+      await asked();
+      await other.operator.expect("delete", `/v1/tenants/${tenant.id}`);
+      await answer;
+      expect(await blobs()).toEqual([]);
+    } finally {
+      await deaf.close();
+    }
+  });
+});
