@@ -196,6 +196,17 @@ describe(`toolboxes and folded texts ${verifies("VCP-19")}`, () => {
   });
 
   test.each([
+    ["with a file", "box.md", "a {{Box}} b"],
+    ["with a text", "a {{Box}} b", ""],
+  ])("%s hold nothing of themselves", async (_what, box, file) => {
+    const own: readonly VariableLine[] = [
+      ["text", "box.md", file],
+      ["toolbox", "Box", box],
+    ];
+    expect(await system(own, "{{Box}}")).toBe("a  b");
+  });
+
+  test.each([
     ["", "always {{VarX}}"],
     ["[[VCPStaticFold::Auto]]", "always {{VarX}}"],
     ["[[VCPStaticFold::Lite]]", "always {{VarX}}"],

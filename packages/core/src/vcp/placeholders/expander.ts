@@ -272,10 +272,10 @@ export class Expander {
     const { id, name } = named.entry;
     const known = this.#toolboxes.get(id);
     if (known !== undefined) return known.text === text ? this.#charged(known.value, name) : "";
-    if (this.#active.includes(named)) return "";
     const content = this.#known.templateOf(named);
     const file = content === undefined ? undefined : fileOf(named.entry, content.text);
     const source = file === undefined ? named : this.#known.names.files.get(file);
+    if (source !== undefined && this.#active.includes(source)) return "";
     const template = source === undefined ? undefined : this.#known.templateOf(source);
     const value =
       source === undefined || template === undefined
