@@ -16,6 +16,8 @@ export interface FailedTest {
   /** From the root of the repository. */
   readonly file: string;
   readonly name: string;
+  /** A case was found that breaks a property; the next run tries others, and says nothing of it. */
+  readonly isProperty: boolean;
 }
 
 // oxlint-disable-next-line import/no-default-export -- vitest asks for it
@@ -36,7 +38,13 @@ export default class OutcomeReporter implements Reporter {
 
 function failuresOf(module: TestModule): readonly FailedTest[] {
   const file = module.relativeModuleId;
-  const failed = [...module.children.allTests("failed")].map(({ fullName }) => ({ file, name: fullName }));
+  const failed = [...module.children.allTests("failed")].map((test) => ({
+    file,
+    name: test.fullName,
+    isProperty: test.result().errors?.some(({ message }) => message.startsWith("Property failed")) === true,
+  }));
   // What could not be loaded, or set up, has failed without having a test to show for it.
-  return failed.length === 0 && module.state() === "failed" ? [{ file, name: "as a whole" }] : failed;
+  return failed.length === 0 && module.state() === "failed"
+    ? [{ file, name: "as a whole", isProperty: false }]
+    : failed;
 }
