@@ -15,8 +15,8 @@ export interface Allowance {
 
 /** Each message may be a write. People and pages say a few a minute, and subscribe to fifty things at once. */
 const allowanceOfClients: Allowance = { perSecond: 20, atOnce: 128 };
-/** Several for each call, and whole files: what a node says is what a tenant's calls need. */
-const allowanceOfNodes: Allowance = { perSecond: 100, atOnce: 512 };
+/** Some for each call, and whole files: what a node says is what a tenant's calls need, several hundred a second. */
+const allowanceOfNodes: Allowance = { perSecond: 1_000, atOnce: 2_000 };
 
 export function allowanceOf(caller: Caller): Allowance {
   return hasScope(caller, "node") ? allowanceOfNodes : allowanceOfClients;
