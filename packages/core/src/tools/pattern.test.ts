@@ -66,7 +66,13 @@ describe(`a pattern of anybody's ${verifies("CHAT-18")}`, () => {
         // Most are none, for their groups.
         return "reason" in pattern || sizeOf(pattern) <= pattern.work + 10;
       }),
-      { numRuns: 2_000 },
+      {
+        numRuns: 2_000,
+        examples: [
+          [[["(", ""], ["(?<n>", "){7}"], ["a", "){7}"]]],
+          [[["(", ""], ["|", ""], ["|", ""], ["|", "){7}"]]],
+        ],
+      },
     );
   });
 

@@ -183,12 +183,14 @@ function patternWork(source: string, { ignoreCase = false }: PatternOptions): nu
       outer.push(size);
       size = 0;
     } else if (token === ")") {
-      last = size + 2;
+      // Its two ends, and what stands for nothing where it is empty.
+      last = size + 3;
       size = last + (outer.pop() ?? 0);
     } else {
       work += classWork(token, folds);
-      size += 1;
-      last = 1;
+      // A branch may be empty, too.
+      last = token === "|" ? 2 : 1;
+      size += last;
     }
   }
   return work + outer.reduce((sum, part) => sum + part, size);
