@@ -407,6 +407,11 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await run("SELECT 1 FROM sys_ai_plugin WHERE tenant = ? AND name LIKE 'many%'", tenant)).toEqual([]);
         expect(await versionOf(tenant)).toBe(before);
         const rest = create.slice(1);
+        const replacing = (wanted: readonly NewPlugin[]) =>
+          repos.plugins.upsertMany(tenant, { create: wanted, update: [], delete: [pluginId, 1_000_000] });
+        const others = create.concat(plugin("many_more"));
+        await expect(replacing(others)).rejects.toMatchObject({ code: "conflict" });
+        expect(await repos.plugins.get(tenant, pluginId)).toMatchObject({ name: "first" });
         expect((await repos.plugins.upsertMany(tenant, { create: rest, update: [], delete: [] })).size).toBe(599);
         await expect(repos.plugins.create(tenant, plugin("one_more"))).rejects.toMatchObject({
           code: "conflict",
@@ -420,8 +425,9 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect((await repos.plugins.upsertMany(tenant, { create: [], update, delete: [] })).size).toBe(1);
         expect(await repos.plugins.update(tenant, pluginId, plugin("renamed"))).toMatchObject({ name: "renamed" });
         await repos.plugins.create(other.id, plugin("first"));
-        await repos.plugins.delete(tenant, pluginId);
-        await repos.plugins.create(tenant, plugin("one_more"));
+        expect((await replacing([plugin("instead")])).size).toBe(1);
+        expect(await repos.plugins.get(tenant, pluginId)).toBeUndefined();
+        await expect(repos.plugins.create(tenant, plugin("one_more"))).rejects.toMatchObject({ code: "conflict" });
       });
 
       test("raise no version where many changes change nothing, and never reach another tenant's", async () => {

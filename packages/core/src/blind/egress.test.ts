@@ -539,6 +539,24 @@ describe(`what is known of a request's fate ${verifies("BLIND-8", "API-5")}`, ()
     expect(asked.slice(6)).toEqual(names.slice(2));
   });
 
+  test("names below a short one are names of one site, and so many wait for their turn at most", async () => {
+    const asked: string[] = [];
+    const egress = openEgress({
+      resolve: (host) => {
+        asked.push(host);
+        return new Promise(() => undefined);
+      },
+    });
+    const names = Array.from({ length: 510 }, (_, at) => `n${at}.q7z.de`);
+    const errors = await Promise.all(
+      names.map((host) => failureOf(egress.request(get(`http://${host}/`, { timeoutMs: 300 })))),
+    );
+    expect(asked).toEqual(names.slice(0, 2));
+    const refused = errors.filter(({ message }) => message.endsWith("cannot be resolved (EAI_AGAIN)."));
+    expect(refused).toHaveLength(8);
+    expect(errors.filter(({ code }) => code === "tool_timeout")).toHaveLength(502);
+  });
+
   test("silence in the middle of a body ends it, a steady trickle does not", async () => {
     let pieces = 0;
     const raw = await startRaw((socket) => {

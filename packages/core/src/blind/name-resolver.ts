@@ -12,6 +12,8 @@ export interface ResolvedAddress {
 export type LookUp = (host: string) => Promise<readonly ResolvedAddress[]>;
 
 const lookupsOfSite = 2;
+/** Names of one site that may wait for their turn; who asked for them may have left long ago. */
+const mostWaiting = 500;
 
 interface Site {
   running: number;
@@ -27,6 +29,7 @@ export class NameResolver {
     this.#lookUp = lookUp;
   }
 
+  /** @throws Error as `lookUp`, and where too many names of the site wait */
   resolve(host: string): Promise<readonly ResolvedAddress[]> {
     const known = this.#underWay.get(host);
     if (known !== undefined) return known;
@@ -40,6 +43,7 @@ export class NameResolver {
     const site = this.#sites.get(name) ?? { running: 0, waiting: [] };
     this.#sites.set(name, site);
     if (site.running < lookupsOfSite) site.running += 1;
+    else if (site.waiting.length >= mostWaiting) throw tooMany(name);
     // Whoever leaves hands its place on.
     else await new Promise<void>((turn) => site.waiting.push(turn));
     try {
@@ -53,9 +57,23 @@ export class NameResolver {
   }
 }
 
+function tooMany(site: string): Error {
+  // As where no server has answered, which is why they wait.
+  return Object.assign(new Error(`${mostWaiting} other names of '${site}' wait to be looked up`), {
+    code: "EAI_AGAIN",
+  });
+}
+
+/** What stands under countries for everybody: `co.uk`, `com.cn`, `ne.jp`. */
+const sharedLabels = new Set(
+  "ac asn biz co com ed edu gen go gob gouv gov govt gr gv id ind info ltd me mil ne net nhs nom or org plc police sch web".split(
+    " ",
+  ),
+);
+
 /** The part of a name that one owner has servers for, as far as its form tells: `b.example` of `a.b.example`, `b.co.uk` of `a.b.co.uk`. */
 function siteOf(host: string): string {
   const labels = host.split(".");
-  const isUnderCountry = labels.at(-1)?.length === 2 && (labels.at(-2)?.length ?? 0) <= 3;
-  return labels.slice(isUnderCountry ? -3 : -2).join(".");
+  const isShared = labels.at(-1)?.length === 2 && sharedLabels.has(labels.at(-2) ?? "");
+  return labels.slice(isShared ? -3 : -2).join(".");
 }

@@ -37,10 +37,11 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
   const reader = pluginReader(onBrokenRow);
   return {
     create: async (tenant, plugin) => {
+      const hasRoom = roomFor(tenant, { create: [plugin], update: [], delete: [] });
       const [created, , found] = await shards
         .databaseFor(tenant)
         .batch([
-          statement(sql`${insertRows(tenant, [JSON.stringify(driverValues(plugin))], 1)} RETURNING *`),
+          statement(sql`${insertRows(tenant, [JSON.stringify(driverValues(plugin))], hasRoom)} RETURNING *`),
           raiseConfigVersion(tenant),
           selectNamed(tenant, [plugin.name]),
         ]);
@@ -105,25 +106,18 @@ export function createPluginRepo(shards: Shards, onBrokenRow: OnBrokenRow): Plug
 
     upsertMany: async (tenant, changes) => {
       const ids = new Map<string, number>();
-      let created = 0;
+      const hasRoom = roomFor(tenant, changes);
       for (const part of toParts(changes)) {
-        const left = changes.create.length - created;
-        const statements = changeStatements(tenant, part, left);
+        const statements = changeStatements(tenant, part, hasRoom);
         const results = await shards.databaseFor(tenant).batch(statements, { repeatable: true });
         const hashes = new Map(
           part.flatMap(({ plugin }) => (plugin === undefined ? [] : [[plugin.name, plugin.hash]])),
         );
+        if (results[0]?.rows[0]?.["room"] !== 1) throw tooMany(changes.create.length);
         for (const row of results.at(-1)?.rows ?? []) {
           const name = String(row["name"]);
           if (hashes.get(name) === row["hash"]) ids.set(name, Number(row["plugin_id"]));
         }
-        const names = new Set(results.at(-1)?.rows.map((row) => String(row["name"])));
-        const added = part.flatMap(({ list, plugin }) =>
-          list === "create" && plugin !== undefined ? [plugin.name] : [],
-        );
-        // Free, and yet not taken.
-        if (added.some((name) => !names.has(name))) throw tooMany(changes.create.length);
-        created += added.length;
       }
       return ids;
     },
@@ -206,13 +200,19 @@ const read = (name: string): SQL => sql.raw(`j.value ->> '$.${name}'`);
 
 const toJsonArray = (texts: readonly string[]): string => `[${texts.join(",")}]`;
 
-/** All of them, or none where the tenant has no room for so many as `wanted` with what is to come. */
-function insertRows(tenant: string, rows: readonly string[], wanted: number): SQL {
+/** Whether a whole change fits, asked with each part of it: so it is also true of a part that is sent again. */
+function roomFor(tenant: string, changes: PluginChanges): SQL {
+  if (changes.create.length === 0) return sql`1`;
+  const others = sql`had.plugin_id NOT IN (SELECT value FROM json_each(${JSON.stringify(changes.delete)}))
+    AND had.name NOT IN (SELECT value FROM json_each(${JSON.stringify(changes.create.map(({ name }) => name))}))`;
+  return sql`(SELECT COUNT(*) FROM ${sysAiPlugin} AS had WHERE had.tenant = ${tenant} AND ${others}) + ${changes.create.length} <= ${mostPlugins}`;
+}
+
+function insertRows(tenant: string, rows: readonly string[], hasRoom: SQL): SQL {
   const columns = sql.join([sql.identifier("tenant"), ...names.map((name) => sql.identifier(name))], sql`, `);
   return sql`INSERT INTO ${sysAiPlugin} (${columns})
     SELECT ${sql.join([sql`${tenant}`, ...names.map(read)], sql`, `)} FROM json_each(${toJsonArray(rows)}) AS j
-    WHERE (SELECT COUNT(*) FROM ${sysAiPlugin} AS had WHERE had.tenant = ${tenant}) + ${wanted} <= ${mostPlugins}
-    ON CONFLICT DO NOTHING`;
+    WHERE ${hasRoom} ON CONFLICT DO NOTHING`;
 }
 
 /** What the rows of these names are now. */
@@ -226,8 +226,8 @@ function selectNamed(tenant: string, wanted: readonly string[]): Statement {
   );
 }
 
-/** The last statement tells what the rows of these names are now; `left` are to be created here and in later parts. */
-function changeStatements(tenant: string, entries: readonly Entry[], left: number): readonly Statement[] {
+/** The first statement tells whether there is room for all, without which none changes anything; the last, what the rows of these names are now. */
+function changeStatements(tenant: string, entries: readonly Entry[], hasRoom: SQL): readonly Statement[] {
   const listOf = (list: Entry["list"]): readonly string[] =>
     entries.flatMap((entry) => (entry.list === list ? [entry.text] : []));
   const [updated, deleted] = [toJsonArray(listOf("update")), toJsonArray(listOf("delete"))];
@@ -235,14 +235,15 @@ function changeStatements(tenant: string, entries: readonly Entry[], left: numbe
     (name) => sql`${sql.identifier(name)} = ${name === "updated_at" ? nowMs : read(name)}`,
   );
   return [
+    statement(sql`SELECT ${hasRoom} AS room`),
     statement(
-      sql`DELETE FROM ${sysAiPlugin} WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} IN (SELECT value FROM json_each(${deleted}))`,
+      sql`DELETE FROM ${sysAiPlugin} WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} IN (SELECT value FROM json_each(${deleted})) AND ${hasRoom}`,
     ),
     raiseConfigVersion(tenant),
     statement(sql`UPDATE ${sysAiPlugin} SET ${sql.join(sets, sql`, `)} FROM json_each(${updated}) AS j
-      WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} = ${read("plugin_id")} AND ${sysAiPlugin.hash} = ${read("expected_hash")}`),
+      WHERE ${sysAiPlugin.tenant} = ${tenant} AND ${sysAiPlugin.pluginId} = ${read("plugin_id")} AND ${sysAiPlugin.hash} = ${read("expected_hash")} AND ${hasRoom}`),
     raiseConfigVersion(tenant),
-    statement(insertRows(tenant, listOf("create"), left)),
+    statement(insertRows(tenant, listOf("create"), hasRoom)),
     raiseConfigVersion(tenant),
     selectNamed(
       tenant,
