@@ -4,6 +4,7 @@
  * database, the archive is written under a key of its own, then its calls go. Whoever finds it unfinished
  * writes the same lines to the same key, so a call stands in exactly one archive.
  */
+import { deleteBelow } from "../delete-blobs.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { runBlobPrefix, tenantKey, type BlobInfo, type BlobStore } from "../ports/blob-store.ts";
@@ -54,7 +55,7 @@ async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promis
     reach("archive.written");
     // Before the rows that name them: else a process that dies in between leaves them for good.
     for (let from = 0; from < archive.calls.length; from += atOnce) {
-      await Promise.all(archive.calls.slice(from, from + atOnce).map((call) => deleteBlobs(blobs, tenant, call)));
+      await Promise.all(archive.calls.slice(from, from + atOnce).map((call) => deleteResults(blobs, tenant, call)));
     }
     if (!archive.kept || archive.calls.length === 0) await repos.archives.discard(tenant, id);
     else if (!(await repos.archives.finish(tenant, id, { bytes, calls: archive.calls.length }))) {
@@ -74,22 +75,14 @@ async function finishArchive(deps: ArchiveDeps, archive: ClaimedArchive): Promis
   }
 }
 
-async function deleteBlobs(
+/** Results, and what steps of a run came to, where that was too long for their rows. */
+async function deleteResults(
   blobs: BlobStore,
   tenant: string,
   { id, call, blobKey }: ClaimedArchive["calls"][number],
 ): Promise<void> {
   if (blobKey !== undefined) await blobs.delete(blobKey);
-  if (call?.repeat === "resume") await deleteAll(blobs, runBlobPrefix(tenant, id));
-}
-
-/** What steps of a run came to, where it was too long for their rows. */
-async function deleteAll(blobs: BlobStore, prefix: string): Promise<void> {
-  for (;;) {
-    const found = await blobs.list(prefix, { limit: 100 });
-    if (found.length === 0) return;
-    await Promise.all(found.map(({ key }) => blobs.delete(key)));
-  }
+  if (call?.repeat === "resume") await deleteBelow(blobs, runBlobPrefix(tenant, id));
 }
 
 async function write({ repos, blobs, log }: ArchiveDeps, archive: ClaimedArchive): Promise<number> {

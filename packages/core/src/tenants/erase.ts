@@ -3,48 +3,42 @@
  * The tenant is suspended first, so that nothing new begins and what runs is asked to stop, and its row goes last: an
  * erasure that was cut off is taken up again by asking for it once more.
  */
+import { deleteBelow } from "../delete-blobs.ts";
 import type { CoreDeps } from "../deps.ts";
 import { tenantKey } from "../ports/blob-store.ts";
 
-/** Keys read and deleted at a time. */
-const batch = 100;
+/** Calls looked at that may still be held. */
+const pageSize = 100;
 
 /** Whoever carries a call out hears within `cancelPollMs` that it is to stop. Who does not stop by then clears up after itself. */
 const stopWithinMs = 10_000;
 const lookAgainMs = 200;
+
+const allOf = (tenant: string): string => `${tenantKey(tenant)}/`;
 
 /** @returns false where there is no such tenant */
 export async function eraseTenant(deps: CoreDeps, tenant: string): Promise<boolean> {
   const suspended = await deps.repos.tenants.update(tenant, { status: "suspended" });
   if (suspended === undefined) return false;
   await awaitStopped(deps, tenant);
-  await deleteBlobs(deps, tenant);
+  await deleteBelow(deps.blobs, allOf(tenant));
   const erased = await deps.repos.tenants.erase(tenant);
   // Who has not stopped may have stored something since.
-  await deleteBlobs(deps, tenant);
+  await deleteBelow(deps.blobs, allOf(tenant));
   return erased;
 }
 
 /** For whoever finds that the call is gone which it has carried out: what it has stored must go as well. */
 export async function clearErased(deps: Pick<CoreDeps, "repos" | "blobs">, tenant: string): Promise<void> {
-  if ((await deps.repos.tenants.get(tenant)) === undefined) await deleteBlobs(deps, tenant);
+  if ((await deps.repos.tenants.get(tenant)) === undefined) await deleteBelow(deps.blobs, allOf(tenant));
 }
 
 async function awaitStopped({ repos, clock }: CoreDeps, tenant: string): Promise<void> {
   for (let waitedMs = 0; waitedMs < stopWithinMs; waitedMs += lookAgainMs) {
-    const { data } = await repos.calls.list(tenant, { state: "running" }, { limit: batch, order: "desc" });
+    const { data } = await repos.calls.list(tenant, { state: "running" }, { limit: pageSize, order: "desc" });
     const now = clock.now();
     // What has answered first works on by itself: nobody here holds it.
     if (!data.some(({ leaseUntil, outcome }) => outcome === null && leaseUntil !== null && leaseUntil > now)) return;
     await clock.sleep(lookAgainMs);
-  }
-}
-
-async function deleteBlobs({ blobs }: Pick<CoreDeps, "blobs">, tenant: string): Promise<void> {
-  const prefix = `${tenantKey(tenant)}/`;
-  for (;;) {
-    const found = await blobs.list(prefix, { limit: batch });
-    await Promise.all(found.map((blob) => blobs.delete(blob.key)));
-    if (found.length < batch) return;
   }
 }

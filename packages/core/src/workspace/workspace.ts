@@ -8,7 +8,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { tenantKey } from "../ports/blob-store.ts";
 import { mostWorkspaceFiles, type FullWorkspace, type Repos, type WorkspaceFile } from "../ports/repos.ts";
-import { deleteBlobs } from "./delete-blobs.ts";
+import { deleteBlobs } from "../delete-blobs.ts";
 import { directoryPrefix, filePath } from "./path.ts";
 
 export interface WorkspacePlace {
