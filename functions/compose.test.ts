@@ -92,6 +92,19 @@ describe("a gateway put together from settings", () => {
     );
   });
 
+  test("tells of variables that are spelled like settings and are none", async () => {
+    const lines: unknown[] = [];
+    const log: Home["log"] = { log: (level, message, fields) => void lines.push({ level, message, fields }) };
+    await composed({ TOOLYARD_EGRESS_ALOW: "10.0.0.0/8", TOOLYARD_EGRESS_ALLOW: "10.1.0.0/16" }, { log });
+    expect(lines).toEqual([
+      {
+        level: "warn",
+        message: "a variable that is no setting was passed over",
+        fields: { reason: "There is no 'TOOLYARD_EGRESS_ALOW'; 'TOOLYARD_EGRESS_ALLOW' may be meant." },
+      },
+    ]);
+  });
+
   test("does not migrate where that is another step's work", async () => {
     expect(await codeOf(composed({}, { migrates: false }))).toBe("conflict");
   });

@@ -27,7 +27,6 @@ import { publish } from "@toolyard/core/realtime/publish";
 import { createTokenSource } from "@toolyard/core/oauth/token-source";
 import { createBlobLinks } from "@toolyard/core/secrets/blob-links";
 import { Sealer } from "@toolyard/core/secrets/sealer";
-import { changeSettings } from "@toolyard/core/tenants/settings";
 import { nativePlugins } from "@toolyard/core/tools/native/index";
 import { createAdapters, type OpenAdapters } from "@toolyard/core/tools/schemes/index";
 import { openDatabase } from "@toolyard/db/client";
@@ -166,12 +165,17 @@ const documents: DocumentReader = {
 export async function compose(environment: Environment, home: Home): Promise<Composition> {
   const realtime = openRealtime(home.log, () => repos);
   const log = realtime.callLogs;
+  for (const { name, meant } of environment.unknown) {
+    const hint = meant === undefined ? "" : `; '${meant}' may be meant`;
+    log.log("warn", "a variable that is no setting was passed over", { reason: `There is no '${name}'${hint}.` });
+  }
   const clock = createSystemClock();
   const vault = await createVault(environment, home.masterKey);
   const shards = await openAllShards(environment, home);
   const stored = createRepos(shards, {
     onBrokenRow: ({ table, tenant, id, reason }) =>
       log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
+    ...(environment.settingsCaps === undefined ? {} : { caps: environment.settingsCaps }),
   });
   const openBreakers = new OpenBreakers();
   const measured = measureCalls(stored, home.metrics, clock);
@@ -278,7 +282,7 @@ export async function ensureTenant(
   if ((await tenants.get(tenant.id)) !== undefined) return;
   const wrappedKey = await core.sealer.newTenantKey(tenant.id);
   try {
-    await tenants.create({ ...tenant, wrappedKey, settings: changeSettings({}, {}, core.settingsCaps) });
+    await tenants.create({ ...tenant, wrappedKey, settings: {} });
   } catch (error) {
     if ((await tenants.get(tenant.id)) === undefined) throw error;
   }

@@ -41,6 +41,7 @@ describe("settings", () => {
       awsEndpoints: [],
       s3Endpoint: undefined,
       traces: undefined,
+      unknown: [],
       lambda: undefined,
     });
   });
@@ -120,6 +121,38 @@ describe("settings", () => {
   test("take the operator's caps of tenants' settings as JSON", () => {
     const environment = readEnvironment({ TOOLYARD_SETTINGS_CAPS: '{"rounds": 5, "requests_per_minute": 60}' });
     expect(environment.settingsCaps).toEqual({ rounds: 5, requests_per_minute: 60 });
+  });
+
+  test.each([
+    ["TOOLYARD_SETTINGS_CAPS", '{"round": 5, "rounds": 3}', "there is no 'round'"],
+    ["TOOLYARD_SETTINGS_CAPS", '{"default_model": 5}', "there is no 'default_model'"],
+    [
+      "TOOLYARD_SETTINGS_CAPS",
+      '{"wall_clock_ms": 5}',
+      "'wall_clock_ms' is not valid: too small: expected number to be >=1000",
+    ],
+    ["TOOLYARD_MCP_COMMANDS", '{"memory": {"comand": ["x"]}}', "'memory.command' is not valid: "],
+    ["TOOLYARD_MCP_COMMANDS", '{"memory": {"command": ["x"], "envs": []}}', "there is no 'memory.envs'"],
+  ])("%s=%j says where it is wrong", (name, value, problem) => {
+    const problems = problemsOf({ [name]: value });
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toContain(problem);
+  });
+
+  test("that there are not are told, with the one that may be meant, and those of our other programs are not", () => {
+    const { unknown } = readEnvironment({
+      TOOLYARD_EGRESS_ALOW: "10.0.0.0/8",
+      TOOLYARD_ENTIRELY_MADE_UP_BY_SOMEBODY: "x",
+      TOOLYARD_LEFT_EMPTY: "",
+      TOOLYARD_NODE_KEY: "ty_node",
+      TOOLYARD_BOX_IS_ALONE: "1",
+      TOOLYARD_DOMAIN: "tools.example.com",
+      EGRESS_ALLOW: "10.0.0.0/8",
+    });
+    expect(unknown).toEqual([
+      { name: "TOOLYARD_EGRESS_ALOW", meant: "TOOLYARD_EGRESS_ALLOW" },
+      { name: "TOOLYARD_ENTIRELY_MADE_UP_BY_SOMEBODY", meant: undefined },
+    ]);
   });
 
   test("offer programs as MCP servers by name", () => {

@@ -4,6 +4,7 @@
  */
 import { parseJson } from "@toolyard/core/json";
 import { mcpCommandsSchema, type McpCommands } from "@toolyard/core/mcp/commands";
+import { nearestName } from "@toolyard/core/nearest-name";
 import { settingsCapsSchema, type SettingsCaps } from "@toolyard/core/tenants/settings";
 import { protocols, samplerNames, type OtlpProtocol, type SamplerOptions } from "@toolyard/platform/otlp/settings";
 import * as z from "zod";
@@ -57,8 +58,15 @@ export interface Environment {
   readonly s3Endpoint: string | undefined;
   /** Undefined: nothing is traced. */
   readonly traces: TracesSettings | undefined;
+  /** Variables that are spelled like ours and mean nothing, each with the one that may be meant. */
+  readonly unknown: readonly UnknownVariable[];
   /** Set where this runs as a Lambda function. */
   readonly lambda: { readonly runtimeApi: string | undefined } | undefined;
+}
+
+export interface UnknownVariable {
+  readonly name: string;
+  readonly meant: string | undefined;
 }
 
 /** Where traces go, as OpenTelemetry's own variables say. */
@@ -109,27 +117,37 @@ const secret = text.refine((value) => value === undefined || /^[\x21-\x7e]{24,51
   message: "must have 24 to 512 visible ASCII characters",
 });
 
-const caps = text.transform((value, context): SettingsCaps | undefined => {
-  if (value === undefined) return undefined;
-  const parsed = settingsCapsSchema().safeParse(parseJson(value));
-  if (parsed.success) return parsed.data;
-  const where = parsed.error.issues[0]?.path.join(".") ?? "";
-  context.addIssue(
-    `must be JSON like {"rounds": 5}, naming numeric settings${where === "" ? "" : `; look at '${where}'`}`,
-  );
-  return z.NEVER;
-});
+/** @param like what it must be, for whoever wrote something else */
+function json<Value>(schema: () => z.ZodType<Value>, like: string): z.ZodType<Value | undefined> {
+  return text.transform((value, context): Value | undefined => {
+    if (value === undefined) return undefined;
+    const parsed = schema().safeParse(parseJson(value));
+    if (parsed.success) return parsed.data;
+    const [first] = parsed.error.issues;
+    context.addIssue(`must be JSON like ${like}${first === undefined ? "" : whereIn(first)}`);
+    return z.NEVER;
+  });
+}
 
-const mcpCommands = text.transform((value, context): McpCommands | undefined => {
-  if (value === undefined) return undefined;
-  const parsed = mcpCommandsSchema.safeParse(parseJson(value));
-  if (parsed.success) return parsed.data;
-  const where = parsed.error.issues[0]?.path.join(".") ?? "";
-  context.addIssue(
-    `must be JSON like {"memory": {"command": ["mcp-server-memory"], "env": ["API_KEY"]}}${where === "" ? "" : `; look at '${where}'`}`,
-  );
-  return z.NEVER;
-});
+/** Names only: what stands there may be no one's business. */
+function whereIn(issue: z.core.$ZodIssue): string {
+  const at = issue.path.map(String);
+  if (issue.code === "unrecognized_keys") {
+    return `; there is no ${issue.keys.map((key) => `'${[...at, key].join(".")}'`).join(", ")}`;
+  }
+  return at.length === 0 ? "" : `; '${at.join(".")}' is not valid: ${decapitalized(issue.message)}`;
+}
+
+function decapitalized(message: string): string {
+  return message.charAt(0).toLowerCase() + message.slice(1);
+}
+
+const caps: z.ZodType<SettingsCaps | undefined> = json(settingsCapsSchema, '{"rounds": 5}, naming numeric settings');
+
+const mcpCommands: z.ZodType<McpCommands | undefined> = json(
+  () => mcpCommandsSchema,
+  '{"memory": {"command": ["mcp-server-memory"], "env": ["API_KEY"]}}',
+);
 
 /** Known to OpenTelemetry in this form: `key=value,key2=value2`, percent-encoded. */
 const pairs = text.transform((value, context): Readonly<Record<string, string>> | undefined => {
@@ -297,6 +315,11 @@ const variables = z.object({
   AWS_LAMBDA_RUNTIME_API: text,
 });
 
+/** What the gateway takes from the environment. */
+export const settingNames: readonly string[] = [
+  ...new Set([...Object.keys(variables.shape), ...Object.keys(openTelemetry.shape)]),
+];
+
 /** @throws EnvironmentError naming every variable that cannot be used */
 export function readEnvironment(source: Readonly<Record<string, string | undefined>> = process.env): Environment {
   const parsed = variables.safeParse(source);
@@ -339,6 +362,7 @@ export function readEnvironment(source: Readonly<Record<string, string | undefin
     ].filter((endpoint) => endpoint !== undefined),
     s3Endpoint: data.AWS_ENDPOINT_URL_S3 ?? data.AWS_ENDPOINT_URL,
     traces: readTraces(source),
+    unknown: unknownIn(source),
     lambda: data.AWS_LAMBDA_FUNCTION_NAME === undefined ? undefined : { runtimeApi: data.AWS_LAMBDA_RUNTIME_API },
   };
 }
@@ -409,6 +433,30 @@ export function readBoxEnvironment(source: Readonly<Record<string, string | unde
     runs: TOOLYARD_BOX_RUNS,
     egressAllow: TOOLYARD_EGRESS_ALLOW ?? [],
   };
+}
+
+const ownPrefix = "TOOLYARD_";
+/** Of the deploy (infra/settings.ts), of the commands in docs/, and what programs of tests are told. */
+const ofOthers = ["DOMAIN", "CERTIFICATE_ARN", "ALARM_EMAIL", "URL", "KEY", "TESTS", "SERVICES"];
+
+function unknownIn(source: Readonly<Record<string, string | undefined>>): readonly UnknownVariable[] {
+  const ours = settingNames.filter((name) => name.startsWith(ownPrefix));
+  const known = new Set([
+    ...ours,
+    ...Object.keys(nodeVariables.shape),
+    ...Object.keys(boxVariables.shape),
+    ...ofOthers.map((name) => `${ownPrefix}${name}`),
+  ]);
+  return Object.entries(source)
+    .filter(([name, value]) => name.startsWith(ownPrefix) && value !== "" && !known.has(name))
+    .map(([name]) => ({ name, meant: nearest(name, ours) }));
+}
+
+/** By what follows our prefix, in which all are alike. */
+function nearest(name: string, ours: readonly string[]): string | undefined {
+  const own = (one: string): string => one.slice(ownPrefix.length);
+  const found = nearestName(own(name), ours.map(own));
+  return found === undefined ? undefined : `${ownPrefix}${found}`;
 }
 
 /** Short work must never wait behind long work, so there are two queues or none. */

@@ -10,8 +10,12 @@ import { newId } from "@toolyard/core/ids";
 import { Redactor } from "@toolyard/core/secrets/redactor";
 import { blockedFileName, manifestFileName } from "@toolyard/core/vcp/plugins/manifest";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
+import { EnvironmentError } from "./env.ts";
 
-/** Never fails: a server starts without its plugins rather than not at all. */
+/**
+ * A server starts without its plugins rather than not at all.
+ * @throws EnvironmentError where a directory was named that cannot be read: nobody would find out
+ */
 export async function importLocalPlugins(core: CoreDeps, directory: string | undefined, tenant: string): Promise<void> {
   const path = resolve(directory ?? "plugins");
   // Samples lie there: nobody has asked for them, so no model is told of them until somebody does.
@@ -20,6 +24,9 @@ export async function importLocalPlugins(core: CoreDeps, directory: string | und
     core.log.log("info", message, { tenant, directory: path, ...fields });
   try {
     const files = await readPluginDirectory(path, [manifestFileName, blockedFileName]);
+    if (files === undefined && !startsDisabled) {
+      throw new EnvironmentError([`TOOLYARD_PLUGIN_DIR: '${path}' cannot be read as a directory`]);
+    }
     if (files === undefined || files.length === 0) return;
     const [{ readFolders }, { importVcpFolders }] = await Promise.all([
       import("@toolyard/core/vcp/plugins/folders"),
@@ -46,6 +53,7 @@ export async function importLocalPlugins(core: CoreDeps, directory: string | und
       skipped: count("skipped"),
     });
   } catch (thrown) {
+    if (thrown instanceof EnvironmentError) throw thrown;
     const { code, message } = toGatewayError(thrown);
     core.log.log("warn", "the plugin directory was not imported", { tenant, directory: path, code, reason: message });
   }

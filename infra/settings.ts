@@ -42,7 +42,10 @@ export const certificateArn: string | undefined = optional(
 /** Who is told of alarms; without one they only show. */
 export const alarmEmail: string | undefined = optional("TOOLYARD_ALARM_EMAIL", /^\S+@\S+$/, "ops@example.com");
 
-/** Settings of the gateway that are handed on as they are; `functions/env.ts` checks them. */
+/**
+ * Settings of the gateway that are handed on as they are; `functions/env.ts` checks them. Those that the stack makes
+ * itself are not among them, nor are secrets (`secrets.ts`) and what servers alone use.
+ */
 export const passedOn: Readonly<Record<string, string>> = Object.fromEntries(
   [
     "OPENAI_BASE_URL",
@@ -54,8 +57,16 @@ export const passedOn: Readonly<Record<string, string>> = Object.fromEntries(
     "TOOLYARD_SECURITY_CONTACT",
     "TOOLYARD_LOG_LEVEL",
     "TOOLYARD_PREVIOUS_MASTER_KEYS",
+    "OTEL_SDK_DISABLED",
+    "OTEL_TRACES_EXPORTER",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    "OTEL_EXPORTER_OTLP_COMPRESSION",
+    "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION",
+    "OTEL_EXPORTER_OTLP_TIMEOUT",
+    "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
     "OTEL_SERVICE_NAME",
     "OTEL_RESOURCE_ATTRIBUTES",
     "OTEL_TRACES_SAMPLER",

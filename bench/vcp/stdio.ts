@@ -83,7 +83,7 @@ function addedMs({ calls, bare }: Measured): number {
 
 /** In turns: only differences within one run mean anything. */
 async function measureCalls(directory: string, path: string): Promise<Measured> {
-  await mkdir(directory);
+  await mkdir(join(directory, "none"), { recursive: true });
   await writeFile(join(directory, "plugin.sh"), script);
   const gateway = await startGatewayProcess(directory, {
     env: { PATH: path, TOOLYARD_PLUGIN_DIR: join(directory, "none") },

@@ -231,7 +231,12 @@ describe("what a route is given", () => {
       /Body field 'name' is not valid: expected string, received number\.$/,
     ],
     ["a missing field", {}, "name", /Body field 'name' is required\.$/],
-    ["an unknown field", { name: "x", nmae: "y" }, "nmae", /Body field 'nmae' is not a known field\.$/],
+    [
+      "an unknown field",
+      { name: "x", nmae: "y" },
+      "nmae",
+      /Body field 'nmae' is not a known field; is 'name' meant\?\.$/,
+    ],
     [
       "a field deep inside a union",
       { name: "x", parts: [{ text: "a" }, { url: "no url" }] },

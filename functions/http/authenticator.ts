@@ -7,6 +7,7 @@ export function authenticatorOf({ core, adminKeyHash, defaultTenant }: AppDeps):
     issuers: core.repos.issuers,
     egress: core.egress,
     clock: core.clock,
+    log: core.log,
     traces: core.traces,
     adminKeyHash,
     ...(defaultTenant === undefined ? {} : { defaultTenant }),

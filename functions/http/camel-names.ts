@@ -42,7 +42,7 @@ function takeOther(fields: Record<string, unknown>, name: string, refuse: Refuse
   const other = toCamel(name);
   if (other === name || !Object.hasOwn(fields, other)) return;
   if (Object.hasOwn(fields, name) && !isSame(fields[name], fields[other])) {
-    refuse([name], `'${name}' and '${other}' say different things; send one of them`);
+    refuse([name], `and '${other}' say different things; send one of them`);
   }
   fields[name] = fields[other];
   delete fields[other];

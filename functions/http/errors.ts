@@ -3,7 +3,7 @@
  * (design "Public contract"; OpenAI's SDKs heed `x-should-retry`).
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { schemaProblems } from "@toolyard/core/errors/schema-problems";
+import { listedProblems, schemaProblems } from "@toolyard/core/errors/schema-problems";
 import { toOpenAiError } from "@toolyard/core/errors/to-openai";
 import type * as z from "zod";
 import { setRateLimitHeaders } from "./rate-limit-headers.ts";
@@ -41,18 +41,14 @@ export function toErrorReply(error: GatewayError, requestId: string): ErrorReply
 /** Where in the request a value stands. */
 export type RequestPart = "body" | "query" | "path" | "header";
 
-/** Problems listed in the error body beside the first one. */
-const mostIssues = 10;
-
 /** A validation failure as an error whose `param` is the dotted path of the first problem. */
 export function toInvalidRequest(error: z.ZodError, part: RequestPart): GatewayError {
-  const problems = schemaProblems(error).slice(0, mostIssues);
-  const told = problems.map(({ path, says }) => ({ param: path.join("."), message: says }));
+  const told = schemaProblems(error).map(({ path, says }) => ({ param: path.join("."), message: says }));
   const [first = { param: "", message: "is not valid" }] = told;
   const place = first.param === "" ? `The ${part}` : `${capitalise(part)} field '${first.param}'`;
   return new GatewayError("invalid_request", `${place} ${first.message}.`, {
     ...(first.param === "" ? {} : { param: first.param }),
-    ...(told.length > 1 ? { extra: { problems: told } } : {}),
+    ...listedProblems(told),
   });
 }
 

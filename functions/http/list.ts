@@ -4,7 +4,13 @@ import * as z from "zod";
 
 /** Query of a list route; routes with filters `extend` it. */
 export const pageQuery = z.strictObject({
-  limit: z.coerce.number().int().min(1).max(100).default(20).meta({ description: "Items per page, 1 to 100." }),
+  limit: z.coerce
+    .number({ error: "must be a number" })
+    .int()
+    .min(1)
+    .max(100)
+    .default(20)
+    .meta({ description: "Items per page, 1 to 100." }),
   after: z
     .string()
     .min(1)

@@ -1,8 +1,9 @@
 import { hashApiKey } from "@toolyard/core/callers/api-key";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BlobStore } from "@toolyard/core/ports/blob-store";
 import type { Clock } from "@toolyard/core/ports/clock";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
-import type { CredentialRepo, Tenant, TenantRepo } from "@toolyard/core/ports/repos";
+import type { CredentialRepo, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
 import type { StoredCredential } from "@toolyard/core/secrets/credential";
 import type { TaskQueue } from "@toolyard/core/ports/task-queue";
 import { Sealer } from "@toolyard/core/secrets/sealer";
@@ -23,8 +24,20 @@ interface Setup {
   readonly queuePing?: () => Promise<void>;
   readonly isDraining?: () => boolean;
   readonly tenant?: Tenant;
+  /** Wrapped keys of tenants, by tenant. */
+  readonly wrapped?: () => Promise<Readonly<Record<string, string>>>;
   readonly credentials?: () => StoredCredential[];
 }
+
+const masterKey = (fill: number, ...previous: number[]): KeyVault =>
+  createLocalKeyVault({ masterKey: key(fill), previousKeys: previous.map(key) });
+
+const toSamples = (wrapped: Readonly<Record<string, string>>): readonly WrappedKeySample[] =>
+  Object.entries(wrapped).map(([tenant, wrappedKey]) => ({
+    tenant,
+    wrappedKey,
+    wrappedBy: wrappedKey.slice(0, wrappedKey.lastIndexOf(".") + 1),
+  }));
 
 const key = (fill: number): Uint8Array => new Uint8Array(32).fill(fill);
 
@@ -36,6 +49,7 @@ function setup({
   queuePing = () => Promise.resolve(),
   isDraining = () => false,
   tenant,
+  wrapped = () => Promise.resolve({}),
   credentials = () => [],
 }: Setup): {
   readonly core: FakeCore;
@@ -50,7 +64,11 @@ function setup({
     },
     repos: {
       ping,
-      tenants: { ...unscripted<TenantRepo>("tenants"), get: () => Promise.resolve(tenant) },
+      tenants: {
+        ...unscripted<TenantRepo>("tenants"),
+        get: () => Promise.resolve(tenant),
+        sampleWrappedKeys: async () => toSamples(await wrapped()),
+      },
       credentials: { ...unscripted<CredentialRepo>("credentials"), all: () => Promise.resolve(credentials()) },
     },
   });
@@ -110,21 +128,79 @@ describe("readiness", () => {
     expect(await setup({ blobs }).ask()).toEqual(failing("blobs"));
   });
 
-  test("turns red when an earlier master key is missing, and green when it is given", async () => {
-    const blobs = createMemoryBlobStore();
-    expect((await setup({ blobs }).ask()).status).toBe(200);
-    const other = setup({ blobs, vault: createLocalKeyVault({ masterKey: key(2) }) });
-    expect(await other.ask()).toEqual(failing("master_key"));
-    const rotated = createLocalKeyVault({ masterKey: key(2), previousKeys: [key(1)] });
-    expect((await setup({ blobs, vault: rotated }).ask()).status).toBe(200);
-  });
+  describe(`on master keys ${verifies("BLIND-5")}`, () => {
+    const wrap = async (vault: KeyVault, tenant: string): Promise<string> => vault.wrap(tenant, key(9));
+    const isReady = async (given: Setup): Promise<boolean> => (await setup(given).ask()).status === 200;
 
-  test("turns red when what was sealed has been changed", async () => {
-    const blobs = createMemoryBlobStore();
-    await setup({ blobs }).ask();
-    const [canary] = await blobs.list("_canary/");
-    await blobs.put(canary?.key ?? "", Buffer.from('{"wrappedKey":"x","sealed":"y"}'));
-    expect(await setup({ blobs }).ask()).toEqual(failing("master_key"));
+    test("turns red where one is missing under which a tenant's key is wrapped, and says which to the log alone", async () => {
+      const wrapped = { ten_1: await wrap(masterKey(1), "ten_1"), ten_2: await wrap(masterKey(2), "ten_2") };
+      const { ask, core } = setup({ vault: masterKey(2), wrapped: () => Promise.resolve(wrapped) });
+      const answer = await ask();
+      expect(answer).toEqual(failing("master_key"));
+      expect(JSON.stringify(answer)).toContain("TOOLYARD_PREVIOUS_MASTER_KEYS");
+      expect(JSON.stringify(answer)).not.toMatch(/ten_|[0-9a-f]{12}/);
+      expect(core.lines.find(({ message }) => message === "not ready")?.fields).toMatchObject({
+        check: "master_key",
+        code: "credential_unreadable",
+        reason: expect.stringContaining(masterKey(1).currentKeyId),
+      });
+      expect(await isReady({ vault: masterKey(2, 1), wrapped: () => Promise.resolve(wrapped) })).toBe(true);
+    });
+
+    test("asks for none that nothing is wrapped under any more, whoever was ready with it", async () => {
+      const blobs = createMemoryBlobStore();
+      const old = { ten_1: await wrap(masterKey(1), "ten_1") };
+      expect(await isReady({ blobs, vault: masterKey(1), wrapped: () => Promise.resolve(old) })).toBe(true);
+      const rotated = { ten_1: await wrap(masterKey(2), "ten_1") };
+      expect(await isReady({ blobs, vault: masterKey(2), wrapped: () => Promise.resolve(rotated) })).toBe(true);
+    });
+
+    test("stays green for one damaged key among others, and turns red where none of them opens", async () => {
+      const moved = await wrap(masterKey(1), "ten_other");
+      const wrapped: Record<string, string> = { ten_1: moved, ten_2: await wrap(masterKey(1), "ten_2") };
+      expect(await isReady({ wrapped: () => Promise.resolve(wrapped) })).toBe(true);
+      expect(await isReady({ wrapped: () => Promise.resolve({ ten_1: moved }) })).toBe(false);
+    });
+
+    test("turns red where today's cannot wrap, although there is no tenant yet", async () => {
+      const vault = { ...masterKey(1), wrap: () => Promise.reject(new Error("no kms:Encrypt")) };
+      expect(await setup({ vault }).ask()).toEqual(failing("master_key"));
+    });
+
+    test("reads tenants once a minute where all is well, and each time where it is not", async () => {
+      const clock = createFakeClock();
+      let reads = 0;
+      let stored = await wrap(masterKey(1), "ten_1");
+      const wrapped = (): Promise<Record<string, string>> => {
+        reads += 1;
+        return Promise.resolve({ ten_1: stored });
+      };
+      const { ask } = setup({ clock, vault: masterKey(2), wrapped });
+      for (let count = 0; count < 2; count += 1) {
+        expect((await ask()).status).toBe(503);
+        await clock.advance(2_000);
+      }
+      expect(reads).toBe(2);
+      stored = await wrap(masterKey(2), "ten_1");
+      for (let count = 0; count < 3; count += 1) {
+        expect((await ask()).status).toBe(200);
+        await clock.advance(2_000);
+      }
+      expect(reads).toBe(3);
+      await clock.advance(60_000);
+      await ask();
+      expect(reads).toBe(4);
+    });
+
+    test("is not blamed where the database cannot tell which are needed", async () => {
+      const away = new GatewayError("database_unavailable", "The database is away.");
+      const { body } = await setup({ wrapped: () => Promise.reject(away) }).ask();
+      expect(body).toMatchObject({
+        checks: expect.arrayContaining([
+          { name: "master_key", ok: false, detail: "Check DATABASE_URL; see the log line 'not ready'." },
+        ]),
+      });
+    });
   });
 
   test(`shows how many credentials cannot be opened, and goes on serving ${verifies("BLIND-5")}`, async () => {

@@ -1,14 +1,15 @@
 /**
- * Can this process serve? The database answers, the blob store answers, and each master key in use
- * still opens what it sealed (design "Tenants, callers, secrets": a canary per active key). Credentials
- * that cannot be opened are shown, but keep nobody else from being served.
+ * Can this process serve? The database answers, the blob store answers, and each master key that tenants'
+ * keys are wrapped under opens them (design "Tenants, callers, secrets": a canary per active key; what is
+ * tried are keys of tenants themselves, so that a master key is asked for as long as something needs it and no
+ * longer). Credentials that cannot be opened are shown, but keep nobody else from being served.
  */
-import { tenantKey, readAll, type BlobStore } from "@toolyard/core/ports/blob-store";
+import { tenantKey, type BlobStore } from "@toolyard/core/ports/blob-store";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { parseJson } from "@toolyard/core/json";
+import type { WrappedKeySample } from "@toolyard/core/ports/repos";
+import type { Sealer } from "@toolyard/core/secrets/sealer";
 import { countUnreadableCredentials } from "@toolyard/core/secrets/unreadable-credentials";
-import * as z from "zod";
 import type { AppDeps } from "./app-env.ts";
 import { describeThrown } from "./describe-thrown.ts";
 
@@ -24,8 +25,7 @@ const timeoutMs = 5_000;
 /** The route is open to everybody; asking often must not become load on the back ends. */
 const keptMs = 2_000;
 /** No tenant id starts so. */
-const canaryOwner = "_canary";
-const canarySchema = z.strictObject({ wrappedKey: z.string(), sealed: z.string() });
+const probeOwner = "_canary";
 
 const recent = new WeakMap<AppDeps, { readonly at: number; readonly checks: Promise<readonly Check[]> }>();
 
@@ -43,7 +43,7 @@ async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[
     check(core, "database", () => core.repos.ping()),
     check(core, "blobs", () => checkBlobs(core)),
     check(core, "queue", () => core.queue.ping()),
-    check(core, "master_key", () => openCanaries(core)),
+    check(core, "master_key", () => openMasterKeys(core)),
     checkCredentials(core),
   ];
   const done = await Promise.all(checks);
@@ -57,7 +57,7 @@ const settings: Readonly<Record<string, string>> = {
   database: "DATABASE_URL",
   blobs: "BLOBS_URL",
   queue: "QUEUE_URL and QUEUE_LONG_URL",
-  master_key: "TOOLYARD_MASTER_KEY",
+  master_key: "TOOLYARD_MASTER_KEY and TOOLYARD_PREVIOUS_MASTER_KEYS",
 };
 
 async function check(core: CoreDeps, name: string, run: () => Promise<void>): Promise<Check> {
@@ -69,17 +69,25 @@ async function check(core: CoreDeps, name: string, run: () => Promise<void>): Pr
     await Promise.race([run(), late]);
     return { name, ok: true };
   } catch (thrown) {
-    core.log.log("error", "not ready", { check: name, ...describeThrown(thrown) });
-    return { name, ok: false, detail: `Check ${settings[name] ?? name}; see the log line 'not ready'.` };
+    logUnready(core, name, thrown);
+    // Which master keys are needed stands in the database.
+    const part = thrown instanceof GatewayError && thrown.code === "database_unavailable" ? "database" : name;
+    return { name, ok: false, detail: `Check ${settings[part] ?? part}; see the log line 'not ready'.` };
   } finally {
     clearTimeout(timer);
   }
 }
 
+/** Messages of our own errors hold no secrets and say what to do; those of others may quote what they were given. */
+function logUnready(core: CoreDeps, name: string, thrown: unknown): void {
+  const own = thrown instanceof GatewayError ? { code: thrown.code, reason: thrown.message } : {};
+  core.log.log("error", "not ready", { check: name, ...own, ...describeThrown(thrown) });
+}
+
 async function checkCredentials(core: CoreDeps): Promise<Check> {
   const name = "credentials";
   const counted = await countUnreadableCredentials(core).catch((thrown: unknown) => {
-    core.log.log("error", "not ready", { check: name, ...describeThrown(thrown) });
+    logUnready(core, name, thrown);
     return 0;
   });
   if (counted === 0) return { name, ok: true };
@@ -96,7 +104,7 @@ const provenStores = new WeakSet<BlobStore>();
  */
 async function checkBlobs({ blobs }: CoreDeps): Promise<void> {
   // Listed, because a bucket that is not there has no blob of any name either.
-  await blobs.list(`${tenantKey(canaryOwner)}/`, { limit: 1 });
+  await blobs.list(`${tenantKey(probeOwner)}/`, { limit: 1 });
   if (provenStores.has(blobs)) return;
   const once = tenantKey("_written_once");
   await blobs.put(once, Buffer.from("first"), { ifAbsent: true });
@@ -109,21 +117,39 @@ async function checkBlobs({ blobs }: CoreDeps): Promise<void> {
   provenStores.add(blobs);
 }
 
-/** The first process to use a master key leaves a canary for it; every later one must be able to open it. */
-async function openCanaries({ blobs, sealer }: CoreDeps): Promise<void> {
-  const own = tenantKey(canaryOwner, sealer.keyId);
-  if ((await blobs.head(own)) === undefined) {
-    const wrappedKey = await sealer.newTenantKey(canaryOwner);
-    const sealed = await sealer.seal(canaryOwner, wrappedKey, ["canary"], "alive");
-    const body = Buffer.from(JSON.stringify({ wrappedKey, sealed }), "utf8");
-    await blobs.put(own, body, { mediaType: "application/json", ifAbsent: true });
+/** Of each master key so many tenants' keys are tried: one that is damaged says nothing about its master key. */
+const keysOfEach = 3;
+/** The statement looks at every tenant, and some databases are paid for by rows; only what was well is kept. */
+const samplesKeptMs = 60_000;
+const sampled = new WeakMap<CoreDeps, { readonly at: number; readonly samples: readonly WrappedKeySample[] }>();
+const ownKeys = new WeakMap<Sealer, string>();
+
+/** Today's master key wraps and opens, and so does each that tenants' keys are wrapped under, for as long as any are. */
+async function openMasterKeys(core: CoreDeps): Promise<void> {
+  const { sealer, clock, repos } = core;
+  const own = ownKeys.get(sealer) ?? (await sealer.newTenantKey(probeOwner));
+  ownKeys.set(sealer, own);
+  await sealer.openTenantKey(probeOwner, own);
+  const now = clock.now();
+  const known = sampled.get(core);
+  const isRecent = known !== undefined && now - known.at < samplesKeptMs;
+  const samples = isRecent ? known.samples : await repos.tenants.sampleWrappedKeys(keysOfEach);
+  sampled.delete(core);
+  for (const ofOne of Map.groupBy(samples, ({ wrappedBy }) => wrappedBy).values()) await openAny(sealer, ofOne);
+  sampled.set(core, { at: isRecent ? known.at : now, samples });
+}
+
+/** @throws GatewayError what the first met, where none opens; at once where the key service is away */
+async function openAny(sealer: Sealer, samples: readonly WrappedKeySample[]): Promise<void> {
+  let first: GatewayError | undefined;
+  for (const { tenant, wrappedKey } of samples) {
+    try {
+      await sealer.openTenantKey(tenant, wrappedKey);
+      return;
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || thrown.code !== "credential_unreadable") throw thrown;
+      first ??= thrown;
+    }
   }
-  for (const { key } of await blobs.list(`${tenantKey(canaryOwner)}/`)) {
-    const blob = await blobs.get(key);
-    if (blob === undefined) continue;
-    const { wrappedKey, sealed } = canarySchema.parse(
-      parseJson(Buffer.from(await readAll(blob.body)).toString("utf8")),
-    );
-    await sealer.open(canaryOwner, wrappedKey, ["canary"], sealed);
-  }
+  if (first !== undefined) throw first;
 }

@@ -41,7 +41,15 @@ describe("node.json", () => {
   });
 
   test.for([
-    ["{", "the file"],
+    ["{", "the file is no JSON"],
+    ['{"name": "lab", "tools": [{', "the file is no JSON"],
+    [[tool], "the file is not valid: expected object"],
+    [
+      { name: "lab", tools: [{ ...tool, command: "python3 ./measure.py" }] },
+      `'tools.0.command' must be a list of words, like ["python3", "./measure.py"]`,
+    ],
+    [{ name: "lab", tools: [{ ...tool, command: undefined }] }, "'tools.0.command' is required"],
+    [{ name: "lab", mcp_servers: { a: { command: "x" } } }, "'mcp_servers.a.command' must be a list of words"],
     [{ name: "lab", tools: [] }, "tools"],
     [{ name: "la/b", tools: [tool] }, "name"],
     [{ name: "lab", mcp_servers: { "a b": { command: ["x"] } } }, "mcp_servers"],

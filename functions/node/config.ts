@@ -17,7 +17,12 @@ import { filesOffer } from "./files.ts";
 const tool = nodeToolSchema();
 const programSchema = tool.extend({
   /** Words that begin with `./` are paths beside the file. */
-  command: z.tuple([z.string().min(1)], z.string()),
+  command: z.tuple([z.string().min(1)], z.string(), {
+    error: ({ code, input }) =>
+      code === "invalid_type" && input !== undefined
+        ? 'must be a list of words, like ["python3", "./measure.py"]'
+        : undefined,
+  }),
   /** Given to the program beside PATH, HOME, TMPDIR and LANG; never to the gateway. */
   environment: z.record(z.string().regex(/^[A-Za-z_]\w{0,99}$/), z.string()).default({}),
   effect: tool.shape.effect.default("write"),
@@ -107,7 +112,11 @@ export async function readNodeConfig(path: string): Promise<NodeConfig> {
   const text = await readFile(path, "utf8").catch(() => {
     throw new NodeConfigError(`--config: '${path}' cannot be read.`);
   });
-  const parsed = configSchema.safeParse(parseJson(text));
+  const given = parseJson(text);
+  if (given === undefined) {
+    throw new NodeConfigError(`--config: '${path}' cannot be used: the file is no JSON; is it cut off?`);
+  }
+  const parsed = configSchema.safeParse(given);
   if (!parsed.success) {
     const problems = schemaProblems(parsed.error).map(
       ({ path, says }) => `  ${path.length === 0 ? "the file" : `'${path.join(".")}'`} ${says}`,

@@ -8,6 +8,7 @@ const errorSchema = z.looseObject({
     code: z.string(),
     message: z.string(),
     retryable: z.boolean().nullish(),
+    retry_after_ms: z.number().nullish(),
     tool_name: z.string().nullish(),
   }),
 });
@@ -100,13 +101,20 @@ export class AnsweredError extends Error {
   readonly code: string;
   /** The same message may do in a moment. */
   readonly isPassing: boolean;
+  /** Before this it would not. */
+  readonly retryAfterMs: number;
   /** The tool that it is about. */
   readonly tool: string | undefined;
 
-  constructor(code: string, message: string, isPassing: boolean, tool?: string) {
+  constructor(
+    code: string,
+    message: string,
+    { isPassing, retryAfterMs = 0, tool }: { isPassing: boolean; retryAfterMs?: number; tool?: string | undefined },
+  ) {
     super(message);
     this.code = code;
     this.isPassing = isPassing;
+    this.retryAfterMs = retryAfterMs;
     this.tool = tool;
   }
 }
@@ -116,16 +124,18 @@ function reader<T>(schema: z.ZodType<T>): (answer: JsonObject) => T {
   return (answer) => {
     const failed = errorSchema.safeParse(answer);
     if (failed.success) {
-      const { code, message, retryable, tool_name: tool } = failed.data.error;
-      throw new AnsweredError(code, message, retryable === true, tool ?? undefined);
+      const { code, message, retryable, retry_after_ms: retryAfterMs, tool_name: tool } = failed.data.error;
+      throw new AnsweredError(code, message, {
+        isPassing: retryable === true,
+        retryAfterMs: retryAfterMs ?? 0,
+        tool: tool ?? undefined,
+      });
     }
     const parsed = schema.safeParse(answer);
     if (parsed.success) return parsed.data;
-    throw new AnsweredError(
-      "invalid_response",
-      "The gateway gave an answer that this node does not understand.",
-      false,
-    );
+    throw new AnsweredError("invalid_response", "The gateway gave an answer that this node does not understand.", {
+      isPassing: false,
+    });
   };
 }
 

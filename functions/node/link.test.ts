@@ -1,19 +1,26 @@
 import { createServer } from "node:http";
-import { expect, onTestFinished, test } from "vitest";
-import { WebSocketServer } from "ws";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { WebSocketServer, type WebSocket } from "ws";
+import * as z from "zod";
+import { readDone } from "./frames.ts";
 import { GatewayLink, NodeRefused } from "./link.ts";
 
-test("a node whose registration the gateway finds too long ends, and says why", async () => {
+/** @returns its port */
+async function startGateway(onConnection: (socket: WebSocket) => void, maxPayload = 100_000): Promise<number> {
   const server = createServer();
-  const sockets = new WebSocketServer({ server, maxPayload: 1_000 });
-  sockets.on("connection", (socket) => socket.on("error", () => undefined));
+  const sockets = new WebSocketServer({ server, maxPayload });
+  sockets.on("connection", onConnection);
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   onTestFinished(async () => {
     for (const socket of sockets.clients) socket.terminate();
     await new Promise((done) => server.close(done));
   });
   const address = server.address();
-  const port = typeof address === "object" ? address?.port : 0;
+  return typeof address === "object" ? (address?.port ?? 0) : 0;
+}
+
+test("a node whose registration the gateway finds too long ends, and says why", async () => {
+  const port = await startGateway((socket) => socket.on("error", () => undefined), 1_000);
   const link: GatewayLink = new GatewayLink({
     url: `http://127.0.0.1:${port}`,
     key: "k",
@@ -25,4 +32,36 @@ test("a node whose registration the gateway finds too long ends, and says why", 
   const refused = await link.run().catch((thrown: unknown) => thrown);
   expect(refused).toBeInstanceOf(NodeRefused);
   expect(String(refused)).toContain("too long");
+}, 10_000);
+
+test("what the gateway puts off is asked again when it said, or by nobody where it is not wanted any more", async () => {
+  vi.spyOn(Math, "random").mockReturnValue(0);
+  onTestFinished(() => void vi.restoreAllMocks());
+  const asked: string[] = [];
+  const countOf = (wanted: unknown): number => asked.filter((type) => type === wanted).length;
+  const port = await startGateway((socket) =>
+    socket.on("message", (data: Buffer) => {
+      const { id, type } = z.object({ id: z.string(), type: z.string() }).parse(JSON.parse(data.toString("utf8")));
+      asked.push(type);
+      const retryAfterMs = type === "later" ? 50_000 : 0;
+      const error = { code: "rate_limited", message: "m", retryable: true, retry_after_ms: retryAfterMs };
+      socket.send(JSON.stringify(countOf(type) === 3 ? { id, type: "done" } : { id, type: "error", error }));
+    }),
+  );
+  const link: GatewayLink = new GatewayLink({
+    url: `http://127.0.0.1:${port}`,
+    key: "k",
+    log: { log: () => undefined },
+    onOpen: () => Promise.resolve(),
+    onEvent: () => undefined,
+  });
+  onTestFinished(() => link.close());
+  void link.run();
+  const unwanted = new AbortController();
+  const later = link.ask({ type: "later" }, readDone, unwanted.signal);
+  await link.ask({ type: "soon" }, readDone);
+  expect(countOf("soon")).toBe(3);
+  expect(countOf("later")).toBe(1);
+  unwanted.abort();
+  expect(await later).toBeUndefined();
 }, 10_000);

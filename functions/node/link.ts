@@ -10,6 +10,8 @@ import { AnsweredError, readEvent, type NodeEvent } from "./frames.ts";
 
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
+/** What is counted is counted by the minute, so nothing is put off for longer. */
+const longestPutOffMs = 60_000;
 /** An answer that takes longer will not come: the connection is dead, whatever it says. */
 const answerWithinMs = 30_000;
 const handshakeMs = 15_000;
@@ -103,7 +105,7 @@ export class GatewayLink implements NodeLink {
         });
         pauseMs = Math.min(longestPauseMs, pauseMs * 2);
       }
-      await this.#pause(pauseMs * (0.5 + Math.random()));
+      await pause(pauseMs * (0.5 + Math.random()), this.#stopping.signal);
     }
   }
 
@@ -122,13 +124,15 @@ export class GatewayLink implements NodeLink {
     while (!givenUp.aborted) {
       if (!this.#isStanding) await this.#untilStanding(givenUp);
       if (givenUp.aborted) return undefined;
+      let putOffMs = 0;
       try {
         return await this.askNow(message, read);
       } catch (thrown) {
         const isPassing = thrown instanceof LinkLost || (thrown instanceof AnsweredError && thrown.isPassing);
         if (!isPassing) throw thrown;
+        if (thrown instanceof AnsweredError) putOffMs = Math.min(longestPutOffMs, thrown.retryAfterMs);
       }
-      await this.#pause(firstPauseMs * (0.5 + Math.random()));
+      await pause(putOffMs + firstPauseMs * (0.5 + Math.random()), givenUp);
     }
     return undefined;
   }
@@ -212,10 +216,10 @@ export class GatewayLink implements NodeLink {
     // None is left behind: a node asks for as long as it lives.
     signal.removeEventListener("abort", stop);
   }
+}
 
-  async #pause(ms: number): Promise<void> {
-    await sleep(ms, undefined, { signal: this.#stopping.signal }).catch(() => undefined);
-  }
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await sleep(ms, undefined, { signal }).catch(() => undefined);
 }
 
 /** A gateway's address, or that of its WebSockets where they have one of their own. */

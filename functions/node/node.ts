@@ -167,7 +167,8 @@ export class Node {
       // Something is there already where an earlier try was not heard of.
       if (status >= 300 && status !== 409 && status !== 412) throw new Error(`the upload was answered with ${status}`);
     };
-    const desk = createDesk({ link: this.#link, node: config.name, instance: this.#instance, upload });
+    const onRefused = (message: string): void => this.#sentAway(message);
+    const desk = createDesk({ link: this.#link, node: config.name, instance: this.#instance, upload, onRefused });
     return new SubscriptionHolder({ desk, consumers, log, newDelivery: () => randomUUID() });
   }
 

@@ -3,6 +3,10 @@ import type { JsonObject } from "@toolyard/core/json";
 import { verifies } from "../../test/support/verifies.ts";
 import { createDesk } from "./subscriptions.ts";
 
+const fail = (message: string): never => {
+  throw new Error(message);
+};
+
 test(`long ids of messages that differ at their ends are told as different ones ${verifies("MQ-3")}`, async () => {
   const asked: JsonObject[] = [];
   const ask = <T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T> => {
@@ -10,7 +14,7 @@ test(`long ids of messages that differ at their ends are told as different ones 
     return Promise.resolve(read({ outcome: "accepted", call_id: "call_1" }));
   };
   const link = { run: () => Promise.resolve(), close: () => undefined, ask, askNow: ask };
-  const desk = createDesk({ link, node: "lab", instance: "i", upload: () => Promise.resolve() });
+  const desk = createDesk({ link, node: "lab", instance: "i", upload: () => Promise.resolve(), onRefused: fail });
   for (const id of [`${"x".repeat(2_000)}1`, `${"x".repeat(2_000)}2`, "short", ""]) {
     await desk.bring({
       subscription: "sub_1",

@@ -25,13 +25,18 @@ export interface DeskOptions {
   readonly instance: string;
   /** @throws where it did not arrive */
   readonly upload: (url: string, headers: Readonly<Record<string, string>>, body: Uint8Array) => Promise<void>;
+  /** The key may not consume, and asking again is of no use. */
+  readonly onRefused: (message: string) => void;
 }
 
-export function createDesk({ link, node, instance, upload }: DeskOptions): SubscriptionDesk {
+export function createDesk({ link, node, instance, upload, onRefused }: DeskOptions): SubscriptionDesk {
   return {
     async hold(reports) {
       const message = { type: "subscription.hold", node, instance, reports: reports.map(toWireReport) };
-      const held = await passing(link.askNow(message, readHeld));
+      const held = await passing(link.askNow(message, readHeld)).catch((thrown: unknown) => {
+        if (thrown instanceof GatewayError && thrown.code === "permission_denied") onRefused(thrown.message);
+        throw thrown;
+      });
       return held === undefined ? undefined : toHeld(held);
     },
     async open(id, signal) {

@@ -24,7 +24,8 @@ export function readHandshake(header: HeaderReader, query: (name: string) => str
   return {
     header,
     ticket: query("ticket") ?? offered?.slice(ticketPrefix.length),
-    clientType: query("client_type"),
+    // As VCP's own clients spell it, too.
+    clientType: query("client_type") ?? query("clientType"),
     offersProtocol: protocols.includes(subprotocol),
   };
 }

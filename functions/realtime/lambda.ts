@@ -109,11 +109,11 @@ export function createSocketHandler(
 }
 
 function overRate({ scope, limit, resetMs }: NonNullable<Speaker["reached"]>): GatewayError {
-  return new GatewayError(
-    "rate_limited",
-    `More than ${limit} requests per minute for this ${scope}, and each message counts as one; setting 'requests_per_minute'.`,
-    { retryAfterMs: resetMs, extra: { scope, limit } },
-  );
+  const message =
+    scope === "nodes"
+      ? `More than ${limit} messages per minute of this tenant's nodes; say less, or the same in 'retry_after_ms'.`
+      : `More than ${limit} requests per minute for this ${scope}, and each message counts as one; setting 'requests_per_minute'.`;
+  return new GatewayError("rate_limited", message, { retryAfterMs: resetMs, extra: { scope, limit } });
 }
 
 function headerReader({ headers }: SocketEvent): (name: string) => string | undefined {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { parse } from "yaml";
 import { requireKeys } from "../../functions/compose.ts";
-import { readEnvironment } from "../../functions/env.ts";
+import { readEnvironment, settingNames } from "../../functions/env.ts";
 
 const root = join(import.meta.dirname, "../..");
 const operator: Readonly<Record<string, string>> = {
@@ -34,13 +34,17 @@ interface Compose {
   readonly networks: Readonly<Record<string, { readonly internal?: boolean } | null>>;
 }
 
-/** `${NAME:-default}` and `${NAME:?message}`, as compose replaces them. */
+const innermost = /\$\{(\w+)(?:(:?[-?])([^{}]*))?\}/g;
+
+/** `${NAME:-default}`, `${NAME-default}` and `${NAME:?message}`, as compose replaces them, one within another too. */
 function interpolate(text: string, from: Readonly<Record<string, string>>): string {
-  return text.replaceAll(/\$\{(\w+)(?::([-?])([^}]*))?\}/g, (_, name: string, kind?: string, word?: string) => {
+  const replaced = text.replaceAll(innermost, (_, name: string, kind?: string, word?: string) => {
     const value = from[name] ?? "";
-    if (value === "" && kind === "?") throw new Error(`${name}: ${word ?? ""}`);
-    return value === "" ? (word ?? "") : value;
+    if (value === "" && kind === ":?") throw new Error(`${name}: ${word ?? ""}`);
+    const isSet = kind === "-" ? from[name] !== undefined : value !== "";
+    return isSet ? value : (word ?? "");
   });
+  return replaced === text ? text : interpolate(replaced, from);
 }
 
 /** Values are replaced once they have been read, so an empty one stays a text. */
@@ -67,6 +71,24 @@ test("gives every gateway settings that it takes, and all that several need in c
   expect(settings.publicUrl).toBe("https://tools.example.com");
   expect(settings.egressAllow).toEqual([]);
   expect(deploy?.replicas).toBeGreaterThan(1);
+});
+
+test("hands on to every gateway what stands in .env, whichever setting it is", () => {
+  // What is the image's, or the engine's.
+  const ofTheContainer = ["PATH", "HOST", "PORT", "TOOLYARD_DATA_DIR"];
+  const names = settingNames.filter((name) => !ofTheContainer.includes(name) && !name.startsWith("AWS_"));
+  expect(names.length).toBeGreaterThan(30);
+  const given = Object.fromEntries(names.map((name) => [name, `the value of ${name}`]));
+  const { services } = interpolated(parse(text), { ...operator, ...given }) as Compose;
+  expect(services["gateway"]?.environment).toMatchObject(given);
+});
+
+test("takes a bucket elsewhere instead of its own", () => {
+  const bucket = { S3_ENDPOINT: "", S3_REGION: "eu-west-1", S3_ACCESS_KEY: "AKIA", BLOBS_URL: "s3://acme" };
+  const { services } = interpolated(parse(text), { ...operator, ...bucket }) as Compose;
+  const { environment = {} } = services["gateway"] ?? {};
+  expect(environment).toMatchObject({ AWS_REGION: "eu-west-1", AWS_ACCESS_KEY_ID: "AKIA" });
+  expect(readEnvironment(environment)).toMatchObject({ blobsUrl: "s3://acme", s3Endpoint: undefined, unknown: [] });
 });
 
 test("refuses to start without keys, and writes none down", () => {

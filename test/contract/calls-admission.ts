@@ -92,6 +92,20 @@ function describeWhoAsks(fixture: CallFixture): void {
       expect(await fixture.run("SELECT * FROM rate_windows WHERE tenant = ?", tenant)).toEqual([]);
     });
 
+    test("a key that has expired is told when", async () => {
+      const tenant = await fixture.newTenant();
+      const expiresAt = Date.parse("2026-11-01T09:30:00Z");
+      const key = await fixture.newKey(tenant, { expiresAt });
+      await expect(fixture.calls.admit(withKey(tenant, key))).rejects.toMatchObject({
+        code: "invalid_api_key",
+        message: "This API key expired at 2026-11-01T09:30:00.000Z; make another one with POST /v1/api-keys.",
+      });
+      const revoked = await fixture.newKey(tenant, { expiresAt, revokedAt: 1 });
+      await expect(fixture.calls.admit(withKey(tenant, revoked))).rejects.toMatchObject({
+        message: expect.stringContaining("does not exist or was revoked"),
+      });
+    });
+
     test("a key that expires later is good, and one of a tenant that does not exist is not", async () => {
       const tenant = await fixture.newTenant();
       const key = await fixture.newKey(tenant, { expiresAt: Date.now() + 3_600_000 });

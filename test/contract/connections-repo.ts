@@ -6,6 +6,7 @@ import type { HeldEvents } from "@toolyard/core/ports/connections";
 import {
   callEventSchema,
   type Audience,
+  type ClaimedEvent,
   type Connection,
   type NewConnection,
   type NewEvent,
@@ -143,6 +144,38 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       const elsewhere = await fixture.newTenant();
       const foreign = await connect({ caller: await callerOf(elsewhere) }, elsewhere);
       expect((await connections().findSpeaker(foreign.id))?.reached).toBeUndefined();
+    });
+
+    test("of nodes are counted apart from requests, and have a limit of their own", async () => {
+      const { id: limited } = await fixture.newKey(tenant, { requestsPerMinute: 1 });
+      const node = await connect({ caller: { ...caller, id: limited, scopes: ["node"] } });
+      const page = await connect();
+      /** In the minute that is. */
+      const count = (scope: string, number: number): Promise<unknown> =>
+        fixture.run(
+          `INSERT INTO rate_windows (tenant, scope, window_start, count)
+          SELECT ?1, ?2, at - at % 60000, ?3 FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS at)
+          WHERE true ON CONFLICT DO UPDATE SET window_start = excluded.window_start, count = excluded.count`,
+          tenant,
+          scope,
+          number,
+        );
+      await count("tenant", 6_000);
+      await count(`key:${limited}`, 1);
+      expect((await connections().findSpeaker(page.id))?.reached).toMatchObject({ scope: "tenant" });
+      expect(await connections().findSpeaker(node.id)).toEqual({ connection: node });
+      await connections().touch(tenant, node.id, { lifetimeMs: minute, counts: true });
+      expect(
+        await fixture.run("SELECT scope, count FROM rate_windows WHERE tenant = ?1 ORDER BY scope", tenant),
+      ).toEqual([
+        { scope: `key:${limited}`, count: 1 },
+        { scope: "nodes", count: 1 },
+        { scope: "tenant", count: 6_000 },
+      ]);
+      await count("nodes", 59_999);
+      expect(await connections().findSpeaker(node.id)).toEqual({ connection: node });
+      await connections(1).touch(tenant, node.id, { lifetimeMs: minute, counts: true });
+      expect((await connections().findSpeaker(node.id))?.reached).toMatchObject({ scope: "nodes", limit: 60_000 });
     });
 
     test("count as gone without a sign of life, and where their key or tenant does not count any more", async () => {
@@ -431,6 +464,33 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       expect(claims.map(({ event }) => event.tenant)).toEqual([tenant, tenant, other]);
       expect(claims[0]?.event.seq).toBeLessThan(claims[1]?.event.seq ?? 0);
     });
+
+    // Claims that went through all that is due would take twenty seconds; over a network it is its time that would be seen.
+    test.runIf(name === "file")(
+      "what one tenant has to be told costs no claim anything, however much it is",
+      async () => {
+        const other = await fixture.newTenant();
+        for (const [owner, count] of [
+          [tenant, 40_000],
+          [other, 1],
+        ] as const) {
+          await fixture.run(
+            `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
+          INSERT INTO connection_events (tenant, type, audience, next_at) SELECT ?1, 'x', 'tenant', 1000 FROM n`,
+            owner,
+            count,
+          );
+        }
+        const claims: ClaimedEvent[] = [];
+        for (let count = 0; count < 300; count += 1) {
+          claims.push(...(await connections(count % 2).claim({ limit: 2, leaseMs: 10 * minute })));
+        }
+        expect(claims.map(({ event }) => event.tenant).slice(0, 4)).toEqual([tenant, other, tenant, tenant]);
+        const seqs = claims.map(({ event }) => event.seq);
+        expect(new Set(seqs).size).toBe(600);
+      },
+      12_000,
+    );
 
     test("what processes hold is claimed by nobody", async () => {
       await listen({ holder: "process-1" });

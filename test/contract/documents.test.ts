@@ -2,7 +2,13 @@
 import { existsSync } from "node:fs";
 import { access, constants, glob, readFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
+import { scopes } from "@toolyard/core/callers/caller";
+import * as z from "zod";
 import { beforeAll, describe, expect, test } from "vitest";
+import { createApiKey } from "../../functions/http/routes/api-keys.ts";
+import { createIssuer } from "../../functions/http/routes/issuers.ts";
+import { createProvider } from "../../functions/http/routes/providers.ts";
+import type { RouteModule } from "../../functions/http/define-route.ts";
 
 const root = resolve(import.meta.dirname, "../..");
 
@@ -47,6 +53,25 @@ describe("the documents", () => {
     const links = found(/\]\((?!\w+:|#)([^)#\s]+)(?:#[^)]*)?\)/g);
     expect(links.length).toBeGreaterThan(100);
     expect(links.filter(([file, to]) => !existsSync(join(root, dirname(file), to)))).toEqual([]);
+  });
+});
+
+/** Whoever reads the page of a thing must find all that it is made of: there is no other. */
+describe("the page", () => {
+  const fieldsOf = ({ request: { body = z.never() } }: RouteModule): readonly string[] =>
+    Object.keys(z.toJSONSchema(body, { io: "input" }).properties ?? {});
+
+  test.each([
+    ["docs/models.md", "a provider", fieldsOf(createProvider)],
+    ["docs/access.md", "a key", fieldsOf(createApiKey)],
+    ["docs/access.md", "an issuer", fieldsOf(createIssuer)],
+    ["docs/access.md", "the scopes", scopes],
+  ])("%s says every part of %s", (page, _thing, parts) => {
+    const { text = "" } = documents.find(({ file }) => file === page) ?? {};
+    // In the first column of a table, by itself, beside another one or with what is in it.
+    const said = [...text.matchAll(/^\| ([^|]+) \|/gm)].flatMap(([, cell = ""]) => cell.match(/\w+/g) ?? []);
+    expect(parts.length).toBeGreaterThan(4);
+    expect(parts.filter((part) => !said.includes(part))).toEqual([]);
   });
 });
 

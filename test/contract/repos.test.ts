@@ -126,6 +126,22 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         );
         expect(listed.filter((id) => ids.includes(id))).toEqual(ids);
       });
+
+      test("show some of the keys that each master key has wrapped", async () => {
+        const id = randomUUID();
+        const wrappedBy = [`${id}.`, `kms.${id}.`, `kms.${id}-2.`] as const;
+        for (const by of [wrappedBy[0], ...wrappedBy, wrappedBy[0]]) {
+          const wrappedKey = `${by}${randomUUID()}`;
+          await repos.tenants.create({ id: newId("tenant"), name: "A tenant", wrappedKey, settings: {} });
+        }
+        const ofThis = (await repos.tenants.sampleWrappedKeys(2)).filter((sample) => sample.wrappedBy.includes(id));
+        const count = (by: string): number => ofThis.filter((sample) => sample.wrappedBy === by).length;
+        expect(wrappedBy.map(count)).toEqual([2, 1, 1]);
+        for (const sample of ofThis) {
+          expect(sample.wrappedKey.startsWith(sample.wrappedBy)).toBe(true);
+          expect(await repos.tenants.get(sample.tenant)).toMatchObject({ wrappedKey: sample.wrappedKey });
+        }
+      });
     });
 
     describe("trusted issuers", () => {

@@ -181,6 +181,7 @@ describe("each function of the configuration's repositories", () => {
     "tenants.create": () => repos.tenants.create({ id: newId("tenant"), name: "T", wrappedKey: "k", settings: {} }),
     "tenants.get": () => repos.tenants.get(tenant),
     "tenants.list": () => repos.tenants.list(page),
+    "tenants.sampleWrappedKeys": () => repos.tenants.sampleWrappedKeys(1),
     "tenants.update": () => repos.tenants.update(tenant, { name: "U" }),
     "tenants.erase": () => repos.tenants.erase("ten_nobody"),
     "issuers.create": () => repos.issuers.create(tenant, issuer("one")),

@@ -8,12 +8,29 @@ import {
   type Tenant,
   type WorkspaceFile,
 } from "@toolyard/core/ports/repos";
+import type { NewSchedule } from "@toolyard/core/ports/schedules";
 import { createRepos } from "@toolyard/db/repos/index";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { TwoInstances } from "../support/two-instances.ts";
 import { verifies } from "../support/verifies.ts";
 
 const day = 86_400_000;
+
+const weekly = {
+  name: null,
+  taskId: null,
+  given: { field: "rate", value: "7 days" },
+  timing: { kind: "rate", every_ms: 7 * day, first: 7 * day },
+  timeZone: "UTC",
+  startAt: null,
+  endAt: null,
+  misfire: "once",
+  target: "api://crm/ping",
+  task: "sealed",
+  caller: { kind: "key", id: "key_1", role: "member", scopes: ["tools"], tools: null },
+  paused: false,
+  nextAt: 4_000_000_000_000,
+} as const satisfies Partial<NewSchedule>;
 
 export function describeSessionRepo(name: string, make: () => Promise<TwoInstances>): void {
   describe(`sessions: ${name} ${verifies("CHAT-8")}`, () => {
@@ -126,6 +143,34 @@ export function describeSessionRepo(name: string, make: () => Promise<TwoInstanc
         expect(touched.expired).toBe(true);
         await expect(sessions.putFile(tenant, id, file("a", 1), 10)).rejects.toMatchObject({ code: "session_expired" });
         expect((await sessions.touch(tenant, id, "key_1", 60_000)).expired).toBe(true);
+      });
+
+      test("leaves alone what a schedule delivers to, for as long as that may still fire", async () => {
+        const tenant = await newTenant({ session_idle_ms: 60_000 });
+        const [kept, other] = [await newSession(tenant), await newSession(tenant)];
+        const { schedules } = createRepos(instances.first);
+        const { id } = await schedules.create(tenant, {
+          ...weekly,
+          id: newId("schedule"),
+          deliver: { session_id: kept },
+        });
+        const states = async (): Promise<readonly (boolean | undefined)[]> =>
+          Promise.all([kept, other].map(async (session) => (await repos[1].get(tenant, session))?.expired));
+        await idle(kept, 60_001);
+        await idle(other, 60_001);
+        expect(await states()).toEqual([false, true]);
+        const take = async (): Promise<readonly string[]> =>
+          (await sessions.takeExpired(1_000)).filter((one) => one.tenant === tenant).map((taken) => taken.id);
+        expect(await take()).toEqual([other]);
+        await sessions.putFile(tenant, kept, file("a", 1), 10);
+        await idle(kept, 60_001);
+        expect(await sessions.touch(tenant, kept, "key_1", 60_000)).toMatchObject({ expired: false });
+        await idle(kept, 60_001);
+        await schedules.pause(tenant, id);
+        expect(await states()).toEqual([false, true]);
+        await schedules.delete(tenant, id);
+        expect(await states()).toEqual([true, true]);
+        expect(await take()).toEqual([kept]);
       });
 
       test("gives each session to one of several instances, and to another where that one does not finish", async () => {

@@ -1,5 +1,7 @@
-import type { PolledTaskQueue } from "@toolyard/core/ports/task-queue";
+import type { PolledTaskQueue, QueueMessage } from "@toolyard/core/ports/task-queue";
 import { createDatabaseTaskQueue } from "@toolyard/db/queue";
+import { startQueueWorkers } from "@toolyard/platform/local/poll-queue";
+import { createSystemClock } from "@toolyard/platform/system-clock";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { twoInstancesOfFile, twoInstancesOfServer, type TwoInstances } from "../support/two-instances.ts";
 import { describeTaskQueue } from "./task-queue.ts";
@@ -105,6 +107,61 @@ for (const [name, make] of [
         "call_ten_b_0",
         "call_ten_b_1",
       ]);
+    });
+
+    test("of one tenant no more than its share is taken, along with what the receiver has in hand", async () => {
+      await send("ten_a", 20, 600_000);
+      await send("ten_b", 3, 60_000);
+      const receive = async (most: number, inHand: readonly string[]): Promise<readonly string[]> =>
+        (await queues[0].receive("short", { ...hour, limit: 10, share: { most, inHand } }))
+          .map(({ tenant }) => tenant)
+          .toSorted();
+      expect(await receive(2, [])).toEqual(["ten_a", "ten_a", "ten_b", "ten_b"]);
+      expect(await receive(2, ["ten_a", "ten_a", "ten_b"])).toEqual(["ten_b"]);
+      expect(await receive(2, ["ten_a", "ten_a", "ten_a"])).toEqual([]);
+      // What others have in hand, or somebody who died, takes nothing from a receiver's share.
+      expect(await receive(3, ["ten_a"])).toEqual(["ten_a", "ten_a"]);
+    });
+
+    test("the hands of a server are never all one tenant's", async () => {
+      const held: (() => void)[] = [];
+      const begun: QueueMessage[] = [];
+      const workers = startQueueWorkers({
+        queue: queues[0],
+        clock: createSystemClock(),
+        log: { log: () => undefined },
+        handle: (message) => {
+          begun.push(message);
+          return new Promise((done) => held.push(done));
+        },
+      });
+      const begunOf = (wanted: string): number => begun.filter(({ tenant }) => tenant === wanted).length;
+      const names = ["short", "long"] as const;
+      try {
+        const many = Array.from({ length: 200 }, (_none, at) => ({ tenant: "ten_a", callId: `call_${at}` }));
+        for (const name of names) await queues[0].send(name, many);
+        workers.wake();
+        await expect.poll(() => begunOf("ten_a")).toBeGreaterThan(1);
+        for (const name of names) await queues[0].send(name, [{ tenant: "ten_b", callId: name }]);
+        workers.wake();
+        await expect.poll(() => begunOf("ten_b")).toBe(names.length);
+      } finally {
+        const stopping = workers.stop();
+        held.forEach((done) => done());
+        await stopping;
+      }
+    });
+
+    test("tenants whose messages all wait with a delay take nobody's turn, however many they are", async () => {
+      await instances.run(
+        `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)
+        INSERT INTO queue_messages (id, tenant, queue, call_id, visible_at)
+          SELECT 'msg_' || i, 'ten_' || (10000 + i), 'short', 'call_' || i, ?1 FROM n`,
+        Date.now() + 600_000,
+      );
+      await send("ten_20000", 20, 600_000);
+      await send("ten_30000", 1, 60_000);
+      expect(await take(2)).toEqual(["ten_20000", "ten_30000"]);
     });
 
     test("those with the oldest messages have their turn where more tenants have work than are looked through", async () => {

@@ -319,6 +319,21 @@ describe(`a provider and its models ${verifies("CHAT-16")}`, () => {
     expect(reply.text).not.toContain("sk-literal");
   });
 
+  test("has an address, unless it is the built-in one", async () => {
+    const own = await gateway.newTenant();
+    const scripted = { name: "s", kind: "scripted", models: { tried: "toolyard/scripted" } };
+    const { id } = await own.client.post("/v1/providers", scripted);
+    expect(await own.client.get(`/v1/providers/${id}`)).toMatchObject({ ...scripted, base_url: null });
+    const body = { model: "tried", messages: [{ role: "user", content: "hi" }] };
+    expect((await own.client.post("/v1/chat/completions", body)).model).toBe("toolyard/scripted");
+    const refused = { status: 400, json: { error: { code: "invalid_request", param: "base_url" } } };
+    expect(await own.client.send("post", "/v1/providers", { name: "o", kind: "openai" })).toMatchObject(refused);
+    expect(await own.client.send("patch", `/v1/providers/${id}`, { kind: "openai" })).toMatchObject(refused);
+    const moved = await own.client.expect("patch", `/v1/providers/${id}`, { kind: "openai", base_url: models.url });
+    expect(moved).toMatchObject({ kind: "openai", base_url: models.url });
+    expect(await own.client.send("patch", `/v1/providers/${id}`, { base_url: null })).toMatchObject(refused);
+  });
+
   test("has a name of its own", async () => {
     const own = await gateway.newTenant();
     await own.addProvider(models.url, { name: "one" });
@@ -353,6 +368,8 @@ describe(`settings ${verifies("CHAT-12", "CHAT-8")}`, () => {
     [{ round: 5 }, "round"],
     [{ tool_timeout_ms: 840_001 }, "tool_timeout_ms"],
     [{ native_tools: "all" }, "native_tools"],
+    [{ native_tools: ["read_file", "run_cod"] }, "native_tools.1"],
+    [{ native_tools: ["constructor"] }, "native_tools.0"],
   ])("cannot be %j", async (change, param) => {
     const before = await tenant.client.get("/v1/settings");
     expect(await tenant.client.send("patch", "/v1/settings", change)).toMatchObject({
@@ -360,6 +377,70 @@ describe(`settings ${verifies("CHAT-12", "CHAT-8")}`, () => {
       json: { error: { code: "invalid_request", param } },
     });
     expect(await tenant.client.get("/v1/settings")).toEqual(before);
+  });
+
+  test("say which native tools there are where they name none, to the operator too", async () => {
+    const own = await gateway.newTenant();
+    const said = { json: { error: { message: expect.stringContaining("run_code") } } };
+    expect(await own.client.send("patch", "/v1/settings", { native_tools: ["run_cod"] })).toMatchObject(said);
+    const operator = gateway.operator;
+    const change = { settings: { native_tools: ["run_cod"] } };
+    expect(await operator.send("patch", `/v1/tenants/${own.id}`, change)).toMatchObject({ status: 400, ...said });
+    expect(await operator.send("post", "/v1/tenants", { name: "x", ...change })).toMatchObject({
+      status: 400,
+      ...said,
+    });
+  });
+
+  test("that name what there is not yet are taken, and say so until it is there", async () => {
+    const own = await gateway.newTenant();
+    await own.addProvider("https://models.example.com/v1", { models: { fast: "stub-1" } });
+    const settings = await own.client.expect("patch", "/v1/settings", {
+      chat_knowledge_bases: ["handbook"],
+      deep_search_sources: ["news", { tool: "plugin://wiki", query: "q" }],
+      default_model: "nope",
+      deep_search_model: "fast",
+      media_translation_model: "agent/nobody",
+      mcp_authorization_servers: ["https://login.example.com/"],
+    });
+    const told: string[] = settings.warnings;
+    expect(told.map((warning) => /^'(\S+)' names '(\S+)'/.exec(warning)?.slice(1))).toEqual([
+      ["default_model", "nope"],
+      ["media_translation_model", "agent/nobody"],
+      ["deep_search_sources", "news"],
+      ["deep_search_sources", "plugin://wiki"],
+      ["chat_knowledge_bases", "handbook"],
+      ["mcp_authorization_servers", "https://login.example.com/"],
+    ]);
+    await own.client.post("/v1/knowledge/create", { name: "handbook" });
+    const rest = { default_model: "fast", media_translation_model: null, deep_search_sources: null };
+    await own.client.expect("patch", "/v1/settings", { ...rest, mcp_authorization_servers: null });
+    expect(await own.client.get("/v1/settings")).not.toHaveProperty("warnings");
+  });
+
+  test("of a tenant that is there are within a cap that is set later, and its own again when that goes", async () => {
+    const own = await gateway.newTenant();
+    await own.client.expect("patch", "/v1/settings", { rounds: 9, concurrent_tool_calls: 30 });
+    const caps = { rounds: 5, requests_per_minute: 7, session_idle_ms: 1_000 };
+    const capped = await startGateway({
+      sharedWith: gateway,
+      env: { TOOLYARD_SETTINGS_CAPS: JSON.stringify(caps) },
+    });
+    const client = capped.client(own.key);
+    expect(await client.get("/v1/settings")).toMatchObject({ ...caps, concurrent_tool_calls: 30 });
+    const changed = await client.expect("patch", "/v1/settings", { identical_calls: 4 });
+    expect(changed).toMatchObject({ ...caps, concurrent_tool_calls: 30, identical_calls: 4 });
+    const stored = await capped.operator.get(`/v1/tenants/${own.id}`);
+    expect(stored.settings).toEqual({ rounds: 9, concurrent_tool_calls: 30, identical_calls: 4 });
+    const statuses = new Set<number>();
+    for (let count = 0; count < 8; count += 1) statuses.add((await client.send("get", "/v1/tools")).status);
+    expect(statuses).toEqual(new Set([200, 429]));
+    await capped.close();
+
+    const raised = await startGateway({ sharedWith: gateway });
+    const now = raised.client(own.key);
+    expect(await now.get("/v1/settings")).toMatchObject({ rounds: 9, requests_per_minute: 6_000, identical_calls: 4 });
+    await raised.close();
   });
 
   test("count for the tenant's next request", async () => {
@@ -456,5 +537,31 @@ describe(`the master key ${verifies("BLIND-5")}`, () => {
     expect((await both.operator.send("post", "/v1/tenants/ten_nothing/rotate-key", {})).status).toBe(404);
     for (const running of [after, tooEarly, both, first]) await running.close();
     await backEnd.close();
+  });
+
+  test("is changed step by step, as the page for operators says, and no instance that can serve is unready", async () => {
+    const [old, current] = [masterKey(), masterKey()];
+    const ready = async ({ nobody }: Gateway): Promise<number> => (await nobody.send("get", "/health/ready")).status;
+    const before = await startGateway({ env: { TOOLYARD_MASTER_KEY: old } });
+    await before.newTenant();
+    const start = (env: Record<string, string>): Promise<Gateway> => startGateway({ sharedWith: before, env });
+    const both = await start({ TOOLYARD_MASTER_KEY: current, TOOLYARD_PREVIOUS_MASTER_KEYS: old });
+    expect(await ready(both)).toBe(200);
+    // It runs until the others have taken over, and opens everything that there is.
+    expect(await ready(before)).toBe(200);
+
+    const tooEarly = await start({ TOOLYARD_MASTER_KEY: current });
+    expect(await ready(tooEarly)).toBe(503);
+    expect(tooEarly.logged.find(({ message }) => message === "not ready")?.fields).toMatchObject({
+      check: "master_key",
+      code: "credential_unreadable",
+      reason: expect.stringMatching(/wrapped under master key.*TOOLYARD_PREVIOUS_MASTER_KEYS/),
+    });
+
+    const { data } = await both.operator.get("/v1/tenants?limit=100");
+    for (const { id } of data as Json[]) await both.operator.post(`/v1/tenants/${String(id)}/rotate-key`);
+    const after = await start({ TOOLYARD_MASTER_KEY: current });
+    expect(await ready(after)).toBe(200);
+    for (const running of [after, tooEarly, both, before]) await running.close();
   });
 });

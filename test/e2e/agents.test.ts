@@ -126,7 +126,18 @@ describe(`an agent as a chat model ${verifies("AGENT-1", "CHAT-16")}`, () => {
     });
     expect((await post({ model: "agent/support", n: 2 })).json.error).toMatchObject({ param: "n" });
     await client.expect("patch", `/v1/agents/${id}`, { enabled: false });
-    expect((await post({ model: "agent/support" })).json.error).toMatchObject({ code: "agent_disabled" });
+    expect((await post({ model: "agent/support" })).json.error).toMatchObject({
+      code: "agent_disabled",
+      message: expect.stringContaining(`PATCH /v1/agents/${id} {"enabled": true}`),
+    });
+    const invoked = await client.send("post", "/v1/tools/invoke", {
+      uri: "agent://support",
+      arguments: { prompt: "x" },
+    });
+    expect(invoked.json.error).toMatchObject({
+      code: "service_disabled",
+      message: expect.stringContaining(`PATCH /v1/agents/${id} {"enabled": true}`),
+    });
     expect((await client.get("/v1/models")).data.map((model: Json) => model.id)).not.toContain("agent/support");
     expect(llm.requests).toHaveLength(0);
   });

@@ -130,6 +130,20 @@ describe(`checking a flow ${verifies("URI-2")}`, () => {
     ]);
   });
 
+  test("a flow as it stands in its author's file is told how it is sent, and nothing else", async () => {
+    const definition = { schema_version: 1, name: "bare", description: "d", start: "a", nodes: { a: { kind: "end" } } };
+    for (const path of ["/v1/flows/validate", "/v1/flows"]) {
+      const { status, json } = await tenant.client.send("post", path, definition);
+      expect(status).toBe(400);
+      expect(json.error).toMatchObject({
+        code: "invalid_request",
+        param: "definition",
+        message: expect.stringContaining('{"definition": {…}}'),
+      });
+      expect(json.error.problems).toBeUndefined();
+    }
+  });
+
   test("what is published as its schema takes the shipped flows and no unknown field", async () => {
     const schema = await tenant.client.get("/v1/flows/schema");
     expect(schema).toMatchObject({ type: "object", required: expect.arrayContaining(["schema_version", "nodes"]) });

@@ -146,6 +146,16 @@ describe("the bundles", () => {
     expect(Object.keys(outputs).some(isOfAws)).toBe(true);
   });
 
+  test("are kept in one byte for each character, which a single wider one would double", async () => {
+    const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));
+    const starts = new Set(names.flatMap((name) => [...startOf(outputs, `functions/dist/${name}.mjs`)]));
+    // The bundler writes strings with escapes, but patterns as they are: put such a pattern together from strings.
+    const wide = await Promise.all(
+      [...starts].map(async (file) => (await readFile(join(root, file), "utf8")).match(/.{0,30}[\u0100-\uffff]/)?.[0]),
+    );
+    expect(wide.filter((found) => found !== undefined)).toEqual([]);
+  });
+
   test("read nothing later whose exports lose their names", async () => {
     // A package of CommonJS in a chunk of its own has nothing but a default export, other than in its sources.
     const { outputs } = metaSchema.parse(JSON.parse(await readFile(join(dist, "meta.json"), "utf8")));

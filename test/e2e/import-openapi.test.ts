@@ -130,6 +130,13 @@ describe(`an imported document ${verifies("BLIND-1", "BLIND-2")}`, () => {
     expect(reply).toMatchObject({ status, json: { error: { code } } });
   });
 
+  test("is refused under the field that named it", async () => {
+    backEnd.answer = () => ({ body: '{"hello":"world"}' });
+    const { json } = await tenant.client.send("post", "/v1/plugins/import", { url: `${backEnd.url}/x.json` });
+    expect(json.error.param).toBe("url");
+    expect(json.error.message).toMatch(/^'url' leads to what is no OpenAPI/);
+  });
+
   test.each([
     [{ status: 404, body: "secret page" }, 400, "invalid_request"],
     [{ status: 503, body: "" }, 502, "tool_unreachable"],

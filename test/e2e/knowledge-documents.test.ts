@@ -291,6 +291,19 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", version: 1 });
   });
 
+  test("leaves a document that no provider has a model for to words, and embeds it once the model is another", async () => {
+    const base = await newBase(tenant.client, { embedding: { model: "mistyped-1" } });
+    const asWords = await put(tenant.client, base, { document_id: "d", text: "Rivers run to the sea." });
+    expect(asWords).toMatchObject({ state: "ready", error: { code: "model_not_found" } });
+    const asked = { knowledge_base: base, query: "rivers" };
+    expect((await call(tenant.client, "query", asked)).hits).toHaveLength(1);
+    const config = { embedding: { model: "embed-1" } };
+    const changed = await call(tenant.client, "update_config", { knowledge_base: base, config });
+    expect(changed.reindex).toMatchObject({ documents_to_do: 1 });
+    await expect.poll(async () => (await call(tenant.client, "query", asked)).mode).toBe("hybrid");
+    expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", error: null });
+  });
+
   test("ends where the model answers more than the vectors that were asked of it have", async () => {
     const base = await newBase(tenant.client, { embedding: { model: "embed-1" } });
     embeddings.say(JSON.stringify({ data: [{ embedding: [1, 2, 3], of: "x".repeat(250_000) }] }));

@@ -5,7 +5,7 @@ import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
-import { calls, chunk, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { calls, chunk, startLlmStub, text, type LlmStub, type Round } from "../support/llm-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
@@ -58,13 +58,28 @@ async function orderLater(): Promise<void> {
   await expect.poll(async () => (await tenant.client.get(`/v1/calls/${id}`)).state).toBe("completed");
 }
 
-/** What the model's last request told of results. */
-function toldLast(): readonly string[] {
-  const messages = (llm.requests.at(-1)?.["messages"] ?? []) as Json[];
+/** What a request to the model told of results. */
+function toldIn(request: object | undefined): readonly string[] {
+  const { messages = [] } = (request ?? {}) as { readonly messages?: readonly Json[] };
   return messages.filter(({ role }) => role === "tool").map(({ content }) => content);
 }
 
+/** The last one. */
+function toldLast(): readonly string[] {
+  return toldIn(llm.requests.at(-1));
+}
+
 const order = '{"order":"o-1"}';
+const filtered = {
+  json: { error: { message: "The prompt was filtered.", type: "invalid_request_error", code: "content_filter" } },
+  status: 400,
+};
+
+/** A back end that takes no request with the order in it. */
+function filterOrders(answer: Round): void {
+  llm.respond((request) => (JSON.stringify(request).includes("o-1") ? filtered : answer));
+}
+
 const overloaded = { json: { error: { message: "overloaded", type: "server_error" } }, status: 503 };
 
 describe(`a result that comes late ${verifies("CHAT-11")}`, () => {
@@ -110,6 +125,75 @@ describe(`a result that comes late ${verifies("CHAT-11")}`, () => {
     llm.script(text("a picture"));
     expect((await ask()).status).toBe(200);
     expect(toldLast()).toEqual([order]);
+    await ask();
+    expect(toldLast()).toEqual([]);
+  });
+});
+
+describe(`a late result that the model's back end does not take ${verifies("CHAT-11")}`, () => {
+  test.each([false, true])(
+    "is left out of what it is asked next, and the session goes on (stream: %s)",
+    async (stream) => {
+      filterOrders(text("Hello."));
+      expect((await ask({ stream })).status).toBe(200);
+      expect(toldIn(llm.requests[0])).toEqual([order]);
+      expect(toldLast()).toEqual([expect.stringMatching(/call_\w+.*read_result/)]);
+      expect((await ask({ stream })).status).toBe(200);
+      expect(toldLast()).toEqual([]);
+      expect(llm.requests).toHaveLength(3);
+    },
+  );
+
+  test("is told again where the request is refused without it as well", async () => {
+    llm.script(filtered, filtered, text("It is ordered."));
+    expect((await ask()).json.error.code).toBe("provider_rejected");
+    expect(llm.requests).toHaveLength(2);
+    await ask();
+    expect(toldLast()).toEqual([order]);
+  });
+
+  test("is left out of the later turns of that answer, too, and of the turn that the client goes on with", async () => {
+    await tenant.addPlugin(readingTool(backEnd));
+    backEnd.answer = () => ({ body: '{"price":5}' });
+    const tools = [{ type: "function", function: { name: "mine", parameters: { type: "object" } } }];
+    const rounds = [
+      calls({ name: "lookup", arguments: { q: "x" } }),
+      calls({ name: "mine", arguments: {} }),
+      text("ok"),
+    ];
+    llm.respond((request) => (JSON.stringify(request).includes("o-1") ? filtered : (rounds.shift() ?? text("ok"))));
+    const { json } = await ask({ tools });
+    const { message } = json.choices[0];
+    const [{ id }] = message.tool_calls;
+    const messages = [...bodyOf({})["messages"], message, { role: "tool", tool_call_id: id, content: "done" }];
+    expect((await ask({ tools, messages })).status).toBe(200);
+    expect(JSON.stringify(llm.requests.slice(1))).not.toContain("o-1");
+    expect(toldLast()).toHaveLength(3);
+  });
+
+  test("is left out for a model that makes pictures", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { whitelist_image_models: ["stub-1"] });
+    filterOrders(text("a picture"));
+    expect((await ask()).status).toBe(200);
+    expect(toldLast()).toHaveLength(1);
+    expect((await ask()).status).toBe(200);
+    expect(toldLast()).toEqual([]);
+  });
+
+  test("is left out in VCP's dialect", async () => {
+    filterOrders(text("Hello."));
+    expect((await ask({ tool_protocol: "vcp" })).status).toBe(200);
+    expect(JSON.stringify(llm.requests.at(-1))).toMatch(/create_order \(call_\w+\):.*read_result/);
+    expect((await ask({ tool_protocol: "vcp" })).status).toBe(200);
+    expect(llm.requests).toHaveLength(3);
+  });
+
+  test("is named, and not told again, where the answer is refused after it has begun", async () => {
+    const broken = { writes: [chunk({ content: "It" }), `data: ${JSON.stringify(filtered.json)}\n\n`] };
+    llm.script(broken, text("Hello."));
+    const reply = await tenant.client.send("post", "/v1/chat/completions", bodyOf({ stream: true }));
+    expect(reply.text).toMatch(/not told again: call_\w+/);
+    await expect.poll(async () => (await tenant.client.get("/v1/calls?kind=chat&state=running")).data).toEqual([]);
     await ask();
     expect(toldLast()).toEqual([]);
   });

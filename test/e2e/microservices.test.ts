@@ -504,6 +504,14 @@ describe(`instances ${verifies("SVC-3")}`, () => {
         param: "config.discovery",
       });
     }
+    const gone = await serviceOf({
+      protocol: "http",
+      discovery: { ...base, url: "http://127.0.0.1:9" },
+      tools: listing,
+    });
+    expect((await refusal(gone.client, "customers_list")).message).toContain(
+      "The host of 'Consul of loyalty' refused the connection",
+    );
     const nobody = await serviceOf({ protocol: "http", discovery: { ...base, token: "right" }, tools: listing });
     expect(await refusal(nobody.client, "customers_list")).toMatchObject({ code: "tool_unreachable" });
   });

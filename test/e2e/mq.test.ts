@@ -72,7 +72,7 @@ describe(`a configuration ${verifies("CFG-1", "SVCERR-1")}`, () => {
       "config.topics.t.headers",
       /is a secret/,
     ],
-    ["a field that there is not", { ...base, colour: "red" }, "config.colour", /not a field/],
+    ["a field that there is not", { ...base, colour: "red" }, "config.colour", /not a known field/],
     [
       "a schema of messages that leads nowhere",
       { ...base, topics: { t: { message: { properties: { a: { $ref: "#/$defs/s" } } } } } },

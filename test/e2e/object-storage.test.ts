@@ -355,7 +355,7 @@ describe(`configurations ${verifies("CFG-1", "OSS-2")}`, () => {
     [{ vendor: "aliyun_oss", addressing: "path" }, "config.addressing", "refuses buckets in paths"],
     [{ prefix: "../other" }, "config.prefix", "'..'"],
     [{ secret_access_key: undefined }, "config.secret_access_key", ""],
-    [{ colour: "red" }, "config.colour", "not a field"],
+    [{ colour: "red" }, "config.colour", "not a known field"],
   ])("with %j are refused, naming the field", async (change, param, why) => {
     const service = { scheme: "oss", service_id: "bad", config: configOf(store, change) };
     const { status, json } = await tenant.client.send("post", "/v1/tool-services", service);

@@ -99,7 +99,12 @@ describe(`a plugin ${verifies("BLIND-1", "BLIND-4")}`, () => {
       });
       expect(await tenant.client.send("post", "/v1/tools/invoke", call)).toMatchObject({
         status: 403,
-        json: { error: { code: "service_disabled" } },
+        json: {
+          error: {
+            code: "service_disabled",
+            message: expect.stringContaining(`PATCH /v1/plugins/${plugin.id} {"enabled": true}`),
+          },
+        },
       });
     }
     for (const change of [{ status: "0" }, { enabled: true }, { status: "0", enabled: true }]) {
@@ -187,6 +192,65 @@ describe(`what is refused when a plugin is registered ${verifies("BLIND-10", "BL
     expect((await tenant.client.get("/v1/plugins?limit=100")).data.filter(({ type }: Json) => type === "HTTP")).toEqual(
       [],
     );
+  });
+
+  const faults = async (definition: Json): Promise<Json> => {
+    const { status, json } = await tenant.client.send("post", "/v1/plugins", definition);
+    expect([status, json.error.code]).toEqual([400, "invalid_definition"]);
+    const { param, message, problems } = json.error;
+    expect(problems[0].param).toBe(param);
+    expect(message).toBe(`'${param}' ${problems[0].message}.`);
+    return Object.fromEntries(problems.map((problem: Json) => [problem.param, problem.message]));
+  };
+
+  test("several faults of form, all at once", async () => {
+    const change = execution({ method: "get", content_type: "json", param_placement: "header" });
+    expect(Object.keys(await faults(companySearch(change)))).toEqual([
+      "execution.method",
+      "execution.content_type",
+      "execution.param_placement",
+    ]);
+  });
+
+  test("a change of the definition by PATCH, which says where it is made", async () => {
+    const id = await tenant.addPlugin({ name: "patched", execution: companySearch().execution });
+    const { json } = await tenant.client.send("patch", `/v1/plugins/${id}`, { description: "Another one." });
+    expect(json.error).toMatchObject({ code: "invalid_request", param: "description" });
+    expect(json.error.message).toContain("PUT /v1/plugins/{id}");
+    await tenant.client.expect("delete", `/v1/plugins/${id}`);
+  });
+
+  test("a call by address and by name at once, or by neither", async () => {
+    for (const path of ["/v1/tools/invoke", "/v1/tools/explain"]) {
+      const said = async (body: Json): Promise<string> =>
+        (await tenant.client.send("post", path, body)).json.error.message;
+      expect(await said({ uri: "plugin://a", name: "a" })).toContain("'uri' and 'name' exclude each other");
+      expect(await said({})).toContain("'uri' needs either 'uri' or 'name'");
+    }
+  });
+
+  test("a misspelt field, with the one that is meant and the one that is missing for it", async () => {
+    const { description, ...others } = companySearch();
+    expect(await faults({ ...others, descripton: description })).toEqual({
+      descripton: "is not a known field; is 'description' meant?",
+      description: "is required",
+    });
+  });
+
+  test("several faults that no schema tells, all at once", async () => {
+    const change = execution({ base_url: "ftp://x.example.com/" });
+    const parameters = { type: "array" };
+    expect(Object.keys(await faults(companySearch({ ...change, parameters, icon_url: "javascript:1" })))).toEqual([
+      "icon_url",
+      "parameters.type",
+      "execution.base_url",
+    ]);
+    const placed = execution({ param_overrides: { nobody: "query" }, headers: { Authorization: "x" }, xml_root: "r" });
+    expect(Object.keys(await faults(companySearch(placed)))).toEqual([
+      "execution.param_overrides.nobody",
+      "execution.headers.Authorization",
+      "execution.xml_root",
+    ]);
   });
 
   test("an address that tools may not reach", async () => {

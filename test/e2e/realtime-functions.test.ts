@@ -292,6 +292,16 @@ describe("what a client sends", () => {
     expect(client.socket.readyState).toBe(client.socket.OPEN);
   });
 
+  test("is taken of a node, however many requests its tenant and its key have had", async () => {
+    const body = { name: "node", role: "member", scopes: ["node"], requests_per_minute: 4 };
+    const { key } = await owner.request("POST", "/v1/api-keys", body);
+    const node = await open(key);
+    const answers: Json[] = [];
+    // More than fit into whichever two minutes.
+    for (let at = 0; at < 9; at += 1) answers.push(await node.ask({ type: "ping", id: `p${at}` }));
+    expect(new Set(answers.map(({ type }) => type))).toEqual(new Set(["pong"]));
+  });
+
   test("is a sign of life, and is told where its connection counts as gone", async () => {
     const client = await open();
     const age = "UPDATE connections SET expires_at = expires_at - 600000 WHERE tenant = ?";

@@ -94,6 +94,9 @@ const typesOf = (client: SocketClient): string[] =>
 describe(`getting in ${verifies("BLIND-4")}`, () => {
   test("with a key in either header, and out again, which leaves no row", async () => {
     const bearer = await open(tenant.key, { query: "?client_type=Console" });
+    const upstream = await open(tenant.key, { query: "?clientType=VCPLog" });
+    expect(await upstream.ask({ type: "hello", version: 1 })).toMatchObject({ client_type: "VCPLog" });
+    await upstream.close();
     const plain = await connect(address(), { headers: { "x-api-key": tenant.key } });
     expect(await bearer.ask({ type: "hello", version: 1 })).toMatchObject({
       type: "welcome",

@@ -1,4 +1,5 @@
 /** Whose session it is, asked of work that no request of now begins: schedules, replays, calls that were queued (CHAT-8, CHAT-9). */
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -93,6 +94,26 @@ describe(`a session that somebody else has ${verifies("CHAT-8", "CHAT-9")}`, () 
     expect(await gateway.core.repos.calls.get(tenant.id, call.id)).toMatchObject({ delivery: "due" });
   });
 
+  test("that was deleted stays deleted, whatever was queued for it", async () => {
+    await write(boris, "of-boris.txt");
+    const made = await schedule({ delay_ms: 1_500 });
+    const [call] = (await boris.get(`/v1/calls?parent_id=${made.id}`)).data;
+    expect((await boris.send("delete", `/v1/sessions/${session}`)).status).toBe(204);
+    expect(await ended(call.id)).toMatchObject({ state: "failed", error: { code: "session_not_found" } });
+    expect(await boris.send("get", `/v1/sessions/${session}`)).toMatchObject(foreign);
+  });
+
+  test("that was deleted keeps nothing from running that needs none of its files", async () => {
+    const made = await schedule({
+      delay_ms: 1_000,
+      task: { uri: "native://read_result", arguments: { call_id: "none" } },
+    });
+    const [call] = (await boris.get(`/v1/calls?parent_id=${made.id}`)).data;
+    expect((await boris.send("delete", `/v1/sessions/${session}`)).status).toBe(204);
+    expect(await ended(call.id)).toMatchObject({ state: "failed", error: { code: "not_found" } });
+    expect(await boris.send("get", `/v1/sessions/${session}`)).toMatchObject(foreign);
+  });
+
   test("is not worked in by whoever replays one of its calls", async () => {
     const listing = await anna.post("/v1/tools/invoke", { name: "list_files", arguments: {}, session_id: session });
     const written = await write(anna, "of-anna.txt");
@@ -121,5 +142,60 @@ describe(`a session that somebody else has ${verifies("CHAT-8", "CHAT-9")}`, () 
     const [firing] = (await manager.get(`/v1/calls?parent_id=${id}`)).data;
     const again = await manager.post(`/v1/calls/${firing.id}/replay`, { confirm: true });
     expect(await ended(again.id)).toMatchObject({ state: "completed" });
+  });
+});
+
+describe(`a session that nobody has used for longer than sessions live ${verifies("CHAT-8", "VCP-18")}`, () => {
+  const idleMs = 1_000;
+  const chat = (): Promise<Json> =>
+    boris.send("post", "/v1/chat/completions", {
+      model: "toolyard/scripted",
+      messages: [{ role: "user", content: "any news?" }],
+      session_id: session,
+    });
+  beforeEach(async () => {
+    tenant = await gateway.newTenant({ session_idle_ms: idleMs });
+    boris = (await tenant.newKey({ scopes: ["tools", "calls", "chat"] })).client;
+  });
+
+  test("is still there for a schedule that fires more seldom, and is told of its firings", async () => {
+    const { id } = await schedule({ rate: "7 days" });
+    for (const _week of [1, 2]) {
+      await sleep(idleMs + 200);
+      const run = await boris.post(`/v1/schedule_task/${id}/run`, {});
+      expect(await ended(run.call_id)).toMatchObject({ state: "completed" });
+      await sleep(idleMs + 200);
+      expect(await boris.get(`/v1/sessions/${session}`)).toMatchObject({ expired: false });
+      expect((await chat()).status).toBe(200);
+      await vi.waitFor(async () => {
+        expect(await gateway.core.repos.calls.get(tenant.id, run.call_id)).toMatchObject({ delivery: "delivered" });
+      }, within);
+    }
+  });
+
+  test("is delivered to by no new schedule, and what an old one is made to fire is refused, with the reason", async () => {
+    const made = await schedule({ delay_ms: 1 });
+    const [first] = await vi.waitFor(async () => {
+      const { data } = await boris.get(`/v1/calls?parent_id=${made.id}`);
+      expect(data).toHaveLength(1);
+      return data;
+    }, within);
+    await ended(first.id);
+    await sleep(idleMs + 200);
+    const refused = await boris.send("post", "/v1/schedule_task", {
+      task: plant,
+      deliver: { session_id: session },
+      rate: "7 days",
+    });
+    expect(refused).toMatchObject({
+      status: 410,
+      json: { error: { code: "session_expired", param: "deliver.session_id" } },
+    });
+    const run = await boris.post(`/v1/schedule_task/${made.id}/run`, {});
+    expect(await ended(run.call_id)).toMatchObject({ state: "rejected", error: { code: "session_expired" } });
+    await vi.waitFor(async () => {
+      const { last_error: error } = await boris.get(`/v1/schedule_task/${made.id}`);
+      expect(error).toMatchObject({ code: "session_expired" });
+    }, within);
   });
 });

@@ -60,6 +60,13 @@ const node = (name = "lab-1", key = nodeKey): Promise<NodeProcess> =>
 describe(`a subscription ${verifies("MQ-3", "CFG-1", "URI-2")}`, () => {
   beforeEach(() => addService(9));
 
+  test("is held by no node whose key may not consume: that ends, and says why", async () => {
+    const { key } = await tenant.newKey({ scopes: ["node"] });
+    const refused = await startNode({ url: gateway.url, key, subscriptions: true, isRefused: true });
+    expect(await refused.ended).toBe(1);
+    expect(refused.output()).toContain("'consume'");
+  });
+
   test.for<readonly [string, Json, string, RegExp]>([
     ["another scheme", { uri: "api://bus/orders" }, "uri", /mq:\/\/\{service\}\/\{topic\}/],
     ["no such service", { uri: "mq://none/orders" }, "uri", /no mq service 'none'.*POST \/v1\/tool-services/],

@@ -1,5 +1,6 @@
 /** VCP plugins from their import to their answer, through every door that leads to a tool. */
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { packZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
@@ -439,5 +440,15 @@ describe(`a directory of plugins ${verifies("VCP-1")}`, () => {
     } finally {
       await own.close();
     }
+  });
+
+  test.for(["not-there", "a-file"])("that is named and is none ends the start: %s", async (name) => {
+    const directory = await mkdtemp(join(tmpdir(), "toolyard-plugins-"));
+    await writeFile(join(directory, "a-file"), "");
+    const path = join(directory, name);
+    await expect(startGateway({ env: { TOOLYARD_PLUGIN_DIR: path } })).rejects.toThrow(
+      `TOOLYARD_PLUGIN_DIR: '${path}' cannot be read as a directory`,
+    );
+    await rm(directory, { recursive: true });
   });
 });

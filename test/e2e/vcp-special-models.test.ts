@@ -153,6 +153,17 @@ describe(`an image model ${verifies("VCP-17")}`, () => {
     expect(call).toMatchObject({ state: "failed", error: { code: "provider_stream_incomplete" } });
   });
 
+  test("streams each event when it is there, without the key that its back end echoes", async () => {
+    const events = ['data: {"echo":"Bearer sk-model-', 'secret-1"}\n\n', "data: [DONE]\n\n"];
+    answer = { type: "text/event-stream", writes: events };
+    const reply = await tenant.client.send("post", "/v1/images/generations", {
+      model: "painter",
+      prompt: "a cat",
+      stream: true,
+    });
+    expect(reply.text).toBe('data: {"echo":"[redacted]"}\n\ndata: [DONE]\n\n');
+  });
+
   test("an answer that is no stream and breaks off is cut off", async () => {
     answer = { writes: ['{"created":1,"data":['], breaks: true };
     await expect(
@@ -261,7 +272,7 @@ describe(`an embedding model ${verifies("VCP-17")}`, () => {
 
   test("needs a key, a body, and a model that there is", async () => {
     expect((await embed(raw, gateway.nobody)).status).toBe(401);
-    expect((await embed('{"model":"vectors"}')).json.error).toMatchObject({ code: "invalid_request", param: "prompt" });
+    expect((await embed('{"model":"vectors"}')).json.error).toMatchObject({ code: "invalid_request", param: "input" });
     expect((await embed('{"model":"nothing","input":"x"}')).json.error.code).toBe("model_not_found");
     expect((await embed("[]")).json.error.code).toBe("invalid_request");
     expect(seen).toEqual([]);
@@ -277,6 +288,31 @@ describe(`an embedding model ${verifies("VCP-17")}`, () => {
     expect(call).toMatchObject({ state: "failed", error: { code: "provider_rejected" } });
     await tenant.addProvider("http://127.0.0.1:9/v1", { models: { far: "far" }, max_attempts: 1 });
     expect((await embed('{"model":"far","input":"x"}')).json.error.code).toBe("provider_unavailable");
+  });
+
+  test.each([
+    ["in one piece", ['{"data":[],"headers":{"authorization":"Bearer sk-model-secret-1"}}']],
+    ["cut in two", ['{"data":[],"headers":{"authorization":"Bearer sk-model-', 'secret-1"}}']],
+    ["without its scheme", ['{"data":[],"headers":{"authorization":"', "sk-model-secret-1", '"}}']],
+  ])("never gives the key that its back end echoes, %s, nor when it is asked again", async (how, writes) => {
+    answer = { writes };
+    const headers = { "content-type": "application/json", "idempotency-key": how.replaceAll(" ", "-") };
+    const ask = (): ReturnType<typeof embed> =>
+      tenant.client.send("post", "/v1/embeddings", undefined, { raw, headers });
+    for (const reply of [await ask(), await ask()]) {
+      expect(reply.status).toBe(200);
+      expect(reply.json).toEqual({ data: [], headers: { authorization: "[redacted]" } });
+    }
+  });
+
+  test("leaves an answer alone that only looks like a short key", async () => {
+    await tenant.putCredential("SHORT_KEY", "none");
+    await tenant.addProvider(address, { credential: "SHORT_KEY", models: { local: "local" } });
+    const text = '{"data":[{"embedding":"nOneAAAA"}],"note":"none","authorization":"Bearer none"}';
+    answer = { writes: [text] };
+    expect((await embed('{"model":"local","input":"x"}')).text).toBe(
+      '{"data":[{"embedding":"nOneAAAA"}],"note":"none","authorization":"[redacted]"}',
+    );
   });
 
   test("counts against budgets, and is refused beyond them", async () => {

@@ -292,6 +292,15 @@ describe(`a character ${verifies("VCP-9")}`, () => {
     expect(reply.status).toBe(400);
     expect(reply.json.error.code).toBe("invalid_definition");
   });
+
+  test("is refused as a picture that is none, although it could be a card", async () => {
+    const reply = await tenant.client.send("post", "/v1/vcp/characters/import?name=bad", undefined, {
+      raw: new TextEncoder().encode('{"name":"a flow","nodes":{}}'),
+      headers: { "content-type": "image/png" },
+    });
+    expect(reply.json.error).toMatchObject({ code: "invalid_definition", param: "body" });
+    expect(reply.json.error.message).toContain("no PNG");
+  });
 });
 
 describe(`what is hidden ${verifies("VCP-9")}`, () => {

@@ -292,6 +292,69 @@ describe("a run under way", () => {
     expect((await tenant.client.get("/v1/runs?flow=ask")).data).toHaveLength(1);
   });
 
+  test("is told of a signal that nobody will take, or that its token cannot be", async () => {
+    const inner = {
+      kind: "map",
+      items: [1],
+      body: { start: "deep", nodes: { deep: { kind: "wait", signal: "shipped" } } },
+    };
+    await publishFlow(tenant, {
+      name: "strict",
+      start: "wait",
+      nodes: { wait: { kind: "wait", signal: "paid", next: "each" }, each: inner },
+    });
+    const { json: run } = await runWorkflow({ workflow_id: "strict", stream: false, wait: false });
+    const tell = (body: Json, by = tenant.client): Promise<Json> => by.send("post", `/v1/runs/${run.id}/signal`, body);
+    expect(await tell({ name: "payed", token: "t-1" })).toMatchObject({
+      status: 400,
+      json: {
+        error: { code: "invalid_request", param: "name", message: expect.stringMatching(/'payed'.*paid, shipped/) },
+      },
+    });
+    const signal = { name: "paid", token: "t-1", payload: { amount: 5, of: ["a"] } };
+    expect((await tell(signal)).json).toMatchObject({ replayed: false });
+    const elsewhere = second.client(tenant.key);
+    expect((await tell({ ...signal, payload: { of: ["a"], amount: 5 } }, elsewhere)).json).toMatchObject({
+      replayed: true,
+    });
+    for (const other of [
+      { ...signal, name: "shipped" },
+      { ...signal, payload: { amount: 6, of: ["a"] } },
+    ]) {
+      expect(await tell(other, elsewhere)).toMatchObject({
+        status: 422,
+        json: { error: { code: "idempotency_key_reused", param: "token" } },
+      });
+    }
+    await tell({ name: "shipped", token: "t-2" });
+    expect(await callIn(tenant, run.id)).toMatchObject({ state: "completed" });
+  });
+
+  test("says of a form that is filled in wrongly where that is, and gives on what was filled in", async () => {
+    const form = { type: "object", properties: { note: { type: "string" } }, required: ["note"] };
+    await publishFlow(tenant, {
+      name: "noted",
+      start: "ask",
+      nodes: {
+        ask: { kind: "approval", message: "Send it?", form, next: "end" },
+        end: { kind: "end", output: { $: "steps.ask.output" } },
+      },
+    });
+    const { json: run } = await runWorkflow({ workflow_id: "noted", stream: false, wait: false });
+    const approve = (body: Json): Promise<Json> => tenant.client.send("post", `/v1/runs/${run.id}/approve`, body);
+    await until(async () => (await tenant.client.get(`/v1/runs/${run.id}`)).state === "waiting");
+    expect(await approve({ input: {} })).toMatchObject({
+      status: 400,
+      json: { error: { param: "input", message: expect.stringMatching(/^'input' does not fit.*\/note/) } },
+    });
+    expect((await approve({ input: { note: "hello" } })).status).toBe(200);
+    await callIn(tenant, run.id);
+    expect((await tenant.client.get(`/v1/runs/${run.id}`)).output).toEqual({
+      decision: "approved",
+      input: { note: "hello" },
+    });
+  });
+
   test("can be cancelled, and run again from a step", async () => {
     await publishFlow(tenant, {
       name: "slow",
@@ -396,6 +459,17 @@ describe("a hook", () => {
     const mac = createHmac("sha256", Buffer.from(secret.slice("whsec_".length), "base64")).update(`d1.${at}.${body}`);
     return { "webhook-id": "d1", "webhook-timestamp": String(at), "webhook-signature": `v1,${mac.digest("base64")}` };
   };
+
+  test("says what it takes where it is sent something else", async () => {
+    const { url } = await hook();
+    for (const headers of [{}, { "content-type": "application/x-www-form-urlencoded" }]) {
+      const { status, json } = await deliver(url, "a=b", headers);
+      expect([status, json.error]).toMatchObject([
+        400,
+        { code: "invalid_json", message: expect.stringContaining("takes JSON") },
+      ]);
+    }
+  });
 
   test("starts a run with the body as its input, once for each delivery", async () => {
     const { url, id: hookId } = await hook();

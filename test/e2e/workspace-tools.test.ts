@@ -396,7 +396,9 @@ describe(`fetch ${verifies("CHAT-9")}`, () => {
       const told = await call(tenant.client, session, get(url));
       expect({ url, code: codeOf(told) }).toEqual({ url, code: "egress_denied" });
     }
-    expect(codeOf(await call(tenant.client, session, get("not a url")))).toBe("egress_denied");
+    for (const url of ["not a url", "example", "//example.com/"]) {
+      expect(codeOf(await call(tenant.client, session, get(url)))).toBe("invalid_arguments");
+    }
     expect(await invoke(tenant.client, session, get(denied[0] ?? ""))).toMatchObject({
       status: 403,
       json: { error: { type: "permission_error", tool_name: "fetch" } },

@@ -59,7 +59,10 @@ const everySetting = {
   TOOLYARD_DEFAULT_MODEL: "m",
   TOOLYARD_SETTINGS_CAPS: '{"rounds":5}',
   SST_SECRET_OpenaiApiKey: "sk-1",
-  OTEL_EXPORTER_OTLP_ENDPOINT: "https://traces.example.com",
+  OTEL_EXPORTER_OTLP_ENDPOINT: "https://all.example.com",
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "https://traces.example.com/ingest",
+  OTEL_EXPORTER_OTLP_COMPRESSION: "gzip",
+  OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: "700",
   SST_SECRET_OtlpHeaders: "x-key=1",
   TOOLYARD_PREVIOUS_MASTER_KEYS: `kms:${earlierKey}`,
   TOOLYARD_DOMAIN: "tools.example.com",
@@ -199,7 +202,13 @@ describe("settings", () => {
         defaultModel: "m",
         settingsCaps: { rounds: 5 },
         previousMasterKeys: [`kms:${earlierKey}`],
-        traces: expect.objectContaining({ url: expect.stringContaining("https://traces.example.com") }),
+        traces: expect.objectContaining({
+          url: "https://traces.example.com/ingest",
+          headers: { "x-key": "1" },
+          gzip: true,
+          timeoutMs: 700,
+        }),
+        unknown: [],
       });
     }
   });

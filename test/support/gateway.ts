@@ -4,7 +4,7 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { tick } from "@toolyard/core/calls/tick";
@@ -92,6 +92,7 @@ interface GatewayHome {
 
 async function newHome(): Promise<GatewayHome> {
   const dataDir = await mkdtemp(join(tmpdir(), "toolyard-gateway-"));
+  await mkdir(join(dataDir, "plugins"));
   return { dataDir, adminKey: `admin_${randomBytes(24).toString("base64url")}` };
 }
 

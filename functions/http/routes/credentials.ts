@@ -10,6 +10,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { CredentialView } from "@toolyard/core/ports/repos";
 import { toRfc3339 } from "@toolyard/core/time";
+import { looksLikeSecret, notAName } from "@toolyard/core/secrets/secret-shape";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -44,6 +45,9 @@ function viewCredential(credential: CredentialView): z.output<typeof credentialS
 }
 
 const nameParams = z.strictObject({ name: credentialNameSchema });
+const newNameParams = z.strictObject({
+  name: credentialNameSchema.refine((name) => !looksLikeSecret(name), notAName),
+});
 const userIdField = z
   .string()
   .min(1)
@@ -51,13 +55,22 @@ const userIdField = z
   .optional()
   .meta({ description: "Whose value it is; absent: the tenant's. Others' values need the scope 'manage'." });
 
-/** What would break out of a header, or end early on its way there. */
+/** Of a key or certificate in PEM form, whose file ends in a line break. */
+const pemStart = "-----BEGIN ";
+
+/**
+ * Keys in PEM form have lines. Whether a value may stand in a header is asked where one is made; here is refused what
+ * nothing takes, and the line break that comes along where the output of a program is stored.
+ */
 const valueSchema = z
   .string()
   .min(1, "must not be empty")
   .max(65_536, "must have 65,536 characters at most")
-  // oxlint-disable-next-line no-control-regex
-  .regex(/^[^\r\n\u0000]*$/, "must not hold line breaks or NUL characters; they cannot be sent in a header");
+  .refine((value) => !value.includes("\0"), "must not hold NUL characters")
+  .refine(
+    (value) => value.startsWith(pemStart) || !/^[\r\n]|[\r\n]$/.test(value),
+    `must not begin or end with a line break, which is no part of a secret; only what begins with '${pemStart}' may`,
+  );
 
 /** Anybody may look after their own; everything else is management. */
 function requireMaySet(caller: Caller, userId: string | undefined): void {
@@ -78,7 +91,7 @@ export const putCredential = defineRoute({
     "The value is sealed under the tenant's own key and used from the next request on. Putting a name again replaces the value and raises 'version'. One's own value (with one's own 'user_id') needs no scope; everything else needs 'manage'. A tenant has 10,000 credentials of 16 MB together at most, a user 200 of 2 MB, as they are sealed: one more is a 'conflict' that names the limit, while a value of up to 8 KB always replaces another.",
   tags,
   scope: null,
-  request: { params: nameParams, body: z.strictObject({ value: valueSchema, user_id: userIdField }) },
+  request: { params: newNameParams, body: z.strictObject({ value: valueSchema, user_id: userIdField }) },
   responses: {
     200: { description: "The value was replaced", schema: credentialSchema },
     201: { description: "The credential is new", schema: credentialSchema },

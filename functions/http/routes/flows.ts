@@ -1,4 +1,5 @@
 /** Flows: what is worked on, what was published, and what is wrong with a definition (FLOW-1, FLOW-4; docs/flows.md). */
+import { describedBy } from "@toolyard/core/described-by";
 import type { FlowProblem } from "@toolyard/core/flows/validate";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import type { FlowRecord, FlowVersion } from "@toolyard/core/ports/flows";
@@ -37,6 +38,21 @@ const draftField = z.custom<JsonObject>(isJsonObject, "Invalid input: expected o
 const anyField = z
   .custom<JsonValue>((value) => value !== undefined, "Invalid input: expected a value")
   .meta({ description: "The flow; what is none is told what is wrong with it." });
+
+/** A flow as it stands in its author's file: that is told, rather than that none of its fields is known here. */
+function wrapped<Body extends z.ZodType>(body: Body): z.ZodType<z.output<Body>> {
+  return z
+    .unknown()
+    .transform((given, context) => {
+      if (isJsonObject(given) && given["definition"] === undefined && given["nodes"] !== undefined) {
+        const message = 'is required, with the flow in it: send {"definition": {…}}';
+        context.addIssue({ code: "custom", path: ["definition"], message });
+      }
+      return given;
+    })
+    .pipe(body)
+    .meta(describedBy(() => body));
+}
 
 const problemSchema = z.strictObject({
   pointer: z.string().meta({ description: "JSON pointer into the definition.", example: "/nodes/fetch/uri" }),
@@ -148,7 +164,7 @@ export const validateFlow = defineRoute({
   description: "All faults at once, each with its JSON pointer. Nothing is kept.",
   tags,
   scope: null,
-  request: { body: z.strictObject({ definition: anyField }) },
+  request: { body: wrapped(z.strictObject({ definition: anyField })) },
   responses: {
     200: {
       description: "What was found",
@@ -179,11 +195,13 @@ export const createFlow = defineRoute({
   tags,
   scope: "manage",
   request: {
-    body: z.strictObject({
-      definition: draftField,
-      enabled: z.boolean().default(true),
-      publish: z.boolean().default(false),
-    }),
+    body: wrapped(
+      z.strictObject({
+        definition: draftField,
+        enabled: z.boolean().default(true),
+        publish: z.boolean().default(false),
+      }),
+    ),
   },
   responses: { 201: { description: "The flow", schema: editedSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a flow of the caller's own tenant." },
@@ -241,11 +259,13 @@ export const updateFlow = defineRoute({
   scope: "manage",
   request: {
     params: idParams,
-    body: z.strictObject({
-      definition: draftField.optional(),
-      enabled: z.boolean().optional(),
-      revision: z.int().min(1).optional().meta({ description: "As `if-match`." }),
-    }),
+    body: wrapped(
+      z.strictObject({
+        definition: draftField.optional(),
+        enabled: z.boolean().optional(),
+        revision: z.int().min(1).optional().meta({ description: "As `if-match`." }),
+      }),
+    ),
     headers: { "if-match": "The `etag` that the change is based on; 412 where the flow has another by now." },
   },
   responses: { 200: { description: "The flow as it is now", schema: editedSchema } },

@@ -18,7 +18,7 @@ const baseName = z.string().min(1).max(128);
 const queryFields = z.strictObject({
   knowledge_base: baseName.optional().meta({ description: "Name or id." }),
   knowledge_bases: z.array(baseName).min(1).max(16).optional().meta({ description: "Several of them." }),
-  query: z.string().min(1).max(8_000),
+  query: z.string().min(1, "must not be empty").max(8_000),
   top_k: z.int().min(1).max(100).optional().meta({ description: "Hits at most; else as the base is configured." }),
   mode: z.enum(searchModes).default("auto").meta({
     description:

@@ -34,7 +34,7 @@ function exchangeRoute(
     path: words.path,
     summary: words.summary,
     description:
-      "The back end gets the body as it is, with its own name of the model; its answer comes back byte by byte.",
+      "The back end gets the body as it is, with its own name of the model; its answer comes back byte by byte, save the key of the provider where it echoes that.",
     tags: ["models"],
     scope: "chat",
     admission: "own",

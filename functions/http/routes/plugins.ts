@@ -232,10 +232,18 @@ export const replacePlugin = defineRoute({
 });
 
 const statusBody = z
-  .strictObject({
-    status: z.enum(["0", "1"]).optional().meta({ description: "'0' enables, '1' disables." }),
-    enabled: z.boolean().optional().meta({ description: "The same as a boolean." }),
-  })
+  .strictObject(
+    {
+      status: z.enum(["0", "1"]).optional().meta({ description: "'0' enables, '1' disables." }),
+      enabled: z.boolean().optional().meta({ description: "The same as a boolean." }),
+    },
+    {
+      error: (issue) =>
+        issue.code === "unrecognized_keys" && issue.keys.some((key) => Object.hasOwn(pluginDefinitionSchema.shape, key))
+          ? "is not changed here; send the whole definition with PUT /v1/plugins/{id}"
+          : undefined,
+    },
+  )
   .refine(({ status, enabled }) => (status ?? enabled) !== undefined, {
     error: "needs 'status' or 'enabled'",
     path: ["enabled"],

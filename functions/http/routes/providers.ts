@@ -1,9 +1,12 @@
 /** Model back ends of a tenant. The key is a credential that the provider names, never a value (BLIND-5). */
 import type { ProviderRecord } from "@toolyard/core/chat/providers/provider";
 import { providerKinds } from "@toolyard/core/chat/providers/index";
+import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
+import type { Egress } from "@toolyard/core/ports/egress";
 import { schemaFamilies } from "@toolyard/core/tools/schema-projection";
 import type { NewProvider } from "@toolyard/core/ports/repos";
+import { looksLikeSecret, notAName } from "@toolyard/core/secrets/secret-shape";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -20,8 +23,14 @@ const fields = {
   base_url: z
     .url({ protocol: /^https?$/ })
     .max(2_048)
-    .meta({ description: "Up to and without '/chat/completions'.", example: "https://api.openai.com/v1" }),
+    .nullable()
+    .meta({
+      description:
+        "What '/chat/completions' and '/embeddings' are put behind; usually ends in /v1. A query stays one ('?api-version=…'). null: none, for the kind 'scripted'.",
+      example: "https://api.openai.com/v1",
+    }),
   credential: credentialNameSchema
+    .refine((name) => !looksLikeSecret(name), notAName)
     .nullable()
     .meta({ description: "Name of the credential that holds the key; null: the back end asks for none." }),
   models: z
@@ -40,6 +49,7 @@ const fields = {
 
 const newProviderSchema = z.strictObject({
   ...fields,
+  base_url: fields.base_url.default(null),
   credential: fields.credential.default(null),
   models: fields.models.default({}),
   passthrough_models: fields.passthrough_models.default(false),
@@ -65,7 +75,7 @@ function toFields(provider: NewProvider): Omit<z.output<typeof providerSchema>, 
   return {
     name: provider.name,
     kind: provider.kind,
-    base_url: provider.baseUrl,
+    base_url: provider.baseUrl === "" ? null : provider.baseUrl,
     credential: provider.credential,
     models: { ...provider.models },
     passthrough_models: provider.passthroughModels,
@@ -81,7 +91,7 @@ function toProvider(body: Omit<z.output<typeof providerSchema>, "id" | "object">
   return {
     name: body.name,
     kind: body.kind,
-    baseUrl: body.base_url,
+    baseUrl: body.base_url ?? "",
     credential: body.credential,
     models: body.models,
     passthroughModels: body.passthrough_models,
@@ -91,6 +101,17 @@ function toProvider(body: Omit<z.output<typeof providerSchema>, "id" | "object">
     maxAttempts: body.max_attempts,
     timeoutMs: body.timeout_ms,
   };
+}
+
+/**
+ * The built-in back end answers within the process; every other one is somewhere.
+ * @throws GatewayError `invalid_request`, `egress_denied`
+ */
+function requireAddress(egress: Egress, { kind, baseUrl }: NewProvider): void {
+  if (baseUrl !== "") requireReachable(egress, baseUrl, "base_url");
+  else if (kind !== "scripted") {
+    throw new GatewayError("invalid_request", "Body field 'base_url' is required.", { param: "base_url" });
+  }
 }
 
 async function arrangeProvider(owner: IsolationDriver): Promise<string> {
@@ -115,8 +136,9 @@ export const createProvider = defineRoute({
   responses: { 201: { description: "The provider", schema: providerSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a provider of the caller's own tenant." },
   async handler(c, { core, tenant, body }) {
-    requireReachable(core.egress, body.base_url, "base_url");
-    return c.json(viewProvider(await core.repos.providers.create(tenant, newId("provider"), toProvider(body))), 201);
+    const provider = toProvider(body);
+    requireAddress(core.egress, provider);
+    return c.json(viewProvider(await core.repos.providers.create(tenant, newId("provider"), provider)), 201);
   },
 });
 
@@ -161,9 +183,10 @@ export const updateProvider = defineRoute({
     arrange: async (owner) => ({ params: { id: await arrangeProvider(owner) }, body: { enabled: false } }),
   },
   async handler(c, { core, tenant, params, body }) {
-    if (body.base_url !== undefined) requireReachable(core.egress, body.base_url, "base_url");
     const provider = found(await core.repos.providers.get(tenant, params.id), "provider", params.id);
     const changed = toProvider({ ...toFields(provider), ...withoutUndefined(body) });
+    // Renaming one, or switching it off, is no occasion to refuse its address under rules that are newer than it.
+    if (body.base_url !== undefined || body.kind !== undefined) requireAddress(core.egress, changed);
     const updated = await core.repos.providers.update(tenant, params.id, changed);
     return c.json(viewProvider(found(updated, "provider", params.id)));
   },

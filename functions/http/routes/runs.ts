@@ -367,13 +367,17 @@ export const signalRun = defineRoute({
   path: "/v1/runs/{id}/signal",
   summary: "Tell a run something that it waits for",
   description:
-    "Kept until a node `wait` of that signal takes it. The same `token` is the same signal, however often it is sent, so people and machines may repeat it.",
+    "Kept until a node `wait` of that signal takes it. The same `token` is the same signal, however often it is sent, so people and machines may repeat it; another name or payload needs another one.",
   tags,
   scope: "tools",
   request: {
     params: idParams,
     body: z.strictObject({
-      name: z.string().min(1).max(64).meta({ description: "As the node's `signal`." }),
+      name: z
+        .string()
+        .min(1)
+        .max(64)
+        .meta({ description: "As the node's `signal`; one that no node waits for is refused." }),
       token: z.string().min(1).max(200).meta({ description: "Of whoever tells it: one for each thing told." }),
       payload: z.json().default(null).meta({ description: "The output of the node." }),
     }),
@@ -390,7 +394,7 @@ export const signalRun = defineRoute({
   },
   isolation: {
     kind: "object",
-    arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { name: "go", token: "t" } }),
+    arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { name: "go_on", token: "t" } }),
   },
   async handler(c, { core, context, params, body }) {
     await findRun(core, context, params.id);

@@ -1,9 +1,13 @@
 /** The tenant's own limits and policies, within the operator's caps (CHAT-12). */
-import { settingsChangeSchema } from "@toolyard/core/tenants/settings";
+import type { CallContext } from "@toolyard/core/context";
+import type { CoreDeps } from "@toolyard/core/deps";
+import { settingWarnings } from "@toolyard/core/tenants/setting-warnings";
+import { settingsInForce } from "@toolyard/core/tenants/settings";
 import { updateTenant } from "@toolyard/core/tenants/update";
-import { tenantSettingsSchema, type TenantConfig } from "@toolyard/core/tenant-config";
+import { tenantSettingsSchema } from "@toolyard/core/tenant-config";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
+import { settingsBody } from "./settings-change.ts";
 import { found } from "./shared.ts";
 
 const tags = ["settings"];
@@ -12,7 +16,14 @@ const ownOnly = {
   reason: "Names no object: it is the caller's own tenant that is read and changed.",
 } as const;
 
-const settingsSchema = z.strictObject({ object: z.literal("settings"), ...tenantSettingsSchema.shape });
+const settingsSchema = z.strictObject({
+  object: z.literal("settings"),
+  ...tenantSettingsSchema.shape,
+  warnings: z
+    .array(z.string())
+    .optional()
+    .meta({ description: "Settings that name a model, a tool, a knowledge base or an issuer that there is not." }),
+});
 
 /** As VCP spells them, beside our own names: a list, or names with commas between them. */
 const modelNames = z
@@ -26,13 +37,18 @@ const modelNames = z
   });
 
 const changeSchema = z.strictObject({
-  ...settingsChangeSchema().shape,
+  ...settingsBody.shape,
   WhitelistImageModel: modelNames.meta({ description: "VCP's name of `whitelist_image_models`." }),
   WhitelistEmbeddingModel: modelNames.meta({ description: "VCP's name of `whitelist_embedding_models`." }),
 });
 
-function viewSettings(settings: TenantConfig["settings"]): z.output<typeof settingsSchema> {
-  return { object: "settings", ...settings };
+async function viewSettings(core: CoreDeps, context: CallContext): Promise<z.output<typeof settingsSchema>> {
+  const warnings = await settingWarnings(core, context);
+  return {
+    object: "settings",
+    ...context.config.settings,
+    ...(warnings.length > 0 ? { warnings: [...warnings] } : {}),
+  };
 }
 
 export const getSettings = defineRoute({
@@ -43,20 +59,21 @@ export const getSettings = defineRoute({
   scope: "manage",
   responses: { 200: { description: "All settings", schema: settingsSchema } },
   isolation: ownOnly,
-  handler: (c, { config }) => c.json(viewSettings(config.settings)),
+  handler: async (c, { core, context }) => c.json(await viewSettings(core, context)),
 });
 
 export const updateSettings = defineRoute({
   method: "patch",
   path: "/v1/settings",
   summary: "Change settings",
-  description: "Settings that are left out stay as they are; null takes one back to its default.",
+  description:
+    "Settings that are left out stay as they are; null takes one back to its default. A name of something that may still be made is taken, and told of in 'warnings' until it is there.",
   tags,
   scope: "manage",
   request: { body: changeSchema },
   responses: { 200: { description: "All settings as they are now", schema: settingsSchema } },
   isolation: ownOnly,
-  async handler(c, { core, tenant, body }) {
+  async handler(c, { core, tenant, context, body }) {
     const { WhitelistImageModel: images, WhitelistEmbeddingModel: vectors, ...named } = body;
     const settings = {
       ...named,
@@ -64,6 +81,7 @@ export const updateSettings = defineRoute({
       ...(vectors === undefined ? {} : { whitelist_embedding_models: vectors }),
     };
     const updated = found(await updateTenant(core, tenant, { settings }), "tenant", tenant);
-    return c.json(viewSettings(tenantSettingsSchema.parse(updated.settings)));
+    const config = { ...context.config, settings: settingsInForce(updated.settings, core.settingsCaps) };
+    return c.json(await viewSettings(core, { ...context, config }));
   },
 });

@@ -3,7 +3,11 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { isJsonObject, type JsonObject } from "@toolyard/core/json";
 import * as z from "zod";
 
-export const timeSchema = z.iso.datetime().meta({ description: "RFC 3339, UTC.", example: "2026-11-27T09:30:00.000Z" });
+export const timeSchema = z.iso
+  .datetime({
+    error: ({ code }) => (code === "invalid_format" ? "must be a time in UTC, like 2026-11-27T09:30:00Z" : undefined),
+  })
+  .meta({ description: "RFC 3339, UTC.", example: "2026-11-27T09:30:00.000Z" });
 
 /** Any text: a malformed id is simply one that does not exist. */
 export const idParams = z.strictObject({ id: z.string() });

@@ -3,11 +3,12 @@ import { toRfc3339 } from "@toolyard/core/time";
 import type { Tenant } from "@toolyard/core/ports/repos";
 import { createTenant as makeTenant } from "@toolyard/core/tenants/create";
 import { eraseTenant as eraseWholeTenant } from "@toolyard/core/tenants/erase";
-import { changeSettings, settingsChangeSchema } from "@toolyard/core/tenants/settings";
+import { changeSettings } from "@toolyard/core/tenants/settings";
 import { rewrapTenantKey, updateTenant as changeTenant } from "@toolyard/core/tenants/update";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
+import { settingsBody } from "./settings-change.ts";
 import { emptyBody, found, idOf, idParams, nameField, notFound, timeSchema, withoutUndefined } from "./shared.ts";
 
 const tags = ["tenants"];
@@ -21,9 +22,10 @@ const tenantSchema = z.strictObject({
   object: z.literal("tenant"),
   name: z.string(),
   status: z.enum(["active", "suspended"]),
-  settings: z
-    .record(z.string(), z.unknown())
-    .meta({ description: "Settings that differ from the defaults; all of them: GET /v1/settings." }),
+  settings: z.record(z.string(), z.unknown()).meta({
+    description:
+      "What the tenant has set, as it was asked for; what holds, with defaults and within the operator's caps: GET /v1/settings.",
+  }),
   config_version: z.int().meta({ description: "Rises with every change that a request may see." }),
   created_at: timeSchema,
 });
@@ -47,7 +49,7 @@ export const createTenant = defineRoute({
   description: "The tenant gets its own data key. Make a key for it with POST /v1/api-keys and 'x-toolyard-tenant'.",
   tags,
   scope: "operator",
-  request: { body: z.strictObject({ name: nameField, settings: settingsChangeSchema().optional() }) },
+  request: { body: z.strictObject({ name: nameField, settings: settingsBody.optional() }) },
   responses: { 201: { description: "The tenant", schema: tenantSchema } },
   isolation: operatorOnly,
   async handler(c, { core, body }) {
@@ -96,7 +98,7 @@ export const updateTenant = defineRoute({
     body: z.strictObject({
       name: nameField.optional(),
       status: z.enum(["active", "suspended"]).optional(),
-      settings: settingsChangeSchema().optional(),
+      settings: settingsBody.optional(),
     }),
   },
   responses: { 200: { description: "The tenant as it is now", schema: tenantSchema } },

@@ -50,8 +50,12 @@ const explainBody = z
     session_id: sessionIdSchema.optional(),
     runtime_config: runtimeConfigField,
   })
-  .refine((body) => (body.uri === undefined) !== (body.name === undefined), {
+  .refine(({ uri, name }) => uri !== undefined || name !== undefined, {
     error: "needs either 'uri' or 'name'",
+    path: ["uri"],
+  })
+  .refine(({ uri, name }) => uri === undefined || name === undefined, {
+    error: "and 'name' exclude each other; send one of them",
     path: ["uri"],
   });
 

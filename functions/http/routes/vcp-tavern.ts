@@ -18,6 +18,7 @@ import {
   type TavernContents,
 } from "@toolyard/core/vcp/tavern/store";
 import * as z from "zod";
+import { headerOf } from "../app-env.ts";
 import { defineRoute, type IsolationDriver, type RouteModule } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { found, idOf, notFound, timeSchema } from "./shared.ts";
@@ -226,7 +227,8 @@ export const importCharacter = defineRoute({
   responses: { 200: { description: "The character, and what was changed", schema: storedSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a character of the caller's own tenant." },
   async handler(c, { core, tenant, query, stream }) {
-    const { character, notes } = readCharacterCard(await readAll(stream));
+    const isPicture = headerOf(c, "content-type")?.startsWith("image/png") === true;
+    const { character, notes } = readCharacterCard(await readAll(stream), isPicture);
     const entry = await putTavernItem(core, tenant, { kind: "character", name: query.name, content: character });
     return c.json({ ...viewEntry(entry), notes });
   },

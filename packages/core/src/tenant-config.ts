@@ -24,7 +24,7 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** Limits and policies a tenant may set, up to the operator's caps. Milliseconds and bytes. */
+/** Limits and policies a tenant may set; what holds of them is within the operator's caps. Milliseconds and bytes. */
 export const tenantSettingsSchema = z.strictObject({
   default_model: z.string().min(1).optional(),
   requests_per_minute: z.int().min(1).max(1_000_000).default(6_000),

@@ -37,6 +37,8 @@ export const migrations: readonly MigrationStep[] = [
   { version: 25, name: "0024_vcp_upkeep", oldestCode: 1 },
   { version: 26, name: "0025_knowledge_addresses", oldestCode: 1 },
   { version: 27, name: "0026_turns", oldestCode: 1 },
+  { version: 28, name: "0027_sessions_of_schedules", oldestCode: 1 },
+  { version: 29, name: "0028_pending_deliveries", oldestCode: 1 },
 ];
 
 /** What this code was written for. */

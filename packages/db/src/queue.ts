@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import type { PolledTaskQueue, QueueMessage, ReceivedMessage } from "@toolyard/core/ports/task-queue";
 import type { Shards, StatementResult } from "./database.ts";
-import { now } from "./repos/fragments.ts";
+import { countOf, countsOf, now } from "./repos/fragments.ts";
 
 type Row = StatementResult["rows"][number];
 
@@ -29,33 +29,44 @@ const waiting = "queue = ?1 AND dead_at IS NULL";
 
 /** More than have work at one time; it bounds what a receive looks at, whatever there is. */
 const mostTenants = 1_000;
+/** Looked through for them, some microseconds each: most may have nothing but messages that wait with a delay. */
+const mostWalked = 5_000;
+
+/** The first message of the next tenant after `before`; so its time says whether the tenant has anything due. */
+const firstOfNext = (before: string): string => `(
+  SELECT rowid FROM queue_messages WHERE ${waiting} ${before} ORDER BY tenant, visible_at LIMIT 1)`;
 
 /**
  * Tenants by turns, what one has in hand counted as its first ones: nobody's backlog is before somebody else's single
- * message. Of each tenant only its oldest few are looked at, and of the others only where there is more than is asked
- * for; beyond `mostTenants` those with the oldest messages still have their turn.
+ * message. Of each tenant only its oldest few are looked at, no more than its share (?6, with what the receiver has in
+ * hand by tenant in ?7), and of the others only where there is more than is asked for; beyond those bounds they with
+ * the oldest messages still have their turn.
  */
 const nextMessages = `WITH RECURSIVE
   oldest AS MATERIALIZED (
     SELECT tenant FROM queue_messages WHERE ${waiting} AND visible_at <= ${now} ORDER BY visible_at LIMIT ?2 + 1),
-  others (tenant) AS (
-    SELECT (SELECT tenant FROM queue_messages WHERE ${waiting} ORDER BY tenant LIMIT 1)
-    WHERE (SELECT COUNT(*) FROM oldest) > ?2
+  others (tenant, is_due, found) AS (
+    SELECT tenant, visible_at <= ${now}, visible_at <= ${now}
+    FROM queue_messages WHERE rowid = ${firstOfNext("")} AND (SELECT COUNT(*) FROM oldest) > ?2
     UNION ALL
-    SELECT (SELECT tenant FROM queue_messages WHERE ${waiting} AND tenant > others.tenant ORDER BY tenant LIMIT 1)
-    FROM others WHERE others.tenant IS NOT NULL LIMIT ${mostTenants}),
+    SELECT first.tenant, first.visible_at <= ${now}, others.found + (first.visible_at <= ${now})
+    FROM others CROSS JOIN queue_messages AS first ON first.rowid = ${firstOfNext("AND tenant > others.tenant")}
+    WHERE others.found < ${mostTenants} LIMIT ${mostWalked}),
   owners AS (
-    SELECT tenant, (
+    SELECT tenant, ${countOf("?7", "tenant")} AS own, (
       SELECT COUNT(*) FROM queue_messages AS held
       WHERE held.queue = ?1 AND held.tenant = owner.tenant AND held.receipt IS NOT NULL AND held.dead_at IS NULL
         AND held.visible_at > ${now}) AS in_hand
-    FROM (SELECT tenant FROM others UNION SELECT tenant FROM oldest) AS owner)
+    FROM (SELECT tenant FROM others WHERE is_due UNION SELECT tenant FROM oldest) AS owner)
   SELECT id FROM (
-    SELECT message.id, message.visible_at,
-      ROW_NUMBER() OVER (PARTITION BY message.tenant ORDER BY message.visible_at) + owners.in_hand AS turn
-    FROM owners CROSS JOIN queue_messages AS message ON message.rowid IN (
-      SELECT rowid FROM queue_messages
-      WHERE ${waiting} AND tenant = owners.tenant AND visible_at <= ${now} ORDER BY visible_at LIMIT ?2))
+    SELECT id, visible_at, place + in_hand AS turn FROM (
+      SELECT message.id, message.visible_at, owners.own, owners.in_hand,
+        ROW_NUMBER() OVER (PARTITION BY message.tenant ORDER BY message.visible_at) AS place
+      FROM owners CROSS JOIN queue_messages AS message ON message.rowid IN (
+        SELECT rowid FROM queue_messages
+        WHERE ${waiting} AND tenant = owners.tenant AND visible_at <= ${now} ORDER BY visible_at LIMIT MIN(?2, ?6))
+      WHERE owners.own < ?6)
+    WHERE place + own <= ?6)
   ORDER BY turn, visible_at LIMIT ?2`;
 
 /**
@@ -103,8 +114,8 @@ export function createDatabaseTaskQueue(
     ping: async () => {
       await database.batch([{ sql: "SELECT 1 FROM queue_messages LIMIT 1", args: [] }], { readonly: true });
     },
-    receive: async (queue, { limit, visibilityMs }) => {
-      const args = [queue, limit, randomUUID(), visibilityMs, maxReceives];
+    receive: async (queue, { limit, visibilityMs, share = { most: limit, inHand: [] } }) => {
+      const args = [queue, limit, randomUUID(), visibilityMs, maxReceives, share.most, countsOf(share.inHand)];
       const [taken] = await database.batch([{ sql: takeMessages, args }], { repeatable: true });
       return (taken?.rows ?? []).filter((row) => row["dead_at"] === null).map(toReceived);
     },

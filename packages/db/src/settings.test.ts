@@ -7,9 +7,17 @@ const defaults = tenantSettingsSchema.parse({});
 describe("stored settings", () => {
   test("are completed by the defaults for use, and left as they are for show", () => {
     const stored = '{"rounds":3,"untrusted_write_approval":false}';
-    expect(parseSettings(stored)).toEqual({ ...defaults, rounds: 3, untrusted_write_approval: false });
+    expect(parseSettings(stored, {})).toEqual({ ...defaults, rounds: 3, untrusted_write_approval: false });
     expect(parseOwnSettings(stored)).toEqual({ rounds: 3, untrusted_write_approval: false });
     expect(parseOwnSettings("{}")).toEqual({});
+  });
+
+  test("count as the operator's cap where they are above it, the tenant's and the defaults alike", () => {
+    const caps = { rounds: 5, requests_per_minute: 60 };
+    const capped = { ...defaults, ...caps };
+    expect(parseSettings('{"rounds":9,"calls_per_round":2}', caps)).toEqual({ ...capped, calls_per_round: 2 });
+    expect(parseSettings('{"rounds":3}', caps)).toEqual({ ...capped, rounds: 3 });
+    expect(parseOwnSettings('{"rounds":9}')).toEqual({ rounds: 9 });
   });
 
   test.for([
@@ -18,14 +26,14 @@ describe("stored settings", () => {
     ['{"rounds":3,"native_tools":"fetch"}', ["native_tools"]],
   ] as const)("%s keep what can be read", ([stored, broken]) => {
     const reported: string[] = [];
-    expect(parseSettings(stored, (key) => reported.push(key))).toEqual({ ...defaults, rounds: 3 });
+    expect(parseSettings(stored, {}, (key) => reported.push(key))).toEqual({ ...defaults, rounds: 3 });
     expect(parseOwnSettings(stored)).toEqual({ rounds: 3 });
     expect(reported).toEqual(broken);
   });
 
   test.for(["", "null", "[]", "{", null])("%j count as none set, and are reported", (stored) => {
     const reported: string[] = [];
-    expect(parseSettings(stored, (key) => reported.push(key))).toEqual(defaults);
+    expect(parseSettings(stored, {}, (key) => reported.push(key))).toEqual(defaults);
     expect(reported).toEqual(["settings"]);
   });
 });

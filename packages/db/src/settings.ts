@@ -1,18 +1,19 @@
 /**
  * Tenants' settings as stored: JSON of what differs from the defaults. Read key by key, since a row may
- * have been written by newer code or under other caps; a key that does not fit counts as not set.
+ * have been written by newer code; a key that does not fit counts as not set.
  */
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
 import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
+import { settingsInForce, type SettingsCaps } from "@toolyard/core/tenants/settings";
 
 const fields = Object.entries(tenantSettingsSchema.shape);
 
 /** Hears the name of each key that was left out; `settings` for a value that is no JSON object at all. */
 export type OnBrokenSetting = (key: string) => void;
 
-/** All settings, with defaults for those that the tenant has not set. */
-export function parseSettings(stored: unknown, onBroken?: OnBrokenSetting): TenantSettings {
-  return tenantSettingsSchema.parse(readable(stored, onBroken));
+/** All settings as they hold: with defaults for those that the tenant has not set, none above the operator's cap. */
+export function parseSettings(stored: unknown, caps: SettingsCaps, onBroken?: OnBrokenSetting): TenantSettings {
+  return settingsInForce(readable(stored, onBroken), caps);
 }
 
 /** Only what the tenant has set. */

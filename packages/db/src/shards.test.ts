@@ -99,6 +99,12 @@ describe("shards", () => {
       "Large",
       "Small",
     ]);
+    await repos.tenants.update("ten_large", { wrappedKey: "new.key" });
+    const sampled = await repos.tenants.sampleWrappedKeys(10);
+    expect(sampled.map(({ tenant: id, wrappedKey }) => `${id} ${wrappedKey}`).sort()).toEqual([
+      "ten_large new.key",
+      "ten_small k",
+    ]);
 
     expect(await repos.tenants.erase("ten_large")).toBe(true);
     expect(await count(own, "sys_ai_plugin", "ten_large")).toBe(0);

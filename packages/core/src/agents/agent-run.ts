@@ -55,11 +55,13 @@ export function openAgentRun(deps: CoreDeps, context: CallContext, asked: Asked)
   });
 }
 
-function checkRequest({ name, enabled, allow_client_tools: allowsTools }: AgentRecord, asked: ChatRequest): void {
+function checkRequest({ id, name, enabled, allow_client_tools: allowsTools }: AgentRecord, asked: ChatRequest): void {
   if (!enabled) {
-    throw new GatewayError("agent_disabled", `Agent '${name}' is disabled; an administrator can enable it.`, {
-      param: "model",
-    });
+    throw new GatewayError(
+      "agent_disabled",
+      `Agent '${name}' is disabled; an administrator can enable it with PATCH /v1/agents/${id} {"enabled": true}.`,
+      { param: "model" },
+    );
   }
   const refuse = (param: string, why: string): GatewayError =>
     new GatewayError("invalid_request", `${param}: agent '${name}' ${why}`, { param });

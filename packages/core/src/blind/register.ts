@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import type * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { schemaProblem } from "../errors/schema-problems.ts";
+import { checkAll, listedProblems, schemaProblems, type ToldProblem } from "../errors/schema-problems.ts";
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
@@ -15,6 +15,7 @@ import { pluginDefinitionSchema, stylesOf, type Execution, type PluginDefinition
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 import type { PluginRecord } from "./plugin.ts";
 import { compilePlan, placementOf, wireNameOf, type Plan } from "./request.ts";
+import { isSecretName, isToken, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
 import { runtimeConfigSchema, type RuntimeConfig } from "./runtime-config.ts";
 
 export interface RegisterOptions {
@@ -30,8 +31,7 @@ const largestSchema = 131_072;
 export function registerPlugin(input: unknown, options: RegisterOptions): NewPlugin {
   const parsed = pluginDefinitionSchema.safeParse(input);
   if (!parsed.success) throw toInvalidDefinition(parsed.error);
-  checkDefinition(parsed.data);
-  checkAddress(parsed.data.execution, options);
+  checkDefinition(parsed.data, options);
   return toNewPlugin(parsed.data, options.enabled ?? true);
 }
 
@@ -46,9 +46,8 @@ export function parseRuntimeConfig(input: unknown, options: RegisterOptions): Ru
   const names = new Set<string>();
   parsed.data.plugins.forEach((definition, index) => {
     try {
-      checkDefinition(definition);
+      checkDefinition(definition, options);
       requireNoConnection(definition);
-      checkAddress(definition.execution, options);
       if (names.has(definition.name))
         throw invalid("name", `'${definition.name}' is the name of an earlier plugin already`);
       names.add(definition.name);
@@ -129,19 +128,25 @@ function toNewPlugin(definition: PluginDefinition, enabled: boolean): NewPlugin 
 
 // Checks that span fields
 
-/** @throws GatewayError `invalid_definition` naming the field */
-function checkDefinition(definition: PluginDefinition): void {
+/** @throws GatewayError `invalid_definition`, `egress_denied`, naming the first field and listing all that are wrong */
+function checkDefinition(definition: PluginDefinition, options: RegisterOptions): void {
   const { execution, parameters } = definition;
-  checkIcon(definition.icon_url);
-  checkParameters(parameters);
+  checkAll([
+    () => checkIcon(definition.icon_url),
+    () => checkParameters(parameters),
+    () => checkAddress(execution, options),
+  ]);
   const plan = compilePlan(execution, parameters);
   const properties = propertiesOf(parameters);
-  checkPlaceholders(plan, parameters, properties);
-  checkOverrides(execution, plan, properties);
-  checkNames(execution, plan, properties);
-  checkHeaders(execution);
-  checkBody(execution, plan, properties);
-  checkAuth(definition, plan, properties);
+  checkAll([
+    () => checkPlaceholders(plan, parameters, properties),
+    () => checkOverrides(execution, plan, properties),
+    () => checkNames(execution, plan, properties),
+    () => checkHeaders(execution),
+    () => checkBody(execution, plan, properties),
+    () => checkSources(definition),
+    () => checkAuth(definition, plan, properties),
+  ]);
 }
 
 function checkIcon(url: string | undefined): void {
@@ -271,7 +276,8 @@ function checkHeaders(execution: Execution): void {
     if (!isHeaderName(name)) throw invalid(field, "is not a header name");
     if (seen.has(name.toLowerCase())) throw invalid(field, "is given twice");
     seen.add(name.toLowerCase());
-    if (name.toLowerCase() === "authorization") throw invalid(field, "is a credential; use auth_config");
+    if (isSecretName(name) || isToken(value))
+      throw invalid(field, "is a secret; store it as a credential and use auth_config");
     if (name.toLowerCase() === "content-type") throw invalid(field, "follows from execution.content_type");
     if (isTransportHeader(name)) throw invalid(field, "is a header that only the gateway sets");
     if (!isHeaderValue(value)) throw invalid(field, "may hold visible ASCII characters, spaces and tabs only");
@@ -317,6 +323,16 @@ function checkBodyParam(name: string, plan: Plan, inBody: readonly string[]): vo
   if (other !== undefined) throw invalid(field, `is the whole body, but '${other}' is placed in the body, too`);
 }
 
+/** A secret where its name belongs would be told to everybody who may see the tool. */
+function checkSources({ auth_config: config, required_credentials: required = [] }: PluginDefinition): void {
+  const named = [
+    ...(config?.mapping ?? []).map(({ source }, index) => [`auth_config.mapping.${index}.source`, source] as const),
+    ...required.map((name, index) => [`required_credentials.${index}`, name] as const),
+  ];
+  const [field] = named.find(([, name]) => looksLikeSecret(name)) ?? [];
+  if (field !== undefined) throw invalid(field, notAName);
+}
+
 function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: Plan, properties: Properties): void {
   if (config === undefined) return;
   const [problem] = mappingProblems(config);
@@ -346,6 +362,12 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
 
 function checkAddress(execution: Execution, { egress }: RegisterOptions): void {
   const { template } = compilePlan(execution, {});
+  if ([...template.queryNames].some(isSecretName)) {
+    throw invalid(
+      "execution.base_url",
+      "must not hold a secret in its query; store it as a credential and use auth_config",
+    );
+  }
   try {
     egress.checkUrl(`${template.origin}/`);
   } catch (error) {
@@ -361,9 +383,16 @@ function invalid(field: string, problem: string): GatewayError {
 }
 
 function under(path: string, error: GatewayError): GatewayError {
-  const { param: below } = error.details;
-  const param = below === undefined ? path : withIndexes(`${path}.${below}`);
-  return new GatewayError(error.code, `In '${path}': ${error.message}`, { ...error.details, param });
+  const { param: below, extra } = error.details;
+  const fieldOf = (param: string | undefined): string => (param === undefined ? path : withIndexes(`${path}.${param}`));
+  const { problems } = extra ?? {};
+  const listed = Array.isArray(problems) ? (problems as unknown as ToldProblem[]) : [];
+  const told = listed.map(({ param, message }) => ({ param: fieldOf(param), message }));
+  return new GatewayError(error.code, `In '${path}': ${error.message}`, {
+    ...error.details,
+    param: fieldOf(below),
+    ...listedProblems(told),
+  });
 }
 
 /** `plugins.0.name` as it is written in a request: `plugins[0].name`. */
@@ -373,7 +402,10 @@ function withIndexes(path: string): string {
 
 /** @param root the field of a request that holds what was parsed; absent: the request is the definition */
 function toInvalidDefinition(error: z.ZodError, root?: string): GatewayError {
-  const { path, kind, says } = schemaProblem(error);
-  const field = root === undefined ? path.join(".") || "definition" : withIndexes([root, ...path].join("."));
-  return invalid(field, kind === "unknown" ? "is not a field of the definition" : says);
+  const told = schemaProblems(error).map(({ path, says }) => ({
+    param: root === undefined ? path.join(".") || "definition" : withIndexes([root, ...path].join(".")),
+    message: says,
+  }));
+  const [{ param, message } = { param: root ?? "definition", message: "is not valid" }] = told;
+  return new GatewayError("invalid_definition", `'${param}' ${message}.`, { param, ...listedProblems(told) });
 }

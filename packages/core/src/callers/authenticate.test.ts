@@ -24,6 +24,7 @@ function authenticator(defaultTenant?: string): Authenticator {
     issuers: { create: nothing, list: nothing, delete: nothing, find: () => Promise.resolve([]) },
     egress,
     clock: { now: () => 0, sleep: nothing },
+    log: { log: nothing },
     adminKeyHash: hashApiKey(operatorKey),
     ...(defaultTenant === undefined ? {} : { defaultTenant }),
   });

@@ -2,9 +2,9 @@
 import * as z from "zod";
 
 export const scopes = [
-  /** Chat, models and embeddings. */
+  /** Chats with their tools, models, embeddings and pictures. */
   "chat",
-  /** `POST /v1/tools/invoke` and `/explain`. */
+  /** Tools without a chat: `POST /v1/tools/invoke`, `/mcp`, flows, schedules. */
   "tools",
   /** Send a `runtime_config` inline (BLIND-7). */
   "runtime_config",
@@ -60,7 +60,7 @@ export interface Binding {
   readonly depthLeft: number;
 }
 
-/** Has the caller this scope? Operators and tenant admins have all but `runtime_config`, which is always explicit for keys. */
+/** Has the caller this scope? The operator has them all; of a tenant's keys and users not even an admin's role gives any. */
 export function hasScope(caller: Caller, scope: Scope): boolean {
   return caller.role === "operator" || caller.scopes.includes(scope);
 }

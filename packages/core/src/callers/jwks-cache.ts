@@ -4,10 +4,12 @@
  */
 import { createLocalJWKSet, errors, type CryptoKey, type JSONWebKeySet, type JWSHeaderParameters } from "jose";
 import * as z from "zod";
-import { GatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { parseJson } from "../json.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Egress } from "../ports/egress.ts";
+import type { Log } from "../ports/log.ts";
+import type { TrustedIssuer } from "../ports/repos.ts";
 import type { Traces } from "../ports/traces.ts";
 
 /** Fetched anew after this long, so that keys which the issuer withdrew stop working. */
@@ -38,30 +40,36 @@ interface Entry {
 export interface KeyDeps {
   readonly egress: Egress;
   readonly clock: Clock;
+  readonly log: Log;
   readonly traces?: Traces | undefined;
 }
+
+/** Whose keys, and where they are. */
+export type KeySource = Pick<TrustedIssuer, "issuer" | "jwksUrl">;
 
 export class JwksCache {
   readonly #egress: Egress;
   readonly #clock: Clock;
+  readonly #log: Log;
   readonly #traces: Traces | undefined;
   readonly #entries = new Map<string, Entry>();
 
-  constructor({ egress, clock, traces }: KeyDeps) {
+  constructor({ egress, clock, log, traces }: KeyDeps) {
     this.#egress = egress;
     this.#clock = clock;
+    this.#log = log;
     this.#traces = traces;
   }
 
   /** @throws GatewayError `issuer_unavailable`; jose's errors where no key fits */
-  async keyFor(url: string, header: JWSHeaderParameters): Promise<CryptoKey> {
-    const entry = this.#entry(url);
-    const set = await this.#fresh(url, entry);
+  async keyFor(source: KeySource, header: JWSHeaderParameters): Promise<CryptoKey> {
+    const entry = this.#entry(source.jwksUrl);
+    const set = await this.#fresh(source, entry);
     try {
       return await set.resolve(header);
     } catch (error) {
       if (!(error instanceof errors.JWKSNoMatchingKey) || !this.#mayRefetch(entry, header.kid ?? "")) throw error;
-      return (await this.#load(url, entry)).resolve(header);
+      return (await this.#load(source, entry)).resolve(header);
     }
   }
 
@@ -75,14 +83,14 @@ export class JwksCache {
     return entry;
   }
 
-  async #fresh(url: string, entry: Entry): Promise<KeySet> {
+  async #fresh(source: KeySource, entry: Entry): Promise<KeySet> {
     const now = this.#clock.now();
     const { current } = entry;
     if (current !== undefined && now - current.fetchedAt < freshMs) return current;
     const usable = current !== undefined && now - current.fetchedAt < usableMs;
     if (usable && now - entry.triedAt < refetchGapMs && entry.loading === undefined) return current;
     try {
-      return await this.#load(url, entry);
+      return await this.#load(source, entry);
     } catch (error) {
       if (usable) return current;
       throw error;
@@ -98,9 +106,9 @@ export class JwksCache {
   }
 
   /** One fetch at a time per address. */
-  #load(url: string, entry: Entry): Promise<KeySet> {
+  #load(source: KeySource, entry: Entry): Promise<KeySet> {
     entry.triedAt = this.#clock.now();
-    entry.loading ??= this.#fetch(url).then(
+    entry.loading ??= this.#fetch(source).then(
       (set) => {
         entry.current = set;
         entry.loading = undefined;
@@ -115,7 +123,7 @@ export class JwksCache {
   }
 
   /** In a trace of its own: all who wait for the keys share them. */
-  async #fetch(url: string): Promise<KeySet> {
+  async #fetch({ issuer, jwksUrl: url }: KeySource): Promise<KeySet> {
     const span = this.#traces?.begin("fetch signing keys", { kind: "internal" });
     try {
       const response = await this.#egress.request({
@@ -123,24 +131,35 @@ export class JwksCache {
         url,
         headers: [["accept", "application/json"]],
         timeoutMs: fetchTimeoutMs,
+        peer: issuer,
         span,
       });
       const text = await readText(response.body);
-      if (response.status !== 200) throw new Error(`status ${response.status}`);
-      const document = documentSchema.parse(parseJson(text));
-      return { resolve: createLocalJWKSet(toPublicKeys(document)), fetchedAt: this.#clock.now() };
+      if (response.status !== 200) throw new UnusableAnswer(`with status ${response.status}`);
+      const document = documentSchema.safeParse(parseJson(text));
+      if (!document.success) throw new UnusableAnswer("with what is no key set (JWKS)");
+      return { resolve: createLocalJWKSet(toPublicKeys(document.data)), fetchedAt: this.#clock.now() };
     } catch (cause) {
       span?.fail("issuer_unavailable");
+      const reason = cause instanceof UnusableAnswer ? cause.message : toGatewayError(cause).message.replace(/\.$/, "");
+      this.#log.log("warn", "keys of an issuer cannot be used", { issuer, reason });
       throw new GatewayError(
         "issuer_unavailable",
-        "The keys of the token's issuer cannot be fetched from its 'jwks_url'.",
-        {
-          cause,
-        },
+        `The keys of the token's issuer cannot be used: ${reason}. Check its 'jwks_url' (GET /v1/issuers).`,
+        { cause },
       );
     } finally {
       span?.end();
     }
+  }
+}
+
+/** The address answered, with something else than keys. */
+class UnusableAnswer extends Error {
+  override readonly name = "UnusableAnswer";
+
+  constructor(how: string) {
+    super(`its address answered ${how}`);
   }
 }
 
@@ -154,7 +173,7 @@ async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
   let bytes = 0;
   for await (const part of body) {
     bytes += part.length;
-    if (bytes > largestDocument) throw new Error("document too large");
+    if (bytes > largestDocument) throw new UnusableAnswer(`with more than ${largestDocument} bytes`);
     parts.push(part);
   }
   return Buffer.concat(parts).toString("utf8");

@@ -30,6 +30,7 @@ class World {
   published: readonly JWK[] = [];
   lookups = 0;
   trusted: TrustedIssuer[] = [];
+  readonly logged: unknown[] = [];
   readonly verify: TokenVerifier;
   readonly stub: HttpStub;
   readonly #egress = createEgress({ allowCidrs: ["127.0.0.0/8"] });
@@ -55,6 +56,7 @@ class World {
       },
       egress: this.#egress,
       clock: { now: () => this.now, sleep: unused },
+      log: { log: (...line) => void this.logged.push(line) },
     });
   }
 
@@ -383,18 +385,36 @@ describe("the issuer's keys", () => {
   });
 
   test.each([
-    ["an error", { status: 404, body: "{}" }],
-    ["no JSON", { body: "<html>" }],
-    ["another document", { body: '{"keys":"none"}' }],
-    ["an endless one", { body: JSON.stringify({ keys: [], filler: "x".repeat(300_000) }) }],
-    ["a redirect", { status: 302, headers: { location: "http://127.0.0.1:1/" } }],
-  ])("answered with %s are an unavailable issuer", async (_what, reply) => {
+    ["an error", { status: 404, body: "{}" }, "its address answered with status 404"],
+    ["no JSON", { body: "<html>" }, "its address answered with what is no key set (JWKS)"],
+    ["another document", { body: '{"keys":"none"}' }, "its address answered with what is no key set (JWKS)"],
+    [
+      "an endless one",
+      { body: JSON.stringify({ keys: [], filler: "x".repeat(300_000) }) },
+      "its address answered with more than 262144 bytes",
+    ],
+    [
+      "a redirect",
+      { status: 302, headers: { location: "http://127.0.0.1:1/" } },
+      "its address answered with status 302",
+    ],
+  ])("answered with %s are an unavailable issuer, which says why", async (_what, reply, reason) => {
     const by = await signer("k1");
     const at = await world(by);
     at.stub.answer = () => reply;
     const error = await refusal(at.verify(await at.token(by), undefined));
     expect(error.code).toBe("issuer_unavailable");
     expect(error.spec).toMatchObject({ http: 503, retryable: true });
+    expect(error.message).toContain(`cannot be used: ${reason}. Check its 'jwks_url'`);
+    expect(at.logged).toEqual([["warn", "keys of an issuer cannot be used", { issuer, reason }]]);
+  });
+
+  test("whose host nobody answers are an unavailable issuer, which says so", async () => {
+    const by = await signer("k1");
+    const at = await world(by);
+    await at.stub.close();
+    const error = await refusal(at.verify(await at.token(by), undefined));
+    expect(error.message).toContain(`cannot be used: The host of '${issuer}' refused the connection.`);
   });
 
   test("at a private address are not fetched unless the operator allows it", async () => {

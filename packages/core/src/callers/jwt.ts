@@ -6,6 +6,7 @@ import { decodeJwt, errors, jwtVerify, type JWTPayload } from "jose";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Egress } from "../ports/egress.ts";
+import type { Log } from "../ports/log.ts";
 import type { IssuerRepo, TrustedIssuer } from "../ports/repos.ts";
 import type { Traces } from "../ports/traces.ts";
 import { scopeSchema, type Caller, type Role, type Scope } from "./caller.ts";
@@ -15,6 +16,7 @@ export interface TokenDeps {
   readonly issuers: IssuerRepo;
   readonly egress: Egress;
   readonly clock: Clock;
+  readonly log: Log;
   readonly traces?: Traces | undefined;
 }
 
@@ -55,7 +57,7 @@ export function looksLikeToken(credential: string): boolean {
 
 /**
  * The verifier throws GatewayError `invalid_token` naming the claim at fault, `tenant_required` where
- * several tenants trust the issuer, `issuer_unavailable` where its keys cannot be fetched.
+ * several tenants trust the issuer, `issuer_unavailable` where its keys cannot be used, saying why.
  */
 export function createTokenVerifier(deps: TokenDeps): TokenVerifier {
   const keys = new JwksCache(deps);
@@ -113,7 +115,7 @@ async function verify(
   { keys, now }: { readonly keys: JwksCache; readonly now: number },
 ): Promise<JWTPayload> {
   try {
-    const { payload } = await jwtVerify(token, (header) => keys.keyFor(trusted.jwksUrl, header), {
+    const { payload } = await jwtVerify(token, (header) => keys.keyFor(trusted, header), {
       algorithms,
       issuer: trusted.issuer,
       audience: trusted.audience,

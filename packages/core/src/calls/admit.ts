@@ -9,7 +9,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { AdmitInput, AdmitResult, Principal } from "../ports/repos.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import { sessionNotFound } from "./own-session.ts";
+import { sessionExpired, sessionNotFound } from "./own-session.ts";
 
 export interface Admitted {
   readonly caller: Caller;
@@ -97,13 +97,7 @@ export function requireScope(caller: Caller, scope: Scope): void {
 
 function refuseSession({ session, settings }: AdmitResult, id: string | undefined): void {
   if (id === undefined) return;
-  if (session?.state === "expired") {
-    throw new GatewayError(
-      "session_expired",
-      `Session '${id}' was idle for longer than ${settings.session_idle_ms} ms (setting 'session_idle_ms'); start a new one.`,
-      { param: "session_id" },
-    );
-  }
+  if (session?.state === "expired") throw sessionExpired(id, settings);
   if (session?.state === "foreign") {
     throw sessionNotFound(id);
   }

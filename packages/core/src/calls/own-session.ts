@@ -8,6 +8,8 @@ import { hasScope, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import type { Session } from "../ports/repos.ts";
+import type { TenantSettings } from "../tenant-config.ts";
 
 /** @throws GatewayError `session_not_found`, the same for one that there is not and somebody else's */
 export function requireOwnSession(
@@ -19,7 +21,22 @@ export function requireOwnSession(
 }
 
 /**
- * Begins it where there is none, so that it is nobody else's from then on; else it counts as used.
+ * As `enterSession`, where what comes of the work is for the session alone.
+ * @throws GatewayError `session_not_found`, `session_expired`
+ */
+export async function enterLiveSession(
+  deps: Pick<CoreDeps, "repos">,
+  context: Pick<CallContext, "tenant" | "caller" | "config">,
+  id: string,
+  param = "session_id",
+): Promise<void> {
+  const { expired } = await enterSession(deps, context, id, param);
+  if (expired) throw sessionExpired(id, context.config.settings, param);
+}
+
+/**
+ * Begins it where there is none, so that it is nobody else's from then on; else it counts as used, unless
+ * it has expired: then only what works on no workspace goes on.
  * @throws GatewayError `session_not_found`
  */
 export async function enterSession(
@@ -27,13 +44,26 @@ export async function enterSession(
   { tenant, caller, config }: Pick<CallContext, "tenant" | "caller" | "config">,
   id: string,
   param?: string,
-): Promise<void> {
+): Promise<Session> {
   const { session_idle_ms: idleMs } = config.settings;
-  const { callerId: owner } = await repos.sessions.touch(tenant, id, caller.id, idleMs).catch((thrown: unknown) => {
+  const session = await repos.sessions.touch(tenant, id, caller.id, idleMs).catch((thrown: unknown) => {
     // Another tenant's.
     throw thrown instanceof GatewayError && thrown.code === "session_not_found" ? sessionNotFound(id, param) : thrown;
   });
-  requireOwnSession(caller, { id, owner }, param);
+  requireOwnSession(caller, { id, owner: session.callerId }, param);
+  return session;
+}
+
+export function sessionExpired(
+  id: string,
+  { session_idle_ms: idleMs }: Pick<TenantSettings, "session_idle_ms">,
+  param = "session_id",
+): GatewayError {
+  return new GatewayError(
+    "session_expired",
+    `Session '${id}' was idle for longer than ${idleMs} ms (setting 'session_idle_ms'); start a new one.`,
+    { param },
+  );
 }
 
 export function sessionNotFound(id: string, param = "session_id"): GatewayError {

@@ -17,6 +17,7 @@ import type { InputAnswers } from "../tools/adapter.ts";
 import { loadScheme } from "../tools/catalog.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
+import { workspaceService } from "../tools/tool.ts";
 import { refreshedSource } from "../vcp/static/source-message.ts";
 import { parseTraceparent, UnsampledSpan } from "../traces/trace-context.ts";
 import type { Call, SealedInput } from "./call.ts";
@@ -24,7 +25,7 @@ import { enqueue, longestHopMs } from "./enqueue.ts";
 import { holdLease, reasonOf } from "./lease.ts";
 import { lookAgainMs } from "./look-again.ts";
 import { errorForRecord, openInput, usedInlineConfig } from "./new-call.ts";
-import { requireOwnSession } from "./own-session.ts";
+import { requireOwnSession, sessionNotFound } from "./own-session.ts";
 import { recordEnd } from "./record-end.ts";
 import { tellParent } from "./wake.ts";
 
@@ -254,6 +255,10 @@ async function runIn(
       return ended("failed", "conflict", `The definition of '${call.tool}' was changed after the approval; ask again.`);
     }
     const { adapter, tool, uri, arguments: args } = preparation.call;
+    if (tool.service === workspaceService && input.sessionId !== context.sessionId) {
+      const { code, message } = sessionNotFound(input.sessionId ?? "");
+      return ended("failed", code, message);
+    }
     if (adapter.handOver !== undefined) {
       const handed = { id: call.id, tool, uri, arguments: args, attempt: call.attempt };
       if (await adapter.handOver(handed, { ...context, signal })) return "handed-over";
@@ -285,7 +290,8 @@ async function contextOf(deps: CoreDeps, { call, config, inline, sessionOwner: o
   if (call.input === null) throw new GatewayError("not_found", "The arguments of this call are no longer stored.");
   const input = await openInput(deps, { tenant: call.tenant, config }, { id: call.id, input: call.input });
   const caller = await currentCaller(deps, call.tenant, input);
-  if (owner !== undefined) requireOwnSession(caller, { id: input.sessionId ?? "", owner });
+  const { sessionId } = input;
+  if (sessionId !== undefined && owner !== undefined) requireOwnSession(caller, { id: sessionId, owner });
   return {
     tenant: call.tenant,
     caller,
@@ -294,7 +300,8 @@ async function contextOf(deps: CoreDeps, { call, config, inline, sessionOwner: o
     traceId: call.traceId,
     redactor: new Redactor(),
     input,
-    ...(input.sessionId === undefined ? {} : { sessionId: input.sessionId }),
+    // One that was deleted is not begun anew by what was queued for it, nor is it whose who takes its name meanwhile.
+    ...(sessionId === undefined || owner === undefined ? {} : { sessionId }),
     ...(inline === undefined ? {} : { runtimeConfig: inline }),
   };
 }

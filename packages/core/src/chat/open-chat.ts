@@ -15,14 +15,14 @@ import type { Caller, Scope } from "../callers/caller.ts";
 import { readAnswer, type KeptAnswer } from "../calls/kept-answer.ts";
 import { admit, afterStale, identify } from "../calls/admit.ts";
 import type { Call, CallerLink } from "../calls/call.ts";
-import { outcomeOf, reasonNotKept } from "../calls/new-call.ts";
+import { reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { catalog } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { knowledgeOf } from "../knowledge/asked.ts";
-import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
+import { isJsonObject, type JsonObject } from "../json.ts";
 import { forImageModel, isImageChat, largestKept, parseExchange, type ModelExchange } from "../models/special.ts";
 import { requireConnection } from "../oauth/connect.ts";
 import type { AdmitInput, AdmitResult, NewCall, Principal } from "../ports/repos.ts";
@@ -30,9 +30,9 @@ import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { PreparedChat } from "../vcp/pipeline/prepare-chat.ts";
-import { textForModel } from "../tools/outcome.ts";
 import type { ChatSource } from "./events.ts";
 import { restoreTurns, turnKeysOf } from "./kept-turns.ts";
+import { insertBeforeLastUser, lateResults, type LateResults } from "./late-results.ts";
 import { noOffer, offerIn, type Offer } from "./offer.ts";
 import type { OriginalRequest } from "./providers/forwardable-body.ts";
 import { resolveRoute, type Route } from "./providers/route.ts";
@@ -109,8 +109,8 @@ export interface OpenedChat {
   readonly routes: readonly Route[];
   /** The conversation as the back end is to see it. */
   readonly messages: readonly JsonObject[];
-  /** Those of `messages` that tell of calls finished late; the client does not know them. */
-  readonly late: readonly JsonObject[];
+  /** Told of in `messages`; the client does not know them. */
+  readonly late: LateResults;
   /** Those of `messages` that nobody but the model may get. */
   readonly hidden: ReadonlySet<JsonObject>;
   /** Passages of knowledge bases that are among `messages`. */
@@ -122,8 +122,6 @@ export interface OpenedChat {
   readonly slots: number;
   /** What the admission holds against budgets; undefined: no budget applies. */
   readonly reserved: Amount | undefined;
-  /** Calls whose late results this request hands to the model. */
-  readonly delivered: readonly string[];
   readonly idempotencyKey: string | undefined;
   readonly wallClockMs: number;
   /** The request as it came. */
@@ -265,7 +263,7 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
 }
 
 async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
-  const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body);
+  const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body, input.exchange);
   const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
   const isRelayed = isPicture || input.exchange !== undefined;
   const brought =
@@ -577,17 +575,16 @@ async function openAdmitted(
       writesBefore: input.inner === undefined ? row.rootId !== null : input.inner.isRepeated,
       route: input.route,
       // Behind the pipeline: what a tool has said is not for it to work on.
-      messages: insertBeforeLastUser(conversation.messages, read.late),
+      messages: insertBeforeLastUser(conversation.messages, read.late.messages),
       late: read.late,
       hidden: conversation.hidden,
       sources: conversation.sources,
       hasReadOutside:
         restored.hasReadOutside ||
-        read.late.length > 0 ||
+        due.length > 0 ||
         conversation.sources.length > 0 ||
         input.inner?.readOutside === true,
       slots: result.outcome.kind === "admitted" ? result.outcome.slots : 0,
-      delivered: due.map(({ id }) => id),
       idempotencyKey: input.idempotencyKey,
       reserved: conversation.reserved,
       wallClockMs: conversation.wallClockMs,
@@ -610,8 +607,7 @@ async function openAdmitted(
 interface ReadInProtocol {
   readonly messages: readonly JsonObject[];
   readonly dialect?: TextDialect | undefined;
-  /** Results that came after their answer. */
-  readonly late: readonly JsonObject[];
+  readonly late: LateResults;
 }
 
 /** The dialect of the chats that speak one is loaded for them alone. */
@@ -666,23 +662,4 @@ async function prepareForModel(
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {
   const own = config.settings.wall_clock_ms;
   return timeLimitMs === undefined ? own : Math.max(1_000, Math.min(own, timeLimitMs - marginMs));
-}
-
-/** Results that came after their answer, as the tool messages that they are. */
-function lateResults(due: readonly Call[]): JsonObject[] {
-  if (due.length === 0) return [];
-  const calls = due.map((call) => ({
-    id: call.id,
-    type: "function",
-    function: { name: call.tool, arguments: parseJson(call.inputView) === undefined ? "{}" : call.inputView },
-  }));
-  const results = due.map((call) => ({ role: "tool", tool_call_id: call.id, content: textForModel(outcomeOf(call)) }));
-  return [{ role: "assistant", content: null, tool_calls: calls }, ...results];
-}
-
-function insertBeforeLastUser(messages: readonly JsonObject[], late: readonly JsonObject[]): readonly JsonObject[] {
-  if (late.length === 0) return messages;
-  const lastUser = messages.findLastIndex((message) => message["role"] === "user");
-  const at = lastUser < 0 ? messages.length : lastUser;
-  return [...messages.slice(0, at), ...late, ...messages.slice(at)];
 }

@@ -23,6 +23,7 @@ import { ChatCollector } from "./collect.ts";
 import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
+import { leaveOut, type LateResults } from "./late-results.ts";
 import { dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
@@ -89,6 +90,9 @@ class ChatRun {
   /** Undefined where the answer will not be kept. */
   readonly #collector: ChatCollector | undefined;
   readonly #messages: JsonObject[];
+  /** As `#messages` tell of them. */
+  #late: LateResults;
+  #givesLateUp = false;
   readonly #toolsCalled: string[] = [];
   readonly #pending: PendingCall[] = [];
   /** Of those that wait for input, by call. */
@@ -116,6 +120,7 @@ class ChatRun {
     this.#chat = chat;
     this.#take = take;
     this.#messages = [...chat.messages];
+    this.#late = chat.late;
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     this.#collector = chat.idempotencyKey !== undefined || chat.offer.runsTools ? new ChatCollector() : undefined;
     this.#meter = createMeter(deps, chat, (name) => this.#chat.offer.listed.some((tool) => tool.name === name));
@@ -239,7 +244,7 @@ class ChatRun {
   }
 
   #failureOf(thrown: unknown): ChatEvent {
-    const error = this.#stop.reasonAsError() ?? toGatewayError(thrown);
+    const error = this.#stop.reasonAsError() ?? this.#withLateNamed(toGatewayError(thrown));
     if (error.code === "internal_error") {
       const { cause } = error;
       this.#deps.log.log("error", "chat failed unexpectedly", {
@@ -253,6 +258,20 @@ class ChatRun {
     this.#error = this.#tools.writeStarted ? withWriteStarted(error) : error;
     this.#ended = this.#stop.isCancelled ? "cancelled" : "failed";
     return { type: "error", error: this.#error, toolExecution: this.#toolExecution() };
+  }
+
+  /**
+   * An answer that was refused after it had begun cannot be asked for with less, and told again, late results would
+   * end every answer of the session in the same way.
+   */
+  #withLateNamed(error: GatewayError): GatewayError {
+    const { code, message, details } = error;
+    const { ids } = this.#late;
+    const isOfLate = ids.length > 0 && this.#late === this.#chat.late && details.extra?.["before_first_byte"] === false;
+    if (code !== "provider_rejected" || !isOfLate) return error;
+    this.#givesLateUp = true;
+    const told = `The model was told of results that came late, which are not told again: ${ids.join(", ")}. GET /v1/calls/{id}/result has them.`;
+    return new GatewayError(code, `${message} ${told}`, details);
   }
 
   /** Stops what runs and writes what became of it; once, however the chat ended. */
@@ -303,10 +322,18 @@ class ChatRun {
         signal: this.#stop.signal,
         toolsFor: offer.toolsFor,
         onRoute: (route) => round.answeredBy(route),
+        sayLess: this.#sayLess,
         take: take && ((batch) => take(this.#told(this.#translate(batch, round)))),
       },
     );
   }
+
+  readonly #sayLess = (): boolean => {
+    if (this.#late !== this.#chat.late) return false;
+    const less = leaveOut(this.#messages, this.#late);
+    this.#late = less ?? this.#late;
+    return less !== undefined;
+  };
 
   readonly #promptTokens = (): number => tokensOfPrompt(this.#messages, this.#chat.offer.tools);
 
@@ -574,8 +601,8 @@ class ChatRun {
   }
 
   async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
-    const { late, messages, offer, context } = this.#chat;
-    const before = [...late, ...this.#messages.slice(messages.length)];
+    const { messages, offer, context } = this.#chat;
+    const before = [...this.#late.messages, ...this.#messages.slice(messages.length)];
     const mixed = before.length > 0 || owned.some(({ owner }) => owner === "gateway");
     if (mixed || offer.mayMix || hasOpaqueFields(turn.message)) {
       const theirs = owned.filter(({ owner }) => owner === "client");
@@ -676,8 +703,8 @@ class ChatRun {
       },
       calls: await this.#tools.deferredRows(),
       finished: [],
-      // What a model made of them is in no answer where there is none: they are told again, which harms nobody.
-      delivered: state === "completed" ? this.#chat.delivered : [],
+      // What a model made of them is in no answer where there is none: they are told again, unless that cannot help.
+      delivered: state === "completed" || this.#givesLateUp ? this.#late.ids : [],
       ...(this.#keptTurn === undefined ? {} : { keepTurn: this.#keptTurn }),
       ...(this.#chat.request.sessionId === undefined ? {} : { sessionId: this.#chat.request.sessionId }),
     });

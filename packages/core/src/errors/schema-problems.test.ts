@@ -28,10 +28,15 @@ test.each<[string, unknown, Record<string, string>]>([
   [
     "unknown fields, each for itself",
     { hots: 1, nmae: 2 },
-    { hots: "is not a known field", nmae: "is not a known field" },
+    { hots: "is not a known field; is 'host' meant?", nmae: "is not a known field; is 'name' meant?" },
+  ],
+  [
+    "an unknown field that resembles none, with those that there are",
+    { host: { host: "a", "transport-layer": 1 } },
+    { "host.transport-layer": "is not a known field; known: host, port" },
   ],
   ["the form of a union that was meant", { host: { host: "A" } }, { "host.host": "must be a host name" }],
-  ["within that form", { host: { host: "a", prot: 1 } }, { "host.prot": "is not a known field" }],
+  ["within that form", { host: { host: "a", prot: 1 } }, { "host.prot": "is not a known field; is 'port' meant?" }],
   ["the form that has the type", { mode: "of" }, { mode: 'is not valid: expected one of "auto"|"off"' }],
   [
     "no form at all",
@@ -62,4 +67,18 @@ test("the first problem is the one for which there is room in one line", () => {
 test("a misspelt name comes before what is missing for it", () => {
   const { error } = z.strictObject({ method: z.enum(["GET"]) }).safeParse({ mehtod: "GET" });
   expect(schemaProblem({ issues: error?.issues ?? [] })).toMatchObject({ path: ["mehtod"], kind: "unknown" });
+});
+
+test("of many unknown fields the first have a hint", () => {
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_none, at) => [`na${at}`, at]));
+  const { error } = z.strictObject({ nam: z.string().optional() }).safeParse(many);
+  const said = schemaProblems({ issues: error?.issues ?? [] }).map(({ says }) => says);
+  expect(said).toHaveLength(30);
+  expect(said.filter((says) => says.includes("'nam'"))).toHaveLength(10);
+});
+
+test("of many fields that there are some are told", () => {
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_none, at) => [`f${at}`, z.string().optional()]));
+  const { error } = z.strictObject(many).safeParse({ "something else": 1 });
+  expect(schemaProblem({ issues: error?.issues ?? [] }).says).toMatch(/known: f0, .*, f19 and 10 more$/);
 });

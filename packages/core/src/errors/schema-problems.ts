@@ -2,7 +2,10 @@
  * What a schema says is wrong with a value, for every error that tells it: each puts the place into the spelling of its
  * surface and the rest behind it ("'config.host' is required").
  */
-import type * as z from "zod";
+import * as z from "zod";
+import { isJsonObject } from "../json.ts";
+import { nearestName } from "../nearest-name.ts";
+import { GatewayError, type ErrorDetails } from "./gateway-error.ts";
 
 export interface SchemaProblem {
   /** Names and indexes; empty: the value as a whole. */
@@ -19,11 +22,49 @@ type Branches = readonly (readonly Issue[])[];
 const required = "is required";
 /** Of a union, told in one line. */
 const mostForms = 3;
+/** Unknown names that get a hint: each is compared with all that there are, and callers choose how many they send. */
+const mostHints = 10;
+/** Known names told in one line. */
+const mostKnown = 20;
+/** Told of one value, the first in the message as well. */
+const mostTold = 10;
+
+/**
+ * The fields of the object that refused some. An issue does not have them, the schema that raised it is not told with
+ * it, and a path alone does not say which branch of a union was meant: only this hook sees both, and nothing is said by it.
+ */
+const knownFields = new WeakMap<readonly string[], readonly string[]>();
+z.config({
+  customError(issue) {
+    if (issue.code !== "unrecognized_keys") return undefined;
+    // Not `instanceof` a class of the library's core, which as a value takes all of it along into each bundle.
+    const shape: unknown = Reflect.get(issue.inst?._zod.def ?? {}, "shape");
+    if (isJsonObject(shape)) knownFields.set(issue.keys, Object.keys(shape));
+    return undefined;
+  },
+});
 
 /** Unknown fields first: where a name is misspelt, that another one is missing only follows from it. */
 export function schemaProblems({ issues }: Pick<z.core.$ZodError, "issues">): readonly SchemaProblem[] {
-  const problems = issues.flatMap((issue) => problemsOf(issue));
-  return [...problems.filter(({ kind }) => kind === "unknown"), ...problems.filter(({ kind }) => kind === "wrong")];
+  const found = issues.flatMap((issue) => problemsOf(issue));
+  const unknown = found.filter(({ kind }) => kind === "unknown");
+  return [
+    ...unknown.slice(0, mostHints).map(withHint),
+    ...unknown.slice(mostHints),
+    ...found.filter(({ kind }) => kind === "wrong"),
+  ];
+}
+
+/** A problem in the spelling of its surface. */
+export interface ToldProblem {
+  readonly param: string;
+  readonly message: string;
+}
+
+/** For an error's `details`: what its message, which tells the first one, has no room for. */
+export function listedProblems(told: readonly ToldProblem[]): Pick<ErrorDetails, "extra"> {
+  if (told.length < 2) return {};
+  return { extra: { problems: told.slice(0, mostTold).map(({ param, message }) => ({ param, message })) } };
 }
 
 /** The first thing that is wrong. */
@@ -31,11 +72,51 @@ export function schemaProblem(error: Pick<z.core.$ZodError, "issues">): SchemaPr
   return schemaProblems(error)[0] ?? { path: [], kind: "wrong", says: "is not valid" };
 }
 
-function problemsOf(issue: Issue): readonly SchemaProblem[] {
+/**
+ * Runs them all, and throws what is wrong as one error: the first, with the list of all.
+ * @param checks each throws the first thing that it finds
+ */
+export function checkAll(checks: readonly (() => void)[]): void {
+  const faults: GatewayError[] = [];
+  for (const check of checks) {
+    try {
+      check();
+    } catch (error) {
+      if (!(error instanceof GatewayError)) throw error;
+      faults.push(error);
+    }
+  }
+  const [first] = faults;
+  if (first === undefined) return;
+  const { code, message, details } = first;
+  throw new GatewayError(code, message, { ...details, ...listedProblems(faults.map(toTold)) });
+}
+
+function toTold({ message, details: { param = "" } }: GatewayError): ToldProblem {
+  return { param, message: message.replace(`'${param}' `, "").replace(/\.$/, "") };
+}
+
+interface FoundProblem extends SchemaProblem {
+  /** Of an unknown one: those that there are. */
+  readonly known?: readonly string[] | undefined;
+}
+
+function withHint({ known, ...problem }: FoundProblem): SchemaProblem {
+  if (known === undefined) return problem;
+  const nearest = nearestName(String(problem.path.at(-1)), known);
+  if (nearest !== undefined) return { ...problem, says: `${problem.says}; is '${nearest}' meant?` };
+  const more = known.length > mostKnown ? ` and ${known.length - mostKnown} more` : "";
+  const names = known.length === 0 ? "there are none" : `known: ${known.slice(0, mostKnown).join(", ")}${more}`;
+  return { ...problem, says: `${problem.says}; ${names}` };
+}
+
+function problemsOf(issue: Issue): readonly FoundProblem[] {
   const path = issue.path.map((part) => (typeof part === "number" ? part : String(part)));
-  const below = (inner: Issue): readonly SchemaProblem[] => problemsOf({ ...inner, path: [...path, ...inner.path] });
+  const below = (inner: Issue): readonly FoundProblem[] => problemsOf({ ...inner, path: [...path, ...inner.path] });
   if (issue.code === "unrecognized_keys") {
-    return issue.keys.map((key) => ({ path: [...path, key], kind: "unknown", says: "is not a known field" }));
+    const known = knownFields.get(issue.keys);
+    const says = isOfLibrary(issue.message) ? "is not a known field" : withoutLead(issue.message);
+    return issue.keys.map((key) => ({ path: [...path, key], kind: "unknown", says, known }));
   }
   // What is wrong with a record's key is within.
   if (issue.code === "invalid_key") return issue.issues.flatMap(below);

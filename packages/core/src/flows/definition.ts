@@ -18,7 +18,7 @@ export const flowNameSchema = z
 const onErrorWords = ["fail", "continue"] as const;
 
 /** Begins with a letter, so that expressions can name it: `steps.check_stock.output`. */
-const nodeIdSchema = z
+export const nodeIdSchema = z
   .string()
   .regex(/^[A-Za-z][A-Za-z0-9_]{0,63}$/, "must have 1 to 64 letters, digits or '_', and begin with a letter")
   .refine(
@@ -280,7 +280,7 @@ export type FlowNode =
   | ParallelNode
   | MapNode;
 
-const nodeSchema: z.ZodType<FlowNode> = z
+export const nodeSchema: z.ZodType<FlowNode> = z
   .discriminatedUnion("kind", [
     toolNode,
     conditionNode,

@@ -9,7 +9,7 @@ import { canonicalJson, parseJson } from "../json.ts";
 import type { FlowHead } from "../ports/flows.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { flowDefinitionSchema, type FlowDefinition } from "./definition.ts";
-import { nearestName } from "./nearest-name.ts";
+import { nearestName } from "../nearest-name.ts";
 import { shippedFlows } from "./shipped/index.ts";
 
 /** The tenant's own, else the shipped one. */

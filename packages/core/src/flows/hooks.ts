@@ -175,7 +175,12 @@ function notProven(problem: string): GatewayError {
 function inputOf(text: string): JsonObject {
   if (text.trim() === "") return {};
   const value: JsonValue | undefined = parseJson(text);
-  if (value === undefined) throw new GatewayError("invalid_json", "The body is not valid JSON.");
+  if (value === undefined) {
+    throw new GatewayError(
+      "invalid_json",
+      "The body is not valid JSON; a hook takes JSON: an object is the flow's input, and any other value its 'body'.",
+    );
+  }
   return isJsonObject(value) ? value : { body: value };
 }
 

@@ -84,6 +84,48 @@ describe("definitions of flows", () => {
     expect(Object.keys(await problems(flow(nodes)))).toEqual([pointer]);
   });
 
+  test("a node that cannot be read hides no fault of the others", async () => {
+    const found = await problems(
+      flow(
+        {
+          first: { kind: "tol", uri: "api://crm/a" },
+          second: { kind: "tool", uri: "crm/b", arguments: { of: { $: "1 +" } }, next: "nowhere", on_error: "first" },
+          third: { kind: "transform", expression: "steps.frist.output", next: "second" },
+          each: {
+            kind: "map",
+            items: [1],
+            body: { start: "first", nodes: { inner: { kind: "end", output: { $: "steps.first.output" } } } },
+          },
+        },
+        { nmae: "x", context: { tenantId: "ten_2" } },
+      ),
+    );
+    expect(Object.keys(found).sort()).toEqual([
+      "/context/tenantId",
+      "/nmae",
+      "/nodes/each/body/start",
+      "/nodes/first/kind",
+      "/nodes/second/arguments/of/$",
+      "/nodes/second/next",
+      "/nodes/second/uri",
+      "/nodes/third/expression",
+    ]);
+    expect(found["/nodes/third/expression"]).toContain("is 'first' meant?");
+  });
+
+  test.each<[string, JsonValue]>([
+    ["no object", "text"],
+    ["no nodes", { start: "a" }],
+    ["nodes that are a list", { nodes: [1] }],
+    [
+      "names that name no node",
+      { nodes: { "": { kind: "end" }, __proto__: 1, constructor: { kind: "end" } }, start: 5 },
+    ],
+  ])("%s: what can be read is looked at, and it is no flow", async (_name, given) => {
+    const { definition, problems: found } = await checkFlow(given);
+    expect([definition, found.length > 0]).toEqual([undefined, true]);
+  });
+
   test("a way back needs a wait on it", async () => {
     const poll = { kind: "tool", name: "ask", next: "ready" };
     // oxlint-disable-next-line unicorn/no-thenable -- a node, never awaited

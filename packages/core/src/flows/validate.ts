@@ -11,12 +11,14 @@ import { compileArguments } from "../tools/arguments.ts";
 import { formatToolUri, parseToolUri } from "../tools/uri.ts";
 import {
   flowDefinitionSchema,
+  nodeIdSchema,
+  nodeSchema,
   type FlowBody,
   type FlowDefinition,
   type FlowNode,
   type FlowValue,
 } from "./definition.ts";
-import { nearestName } from "./nearest-name.ts";
+import { nearestName } from "../nearest-name.ts";
 import type { NamedStep } from "./step-names.ts";
 import { checkExpression, expressionIn, namedSteps } from "./transform.ts";
 
@@ -53,16 +55,46 @@ export async function checkFlow(given: JsonValue): Promise<CheckedFlow> {
   if (excess !== undefined) return { definition: undefined, problems: [excess], refs: [] };
   const parsed = flowDefinitionSchema.safeParse(given);
   if (!parsed.success) {
-    const problems = schemaProblems(parsed.error)
+    const ofForm = schemaProblems(parsed.error)
       .slice(0, mostProblems)
       .map(({ path, says }) => ({ pointer: pointerTo(...path.map(String)), message: says }));
-    return { definition: undefined, problems, refs: [] };
+    const readable = readableOf(given);
+    if (readable === undefined) return { definition: undefined, problems: ofForm, refs: [] };
+    const checker = new Checker(ofForm, readable.unread);
+    await checker.checkAll(readable);
+    return { definition: undefined, problems: checker.problems, refs: [] };
   }
   const definition = parsed.data;
   const checker = new Checker();
   await checker.checkAll(definition);
   const { problems, refs } = checker;
   return { definition: problems.length === 0 ? definition : undefined, problems, refs };
+}
+
+interface Readable extends Pick<FlowDefinition, "input" | "context" | "start" | "nodes" | "output"> {
+  /** Ids of the nodes that have faults of form. */
+  readonly unread: ReadonlySet<string>;
+}
+
+/** What can be looked at beside faults of form, so that nobody mends those to hear of the next ones. */
+function readableOf(given: JsonValue): Readable | undefined {
+  if (!isJsonObject(given) || !isJsonObject(given["nodes"])) return undefined;
+  const { input, context, start, output } = given;
+  const unread = new Set<string>();
+  const nodes: [string, FlowNode][] = [];
+  for (const [id, node] of Object.entries(given["nodes"])) {
+    const read = nodeIdSchema.safeParse(id).success ? nodeSchema.safeParse(node) : undefined;
+    if (read?.success === true) nodes.push([id, read.data]);
+    else unread.add(id);
+  }
+  return {
+    input: isJsonObject(input) ? input : { type: "object" },
+    context: isJsonObject(context) ? context : {},
+    start: typeof start === "string" ? start : (nodes[0]?.[0] ?? [...unread][0] ?? ""),
+    nodes: Object.fromEntries(nodes),
+    ...(output === undefined ? {} : { output }),
+    unread,
+  };
 }
 
 /** @throws GatewayError `payload_too_large`; `flow_invalid` with all problems */
@@ -149,7 +181,9 @@ interface NamingExpression {
 }
 
 class Checker {
-  readonly problems: FlowProblem[] = [];
+  readonly problems: FlowProblem[];
+  /** Nodes of the flow itself that are there and cannot be looked at, so that nobody knows where they lead. */
+  readonly #unread: ReadonlySet<string>;
   readonly refs: FlowReference[] = [];
   readonly #places = new Map<string, string>();
   /** Steps that expressions can see: of the body they stand in, and of those around it. */
@@ -159,7 +193,12 @@ class Checker {
   readonly #pace = new Pace();
   #hints = 0;
 
-  async checkAll(definition: FlowDefinition): Promise<void> {
+  constructor(problems: readonly FlowProblem[] = [], unread: ReadonlySet<string> = new Set()) {
+    this.problems = [...problems];
+    this.#unread = unread;
+  }
+
+  async checkAll(definition: Omit<Readable, "unread">): Promise<void> {
     await this.#checkSchema("/input", definition.input, { isObject: true });
     await this.#checkValue("/context", definition.context);
     for (const name of ["tenantId", "buCode"]) {
@@ -187,12 +226,13 @@ class Checker {
     }
     const nodes = `${base}/nodes`;
     const around = this.#visible;
-    this.#visible = new Set([...around, ...Object.keys(body.nodes)]);
-    for (const id of Object.keys(body.nodes)) this.#noteId(id, `${nodes}${pointerTo(id)}`);
-    if (!Object.hasOwn(body.nodes, body.start)) {
-      this.#report(`${base}/start`, `names no node; there are ${list(Object.keys(body.nodes))}`);
+    const ids = new Set([...Object.keys(body.nodes), ...(depth === 0 ? this.#unread : [])]);
+    this.#visible = new Set([...around, ...ids]);
+    for (const id of ids) this.#noteId(id, `${nodes}${pointerTo(id)}`);
+    if (!ids.has(body.start)) {
+      this.#report(`${base}/start`, `names no node; there are ${list([...ids])}`);
     } else {
-      this.#checkEdges(nodes, body);
+      this.#checkEdges(nodes, body, ids);
     }
     if (body.output !== undefined) await this.#checkValue(`${base}/output`, body.output);
     for (const [id, node] of Object.entries(body.nodes)) {
@@ -208,14 +248,16 @@ class Checker {
     else this.#report(pointer, `has the id of ${other}; ids are unique in the whole flow`);
   }
 
-  #checkEdges(base: string, { start, nodes }: FlowBody): void {
-    const reached = new Set<string>([start]);
-    const waiting = [start];
+  #checkEdges(base: string, { start, nodes }: FlowBody, ids: ReadonlySet<string>): void {
+    const isWhole = Object.keys(nodes).length === ids.size;
+    // All may be reached where it is not known where some lead.
+    const waiting = isWhole ? [start] : Object.keys(nodes);
+    const reached = new Set<string>(waiting);
     for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) {
-      const node = nodes[id];
+      const node = Object.hasOwn(nodes, id) ? nodes[id] : undefined;
       if (node === undefined) continue;
       for (const { field, to } of edgesOf(node)) {
-        if (!Object.hasOwn(nodes, to)) {
+        if (!ids.has(to)) {
           this.#report(`${base}${pointerTo(id)}/${field}`, `leads to '${to}', which is no node here`);
         } else if (!reached.has(to)) {
           reached.add(to);

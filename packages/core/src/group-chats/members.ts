@@ -7,11 +7,14 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { GroupChatViewer } from "../ports/group-chats.ts";
 import type { GroupChat, NewGroupChatMember } from "./group-chat.ts";
 
-/** Stands before what somebody says, and behind an `@`: it must not look like either. */
+/** Stands before what somebody says, and behind an `@`: it must not look like either. `\uff1a` is the full-width colon. */
 export const displayNameSchema = z
   .string()
   .trim()
-  .regex(/^[^\p{Cc}[\]@:：]{1,64}$/u, "has 1 to 64 characters, none of them '[', ']', '@', ':' or a control character");
+  .regex(
+    /^[^\p{Cc}[\]@:\uff1a]{1,64}$/u,
+    "has 1 to 64 characters, none of them '[', ']', '@', ':' or a control character",
+  );
 
 /** As whom a caller is in rooms: its user, or itself where it acts for none. */
 export function personOf(caller: Caller): string {

@@ -133,7 +133,8 @@ export async function readDocument(deps: Pick<ImportDeps, "egress">, request: Do
     fetched?.document ?? (typeof openapi === "string" ? await readDocumentText(openapi, "openapi") : (openapi ?? null));
   const url = fetched?.url ?? address;
   const others = request.allow_external_refs ? await loadOthers(deps.egress, root, url) : undefined;
-  return new ApiDocument(root, { url, ...(others === undefined ? {} : { others }) });
+  const param = fetched === undefined ? "openapi" : "url";
+  return new ApiDocument(root, { url, param, ...(others === undefined ? {} : { others }) });
 }
 
 function requireAddress(text: string): string {

@@ -284,8 +284,11 @@ async function chunksOf(work: Work, { text, part, firstOrdinal, step }: Part): P
   }));
 }
 
+/** What a look at the configuration cures, whatever the document is. */
+const setUpLacks: ReadonlySet<string> = new Set(["credential_missing", "model_not_found"]);
+
 /**
- * Without the credential of the model's provider a document is found by words, which is better than not at all: its row
+ * Without the credential of the model's provider, or a provider that has the model, a document is found by words, which is better than not at all: its row
  * says what it lacks, and a retry brings it in with vectors. An index that is being built is not worth that: the one
  * that serves may have them.
  */
@@ -299,7 +302,7 @@ async function vectorsOf(
   try {
     return await embedTexts(deps, context, { config, within: fence.callId, signal: context.signal }, texts);
   } catch (thrown) {
-    if (kind === "build" || !(thrown instanceof GatewayError) || thrown.code !== "credential_missing") throw thrown;
+    if (kind === "build" || !(thrown instanceof GatewayError) || !setUpLacks.has(thrown.code)) throw thrown;
     work.lacking = thrown;
     return [];
   }

@@ -1,6 +1,7 @@
 /** Who may be written to, whatever letters a domain has (MAIL-1). */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { schemaProblems } from "../errors/schema-problems.ts";
 import { isAllowedBy, parseAddress } from "./address.ts";
 import { mailConfigSchema } from "./config.ts";
 
@@ -12,6 +13,17 @@ function allowedBy(pattern: string): readonly string[] {
   });
   return config.profiles["notify"]?.allowed_recipients ?? [];
 }
+
+test(`a sender with a name is told the form that takes one ${verifies("MAIL-1")}`, () => {
+  const refused = mailConfigSchema.safeParse({
+    host: "smtp.example.com",
+    from: "The Shop <shop@example.com>",
+    profiles: { notify: {} },
+  });
+  expect(schemaProblems(refused.error ?? { issues: [] })).toMatchObject([
+    { path: ["from"], says: expect.stringContaining('{"address": "ann@example.com", "name": "Ann"}') },
+  ]);
+});
 
 test.each([
   ["@münchen.de", "bob@münchen.de", true],

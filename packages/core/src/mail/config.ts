@@ -5,22 +5,28 @@ import { accountFaults, policyFields, secretField, unencryptedField } from "../s
 import { tlsField } from "../services/tls.ts";
 import { isHeaderText, parseAddress } from "./address.ts";
 
-const addressField = z
-  .string()
-  .max(320)
-  .transform((text, check): string => {
-    const address = parseAddress(text);
-    if (address !== undefined) return address;
-    check.addIssue({ code: "custom", message: "must be a mail address such as ann@example.com, without a name" });
-    return z.NEVER;
-  });
+/** @param named how one with a name is written, where it may have one */
+const addressOr = (named: string): z.ZodType<string, string> =>
+  z
+    .string()
+    .max(320)
+    .transform((text, check): string => {
+      const address = parseAddress(text);
+      if (address !== undefined) return address;
+      check.addIssue({
+        code: "custom",
+        message: `must be a mail address such as ann@example.com, without a name${named}`,
+      });
+      return z.NEVER;
+    });
+const addressField = addressOr("");
 
 const headerText = (most: number): z.ZodString =>
   z.string().min(1).max(most).refine(isHeaderText, "must not have line breaks or other control characters");
 
 const mailboxField = z
   .union([
-    addressField.transform((address) => ({ address })),
+    addressOr('; with one: {"address": "ann@example.com", "name": "Ann"}').transform((address) => ({ address })),
     z.strictObject({ address: addressField, name: headerText(128).optional() }),
   ])
   .meta({ description: 'An address, or {"address", "name"}.' });

@@ -7,7 +7,7 @@ import { breakerField } from "../services/breaker.ts";
 import { headersField, policyFields, queryField, SchemaVariants, variantsKeyword } from "../services/config-fields.ts";
 import { authFields, readAuth } from "../services/http-auth.ts";
 import { endpointSchema, operationSchema, toolIdSchema, type HttpServiceConfig } from "../services/http-operations.ts";
-import { problemOf } from "../services/invalid-config.ts";
+import { addProblems } from "../services/invalid-config.ts";
 import { tlsField } from "../services/tls.ts";
 import { discoveryField } from "./discovery/fields.ts";
 import { grpcField, methodSchema, type ConfiguredMethod } from "./grpc-fields.ts";
@@ -75,8 +75,7 @@ interface ToolFields {
 function readTools<Config extends ToolFields>(config: Config, check: z.RefinementCtx): Config {
   const parsed = z.record(z.string(), toolsByProtocol[config.protocol]).safeParse(config.tools);
   if (parsed.success) return { ...config, tools: parsed.data };
-  const { path, problem } = problemOf(parsed.error);
-  check.addIssue({ code: "custom", message: problem, path: ["tools", ...path] });
+  addProblems(check, parsed.error, "tools");
   return z.NEVER;
 }
 

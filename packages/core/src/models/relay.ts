@@ -9,12 +9,13 @@ import type { StoredOutcome, Usage } from "../calls/call.ts";
 import { storeAnswer } from "../calls/kept-answer.ts";
 import { holdLease, type Lease } from "../calls/lease.ts";
 import { countOf, usageOf } from "../calls/usage.ts";
+import { leaveOut } from "../chat/late-results.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
 import { relayWithFallback, type Route } from "../chat/providers/route.ts";
 import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonValue } from "../json.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { exchangePaths, largestKept, type ModelExchange } from "./special.ts";
 
@@ -54,6 +55,7 @@ class Relay {
   readonly #exchange: ModelExchange | "chat";
   readonly #meter: ChatMeter;
   readonly #round: MeteredRound;
+  readonly #messages: JsonObject[];
   readonly #lease: Lease;
   readonly #timer: NodeJS.Timeout;
   #reason: GatewayError | undefined;
@@ -67,6 +69,7 @@ class Relay {
     this.#chat = chat;
     this.#exchange = exchange;
     this.#kept = exchange === "chat" || chat.idempotencyKey === undefined ? undefined : [];
+    this.#messages = [...chat.messages];
     const { tenant, config } = chat.context;
     this.#meter = new ChatMeter({
       prices: config.prices,
@@ -76,7 +79,7 @@ class Relay {
       answerTokens: answerTokens(chat.request, config),
       reserve: (amount, spent) => deps.repos.calls.reserve(tenant, chat.callId, 1, { amount, spent }),
     });
-    this.#round = this.#meter.startRound(() => tokensOfPrompt(chat.messages));
+    this.#round = this.#meter.startRound(() => tokensOfPrompt(this.#messages));
     this.#lease = holdLease(deps, {
       tenant,
       id: chat.callId,
@@ -93,7 +96,7 @@ class Relay {
 
   ask(): Promise<EgressResponse> {
     const { egress, clock, log, defaultProvider } = this.#deps;
-    const { routes, credential, stop, request, context } = this.#chat;
+    const { routes, credential, stop, request, context, late } = this.#chat;
     const provider = defaultProvider === undefined ? {} : { defaultProvider };
     return relayWithFallback(
       { egress, clock, log, credential, span: context.span, ...provider },
@@ -104,16 +107,17 @@ class Relay {
         accept: request.stream ? "text/event-stream, application/json" : "application/json",
         bytesFor: (model) => this.#bytesFor(model),
         onRoute: (route: Route) => this.#round.answeredBy(route),
+        sayLess: () => leaveOut(this.#messages, late) !== undefined,
       },
     );
   }
 
   /** The client's own bytes, unless the back end knows the model under another name. */
   #bytesFor(model: string): Uint8Array | string {
-    const { original, request, messages } = this.#chat;
+    const { original, request } = this.#chat;
     if (this.#exchange === "chat") {
       const stream = request.stream ? { stream: true } : {};
-      return JSON.stringify({ ...request.passthrough, model, messages, ...stream });
+      return JSON.stringify({ ...request.passthrough, model, messages: this.#messages, ...stream });
     }
     if (original === undefined) return JSON.stringify({ ...request.passthrough, model });
     return original.body["model"] === model ? original.bytes : JSON.stringify({ ...original.body, model });
@@ -228,7 +232,7 @@ class Relay {
   async #settle(error: GatewayError | undefined): Promise<void> {
     clearTimeout(this.#timer);
     this.#round.end();
-    const { context, callId, delivered } = this.#chat;
+    const { context, callId, late } = this.#chat;
     const state = error === undefined ? "completed" : error.code === "request_cancelled" ? "cancelled" : "failed";
     try {
       await this.#deps.repos.calls.settle(context.tenant, {
@@ -244,7 +248,7 @@ class Relay {
         calls: [],
         finished: [],
         // Whoever got no answer is told again.
-        delivered: error === undefined ? delivered : [],
+        delivered: error === undefined ? late.ids : [],
       });
     } catch (thrown) {
       const fields = { call_id: callId, error: toGatewayError(thrown).code };

@@ -42,12 +42,15 @@ export function forImageModel(request: ChatRequest): ChatRequest {
   return { ...request, manual: true, passthrough: { ...request.passthrough, generationConfig } };
 }
 
+/** The field that says what is asked for. */
+const askedIn = { embeddings: "input", images: "prompt" } as const satisfies Record<ModelExchange, string>;
+
 /**
  * A request for vectors or pictures, in the form of a chat: what is asked for is its one message, which only
  * estimates read.
  * @throws GatewayError `invalid_request`
  */
-export function parseExchange(body: unknown): ChatRequest {
+export function parseExchange(body: unknown, exchange: ModelExchange): ChatRequest {
   checkBody(body);
   const { model, stream, ...passthrough } = body;
   if (model !== undefined && model !== null && (typeof model !== "string" || model === "")) {
@@ -55,8 +58,8 @@ export function parseExchange(body: unknown): ChatRequest {
   }
   const asked = body["input"] ?? body["prompt"];
   if (asked === undefined || asked === null) {
-    const param = "input" in body ? "input" : "prompt";
-    throw new GatewayError("invalid_request", "Body field 'input' (of pictures 'prompt') is required.", { param });
+    const param = askedIn[exchange];
+    throw new GatewayError("invalid_request", `Body field '${param}' is required.`, { param });
   }
   return {
     model: typeof model === "string" ? model : undefined,

@@ -1,7 +1,8 @@
 /** What a message service is: a broker, how it is reached, and topics, which are its tools (MQ-1, MQ-4). */
 import * as z from "zod";
 import { pluginDefinitionSchema } from "../blind/definition.ts";
-import { accountFaults, isSecretName, policyFields, secretField, unencryptedField } from "../services/config-fields.ts";
+import { isSecretName } from "../secrets/secret-shape.ts";
+import { accountFaults, policyFields, secretField, unencryptedField } from "../services/config-fields.ts";
 import { tlsField } from "../services/tls.ts";
 import type { BrokerServer } from "../ports/message-broker.ts";
 import { largestMessageBytes } from "../ports/message-consumer.ts";

@@ -136,7 +136,7 @@ export function notAnAddress(client: OAuthClient, target: OAuthTarget): GatewayE
 export function toTooSlow(client: OAuthClient): GatewayError {
   return new GatewayError(
     "tool_timeout",
-    `The authorization server behind ${settingOf(client, "token_url")} gave no access token within the time of this call, nothing was sent to the tool itself; raise 'timeout' in the URI, 'execution.timeout_ms' or the tenant's 'tool_timeout_ms'.`,
+    `The authorization server behind ${settingOf(client, "token_url")} gave no access token within the time of this call, nothing was sent to the tool itself; raise 'timeout' in the URI, what the tool's definition or its service says ('timeout_ms'), or the tenant's 'tool_timeout_ms'.`,
     paramOf(client, "token_url"),
   );
 }

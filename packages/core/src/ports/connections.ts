@@ -28,8 +28,8 @@ export interface HeldEvents {
 
 export interface Speaker {
   readonly connection: Connection;
-  /** Of requests a minute, `resetMs` before the next one; absent: none. */
-  readonly reached?: { readonly scope: "key" | "tenant"; readonly limit: number; readonly resetMs: number };
+  /** Of requests a minute, or of messages of the tenant's nodes, `resetMs` before the next one; absent: none. */
+  readonly reached?: { readonly scope: "key" | "tenant" | "nodes"; readonly limit: number; readonly resetMs: number };
 }
 
 export interface ConnectionRepo {
@@ -53,7 +53,7 @@ export interface ConnectionRepo {
   ): Promise<ConnectionAt | "full" | undefined>;
   /** For hosts that name nothing but the connection. `undefined`: there is none, or it is allowed no longer. */
   find(id: string): Promise<Connection | undefined>;
-  /** The same, for one that says something, with the limit of requests that it has reached. */
+  /** The same, for one that says something, with the limit that it has reached. */
   findSpeaker(id: string): Promise<Speaker | undefined>;
   /** Puts or replaces one. `full`: it has as many as it may; `undefined`: there is no such connection. */
   subscribe(
@@ -63,7 +63,7 @@ export interface ConnectionRepo {
     subscription: Subscription,
   ): Promise<ConnectionAt | "full" | undefined>;
   unsubscribe(tenant: string, id: string, name: string): Promise<ConnectionAt | undefined>;
-  /** A sign of life. `counts`: and one more request of its key and tenant. `false`: there is no such connection. */
+  /** A sign of life. `counts`: and one more request of its key and tenant, or message of the tenant's nodes. `false`: there is no such connection. */
   touch(tenant: string, id: string, sign: { readonly lifetimeMs: number; readonly counts: boolean }): Promise<boolean>;
   /** One with a device stays for a day as a device that is away, for which frames are kept. */
   remove(tenant: string, id: string): Promise<void>;

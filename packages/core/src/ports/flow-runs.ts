@@ -110,12 +110,15 @@ export interface FlowRunRepo {
     after: number,
     limit: number,
   ): Promise<{ readonly call: Call; readonly steps: readonly FlowStep[] } | undefined>;
-  /** Keeps a signal once for each token, and wakes the run. `ended`: nobody will take it. */
+  /**
+   * Keeps a signal once for each token, and wakes the run. `ended`: nobody will take it; else what was kept under the
+   * token before.
+   */
   signal(
     tenant: string,
     run: string,
     signal: Pick<FlowSignal, "token" | "name" | "payload">,
-  ): Promise<"kept" | "known" | "ended" | "unknown_run">;
+  ): Promise<"kept" | "ended" | "unknown_run" | Pick<FlowSignal, "name" | "payload">>;
   /** A new run with steps that another one has done. */
   recordWithSteps(
     tenant: string,

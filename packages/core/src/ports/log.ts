@@ -28,6 +28,7 @@ export const logFieldNames = [
   "group_chat",
   "host",
   "instances",
+  "issuer",
   "key_id",
   "knowledge_base",
   "message_id",

@@ -66,6 +66,14 @@ export interface Tenant {
   readonly createdAt: number;
 }
 
+/** A tenant's data key as it is stored, among those that the same master key has wrapped. */
+export interface WrappedKeySample {
+  readonly tenant: string;
+  readonly wrappedKey: string;
+  /** Equal for what one master key has wrapped, as the key vaults write it: everything before the last dot. */
+  readonly wrappedBy: string;
+}
+
 /** Tenants and what is needed to find one; the only repository without a tenant argument. */
 export interface TenantRepo {
   create(tenant: {
@@ -76,6 +84,8 @@ export interface TenantRepo {
   }): Promise<Tenant>;
   get(id: string): Promise<Tenant | undefined>;
   list(page: PageRequest): Promise<Page<Tenant>>;
+  /** Of each master key that tenants' keys are wrapped under: so many of those, at most. Looks at all tenants. */
+  sampleWrappedKeys(ofEach: number): Promise<readonly WrappedKeySample[]>;
   /** Raises the config version. `undefined`: no such tenant, or it has another version than expected. */
   update(
     id: string,
@@ -477,7 +487,7 @@ export interface CallRepo {
     | {
         readonly call: Call;
         readonly wasRunning: boolean;
-        /** Whose the session is that it works in; one that there was not is its caller's now. */
+        /** Whose the session is that it works in; absent: there is none. */
         readonly sessionOwner?: string;
         readonly listeners?: Listeners;
         readonly openBreakers?: readonly OpenBreaker[];

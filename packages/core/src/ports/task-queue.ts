@@ -24,10 +24,18 @@ export interface PolledTaskQueue extends TaskQueue {
   /** Hides up to `limit` messages for `visibilityMs`. A message seen more than `maxReceives` times goes to the dead-letter list. */
   receive(
     queue: QueueName,
-    options: { readonly limit: number; readonly visibilityMs: number },
+    options: { readonly limit: number; readonly visibilityMs: number; readonly share?: Share },
   ): Promise<readonly ReceivedMessage[]>;
   delete(queue: QueueName, receipts: readonly string[]): Promise<void>;
   deadLetters(queue: QueueName): Promise<readonly QueueMessage[]>;
+}
+
+/** What a receiver takes of one tenant. SQS knows no such thing, and is fair to message groups by itself. */
+export interface Share {
+  /** In hand at a time. */
+  readonly most: number;
+  /** The tenant of each message that the receiver has in hand. */
+  readonly inHand: readonly string[];
 }
 
 export interface ReceivedMessage extends QueueMessage {

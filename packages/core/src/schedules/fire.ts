@@ -7,7 +7,7 @@ import type { Caller } from "../callers/caller.ts";
 import { newToolCall, refusedCall } from "../calls/new-call.ts";
 import { currentCaller } from "../calls/worker.ts";
 import { enqueue, longestHopMs } from "../calls/enqueue.ts";
-import { enterSession } from "../calls/own-session.ts";
+import { enterLiveSession } from "../calls/own-session.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -90,7 +90,7 @@ class CurrentCallers {
       if (current instanceof GatewayError) return current;
       const { tenant } = this.#config;
       const context = { tenant, caller: current, config: this.#config };
-      await enterSession(this.#deps, context, sessionId, "deliver.session_id");
+      await enterLiveSession(this.#deps, context, sessionId, "deliver.session_id");
       return current;
     });
   }

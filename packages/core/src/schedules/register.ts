@@ -1,6 +1,6 @@
 /** Makes schedules, finds those that a caller may see, and does to them what people may. */
 import { longestHopMs } from "../calls/enqueue.ts";
-import { enterSession } from "../calls/own-session.ts";
+import { enterLiveSession } from "../calls/own-session.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -18,8 +18,8 @@ export interface NewScheduleOptions {
 }
 
 /**
- * @throws GatewayError `invalid_request` for whatever would never fire, `session_not_found`, `conflict`, and whatever
- * keeps the tool from being called now
+ * @throws GatewayError `invalid_request` for whatever would never fire, `session_not_found`, `session_expired`, `conflict`, and
+ * whatever keeps the tool from being called now
  */
 export async function createSchedule(
   deps: CoreDeps,
@@ -35,7 +35,7 @@ export async function createSchedule(
   const { session_id: sessionId } = deliver;
   const then: CallContext = sessionId === undefined ? context : { ...context, sessionId };
   const { call } = requireReady((await prepareTask(deps, then, request.task)).preparation);
-  if (sessionId !== undefined) await enterSession(deps, context, sessionId, "deliver.session_id");
+  if (sessionId !== undefined) await enterLiveSession(deps, context, sessionId, "deliver.session_id");
   const id = newId("schedule");
   const created = await deps.repos.schedules.create(tenant, {
     ...timing,

@@ -6,6 +6,9 @@ import { createSecretPatterns, type SecretPattern } from "./secret-pattern.ts";
 
 export const redactedText = "[redacted]";
 
+/** Characters for one of the secret's, as `secret-pattern.ts` knows them: `&amp;#x00002F;`, `%25F0%259F…` for half of one. */
+const longestEscape = 16;
+
 export class Redactor {
   /** Longest first: a secret may contain another one. */
   #secrets: readonly { readonly value: string; readonly patterns: readonly SecretPattern[] }[] = [];
@@ -22,6 +25,20 @@ export class Redactor {
 
   get isEmpty(): boolean {
     return this.#secrets.length === 0;
+  }
+
+  /** Characters of a text beyond which no way to write a secret goes. */
+  get longestForm(): number {
+    return (this.#secrets[0]?.value.length ?? 0) * longestEscape;
+  }
+
+  /** A redacted text that broke off, without what may be the beginning of a secret. */
+  redactEnd(text: string): string {
+    const small = text.toLowerCase();
+    const places = this.#secrets.map(({ value }) =>
+      small.indexOf(value.slice(0, Redactor.minimumLength).toLowerCase()),
+    );
+    return text.slice(0, Math.min(text.length, ...places.filter((at) => at >= 0)));
   }
 
   redact(text: string): string {

@@ -39,11 +39,6 @@ export class Sealer {
     this.#clock = clock;
   }
 
-  /** Id of the master key that wraps new data keys. */
-  get keyId(): string {
-    return this.#vault.currentKeyId;
-  }
-
   /** Tenants of whom a value could not be opened here; `unreadable-credentials.ts` finds out which. */
   get doubtfulTenants(): readonly string[] {
     return [...this.#doubtful];
@@ -65,6 +60,11 @@ export class Sealer {
    */
   async rewrapTenantKey(tenant: string, wrappedKey: string): Promise<string> {
     return this.#vault.wrap(tenant, await this.#vault.unwrap(tenant, wrappedKey));
+  }
+
+  /** @throws GatewayError `credential_unreadable`, `master_key_unavailable` where the tenant's data key does not open */
+  async openTenantKey(tenant: string, wrappedKey: string): Promise<void> {
+    await this.#keysOf(tenant, wrappedKey);
   }
 
   /** @param wrappedKey the tenant's data key as stored */

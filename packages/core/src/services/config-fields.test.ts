@@ -2,15 +2,8 @@ import { inspect } from "node:util";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { verifies } from "../../../../test/support/verifies.ts";
-import {
-  credentialsIn,
-  headersField,
-  httpUrlField,
-  isSecretName,
-  liftSecrets,
-  queryField,
-  secretField,
-} from "./config-fields.ts";
+import { isSecretName } from "../secrets/secret-shape.ts";
+import { credentialsIn, headersField, httpUrlField, liftSecrets, queryField, secretField } from "./config-fields.ts";
 
 const schema = z.strictObject({
   url: httpUrlField("Address."),

@@ -6,6 +6,7 @@
 import * as z from "zod";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "../blind/header-rules.ts";
 import { credentialNameSchema, executionFields } from "../blind/definition.ts";
+import { isSecretName } from "../secrets/secret-shape.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 export interface SecretReference {
@@ -88,20 +89,8 @@ function urlProblem(text: string, sockets: boolean): string | undefined {
     : undefined;
 }
 
-const storeIt =
+export const storeIt =
   'store it with PUT /v1/credentials/{name} and refer to it as {"credential": "{name}"} where the configuration takes a secret';
-
-/** Headers, query parameters and the like that everybody takes for secrets by their names. */
-export function isSecretName(name: string): boolean {
-  const words = name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
-  return (
-    /(?:^|-)(?:authorization|cookie|password|passwd|secret|token|credential|credentials|signature)(?:-|$)/.test(
-      words,
-    ) ||
-    /(?:^|-)(?:api|access|private|auth|secret)-?key(?:-|$)/.test(words) ||
-    /(?:access|client|api|auth)-?(?:token|secret)$/.test(words)
-  );
-}
 
 /** Fixed headers of every request; never secrets. */
 export function headersField(): z.ZodType<Record<string, string>, Record<string, string>> {

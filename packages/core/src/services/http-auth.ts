@@ -12,7 +12,7 @@ import { isWebAddress } from "../oauth/client.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { credentialsIn, SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
 import { jwtSchema, type JwtConfig } from "./jwt.ts";
-import { problemOf } from "./invalid-config.ts";
+import { addProblems } from "./invalid-config.ts";
 
 const text = (description: string) => z.string().min(1).max(2_048).meta({ description });
 const webAddress = (description: string) =>
@@ -83,8 +83,7 @@ export interface AuthFields {
 export function readAuth<Config extends AuthFields>(config: Config, check: z.RefinementCtx): Config {
   const parsed = authConfigs[config.auth_type].safeParse(config.auth_config);
   if (parsed.success) return { ...config, auth_config: parsed.data };
-  const { path, problem } = problemOf(parsed.error);
-  check.addIssue({ code: "custom", message: problem, path: ["auth_config", ...path] });
+  addProblems(check, parsed.error, "auth_config");
   return z.NEVER;
 }
 

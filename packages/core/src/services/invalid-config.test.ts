@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { problemOf } from "./invalid-config.ts";
+import { problemsOf, toInvalidConfig } from "./invalid-config.ts";
 
 const address = z.string().refine((text) => text.includes("@"), "must be an address");
 const schema = z.strictObject({ from: z.union([address, z.strictObject({ address })]) });
@@ -8,8 +8,8 @@ const schema = z.strictObject({ from: z.union([address, z.strictObject({ address
 const problem = (config: unknown): string => {
   const { error } = schema.safeParse(config);
   if (error === undefined) throw new Error("nothing is wrong");
-  const { path, problem: what } = problemOf(error);
-  return `${path.join(".")} ${what}`;
+  const [first] = problemsOf(error);
+  return `${first?.path.join(".")} ${first?.problem}`;
 };
 
 describe("what is wrong with a configuration", () => {
@@ -20,6 +20,19 @@ describe("what is wrong with a configuration", () => {
   });
 
   test("names a field that there is not, and where those that there are stand", () => {
-    expect(problem({ from: "a@b", form: 1 })).toMatch(/^form is not a field .*GET \/v1\/tool-services\/schemes/);
+    expect(problem({ from: "a@b", form: 1 })).toMatch(
+      /^form is not a known field; is 'from' meant\?; GET \/v1\/tool-services\/schemes/,
+    );
+  });
+
+  test("is told all at once", () => {
+    const { error } = schema.safeParse({ form: "a@b" });
+    if (error === undefined) throw new Error("nothing is wrong");
+    const { message, details } = toInvalidConfig(error);
+    expect(message).toContain("'config.form' is not a known field");
+    expect(details).toMatchObject({
+      param: "config.form",
+      extra: { problems: [{ param: "config.form" }, { param: "config.from", message: "is required" }] },
+    });
   });
 });

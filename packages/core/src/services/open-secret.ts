@@ -1,5 +1,6 @@
 /** The value of a secret that a configuration refers to, at the moment of use. */
 import type { CredentialContext, CredentialResolver } from "../blind/credential-resolver.ts";
+import { isHeaderValue } from "../blind/header-rules.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { SecretReference } from "./config-fields.ts";
@@ -19,6 +20,28 @@ export async function openSecret(
     new GatewayError(
       "credential_missing",
       `Credential '${name}' is not set; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
+      { param: name },
+    ),
+    "not_sent",
+  );
+}
+
+/**
+ * A secret that becomes a header, or a part of one, as it is.
+ * @throws GatewayError as `openSecret`; `credential_invalid` for what a header cannot carry
+ */
+export async function openHeaderSecret(
+  reference: SecretReference,
+  credentials: CredentialResolver,
+  context: CredentialContext,
+): Promise<string> {
+  const value = await openSecret(reference, credentials, context);
+  if (isHeaderValue(value)) return value;
+  const { credential: name } = reference;
+  throw withDelivery(
+    new GatewayError(
+      "credential_invalid",
+      `Credential '${name}' holds characters that a header cannot carry; set it again with PUT /v1/credentials/${encodeURIComponent(name)}.`,
       { param: name },
     ),
     "not_sent",

@@ -10,11 +10,12 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { isToken, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
 import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
-import { credentialsIn, liftSecrets, type LiftedSecret } from "./config-fields.ts";
-import { toInvalidConfig } from "./invalid-config.ts";
+import { credentialsIn, liftSecrets, storeIt, type LiftedSecret } from "./config-fields.ts";
+import { invalidConfig, toInvalidConfig } from "./invalid-config.ts";
 import { findReferences, referencedError } from "./references.ts";
 import type { ServiceRuntime } from "./runtime.ts";
 import type { ToolService, ToolServiceChange } from "./service.ts";
@@ -200,11 +201,27 @@ function noSuchService(id: string): GatewayError {
 function readConfig(runtime: ServiceRuntime, id: string, input: JsonObject): ReturnType<typeof liftSecrets> {
   const parsed = runtime.scheme.config.safeParse(input);
   if (!parsed.success) throw toInvalidConfig(parsed.error);
+  refuseSecrets(parsed.data);
   const suffix = newId("request").slice(-6);
   return liftSecrets(
     parsed.data,
     (path) => `${id}.${path.replaceAll(/[^\p{L}\p{N}_.:-]/gu, "_").slice(0, 80)}.${suffix}`,
   );
+}
+
+/**
+ * Secrets in the place of their names, and plain ones among headers and parameters: everybody would be told of them.
+ * What is stored already stays as it is.
+ */
+function refuseSecrets(config: unknown, path: readonly string[] = []): void {
+  if (typeof config === "string") {
+    const isName = path.at(-1) === "credential" || (path.at(-1) === "source" && path.at(-3) === "mapping");
+    if (isName && looksLikeSecret(config)) throw invalidConfig(path.join("."), notAName);
+    const isFixed = path.at(-2) === "headers" || path.at(-2) === "query";
+    if (isFixed && isToken(config)) throw invalidConfig(path.join("."), `is a secret; ${storeIt}`);
+  } else if (Array.isArray(config) || isJsonObject(config)) {
+    for (const [key, value] of Object.entries(config)) refuseSecrets(value, [...path, key]);
+  }
 }
 
 /** Models call tools by their bare names, so no name may mean two. */

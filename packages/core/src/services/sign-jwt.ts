@@ -42,7 +42,7 @@ export async function signJwt(jwt: JwtConfig, { credentials, context, now }: Sig
   }
 }
 
-/** Line breaks of a PEM that came through the credentials' route are written as `\\n`. */
+/** Line breaks of a PEM that was put into one line are written as `\\n`. */
 function readKey(algorithm: JwtConfig["algorithm"], value: string): KeyObject {
   return algorithm.startsWith("HS")
     ? createSecretKey(Buffer.from(value, "utf8"))

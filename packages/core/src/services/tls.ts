@@ -68,7 +68,7 @@ export async function openTls(
   return made;
 }
 
-/** A key in PEM form: line breaks of one that came through the credentials' route are written as `\n`. */
+/** A key in PEM form: line breaks of one that was put into one line are written as `\n`. */
 export async function openPem(
   reference: SecretReference,
   credentials: CredentialResolver,

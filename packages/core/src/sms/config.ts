@@ -2,7 +2,7 @@
 import * as z from "zod";
 import { pluginDefinitionSchema } from "../blind/definition.ts";
 import { policyFields, SchemaVariants, variantsKeyword } from "../services/config-fields.ts";
-import { problemOf } from "../services/invalid-config.ts";
+import { addProblems } from "../services/invalid-config.ts";
 import { parsePhoneNumber } from "./phone-number.ts";
 import type { SmsVendor } from "./vendor.ts";
 import { smsVendors, type SmsVendorName } from "./vendors.ts";
@@ -100,8 +100,7 @@ export const smsConfigSchema = z
   .transform((config, check) => {
     const parsed = vendorOf(config).account.safeParse(config.account);
     if (parsed.success) return { ...config, account: parsed.data };
-    const { path, problem } = problemOf(parsed.error);
-    check.addIssue({ code: "custom", message: problem, path: ["account", ...path] });
+    addProblems(check, parsed.error, "account");
     return z.NEVER;
   });
 export type SmsConfig = z.output<typeof smsConfigSchema>;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { tenantSettingsSchema } from "../tenant-config.ts";
-import { changeSettings, settingsChangeSchema } from "./settings.ts";
+import { changeSettings, settingsCapsSchema, settingsChangeSchema } from "./settings.ts";
 
 describe(`changing settings ${verifies("CHAT-12")}`, () => {
   test("leaves alone what the change does not name", () => {
@@ -27,9 +27,19 @@ describe(`changing settings ${verifies("CHAT-12")}`, () => {
     expect(changeSettings({}, { rounds: 5 }, { rounds: 5 })).toEqual({ rounds: 5 });
   });
 
-  test("stores a default that is above the cap at the cap", () => {
-    expect(changeSettings({}, {}, { requests_per_minute: 60 })).toEqual({ requests_per_minute: 60 });
-    expect(changeSettings({ rounds: 9 }, { rounds: null }, { rounds: 5 })).toEqual({ rounds: 5 });
+  test("stores what was asked for, so that a cap that is raised frees it again", () => {
+    expect(changeSettings({}, {}, { requests_per_minute: 60 })).toEqual({});
+    expect(changeSettings({ rounds: 9 }, { calls_per_round: 2 }, { rounds: 5 })).toEqual({
+      rounds: 9,
+      calls_per_round: 2,
+    });
+    expect(changeSettings({ rounds: 9 }, { rounds: null }, { rounds: 5 })).toEqual({});
+  });
+
+  test("takes no cap that is below the least that the setting can be", () => {
+    const isCap = (caps: object): boolean => settingsCapsSchema().safeParse(caps).success;
+    expect([isCap({ wall_clock_ms: 999 }), isCap({ wall_clock_ms: 1_000 })]).toEqual([false, true]);
+    expect([isCap({ approval_wait_s: 0 }), isCap({ rounds: 0 }), isCap({ rounds: 1 })]).toEqual([true, false, true]);
   });
 
   test("has an entry for every setting", () => {

@@ -1,6 +1,6 @@
 /**
- * Changing a tenant's settings: a merge in which null takes a setting back to its default, within the
- * schema's limits and the operator's caps (CHAT-12).
+ * A tenant's settings: what is stored is what it asked for, what holds is that within the operator's caps of
+ * today (CHAT-12). A change is a merge in which null takes a setting back to its default.
  */
 import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -14,10 +14,14 @@ export type SettingsCaps = { readonly [Name in SettingName]?: number };
 
 /** Caps as an operator writes them: names of numeric settings, each with the largest value allowed. */
 export const settingsCapsSchema = once((): z.ZodType<SettingsCaps> => {
-  const numericNames = Object.entries(tenantSettingsSchema.shape).flatMap(([name, field]) =>
-    withoutDefault(field) instanceof z.ZodNumber ? [name] : [],
-  );
-  return z.strictObject(Object.fromEntries(numericNames.map((name) => [name, z.int().min(1).optional()])));
+  const numbers = Object.entries(tenantSettingsSchema.shape).flatMap(([name, field]) => {
+    const number = withoutDefault(field);
+    if (!(number instanceof z.ZodNumber)) return [];
+    // Below the least that the setting can be, nothing would be left to hold.
+    const cap = z.int().min(number.minValue ?? 1);
+    return [[name, cap.optional()] as const];
+  });
+  return z.strictObject(Object.fromEntries(numbers));
 });
 
 /** Values to set; null: back to the default. */
@@ -43,8 +47,18 @@ function withoutDefault(field: z.ZodType): z.ZodType {
     : field;
 }
 
+/** All settings as they hold, defaults included: what is above a cap counts as the cap. */
+export function settingsInForce(stored: unknown, caps: SettingsCaps = {}): TenantSettings {
+  const settings = tenantSettingsSchema.parse(stored);
+  const above = Object.entries(caps).filter(([name, cap]) => {
+    const value = settings[name as SettingName];
+    return typeof value === "number" && value > cap;
+  });
+  return { ...settings, ...Object.fromEntries(above) };
+}
+
 /**
- * @returns the settings that differ from the defaults, to be stored
+ * @returns the settings that the tenant has set, to be stored
  * @throws GatewayError `invalid_request` naming a setting above the operator's cap
  */
 export function changeSettings(
@@ -59,10 +73,9 @@ export function changeSettings(
     else merged[name] = withinCap(name as SettingName, value, caps);
   }
   const checked = tenantSettingsSchema.parse(merged);
-  return {
-    ...Object.fromEntries(Object.keys(merged).map((name) => [name, checked[name as SettingName]])),
-    ...capped(checked, caps),
-  };
+  return Object.fromEntries(
+    Object.keys(merged).map((name) => [name, checked[name as SettingName]]),
+  ) as Partial<TenantSettings>;
 }
 
 function withinCap(name: SettingName, value: unknown, caps: SettingsCaps): unknown {
@@ -78,14 +91,4 @@ function withinCap(name: SettingName, value: unknown, caps: SettingsCaps): unkno
     );
   }
   return value;
-}
-
-/** Settings, defaults too, that are above a cap are stored at the cap. */
-function capped(settings: TenantSettings, caps: SettingsCaps): Partial<TenantSettings> {
-  return Object.fromEntries(
-    Object.entries(caps).filter(([name, cap]) => {
-      const value = settings[name as SettingName];
-      return cap !== undefined && typeof value === "number" && value > cap;
-    }),
-  ) as Partial<TenantSettings>;
 }

@@ -270,7 +270,7 @@ function completedFinish(
 function timeoutError(call: PreparedCall): GatewayError {
   return new GatewayError(
     "tool_timeout",
-    `'${call.tool.name}' did not answer within ${call.timeoutMs} ms; raise 'timeout' in the URI, 'execution.timeout_ms' or the tenant's 'tool_timeout_ms'.`,
+    `'${call.tool.name}' did not answer within ${call.timeoutMs} ms; raise 'timeout' in the URI, what the tool's definition or its service says ('timeout_ms'), or the tenant's 'tool_timeout_ms'.`,
     { toolName: call.tool.name },
   );
 }

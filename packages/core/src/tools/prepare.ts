@@ -8,6 +8,8 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
+import type { ToolService } from "../services/service.ts";
+import type { TenantConfig } from "../tenant-config.ts";
 import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
 import type { ToolAdapter, ToolCall } from "./adapter.ts";
 import { compileArguments, parseToolArguments } from "./arguments.ts";
@@ -102,8 +104,8 @@ function requireUse(context: CallContext, tool: Tool, target: string): void {
   if (mayUseTool(context.caller, tool)) return;
   if (isKeptByAgent(context.caller, tool)) throw notBound(context.caller, target);
   if (!tool.enabled && mayUseTool(context.caller, { ...tool, enabled: true })) {
-    if (tool.quarantined === true) throw quarantined(tool);
-    throw new GatewayError("service_disabled", disabledMessage(tool), { toolName: tool.name });
+    if (tool.quarantined === true) throw quarantined(context, tool);
+    throw new GatewayError("service_disabled", disabledMessage(context, tool), { toolName: tool.name });
   }
   throw notFound(target);
 }
@@ -137,18 +139,38 @@ function notBound({ bound }: Caller, target: string): GatewayError {
   );
 }
 
-function quarantined({ uri, name }: Tool): GatewayError {
+function quarantined({ config }: CallContext, { uri, name }: Tool): GatewayError {
+  const tools = `/v1/tool-services/${serviceRow(config, uri)?.id ?? "{id}"}/tools`;
   return new GatewayError(
     "tool_quarantined",
-    `The definition of '${uri}' is not the accepted one; an administrator can look at it with GET /v1/tool-services/{id}/tools and accept it with POST /v1/tool-services/{id}/tools/accept.`,
+    `The definition of '${uri}' is not the accepted one; an administrator can look at it with GET ${tools} and accept it with POST ${tools}/accept.`,
     { toolName: name },
   );
 }
 
-function disabledMessage({ kind, name, service }: Tool): string {
-  return kind === "SERVICE"
-    ? `The tool service '${service}' is disabled; an administrator can enable it with POST /v1/tool-services/{id}/enable.`
-    : `Tool '${name}' is disabled; an administrator can enable it.`;
+/** Says the very request that helps, since ids and names are different things to most routes. */
+function disabledMessage({ config }: CallContext, { kind, name, uri, service }: Tool): string {
+  const enable = (path: string): string => `an administrator can enable it with PATCH /v1/${path} {"enabled": true}.`;
+  if (kind === "SERVICE") {
+    const id = serviceRow(config, uri)?.id ?? "{id}";
+    return `The tool service '${service}' is disabled; an administrator can enable it with POST /v1/tool-services/${id}/enable.`;
+  }
+  if (kind === "AGENT" || kind === "FLOW") {
+    const rows = kind === "AGENT" ? config.agents : config.flows;
+    const id = rows.find((row) => row.name === parseToolUri(uri).service)?.id ?? "{id}";
+    return `Tool '${name}' is disabled; ${enable(`${kind === "AGENT" ? "agents" : "flows"}/${id}`)}`;
+  }
+  const plugin = config.plugins.find((row) => row.name === parseToolUri(uri).service);
+  const path = `plugins/${plugin === undefined ? "{id}" : `plg_${plugin.pluginId}`}`;
+  // Switched on, a plugin of VCP may still lack a value that its manifest requires.
+  return plugin?.enabled === true
+    ? `Tool '${name}' cannot run yet; an administrator can see what it lacks in 'reason' of GET /v1/${path}.`
+    : `Tool '${name}' is disabled; ${enable(path)}`;
+}
+
+function serviceRow({ services }: TenantConfig, uri: string): ToolService | undefined {
+  const { scheme, service } = parseToolUri(uri);
+  return services.find((row) => row.scheme === scheme && row.serviceId === service);
 }
 
 function notFound(target: string): GatewayError {

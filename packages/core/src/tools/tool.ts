@@ -12,6 +12,9 @@ export type Effect = "read" | "write";
  */
 export type Repeat = "never" | "natural" | "key" | "resume";
 
+/** The `service` of tools that work on the files of the session. */
+export const workspaceService = "workspace";
+
 export interface Tool {
   /** Address, for example `plugin://search_company_basic`. */
   readonly uri: string;

@@ -7,12 +7,13 @@ import { randomUUID } from "node:crypto";
 import type { Call } from "@toolyard/core/calls/call";
 import { newId } from "@toolyard/core/ids";
 import type { ArchiveRepo, CallArchive, ClaimedArchive, PageRequest } from "@toolyard/core/ports/repos";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import { getTableColumns } from "drizzle-orm";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { ended, toCall } from "./calls-rows.ts";
 import { everyShard } from "./every-shard.ts";
-import { now, setting } from "./fragments.ts";
+import { now, setting, underCaps } from "./fragments.ts";
 import { requirePlace } from "./place.ts";
 
 type Row = StatementResult["rows"][number];
@@ -21,32 +22,39 @@ const dayMs = 86_400_000;
 /** How long an instance has to delete the archives that it took. */
 const deletionMs = 300_000;
 
-const isPast = `old.state IN ${ended} AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days")}`;
+const isPast = (caps: SettingsCaps): string =>
+  `old.state IN ${ended} AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days", caps)}`;
 
 const takeUnfinished = `UPDATE call_archives SET claimed_by = ?1, claimed_until = ${now} + ?2
   WHERE rowid = (SELECT rowid FROM call_archives
     WHERE written_at IS NULL AND claimed_until <= ${now} ORDER BY claimed_until LIMIT 1)`;
 
 /** Where nothing was taken: a new one, for the day of some call that is due. */
-const begin = `INSERT INTO call_archives (tenant, id, day, created_at, claimed_by, claimed_until)
+const begin = underCaps(
+  (caps) => `INSERT INTO call_archives (tenant, id, day, created_at, claimed_by, claimed_until)
   SELECT old.tenant, ?3, old.created_at - old.created_at % ${dayMs}, ${now}, ?1, ${now} + ?2
   FROM tenants AS t CROSS JOIN calls AS old
-  WHERE changes() = 0 AND old.tenant = t.id AND old.archive_id IS NULL AND ${isPast} LIMIT 1`;
+  WHERE changes() = 0 AND old.tenant = t.id AND old.archive_id IS NULL AND ${isPast(caps)} LIMIT 1`,
+);
 
 /** The oldest of its day, the first one however large it is. */
-const fill = `UPDATE calls SET archive_id = ?1 WHERE rowid IN (
+const fill = underCaps(
+  (caps) => `UPDATE calls SET archive_id = ?1 WHERE rowid IN (
   SELECT row FROM (
     SELECT old.rowid AS row, ROW_NUMBER() OVER oldest AS place,
       SUM(1000 + LENGTH(old.input_view) + LENGTH(old.caller_chain) + COALESCE(LENGTH(old.outcome_text), 0)
         + COALESCE(LENGTH(old.error), 0) + COALESCE(LENGTH(old.usage), 0)) OVER oldest AS size
     FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant CROSS JOIN calls AS old
-    WHERE a.id = ?1 AND old.tenant = a.tenant AND old.archive_id IS NULL AND ${isPast}
+    WHERE a.id = ?1 AND old.tenant = a.tenant AND old.archive_id IS NULL AND ${isPast(caps)}
       AND old.created_at >= a.day AND old.created_at < a.day + ${dayMs}
     WINDOW oldest AS (ORDER BY old.created_at, old.id ROWS UNBOUNDED PRECEDING))
-  WHERE place <= ?2 AND (place = 1 OR size <= ?3))`;
+  WHERE place <= ?2 AND (place = 1 OR size <= ?3))`,
+);
 
-const readClaimed = `SELECT a.tenant, a.id, a.day, a.day > ${now} - ${dayMs} * ${setting("calls_archive_days")} AS kept
-  FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant WHERE a.claimed_by = ?1`;
+const readClaimed = underCaps(
+  (caps) => `SELECT a.tenant, a.id, a.day, a.day > ${now} - ${dayMs} * ${setting("calls_archive_days", caps)} AS kept
+  FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant WHERE a.claimed_by = ?1`,
+);
 
 /** The sealed input is in no archive, and may be as large as all the rest together. */
 const archived = Object.values(getTableColumns(calls))
@@ -60,20 +68,22 @@ const readCalls = `SELECT ${archived} FROM call_archives AS a JOIN calls AS c ON
 const deleteCalls = "DELETE FROM calls WHERE tenant = ?1 AND archive_id = ?2";
 const own = "tenant = ?1 AND id = ?2";
 
-const takeExpired = `UPDATE call_archives SET claimed_until = ${now} + ${deletionMs}
+const takeExpired = underCaps(
+  (caps) => `UPDATE call_archives SET claimed_until = ${now} + ${deletionMs}
   WHERE rowid IN (
     SELECT a.rowid FROM tenants AS t CROSS JOIN call_archives AS a
     WHERE a.tenant = t.id AND a.written_at IS NOT NULL
-      AND a.day <= ${now} - ${dayMs} * ${setting("calls_archive_days")} AND COALESCE(a.claimed_until, 0) <= ${now}
+      AND a.day <= ${now} - ${dayMs} * ${setting("calls_archive_days", caps)} AND COALESCE(a.claimed_until, 0) <= ${now}
     LIMIT ?1)
-  RETURNING tenant, id, day`;
+  RETURNING tenant, id, day`,
+);
 
 const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
 
-export function createArchiveRepo(shards: Shards): ArchiveRepo {
+export function createArchiveRepo(shards: Shards, caps: SettingsCaps): ArchiveRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
-    claim: async (options) => (await everyShard(shards, (database) => claim(database, options))).flat(),
+    claim: async (options) => (await everyShard(shards, (database) => claim(database, caps, options))).flat(),
     async finish(tenant, id, { bytes, calls }) {
       const args = [tenant, id];
       const isWritten = `EXISTS (SELECT 1 FROM call_archives WHERE ${own} AND written_at IS NOT NULL)`;
@@ -109,7 +119,7 @@ export function createArchiveRepo(shards: Shards): ArchiveRepo {
     list: (tenant, page) => list(of(tenant), tenant, page),
     takeExpired: async (limit) => {
       const taken = await everyShard(shards, async (database) => {
-        const [rows] = await database.batch([{ sql: takeExpired, args: [limit] }]);
+        const [rows] = await database.batch([{ sql: takeExpired(caps), args: [limit] }]);
         return rows?.rows ?? [];
       });
       return taken.flat().map(toPlace);
@@ -119,14 +129,15 @@ export function createArchiveRepo(shards: Shards): ArchiveRepo {
 
 async function claim(
   database: Database,
+  caps: SettingsCaps,
   { limit, bytes, leaseMs }: Parameters<ArchiveRepo["claim"]>[0],
 ): Promise<readonly ClaimedArchive[]> {
   const [token, id] = [randomUUID(), newId("archive")];
   const [, , , archives, calls] = await database.batch([
     { sql: takeUnfinished, args: [token, leaseMs] },
-    { sql: begin, args: [token, leaseMs, id] },
-    { sql: fill, args: [id, limit, bytes] },
-    { sql: readClaimed, args: [token] },
+    { sql: begin(caps), args: [token, leaseMs, id] },
+    { sql: fill(caps), args: [id, limit, bytes] },
+    { sql: readClaimed(caps), args: [token] },
     { sql: readCalls, args: [token] },
   ]);
   const rows = (calls?.rows ?? []).map((row) => ({

@@ -11,6 +11,8 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { AdmitInput, AdmitResult, KeptTurn, NewCall } from "@toolyard/core/ports/repos";
 import type { TenantSettings } from "@toolyard/core/tenant-config";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
+import { toRfc3339 } from "@toolyard/core/time";
 import type { Database, SqlValue, Statement, StatementResult } from "../database.ts";
 import { brokeAfterWrite, mattersToRepetition } from "../schema/calls.ts";
 import { parseSettings } from "../settings.ts";
@@ -18,7 +20,8 @@ import { openBreakers, toOpenBreakers } from "./breakers.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { ended, endOfNewRow, insertAdmittedCall, keyLifetimeMs, newRowArgs, toCall } from "./calls-rows.ts";
 import { admitPlain, isPlain } from "./calls-admit-plain.ts";
-import { hearing, now, setting, toListeners, windowMs, windowStart } from "./fragments.ts";
+import { hearing, now, setting, toListeners, underCaps, windowMs, windowStart } from "./fragments.ts";
+import { isIdle } from "./session-fragments.ts";
 
 /** Results that one request takes along; more wait for the next one. */
 const dueAtOnce = 50;
@@ -88,7 +91,7 @@ const verdict = (hasCall: boolean): string => `CASE
   WHEN ?7 IS NOT NULL AND EXISTS (
     SELECT 1 FROM sessions WHERE id = ?7
       AND (tenant <> ?1 OR (caller_id <> asked.caller_id AND NOT asked.manages)
-        OR expired_at IS NOT NULL OR last_used_at < asked.now - asked.session_idle_ms))
+        OR expired_at IS NOT NULL OR ${isIdle("sessions", "asked.session_idle_ms")}))
     THEN 'session'
   ${
     hasCall
@@ -110,22 +113,23 @@ const overAnyBudget = overBudget({
   id: "?4",
 });
 
-const limit = (known: string, name: Parameters<typeof setting>[0]): string => `COALESCE(${known}, ${setting(name)})`;
+const limit = (known: string, ...[name, caps]: Parameters<typeof setting>): string =>
+  `COALESCE(${known}, ${setting(name, caps)})`;
 
 /**
  * A decision about the request, unless nobody asks: then no row is written. A key without a limit of its
  * own is counted with its tenant only.
  */
-const decide = (hasCall: boolean): string => `
+const decide = (hasCall: boolean, caps: SettingsCaps): string => `
 WITH who AS (
   SELECT t.status, t.config_version, COALESCE(k.id, ?3) AS caller_id,
     COALESCE(?8, k.role = 'operator' OR EXISTS (SELECT 1 FROM json_each(k.scopes) WHERE value = 'manage')) AS manages,
     k.requests_per_minute AS key_requests,
-    ${limit("?9", "requests_per_minute")} AS tenant_requests,
+    ${limit("?9", "requests_per_minute", caps)} AS tenant_requests,
     k.concurrent_requests AS key_chats,
-    ${limit("?10", "concurrent_requests")} AS tenant_chats,
-    ${limit("?11", "concurrent_tool_calls")} AS tool_calls,
-    ${limit("?12", "session_idle_ms")} AS session_idle_ms,
+    ${limit("?10", "concurrent_requests", caps)} AS tenant_chats,
+    ${limit("?11", "concurrent_tool_calls", caps)} AS tool_calls,
+    ${limit("?12", "session_idle_ms", caps)} AS session_idle_ms,
     ${now} AS now,
     ${windowStart} AS window_start
   FROM tenants AS t
@@ -153,8 +157,8 @@ ON CONFLICT (tenant, scope) DO UPDATE SET
   caller_id = excluded.caller_id, existing = excluded.existing, slots = excluded.slots,
   over_budget = excluded.over_budget`;
 
-const decideCall = decide(true);
-const decideRequest = decide(false);
+const decideCall = underCaps((caps) => decide(true, caps));
+const decideRequest = underCaps((caps) => decide(false, caps));
 
 /** Joins the decision made for this request; `?1` is the tenant. */
 const decided = (request: string): string =>
@@ -196,12 +200,14 @@ const readTurns = `SELECT key, kept_turns.caller_id, sealed, expires_at FROM rat
   JOIN kept_turns ON kept_turns.tenant = ?1 AND kept_turns.caller_id = decided.caller_id
   WHERE ${decided("?2")} AND key IN (SELECT value FROM json_each(?3)) AND expires_at > ${now}`;
 
-const readSession = `SELECT CASE
+const readSession = underCaps(
+  (caps) => `SELECT CASE
     WHEN s.id IS NULL OR s.created_by = ?2 THEN 'new'
     WHEN s.tenant <> ?1 THEN 'foreign'
-    WHEN s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")} THEN 'expired'
+    WHEN s.expired_at IS NOT NULL OR ${isIdle("s", setting("session_idle_ms", caps))} THEN 'expired'
     ELSE 'live' END AS state, s.caller_id
-  FROM tenants AS t LEFT JOIN sessions AS s ON s.id = ?3 WHERE t.id = ?1`;
+  FROM tenants AS t LEFT JOIN sessions AS s ON s.id = ?3 WHERE t.id = ?1`,
+);
 
 /**
  * Of this session only: what an older one of its name was to be given, which was deleted, is not told to it. The plus
@@ -230,8 +236,8 @@ interface Known {
 }
 
 /** @throws GatewayError `invalid_api_key`, `not_found` for a tenant that does not exist, `database_unavailable` */
-export async function admit(database: Database, input: AdmitInput): Promise<AdmitResult> {
-  return (await admitUnhindered(database, input)) ?? decideAndAdmit(database, input);
+export async function admit(database: Database, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
+  return (await admitUnhindered(database, input)) ?? decideAndAdmit(database, input, caps);
 }
 
 /** Undefined where nothing was done. */
@@ -252,16 +258,16 @@ async function admitUnhindered(database: Database, input: AdmitInput): Promise<A
   };
 }
 
-async function decideAndAdmit(database: Database, input: AdmitInput): Promise<AdmitResult> {
-  const plan = planBatch(input);
+async function decideAndAdmit(database: Database, input: AdmitInput, caps: SettingsCaps): Promise<AdmitResult> {
+  const plan = planBatch(input, caps);
   // Without a call row nothing tells a second sending from a second request, and it would count twice.
   const repeatable = input.call !== undefined || !input.limits.countRequest;
   const results = await database.batch(plan.statements, { repeatable });
   const rowsAt = (index: number | undefined): readonly Row[] =>
     index === undefined ? [] : (results[index]?.rows ?? []);
   const [decision] = rowsAt(plan.decision);
-  if (decision === undefined) throw nobody(input);
-  const known = knownOf(input, decision, rowsAt(plan.caller)[0]);
+  if (decision === undefined) throw await nobody(database, input);
+  const known = knownOf(input, decision, { row: rowsAt(plan.caller)[0], caps });
   const [session] = rowsAt(plan.session);
   const sessionState = session === undefined ? undefined : sessionStateOf(session, known.caller);
   return {
@@ -283,10 +289,10 @@ async function decideAndAdmit(database: Database, input: AdmitInput): Promise<Ad
   };
 }
 
-function planBatch(input: AdmitInput): Plan {
+function planBatch(input: AdmitInput, caps: SettingsCaps): Plan {
   const { tenant, principal, call, sessionId, known } = input;
   const request = call?.id ?? newId("request");
-  const statements: Statement[] = [decisionStatement(input, request)];
+  const statements: Statement[] = [decisionStatement(input, request, caps)];
   const add = (sql: string, args: readonly SqlValue[]): number => statements.push({ sql, args }) - 1;
   // Before the call, which must not be older than its session.
   if (sessionId !== undefined) add(touchSession, [tenant, request, sessionId]);
@@ -307,23 +313,27 @@ function planBatch(input: AdmitInput): Plan {
       : { turns: add(readTurns, [tenant, request, JSON.stringify(input.turnKeys)]) }),
     ...(sessionId === undefined
       ? {}
-      : { session: add(readSession, [tenant, request, sessionId]), due: add(readDue, [tenant, sessionId]) }),
+      : { session: add(readSession(caps), [tenant, request, sessionId]), due: add(readDue, [tenant, sessionId]) }),
   };
 }
 
-function knownOf({ principal, known, expectedConfigVersion }: AdmitInput, decision: Row, read: Row | undefined): Known {
+function knownOf(
+  { principal, known, expectedConfigVersion }: AdmitInput,
+  decision: Row,
+  read: { readonly row: Row | undefined; readonly caps: SettingsCaps },
+): Known {
   if (known !== undefined) {
     return { ...known, configVersion: Number(decision["config_version"] ?? expectedConfigVersion) };
   }
-  const row = read ?? {};
+  const row = read.row ?? {};
   return {
     configVersion: Number(row["config_version"]),
     caller: principal.kind === "known" ? principal.caller : keyCaller(row),
-    settings: settingsOf(String(row["settings"])),
+    settings: settingsOf(String(row["settings"]), read.caps),
   };
 }
 
-function decisionStatement(input: AdmitInput, request: string): Statement {
+function decisionStatement(input: AdmitInput, request: string, caps: SettingsCaps): Statement {
   const { principal, call, known } = input;
   const caller = principal.kind === "known" ? principal.caller : known?.caller;
   const args: SqlValue[] = [
@@ -340,8 +350,8 @@ function decisionStatement(input: AdmitInput, request: string): Statement {
     known?.settings.concurrent_tool_calls ?? null,
     known?.settings.session_idle_ms ?? null,
   ];
-  if (call === undefined) return { sql: decideRequest, args };
-  return { sql: decideCall, args: [...args, ...callArgs(input, call)] };
+  if (call === undefined) return { sql: decideRequest(caps), args };
+  return { sql: decideCall(caps), args: [...args, ...callArgs(input, call)] };
 }
 
 function callArgs({ slots, attach, supersedes }: AdmitInput, call: NewCall): readonly SqlValue[] {
@@ -362,14 +372,20 @@ function callArgs({ slots, attach, supersedes }: AdmitInput, call: NewCall): rea
   ];
 }
 
+const readExpired = `SELECT expires_at FROM api_keys
+  WHERE tenant = ?1 AND hash = ?2 AND revoked_at IS NULL AND expires_at <= ${now}`;
+
 /** No decision was made: there is no such key, or no such tenant for somebody whom we know. */
-function nobody({ principal, tenant }: AdmitInput): GatewayError {
-  if (principal.kind === "key") {
-    return new GatewayError("invalid_api_key", "This API key does not exist, was revoked or has expired.", {
-      param: "authorization",
-    });
-  }
-  return new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+async function nobody(database: Database, { principal, tenant }: AdmitInput): Promise<GatewayError> {
+  if (principal.kind !== "key") return new GatewayError("not_found", `There is no tenant '${tenant}'.`);
+  // Who has the whole secret may know when it ended. Only who is refused waits for this.
+  const [expired] = await database.batch([{ sql: readExpired, args: [tenant, principal.hash] }], { readonly: true });
+  const at = expired?.rows[0]?.["expires_at"];
+  const problem =
+    typeof at === "number"
+      ? `expired at ${toRfc3339(at)}; make another one with POST /v1/api-keys.`
+      : "does not exist or was revoked; check that it was copied whole.";
+  return new GatewayError("invalid_api_key", `This API key ${problem}`, { param: "authorization" });
 }
 
 async function outcomeOf(
@@ -423,16 +439,18 @@ function rate(limit: number, count: unknown): { readonly limit: number; readonly
   return { limit, remaining: Math.max(0, limit - Number(count ?? 0)) };
 }
 
-const settingsByText = new Map<string, TenantSettings>();
+const settingsByText = new WeakMap<SettingsCaps, Map<string, TenantSettings>>();
 const settingsKept = 1_000;
 
 /** Parsed once for each text, not with every request. */
-function settingsOf(text: string): TenantSettings {
-  const known = settingsByText.get(text);
+function settingsOf(text: string, caps: SettingsCaps): TenantSettings {
+  let byText = settingsByText.get(caps);
+  if (byText === undefined) settingsByText.set(caps, (byText = new Map<string, TenantSettings>()));
+  const known = byText.get(text);
   if (known !== undefined) return known;
-  const settings = parseSettings(text);
-  if (settingsByText.size >= settingsKept) settingsByText.clear();
-  settingsByText.set(text, settings);
+  const settings = parseSettings(text, caps);
+  if (byText.size >= settingsKept) byText.clear();
+  byText.set(text, settings);
   return settings;
 }
 

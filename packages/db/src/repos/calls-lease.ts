@@ -38,12 +38,6 @@ const hasBegun = "(state = 'running' OR (repeat = 'resume' AND started_at IS NOT
 const sessionOwner = `(SELECT CASE worked.tenant WHEN ?1 THEN worked.caller_id ELSE '' END
   FROM sessions AS worked WHERE worked.id = calls.session_id) AS session_owner`;
 
-/** Where there is none, nobody else may begin one of this name under the hands of the claimed call. */
-const beginSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, created_at, last_used_at)
-  SELECT session_id, tenant, caller_id, '', ${now}, ${now} FROM calls
-  WHERE tenant = ?1 AND id = ?2 AND write_token = ?3 AND state = 'running' AND kind = 'tool' AND session_id IS NOT NULL
-  ON CONFLICT DO NOTHING`;
-
 /** Sent twice, the second finds its token and changes nothing but the lease. */
 const claimCall = `UPDATE calls SET
     attempt = attempt + (write_token IS NOT ?5),
@@ -89,7 +83,6 @@ export async function claim(
     [
       { sql: claimCall, args: [tenant, id, leaseMs, concurrency, token] },
       { sql: explainClaim, args: [tenant, id, mostAhead(concurrency)] },
-      { sql: beginSession, args: [tenant, id, token] },
       { sql: postponeSweep, args: [tenant, id] },
     ],
     { repeatable: true },

@@ -1,12 +1,13 @@
 /** What the tick does to calls of all tenants: work that nobody holds is found, what is old goes. */
 import type { CallRepo, SweepItem } from "@toolyard/core/ports/repos";
 import { vcpLogClient, vcpLogKept } from "@toolyard/core/vcp/nodes/client-types";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards, Statement } from "../database.ts";
 import { calls } from "../schema/calls.ts";
 import { decodeRow } from "../sql.ts";
 import { keyLifetimeMs } from "./calls-rows.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
-import { isActive, now, setting } from "./fragments.ts";
+import { isActive, now, setting, underCaps } from "./fragments.ts";
 
 const dayMs = 86_400_000;
 /** More than a year, so that a month can be held against that of the year before. */
@@ -52,17 +53,20 @@ const among = (table: string, where: string): string => `rowid IN (SELECT rowid 
 
 const forget = (table: string, where: string): string => `DELETE FROM ${table} WHERE ${among(table, where)}`;
 
+/** What is still to be sent is not old. */
+const forgetDeliveries = underCaps(
+  (caps) => `DELETE FROM webhook_deliveries WHERE rowid IN (
+    SELECT old.rowid FROM tenants AS t CROSS JOIN webhook_deliveries AS old
+    WHERE old.tenant = t.id AND old.next_at IS NULL
+      AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days", caps)}
+    LIMIT ?1)`,
+);
+
 const expiry: readonly string[] = [
   `UPDATE calls SET idempotency_key = NULL
     WHERE ${among("calls", `idempotency_key IS NOT NULL AND created_at <= ${now} - ${keyLifetimeMs}`)}`,
   `UPDATE calls SET input = NULL
     WHERE ${among("calls", `input IS NOT NULL AND finished_at IS NOT NULL AND finished_at <= ${now} - ${7 * dayMs}`)}`,
-  // What is still to be sent is not old.
-  `DELETE FROM webhook_deliveries WHERE rowid IN (
-    SELECT old.rowid FROM tenants AS t CROSS JOIN webhook_deliveries AS old
-    WHERE old.tenant = t.id AND old.next_at IS NULL
-      AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days")}
-    LIMIT ?1)`,
   forget("kept_turns", `expires_at <= ${now}`),
   forget("rate_windows", `window_start <= ${now} - ${dayMs}`),
   // Ids of sessions that expired answer 410 for a month, and then are free.
@@ -82,7 +86,7 @@ const expiry: readonly string[] = [
   forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
 ];
 
-export async function expire(shards: Shards, limit: number): Promise<number> {
-  const statements = expiry.map((sql): Statement => ({ sql, args: [limit] }));
+export async function expire(shards: Shards, caps: SettingsCaps, limit: number): Promise<number> {
+  const statements = [forgetDeliveries(caps), ...expiry].map((sql): Statement => ({ sql, args: [limit] }));
   return mostChanges(await everyShard(shards, (database) => database.batch(statements)));
 }

@@ -3,6 +3,7 @@
  * to the database that holds the tenant's rows; the SQL is in the modules beside this one.
  */
 import type { CallRepo } from "@toolyard/core/ports/repos";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards } from "../database.ts";
 import { admit } from "./calls-admit.ts";
 import {
@@ -19,10 +20,10 @@ import { claim, heartbeat, park, reserve, takeSlots, wake } from "./calls-lease.
 import { amendOutcome, finish, record, resolveUnknown, settle } from "./calls-settle.ts";
 import { expire, sweep } from "./calls-upkeep.ts";
 
-export function createCallRepo(shards: Shards): CallRepo {
+export function createCallRepo(shards: Shards, caps: SettingsCaps): CallRepo {
   const of = (tenant: string) => shards.databaseFor(tenant);
   return {
-    admit: (input) => admit(of(input.tenant), input),
+    admit: (input) => admit(of(input.tenant), input, caps),
     settle: (tenant, input) => settle(of(tenant), tenant, input),
     record: (tenant, callerId, calls, parent) =>
       record(of(tenant), tenant, { callerId, calls, ...(parent === undefined ? {} : { parent }) }),
@@ -44,6 +45,6 @@ export function createCallRepo(shards: Shards): CallRepo {
     isCancelRequested: (tenant, id) => isCancelRequested(of(tenant), tenant, id),
     decide: (tenant, id, decision) => decide(of(tenant), tenant, { id, ...decision }),
     sweep: (options) => sweep(shards, options),
-    expire: (limit) => expire(shards, limit),
+    expire: (limit) => expire(shards, caps, limit),
   };
 }

@@ -4,6 +4,7 @@
  */
 import { asc, eq } from "drizzle-orm";
 import type { ConfigRepo } from "@toolyard/core/ports/repos";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards } from "../database.ts";
 import { budgets } from "../schema/budgets.ts";
 import { providers } from "../schema/providers.ts";
@@ -24,7 +25,7 @@ import { readTavernEntries, selectTavernEntries } from "./tavern.ts";
 import { selectToolServices, toolServiceReader } from "./tool-services.ts";
 import { readVariables, selectVariables } from "./variables.ts";
 
-export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): ConfigRepo {
+export function createConfigRepo(shards: Shards, caps: SettingsCaps, onBrokenRow: OnBrokenRow): ConfigRepo {
   const plugins = pluginReader(onBrokenRow);
   const backEnds = providerReader(onBrokenRow);
   const credentials = storedCredentialReader(onBrokenRow);
@@ -87,7 +88,7 @@ export function createConfigRepo(shards: Shards, onBrokenRow: OnBrokenRow): Conf
       return {
         tenant,
         version: row.configVersion,
-        settings: parseSettings(row.settings, (key) =>
+        settings: parseSettings(row.settings, caps, (key) =>
           onBrokenRow({ table: "tenants", tenant, id: key, reason: "is not a value that this setting takes" }),
         ),
         plugins: readAll(plugins, pluginRows),

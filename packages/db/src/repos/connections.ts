@@ -14,13 +14,14 @@ import type {
   RealtimeEvent,
 } from "@toolyard/core/realtime/connection";
 import { vcpLogClient } from "@toolyard/core/vcp/nodes/client-types";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import * as z from "zod";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { connectionEvents } from "../schema/connection-events.ts";
 import { connections } from "../schema/connections.ts";
 import { decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
-import { now, setting, windowMs, windowStart } from "./fragments.ts";
+import { now, setting, underCaps, windowMs, windowStart } from "./fragments.ts";
 
 /** Of a tenant. */
 const mostConnections = 1_000;
@@ -83,24 +84,37 @@ const readOfType = `SELECT c.* FROM connections AS c
   WHERE c.tenant = ?1 AND c.client_type = ?2 AND ${isLive} AND c.holder <> '${awayHolder}' ORDER BY c.created_at, c.id`;
 const findConnection = `SELECT c.* FROM connections AS c WHERE c.id = ?1 AND ${isLive}`;
 
-/** Windows of connection `c` in which requests are counted: its tenant's, and its key's where that has a limit of its own. */
-const countedFor = `w.tenant = c.tenant AND w.scope IN ('tenant', 'key:' || (c.caller ->> 'id'))`;
+/** A second a thousand, as a server hears of one connection. What they say was admitted with the calls that it is about. */
+const nodeMessagesPerMinute = 60_000;
+/** As `hasScope` says it. */
+const isNode = `(c.caller ->> 'role' = 'operator'
+  OR EXISTS (SELECT 1 FROM json_each(c.caller, '$.scopes') WHERE value = 'node'))`;
+/**
+ * Windows of connection `c` in which what it says is counted: its tenant's, and its key's where that has a limit of its
+ * own; that of all of its tenant's nodes for a node, whose results do not wait for requests.
+ */
+const countedFor = `w.tenant = c.tenant AND w.scope IN (
+  CASE WHEN ${isNode} THEN 'nodes' ELSE 'tenant' END, CASE WHEN NOT ${isNode} THEN 'key:' || (c.caller ->> 'id') END)`;
 /** The limit that has been reached in this minute, if one has; an operator has none. */
-const reachedLimit = `(
+const reachedLimit = (caps: SettingsCaps): string => `(
   SELECT json_object('scope', full.scope, 'limit', full.most, 'resetMs', full.reset_ms) FROM (
-    SELECT CASE w.scope WHEN 'tenant' THEN 'tenant' ELSE 'key' END AS scope, w.count,
+    SELECT CASE WHEN w.scope IN ('tenant', 'nodes') THEN w.scope ELSE 'key' END AS scope, w.count,
       w.window_start + ${windowMs} - ${now} AS reset_ms,
-      CASE w.scope WHEN 'tenant' THEN ${setting("requests_per_minute")} ELSE (
+      CASE w.scope WHEN 'tenant' THEN ${setting("requests_per_minute", caps)} WHEN 'nodes' THEN ${nodeMessagesPerMinute} ELSE (
         SELECT requests_per_minute FROM api_keys AS k WHERE k.tenant = w.tenant AND k.id = c.caller ->> 'id') END AS most
     FROM rate_windows AS w JOIN tenants AS t ON t.id = w.tenant
     WHERE ${countedFor} AND w.window_start = ${windowStart} AND c.caller ->> 'kind' <> 'operator') AS full
   WHERE full.count >= full.most ORDER BY full.scope LIMIT 1)`;
-const findSpeaker = `SELECT c.*, ${reachedLimit} AS reached FROM connections AS c WHERE c.id = ?1 AND ${isLive}`;
-/** Its own connecting was a request, so there are windows to count in. */
+const findSpeaker = underCaps(
+  (caps) => `SELECT c.*, ${reachedLimit(caps)} AS reached FROM connections AS c WHERE c.id = ?1 AND ${isLive}`,
+);
+/** Of requests there are windows to count in, since its own connecting was one. */
+const openNodesWindow = `INSERT INTO rate_windows (tenant, scope, window_start, count)
+  SELECT c.tenant, 'nodes', 0, 0 FROM connections AS c WHERE c.tenant = ?1 AND c.id = ?2 AND ${isNode} ON CONFLICT DO NOTHING`;
 const countMessage = `UPDATE rate_windows AS w
   SET count = 1 + CASE WHEN w.window_start = ${windowStart} THEN w.count ELSE 0 END, window_start = ${windowStart}
   FROM connections AS c WHERE c.tenant = ?1 AND c.id = ?2 AND c.caller ->> 'kind' <> 'operator' AND ${countedFor}`;
-const limitSchema = z.object({ scope: z.enum(["key", "tenant"]), limit: z.number(), resetMs: z.number() });
+const limitSchema = z.object({ scope: z.enum(["key", "tenant", "nodes"]), limit: z.number(), resetMs: z.number() });
 
 const putSubscription = `UPDATE connections SET subscriptions = json_set(subscriptions, ?3, json(?4))
   WHERE tenant = ?1 AND id = ?2 AND (json_type(subscriptions, ?3) IS NOT NULL
@@ -168,19 +182,34 @@ const insertEvent = `INSERT INTO connection_events
     CASE WHEN EXISTS (SELECT 1 FROM connections AS c WHERE c.holder = '' AND ${isAddressed}) THEN ${now} END
   WHERE EXISTS (SELECT 1 FROM connections AS c WHERE ${isAddressed})`;
 
-/** In order within each tenant, and tenants by turns: whom one has much to tell keeps no other's waiting. */
-const claimDue = `UPDATE connection_events SET next_at = ${now} + ?2, attempt = attempt + 1
-  WHERE seq IN (
-    SELECT seq FROM (
-      SELECT seq, ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY seq) AS turn FROM connection_events
-      WHERE next_at IS NOT NULL AND next_at <= ${now} AND attempt < ${mostAttempts})
-    ORDER BY turn, seq LIMIT ?1)
+const nextPending = (after: string): string => `(
+  SELECT tenant FROM connection_events INDEXED BY connection_events_pending
+  WHERE next_at IS NOT NULL ${after} ORDER BY tenant LIMIT 1)`;
+
+/**
+ * In order within each tenant, and tenants by turns: whom one has much to tell keeps no other's waiting. Of each only the
+ * oldest few are looked at, and of none anything, unless something is due.
+ */
+const nextDue = `WITH RECURSIVE pending (tenant) AS (
+    SELECT ${nextPending("")} WHERE EXISTS (
+      SELECT 1 FROM connection_events WHERE next_at IS NOT NULL AND next_at <= ${now})
+    UNION ALL
+    SELECT ${nextPending("AND tenant > pending.tenant")} FROM pending WHERE pending.tenant IS NOT NULL)
+  SELECT seq FROM (
+    SELECT event.seq, ROW_NUMBER() OVER (PARTITION BY event.tenant ORDER BY event.seq) AS turn
+    FROM pending CROSS JOIN connection_events AS event ON event.seq IN (
+      SELECT seq FROM connection_events INDEXED BY connection_events_pending
+      WHERE tenant = pending.tenant AND next_at IS NOT NULL AND next_at <= ${now} ORDER BY seq LIMIT ?1))
+  ORDER BY turn, seq LIMIT ?1`;
+
+/** What has been tried as often as it may is given up, and nobody's. */
+const claimDue = `UPDATE connection_events
+  SET next_at = CASE WHEN attempt < ${mostAttempts} THEN ${now} + ?2 END, attempt = attempt + 1
+  WHERE seq IN (${nextDue})
   RETURNING *, (
     SELECT json_group_array(json_object('id', c.id, 'caller', json(c.caller), 'client_type', c.client_type,
       'subscriptions', json(c.subscriptions), 'closes_at', c.closes_at))
     FROM connections AS c WHERE c.tenant = connection_events.tenant AND c.holder = '' AND ${isLive}) AS listening`;
-const giveUp = `UPDATE connection_events SET next_at = NULL WHERE next_at IS NOT NULL AND attempt >= ${mostAttempts}
-  AND next_at <= ${now}`;
 const settleEvent = "UPDATE connection_events SET next_at = NULL WHERE tenant = ?1 AND seq = ?2 AND attempt = ?3";
 
 /** @param also what has to be the case besides; its parameters follow as ?10 and so on */
@@ -191,7 +220,7 @@ export function eventStatement(tenant: string, event: NewEvent, also?: Statement
     : { sql: `${insertEvent} AND ${also.sql}`, args: [...args, ...also.args] };
 }
 
-export function createConnectionRepo(shards: Shards): ConnectionRepo {
+export function createConnectionRepo(shards: Shards, caps: SettingsCaps): ConnectionRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     issueTicket: async (tenant, { hash, caller, until, lifetimeMs }) => {
@@ -239,7 +268,7 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     },
 
     findSpeaker: async (id) => {
-      const statements = [{ sql: findSpeaker, args: [id] }];
+      const statements = [{ sql: findSpeaker(caps), args: [id] }];
       const answers = await everyShard(shards, (database) => database.batch(statements, { readonly: true }));
       return answers.flatMap(([found]) => (found?.rows ?? []).map(toSpeaker))[0];
     },
@@ -257,7 +286,7 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     touch: async (tenant, id, { lifetimeMs, counts }) => {
       const statements = [
         { sql: touch, args: [tenant, id, lifetimeMs] },
-        ...(counts ? [{ sql: countMessage, args: [tenant, id] }] : []),
+        ...(counts ? [openNodesWindow, countMessage].map((sql) => ({ sql, args: [tenant, id] })) : []),
       ];
       const [touched] = await of(tenant).batch(statements, { repeatable: true });
       return touched !== undefined && touched.rows.length > 0;
@@ -311,12 +340,10 @@ export function createConnectionRepo(shards: Shards): ConnectionRepo {
     heldEvents: (holder, after, limit) => heldEvents(shards, holder, { after, limit }),
 
     claim: async ({ limit, leaseMs }) => {
-      const statements = [
-        { sql: claimDue, args: [limit, leaseMs] },
-        { sql: giveUp, args: [] },
-      ];
+      const statements = [{ sql: claimDue, args: [limit, leaseMs] }];
       const answers = await everyShard(shards, (database) => database.batch(statements));
-      const claimed = answers.flatMap(([due]) => (due?.rows ?? []).map(toClaimed));
+      const due = answers.flatMap(([found]) => found?.rows ?? []);
+      const claimed = due.filter((row) => row["next_at"] !== null).map(toClaimed);
       return claimed.toSorted((a, b) => a.event.seq - b.event.seq);
     },
 

@@ -60,8 +60,8 @@ const keepSignal = `INSERT INTO ${signals} (tenant, run, token, name, payload, n
   FROM calls WHERE tenant = ?1 AND id = ?2 AND repeat = 'resume' AND state IN ('queued', 'running', 'input_required')
   ON CONFLICT DO NOTHING RETURNING token`;
 
-const readSignal = `SELECT (SELECT 1 FROM ${signals} WHERE tenant = ?1 AND run = ?2 AND token = ?3) AS known,
-    (SELECT repeat FROM calls WHERE tenant = ?1 AND id = ?2) AS repeat`;
+const readSignal = `SELECT * FROM ${signals} WHERE tenant = ?1 AND run = ?2 AND token = ?3`;
+const readRepeat = "SELECT repeat FROM calls WHERE tenant = ?1 AND id = ?2";
 
 export function createFlowRunRepo(shards: Shards): FlowRunRepo {
   return {
@@ -116,18 +116,19 @@ export function createFlowRunRepo(shards: Shards): FlowRunRepo {
     },
 
     signal: async (tenant, run, { token, name, payload }) => {
-      const [kept, , known] = await shards.databaseFor(tenant).batch(
+      const [kept, , known, found] = await shards.databaseFor(tenant).batch(
         [
           { sql: keepSignal, args: [tenant, run, token, name, JSON.stringify(payload)] },
           { sql: wakeCall, args: [tenant, run] },
           { sql: readSignal, args: [tenant, run, token] },
+          { sql: readRepeat, args: [tenant, run] },
         ],
         { repeatable: true },
       );
       if ((kept?.rows.length ?? 0) > 0) return "kept";
       const row = known?.rows[0];
-      if (row?.["known"] === 1) return "known";
-      return row?.["repeat"] === "resume" ? "ended" : "unknown_run";
+      if (row !== undefined) return toSignal(row);
+      return found?.rows[0]?.["repeat"] === "resume" ? "ended" : "unknown_run";
     },
 
     recordWithSteps: async (tenant, callerId, call, done) => {

@@ -1,6 +1,7 @@
 /** Parts of hand-written SQL. Nothing here comes from outside: what does is bound, never spelled out. */
 import type { Listeners } from "@toolyard/core/realtime/connection";
 import { tenantSettingsSchema, type TenantSettings } from "@toolyard/core/tenant-config";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import * as z from "zod";
 
 /** Epoch milliseconds of the database's clock; the same wherever it stands in one statement. */
@@ -25,16 +26,44 @@ type NumericSetting = {
 
 const defaults = tenantSettingsSchema.parse({});
 
-/** A setting of the tenant in row `t`. A value outside of the schema's range counts as not set, as in settings.ts. */
-export function setting(name: NumericSetting): string {
+/**
+ * A setting of the tenant in row `t`, the operator's cap at most. A value outside of the schema's range counts as not
+ * set, as in settings.ts.
+ */
+export function setting(name: NumericSetting, caps: SettingsCaps): string {
   const value = `json_extract(t.settings, '$.${name}')`;
   const { least, most } = numericSettings[name] ?? {};
-  return `CASE WHEN ${value} BETWEEN ${least} AND ${most} THEN ${value} ELSE ${defaults[name]} END`;
+  const asked = `CASE WHEN ${value} BETWEEN ${least} AND ${most} THEN ${value} ELSE ${defaults[name]} END`;
+  const cap = caps[name];
+  return cap === undefined ? asked : `MIN(${asked}, ${cap})`;
+}
+
+/** SQL in which caps are spelled out, since they are a process's own and never change: made once for them. */
+export function underCaps(make: (caps: SettingsCaps) => string): (caps: SettingsCaps) => string {
+  const made = new WeakMap<SettingsCaps, string>();
+  return (caps) => {
+    const known = made.get(caps);
+    if (known !== undefined) return known;
+    const sql = make(caps);
+    made.set(caps, sql);
+    return sql;
+  };
 }
 
 /** For calls of a tenant that is suspended or gone nothing is done; what is queued stays for the day it is resumed. */
 export const isActive = (tenant: string): string =>
   `EXISTS (SELECT 1 FROM tenants AS owner WHERE owner.id = ${tenant} AND owner.status = 'active')`;
+
+/** How often each is there, as JSON for `countOf`. */
+export function countsOf(ids: readonly string[]): string {
+  const counts: Record<string, number> = {};
+  for (const id of ids) counts[id] = (counts[id] ?? 0) + 1;
+  return JSON.stringify(counts);
+}
+
+/** @param counts of `countsOf` */
+export const countOf = (counts: string, id: string): string =>
+  `COALESCE(json_extract(${counts}, '$."' || ${id} || '"'), 0)`;
 
 /** What connections of tenant ?1 listen to, as a number of three bits; null: nobody listens. */
 export const hearing =

@@ -1,5 +1,6 @@
 /** All repositories over the shards. */
 import type { Repos } from "@toolyard/core/ports/repos";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Shards } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
 import { createCallRepo } from "./calls.ts";
@@ -10,23 +11,25 @@ import type { OnBrokenRow } from "./rows.ts";
 export interface RepoOptions {
   /** Hears of rows that were left out because they cannot be read. */
   readonly onBrokenRow?: OnBrokenRow;
+  /** The operator's upper bounds: they hold wherever a tenant's settings are read, and are never stored. */
+  readonly caps?: SettingsCaps;
 }
 
 /** What every request needs is there at once; the others are read when they are asked. */
-export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: RepoOptions = {}): Repos {
+export function createRepos(shards: Shards, { onBrokenRow = () => undefined, caps = {} }: RepoOptions = {}): Repos {
   return {
     apiKeys: createApiKeyRepo(shards, onBrokenRow),
-    config: createConfigRepo(shards, onBrokenRow),
-    calls: createCallRepo(shards),
+    config: createConfigRepo(shards, caps, onBrokenRow),
+    calls: createCallRepo(shards, caps),
     tenants: late(async () => (await import("./tenants.ts")).createTenantRepo(shards, onBrokenRow)),
     issuers: late(async () => (await import("./issuers.ts")).createIssuerRepo(shards, onBrokenRow)),
     agents: late(async () => (await import("./agents.ts")).createAgentRepo(shards, onBrokenRow)),
     plugins: late(async () => (await import("./plugins.ts")).createPluginRepo(shards, onBrokenRow)),
     credentials: late(async () => (await import("./credentials.ts")).createCredentialRepo(shards, onBrokenRow)),
     providers: late(async () => (await import("./providers.ts")).createProviderRepo(shards, onBrokenRow)),
-    archives: late(async () => (await import("./archives.ts")).createArchiveRepo(shards)),
-    sessions: late(async () => (await import("./sessions.ts")).createSessionRepo(shards)),
-    uploads: late(async () => (await import("./uploads.ts")).createUploadRepo(shards)),
+    archives: late(async () => (await import("./archives.ts")).createArchiveRepo(shards, caps)),
+    sessions: late(async () => (await import("./sessions.ts")).createSessionRepo(shards, caps)),
+    uploads: late(async () => (await import("./uploads.ts")).createUploadRepo(shards, caps)),
     budgets: late(async () => (await import("./budgets.ts")).createBudgetRepo(shards)),
     prices: late(async () => (await import("./prices.ts")).createPriceRepo(shards, onBrokenRow)),
     usage: late(async () => (await import("./usage.ts")).createUsageRepo(shards)),
@@ -34,7 +37,7 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined }: R
     webhooks: late(async () => (await import("./webhooks.ts")).createWebhookRepo(shards)),
     services: late(async () => (await import("./tool-services.ts")).createToolServiceRepo(shards, onBrokenRow)),
     breakers: late(async () => (await import("./breakers.ts")).createBreakerRepo(shards)),
-    connections: late(async () => (await import("./connections.ts")).createConnectionRepo(shards)),
+    connections: late(async () => (await import("./connections.ts")).createConnectionRepo(shards, caps)),
     nodes: late(async () => (await import("./nodes.ts")).createNodeRepo(shards)),
     subscriptions: late(async () => (await import("./subscriptions.ts")).createSubscriptionRepo(shards, onBrokenRow)),
     tavern: late(async () => (await import("./tavern.ts")).createTavernRepo(shards)),

@@ -1,9 +1,20 @@
 /** Parts of SQL about sessions and the room in their workspaces, for session `s` of tenant `t`. */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { mostWorkspaceFiles } from "@toolyard/core/ports/repos";
-import { now, setting } from "./fragments.ts";
+import { deliveredSession } from "../schema/schedules.ts";
+import { now, setting, underCaps } from "./fragments.ts";
 
-export const isExpired = `(s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ${setting("session_idle_ms")})`;
+/**
+ * A session that a schedule may still deliver to is not idle, however seldom that fires: what it comes to would be
+ * told to nobody. The plus takes the column's affinity, which would keep SQLite from the index.
+ */
+export const isIdle = (session: string, idleMs: string): string => `(${session}.last_used_at < ${now} - ${idleMs}
+  AND NOT EXISTS (SELECT 1 FROM schedules AS keeping WHERE keeping.tenant = ${session}.tenant
+    AND keeping.${deliveredSession} = +${session}.id AND keeping.next_at IS NOT NULL))`;
+
+export const isExpired = underCaps(
+  (caps) => `(s.expired_at IS NOT NULL OR ${isIdle("s", setting("session_idle_ms", caps))})`,
+);
 
 export const usedBytes = `(SELECT COALESCE(SUM(used.bytes), 0) FROM workspace_files AS used
   WHERE used.tenant = s.tenant AND used.session_id = s.id)`;
@@ -25,8 +36,10 @@ export const usedBesides = (
 export const hasPlaceFor = (path: string): string => `(SELECT COUNT(*) FROM workspace_files AS others
   WHERE others.tenant = s.tenant AND others.session_id = s.id AND others.path <> ${path}) < ${mostWorkspaceFiles}`;
 
-export const touchSession = `UPDATE sessions AS s SET last_used_at = ${now} FROM tenants AS t
-  WHERE t.id = ?1 AND s.id = ?2 AND s.tenant = ?1 AND NOT ${isExpired}`;
+export const touchSession = underCaps(
+  (caps) => `UPDATE sessions AS s SET last_used_at = ${now} FROM tenants AS t
+  WHERE t.id = ?1 AND s.id = ?2 AND s.tenant = ?1 AND NOT ${isExpired(caps)}`,
+);
 
 export function noSession(id: string): GatewayError {
   return new GatewayError("session_not_found", `There is no session '${id}'.`, { param: "session_id" });

@@ -4,15 +4,17 @@
  * the write are one statement, two writers on two instances cannot both take the last bytes.
  */
 import type { Page, PageRequest, Session, SessionRepo, WorkspaceFile } from "@toolyard/core/ports/repos";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Database, Shards, SqlValue, Statement, StatementResult } from "../database.ts";
 import { everyShard } from "./every-shard.ts";
-import { now, setting } from "./fragments.ts";
+import { now, setting, underCaps } from "./fragments.ts";
 import { requirePlace } from "./place.ts";
 import {
   announcedBytes,
   expiredSession,
   hasPlaceFor,
   isExpired,
+  isIdle,
   noSession,
   touchSession,
   usedBesides,
@@ -28,23 +30,31 @@ const claimMs = 300_000;
 
 const orders = { asc: { direction: "ASC", follows: ">" }, desc: { direction: "DESC", follows: "<" } } as const;
 
-const sessionsOfTenant = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired} AS expired
-  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1`;
+const sessionsOfTenant = underCaps(
+  (
+    caps,
+  ) => `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired(caps)} AS expired
+  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1`,
+);
 
-const readSession = `${sessionsOfTenant} AND s.id = ?2`;
+const readSession = underCaps((caps) => `${sessionsOfTenant(caps)} AND s.id = ?2`);
 
-const readRoom = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired} AS expired,
+const readRoom = underCaps(
+  (
+    caps,
+  ) => `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes, ${isExpired(caps)} AS expired,
     ${usedBytes} + ${announcedBytes} AS held, ${usedFiles} AS files
-  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`;
+  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`,
+);
 
-export function createSessionRepo(shards: Shards): SessionRepo {
+export function createSessionRepo(shards: Shards, caps: SettingsCaps): SessionRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     get: async (tenant, id) => {
-      const [found] = await of(tenant).batch([{ sql: readSession, args: [tenant, id] }], { readonly: true });
+      const [found] = await of(tenant).batch([{ sql: readSession(caps), args: [tenant, id] }], { readonly: true });
       return found?.rows.map(toSession)[0];
     },
-    list: (tenant, page, callerId) => list(of(tenant), tenant, { page, callerId }),
+    list: (tenant, page, callerId) => list(of(tenant), tenant, { page, callerId, caps }),
     touch: (tenant, id, callerId, idleMs) => touch(of(tenant), tenant, { id, callerId, idleMs }),
     listFiles: async (tenant, session, prefix) => {
       const args = [tenant, session, prefix];
@@ -57,11 +67,11 @@ export function createSessionRepo(shards: Shards): SessionRepo {
       const [found] = await of(tenant).batch([{ sql: readFile, args }], { readonly: true });
       return found?.rows.map(toFile)[0];
     },
-    putFile: (tenant, session, file, limit) => putFile(of(tenant), tenant, { session, file, limit }),
+    putFile: (tenant, session, file, limit) => putFile(of(tenant), tenant, { session, file, limit, caps }),
     deleteFile: async (tenant, session, path) => {
       const [deleted] = await of(tenant).batch([
         { sql: deleteFile, args: [tenant, session, path] },
-        { sql: touchSession, args: [tenant, session] },
+        { sql: touchSession(caps), args: [tenant, session] },
       ]);
       return deleted?.rows.map((row) => String(row["blob_key"]))[0];
     },
@@ -70,7 +80,7 @@ export function createSessionRepo(shards: Shards): SessionRepo {
       await of(tenant).batch([{ sql: deleteFiles, args }], { repeatable: true });
     },
     delete: (tenant, id) => remove(of(tenant), tenant, id),
-    takeExpired: (limit) => takeExpired(shards, limit),
+    takeExpired: (limit) => takeExpired(shards, caps, limit),
   };
 }
 
@@ -79,7 +89,11 @@ const readPlace = "SELECT id FROM sessions WHERE tenant = ?1 AND id = ?2";
 async function list(
   database: Database,
   tenant: string,
-  { page, callerId }: { readonly page: PageRequest; readonly callerId: string | undefined },
+  {
+    page,
+    callerId,
+    caps,
+  }: { readonly page: PageRequest; readonly callerId: string | undefined; readonly caps: SettingsCaps },
 ): Promise<Page<Session>> {
   const { direction, follows } = orders[page.order];
   const args: SqlValue[] = [tenant, page.limit + 1, callerId ?? null];
@@ -88,7 +102,7 @@ async function list(
     beyond = `AND (s.created_at, s.id) ${follows} (SELECT created_at, id FROM sessions WHERE tenant = ?1 AND id = ?4)`;
     args.push(page.after);
   }
-  const sql = `${sessionsOfTenant} AND s.cleared_at IS NULL AND s.caller_id = COALESCE(?3, s.caller_id) ${beyond}
+  const sql = `${sessionsOfTenant(caps)} AND s.cleared_at IS NULL AND s.caller_id = COALESCE(?3, s.caller_id) ${beyond}
     ORDER BY s.created_at ${direction}, s.id ${direction} LIMIT ?2`;
   const statements: Statement[] = [{ sql, args }];
   if (page.after !== undefined) statements.push({ sql: readPlace, args: [tenant, page.after] });
@@ -100,10 +114,10 @@ async function list(
 const createOrTouch = `INSERT INTO sessions (id, tenant, caller_id, created_by, created_at, last_used_at)
   VALUES (?2, ?1, ?3, '', ${now}, ${now})
   ON CONFLICT (id) DO UPDATE SET last_used_at = excluded.last_used_at
-    WHERE tenant = excluded.tenant AND expired_at IS NULL AND last_used_at >= ${now} - ?4`;
+    WHERE tenant = excluded.tenant AND expired_at IS NULL AND NOT ${isIdle("sessions", "?4")}`;
 
 const readTouched = `SELECT s.id, s.caller_id, s.created_at, s.last_used_at, ${usedBytes} AS bytes,
-    (s.expired_at IS NOT NULL OR s.last_used_at < ${now} - ?3) AS expired
+    (s.expired_at IS NOT NULL OR ${isIdle("s", "?3")}) AS expired
   FROM sessions AS s WHERE s.tenant = ?1 AND s.id = ?2`;
 
 /** @throws GatewayError `session_not_found` for the id of another tenant's session */
@@ -147,28 +161,35 @@ async function pageFiles(
 }
 
 /** `previous_blob_key` stays where the row is this very write's already: then its first reply was lost. */
-const putFileRow = `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
+const putFileRow = underCaps(
+  (caps) => `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ${now} FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant
-  WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired}
+  WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired(caps)}
     AND ?4 + ${usedBesides("?3")} + ${announcedBytes} <= ?7 AND ${hasPlaceFor("?3")}
   ON CONFLICT (tenant, session_id, path) DO UPDATE SET
     bytes = excluded.bytes, media_type = excluded.media_type, updated_at = excluded.updated_at,
     previous_blob_key = CASE blob_key WHEN excluded.blob_key THEN previous_blob_key ELSE blob_key END,
     blob_key = excluded.blob_key
-  RETURNING previous_blob_key`;
+  RETURNING previous_blob_key`,
+);
 
 /** @throws GatewayError `session_not_found`, `session_expired` */
 async function putFile(
   database: Database,
   tenant: string,
-  { session, file, limit }: { readonly session: string; readonly file: NewFile; readonly limit: number },
+  {
+    session,
+    file,
+    limit,
+    caps,
+  }: { readonly session: string; readonly file: NewFile; readonly limit: number; readonly caps: SettingsCaps },
 ): ReturnType<SessionRepo["putFile"]> {
   const { path, bytes, mediaType, blobKey } = file;
   const [put, , found] = await database.batch(
     [
-      { sql: putFileRow, args: [tenant, session, path, bytes, mediaType, blobKey, limit] },
-      { sql: touchSession, args: [tenant, session] },
-      { sql: readRoom, args: [tenant, session] },
+      { sql: putFileRow(caps), args: [tenant, session, path, bytes, mediaType, blobKey, limit] },
+      { sql: touchSession(caps), args: [tenant, session] },
+      { sql: readRoom(caps), args: [tenant, session] },
     ],
     { repeatable: true },
   );
@@ -202,16 +223,18 @@ async function remove(database: Database, tenant: string, id: string): Promise<r
   return (deleted?.rows ?? []).map((row) => String(row["blob_key"]));
 }
 
-const takeIdle = `UPDATE sessions SET expired_at = COALESCE(expired_at, ${now}), claimed_until = ${now} + ${claimMs}
+const takeIdle = underCaps(
+  (caps) => `UPDATE sessions SET expired_at = COALESCE(expired_at, ${now}), claimed_until = ${now} + ${claimMs}
   WHERE id IN (
     SELECT s.id FROM tenants AS t CROSS JOIN sessions AS s
-    WHERE s.tenant = t.id AND s.cleared_at IS NULL AND s.last_used_at < ${now} - ${setting("session_idle_ms")}
+    WHERE s.tenant = t.id AND s.cleared_at IS NULL AND ${isIdle("s", setting("session_idle_ms", caps))}
       AND COALESCE(s.claimed_until, 0) <= ${now}
     LIMIT ?1)
-  RETURNING tenant, id`;
+  RETURNING tenant, id`,
+);
 
-async function takeExpired(shards: Shards, limit: number): ReturnType<SessionRepo["takeExpired"]> {
-  const taken = await everyShard(shards, (database) => database.batch([{ sql: takeIdle, args: [limit] }]));
+async function takeExpired(shards: Shards, caps: SettingsCaps, limit: number): ReturnType<SessionRepo["takeExpired"]> {
+  const taken = await everyShard(shards, (database) => database.batch([{ sql: takeIdle(caps), args: [limit] }]));
   return taken.flatMap(([idle]) =>
     (idle?.rows ?? []).map((row) => ({ tenant: String(row["tenant"]), id: String(row["id"]) })),
   );

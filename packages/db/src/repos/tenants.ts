@@ -6,12 +6,12 @@
 import { and, eq, getTableColumns, getTableName, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import type { Page, PageRequest, Tenant, TenantRepo } from "@toolyard/core/ports/repos";
-import type { Database, Shards, Statement } from "../database.ts";
+import type { Page, PageRequest, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
+import type { Database, Shards, Statement, StatementResult } from "../database.ts";
 import * as schema from "../schema/index.ts";
 import { parseOwnSettings } from "../settings.ts";
 import { build, statement } from "../sql.ts";
-import { mostChanges } from "./every-shard.ts";
+import { everyShard, mostChanges } from "./every-shard.ts";
 import { readFirst, readPage, readWritten, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 const { tenants } = schema;
@@ -19,6 +19,20 @@ const { tenants } = schema;
 /** What is queued stays so, and nobody claims it (`isActive`). */
 const cancelRunning = `UPDATE calls SET cancel_requested = 1
   WHERE tenant = ?1 AND state = 'running' AND EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND status = 'suspended')`;
+
+/** What is left of a text when everything after its last dot is taken away. */
+const wrappedBy = "RTRIM(t.wrapped_key, REPLACE(t.wrapped_key, '.', ''))";
+
+/** @param which in the directory, the rows that only say where a tenant's own row is are not its */
+const sampleWrappedKeys = (which: string): string => `SELECT id, wrapped_key, wrapped_by FROM (
+    SELECT t.id, t.wrapped_key, ${wrappedBy} AS wrapped_by,
+      ROW_NUMBER() OVER (PARTITION BY ${wrappedBy} ORDER BY t.id) AS place
+    FROM tenants AS t WHERE ${which})
+  WHERE place <= ?1`;
+const sampleDirectory = sampleWrappedKeys(
+  "t.shard IS NULL OR t.shard IN (SELECT here.id FROM shards AS here WHERE here.url IS NULL)",
+);
+const sampleShard = sampleWrappedKeys("true");
 
 /** Rows of a table that one batch of an erasure removes: no more than others can well wait for. */
 const erasedAtOnce = 1_000;
@@ -77,6 +91,14 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
       return { data, hasMore: listed.hasMore };
     },
 
+    sampleWrappedKeys: async (ofEach) => {
+      const sampled = await everyShard(shards, (database) => {
+        const sql = database === shards.directory ? sampleDirectory : sampleShard;
+        return database.batch([{ sql, args: [ofEach] }], { readonly: true });
+      });
+      return sampled.flatMap(([found]) => (found?.rows ?? []).map(toSample));
+    },
+
     update: async (id, { settings, expectedConfigVersion, ...change }) => {
       const values = {
         ...change,
@@ -111,6 +133,14 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
       }
       return erased;
     },
+  };
+}
+
+function toSample(row: StatementResult["rows"][number]): WrappedKeySample {
+  return {
+    tenant: String(row["id"]),
+    wrappedKey: String(row["wrapped_key"]),
+    wrappedBy: String(row["wrapped_by"]),
   };
 }
 

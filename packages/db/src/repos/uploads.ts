@@ -3,9 +3,10 @@
  * `settled_at`; the file and the end of its upload are one transaction.
  */
 import type { FullWorkspace, UploadRepo, WorkspaceUpload } from "@toolyard/core/ports/repos";
+import type { SettingsCaps } from "@toolyard/core/tenants/settings";
 import type { Database, Shards, StatementResult } from "../database.ts";
 import { everyShard } from "./every-shard.ts";
-import { now, setting } from "./fragments.ts";
+import { now, setting, underCaps } from "./fragments.ts";
 import {
   announcedBytes,
   expiredSession,
@@ -32,29 +33,35 @@ const fileOf = fileFor("u");
 const readUpload = `SELECT u.*, ${fileOf} AS current FROM workspace_uploads AS u
   WHERE u.tenant = ?1 AND u.session_id = ?2 AND u.id = ?3`;
 
-const readRoom = `SELECT ${isExpired} AS expired, ${usedBytes} + ${announcedBytes} AS held, ${usedFiles} AS files
-  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`;
+const readRoom = underCaps(
+  (caps) => `SELECT ${isExpired(caps)} AS expired, ${usedBytes} + ${announcedBytes} AS held, ${usedFiles} AS files
+  FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant WHERE s.tenant = ?1 AND s.id = ?2`,
+);
 
-const insertUpload = `INSERT INTO workspace_uploads
+const insertUpload = underCaps(
+  (caps) => `INSERT INTO workspace_uploads
     (tenant, session_id, id, path, bytes, media_type, blob_key, replaces_blob_key, created_at, expires_at)
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7,
     (SELECT blob_key FROM workspace_files WHERE tenant = ?1 AND session_id = ?2 AND path = ?4), ${now}, ${now} + ?8
   FROM sessions AS s JOIN tenants AS t ON t.id = s.tenant
-  WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired}
-    AND ?5 + ${usedBesides("?4")} + ${announcedBytes} <= ${setting("workspace_bytes")} AND ${hasPlaceFor("?4")}
-  ON CONFLICT DO NOTHING`;
+  WHERE s.tenant = ?1 AND s.id = ?2 AND NOT ${isExpired(caps)}
+    AND ?5 + ${usedBesides("?4")} + ${announcedBytes} <= ${setting("workspace_bytes", caps)} AND ${hasPlaceFor("?4")}
+  ON CONFLICT DO NOTHING`,
+);
 
 /** Its own bytes are among the announced ones. */
-const putFile = `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
+const putFile = underCaps(
+  (caps) => `INSERT INTO workspace_files (tenant, session_id, path, bytes, media_type, blob_key, updated_at)
   SELECT u.tenant, u.session_id, u.path, u.bytes, u.media_type, u.blob_key, ${now}
   FROM workspace_uploads AS u JOIN sessions AS s ON s.tenant = u.tenant AND s.id = u.session_id
     JOIN tenants AS t ON t.id = u.tenant
-  WHERE u.tenant = ?1 AND u.session_id = ?2 AND u.id = ?3 AND u.settled_at IS NULL AND NOT ${isExpired}
+  WHERE u.tenant = ?1 AND u.session_id = ?2 AND u.id = ?3 AND u.settled_at IS NULL AND NOT ${isExpired(caps)}
     AND (?4 OR ${fileOf} IS u.replaces_blob_key)
-    AND ${usedBesides("u.path")} + ${announcedBytes} <= ${setting("workspace_bytes")} AND ${hasPlaceFor("u.path")}
+    AND ${usedBesides("u.path")} + ${announcedBytes} <= ${setting("workspace_bytes", caps)} AND ${hasPlaceFor("u.path")}
   ON CONFLICT (tenant, session_id, path) DO UPDATE SET
     bytes = excluded.bytes, media_type = excluded.media_type, updated_at = excluded.updated_at,
-    previous_blob_key = blob_key, blob_key = excluded.blob_key`;
+    previous_blob_key = blob_key, blob_key = excluded.blob_key`,
+);
 
 const settleCompleted = `UPDATE workspace_uploads AS u SET settled_at = ${now}
   WHERE u.tenant = ?1 AND u.session_id = ?2 AND u.id = ?3 AND u.settled_at IS NULL AND ${fileOf} = u.blob_key`;
@@ -78,17 +85,17 @@ const unusedBlob = `SELECT u.blob_key FROM workspace_uploads AS u WHERE u.tenant
   AND NOT EXISTS (SELECT 1 FROM workspace_files AS f
     WHERE f.tenant = u.tenant AND f.session_id = u.session_id AND f.blob_key = u.blob_key)`;
 
-export function createUploadRepo(shards: Shards): UploadRepo {
+export function createUploadRepo(shards: Shards, caps: SettingsCaps): UploadRepo {
   const of = (tenant: string): Database => shards.databaseFor(tenant);
   return {
     async open(tenant, session, { id, path, bytes, mediaType, blobKey }, expiresInMs) {
       const args = [tenant, session, id, path, bytes, mediaType, blobKey, expiresInMs];
       const [, , found, room] = await of(tenant).batch(
         [
-          { sql: insertUpload, args },
-          { sql: touchSession, args: [tenant, session] },
+          { sql: insertUpload(caps), args },
+          { sql: touchSession(caps), args: [tenant, session] },
           { sql: readUpload, args: [tenant, session, id] },
-          { sql: readRoom, args: [tenant, session] },
+          { sql: readRoom(caps), args: [tenant, session] },
         ],
         { repeatable: true },
       );
@@ -103,12 +110,12 @@ export function createUploadRepo(shards: Shards): UploadRepo {
       const args = [tenant, session, id];
       const [, , , upload, file, room] = await of(tenant).batch(
         [
-          { sql: putFile, args: [...args, replace ? 1 : 0] },
+          { sql: putFile(caps), args: [...args, replace ? 1 : 0] },
           { sql: settleCompleted, args },
-          { sql: touchSession, args: [tenant, session] },
+          { sql: touchSession(caps), args: [tenant, session] },
           { sql: readUpload, args },
           { sql: readFile, args },
-          { sql: readRoom, args: [tenant, session] },
+          { sql: readRoom(caps), args: [tenant, session] },
         ],
         { repeatable: true },
       );

@@ -18,7 +18,7 @@ import { webhookDeliveries } from "../schema/webhook-deliveries.ts";
 import { webhooks } from "../schema/webhooks.ts";
 import { decodeFirst, decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
-import { now } from "./fragments.ts";
+import { countOf, countsOf, now } from "./fragments.ts";
 import { raiseConfigVersion } from "./rows.ts";
 
 /** Each is looked at as each call ends. */
@@ -65,28 +65,39 @@ const resend = `UPDATE webhook_deliveries SET state = 'pending', tries = 0,
   next_at = (SELECT CASE WHEN enabled THEN ${now} END FROM webhooks WHERE ${own})
   WHERE tenant = ?1 AND webhook_id = ?2 AND id = ?3 RETURNING *`;
 
-const busy = (counts: string, id: string): string => `COALESCE(json_extract(${counts}, '$."' || ${id} || '"'), 0)`;
+const nextPending = (after: string): string => `(
+  SELECT webhook_id FROM webhook_deliveries WHERE next_at IS NOT NULL ${after} ORDER BY webhook_id LIMIT 1)`;
 
 /**
  * Of one webhook and of one tenant a share, with what the claimant has under way, and tenants by turns: who is slow
- * takes neither every claim nor every place.
+ * takes neither every claim nor every place. Of each webhook only its oldest few are looked at, since one that hangs may
+ * have any number due; and of none anything, unless something is.
  */
+const nextDue = `WITH RECURSIVE pending (webhook_id) AS (
+    SELECT ${nextPending("")} WHERE EXISTS (
+      SELECT 1 FROM webhook_deliveries WHERE next_at IS NOT NULL AND next_at <= ${now})
+    UNION ALL
+    SELECT ${nextPending("AND webhook_id > pending.webhook_id")} FROM pending WHERE pending.webhook_id IS NOT NULL)
+  SELECT due_row FROM (
+    SELECT due_row, due_at,
+      ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY place, due_at) + ${countOf("?6", "tenant")} AS turn
+    FROM (
+      SELECT due.rowid AS due_row, due.next_at AS due_at, due.tenant AS tenant,
+        ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) + ${countOf("?5", "due.webhook_id")} AS place
+      FROM pending
+      CROSS JOIN webhooks AS hook ON hook.id = pending.webhook_id AND hook.enabled
+      CROSS JOIN tenants AS t ON t.id = hook.tenant AND t.status = 'active'
+      CROSS JOIN webhook_deliveries AS due ON due.rowid IN (
+        SELECT rowid FROM webhook_deliveries
+        WHERE webhook_id = pending.webhook_id AND next_at IS NOT NULL AND next_at <= ${now} ORDER BY next_at LIMIT ?3)
+      WHERE ${countOf("?5", "hook.id")} < ?3 AND ${countOf("?6", "hook.tenant")} < ?4)
+    WHERE place <= ?3)
+  WHERE turn <= ?4
+  ORDER BY turn, due_at LIMIT ?1`;
+
 const claimDue = `UPDATE webhook_deliveries SET next_at = ${now} + ?2, attempt = attempt + 1, tries = tries + 1,
     attempted_at = ${now}
-  WHERE rowid IN (
-    SELECT due_row FROM (
-      SELECT due_row, due_at,
-        ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY place, due_at) + ${busy("?6", "tenant")} AS turn
-      FROM (
-        SELECT due.rowid AS due_row, due.next_at AS due_at, due.tenant AS tenant,
-          ROW_NUMBER() OVER (PARTITION BY due.webhook_id ORDER BY due.next_at) + ${busy("?5", "due.webhook_id")} AS place
-        FROM webhook_deliveries AS due
-        JOIN webhooks AS hook ON hook.id = due.webhook_id AND hook.enabled
-        JOIN tenants AS t ON t.id = due.tenant AND t.status = 'active'
-        WHERE due.next_at IS NOT NULL AND due.next_at <= ${now})
-      WHERE place <= ?3)
-    WHERE turn <= ?4
-    ORDER BY turn, due_at LIMIT ?1)
+  WHERE rowid IN (${nextDue})
   RETURNING *, (
     SELECT json_object('url', hook.url, 'sealed', hook.sealed, 'wrappedKey', t.wrapped_key,
       'previous', CASE WHEN hook.previous_until > ${now} THEN hook.previous_sealed END)
@@ -207,13 +218,6 @@ export function createWebhookRepo(shards: Shards): WebhookRepo {
 async function claim(shards: Shards, args: readonly SqlValue[]): Promise<readonly ClaimedDelivery[]> {
   const answers = await everyShard(shards, (database) => database.batch([{ sql: claimDue, args }]));
   return answers.flatMap(([claimed]) => (claimed?.rows ?? []).map(toClaimed));
-}
-
-/** How often each is there, as JSON. */
-function countsOf(ids: readonly string[]): string {
-  const counts: Record<string, number> = {};
-  for (const id of ids) counts[id] = (counts[id] ?? 0) + 1;
-  return JSON.stringify(counts);
 }
 
 function toClaimed(row: Row): ClaimedDelivery {

@@ -35,6 +35,10 @@ export const connectionEvents = sqliteTable(
     index("connection_events_due")
       .on(table.nextAt)
       .where(sql`next_at is not null`),
+    // A tenant's own, in their order, so that nothing is walked that another has to be told.
+    index("connection_events_pending")
+      .on(table.tenant)
+      .where(sql`next_at is not null`),
     index("connection_events_created").on(table.createdAt),
   ],
 );

@@ -1,6 +1,6 @@
 /**
  * Requests of the running minute, one row per tenant (scope `tenant`) and per key with a limit of its
- * own (scope `key:{id}`). The tenant's row also carries the decision about the request being admitted,
+ * own (scope `key:{id}`); besides, what a tenant's nodes say through API Gateway (scope `nodes`). The tenant's row also carries the decision about the request being admitted,
  * for the later statements of the same batch; outside of one batch those columns mean nothing.
  */
 import { integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";

@@ -15,6 +15,9 @@ import { flag, json, nowMs, tenantColumn, time } from "../columns.ts";
 const givenSchema = z.object({ field: z.enum(["at", "delay_ms", "cron", "rate"]), value: z.string() });
 const errorSchema = z.object({ code: z.string(), message: z.string() });
 
+/** Of a row: an expression of the index `schedules_session`, to be asked for in these words. */
+export const deliveredSession = "deliver ->> '$.session_id'";
+
 export const schedules = sqliteTable(
   "schedules",
   {
@@ -58,6 +61,10 @@ export const schedules = sqliteTable(
     index("schedules_due")
       .on(table.nextAt)
       .where(sql`next_at is not null and paused = 0`),
+    // Sessions that may still be delivered to do not expire.
+    index("schedules_session")
+      .on(table.tenant, sql.raw(deliveredSession))
+      .where(sql`next_at is not null`),
     index("schedules_ended")
       .on(table.updatedAt)
       .where(sql`next_at is null`),

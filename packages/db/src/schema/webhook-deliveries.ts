@@ -35,6 +35,10 @@ export const webhookDeliveries = sqliteTable(
     index("webhook_deliveries_due")
       .on(table.nextAt)
       .where(sql`next_at is not null`),
+    // A webhook's own, so that nothing is walked that is due to another.
+    index("webhook_deliveries_pending")
+      .on(table.webhookId, table.nextAt)
+      .where(sql`next_at is not null`),
     index("webhook_deliveries_created").on(table.tenant, table.createdAt),
   ],
 );

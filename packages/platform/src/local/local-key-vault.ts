@@ -42,7 +42,7 @@ export function createLocalKeyVault(options: {
         throw new GatewayError(
           "credential_unreadable",
           `The tenant's data key was wrapped under master key "${id}", and this process holds ${[...known.keys()].join(", ")}. ` +
-            "Start it with the master key that wrapped it (TOOLYARD_MASTER_KEY, or master.key in the data directory).",
+            "Give it the master key that wrapped it: in TOOLYARD_MASTER_KEY (or master.key in the data directory), or in TOOLYARD_PREVIOUS_MASTER_KEYS.",
         );
       }
       try {

@@ -8,7 +8,7 @@ export interface DirectoryFile {
   readonly body: Uint8Array;
 }
 
-/** Undefined where there is no such directory. Only folders that have one of these names directly in them are read. */
+/** Undefined where no such directory can be read. Only folders that have one of these names directly in them are read. */
 export async function readPluginDirectory(
   directory: string,
   manifestNames: readonly string[],

@@ -2,7 +2,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { PolledTaskQueue, QueueMessage, QueueName } from "@toolyard/core/ports/task-queue";
 import { afterEach, describe, expect, test } from "vitest";
 import { createFakeClock, type FakeClock } from "../memory/fake-clock.ts";
-import { startQueueWorkers, type QueueWorkers } from "./poll-queue.ts";
+import { startQueueWorkers, type Hands, type QueueWorkers } from "./poll-queue.ts";
 
 interface Entry extends QueueMessage {
   readonly queue: QueueName;
@@ -27,10 +27,16 @@ function createListQueue(
         entries.push({ ...message, queue, visibleAt: clock.now() + delayMs, receives: 0, receipt: "" });
       }
     },
-    async receive(queue, { limit, visibilityMs }) {
+    async receive(queue, { limit, visibilityMs, share }) {
       this.polls += 1;
       if (this.broken) throw new GatewayError("database_unavailable", "The database cannot be reached.");
-      const due = entries.filter((entry) => entry.queue === queue && entry.visibleAt <= clock.now()).slice(0, limit);
+      const held = [...(share?.inHand ?? [])];
+      const due = entries.filter((entry) => {
+        if (entry.queue !== queue || entry.visibleAt > clock.now()) return false;
+        held.push(entry.tenant);
+        return held.filter((tenant) => tenant === entry.tenant).length <= (share?.most ?? Infinity);
+      });
+      due.splice(limit);
       for (const entry of due) {
         entry.visibleAt = clock.now() + visibilityMs;
         entry.receives += 1;
@@ -56,14 +62,19 @@ describe("queue workers", () => {
   const running: QueueWorkers[] = [];
   afterEach(() => Promise.all(running.splice(0).map((workers) => workers.stop())));
 
-  function start(handle: (handled: QueueMessage) => Promise<void>, concurrency = { short: 2, long: 1 }) {
+  const few: Readonly<Record<QueueName, Hands>> = {
+    short: { all: 2, ofTenant: 2 },
+    long: { all: 1, ofTenant: 1 },
+  };
+
+  function start(handle: (handled: QueueMessage) => Promise<void>, hands = few) {
     const clock = createFakeClock();
     const queue = createListQueue(clock);
     const logged: string[] = [];
     const workers = startQueueWorkers({
       queue,
       handle,
-      concurrency,
+      hands,
       clock,
       log: { log: (level, text, fields) => void logged.push(`${level}: ${text} ${JSON.stringify(fields)}`) },
     });
@@ -97,6 +108,29 @@ describe("queue workers", () => {
     expect(inHand.has("long_2")).toBe(false);
     inHand.get("long_1")?.();
     await clock.advance(2000);
+    for (const done of inHand.values()) done();
+  });
+
+  test("keep hands for others than one tenant, which goes on as soon as one of its own ends", async () => {
+    const inHand = new Map<string, () => void>();
+    const handle = ({ callId }: QueueMessage): Promise<void> => new Promise((done) => inHand.set(callId, done));
+    const { clock, queue, workers } = start(handle, { ...few, short: { all: 3, ofTenant: 2 } });
+    await queue.send("short", [message("call_1"), message("call_2"), message("call_3"), message("call_4")]);
+    await clock.advance(60_000);
+    expect([...inHand.keys()]).toEqual(["call_1", "call_2"]);
+    await queue.send("short", [{ tenant: "ten_2", callId: "other" }]);
+    workers.wake();
+    await clock.advance(0);
+    expect([...inHand.keys()]).toEqual(["call_1", "call_2", "other"]);
+    inHand.get("other")?.();
+    await clock.advance(60_000);
+    expect(inHand.has("call_3")).toBe(false);
+    inHand.get("call_1")?.();
+    // Not at the next poll, which may be a second away.
+    await clock.advance(0);
+    expect(inHand.has("call_3")).toBe(true);
+    inHand.get("call_2")?.();
+    await clock.advance(0);
     for (const done of inHand.values()) done();
   });
 

@@ -1,19 +1,26 @@
 /**
  * Workers of the server form: what the event source mapping is on AWS. Each queue has its own number
- * of hands, so that long work never keeps short work waiting. A message is deleted once its handler
- * is done; one whose handler failed comes back by itself when it is visible again.
+ * of hands, so that long work never keeps short work waiting, and a tenant its share of them. A message
+ * is deleted once its handler is done; one whose handler failed comes back by itself when it is visible
+ * again.
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Clock } from "@toolyard/core/ports/clock";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PolledTaskQueue, QueueMessage, QueueName, ReceivedMessage } from "@toolyard/core/ports/task-queue";
 
+/** Messages in hand at a time. */
+export interface Hands {
+  readonly all: number;
+  /** Well below `all`, so that whoever comes finds a hand, however long others' work takes. */
+  readonly ofTenant: number;
+}
+
 export interface QueueWorkersOptions {
   readonly queue: PolledTaskQueue;
   /** Rejects where the message should come again. */
   readonly handle: (message: QueueMessage) => Promise<void>;
-  /** Messages in hand at a time. Default 8 short, 4 long. */
-  readonly concurrency?: Readonly<Record<QueueName, number>>;
+  readonly hands?: Readonly<Record<QueueName, Hands>>;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -27,20 +34,26 @@ export interface QueueWorkers {
 
 /** Longer than any handler works, so that no message is seen twice while it is in hand. */
 const visibilityMs: Readonly<Record<QueueName, number>> = { short: 2 * 60_000, long: 20 * 60_000 };
+/** They wait for the network most of the time. Of the short ones a tenant has as many as it has slots for calls. */
+const usualHands: Readonly<Record<QueueName, Hands>> = {
+  short: { all: 64, ofTenant: 16 },
+  long: { all: 32, ofTenant: 8 },
+};
 const shortestNapMs = 50;
 const longestNapMs = 1000;
 
 export function startQueueWorkers(options: QueueWorkersOptions): QueueWorkers {
-  const concurrency = options.concurrency ?? { short: 8, long: 4 };
-  const workers = (["short", "long"] as const).map((name) => startWorker(name, concurrency[name], options));
+  const hands = options.hands ?? usualHands;
+  const workers = (["short", "long"] as const).map((name) => startWorker(name, hands[name], options));
   return {
     wake: () => workers.forEach((worker) => worker.wake()),
     stop: async () => void (await Promise.all(workers.map((worker) => worker.stop()))),
   };
 }
 
-function startWorker(name: QueueName, hands: number, { queue, handle, clock, log }: QueueWorkersOptions): QueueWorkers {
-  const inHand = new Set<Promise<void>>();
+function startWorker(name: QueueName, hands: Hands, { queue, handle, clock, log }: QueueWorkersOptions): QueueWorkers {
+  /** With whose they are. */
+  const inHand = new Map<Promise<void>, string>();
   let stopped = false;
   let woken = false;
   let nap = new AbortController();
@@ -64,7 +77,11 @@ function startWorker(name: QueueName, hands: number, { queue, handle, clock, log
 
   async function receive(): Promise<readonly ReceivedMessage[]> {
     try {
-      const messages = await queue.receive(name, { limit: hands - inHand.size, visibilityMs: visibilityMs[name] });
+      const messages = await queue.receive(name, {
+        limit: hands.all - inHand.size,
+        visibilityMs: visibilityMs[name],
+        share: { most: hands.ofTenant, inHand: [...inHand.values()] },
+      });
       failing = false;
       return messages;
     } catch (cause) {
@@ -86,22 +103,30 @@ function startWorker(name: QueueName, hands: number, { queue, handle, clock, log
     }
   }
 
+  function begin(message: ReceivedMessage): void {
+    const { tenant } = message;
+    const working = work(message).finally(() => {
+      const held = [...inHand.values()].filter((owner) => owner === tenant).length;
+      inHand.delete(working);
+      // What was left where it was for its tenant's share has its turn now.
+      if (held >= hands.ofTenant) wake();
+    });
+    inHand.set(working, tenant);
+  }
+
   async function loop(): Promise<void> {
     while (!stopped) {
-      if (inHand.size >= hands) {
-        await Promise.race(inHand);
+      if (inHand.size >= hands.all) {
+        await Promise.race(inHand.keys());
         continue;
       }
       const messages = await receive();
-      for (const message of messages) {
-        const working = work(message).finally(() => inHand.delete(working));
-        inHand.add(working);
-      }
+      messages.forEach(begin);
       if (messages.length > 0) napMs = shortestNapMs;
       // A queue that waits has done so, unless it could not be read.
       else if (!stopped && (failing || !queue.waits)) await sleep();
     }
-    await Promise.all(inHand);
+    await Promise.all(inHand.keys());
   }
 
   const looping = loop();

@@ -39,7 +39,7 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
   test.each([
     ["OpenAI", 400, openai("too long", "context_length_exceeded", undefined, "messages"), "too long"],
     ["a bare string", 400, { error: "model is not loaded" }, "model is not loaded"],
-    ["FastAPI", 404, { detail: "Not Found" }, "Not Found"],
+    ["FastAPI", 400, { detail: "Model is warming up" }, "Model is warming up"],
     [
       "FastAPI validation",
       422,
@@ -87,6 +87,11 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     [408, "", "provider_unavailable"],
     [404, "<!doctype html><title>Not Found</title>", "provider_failed"],
     [404, "", "provider_failed"],
+    [404, { detail: "Not Found" }, "provider_failed"],
+    [404, "404 page not found", "provider_failed"],
+    [404, { error: { code: 404, message: "File Not Found", type: "not_found_error" } }, "provider_failed"],
+    [405, { detail: "Method Not Allowed" }, "provider_failed"],
+    [404, { error: { message: 'model "x" not found, try pulling it first', type: "api_error" } }, "provider_rejected"],
     [405, "", "provider_failed"],
     [302, "", "provider_failed"],
     [404, openai("The model 'x' does not exist", "model_not_found"), "provider_rejected"],

@@ -175,6 +175,8 @@ const overloadWords =
   /overloaded|unavailable|server_error|internal_error|internal server error|timeout|capacity|bad_gateway/i;
 const requestWords =
   /invalid_request|invalid_argument|context_length|content_(?:policy|filter)|badrequest|bad_request|not_found/i;
+/** What servers say where they have no such path (FastAPI, Go, llama.cpp); of a model that is missing they say more. */
+const pathWords = /^(?:(?:404 )?(?:page |file )?not found|method not allowed)\.?$/i;
 const keyWords = /authentication|invalid_api_key|permission_denied|unauthorized|unauthenticated/i;
 
 function kindOf(failure: UpstreamFailure): Kind {
@@ -187,8 +189,8 @@ function kindOf(failure: UpstreamFailure): Kind {
   if (status === 401 || status === 403) return kinds.unauthorized;
   if (status >= 500 || status === 408 || status === 409 || status === 425) return kinds.unavailable;
   const isSilent = failure.code === undefined && failure.type === undefined && failure.message === undefined;
-  if (status < 400 || ((status === 404 || status === 405) && (isSilent || looksLikePage(failure.raw))))
-    return kinds.misdirected;
+  const isOfPath = isSilent || looksLikePage(failure.raw) || pathWords.test(failure.message ?? "");
+  if (status < 400 || ((status === 404 || status === 405) && isOfPath)) return kinds.misdirected;
   return kinds.rejected;
 }
 

@@ -7,6 +7,8 @@ import { isUtf8 } from "node:buffer";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
+import { redactPieces } from "../../secrets/redact-pieces.ts";
+import { Redactor } from "../../secrets/redactor.ts";
 import { ChunkForm } from "./chunk-form.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
@@ -499,7 +501,7 @@ async function relay(egress: Egress, request: RelayRequest): Promise<EgressRespo
   } catch (thrown) {
     throw toUnanswered(thrown, request);
   }
-  if (response.status >= 200 && response.status < 300) return response;
+  if (response.status >= 200 && response.status < 300) return withoutKey(response, apiKey);
   const text = await readText(response.body, maximumErrorBytes).catch(() => "");
   const failure = readFailure(response.status, response.headers, text);
   throw toProviderError(failure, { provider, apiKey, model, beforeFirstByte: true });
@@ -524,6 +526,19 @@ function toUnanswered(thrown: unknown, { provider, signal }: RelayRequest): Gate
     extra,
     cause: thrown,
   });
+}
+
+/** A key that is shorter stands by chance in the base64 of a picture; as the header that carries it, it is none. */
+const shortestKey = 8;
+
+/** A back end that says what it was asked, as those for trying things do, must not tell the key to the client. */
+function withoutKey(response: EgressResponse, apiKey: string | undefined): EgressResponse {
+  if (apiKey === undefined) return response;
+  const redactor = new Redactor();
+  redactor.add(`Bearer ${apiKey}`);
+  if (apiKey.length >= shortestKey) redactor.add(apiKey);
+  const isEvents = String(response.headers["content-type"]).startsWith("text/event-stream");
+  return { ...response, body: redactPieces(response.body, { redactor, isEvents }) };
 }
 
 async function listModels(

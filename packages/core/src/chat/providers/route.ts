@@ -234,6 +234,8 @@ export interface RoutedRequest {
   /** The tools of `body` for back ends that read schemas in another way. */
   readonly toolsFor?: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   readonly onRoute?: (route: Route) => void;
+  /** Called once where the request is refused as it is. True: it says less now, and is asked again. */
+  readonly sayLess?: (() => boolean) | undefined;
   readonly take?: TakeEvents | undefined;
 }
 
@@ -283,7 +285,7 @@ class FallbackIterator implements AsyncIterator<readonly ProviderEvent[], void, 
 }
 
 /** A request that is relayed: its answer is not read here. */
-export interface RelayedRequest extends Pick<RoutedRequest, "routes" | "signal" | "onRoute"> {
+export interface RelayedRequest extends Asked {
   readonly path: string;
   readonly accept: string;
   /** The body for a back end that knows the model under this name. */
@@ -295,7 +297,7 @@ export interface RelayedRequest extends Pick<RoutedRequest, "routes" | "signal" 
  * @throws GatewayError as `streamWithFallback`
  */
 export function relayWithFallback(deps: RouteDeps, request: RelayedRequest): Promise<EgressResponse> {
-  return askInTurn(deps, request, (route) => relayOnce(deps, route, request));
+  return askOrSayLess(deps, request, (route) => relayOnce(deps, route, request));
 }
 
 async function relayOnce(deps: RouteDeps, route: Route, request: RelayedRequest): Promise<EgressResponse> {
@@ -328,11 +330,29 @@ interface Opened {
 }
 
 function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opened> {
-  return askInTurn(deps, request, (route) => openOnce(deps, route, request));
+  return askOrSayLess(deps, request, (route) => openOnce(deps, route, request));
 }
 
-type Asked = Pick<RoutedRequest, "routes" | "signal" | "onRoute">;
+type Asked = Pick<RoutedRequest, "routes" | "signal" | "onRoute" | "sayLess">;
 type AskOnce<Answer> = (route: Route) => Promise<Answer>;
+
+/** With less, where it is refused for good; back ends refuse for contents with 403, too. */
+async function askOrSayLess<Answer extends object>(
+  deps: RouteDeps,
+  request: Asked,
+  ask: AskOnce<Answer>,
+): Promise<Answer> {
+  try {
+    return await askInTurn(deps, request, ask);
+  } catch (thrown) {
+    const isRefusal =
+      thrown instanceof GatewayError &&
+      (thrown.code === "provider_rejected" || thrown.details.extra?.["upstream_status"] === 403);
+    if (!isRefusal || request.sayLess?.() !== true) throw thrown;
+    deps.log.log("warn", "a refused request is sent again and says less", { error: thrown.code });
+    return askInTurn(deps, request, ask);
+  }
+}
 
 /** What the first back end says that answers. */
 async function askInTurn<Answer extends object>(

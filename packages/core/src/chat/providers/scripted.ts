@@ -207,12 +207,13 @@ function trimmedName(word: string, names: ReadonlySet<string>): string | undefin
   return names.has(trimmed) ? trimmed : undefined;
 }
 
+/** 调用, 使用, 运行, 执行 and 工具 mean the same as the English ones. */
+const verbs = "call|use|using|run|invoke|execute|the tool|调用|使用|运行|执行|工具";
+const order = new RegExp(`(?:${verbs})[\\s:：\`'"“「]*$`, "i");
+
 /** An ordinary word that is also a tool's name has to follow a verb; a name with marks in it stands for the tool. */
 function isOrder(before: string, name: string): boolean {
-  return (
-    /[_\-0-9]/.test(name) ||
-    /(?:call|use|using|run|invoke|execute|the tool|调用|使用|运行|执行|工具)[\s:：`'"“「]*$/i.test(before)
-  );
+  return /[_\-0-9]/.test(name) || order.test(before);
 }
 
 /** The JSON object that begins here. */

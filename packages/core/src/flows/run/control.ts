@@ -12,6 +12,8 @@ import type { FlowRunRecord, FlowStep, FlowStepWrite } from "../../ports/flow-ru
 import { loadScheme } from "../../tools/catalog.ts";
 import { toErrorDetails } from "../../tools/outcome.ts";
 import { prepareCall } from "../../tools/prepare.ts";
+import type { FlowBody } from "../definition.ts";
+import { readDefinition } from "../find-flow.ts";
 import { isRun, runNotFound } from "./follow.ts";
 import { keyReused } from "./start.ts";
 import { StepValues } from "./values.ts";
@@ -25,7 +27,8 @@ export interface RunSignal {
 
 /**
  * Kept until a step waits for it; what was told once is not told again.
- * @throws GatewayError `not_found`; `conflict` for a run that has ended
+ * @throws GatewayError `not_found`; `invalid_request` for a name that no node of the run's version waits for;
+ * `idempotency_key_reused` for a token that was another signal's; `conflict` for a run that has ended
  */
 export async function signalRun(
   deps: CoreDeps,
@@ -34,7 +37,9 @@ export async function signalRun(
   { name, token, payload }: RunSignal,
 ): Promise<{ readonly replayed: boolean }> {
   const { tenant } = context;
-  const packed = await new StepValues(deps, context, runId).pack("signal", token, payload);
+  await requireAwaited(deps, tenant, { runId, name });
+  const values = new StepValues(deps, context, runId);
+  const packed = await values.pack("signal", token, payload);
   const kept = await deps.repos.flowRuns.signal(tenant, runId, { name, token, payload: packed });
   if (kept === "unknown_run") throw runNotFound(runId);
   if (kept === "ended") {
@@ -42,9 +47,49 @@ export async function signalRun(
       param: "id",
     });
   }
+  // Sealed, so that only whoever opens it can say whether it is the same.
+  if (kept !== "kept" && !(kept.name === name && isSame(await values.open("signal", token, kept.payload), payload))) {
+    throw new GatewayError(
+      "idempotency_key_reused",
+      `The token '${token}' was another signal of run '${runId}', '${kept.name}' with its payload; take a new one.`,
+      { param: "token" },
+    );
+  }
   // A message more than needed does no harm; one that was lost with its sender is made up for.
   await enqueue(deps, { tenant, callId: runId, expectedMs: 0 });
-  return { replayed: kept === "known" };
+  return { replayed: kept !== "kept" };
+}
+
+function isSame(one: JsonValue, other: JsonValue): boolean {
+  return canonicalJson(one) === canonicalJson(other);
+}
+
+/** A signal that nobody will take is kept for nobody, and its sender believes that it was told. */
+async function requireAwaited(
+  deps: CoreDeps,
+  tenant: string,
+  { runId, name }: { readonly runId: string; readonly name: string },
+): Promise<void> {
+  const run = await deps.repos.calls.get(tenant, runId);
+  if (run === undefined || !isRun(run)) throw runNotFound(runId);
+  if (run.toolHash === null) return;
+  const awaited = [...signalsOf(await readDefinition(deps, tenant, run.toolHash))].toSorted();
+  if (awaited.includes(name)) return;
+  const known = awaited.length === 0 ? "none waits for a signal" : `there are ${awaited.join(", ")}`;
+  throw new GatewayError("invalid_request", `No node of run '${runId}' waits for the signal '${name}'; ${known}.`, {
+    param: "name",
+  });
+}
+
+/** Those of bodies, too. */
+function signalsOf({ nodes }: FlowBody): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const node of Object.values(nodes)) {
+    if (node.kind === "wait" && node.signal !== undefined) names.add(node.signal);
+    const bodies = node.kind === "parallel" ? Object.values(node.branches) : node.kind === "map" ? [node.body] : [];
+    for (const body of bodies) for (const name of signalsOf(body)) names.add(name);
+  }
+  return names;
 }
 
 export interface RunAnswer {
@@ -72,14 +117,27 @@ export async function answerRun(
   const callId = questionOf(record, step);
   const call = await deps.repos.calls.get(context.tenant, callId);
   const hasForm = call?.error?.details?.["input_requests"] !== undefined;
-  return decideCall(deps, context, {
-    callId,
-    decision,
-    ...(reason === undefined ? {} : { reason }),
-    ...(decision === "approved" && (hasForm || input !== undefined)
-      ? { input: { form: { action: "accept", content: { ...input } } } }
-      : {}),
-  });
+  try {
+    return await decideCall(deps, context, {
+      callId,
+      decision,
+      ...(reason === undefined ? {} : { reason }),
+      ...(decision === "approved" && (hasForm || input !== undefined)
+        ? { input: { form: { action: "accept", content: { ...input } } } }
+        : {}),
+    });
+  } catch (thrown) {
+    throw inPlaceOfRun(thrown);
+  }
+}
+
+/** What is filled in stands elsewhere in a call's answer than in a run's. */
+function inPlaceOfRun(thrown: unknown): unknown {
+  if (!(thrown instanceof GatewayError)) return thrown;
+  const { code, message, details } = thrown;
+  const { param } = details;
+  if (param?.startsWith("input.form") !== true) return thrown;
+  return new GatewayError(code, message.replace(`'${param}'`, "'input'"), { ...details, param: "input" });
 }
 
 function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | undefined): string {

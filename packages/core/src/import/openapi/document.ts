@@ -24,22 +24,33 @@ export interface Resolved extends Located {
 /** References to references that are followed. */
 const longestChain = 50;
 
+/** The field of a request that brings a document. */
+export type DocumentParam = "openapi" | "url";
+
 export class ApiDocument {
   readonly root: JsonObject;
   readonly version: ApiVersion;
   /** Where it was read from. */
   readonly url: string | undefined;
+  /** For errors. */
+  readonly param: DocumentParam;
   readonly #others: ReadonlyMap<string, JsonValue>;
   readonly #anchors = new Map<string, ReadonlyMap<string, JsonObject>>();
 
   /** @throws GatewayError `invalid_request` for what is no document of these versions */
   constructor(
     root: JsonValue,
-    options: { readonly url?: string | undefined; readonly others?: ReadonlyMap<string, JsonValue> },
+    options: {
+      readonly url?: string | undefined;
+      readonly others?: ReadonlyMap<string, JsonValue>;
+      readonly param?: DocumentParam;
+    },
   ) {
-    if (!isJsonObject(root)) throw notOpenApi();
+    this.param = options.param ?? "openapi";
+    const version = isJsonObject(root) ? versionOf(root) : undefined;
+    if (!isJsonObject(root) || version === undefined) throw notOpenApi(this.param);
     this.root = root;
-    this.version = versionOf(root);
+    this.version = version;
     this.url = options.url;
     this.#others = options.others ?? new Map<string, JsonValue>();
   }
@@ -88,19 +99,18 @@ export class ApiDocument {
   }
 }
 
-function versionOf(root: JsonObject): ApiVersion {
+function versionOf(root: JsonObject): ApiVersion | undefined {
   const { openapi, swagger } = root;
   if (typeof openapi === "string" && openapi.startsWith("3.0")) return "3.0";
   if (typeof openapi === "string" && openapi.startsWith("3.")) return "3.1";
-  if (swagger === "2.0" || swagger === 2) return "2.0";
-  throw notOpenApi();
+  return swagger === "2.0" || swagger === 2 ? "2.0" : undefined;
 }
 
-function notOpenApi(): GatewayError {
+function notOpenApi(param: DocumentParam): GatewayError {
   return new GatewayError(
     "invalid_request",
-    "'openapi' is no OpenAPI 3.0 or 3.1 and no Swagger 2.0 document: it needs a field 'openapi' or 'swagger' with the version.",
-    { param: "openapi" },
+    `'${param}' ${param === "url" ? "leads to what is" : "is"} no OpenAPI 3.0 or 3.1 and no Swagger 2.0 document: it needs a field 'openapi' or 'swagger' with the version.`,
+    { param },
   );
 }
 

@@ -8,7 +8,7 @@ import { shortHash, toToolName } from "../names.ts";
 import type { Pace } from "../../pace.ts";
 import { tidyStart } from "../text.ts";
 import { ImportWork } from "../work.ts";
-import type { ApiDocument } from "./document.ts";
+import type { ApiDocument, DocumentParam } from "./document.ts";
 import { textMember, type ApiOperation } from "./operation.ts";
 import { keysOfPath, readOperations } from "./operations.ts";
 import { keyPlaces, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
@@ -33,7 +33,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const work = new ImportWork();
   const gaps: string[] = [];
   for (const operation of readOperations(document, { onGap: (path) => gaps.push(path), work })) {
-    if (present.size === importLimits.operations) throw tooMany();
+    if (present.size === importLimits.operations) throw tooMany(document.param);
     const { key, method, path } = operation;
     const label = `${method} ${path}`;
     if (present.has(key)) {
@@ -122,12 +122,10 @@ function warningsOf(
   return warnings;
 }
 
-function tooMany(): GatewayError {
+function tooMany(param: DocumentParam): GatewayError {
   return new GatewayError(
     "invalid_request",
     `The document has more than ${importLimits.operations} operations; split it.`,
-    {
-      param: "openapi",
-    },
+    { param },
   );
 }

@@ -25,7 +25,7 @@ export function createConsul(config: z.output<typeof consulSchema>, deps: Regist
       const answer = await client.ask(
         {
           url: `${withoutSlash(config.url)}/v1/health/service/${encodeURIComponent(config.service)}?${query}`,
-          headers: token === undefined ? [] : [["x-consul-token", await client.secret(token, context)]],
+          headers: token === undefined ? [] : [["x-consul-token", await client.headerSecret(token, context)]],
           tls,
         },
         context,

@@ -30,7 +30,7 @@ export function createKubernetes(config: Config, deps: RegistryDeps): Registry {
     async instances(context: InvocationContext): Promise<readonly Instance[]> {
       const query = queryOf({ labelSelector: `kubernetes.io/service-name=${config.service}` });
       const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(config.namespace)}/endpointslices`;
-      const token = await client.secret(config.token, context);
+      const token = await client.headerSecret(config.token, context);
       const answer = await client.ask(
         {
           url: `${withoutSlash(config.url)}${path}?${query}`,

@@ -4,7 +4,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import { parseJson, type JsonValue } from "../../json.ts";
 import type { Egress, EgressResponse } from "../../ports/egress.ts";
 import type { SecretReference } from "../../services/config-fields.ts";
-import { openSecret } from "../../services/open-secret.ts";
+import { openHeaderSecret, openSecret } from "../../services/open-secret.ts";
 import { openTls, type tlsField } from "../../services/tls.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { InvocationContext } from "../../tools/adapter.ts";
@@ -64,7 +64,8 @@ export class RegistryClient {
       ],
       ...(form === undefined ? {} : { body: form }),
       timeoutMs: answerMs,
-      peer: this.#name,
+      // Errors put it into quotes of their own.
+      peer: this.#name.replaceAll("'", ""),
       ...(trust === undefined ? {} : { tls: trust }),
     });
     return { status: response.status, headers: response.headers, json: parseJson(await this.#read(response)) };
@@ -72,6 +73,13 @@ export class RegistryClient {
 
   async secret(reference: SecretReference, context: InvocationContext): Promise<string> {
     const value = await openSecret(reference, this.#deps.credentials, context);
+    context.redactor.add(value);
+    return value;
+  }
+
+  /** A secret that goes into a header. */
+  async headerSecret(reference: SecretReference, context: InvocationContext): Promise<string> {
+    const value = await openHeaderSecret(reference, this.#deps.credentials, context);
     context.redactor.add(value);
     return value;
   }

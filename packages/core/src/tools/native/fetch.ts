@@ -43,6 +43,7 @@ async function send(asked: Input, run: NativeRun): Promise<ToolReply> {
   const isRead = asked.method === "GET";
   if (isRead && asked.body !== undefined)
     throw invalidInput("body", "A GET request has no body; leave out 'body' or choose another 'method'.");
+  requireAddress(asked.url);
   const given = readHeaders(asked.headers ?? {});
   const response = await deps.egress.request({
     method: asked.method,
@@ -63,6 +64,12 @@ async function send(asked: Input, run: NativeRun): Promise<ToolReply> {
     toolName: call.tool.name,
     redact: (text) => context.redactor.redact(text),
   });
+}
+
+/** No permission would help what is no address; which addresses may be reached says the door. */
+function requireAddress(text: string): void {
+  if (URL.canParse(text)) return;
+  throw invalidInput("url", "'url' must be a whole address, like https://example.com/page.");
 }
 
 type Header = readonly [name: string, value: string];

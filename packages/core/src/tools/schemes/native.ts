@@ -7,7 +7,7 @@ import { withDelivery } from "../../errors/delivery.ts";
 import type { ToolAdapter, ToolCall } from "../adapter.ts";
 import { nativeTool, nativeTools } from "../native/index.ts";
 import type { NativeTool } from "../native/native-tool.ts";
-import type { Tool } from "../tool.ts";
+import { workspaceService, type Tool } from "../tool.ts";
 import { formatToolUri } from "../uri.ts";
 
 /** @param core what all adapters are a part of; asked for with the first call */
@@ -86,7 +86,7 @@ function describe(tool: NativeTool): Tool {
     effectOf: tool.effectOf,
     repeat: tool.repeat,
     sensitive: false,
-    service: tool.usesWorkspace ? "workspace" : `native:${tool.name}`,
+    service: tool.usesWorkspace ? workspaceService : `native:${tool.name}`,
     ...(tool.usesWorkspace ? { serviceOf: (context: CallContext) => `workspace:${context.sessionId ?? ""}` } : {}),
     needsNoSession: tool.needsNoSession,
     outward: tool.outward,

@@ -4,6 +4,7 @@
  */
 import type { Call } from "../../calls/call.ts";
 import { outcomeOf } from "../../calls/new-call.ts";
+import { withoutContent, type LateResults } from "../../chat/late-results.ts";
 import type { TextAnswer, TextDialect, AskedCall } from "../../chat/text-dialect.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
@@ -43,7 +44,7 @@ export interface OpenedDialect {
   readonly messages: readonly JsonObject[];
   /** Undefined where nothing is run: the conversation forbids tools, or the request wants them for itself. */
   readonly dialect: TextDialect | undefined;
-  readonly late: readonly JsonObject[];
+  readonly late: LateResults;
 }
 
 const vcpInfoClient = "VCPInfo";
@@ -55,18 +56,26 @@ export function openVcpDialect(deps: CoreDeps, chat: VcpChat): OpenedDialect {
   return {
     messages,
     dialect: isForbidden || !chat.runsTools ? undefined : new VcpDialect(deps, chat),
-    late: lateMessages(chat.due, new Date(deps.clock.now())),
+    late: lateResults(chat.due, new Date(deps.clock.now())),
   };
 }
 
-/** Results that came after their answer, as a payload that names their calls. */
-function lateMessages(due: readonly Call[], at: Date): readonly JsonObject[] {
-  if (due.length === 0) return [];
-  const parts = due.flatMap((call) => {
+/** As a payload that names their calls. */
+function lateResults(due: readonly Call[], at: Date): LateResults {
+  const partsOf = (call: Call): readonly JsonObject[] => {
     const isOfPlugin = isScheme(call.uri, "vcp");
-    const result = resultOf({ name: call.tool, outcome: outcomeOf(call), isOfPlugin, at });
-    return [{ type: "text", text: `${call.tool} (${call.id}):` }, ...result.parts];
-  });
+    return resultOf({ name: call.tool, outcome: outcomeOf(call), isOfPlugin, at }).parts;
+  };
+  return {
+    ids: due.map(({ id }) => id),
+    messages: lateMessages(due, partsOf),
+    withoutContent: () => lateMessages(due, (call) => [{ type: "text", text: withoutContent(call) }]),
+  };
+}
+
+function lateMessages(due: readonly Call[], partsOf: (call: Call) => readonly JsonObject[]): readonly JsonObject[] {
+  if (due.length === 0) return [];
+  const parts = due.flatMap((call) => [{ type: "text", text: `${call.tool} (${call.id}):` }, ...partsOf(call)]);
   return [payloadMessage(parts)];
 }
 

@@ -46,7 +46,7 @@ export const variableKinds = {
     description: "Descriptions of tools: `{{name}}`, `{{toolbox:name}}`, once in a request; may be folded.",
   },
   emoji: {
-    pattern: /^[^\p{Cc}{}]{1,100}表情包$/u,
+    pattern: new RegExp("^[^\\p{Cc}{}]{1,100}表情包$", "u"),
     rule: "must end with '表情包'",
     description: "Names of pictures, joined by '|': `{{…表情包}}`; `{{EmojiList}}` is all lists.",
   },

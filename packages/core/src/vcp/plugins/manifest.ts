@@ -257,11 +257,13 @@ function readConfigSchema(value: JsonValue | undefined): readonly ConfigKey[] {
   return Object.entries(value).map(([key, entry]) => readConfigKey(key, entry));
 }
 
+const needed = new RegExp("\\(\\s*(?:必需|required)\\s*\\)", "i");
+
 function readConfigKey(key: string, entry: JsonValue): ConfigKey {
   if (!isJsonObject(entry)) {
     const type = typeof entry === "string" ? entry : "";
     // In prose: "string(必需)，…". What is said to be needed is needed.
-    return { key, type: typeOf(type), required: /\(\s*(?:必需|required)\s*\)/i.test(type), ...described(type) };
+    return { key, type: typeOf(type), required: needed.test(type), ...described(type) };
   }
   const fallback = entry["default"] ?? entry["defaultValue"];
   return {

@@ -14,8 +14,12 @@ export interface ImportedCharacter {
   readonly notes: readonly string[];
 }
 
-/** @throws GatewayError `invalid_definition` saying what is wrong */
-export function readCharacterCard(bytes: Uint8Array): ImportedCharacter {
+/**
+ * @param isPicture it was said to be one
+ * @throws GatewayError `invalid_definition` saying what is wrong
+ */
+export function readCharacterCard(bytes: Uint8Array, isPicture = false): ImportedCharacter {
+  if (isPicture && !isPng(bytes)) throw refused("body", "is no PNG picture, which its Content-Type says");
   return readCard(isPng(bytes) ? cardOfPicture(bytes) : cardOfText(bytes, "body"));
 }
 

@@ -1,0 +1,72 @@
+/**
+ * Results that came after their answer: the session's next request tells the model of them (CHAT-11). A back end may
+ * refuse a request for what one of them says (its filter, its context), and would refuse every later one of the session
+ * for the same reason. Then the model is told only that the calls have ended, and reads on by their handles.
+ */
+import type { Call } from "../calls/call.ts";
+import { outcomeOf } from "../calls/new-call.ts";
+import { parseJson, type JsonObject } from "../json.ts";
+import { textForModel } from "../tools/outcome.ts";
+
+export interface LateResults {
+  /** The calls, by id. */
+  readonly ids: readonly string[];
+  readonly messages: readonly JsonObject[];
+  /** As many messages, without what the calls were given and came to. */
+  readonly withoutContent: () => readonly JsonObject[];
+}
+
+/** As the tool messages that they are. */
+export function lateResults(due: readonly Call[]): LateResults {
+  return {
+    ids: due.map(({ id }) => id),
+    messages: toMessages(
+      due,
+      ({ inputView }) => inputView,
+      (call) => textForModel(outcomeOf(call)),
+    ),
+    withoutContent: () => toMessages(due, () => "{}", withoutContent),
+  };
+}
+
+function toMessages(
+  due: readonly Call[],
+  argumentsOf: (call: Call) => string,
+  contentOf: (call: Call) => string,
+): readonly JsonObject[] {
+  if (due.length === 0) return [];
+  const calls = due.map((call) => {
+    const given = argumentsOf(call);
+    const text = parseJson(given) === undefined ? "{}" : given;
+    return { id: call.id, type: "function", function: { name: call.tool, arguments: text } };
+  });
+  const results = due.map((call) => ({ role: "tool", tool_call_id: call.id, content: contentOf(call) }));
+  return [{ role: "assistant", content: null, tool_calls: calls }, ...results];
+}
+
+/** What the model is told of a call in the place of its result. */
+export function withoutContent({ id, state }: Pick<Call, "id" | "state">): string {
+  return `[call ${id} has ended: ${state}; its result is left out, since the model's back end refused the request with it; read_result {"call_id":"${id}"} or GET /v1/calls/${id}/result has it]`;
+}
+
+export function insertBeforeLastUser(
+  messages: readonly JsonObject[],
+  late: readonly JsonObject[],
+): readonly JsonObject[] {
+  if (late.length === 0) return messages;
+  const lastUser = messages.findLastIndex((message) => message["role"] === "user");
+  const at = lastUser < 0 ? messages.length : lastUser;
+  return [...messages.slice(0, at), ...late, ...messages.slice(at)];
+}
+
+/**
+ * Where a request is refused that tells of late results in full: says in `messages`, in place, less of them.
+ * @returns what they are told by now; undefined: nothing could be left out
+ */
+export function leaveOut(messages: JsonObject[], late: LateResults): LateResults | undefined {
+  if (!late.messages.some((message) => messages.includes(message))) return undefined;
+  const shorter = late.withoutContent();
+  const instead = new Map(late.messages.map((message, at) => [message, shorter[at] ?? message]));
+  for (const [at, message] of messages.entries()) messages[at] = instead.get(message) ?? message;
+  return { ...late, messages: shorter };
+}

@@ -1,0 +1,1 @@
+CREATE INDEX `schedules_session` ON `schedules` (`tenant`,deliver ->> '$.session_id') WHERE next_at is not null;

@@ -1,0 +1,2 @@
+CREATE INDEX `connection_events_pending` ON `connection_events` (`tenant`) WHERE next_at is not null;--> statement-breakpoint
+CREATE INDEX `webhook_deliveries_pending` ON `webhook_deliveries` (`webhook_id`,`next_at`) WHERE next_at is not null;
