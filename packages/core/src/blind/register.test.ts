@@ -305,7 +305,12 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
       { "execution/headers": { "x-key": "1" }, "execution/idempotency_header": "X-Key" },
       "execution.idempotency_header",
     ],
-    ["an auth target that 'headers' sets", { "execution/headers": { token: "1" } }, "auth_config.mapping.0.target"],
+    [
+      "an auth target that 'headers' sets",
+      { "execution/headers": { "x-client": "1" }, "auth_config/mapping/0/target": "X-Client" },
+      "auth_config.mapping.0.target",
+    ],
+    ["a header that names a secret", { "execution/headers": { token: "1" } }, "execution.headers.token"],
     [
       "an auth target that is the idempotency header",
       { "execution/idempotency_header": "Token" },
