@@ -328,6 +328,31 @@ describe(`an embedding model ${verifies("VCP-17")}`, () => {
   });
 });
 
+describe(`the key of a chat's back end that echoes what it was asked ${verifies("BLIND-6")}`, () => {
+  const echo = '"request":{"authorization":"Bearer sk-model-secret-1"}';
+
+  test("is in no answer", async () => {
+    const choice = '{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}';
+    answer = { writes: [`{"id":"1","object":"chat.completion","choices":[${choice}],${echo}}`] };
+    const reply = await tenant.client.send("post", "/v1/chat/completions", { model: "chatty", messages });
+    expect(reply.json.choices[0].message.content).toBe("ok");
+    expect(reply.text).not.toContain("sk-model-secret-1");
+  });
+
+  test("is in no event of a stream, like the one before or not", async () => {
+    const chunk = (text: string, finish = "null"): string =>
+      `data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"${text}"},"finish_reason":${finish}}],${echo}}\n\n`;
+    answer = {
+      type: "text/event-stream",
+      writes: [chunk("one "), chunk("two "), chunk("sk-model-secret-1 "), chunk("", '"stop"'), "data: [DONE]\n\n"],
+    };
+    const reply = await tenant.client.send("post", "/v1/chat/completions", { model: "chatty", messages, stream: true });
+    expect(reply.text).toContain("two ");
+    expect(reply.text).toContain("[DONE]");
+    expect(reply.text).not.toContain("sk-model-secret-1");
+  });
+});
+
 test("other models keep the whole pipeline", async () => {
   answer = {
     writes: ['{"id":"1","choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}]}'],

@@ -8,7 +8,7 @@ import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
 import { redactPieces } from "../../secrets/redact-pieces.ts";
-import { Redactor } from "../../secrets/redactor.ts";
+import { redactedText, Redactor } from "../../secrets/redactor.ts";
 import { ChunkForm } from "./chunk-form.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
@@ -224,7 +224,8 @@ class ModelExchange {
     return false;
   }
 
-  #readEvent(event: SseEvent, reader: AnswerReader, events: ProviderEvent[]): void {
+  #readEvent(read: SseEvent, reader: AnswerReader, events: ProviderEvent[]): void {
+    const event = this.#tellsKey(read.data) ? { ...read, data: this.#withoutKey(read.data), isPlain: false } : read;
     const { data, frame, isPlain } = event;
     const text = isPlain ? this.#form.textOf(data) : undefined;
     if (text !== undefined) {
@@ -242,6 +243,16 @@ class ModelExchange {
     const said = events[before];
     const isAlone = events.length === before + 1;
     if (isAlone && said?.type === "text-delta" && said.frame !== undefined) this.#form.learn(data, said);
+  }
+
+  /** A back end that says what it was asked, as those for trying things do, must not tell the key to the client. */
+  #tellsKey(text: string): boolean {
+    const { apiKey } = this.#request;
+    return apiKey !== undefined && apiKey.length >= shortestKey && text.includes(apiKey);
+  }
+
+  #withoutKey(text: string): string {
+    return text.replaceAll(this.#request.apiKey ?? "", () => redactedText);
   }
 
   readBody({ body }: WholeBody, reader: AnswerReader, events: ProviderEvent[]): void {
@@ -281,7 +292,9 @@ class ModelExchange {
   }
 
   parseBody(bytes: Uint8Array): WholeBody {
-    const text = lenientText.decode(bytes);
+    const read = lenientText.decode(bytes);
+    const tellsKey = this.#tellsKey(read);
+    const text = tellsKey ? this.#withoutKey(read) : read;
     const parsed = parseJson(text);
     if (parsed === undefined && /^\s*[{[]/.test(text)) {
       throw this.#fail("provider_stream_incomplete", "broke off in the middle of its answer.");
@@ -289,7 +302,7 @@ class ModelExchange {
     const failure = parsed === undefined ? undefined : failureInAnswer(parsed);
     if (failure !== undefined) throw this.#error(failure);
     if (isJsonObject(parsed) && Array.isArray(parsed["choices"])) {
-      return bytes[0] === openingBrace && isUtf8(bytes) ? { body: parsed, bytes } : { body: parsed };
+      return bytes[0] === openingBrace && !tellsKey && isUtf8(bytes) ? { body: parsed, bytes } : { body: parsed };
     }
     throw this.#fail(
       "provider_failed",
@@ -531,7 +544,7 @@ function toUnanswered(thrown: unknown, { provider, signal }: RelayRequest): Gate
 /** A key that is shorter stands by chance in the base64 of a picture; as the header that carries it, it is none. */
 const shortestKey = 8;
 
-/** A back end that says what it was asked, as those for trying things do, must not tell the key to the client. */
+/** As `#withoutKey` of chats, for bytes that pass. */
 function withoutKey(response: EgressResponse, apiKey: string | undefined): EgressResponse {
   if (apiKey === undefined) return response;
   const redactor = new Redactor();
