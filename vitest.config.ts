@@ -1,8 +1,11 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
+const sources = ["packages/**/src", "functions"];
+const programs = "**/*.program.test.ts";
+
 /**
- * unit: beside the source; contract: ports and wire fixtures; e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client.
+ * unit: beside the source; contract: ports and wire fixtures, and what starts programs (`*.program.test.ts`); e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client.
  * Files of the first three share their workers' modules (`isolate: false`): reading the whole gateway anew for each
  * would be a third of the work.
  */
@@ -17,12 +20,20 @@ export default defineConfig({
         // Properties are tried with hundreds of cases, and a busy machine is no fault.
         test: {
           name: "unit",
-          include: ["packages/**/src/**/*.test.ts", "functions/**/*.test.ts"],
+          include: sources.map((directory) => `${directory}/**/*.test.ts`),
+          exclude: ["**/node_modules/**", programs],
           isolate: false,
           testTimeout: 30_000,
         },
       },
-      { test: { name: "contract", include: ["test/contract/**/*.test.ts"], isolate: false, testTimeout: 20_000 } },
+      {
+        test: {
+          name: "contract",
+          include: ["test/contract/**/*.test.ts", ...sources.map((directory) => `${directory}/${programs}`)],
+          isolate: false,
+          testTimeout: 30_000,
+        },
+      },
       {
         test: {
           name: "e2e",
