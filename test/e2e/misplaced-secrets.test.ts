@@ -66,9 +66,28 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
     const { status, json } = await attempt();
     expect(status).toBe(400);
     expect(json).toMatchObject({
-      error: { param, message: expect.stringMatching(/PUT \/v1\/credentials|use auth_config/) },
+      error: { param, message: expect.stringMatching(/PUT \/v1\/credentials/) },
     });
     expect(JSON.stringify(json)).not.toContain(key);
+  });
+
+  test("is taken with a request's own definitions, which nobody else sees", async () => {
+    const definition = {
+      schema_version: "v1",
+      name: "inline",
+      description: "Customers.",
+      parameters: { type: "object", properties: {} },
+      execution: {
+        method: "GET",
+        base_url: "http://127.0.0.1:9/x?token=1",
+        param_placement: "query",
+        headers: { "X-Api-Key": key },
+      },
+      auth_config: { type: "bearer", mapping: [{ source: key }] },
+    };
+    const runtime = { plugins: [definition], credentials: { [key]: "value" } };
+    const { json } = await send("/v1/tools/invoke", { name: "inline", runtime_config: runtime });
+    expect(json).toMatchObject({ error: { code: "tool_unreachable" } });
   });
 
   test("is taken as a literal where a service takes secrets, and told to nobody", async () => {

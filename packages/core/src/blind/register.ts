@@ -31,7 +31,7 @@ const largestSchema = 131_072;
 export function registerPlugin(input: unknown, options: RegisterOptions): NewPlugin {
   const parsed = pluginDefinitionSchema.safeParse(input);
   if (!parsed.success) throw toInvalidDefinition(parsed.error);
-  checkDefinition(parsed.data, options);
+  checkDefinition(parsed.data, options, [() => refuseSecrets(parsed.data)]);
   return toNewPlugin(parsed.data, options.enabled ?? true);
 }
 
@@ -129,7 +129,11 @@ function toNewPlugin(definition: PluginDefinition, enabled: boolean): NewPlugin 
 // Checks that span fields
 
 /** @throws GatewayError `invalid_definition`, `egress_denied`, naming the first field and listing all that are wrong */
-function checkDefinition(definition: PluginDefinition, options: RegisterOptions): void {
+function checkDefinition(
+  definition: PluginDefinition,
+  options: RegisterOptions,
+  more: readonly (() => void)[] = [],
+): void {
   const { execution, parameters } = definition;
   checkAll([
     () => checkIcon(definition.icon_url),
@@ -144,7 +148,7 @@ function checkDefinition(definition: PluginDefinition, options: RegisterOptions)
     () => checkNames(execution, plan, properties),
     () => checkHeaders(execution),
     () => checkBody(execution, plan, properties),
-    () => checkSources(definition),
+    ...more,
     () => checkAuth(definition, plan, properties),
   ]);
 }
@@ -276,8 +280,7 @@ function checkHeaders(execution: Execution): void {
     if (!isHeaderName(name)) throw invalid(field, "is not a header name");
     if (seen.has(name.toLowerCase())) throw invalid(field, "is given twice");
     seen.add(name.toLowerCase());
-    if (isSecretName(name) || isToken(value))
-      throw invalid(field, "is a secret; store it as a credential and use auth_config");
+    if (name.toLowerCase() === "authorization") throw invalid(field, "is a credential; use auth_config");
     if (name.toLowerCase() === "content-type") throw invalid(field, "follows from execution.content_type");
     if (isTransportHeader(name)) throw invalid(field, "is a header that only the gateway sets");
     if (!isHeaderValue(value)) throw invalid(field, "may hold visible ASCII characters, spaces and tabs only");
@@ -323,15 +326,30 @@ function checkBodyParam(name: string, plan: Plan, inBody: readonly string[]): vo
   if (other !== undefined) throw invalid(field, `is the whole body, but '${other}' is placed in the body, too`);
 }
 
-/** A secret where its name belongs would be told to everybody who may see the tool. */
-function checkSources({ auth_config: config, required_credentials: required = [] }: PluginDefinition): void {
+/**
+ * Secrets in the place of their names, and plain ones among headers and in the address: a stored definition is shown to
+ * whoever may use the tool, and what a back end repeats of it is no credential that would be redacted.
+ */
+function refuseSecrets({
+  auth_config: config,
+  required_credentials: required = [],
+  execution,
+}: PluginDefinition): void {
   const named = [
     ...(config?.mapping ?? []).map(({ source }, index) => [`auth_config.mapping.${index}.source`, source] as const),
     ...required.map((name, index) => [`required_credentials.${index}`, name] as const),
   ];
   const [field] = named.find(([, name]) => looksLikeSecret(name)) ?? [];
   if (field !== undefined) throw invalid(field, notAName);
+  const headers = Object.entries(execution.headers ?? {});
+  const [header] = headers.find(([name, value]) => isSecretName(name) || isToken(value)) ?? [];
+  if (header !== undefined) throw invalid(`execution.headers.${header}`, `is a secret; ${storeIt}`);
+  if ([...compilePlan(execution, {}).template.queryNames].some(isSecretName)) {
+    throw invalid("execution.base_url", `must not hold a secret in its query; ${storeIt}`);
+  }
 }
+
+const storeIt = "store it with PUT /v1/credentials/{name} and name it in auth_config";
 
 function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: Plan, properties: Properties): void {
   if (config === undefined) return;
@@ -362,12 +380,6 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
 
 function checkAddress(execution: Execution, { egress }: RegisterOptions): void {
   const { template } = compilePlan(execution, {});
-  if ([...template.queryNames].some(isSecretName)) {
-    throw invalid(
-      "execution.base_url",
-      "must not hold a secret in its query; store it as a credential and use auth_config",
-    );
-  }
   try {
     egress.checkUrl(`${template.origin}/`);
   } catch (error) {
