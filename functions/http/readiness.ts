@@ -119,9 +119,11 @@ async function checkBlobs({ blobs }: CoreDeps): Promise<void> {
 
 /** Of each master key so many tenants' keys are tried: one that is damaged says nothing about its master key. */
 const keysOfEach = 3;
-/** The statement looks at every tenant, and some databases are paid for by rows; only what was well is kept. */
+/** The statement looks at every tenant, and some databases are paid for by rows. */
 const samplesKeptMs = 60_000;
-const sampled = new WeakMap<CoreDeps, { readonly at: number; readonly samples: readonly WrappedKeySample[] }>();
+/** Where one did not open: somebody may be mending it, and whoever likes may ask. */
+const badSamplesKeptMs = 10_000;
+const sampled = new WeakMap<CoreDeps, { readonly until: number; readonly samples: readonly WrappedKeySample[] }>();
 const ownKeys = new WeakMap<Sealer, string>();
 
 /** Today's master key wraps and opens, and so does each that tenants' keys are wrapped under, for as long as any are. */
@@ -132,11 +134,11 @@ async function openMasterKeys(core: CoreDeps): Promise<void> {
   await sealer.openTenantKey(probeOwner, own);
   const now = clock.now();
   const known = sampled.get(core);
-  const isRecent = known !== undefined && now - known.at < samplesKeptMs;
-  const samples = isRecent ? known.samples : await repos.tenants.sampleWrappedKeys(keysOfEach);
-  sampled.delete(core);
+  const isKept = known !== undefined && now < known.until;
+  const samples = isKept ? known.samples : await repos.tenants.sampleWrappedKeys(keysOfEach);
+  if (!isKept) sampled.set(core, { until: now + badSamplesKeptMs, samples });
   for (const ofOne of Map.groupBy(samples, ({ wrappedBy }) => wrappedBy).values()) await openAny(sealer, ofOne);
-  sampled.set(core, { at: isRecent ? known.at : now, samples });
+  if (!isKept) sampled.set(core, { until: now + samplesKeptMs, samples });
 }
 
 /** @throws GatewayError what the first met, where none opens; at once where the key service is away */

@@ -157,14 +157,18 @@ describe(`a credential of several lines ${verifies("BLIND-10", "BLIND-5")}`, () 
     }
   });
 
-  test("is no header of its own as the secret of an SMS account", async () => {
-    const stub = await startVendorStub("twilio");
+  test.each([
+    ["twilio", "auth_token"],
+    ["tencent", "token"],
+    ["aliyun", "security_token"],
+  ] as const)("is no header of its own as the secret of an SMS account: %s", async (vendor, secret) => {
+    const stub = await startVendorStub(vendor);
     try {
-      const account = { ...stub.account, auth_token: reference };
-      const config = { vendor: "twilio", account, country_code: "86", profiles: { code: {} } };
-      await addService("sms", "twilio", config);
+      const account = { ...stub.account, [secret]: reference };
+      const config = { vendor, account, sign_name: "示例签名", country_code: "86", profiles: { code: {} } };
+      await addService("sms", vendor, config);
       const args = { to: "+8613800000000", template: stub.template, params: { code: "012345" } };
-      const { json } = await invoke({ uri: "sms://twilio/code", arguments: args });
+      const { json } = await invoke({ uri: `sms://${vendor}/code`, arguments: args });
       expect(json.error.code).toBe("credential_invalid");
       expect(JSON.stringify(stub.sent)).not.toContain("evil");
     } finally {

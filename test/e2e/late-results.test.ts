@@ -83,6 +83,19 @@ function filterOrders(answer: Round): void {
 const overloaded = { json: { error: { message: "overloaded", type: "server_error" } }, status: 503 };
 
 describe(`a result that comes late ${verifies("CHAT-11")}`, () => {
+  test("is told once to a model that reads on although its back end refuses what it reads", async () => {
+    llm.respond((request) => {
+      const all = JSON.stringify(request);
+      if (all.includes("o-1")) return filtered;
+      const [, id] = /read_result {\\+"call_id\\+":\\+"(\w+)/.exec(all) ?? [];
+      return id === undefined ? text("Hello.") : calls({ name: "read_result", arguments: { call_id: id } });
+    });
+    expect((await ask()).status).toBe(400);
+    expect(llm.requests).toHaveLength(3);
+    expect((await ask()).status).toBe(200);
+    expect(toldLast()).toEqual([]);
+  });
+
   test("is told to the model once, by the session's next request that is answered", async () => {
     llm.script(overloaded, text("It is ordered."));
     expect((await ask()).status).toBe(503);

@@ -47,9 +47,17 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
       "auth_config.mapping.0.source",
       () => plugin({}, { type: "bearer", mapping: [{ source: key }] }),
     ],
-    ["a plugin's fixed header", "execution.headers.X-Api-Key", () => plugin({ headers: { "X-Api-Key": "abc" } })],
+    [
+      "a plugin's fixed header",
+      "execution.headers.X-Api-Key",
+      () => plugin({ headers: { "X-Api-Key": "abc-123-def" } }),
+    ],
     ["a plugin's header by any name", "execution.headers.X-Custom", () => plugin({ headers: { "X-Custom": key } })],
-    ["a plugin's address", "execution.base_url", () => plugin({ base_url: "https://crm.example.com/x?api_key=abc" })],
+    [
+      "a plugin's address",
+      "execution.base_url",
+      () => plugin({ base_url: "https://crm.example.com/x?api_key=abc-123-def" }),
+    ],
     [
       "a service's reference",
       "config.auth_config.token.credential",

@@ -173,6 +173,13 @@ describe(`a session that nobody has used for longer than sessions live ${verifie
     }
   });
 
+  test("is still there for a call that is queued and not yet due", async () => {
+    await schedule({ delay_ms: idleMs * 4 });
+    await sleep(idleMs * 2);
+    expect(await boris.get(`/v1/sessions/${session}`)).toMatchObject({ expired: false });
+    expect((await chat()).status).toBe(200);
+  });
+
   test("is delivered to by no new schedule, and what an old one is made to fire is refused, with the reason", async () => {
     const made = await schedule({ delay_ms: 1 });
     const [first] = await vi.waitFor(async () => {

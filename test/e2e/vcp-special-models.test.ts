@@ -339,6 +339,19 @@ describe(`the key of a chat's back end that echoes what it was asked ${verifies(
     expect(reply.text).not.toContain("sk-model-secret-1");
   });
 
+  test.each(["anything", "lm-studio", "sk-no-key-required"])("is no key where it is a word: %s", async (word) => {
+    await tenant.putCredential("WORD", word);
+    await tenant.addProvider(address, { credential: "WORD", models: { [`of-${word}`]: "local" } });
+    const message = JSON.stringify({ role: "assistant", content: `Write ${word} there.` });
+    answer = {
+      writes: [
+        `{"id":"1","object":"chat.completion","choices":[{"index":0,"message":${message},"finish_reason":"stop"}]}`,
+      ],
+    };
+    const { json } = await tenant.client.send("post", "/v1/chat/completions", { model: `of-${word}`, messages });
+    expect(json.choices[0].message.content).toBe(`Write ${word} there.`);
+  });
+
   test("is in no event of a stream, like the one before or not", async () => {
     const chunk = (text: string, finish = "null"): string =>
       `data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"${text}"},"finish_reason":${finish}}],${echo}}\n\n`;

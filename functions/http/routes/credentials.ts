@@ -6,6 +6,7 @@ import { credentialNameSchema } from "@toolyard/core/blind/definition";
 import { sealCredential } from "@toolyard/core/blind/credential-resolver";
 import { requireScope } from "@toolyard/core/calls/admit";
 import type { Caller } from "@toolyard/core/callers/caller";
+import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { CredentialView } from "@toolyard/core/ports/repos";
@@ -45,9 +46,6 @@ function viewCredential(credential: CredentialView): z.output<typeof credentialS
 }
 
 const nameParams = z.strictObject({ name: credentialNameSchema });
-const newNameParams = z.strictObject({
-  name: credentialNameSchema.refine((name) => !looksLikeSecret(name), notAName),
-});
 const userIdField = z
   .string()
   .min(1)
@@ -77,6 +75,12 @@ function requireMaySet(caller: Caller, userId: string | undefined): void {
   if (userId === undefined || userId !== caller.userId) requireScope(caller, "manage");
 }
 
+/** @throws GatewayError `invalid_request` for a new one that looks like a secret; what has such a name already can be rotated */
+async function requireName({ repos }: CoreDeps, tenant: string, name: string, userId: string | null): Promise<void> {
+  if (!looksLikeSecret(name) || (await repos.credentials.nextVersion(tenant, name, userId)) > 1) return;
+  throw new GatewayError("invalid_request", `Path field 'name' ${notAName}.`, { param: "name" });
+}
+
 async function arrangeCredential(owner: IsolationDriver): Promise<string> {
   const name = `SECRET_${newId("request")}`;
   await owner.send("put", `/v1/credentials/${name}`, { value: "value of another tenant" });
@@ -91,7 +95,7 @@ export const putCredential = defineRoute({
     "The value is sealed under the tenant's own key and used from the next request on. Putting a name again replaces the value and raises 'version'. One's own value (with one's own 'user_id') needs no scope; everything else needs 'manage'. A tenant has 10,000 credentials of 16 MB together at most, a user 200 of 2 MB, as they are sealed: one more is a 'conflict' that names the limit, while a value of up to 8 KB always replaces another.",
   tags,
   scope: null,
-  request: { params: newNameParams, body: z.strictObject({ value: valueSchema, user_id: userIdField }) },
+  request: { params: nameParams, body: z.strictObject({ value: valueSchema, user_id: userIdField }) },
   responses: {
     200: { description: "The value was replaced", schema: credentialSchema },
     201: { description: "The credential is new", schema: credentialSchema },
@@ -99,6 +103,7 @@ export const putCredential = defineRoute({
   isolation: { kind: "nothing-owned", reason: "Names are each tenant's own: the same name is another credential." },
   async handler(c, { core, caller, tenant, config, params, body }) {
     requireMaySet(caller, body.user_id);
+    await requireName(core, tenant, params.name, body.user_id ?? null);
     const credential = await sealCredential(
       { sealer: core.sealer, credentials: core.repos.credentials },
       {

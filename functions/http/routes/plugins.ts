@@ -171,7 +171,7 @@ export const createPlugin = defineRoute({
   responses: { 201: { description: "The plugin, ready to be called", schema: pluginSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a plugin of the caller's own tenant." },
   async handler(c, { core, tenant, config, context, body }) {
-    const plugin = registerPlugin(body, { egress: core.egress });
+    const plugin = registerPlugin(body, { egress: core.egress, row: { replaces: undefined } });
     requireFreeName(core, context, plugin.name);
     return c.json(viewPlugin(config)(await core.repos.plugins.create(tenant, plugin)), 201);
   },
@@ -224,7 +224,7 @@ export const replacePlugin = defineRoute({
     const record = await findPlugin(core, tenant, params.id);
     requireOwn(record);
     requireDefinition(record);
-    const plugin = registerPlugin(body, { egress: core.egress, enabled: record.enabled });
+    const plugin = registerPlugin(body, { egress: core.egress, enabled: record.enabled, row: { replaces: record } });
     requireFreeName(core, context, plugin.name);
     const updated = await core.repos.plugins.update(tenant, record.pluginId, plugin);
     return c.json(viewPlugin(config)(found(updated, "plugin", params.id)));

@@ -30,7 +30,6 @@ const fields = {
       example: "https://api.openai.com/v1",
     }),
   credential: credentialNameSchema
-    .refine((name) => !looksLikeSecret(name), notAName)
     .nullable()
     .meta({ description: "Name of the credential that holds the key; null: the back end asks for none." }),
   models: z
@@ -114,6 +113,13 @@ function requireAddress(egress: Egress, { kind, baseUrl }: NewProvider): void {
   }
 }
 
+/** @throws GatewayError `invalid_request` */
+function requireName({ credential }: NewProvider, before?: string | null): void {
+  if (credential !== null && credential !== before && looksLikeSecret(credential)) {
+    throw new GatewayError("invalid_request", `Body field 'credential' ${notAName}.`, { param: "credential" });
+  }
+}
+
 async function arrangeProvider(owner: IsolationDriver): Promise<string> {
   const provider = await owner.send("post", "/v1/providers", {
     name: `of another tenant ${newId("request")}`,
@@ -137,6 +143,7 @@ export const createProvider = defineRoute({
   isolation: { kind: "nothing-owned", reason: "Makes a provider of the caller's own tenant." },
   async handler(c, { core, tenant, body }) {
     const provider = toProvider(body);
+    requireName(provider);
     requireAddress(core.egress, provider);
     return c.json(viewProvider(await core.repos.providers.create(tenant, newId("provider"), provider)), 201);
   },
@@ -185,6 +192,7 @@ export const updateProvider = defineRoute({
   async handler(c, { core, tenant, params, body }) {
     const provider = found(await core.repos.providers.get(tenant, params.id), "provider", params.id);
     const changed = toProvider({ ...toFields(provider), ...withoutUndefined(body) });
+    requireName(changed, provider.credential);
     // Renaming one, or switching it off, is no occasion to refuse its address under rules that are newer than it.
     if (body.base_url !== undefined || body.kind !== undefined) requireAddress(core.egress, changed);
     const updated = await core.repos.providers.update(tenant, params.id, changed);

@@ -310,7 +310,6 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
       { "execution/headers": { "x-client": "1" }, "auth_config/mapping/0/target": "X-Client" },
       "auth_config.mapping.0.target",
     ],
-    ["a header that names a secret", { "execution/headers": { token: "1" } }, "execution.headers.token"],
     [
       "an auth target that is the idempotency header",
       { "execution/idempotency_header": "Token" },

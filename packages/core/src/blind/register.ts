@@ -15,13 +15,15 @@ import { pluginDefinitionSchema, stylesOf, type Execution, type PluginDefinition
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 import type { PluginRecord } from "./plugin.ts";
 import { compilePlan, placementOf, wireNameOf, type Plan } from "./request.ts";
-import { isSecretName, isToken, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
+import { isSecretValue, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
 import { runtimeConfigSchema, type RuntimeConfig } from "./runtime-config.ts";
 
 export interface RegisterOptions {
   /** Refuses addresses that could never be called. */
   readonly egress: Pick<Egress, "checkUrl">;
   readonly enabled?: boolean;
+  /** The definition is to be a row, which others see: it must tell no secrets but those that the row before told already. */
+  readonly row?: { readonly replaces: PluginRecord | undefined };
 }
 
 /** Bytes of a definition's parameters; larger ones would not fit into a model's context either. */
@@ -31,7 +33,8 @@ const largestSchema = 131_072;
 export function registerPlugin(input: unknown, options: RegisterOptions): NewPlugin {
   const parsed = pluginDefinitionSchema.safeParse(input);
   if (!parsed.success) throw toInvalidDefinition(parsed.error);
-  checkDefinition(parsed.data, options, [() => refuseSecrets(parsed.data)]);
+  const { row } = options;
+  checkDefinition(parsed.data, options, row === undefined ? [] : [() => refuseSecrets(parsed.data, row.replaces)]);
   return toNewPlugin(parsed.data, options.enabled ?? true);
 }
 
@@ -330,21 +333,22 @@ function checkBodyParam(name: string, plan: Plan, inBody: readonly string[]): vo
  * Secrets in the place of their names, and plain ones among headers and in the address: a stored definition is shown to
  * whoever may use the tool, and what a back end repeats of it is no credential that would be redacted.
  */
-function refuseSecrets({
-  auth_config: config,
-  required_credentials: required = [],
-  execution,
-}: PluginDefinition): void {
+function refuseSecrets(definition: PluginDefinition, replaces: PluginRecord | undefined): void {
+  const { auth_config: config, required_credentials: required = [], execution } = definition;
   const named = [
     ...(config?.mapping ?? []).map(({ source }, index) => [`auth_config.mapping.${index}.source`, source] as const),
     ...required.map((name, index) => [`required_credentials.${index}`, name] as const),
   ];
-  const [field] = named.find(([, name]) => looksLikeSecret(name)) ?? [];
+  const known = replaces?.requiredCredentials ?? [];
+  const [field] = named.find(([, name]) => looksLikeSecret(name) && !known.includes(name)) ?? [];
   if (field !== undefined) throw invalid(field, notAName);
+  const before = replaces === undefined ? undefined : definitionOf(replaces).execution;
   const headers = Object.entries(execution.headers ?? {});
-  const [header] = headers.find(([name, value]) => isSecretName(name) || isToken(value)) ?? [];
+  const [header] =
+    headers.find(([name, value]) => isSecretValue(name, value) && before?.headers?.[name] !== value) ?? [];
   if (header !== undefined) throw invalid(`execution.headers.${header}`, `is a secret; ${storeIt}`);
-  if ([...compilePlan(execution, {}).template.queryNames].some(isSecretName)) {
+  const query = new URLSearchParams(execution.base_url.split("?", 2)[1] ?? "");
+  if (before?.base_url !== execution.base_url && [...query].some(([name, value]) => isSecretValue(name, value))) {
     throw invalid("execution.base_url", `must not hold a secret in its query; ${storeIt}`);
   }
 }

@@ -46,7 +46,7 @@ function toMessages(
 
 /** What the model is told of a call in the place of its result. */
 export function withoutContent({ id, state }: Pick<Call, "id" | "state">): string {
-  return `[call ${id} has ended: ${state}; its result is left out, since the model's back end refused the request with it; read_result {"call_id":"${id}"} or GET /v1/calls/${id}/result has it]`;
+  return `[call ${id} has ended: ${state}; its result is left out, since the model's back end refused the request with it; the user finds it at GET /v1/calls/${id}/result, and read_result {"call_id":"${id}"} reads it in pieces where it was too long]`;
 }
 
 export function insertBeforeLastUser(

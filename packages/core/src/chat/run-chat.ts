@@ -339,6 +339,8 @@ class ChatRun {
 
   #translate(batch: readonly ProviderEvent[], round: MeteredRound): readonly ChatEvent[] {
     const events: ChatEvent[] = [];
+    // The model has been told of them in short: what it does then, and how that ends, is no reason to tell it again.
+    if (this.#late !== this.#chat.late) this.#givesLateUp = true;
     for (const event of batch) {
       round.see(event);
       this.#translateOne(event, events);

@@ -153,7 +153,11 @@ interface Comparison {
 }
 
 function compare(candidate: Candidate, { definition, existing, egress }: Comparison): Omit<PlannedPlugin, "warnings"> {
-  const plugin = registerPlugin(definition, { egress, enabled: existing?.enabled ?? true });
+  const plugin = registerPlugin(definition, {
+    egress,
+    enabled: existing?.enabled ?? true,
+    row: { replaces: existing },
+  });
   const after = definitionOf({ ...plugin, pluginId: 0, createdAt: 0, updatedAt: 0 });
   const isChanged = existing !== undefined && existing.hash !== plugin.hash;
   return {

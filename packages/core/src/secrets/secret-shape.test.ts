@@ -2,23 +2,24 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { newId } from "../ids.ts";
-import { looksLikeSecret } from "./secret-shape.ts";
+import { isSecretValue, looksLikeSecret } from "./secret-shape.ts";
 
 describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
   it.each([
     "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z",
-    "sk-live-0123456789",
-    "sk-abcdefghijklmnop",
+    "sk-ant-api03-Qw3rTy7uIo9pAs2dFg5hJk-8lZxCvBnM1234567890abcdef",
+    "sk_live_51H8abcdefghijkl",
+    "sk-abcdefghijklmnop1234",
     "ghp_abcdefghijklmnop1234567890",
-    "github_pat_11ABCDEFG",
-    "glpat-abcdefghij",
-    "xoxb-1234-5678-abcdef",
+    "github_pat_11ABCDEFG0aBcDeFgHiJkL",
+    "glpat-abcdefghij1234567890",
+    "xoxb-1234567890-abcdef1234567890",
     "AKIAIOSFODNN7EXAMPLE",
-    "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+    "AIzaSyA1234567890abcdefghijklmnopqrstuvw",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc",
-    "ty_operator_bench-bench-bench",
+    "ty_ten01k_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7",
     "d41d8cd98f00b204e9800998ecf8427e",
-    "Zm9v1YmFyYmF6cXV4MTIzNDU2Nzg5",
+    "Zm9v1YmFyYmF6cXV4MTIzNDU2Nzg5AbCdEf",
   ])("%s", (text) => {
     expect(looksLikeSecret(text)).toBe(true);
   });
@@ -30,18 +31,41 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     "http:crm.example.com:8443:x-api-key",
     "客户令牌",
     "MyCompanySapErpProductionKeyV2",
+    "AzureOpenAiKey1Eastus2Prod3",
     "4f9e2b1c-8a7d-4c3e-9b2a-1d5e6f7a8b9c",
     `SECRET_${newId("request")}`,
     `${newId("toolService")}.auth_config.token.abc123`,
     "sk-ills",
+    "sk-anthropic-prod-2",
+    "sk_orders",
     "pk_column",
+    "github_pat_ci",
+    "glpat-ci",
+    "xoxb-bot",
+    "ty_gateway_production_key",
+    "hf_inferenceendpoint",
   ])("is a name: %s", (text) => {
     expect(looksLikeSecret(text)).toBe(false);
   });
 
   it("is most of what is random", () => {
-    const random = Array.from({ length: 1_000 }, () => randomBytes(32).toString("base64url"));
+    const random = Array.from({ length: 1_000 }, () => randomBytes(64).toString("base64url"));
     expect(random.filter(looksLikeSecret).length).toBeGreaterThan(500);
     expect(Array.from({ length: 1_000 }, () => newId("session")).filter(looksLikeSecret)).toEqual([]);
+  });
+
+  it.each([
+    ["X-Api-Key", "sk12345678", true],
+    ["X-Custom", "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z", true],
+    ["X-Upstream-Authorization", "Bearer sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z", true],
+    ["key", "AIzaSyA1234567890abcdefghijklmnopqrstuvw", true],
+    ["tavilyApiKey", "tvly12345678", true],
+    ["X-Atlassian-Token", "no-check", false],
+    ["X-CSRF-Token", "Fetch", false],
+    ["token_type", "bearer", false],
+    ["signature_version", "2", false],
+    ["X-Client", "toolyard-2025", false],
+  ])("as a value, %s: %s", (name, value, expected) => {
+    expect(isSecretValue(name, value)).toBe(expected);
   });
 });

@@ -35,9 +35,12 @@ export async function openHeaderSecret(
   credentials: CredentialResolver,
   context: CredentialContext,
 ): Promise<string> {
-  const value = await openSecret(reference, credentials, context);
+  return requireHeaderValue(reference, await openSecret(reference, credentials, context));
+}
+
+/** @throws GatewayError `credential_invalid`; `not_sent` */
+export function requireHeaderValue({ credential: name }: SecretReference, value: string): string {
   if (isHeaderValue(value)) return value;
-  const { credential: name } = reference;
   throw withDelivery(
     new GatewayError(
       "credential_invalid",

@@ -140,6 +140,7 @@ async function changeOnce(
     runtime,
     record.id,
     replacesConfig ? configPatch : mergePatch(record.config, configPatch),
+    record.config,
   );
   await checkRecord(deps, context, { runtime, record: { ...record, config } });
   const change: ToolServiceChange = { ...plain, config };
@@ -198,10 +199,16 @@ function noSuchService(id: string): GatewayError {
   return new GatewayError("not_found", `There is no tool service '${id}'.`, { param: "id" });
 }
 
-function readConfig(runtime: ServiceRuntime, id: string, input: JsonObject): ReturnType<typeof liftSecrets> {
+/** @param before the configuration that is replaced */
+function readConfig(
+  runtime: ServiceRuntime,
+  id: string,
+  input: JsonObject,
+  before: JsonObject = {},
+): ReturnType<typeof liftSecrets> {
   const parsed = runtime.scheme.config.safeParse(input);
   if (!parsed.success) throw toInvalidConfig(parsed.error);
-  refuseSecrets(parsed.data);
+  refuseSecrets(parsed.data, new Set(textsIn(before)));
   const suffix = newId("request").slice(-6);
   return liftSecrets(
     parsed.data,
@@ -211,17 +218,23 @@ function readConfig(runtime: ServiceRuntime, id: string, input: JsonObject): Ret
 
 /**
  * Secrets in the place of their names, and plain ones among headers and parameters: everybody would be told of them.
- * What is stored already stays as it is.
+ * @param before what is stored already, and stays as it is
  */
-function refuseSecrets(config: unknown, path: readonly string[] = []): void {
+function refuseSecrets(config: unknown, before: ReadonlySet<string>, path: readonly string[] = []): void {
   if (typeof config === "string") {
+    if (before.has(config)) return;
     const isName = path.at(-1) === "credential" || (path.at(-1) === "source" && path.at(-3) === "mapping");
     if (isName && looksLikeSecret(config)) throw invalidConfig(path.join("."), notAName);
     const isFixed = path.at(-2) === "headers" || path.at(-2) === "query";
-    if (isFixed && isToken(config)) throw invalidConfig(path.join("."), `is a secret; ${storeIt}`);
+    if (isFixed && config.split(/\s+/).some(isToken)) throw invalidConfig(path.join("."), `is a secret; ${storeIt}`);
   } else if (Array.isArray(config) || isJsonObject(config)) {
-    for (const [key, value] of Object.entries(config)) refuseSecrets(value, [...path, key]);
+    for (const [key, value] of Object.entries(config)) refuseSecrets(value, before, [...path, key]);
   }
+}
+
+function textsIn(value: JsonValue): readonly string[] {
+  if (typeof value === "string") return [value];
+  return typeof value === "object" && value !== null ? Object.values(value).flatMap(textsIn) : [];
 }
 
 /** Models call tools by their bare names, so no name may mean two. */

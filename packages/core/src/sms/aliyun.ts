@@ -1,6 +1,7 @@
 /** Aliyun Short Message Service, `SendSms` of 2017-05-25. Templates only; success is `Code: OK`, whatever the HTTP status. */
 import * as z from "zod";
 import { httpUrlField, secretField } from "../services/config-fields.ts";
+import { requireHeaderValue } from "../services/open-secret.ts";
 import { isOfCountry } from "./phone-number.ts";
 import { canonicalQuery, signAcs3 } from "./signing.ts";
 import {
@@ -77,6 +78,7 @@ interface Action {
 }
 
 function request(account: Account, { now, nonce, reveal }: SigningContext, { action, query }: Action): VendorRequest {
+  const { security_token: token } = account;
   const url = new URL(account.endpoint);
   const headers = signAcs3(
     { id: account.access_key_id, secret: reveal(account.access_key_secret) },
@@ -87,7 +89,7 @@ function request(account: Account, { now, nonce, reveal }: SigningContext, { act
       date: `${now.toISOString().slice(0, 19)}Z`,
       nonce,
       query,
-      securityToken: account.security_token === undefined ? undefined : reveal(account.security_token),
+      securityToken: token === undefined ? undefined : requireHeaderValue(token, reveal(token)),
     },
   );
   return { method: "POST", url: `${url.origin}/?${canonicalQuery(query)}`, headers };

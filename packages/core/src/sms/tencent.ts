@@ -2,6 +2,7 @@
 import * as z from "zod";
 import type { JsonValue } from "../json.ts";
 import { httpUrlField, secretField } from "../services/config-fields.ts";
+import { requireHeaderValue } from "../services/open-secret.ts";
 import { isOfCountry } from "./phone-number.ts";
 import { signTc3 } from "./signing.ts";
 import {
@@ -102,7 +103,9 @@ function request(account: Account, { now, reveal }: SigningContext, action: stri
       ["x-tc-version", "2021-01-11"],
       ["x-tc-timestamp", String(timestamp)],
       ["x-tc-region", account.region],
-      ...(account.token === undefined ? [] : [["x-tc-token", reveal(account.token)] as const]),
+      ...(account.token === undefined
+        ? []
+        : [["x-tc-token", requireHeaderValue(account.token, reveal(account.token))] as const]),
     ],
     body,
   };

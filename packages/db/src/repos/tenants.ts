@@ -20,8 +20,9 @@ const { tenants } = schema;
 const cancelRunning = `UPDATE calls SET cancel_requested = 1
   WHERE tenant = ?1 AND state = 'running' AND EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND status = 'suspended')`;
 
-/** What is left of a text when everything after its last dot is taken away. */
-const wrappedBy = "RTRIM(t.wrapped_key, REPLACE(t.wrapped_key, '.', ''))";
+/** Up to the second dot, or to the one that there is: what vaults put before a wrapped key says which master key it was. */
+const wrappedBy = `SUBSTR(t.wrapped_key, 1, INSTR(t.wrapped_key, '.')
+  + INSTR(SUBSTR(t.wrapped_key, INSTR(t.wrapped_key, '.') + 1), '.'))`;
 
 /** @param which in the directory, the rows that only say where a tenant's own row is are not its */
 const sampleWrappedKeys = (which: string): string => `SELECT id, wrapped_key, wrapped_by FROM (

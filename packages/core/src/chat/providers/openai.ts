@@ -248,7 +248,7 @@ class ModelExchange {
   /** A back end that says what it was asked, as those for trying things do, must not tell the key to the client. */
   #tellsKey(text: string): boolean {
     const { apiKey } = this.#request;
-    return apiKey !== undefined && apiKey.length >= shortestKey && text.includes(apiKey);
+    return apiKey !== undefined && text.includes(apiKey) && isRealKey(apiKey);
   }
 
   #withoutKey(text: string): string {
@@ -541,15 +541,20 @@ function toUnanswered(thrown: unknown, { provider, signal }: RelayRequest): Gate
   });
 }
 
-/** A key that is shorter stands by chance in the base64 of a picture; as the header that carries it, it is none. */
-const shortestKey = 8;
+/**
+ * Servers that ask for no key are given a word ("anything", "not-needed"), which stands in answers for other reasons;
+ * as the header that carries it, it is none.
+ */
+function isRealKey(apiKey: string): boolean {
+  return apiKey.length >= 16 && /\d/.test(apiKey) && /[A-Za-z]/.test(apiKey);
+}
 
 /** As `#withoutKey` of chats, for bytes that pass. */
 function withoutKey(response: EgressResponse, apiKey: string | undefined): EgressResponse {
   if (apiKey === undefined) return response;
   const redactor = new Redactor();
   redactor.add(`Bearer ${apiKey}`);
-  if (apiKey.length >= shortestKey) redactor.add(apiKey);
+  if (isRealKey(apiKey)) redactor.add(apiKey);
   const isEvents = String(response.headers["content-type"]).startsWith("text/event-stream");
   return { ...response, body: redactPieces(response.body, { redactor, isEvents }) };
 }

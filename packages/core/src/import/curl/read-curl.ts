@@ -15,6 +15,7 @@ import { nameArguments, placeArguments, toParameters, type Argument } from "../o
 import { describeRoute } from "../text.ts";
 import { inferSchema, readPlain, withDefault } from "./infer.ts";
 import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
+import { isSecretValue } from "../../secrets/secret-shape.ts";
 import { CommandSecrets, holdsSecret, isSecretField, isSecretHeader, looksSecret, mentionsSecret } from "./secrets.ts";
 import { hasVariable, replaceVariables } from "./words.ts";
 
@@ -184,7 +185,7 @@ function readHeaders(command: CurlCommand, secrets: CommandSecrets, notes: Notes
   for (const [name, value] of command.headers) {
     const lower = name.toLowerCase();
     if (lower === "content-type") contentType = value;
-    else if (isSecretHeader(name)) addSecretHeader(secrets, notes, [name, value]);
+    else if (isSecretHeader(name) || isSecretValue(name, value)) addSecretHeader(secrets, notes, [name, value]);
     else if (lower === "content-length" || lower === "connection" || lower === "accept-encoding") continue;
     else if (isTransportHeader(name) || !isHeaderName(name))
       notes.add(`Header '${name.slice(0, 60)}' is one that only the gateway sets; it is left out.`);
