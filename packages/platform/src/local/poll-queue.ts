@@ -34,10 +34,13 @@ export interface QueueWorkers {
 
 /** Longer than any handler works, so that no message is seen twice while it is in hand. */
 const visibilityMs: Readonly<Record<QueueName, number>> = { short: 2 * 60_000, long: 20 * 60_000 };
-/** They wait for the network most of the time. Of the short ones a tenant has as many as it has slots for calls. */
+/**
+ * They wait for the network most of the time. Of the short ones a tenant has as many as it has slots for calls; long ones
+ * may hold a document each, of up to 32 MB unless a tenant asks for more.
+ */
 const usualHands: Readonly<Record<QueueName, Hands>> = {
   short: { all: 64, ofTenant: 16 },
-  long: { all: 32, ofTenant: 8 },
+  long: { all: 16, ofTenant: 4 },
 };
 const shortestNapMs = 50;
 const longestNapMs = 1000;
