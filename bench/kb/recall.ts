@@ -25,9 +25,11 @@ export async function measureRecall(): Promise<readonly Finding[]> {
   try {
     const findings: Finding[] = [];
     for (const mode of ["full text", "vector", "hybrid"] as const) {
-      const found = await Promise.all(
-        questions.map((question, at) => isFound(base, question, listsFor(mode, question, asked[at]))),
-      );
+      // One after the other: a tenant may only have so many searches waiting.
+      const found: boolean[] = [];
+      for (const [at, question] of questions.entries()) {
+        found.push(await isFound(base, question, listsFor(mode, question, asked[at])));
+      }
       findings.push(toFinding(mode, questions, found));
     }
     return findings;
