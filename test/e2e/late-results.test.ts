@@ -90,7 +90,9 @@ describe(`a result that comes late ${verifies("CHAT-11")}`, () => {
       const [, id] = /read_result {\\+"call_id\\+":\\+"(\w+)/.exec(all) ?? [];
       return id === undefined ? text("Hello.") : calls({ name: "read_result", arguments: { call_id: id } });
     });
-    expect((await ask()).status).toBe(400);
+    const { status, json } = await ask();
+    expect(status).toBe(400);
+    expect(json.error.message).toMatch(/not told again: call_\w+\. GET/);
     expect(llm.requests).toHaveLength(3);
     expect((await ask()).status).toBe(200);
     expect(toldLast()).toEqual([]);

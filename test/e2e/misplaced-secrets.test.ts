@@ -69,6 +69,11 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
       () => service({ auth_type: "mapping", auth_config: { type: "bearer", mapping: [{ source: key }] } }),
     ],
     ["a service's header", "config.headers.X-Custom", () => service({ headers: { "X-Custom": key } })],
+    [
+      "a service's endpoint",
+      "config.tools.list.endpoint",
+      () => service({ tools: { list: { description: "L.", endpoint: `/l?api_key=${key}` } } }),
+    ],
     ["a service's query", "config.query.q", () => service({ query: { q: key } })],
   ])("is refused as %s, and not repeated", async (_what, param, attempt) => {
     const { status, json } = await attempt();

@@ -177,7 +177,17 @@ describe(`a session that nobody has used for longer than sessions live ${verifie
     await schedule({ delay_ms: idleMs * 4 });
     await sleep(idleMs * 2);
     expect(await boris.get(`/v1/sessions/${session}`)).toMatchObject({ expired: false });
+    const run = await vi.waitFor(async () => {
+      const [first] = (await tenant.client.get(`/v1/calls?session_id=${session}&state=completed`)).data;
+      expect(first).toBeDefined();
+      return first;
+    }, within);
+    // The end of the call was a use of it.
+    await sleep(idleMs / 2);
     expect((await chat()).status).toBe(200);
+    await vi.waitFor(async () => {
+      expect(await gateway.core.repos.calls.get(tenant.id, run.id)).toMatchObject({ delivery: "delivered" });
+    }, within);
   });
 
   test("is delivered to by no new schedule, and what an old one is made to fire is refused, with the reason", async () => {

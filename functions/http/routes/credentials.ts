@@ -77,7 +77,9 @@ function requireMaySet(caller: Caller, userId: string | undefined): void {
 
 /** @throws GatewayError `invalid_request` for a new one that looks like a secret; what has such a name already can be rotated */
 async function requireName({ repos }: CoreDeps, tenant: string, name: string, userId: string | null): Promise<void> {
-  if (!looksLikeSecret(name) || (await repos.credentials.nextVersion(tenant, name, userId)) > 1) return;
+  if (!looksLikeSecret(name)) return;
+  const versions = await Promise.all([userId, null].map((owner) => repos.credentials.nextVersion(tenant, name, owner)));
+  if (versions.some((next) => next > 1)) return;
   throw new GatewayError("invalid_request", `Path field 'name' ${notAName}.`, { param: "name" });
 }
 

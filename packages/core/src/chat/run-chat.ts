@@ -267,9 +267,10 @@ class ChatRun {
   #withLateNamed(error: GatewayError): GatewayError {
     const { code, message, details } = error;
     const { ids } = this.#late;
-    const isOfLate = ids.length > 0 && this.#late === this.#chat.late && details.extra?.["before_first_byte"] === false;
-    if (code !== "provider_rejected" || !isOfLate) return error;
-    this.#givesLateUp = true;
+    const isToldInFull = this.#late === this.#chat.late;
+    if (isToldInFull && code === "provider_rejected" && details.extra?.["before_first_byte"] === false)
+      this.#givesLateUp = ids.length > 0;
+    if (!this.#givesLateUp) return error;
     const told = `The model was told of results that came late, which are not told again: ${ids.join(", ")}. GET /v1/calls/{id}/result has them.`;
     return new GatewayError(code, `${message} ${told}`, details);
   }
@@ -706,7 +707,7 @@ class ChatRun {
       calls: await this.#tools.deferredRows(),
       finished: [],
       // What a model made of them is in no answer where there is none: they are told again, unless that cannot help.
-      delivered: state === "completed" || this.#givesLateUp ? this.#late.ids : [],
+      delivered: state === "completed" || (state === "failed" && this.#givesLateUp) ? this.#late.ids : [],
       ...(this.#keptTurn === undefined ? {} : { keepTurn: this.#keptTurn }),
       ...(this.#chat.request.sessionId === undefined ? {} : { sessionId: this.#chat.request.sessionId }),
     });

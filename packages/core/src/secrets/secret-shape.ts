@@ -7,7 +7,8 @@
 const marks = /^(?:(?:sk|pk|rk)[-_]|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|shp(?:at|ss)_|SG\.|ya29\.|ty_)/;
 const jumble = /(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16}/;
 /** Forms that are theirs alone. */
-const forms = /^(?:AKIA|ASIA)[A-Z0-9]{16}$|^AIza[\w-]{30,40}$|^eyJ[\w-]{10,}\.[\w-]{10,}/;
+const forms =
+  /^glpat-[\w-]{20,}$|^ty_(?:operator|[a-z0-9]{8,})_[\w-]{32,}$|^(?:AKIA|ASIA)[A-Z0-9]{16}$|^AIza[\w-]{30,40}$|^eyJ[\w-]{10,}\.[\w-]{10,}/;
 
 export function isToken(text: string): boolean {
   return forms.test(text) || (marks.test(text) && jumble.test(text));
@@ -23,10 +24,17 @@ export function looksLikeSecret(text: string): boolean {
   );
 }
 
-/** Is a fixed value a secret, or a word of it (`Bearer …`)? Called like one, `no-check` and `Fetch` are none. */
+const calledSecret = /passw(?:or)?d|secret|(?:api|access|private|auth|subscription|functions)[-_]?key$/i;
+/** `token`, `signature` and `cookie` are the names of harmless things as well: `no-check`, `Fetch`, `2021-10-01`. */
+const random = /^(?=.*\d)(?=.*[A-Za-z])\S{16,}$/;
+
+/** Is a fixed value a secret, by its form or by what it is called? A placeholder (`{page}`) is none. */
 export function isSecretValue(name: string, value: string): boolean {
-  const isCalledSo = isSecretName(name) || /(?:api|access|auth)key$/i.test(name);
-  return value.split(/\s+/).some(isToken) || (isCalledSo && value.length >= 8 && /\d/.test(value));
+  if (value === "" || /\{[^}]*\}/.test(value)) return false;
+  const words = value.split(/[\s=;]+/);
+  return (
+    calledSecret.test(name) || words.some(isToken) || (isSecretName(name) && words.some((word) => random.test(word)))
+  );
 }
 
 /** Headers, query parameters and the like that everybody takes for secrets by their names. */

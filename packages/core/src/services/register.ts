@@ -10,7 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import { isToken, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
+import { isSecretValue, isToken, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
 import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
@@ -226,6 +226,9 @@ function refuseSecrets(config: unknown, before: ReadonlySet<string>, path: reado
     const isName = path.at(-1) === "credential" || (path.at(-1) === "source" && path.at(-3) === "mapping");
     if (isName && looksLikeSecret(config)) throw invalidConfig(path.join("."), notAName);
     const isFixed = path.at(-2) === "headers" || path.at(-2) === "query";
+    const query = path.at(-1) === "endpoint" ? new URLSearchParams(config.split("?", 2)[1] ?? "") : [];
+    const isPlain = [...query].some(([name, value]) => isSecretValue(name, value));
+    if (isPlain) throw invalidConfig(path.join("."), `must not hold a secret in its query; ${storeIt}`);
     if (isFixed && config.split(/\s+/).some(isToken)) throw invalidConfig(path.join("."), `is a secret; ${storeIt}`);
   } else if (Array.isArray(config) || isJsonObject(config)) {
     for (const [key, value] of Object.entries(config)) refuseSecrets(value, before, [...path, key]);
