@@ -235,7 +235,7 @@ describe("what a route is given", () => {
       "an unknown field",
       { name: "x", nmae: "y" },
       "nmae",
-      /Body field 'nmae' is not a known field; is 'name' meant\?\.$/,
+      /Body field 'nmae' is not a known field; 'name' may be meant\.$/,
     ],
     [
       "a field deep inside a union",

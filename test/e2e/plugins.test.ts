@@ -232,7 +232,7 @@ describe(`what is refused when a plugin is registered ${verifies("BLIND-10", "BL
   test("a misspelt field, with the one that is meant and the one that is missing for it", async () => {
     const { description, ...others } = companySearch();
     expect(await faults({ ...others, descripton: description })).toEqual({
-      descripton: "is not a known field; is 'description' meant?",
+      descripton: "is not a known field; 'description' may be meant",
       description: "is required",
     });
   });

@@ -294,7 +294,7 @@ describe(`secrets of services ${verifies("API-3", "CFG-1")}`, () => {
     const config = { base_url: undefined, baseurl: "https://crm.example.com", auth_type: "bearer", auth_config: {} };
     const error = await refusal(client.send("post", "/v1/tool-services", crm({}, config)));
     expect(error).toMatchObject({ status: 400, code: "invalid_definition", param: "config.baseurl" });
-    expect(error.message).toContain("is 'base_url' meant?");
+    expect(error.message).toContain("'base_url' may be meant");
     expect(error.problems.map(({ param }: Json) => param)).toEqual(["config.baseurl", "config.base_url"]);
   });
 

@@ -28,7 +28,7 @@ test.each<[string, unknown, Record<string, string>]>([
   [
     "unknown fields, each for itself",
     { hots: 1, nmae: 2 },
-    { hots: "is not a known field; is 'host' meant?", nmae: "is not a known field; is 'name' meant?" },
+    { hots: "is not a known field; 'host' may be meant", nmae: "is not a known field; 'name' may be meant" },
   ],
   [
     "an unknown field that resembles none, with those that there are",
@@ -36,7 +36,7 @@ test.each<[string, unknown, Record<string, string>]>([
     { "host.transport-layer": "is not a known field; known: host, port" },
   ],
   ["the form of a union that was meant", { host: { host: "A" } }, { "host.host": "must be a host name" }],
-  ["within that form", { host: { host: "a", prot: 1 } }, { "host.prot": "is not a known field; is 'port' meant?" }],
+  ["within that form", { host: { host: "a", prot: 1 } }, { "host.prot": "is not a known field; 'port' may be meant" }],
   ["the form that has the type", { mode: "of" }, { mode: 'is not valid: expected one of "auto"|"off"' }],
   [
     "no form at all",

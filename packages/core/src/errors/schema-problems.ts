@@ -104,7 +104,7 @@ interface FoundProblem extends SchemaProblem {
 function withHint({ known, ...problem }: FoundProblem): SchemaProblem {
   if (known === undefined) return problem;
   const nearest = nearestName(String(problem.path.at(-1)), known);
-  if (nearest !== undefined) return { ...problem, says: `${problem.says}; is '${nearest}' meant?` };
+  if (nearest !== undefined) return { ...problem, says: `${problem.says}; '${nearest}' may be meant` };
   const more = known.length > mostKnown ? ` and ${known.length - mostKnown} more` : "";
   const names = known.length === 0 ? "there are none" : `known: ${known.slice(0, mostKnown).join(", ")}${more}`;
   return { ...problem, says: `${problem.says}; ${names}` };

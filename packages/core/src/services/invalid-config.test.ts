@@ -21,7 +21,7 @@ describe("what is wrong with a configuration", () => {
 
   test("names a field that there is not, and where those that there are stand", () => {
     expect(problem({ from: "a@b", form: 1 })).toMatch(
-      /^form is not a known field; is 'from' meant\?; GET \/v1\/tool-services\/schemes/,
+      /^form is not a known field; 'from' may be meant; GET \/v1\/tool-services\/schemes/,
     );
   });
 
