@@ -181,7 +181,7 @@ class RunningSandbox implements RuntimeProcess, Sandbox {
   signal(name: NodeJS.Signals): void {
     // The first process ends with its parent, and all others with it.
     if (name === "SIGKILL") this.child.kill(name);
-    else for (const pid of this.#pids()) process.kill(pid, name);
+    else for (const pid of this.#pids()) signalIfThere(pid, name);
   }
 
   environment(): string {
@@ -211,6 +211,15 @@ class RunningSandbox implements RuntimeProcess, Sandbox {
     const space = link(`/proc/${this.#first}/ns/pid`);
     const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name) && link(`/proc/${name}/ns/pid`) === space);
     return pids.map(Number).filter((pid) => pid !== this.#first);
+  }
+}
+
+/** It may have ended since it was listed. */
+function signalIfThere(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (thrown) {
+    if (!(thrown instanceof Error) || !("code" in thrown) || thrown.code !== "ESRCH") throw thrown;
   }
 }
 
