@@ -190,6 +190,19 @@ describe(`a session that nobody has used for longer than sessions live ${verifie
     }, within);
   });
 
+  test("is kept by no call that waits for a person, who may never come", async () => {
+    const execution = { method: "POST", base_url: "http://127.0.0.1:9/orders", param_placement: "body" };
+    await tenant.addPlugin({ name: "order_it", sensitive: true, execution });
+    const { json } = await boris.send("post", "/v1/chat/completions", {
+      model: "toolyard/scripted",
+      messages: [{ role: "user", content: "Call order_it with {}" }],
+      session_id: session,
+    });
+    expect(json.tool_execution.pending).toHaveLength(1);
+    await sleep(idleMs + 500);
+    expect(await boris.get(`/v1/sessions/${session}`)).toMatchObject({ expired: true });
+  });
+
   test("is delivered to by no new schedule, and what an old one is made to fire is refused, with the reason", async () => {
     const made = await schedule({ delay_ms: 1 });
     const [first] = await vi.waitFor(async () => {

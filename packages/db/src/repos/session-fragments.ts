@@ -5,16 +5,16 @@ import { deliveredSession } from "../schema/schedules.ts";
 import { now, setting, underCaps } from "./fragments.ts";
 
 /**
- * A session that a schedule or a call which has not ended may still deliver to is not idle, however long that takes,
- * and the end of such a call counts as a use of it: what it comes to would be told to nobody. The plus takes the
- * column's affinity, which would keep SQLite from the index.
+ * A session that a schedule or a call may still deliver to by itself is not idle, however long that takes, and the end
+ * of such a call counts as a use of it: what it comes to would be told to nobody. One that waits for a person keeps
+ * none: it may wait for ever. The plus takes the column's affinity, which would keep SQLite from the index.
  */
 export const isIdle = (session: string, idleMs: string): string => `(${session}.last_used_at < ${now} - ${idleMs}
   AND NOT EXISTS (SELECT 1 FROM schedules AS keeping WHERE keeping.tenant = ${session}.tenant
     AND keeping.${deliveredSession} = +${session}.id AND keeping.next_at IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM calls AS coming WHERE coming.tenant = ${session}.tenant
     AND coming.session_id = ${session}.id AND coming.delivery = 'due'
-    AND (coming.finished_at IS NULL OR coming.finished_at >= ${now} - ${idleMs})))`;
+    AND (coming.state IN ('queued', 'running') OR coming.finished_at >= ${now} - ${idleMs})))`;
 
 export const isExpired = underCaps(
   (caps) => `(s.expired_at IS NOT NULL OR ${isIdle("s", setting("session_idle_ms", caps))})`,
