@@ -208,6 +208,11 @@ describe(`where an imported API is ${verifies("BLIND-2", "BLIND-10")}`, () => {
     }
   });
 
+  test("is spoken to safely where a document of no address names a host without a scheme", async () => {
+    const document = documentOf(paths, { servers: [{ url: "//api.example.com/v1" }] });
+    expect((await importing(document, { dry_run: true })).document.base_url).toBe("https://api.example.com/v1");
+  });
+
   test("may not be an address that tools may not reach", async () => {
     for (const url of ["http://169.254.169.254/latest", "http://10.1.2.3"]) {
       expect(await refusal(documentOf(paths, { servers: [{ url }] }))).toMatchObject({
@@ -415,7 +420,7 @@ describe(`placeholders and styles of an imported document ${verifies("BLIND-2", 
   });
 
   test("lists and objects stand in path, header and cookie as their style says", async () => {
-    await importing(
+    const result = await importing(
       documentOf({
         "/select/{days}/{label}/{matrix}": {
           get: {
@@ -450,6 +455,9 @@ describe(`placeholders and styles of an imported document ${verifies("BLIND-2", 
       name: "select",
       arguments: { ...args, Authorization: "x" },
     });
+    expect(result.operations[0].warnings).toContainEqual(
+      expect.stringMatching(/'Authorization' is set by 'auth_config'/),
+    );
     expect(reply.json.error).toMatchObject({ code: "invalid_arguments" });
   });
 
@@ -591,6 +599,39 @@ describe(`bodies of an imported document ${verifies("BLIND-2", "API-2")}`, () =>
     expect(
       (await tenant.client.send("post", "/v1/tools/invoke", { name: "list", arguments: { body: {} } })).status,
     ).toBe(400);
+  });
+
+  test("of several parts have fields also where the document does not name them", async () => {
+    const file = { type: "string", format: "binary" };
+    const result = await importing(
+      documentOf({
+        "/one": posting("one", { "multipart/form-data": { schema: file } }),
+        "/more": posting("more", { "multipart/form-data": { schema: { type: "array", items: file } } }),
+        "/words": posting("words", { "multipart/form-data": text }),
+        "/any": posting("any", { "multipart/form-data": {} }),
+      }),
+    );
+    const content = Buffer.from("zwölf").toString("base64");
+    for (const [name, args] of [
+      ["one", { file: content }],
+      ["more", { file: [content, content] }],
+    ] as const) {
+      const parts = (await call(name, args)).body.toString().split('name="file"; filename=').slice(1);
+      expect(parts.map((part) => part.includes("\r\n\r\nzwölf\r\n"))).toEqual(name === "one" ? [true] : [true, true]);
+    }
+    for (const name of ["words", "any"])
+      expect((await call(name, { body: { a: "b" } })).body.toString()).toContain('name="a"\r\n\r\nb\r\n');
+    expect(result.operations.flatMap(({ warnings }: Json) => warnings)).toEqual([
+      expect.stringContaining("'file'"),
+      expect.stringContaining("'file'"),
+      expect.stringContaining("'body'"),
+    ]);
+  });
+
+  test("of no media type are JSON", async () => {
+    await importing(documentOf({ "/x": posting("x", { "": schema({ a: { type: "integer" } }) }) }));
+    const { headers, body } = await call("x", { a: 1 });
+    expect([headers["content-type"], body.toString()]).toEqual(["application/json", '{"a":1}']);
   });
 
   test("of several parts carry files, fields and objects each in its own way", async () => {
@@ -759,6 +800,7 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
       },
     },
     implicit: { type: "oauth2", flows: { implicit: { authorizationUrl: "https://id.example/go", scopes: {} } } },
+    otherImplicit: { type: "oauth2", flows: { password: { tokenUrl: "https://id.example/token", scopes: {} } } },
     mtls: { type: "mutualTLS" },
   };
   const secured = (security: Json, more: Json = {}): Json =>
@@ -809,6 +851,24 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
         ["app.client_secret", "client_secret", "header"],
         ["app.token_url", "token_url", "header"],
         ["app.scope", "scope", "header"],
+      ],
+    ],
+    // One token, by whichever of the flows.
+    [
+      [{ implicit: ["read"], app: [] }],
+      "oauth2",
+      [
+        ["app.client_id", "client_id", "header"],
+        ["app.client_secret", "client_secret", "header"],
+        ["app.token_url", "token_url", "header"],
+      ],
+    ],
+    [
+      [{ implicit: [], otherImplicit: [], key: [] }],
+      "api_key",
+      [
+        ["implicit", "Authorization", "header"],
+        ["key", "X-Key", "header"],
       ],
     ],
   ])("%j is %s", async (security, type, mapping) => {
@@ -1144,6 +1204,18 @@ describe(`schemas of imported tools ${verifies("BLIND-1", "CHAT-18")}`, () => {
     );
     const result = await importing(withBody({ $ref: "#/components/schemas/L0" }, { components: { schemas } }));
     expect(JSON.stringify(definitionOf(result, "POST /x")).length).toBeLessThan(65_536);
+    expect(result.operations[0].warnings).toContainEqual(expect.stringContaining("too large"));
+  });
+
+  test("that are wide are cut until they fit", async () => {
+    const field = { type: "string", description: "Thirty-two characters of help." };
+    const variant = {
+      type: "object",
+      properties: Object.fromEntries(Array.from({ length: 40 }, (_none, at) => [`field_${at}`, field])),
+    };
+    const oneOf = Array.from({ length: 80 }, (_none, at) => ({ ...variant, title: `Variant ${at}` }));
+    const result = await importing(withBody({ type: "object", properties: { payment: { oneOf } } }));
+    expect(Object.keys(definitionOf(result, "POST /x").parameters.properties)).toEqual(["payment"]);
     expect(result.operations[0].warnings).toContainEqual(expect.stringContaining("too large"));
   });
 

@@ -30,6 +30,8 @@ export const importLimits = {
     { depth: 4, description: 128 },
     { depth: 3, description: 64 },
     { depth: 2, description: 32 },
+    { depth: 1, description: 32 },
+    { depth: 0, description: 0 },
   ],
   schemaNodes: 4_000,
   /** The same for all operations of a document together, every try counted. */

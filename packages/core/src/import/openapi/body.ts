@@ -79,9 +79,9 @@ function readMediaType(body: ApiBody, notes: Notes): readonly ChosenBody[] {
 }
 
 function withoutWildcard(essence: string, body: ApiBody): string {
-  if (!essence.includes("*")) return essence;
+  if (!essence.includes("*") && essence !== "") return essence;
   if (essence === "text/*") return "text/plain";
-  const isData = essence === "*/*" || essence === "application/*";
+  const isData = essence === "" || essence === "*/*" || essence === "application/*";
   return isData && !isFileSchema(body.schema?.value) ? "application/json" : "application/octet-stream";
 }
 
@@ -100,7 +100,8 @@ export interface BodyOptions {
 
 export function readBodyArguments(body: ChosenBody, { document, converter, operation }: BodyOptions): BodyArguments {
   const { notes, bodyRequired, bodyDescription } = operation;
-  const converted = converter.convert(body.schema ?? { value: {}, base: "" }, bodyRequired);
+  const read = converter.convert(body.schema ?? { value: {}, base: "" }, bodyRequired);
+  const converted = body.format === "multipart" ? withFields(read, notes) : read;
   const xmlRoot = body.format === "xml" ? { xmlRoot: xmlRootOf(body.schema, document) } : {};
   const flat = body.format === "text" || body.format === "raw" ? undefined : flattened(converted, notes);
   if (flat !== undefined) {
@@ -126,6 +127,19 @@ export function readBodyArguments(body: ChosenBody, { document, converter, opera
     isBody: true,
   };
   return { arguments: [argument], additional: false, ...xmlRoot };
+}
+
+/** A multipart body has fields, whatever its document says of it. */
+function withFields(schema: JsonObject, notes: Notes): JsonObject {
+  if (isFileSchema(schema) || isFileSchema(schema["items"])) {
+    notes.add("The document does not say what field of the form the file is; it is sent as 'file'.");
+    return { type: "object", properties: { file: schema }, required: ["file"] };
+  }
+  if (isObjectSchema(schema)) return schema;
+  if (mayBe(schema, "object")) return { ...schema, type: "object" };
+  notes.add("The document does not name the fields of the form; 'body' takes them by name.");
+  const description = textMember(schema, "description");
+  return { type: "object", ...(description === undefined ? {} : { description }) };
 }
 
 interface FlatBody {

@@ -150,6 +150,8 @@ describe(`keywords of OpenAPI as JSON Schema 2020-12 ${verifies("BLIND-1")}`, ()
       v: { type: "string", default: "1" },
       w: { type: "string", description: 'Default: "2".' },
     });
+    for (const misfit of [null, 1, {}])
+      expect(convert({ type: "string", default: misfit }, { required: true }).schema).toEqual({ type: "string" });
     expect(convert({ type: "integer", default: 0 }, { required: true }).schema).toEqual({
       type: "integer",
       default: 0,

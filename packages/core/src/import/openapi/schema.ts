@@ -173,7 +173,8 @@ export class SchemaConverter {
     const removed = this.#convertProperties(schema, place, put);
     this.#convertParts(schema, place, put);
     const fallback = ownMember(schema, "default");
-    if (place.isRequired && fallback !== undefined && isBrief(fallback)) put("default", fallback);
+    if (place.isRequired && fallback !== undefined && isBrief(fallback) && isOfType(result.get("type"), fallback))
+      put("default", fallback);
     const described = this.#describe(Object.fromEntries(result), schema, place.isRequired);
     if (removed.size > 0) this.#removed.set(described, removed);
     return this.#nullable(schema, this.#unwrap(described));
@@ -439,6 +440,14 @@ function isNames(value: JsonValue | undefined): value is string[] {
 /** Values that are kept as they stand. */
 function isBrief(value: JsonValue): boolean {
   return shortJson(value, importLimits.enumCharacters) !== undefined;
+}
+
+/** Documents write `null`, or a number for a text, where they mean that there is none: nothing to send. */
+function isOfType(type: JsonValue | undefined, value: JsonValue): boolean {
+  const types = typeNames(type);
+  if (types.length === 0) return true;
+  if (typeof value === "number") return types.includes("number") || (types.includes("integer") && value % 1 === 0);
+  return types.includes(value === null ? "null" : Array.isArray(value) ? "array" : typeof value);
 }
 
 /** With a full stop where the next one begins. */

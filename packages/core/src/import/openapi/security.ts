@@ -61,7 +61,7 @@ export function proposeAuth(security: JsonValue | undefined, options: ProposeOpt
 function proposeFrom(ways: readonly JsonObject[], options: ProposeOptions): AuthProposal {
   const problems: string[] = [];
   for (const way of ways) {
-    const names = Object.keys(way);
+    const names = withOneToken(way, options);
     const read = names.map((name) => readScheme(name, way[name], options));
     const combined = combine(read);
     if (!("problem" in combined)) {
@@ -75,6 +75,21 @@ function proposeFrom(ways: readonly JsonObject[], options: ProposeOptions): Auth
     alternatives: ways.map((way) => Object.keys(way)),
     problems: [`No authentication is set up: ${problems.join("; ")}.`],
   };
+}
+
+/**
+ * Names of the schemes to be set up: OAuth schemes that are asked for together are flows to one and the same
+ * token, as Google's documents list them, so the first that tools can go by themselves stands for all.
+ */
+function withOneToken(way: JsonObject, options: ProposeOptions): readonly string[] {
+  const names = Object.keys(way);
+  const flowsOf = names.filter((name) => textMember(findScheme(options.document, name), "type") === "oauth2");
+  const chosen = flowsOf.find((name) => isWhole(readScheme(name, way[name], options))) ?? flowsOf[0];
+  return names.filter((name) => name === chosen || !flowsOf.includes(name));
+}
+
+function isWhole(part: SchemePart | Unusable): boolean {
+  return "kind" in part && part.kind === "whole";
 }
 
 interface Slot {

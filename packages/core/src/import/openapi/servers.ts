@@ -129,7 +129,8 @@ function defaultOf(declared: JsonObject, name: string): string | undefined {
 }
 
 function parseAddress(text: string, base: string | undefined): Address | undefined {
-  const url = URL.parse(text, base);
+  // A host without a scheme (`//api.example.com`) is spoken to as its document was got, else safely.
+  const url = URL.parse(base === undefined && text.startsWith("//") ? `https:${text}` : text, base);
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "") return undefined;
   if (url.search !== "" || url.hash !== "") return undefined;
   return { url: withoutEndSlashes(url.origin + url.pathname), origin: url.origin };

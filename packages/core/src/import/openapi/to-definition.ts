@@ -206,13 +206,14 @@ function isIdempotencyKey({ in: place, name }: ApiParameter): boolean {
   return place === "header" && idempotencyHeader.test(name);
 }
 
-/** OpenAPI says that these three are described elsewhere. */
-const describedElsewhere: ReadonlySet<string> = new Set(["accept", "content-type", "authorization"]);
+/** OpenAPI says that these two, like `Authorization`, are described elsewhere. */
+const describedElsewhere: ReadonlySet<string> = new Set(["accept", "content-type"]);
 
 function problemOf({ name, in: place }: ApiParameter, route: Route): string | undefined {
   if (place === "query" && route.queryNames.has(name)) return "is set by the path already";
   if (place !== "header") return undefined;
   if (!isHeaderName(name)) return "cannot be the name of a header";
+  if (name.toLowerCase() === "authorization") return "is set by 'auth_config' ('auth.config' of the import gives one)";
   if (describedElsewhere.has(name.toLowerCase()) || isTransportHeader(name))
     return "is a header that only the gateway sets";
   return undefined;
