@@ -264,6 +264,25 @@ export function describePluginRunner(
       expect(parts.join("")).toBe(exit.stdout);
     });
 
+    describe("keeps the input of a server open until it has answered", () => {
+      const answering = (onEnd: string): PluginRun["command"] =>
+        node(`
+          process.stdin.once("data", () => setTimeout(() => console.log('{"jsonrpc":"2.0","id":7,"result":{}}'), 100));
+          process.stdin.once("end", () => { ${onEnd} });`);
+
+      test("which the end of it tells to leave", async () => {
+        const exit = await run(answering("console.log('left'); process.exit(0)"), { stdin: "{}\n", answersId: 7 });
+        expect(exit).toMatchObject({ ended: "exit", exitCode: 0 });
+        expect(exit.stdout.split("\n")).toEqual(['{"jsonrpc":"2.0","id":7,"result":{}}', "left", ""]);
+      });
+
+      test("and ends it where it stays all the same", async () => {
+        const exit = await run(answering("setInterval(() => {}, 1000)"), { stdin: "{}\n", answersId: 7 });
+        expect(exit).toMatchObject({ ended: "exit", exitCode: null });
+        expect(exit.stdout).toContain('"result"');
+      });
+    });
+
     describe("lets a plugin answer first", () => {
       const answered = '{"status":"success","requestId":"t1"}';
 

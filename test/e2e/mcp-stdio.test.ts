@@ -40,6 +40,20 @@ const modern = `
   });
 `;
 
+/** Takes its time for everything, and leaves when its input ends, whatever it still has to answer. */
+const leaving = `
+  process.stdin.on("end", () => process.exit(0));
+  process.stdin.on("data", (part) => {
+    for (const line of String(part).split("\\n").filter(Boolean)) {
+      const { id, method } = JSON.parse(line);
+      const send = (result) => setTimeout(() => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\\n"), 50);
+      if (method === "initialize") send({ protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "leaving" } });
+      if (method === "tools/list") send({ tools: [{ name: "say", inputSchema: { type: "object" } }] });
+      if (method === "tools/call") send({ content: [{ type: "text", text: "before I go" }] });
+    }
+  });
+`;
+
 let gateway: Gateway;
 let tenant: TestTenant;
 let home: string;
@@ -51,6 +65,7 @@ beforeAll(async () => {
     files: { command: [...stdioServers.filesystem, home] },
     memory: { command: stdioServers.memory, env: ["MEMORY_FILE_PATH"] },
     rude: { command: [process.execPath, "-e", rude], env: ["MOOD", "MOOD_SECRET"] },
+    leaving: { command: [process.execPath, "-e", leaving] },
     modern: { command: [process.execPath, "-e", modern] },
     nowhere: { command: ["/no/such/program"] },
   };
@@ -116,8 +131,23 @@ test.each([{}, { protocol: "stateless" }])(
 
 describe(`programs that are not what they should be ${verifies("MCP-1", "MCP-4")}`, () => {
   test("noise before the answer does not disturb, and nothing of our environment is given on", async () => {
-    await addService("rude", { env: { MOOD: "calm" } });
+    const { json } = await addService("rude", { env: { MOOD: "calm" } });
+    expect(json.warnings).toBeUndefined();
     expect((await content("mcp://rude/say")).split(" ")).toEqual(["HOME", "LANG", "MOOD", "PATH", "PWD", "TMPDIR"]);
+  });
+
+  test("one that leaves when its input ends has answered before", async () => {
+    const { json } = await addService("leaving");
+    expect(json.warnings).toBeUndefined();
+    expect(await content("mcp://leaving/say")).toBe("before I go");
+  });
+
+  test("one whose tools are not known when it is added is told to be so, and why", async () => {
+    const { status, json } = await addService("rude", { env: { MOOD: "dies", MOOD_SECRET: "the-moon" } });
+    expect(status).toBe(201);
+    expect(json.warnings).toEqual([
+      expect.stringMatching(/\/v1\/tool-services\/svc_\w+\/tools .*ended \(3\).*out of \[redacted\]/s),
+    ]);
   });
 
   test("one that dies says why, without secrets", async () => {

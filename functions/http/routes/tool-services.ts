@@ -87,8 +87,29 @@ function viewService(service: ToolService): z.output<typeof serviceSchema> {
   };
 }
 
-function answerService(c: AppContext, service: ToolService, status: 200 | 201 = 200): Response {
-  return c.json(viewService(service), status, { etag: `"${service.version}"` });
+function answerService(c: AppContext, service: ToolService): Response {
+  return c.json(viewService(service), 200, { etag: `"${service.version}"` });
+}
+
+const changedServiceSchema = serviceSchema.extend({
+  warnings: z
+    .array(z.string())
+    .optional()
+    .meta({ description: "Where its back end names its tools and has not done so: why." }),
+});
+
+/** @param unknown why its tools are not known */
+function answerChanged(
+  c: AppContext,
+  service: ToolService,
+  { unknown, status = 200 }: { readonly unknown: string | undefined; readonly status?: 200 | 201 },
+): Response {
+  const ask = `GET /v1/tool-services/${service.id}/tools asks for them again`;
+  const view: z.output<typeof changedServiceSchema> = {
+    ...viewService(service),
+    ...(unknown !== undefined && { warnings: [`Models are offered none of its tools yet; ${ask}. ${unknown}`] }),
+  };
+  return c.json(view, status, { etag: `"${service.version}"` });
 }
 
 const descriptionField = z.string().max(4_096).meta({ description: "For people." });
@@ -128,14 +149,13 @@ export const createToolService = defineRoute({
       config: configField,
     }),
   },
-  responses: { 201: { description: "The service", schema: serviceSchema } },
+  responses: { 201: { description: "The service", schema: changedServiceSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a service of the caller's own tenant." },
   async handler(c, { core, context, body }) {
     const { scheme, service_id: serviceId, display_name: displayName, description, enabled, config } = body;
     const request = { scheme, serviceId, displayName, description, enabled, config };
     const service = await createService(core, context, request);
-    await discoverIfPossible(core, context, service);
-    return answerService(c, service, 201);
+    return answerChanged(c, service, { unknown: await discoverIfPossible(core, context, service), status: 201 });
   },
 });
 
@@ -241,7 +261,7 @@ export const updateToolService = defineRoute({
     body: changes,
     headers: { "if-match": "The `etag` that the change is based on; 412 where the service has another by now." },
   },
-  responses: { 200: { description: "The service as it is now", schema: serviceSchema } },
+  responses: { 200: { description: "The service as it is now", schema: changedServiceSchema } },
   isolation: {
     kind: "object",
     arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { display_name: "changed" } }),
@@ -252,8 +272,8 @@ export const updateToolService = defineRoute({
     const patch: ServicePatch = withoutUndefined({ displayName, description, enabled, config });
     const options = { id: params.id, patch, ...(version === undefined ? {} : { expectedVersion: version }) };
     const service = await updateService(core, context, options);
-    if (config !== undefined) await discoverIfPossible(core, context, service);
-    return answerService(c, service);
+    const unknown = config === undefined ? undefined : await discoverIfPossible(core, context, service);
+    return answerChanged(c, service, { unknown });
   },
 });
 
@@ -285,13 +305,13 @@ function switchRoute(verb: "enable" | "disable", summary: string): ReturnType<ty
     tags,
     scope: "manage",
     request: { params: idParams, body: emptyBody },
-    responses: { 200: { description: "The service as it is now", schema: serviceSchema } },
+    responses: { 200: { description: "The service as it is now", schema: changedServiceSchema } },
     isolation: { kind: "object", arrange: arrangeObject },
     async handler(c, { core, context, params }) {
       const patch = { enabled: verb === "enable" };
       const service = await updateService(core, context, { id: params.id, patch });
-      if (service.discovered === null) await discoverIfPossible(core, context, service);
-      return answerService(c, service);
+      const unknown = service.discovered === null ? await discoverIfPossible(core, context, service) : undefined;
+      return answerChanged(c, service, { unknown });
     },
   });
 }

@@ -17,6 +17,7 @@ import {
   type RpcRequest,
   type RpcResponse,
 } from "./json-rpc.ts";
+import { Lines } from "./lines.ts";
 import { clientInfo, newestSessionRevision, statelessRevision } from "./revisions.ts";
 import type { ExchangeOptions, McpTransport, RequestAnswerer } from "./transport.ts";
 
@@ -69,6 +70,7 @@ export class StdioOnce implements McpTransport {
       command,
       environment: variables,
       stdin: this.#isStateless ? `${encodeRequest(request)}\n` : toInput(request),
+      answersId: request.id,
       timeoutMs: options.timeoutMs,
       maxOutputBytes: options.maxBytes,
       signal: AbortSignal.any([options.signal, answered.signal]),
@@ -115,24 +117,6 @@ function toInput(request: RpcRequest): string {
     encodeRequest(request),
     "",
   ].join("\n");
-}
-
-/** Lines of an output that comes in pieces; what is no message is noise, which some servers make. */
-class Lines {
-  #rest: string[] = [];
-
-  feed(part: string): readonly string[] {
-    const lines = part.split("\n");
-    const last = lines.pop() ?? "";
-    const [first] = lines;
-    if (first === undefined) {
-      this.#rest.push(last);
-      return [];
-    }
-    lines[0] = this.#rest.join("") + first;
-    this.#rest = last === "" ? [] : [last];
-    return lines.filter((line) => line.trim() !== "");
-  }
 }
 
 /** Characters of what a server writes beside its answers. */

@@ -2,6 +2,7 @@
 import * as z from "zod";
 import { hasScope, mayUseTool } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
+import { currentConfig } from "../current-config.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
@@ -284,9 +285,9 @@ async function unwantedOf(
 }
 
 async function configOf(deps: CoreDeps, tenant: string): Promise<CallContext["config"]> {
-  const row = await deps.repos.tenants.get(tenant);
-  if (row === undefined) throw new GatewayError("not_found", "The tenant is gone.");
-  return deps.configs.get(tenant, row.configVersion);
+  const config = await currentConfig(deps, tenant);
+  if (config === undefined) throw new GatewayError("not_found", "The tenant is gone.");
+  return config;
 }
 
 /** Tools whose names something else of the tenant has: by name, that one is called. */

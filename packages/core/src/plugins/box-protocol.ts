@@ -18,6 +18,7 @@ const boxRequestSchema = z.strictObject({
   timeoutMs: z.int().positive(),
   maxOutputBytes: z.int().positive(),
   answerWithinMs: z.int().positive().optional(),
+  answersId: z.union([z.string(), z.number()]).optional(),
   files: z.array(z.strictObject({ path: z.string(), body: z.base64() })).optional(),
   linked: z
     .array(
@@ -72,8 +73,8 @@ export const boxSilenceMs = 15_000;
 
 /** The request as text; what belongs to this side (`signal`, `onStdout`) stays here. */
 export function toBoxRequest(run: PluginRun): string {
-  const { tenant, command, environment, directoryVariables, stdin, timeoutMs, maxOutputBytes, answerWithinMs, files } =
-    run;
+  const { tenant, command, environment, directoryVariables, stdin, timeoutMs, maxOutputBytes, files } = run;
+  const { answerWithinMs, answersId } = run;
   const request: BoxRequest = {
     tenant,
     command: [...command],
@@ -83,6 +84,7 @@ export function toBoxRequest(run: PluginRun): string {
     timeoutMs,
     maxOutputBytes,
     ...(answerWithinMs !== undefined && { answerWithinMs }),
+    ...(answersId !== undefined && { answersId }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body).toString("base64") })) }),
     // Left out where there is none: a box of the release before does not know it.
     ...(run.linked !== undefined && run.linked.length > 0 && { linked: run.linked.map(toLinked) }),
@@ -104,11 +106,12 @@ export function readBoxRequest(event: unknown): PluginRun {
       param,
     });
   }
-  const { files, linked, directoryVariables, answerWithinMs, confined, ...run } = parsed.data;
+  const { files, linked, directoryVariables, answerWithinMs, answersId, confined, ...run } = parsed.data;
   return {
     ...run,
     ...(confined && { confined }),
     ...(answerWithinMs !== undefined && { answerWithinMs }),
+    ...(answersId !== undefined && { answersId }),
     ...(directoryVariables && { directoryVariables }),
     ...(files && { files: files.map(({ path, body }) => ({ path, body: Buffer.from(body, "base64") })) }),
     ...(linked && {

@@ -33,6 +33,11 @@ export interface PluginRun {
    */
   readonly answerWithinMs?: number;
   /**
+   * A server of JSON-RPC in lines, as MCP's are: the end of its input tells it to leave, so the input stays open until
+   * it has answered the request of this id. It is ended if it does not leave then.
+   */
+  readonly answersId?: string | number;
+  /**
    * Code that nobody has looked at, such as a model's: it has no network, no more of the machine than this, and what
    * it leaves in its working directory is handed back. Runners without a box for it refuse: `code_box_unavailable`.
    */

@@ -1,5 +1,6 @@
 /** Tools of one service for people and pickers: those configured, or those its back end named (MCP-2). */
 import type { CallContext } from "../context.ts";
+import { currentConfig } from "../current-config.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { InvocationContext } from "../tools/adapter.ts";
@@ -59,29 +60,33 @@ function toListed(runtime: ServiceRuntime, service: ToolService): ListedServiceT
 }
 
 /**
- * What a new or changed service's back end has, so that its tools can be called at once. It may not be there
- * yet: then the first call asks.
+ * What a new or changed service's back end has, so that its tools can be offered at once. It may not be there
+ * yet: then whoever lists its tools asks again, or the first call does.
+ * @returns why its tools are not known
  */
 export async function discoverIfPossible(
-  deps: Pick<CoreDeps, "adapters" | "repos" | "clock">,
-  context: CallContext,
+  deps: Pick<CoreDeps, "adapters" | "repos" | "configs" | "clock">,
+  given: CallContext,
   service: ToolService,
   withinMs: number = atOnceMs,
-): Promise<void> {
+): Promise<string | undefined> {
   const runtime = runtimeOf(deps.adapters, service.scheme);
-  if (!runtime.discovers || !service.enabled) return;
-  const asking = runtime.discover(service, { ...context, signal: AbortSignal.timeout(withinMs) });
+  if (!runtime.discovers || !service.enabled) return undefined;
+  // With the credentials that came with the change.
+  const context = { ...given, config: (await currentConfig(deps, given.tenant)) ?? given.config };
   try {
-    const found = await asking;
-    if (found === undefined) return;
-    await keepTools(deps, context.tenant, { service, found: { ...found, pinning: runtime.pinning(service) } });
+    const found = await probing(context, withinMs, async (probe) => runtime.discover(service, probe));
+    if (found !== undefined)
+      await keepTools(deps, context.tenant, { service, found: { ...found, pinning: runtime.pinning(service) } });
+    return undefined;
   } catch (error) {
-    if (!(error instanceof GatewayError)) throw error;
+    if (error instanceof GatewayError) return context.redactor.redact(error.message);
+    throw error;
   }
 }
 
-/** Milliseconds that creating or changing a service waits for its back end. */
-const atOnceMs = 3_000;
+/** Milliseconds that creating or changing a service waits for its back end: programs may take some to start. */
+const atOnceMs = 10_000;
 
 /**
  * Lets definitions that somebody has looked at take the place of those accepted before.
@@ -126,13 +131,38 @@ async function discover(
   context: CallContext,
   { runtime, service }: Asked,
 ): Promise<ToolService> {
-  const asking = runtime.discover(service, toProbing(context));
-  if (asking === undefined) return service;
-  const found = { ...(await asking), pinning: runtime.pinning(service), isAsked: true };
-  return keepTools(deps, context.tenant, { service, found });
+  const named = await probing(context, probeTimeoutMs, async (probe) => runtime.discover(service, probe));
+  if (named === undefined) return service;
+  return keepTools(deps, context.tenant, {
+    service,
+    found: { ...named, pinning: runtime.pinning(service), isAsked: true },
+  });
 }
 
-/** For work on a back end that is no call. */
-export function toProbing(context: CallContext): InvocationContext {
-  return { ...context, signal: AbortSignal.timeout(probeTimeoutMs) };
+/** What is left of the time for somebody who does not hear that it is over. */
+const deafMs = 500;
+
+/**
+ * Work on a back end that is no call, in so many milliseconds.
+ * @throws GatewayError `tool_timeout` where they are over
+ */
+export async function probing<Found>(
+  context: CallContext,
+  withinMs: number,
+  work: (probe: InvocationContext) => Promise<Found>,
+): Promise<Found> {
+  const signal = AbortSignal.timeout(withinMs);
+  const tooSlow = (cause?: unknown): GatewayError =>
+    new GatewayError("tool_timeout", `The service did not answer within ${withinMs} ms.`, { cause });
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(tooSlow()), withinMs + deafMs);
+  const working = work({ ...context, signal });
+  try {
+    return await Promise.race([working, late]);
+  } catch (error) {
+    throw signal.aborted ? tooSlow(error) : error;
+  } finally {
+    clearTimeout(timer);
+    working.catch(() => undefined);
+  }
 }

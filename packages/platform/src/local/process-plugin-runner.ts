@@ -11,6 +11,8 @@ import { availableParallelism, tmpdir } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
 import { Writable } from "node:stream";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { decodeMessages, isAnswerTo } from "@toolyard/core/mcp/json-rpc";
+import { Lines } from "@toolyard/core/mcp/lines";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { FirstAnswer } from "@toolyard/core/vcp/async/first-answer";
@@ -63,6 +65,8 @@ const maxStderrBytes = 64 * 1024;
 const usualFileBytes = 1024 ** 3;
 /** Of `ulimit -f`, for the shells of POSIX; one that counts in kilobytes allows twice as much. */
 const fileBlock = 512;
+/** How long a server that has answered may take to leave once its input has ended. */
+const leavingMs = 1_000;
 /** How long an output may stay open after its process has ended and its group was killed. */
 const drainMs = 500;
 
@@ -258,7 +262,11 @@ function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promis
       child.stdout?.destroy();
     };
     const answer = awaitAnswer(run, () => end("timeout"));
-    const stdout = keepHead(run.maxOutputBytes, full, answer.hear);
+    const input = new Input(child, run);
+    const stdout = keepHead(run.maxOutputBytes, full, (part) => {
+      answer.hear(part);
+      input.hear(part);
+    });
     const stderr = keepTail(maxStderrBytes);
     child.stdout?.on("data", (part: Buffer) => {
       if (!answer.isThere()) stdout.add(part);
@@ -266,7 +274,7 @@ function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promis
     child.stderr?.on("data", stderr.add);
     // A plugin may end before it has read its input; that is its own affair.
     for (const stream of child.stdio) stream?.on("error", () => undefined);
-    child.stdin?.end(run.stdin);
+    input.begin();
 
     const timer = setTimeout(() => end("timeout"), run.timeoutMs);
     const abort = (): void => end("aborted");
@@ -287,6 +295,7 @@ function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promis
     child.on("close", () => {
       clearTimeout(timer);
       clearTimeout(drain);
+      input.stop();
       answer.stop();
       run.signal?.removeEventListener("abort", abort);
       groups.delete(child);
@@ -294,6 +303,38 @@ function watch(child: ChildProcess, run: PluginRun, endEscapedOnes: () => Promis
       resolve({ stdout: stdout.text(), stderr: failure ?? stderr.text(), exitCode, ended });
     });
   });
+}
+
+/** What a process is told: all at once, or with an end that waits for the answer. */
+class Input {
+  readonly #child: ChildProcess;
+  readonly #run: PluginRun;
+  readonly #lines = new Lines();
+  #leaving: NodeJS.Timeout | undefined;
+
+  constructor(child: ChildProcess, run: PluginRun) {
+    this.#child = child;
+    this.#run = run;
+  }
+
+  begin(): void {
+    const { stdin, answersId } = this.#run;
+    if (answersId === undefined) this.#child.stdin?.end(stdin);
+    else this.#child.stdin?.write(stdin);
+  }
+
+  hear(part: string): void {
+    const { answersId } = this.#run;
+    if (answersId === undefined || this.#leaving !== undefined) return;
+    const messages = this.#lines.feed(part).flatMap(decodeMessages);
+    if (!messages.some((message) => isAnswerTo(message, answersId))) return;
+    this.#leaving = setTimeout(() => killGroup(this.#child), leavingMs);
+    this.#child.stdin?.end();
+  }
+
+  stop(): void {
+    clearTimeout(this.#leaving);
+  }
 }
 
 interface AwaitedAnswer {

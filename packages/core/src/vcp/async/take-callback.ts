@@ -3,6 +3,7 @@
  * call, at any instance. The result is written once; whoever comes second adopts what is stored. Nothing is
  * written for a task that is nobody's.
  */
+import { currentConfig } from "../../current-config.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
@@ -43,7 +44,8 @@ export async function takeCallback(deps: CoreDeps, request: CallbackRequest): Pr
   const { tenant, call } = await authorize(deps, request);
   requireOwnBody(request);
   refuseForeign(await deps.repos.vcpCallbacks.bind(tenant, call, request.task));
-  const config = await configOf(deps, tenant);
+  const config = await currentConfig(deps, tenant);
+  if (config === undefined) throw unknownTask();
   const text = await redacted(deps, config, request);
   const kept = await keep(deps, tenant, { name: request.task, text });
   const completed = await completeTask(deps, config, { task: { ...request.task, callId: call.callId }, text: kept });
@@ -136,12 +138,6 @@ function requireSame(body: JsonObject, field: "requestId" | "pluginName", expect
   if (typeof given === "number" && String(given) === expected) return;
   const message = `'${field}' in the body is not the one in the path; nothing was stored.`;
   throw new GatewayError("invalid_request", message, { param: field });
-}
-
-async function configOf(deps: CoreDeps, tenant: string): Promise<TenantConfig> {
-  const row = await deps.repos.tenants.get(tenant);
-  if (row === undefined) throw unknownTask();
-  return deps.configs.get(tenant, row.configVersion);
 }
 
 /** Plugins may repeat what they were configured with; it must not reach a model, as nothing else of it does. */

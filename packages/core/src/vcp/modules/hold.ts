@@ -3,6 +3,7 @@
  * others stand by. A node asks from time to time, and ends what it was not told of again within the lease.
  */
 import type { CallContext } from "../../context.ts";
+import { currentConfig } from "../../current-config.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import { Redactor } from "../../secrets/redactor.ts";
@@ -103,7 +104,7 @@ export async function openModule(
 }
 
 async function configOf(deps: CoreDeps, tenant: string): Promise<TenantConfig> {
-  const row = await deps.repos.tenants.get(tenant);
-  if (row === undefined) throw new GatewayError("not_found", "The tenant is gone.");
-  return deps.configs.get(tenant, row.configVersion);
+  const config = await currentConfig(deps, tenant);
+  if (config === undefined) throw new GatewayError("not_found", "The tenant is gone.");
+  return config;
 }
