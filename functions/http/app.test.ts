@@ -140,6 +140,11 @@ describe("paths and methods that are not there", () => {
     });
   });
 
+  test("clients of another model API are told where models answer", async () => {
+    const { message } = await errorOf(await setup({ hello }).send("POST", "/v1/responses"));
+    expect(message).toContain("POST /v1/chat/completions");
+  });
+
   test("405 lists what the path answers", async () => {
     const remove = defineRoute({
       ...open,

@@ -67,15 +67,17 @@ function answerError(c: AppContext, thrown: unknown, publicUrl: string): Respons
   });
 }
 
+/** Where clients of other model APIs ask that are set to this one's address. */
+const otherApis: ReadonlySet<string> = new Set(["/v1/completions", "/v1/messages", "/v1/responses"]);
+
 function unmatched(c: AppContext, methods: readonly string[]): GatewayError {
+  const { method, path } = c.req;
   if (methods.length === 0) {
-    return new GatewayError(
-      "not_found",
-      `There is no route ${c.req.method} ${c.req.path}; GET /openapi.json lists all.`,
-    );
+    const instead = otherApis.has(path) ? "models answer at POST /v1/chat/completions, and " : "";
+    return new GatewayError("not_found", `There is no route ${method} ${path}; ${instead}GET /openapi.json lists all.`);
   }
   c.get("exchange").headers["allow"] = methods.join(", ");
-  return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${c.req.method}.`);
+  return new GatewayError("method_not_allowed", `This path answers ${methods.join(", ")}, not ${method}.`);
 }
 
 /** `/v1/plugins/{id}` as hono spells it; `{path+}` also matches slashes. */
