@@ -102,6 +102,14 @@ describe(`a message ${verifies("SVC-1")}`, () => {
     );
   });
 
+  test("may say null for what is wrapped, which is no value", () => {
+    const message = { maybe: null };
+    expect(compileArguments(toParameters(descriptors, "loyalty.v1.Everything")).validate(message)).toMatchObject({
+      ok: true,
+    });
+    expect(there(message)).toEqual({});
+  });
+
   test("that its schema takes can be written, whatever it is", () => {
     const validator = compileArguments(toParameters(descriptors, "loyalty.v1.Everything"));
     fc.assert(

@@ -105,17 +105,24 @@ const wellKnown: ReadonlyMap<string, JsonObject> = new Map(
     Value: {},
     ListValue: { type: "array" },
     Any: { type: "object", properties: { "@type": { type: "string" } }, required: ["@type"] },
-    DoubleValue: number,
-    FloatValue: number,
-    Int64Value: int64,
-    UInt64Value: uint64,
-    Int32Value: int32,
-    UInt32Value: uint32,
-    BoolValue: { type: "boolean" },
-    StringValue: { type: "string" },
-    BytesValue: bytes,
+    DoubleValue: orNull(number),
+    FloatValue: orNull(number),
+    Int64Value: orNull(int64),
+    UInt64Value: orNull(uint64),
+    Int32Value: orNull(int32),
+    UInt32Value: orNull(uint32),
+    BoolValue: orNull({ type: "boolean" }),
+    StringValue: orNull({ type: "string" }),
+    BytesValue: orNull(bytes),
   } satisfies Record<string, JsonObject>).map(([name, schema]) => [`google.protobuf.${name}`, schema]),
 );
+
+/** Wrappers are there to be null. */
+function orNull(schema: JsonObject): JsonObject {
+  const { type, anyOf } = schema;
+  if (Array.isArray(anyOf)) return { anyOf: [...anyOf, { type: "null" }] };
+  return { ...schema, type: [...(Array.isArray(type) ? type : [type ?? "object"]), "null"] };
+}
 
 function missing(name: string): RangeError {
   return new RangeError(`the type '${name}' is missing; make the set with protoc --include_imports`);
