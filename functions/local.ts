@@ -27,6 +27,7 @@ import { createApp } from "./http/app.ts";
 import { describeThrown } from "./http/describe-thrown.ts";
 import { toErrorReply } from "./http/errors.ts";
 import { routes } from "./http/routes/index.ts";
+import { stoppingEvent } from "./http/transports.ts";
 import { importLocalPlugins } from "./local-plugins.ts";
 import { createLog, type FlushableLog } from "./log.ts";
 import {
@@ -46,12 +47,13 @@ const defaultTickEveryMs = 5_000;
 const pushEveryMs = 1_000;
 /** Request line and headers together. */
 const maxHeaderBytes = 32_768;
-/** Requests and messages in hand have this long to end once the process is told to stop. */
-const graceMs = 25_000;
+const defaultGraceMs = 25_000;
 /** Signals this close together are one: npm passes on what its whole process group has got already. */
 const oneStopMs = 500;
-/** After the grace, connections are cut; this long what was cut may put its state in order. */
-const settleMs = 3_000;
+/** After the grace, who is still being answered is told why it ends; this long that may take. */
+const lastWordMs = 2_000;
+/** Then connections are cut; this long what was cut may put its state in order. */
+const settleMs = 1_000;
 
 export interface ServerOptions {
   /** Use a data directory that another process uses too. */
@@ -65,6 +67,8 @@ export interface ServerOptions {
   readonly tickEveryMs?: number;
   /** Answer requests only: queue and tick are another process's. */
   readonly requestsOnly?: boolean;
+  /** Milliseconds that requests and messages in hand have to end once the process is told to stop. */
+  readonly graceMs?: number;
 }
 
 export interface RunningServer {
@@ -137,7 +141,17 @@ export async function startServer(environment: Environment, options: ServerOptio
       url,
       core: composition.app.core,
       banner: renderBanner(environment, { url, adminKey: keys.adminKey, dataDir: dataDir.path }),
-      stop: () => stopServer({ server, requests, realtime, background, composition, dataDir, log }),
+      stop: () =>
+        stopServer({
+          server,
+          requests,
+          realtime,
+          background,
+          composition,
+          dataDir,
+          log,
+          graceMs: options.graceMs ?? defaultGraceMs,
+        }),
     };
   } catch (error) {
     requests.refuse();
@@ -211,6 +225,11 @@ class RequestDesk {
 
   refuse(): void {
     this.#ready.reject(new Error("the server did not start"));
+  }
+
+  /** Whoever is still being answered is to be told why that ends. */
+  interrupt(sockets: Iterable<Socket>): void {
+    for (const socket of sockets) this.#answers.get(socket)?.emit(stoppingEvent);
   }
 
   allDone(): Promise<void> {
@@ -374,17 +393,22 @@ interface Running {
   readonly composition: Composition;
   readonly dataDir: DataDir;
   readonly log: FlushableLog;
+  readonly graceMs: number;
 }
 
 async function stopServer(running: Running): Promise<void> {
-  const { server, requests, realtime, background, composition, dataDir, log } = running;
+  const { server, requests, realtime, background, composition, dataDir, log, graceMs } = running;
   requests.isDraining = true;
   const closed = closeServer(server);
   const working = Promise.all([requests.allDone(), realtime.stop(), background.stop()]);
-  if (!(await endsWithin(Promise.all([closed, working]), graceMs))) {
+  const all = Promise.all([closed, working]);
+  if (!(await endsWithin(all, graceMs))) {
     log.log("warn", "cutting off what is still in hand; leases and records keep it safe");
-    server.closeAllConnections();
-    await endsWithin(working, settleMs);
+    requests.interrupt(openSockets.get(server) ?? []);
+    if (!(await endsWithin(all, lastWordMs))) {
+      server.closeAllConnections();
+      await endsWithin(working, settleMs);
+    }
   }
   await composition.close();
   await dataDir.release();

@@ -1,4 +1,5 @@
 /** The log of the server form: lines of JSON, gathered for a moment. */
+import { write } from "node:fs";
 import type { Log, LogLevel } from "@toolyard/core/ports/log";
 import { pino, type DestinationStream } from "pino";
 import { choose } from "./log-fields.ts";
@@ -32,7 +33,7 @@ export function createLog({ level, destination = toStandardError() }: LogOptions
   };
 }
 
-/** Not the destination's flush for the end of a process: with nobody at the other end of the pipe it never returns. */
+/** With nobody who reads at the other end of the pipe what is left is never written. */
 function flushed(destination: LogDestination): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, flushWithinMs);
@@ -45,40 +46,83 @@ function flushed(destination: LogDestination): Promise<void> {
   });
 }
 
-function toStandardError(): LogDestination {
-  return gather(pino.destination({ dest: 2, sync: false, minLength: 1 }));
-}
-
 /** What is gathered before it is written, in characters and milliseconds. */
 const gathered = { length: 65_536, ms: 100 };
+/** In characters: what nobody takes must not fill the memory instead. */
+const mostKept = 8_388_608;
+const standardError = 2;
+/** Before a pipe is tried again that was full. */
+const fullPipeMs = 100;
 
 /**
- * A server gathers lines for a moment: a write for each would cost as much as a request. Not left to the
- * destination, which lays all that it has gathered out anew for every line.
+ * A server gathers lines for a moment: a write for each would cost as much as a request. Where they cannot be written
+ * (a full disk, nobody at the other end) they are lost and counted, and the server goes on: it must not end for its log.
  */
-function gather(destination: ReturnType<typeof pino.destination>): LogDestination {
+function toStandardError(): LogDestination {
   let lines: string[] = [];
   let length = 0;
+  let lost = 0;
   let timer: NodeJS.Timeout | undefined;
+  let isWriting = false;
+  const waiting: (() => void)[] = [];
+
   const pass = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    if (lines.length > 0) destination.write(lines.join(""));
+    if (isWriting) return;
+    if (lines.length === 0) {
+      for (const done of waiting.splice(0)) done();
+      return;
+    }
+    isWriting = true;
+    const count = lines.length;
+    const told = lost;
+    if (told > 0) lines.unshift(tellLost(told));
+    const bytes = Buffer.from(lines.join(""), "utf8");
     lines = [];
     length = 0;
+    writeAll(bytes, (error) => {
+      isWriting = false;
+      lost += error === undefined ? -told : count;
+      if (waiting.length > 0 || length >= gathered.length) pass();
+      else if (lines.length > 0) passSoon();
+    });
+  };
+  const passSoon = (): void => {
+    timer ??= setTimeout(pass, gathered.ms).unref();
   };
   return {
     write(line) {
+      if (length > mostKept) {
+        lost += 1;
+        return;
+      }
       lines.push(line);
       length += line.length;
       if (length >= gathered.length) pass();
-      else timer ??= setTimeout(pass, gathered.ms).unref();
+      else passSoon();
     },
     flush(done) {
+      waiting.push(done);
       pass();
-      destination.flush(done);
     },
   };
+}
+
+/** @param done with what kept the rest from being written */
+function writeAll(bytes: Buffer, done: (error: Error | undefined) => void): void {
+  write(standardError, bytes, (error, written) => {
+    if (error?.code === "EAGAIN") setTimeout(writeAll, fullPipeMs, bytes, done);
+    else if (error !== null) done(error);
+    else if (written < bytes.length) writeAll(bytes.subarray(written), done);
+    else done(undefined);
+  });
+}
+
+/** Begins a line of its own: the one before may have been cut off. */
+function tellLost(count: number): string {
+  const line = { level: "warn", time: new Date().toISOString(), count, msg: "lines of the log could not be written" };
+  return `\n${JSON.stringify(line)}\n`;
 }
 
 function named(label: string): { readonly level: string } {

@@ -100,8 +100,9 @@ function createAlarms(): void {
   }
   create("CallsShortAge", {
     ...ofQueue(short.queue, "ApproximateAgeOfOldestMessage"),
-    description: "Queued calls wait for more than five minutes",
-    above: 300,
+    description: "Queued calls wait for five minutes more than a run may take",
+    // What is in hand counts as well, and a flow may be for as long as the function runs.
+    above: seconds.workerShort + 300,
   });
   create("CallsLongAge", {
     ...ofQueue(long.queue, "ApproximateAgeOfOldestMessage"),
@@ -129,7 +130,7 @@ function createAlarms(): void {
   }
   create("Http5xx", {
     ...ofRest("5XXError", "Sum"),
-    description: "More than five answers in five minutes were faults of ours",
+    description: "More than five answers in five minutes were faults of ours, or of back ends of tools and models",
     above: 5,
   });
   create("RealtimeIntegration", {

@@ -196,6 +196,8 @@ describe("paths and methods that are not there", () => {
     expect(preflight.headers.get("access-control-allow-origin")).toBe("*");
     expect(preflight.headers.get("access-control-allow-headers")).toContain("x-stainless-lang");
     expect(preflight.headers.get("access-control-allow-methods")).toContain("DELETE");
+    const exposed = (await send("GET", "/hello")).headers.get("access-control-expose-headers")?.split(", ");
+    expect(exposed).toEqual(expect.arrayContaining(["x-toolyard-call-id", "x-toolyard-cost-micros", "etag"]));
   });
 });
 

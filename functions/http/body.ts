@@ -1,7 +1,7 @@
 /** Request bodies: read whole up to a limit, or passed on as they arrive. */
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { isDeeperThan } from "@toolyard/core/json";
+import { isDeeperThan, isJsonObject, parseWatchingDigits, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 
 /** Levels of a body; single fields may have fewer. */
@@ -30,24 +30,56 @@ export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Arr
   return limited(incoming?.iterator({ destroyOnReturn: false }) ?? c.req.raw.body ?? [], limit);
 }
 
+/** What is to be done about whole numbers that a double cannot hold, which would be sent on as others. */
+export type WholeNumbers = "as text" | { readonly refusedIn: readonly string[] };
+
 /**
  * Parsed JSON of a body; `undefined` for an empty one.
- * @throws GatewayError `unsupported_media_type`, `invalid_json`
+ * @throws GatewayError `unsupported_media_type`, `invalid_json`; `invalid_request` for whole numbers that are refused
  */
-export function parseJsonBody(c: AppContext, bytes: Uint8Array): unknown {
+export function parseJsonBody(c: AppContext, bytes: Uint8Array, numbers?: WholeNumbers): unknown {
   if (bytes.length === 0) return undefined;
   refuseOtherTypes(c);
-  const body = parse(decodeText(bytes));
+  const text = decodeText(bytes);
+  const body = parse(
+    text,
+    numbers === "as text" ? (json) => parseWatchingDigits(json, (digits) => digits) : JSON.parse,
+  );
   // What is so deep has at least a bracket and its end for each level.
   if (bytes.length > 2 * deepest && isDeeperThan(body, deepest)) {
     throw new GatewayError("invalid_json", `The body is nested deeper than ${deepest} levels.`);
   }
+  if (typeof numbers === "object") refuseInexact(text, numbers.refusedIn);
   return body;
 }
 
-function parse(text: string): unknown {
+/** @throws GatewayError `invalid_request` naming the first whole number in these fields that would become another */
+function refuseInexact(text: string, fields: readonly string[]): void {
+  const marked = new Map<JsonValue, string>();
+  const body = parseWatchingDigits(text, (digits) => {
+    const mark: JsonObject = {};
+    marked.set(mark, digits);
+    return mark;
+  });
+  if (marked.size === 0 || !isJsonObject(body)) return;
+  const find = (value: JsonValue, path: string): void => {
+    const digits = marked.get(value);
+    if (digits !== undefined) {
+      throw new GatewayError(
+        "invalid_request",
+        `Body field '${path}' is ${digits.slice(0, 40)}, which cannot be carried exactly; send it as a string.`,
+        { param: path },
+      );
+    }
+    if (typeof value === "object" && value !== null)
+      for (const [key, part] of Object.entries(value)) find(part, `${path}.${key}`);
+  };
+  for (const field of fields) find(body[field] ?? null, field);
+}
+
+function parse(text: string, read: (text: string) => unknown): unknown {
   try {
-    return JSON.parse(text);
+    return read(text);
   } catch (cause) {
     throw new GatewayError("invalid_json", `The body is not valid JSON${placeOf(cause, text)}.`, { cause });
   }

@@ -41,6 +41,8 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
   readonly body?: Body;
   /** A body that is not JSON and is read as it arrives, through `input.stream`. */
   readonly stream?: { readonly mediaTypes: readonly string[]; readonly description: string };
+  /** Fields of the body whose numbers go on to others: none of them may be changed by being read. */
+  readonly exact?: readonly string[];
   /** Bytes; default 10 MiB. */
   readonly maxBytes?: number;
   /** Headers that the route reads itself, for the document: lower-case name and what it does. */
@@ -275,7 +277,8 @@ async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodT
   }
   if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes };
   const bytes = await readBody(c, limit);
-  const body = check(request.body, parseJsonBody(c, bytes), "body");
+  const numbers = request.exact === undefined ? undefined : { refusedIn: request.exact };
+  const body = check(request.body, parseJsonBody(c, bytes, numbers), "body");
   return { params, query, body, bytes, stream: noBytes };
 }
 

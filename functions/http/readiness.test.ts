@@ -3,7 +3,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BlobStore } from "@toolyard/core/ports/blob-store";
 import type { Clock } from "@toolyard/core/ports/clock";
 import type { KeyVault } from "@toolyard/core/ports/key-vault";
-import type { CredentialRepo, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
+import type { CredentialRepo, Repos, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
 import type { StoredCredential } from "@toolyard/core/secrets/credential";
 import type { TaskQueue } from "@toolyard/core/ports/task-queue";
 import { Sealer } from "@toolyard/core/secrets/sealer";
@@ -20,7 +20,7 @@ interface Setup {
   readonly vault?: KeyVault;
   readonly blobs?: BlobStore;
   readonly clock?: Clock;
-  readonly ping?: () => Promise<void>;
+  readonly ping?: Repos["ping"];
   readonly queuePing?: () => Promise<void>;
   readonly isDraining?: () => boolean;
   readonly tenant?: Tenant;
@@ -110,6 +110,29 @@ describe("readiness", () => {
     expect(answer).toEqual(failing("database"));
     expect(JSON.stringify(answer)).not.toContain("secret-host");
     expect(core.lines.find(({ message }) => message === "not ready")?.fields).toMatchObject({ check: "database" });
+  });
+
+  test("turns red when the database can be read and not written, which it tries once a minute", async () => {
+    const clock = createFakeClock();
+    const asked: boolean[] = [];
+    let isFull = false;
+    const ping: Repos["ping"] = ({ writes = false } = {}) => {
+      asked.push(writes);
+      return isFull && writes ? Promise.reject(new Error("SQLITE_FULL")) : Promise.resolve();
+    };
+    const { ask } = setup({ clock, ping });
+    expect((await ask()).status).toBe(200);
+    isFull = true;
+    await clock.advance(59_000);
+    expect((await ask()).status).toBe(200);
+    await clock.advance(2_000);
+    expect(await ask()).toEqual(failing("database"));
+    await clock.advance(2_000);
+    expect(await ask()).toEqual(failing("database"));
+    isFull = false;
+    await clock.advance(2_000);
+    expect((await ask()).status).toBe(200);
+    expect(asked).toEqual([true, false, true, true, true]);
   });
 
   test("turns red when the blob store or the queue is away, and names the setting", async () => {

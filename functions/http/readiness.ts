@@ -1,5 +1,5 @@
 /**
- * Can this process serve? The database answers, the blob store answers, and each master key that tenants'
+ * Can this process serve? The database answers and takes writes, the blob store answers, and each master key that tenants'
  * keys are wrapped under opens them (design "Tenants, callers, secrets": a canary per active key; what is
  * tried are keys of tenants themselves, so that a master key is asked for as long as something needs it and no
  * longer). Credentials that cannot be opened are shown, but keep nobody else from being served.
@@ -40,7 +40,7 @@ export function checkReadiness(app: AppDeps): Promise<readonly Check[]> {
 
 async function runChecks({ core, isDraining }: AppDeps): Promise<readonly Check[]> {
   const checks = [
-    check(core, "database", () => core.repos.ping()),
+    check(core, "database", () => askDatabase(core)),
     check(core, "blobs", () => checkBlobs(core)),
     check(core, "queue", () => core.queue.ping()),
     check(core, "master_key", () => openMasterKeys(core)),
@@ -94,6 +94,18 @@ async function checkCredentials(core: CoreDeps): Promise<Check> {
   core.log.log("error", "stored credentials cannot be opened", { count: counted });
   const detail = `${counted} stored ${counted === 1 ? "credential" : "credentials"} cannot be opened; calls that need one fail with 'credential_unreadable', which names it.`;
   return { name, ok: false, detail, isPartial: true };
+}
+
+/** Some databases are paid for by rows written. */
+const writtenKeptMs = 60_000;
+const writtenUntil = new WeakMap<CoreDeps, number>();
+
+/** Every request writes, so one that can only be read serves nobody; asked again at once where it was not so. */
+async function askDatabase(core: CoreDeps): Promise<void> {
+  const now = core.clock.now();
+  const writes = now >= (writtenUntil.get(core) ?? 0);
+  await core.repos.ping({ writes });
+  if (writes) writtenUntil.set(core, now + writtenKeptMs);
 }
 
 const provenStores = new WeakSet<BlobStore>();

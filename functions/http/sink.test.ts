@@ -312,7 +312,7 @@ describe(`a client that leaves or stalls ${verifies("CHAT-6")}`, () => {
       await sink.write("data: 2\n\n");
       // Too late to be called by an event, so it is called at once.
       await new Promise<void>((called) => {
-        sink.onClose(called);
+        sink.onClose(() => called());
       });
     });
     const socket = open(port);
@@ -328,7 +328,7 @@ describe(`a client that leaves or stalls ${verifies("CHAT-6")}`, () => {
     const { port, done, core } = await listen(async (sink) => {
       arrived.resolve();
       await new Promise<void>((gone) => {
-        sink.onClose(gone);
+        sink.onClose(() => gone());
       });
       sink.head(200, {});
       expect(sink.headSent).toBe(false);

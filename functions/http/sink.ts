@@ -4,7 +4,7 @@
  * a direct write, and end the process when a client leaves at the wrong moment. Event streams get a
  * comment every 15 s, so that no proxy gives them up (design "Public contract").
  */
-import { toGatewayError } from "@toolyard/core/errors/gateway-error";
+import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import { hostOf, type AppContext, type Exchange } from "./app-env.ts";
 import { lambdaTransport, nodeTransport, webTransport, type Transport } from "./transports.ts";
 
@@ -20,8 +20,11 @@ export interface ResponseSink {
   write(chunk: string | Uint8Array): Promise<void> | undefined;
   /** Ends the answer; a later call does nothing. */
   end(chunk?: string | Uint8Array): void;
-  /** Runs once if the client goes away before the end; at once if it already has. */
-  onClose(callback: () => void): void;
+  /**
+   * Runs once if the client goes away before the end; at once if it already has. Or if the process has to stop: then with
+   * that as the reason, and whoever is asked still hears what is written within a moment.
+   */
+  onClose(callback: (why?: GatewayError) => void): void;
   /** True when writing has become pointless: the client has left or the answer has ended. */
   readonly closed: boolean;
   readonly headSent: boolean;
@@ -122,7 +125,7 @@ class Sink implements ResponseSink {
   readonly #exchange: Exchange;
   readonly #timing: SinkTiming;
   readonly #silent: boolean;
-  readonly #closeCallbacks: (() => void)[] = [];
+  readonly #closeCallbacks: ((why?: GatewayError) => void)[] = [];
   #state: "new" | "open" | "ended" | "gone" = "new";
   #drained: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
   #keepAlive: NodeJS.Timeout | undefined;
@@ -137,7 +140,7 @@ class Sink implements ResponseSink {
     this.#exchange = exchange;
     this.#timing = timing;
     this.#silent = silent;
-    transport.listen({ drain: () => this.#release(), gone: () => this.#leave() });
+    transport.listen({ drain: () => this.#release(), gone: () => this.#leave(), stopping: () => this.#stop() });
   }
 
   get closed(): boolean {
@@ -204,7 +207,7 @@ class Sink implements ResponseSink {
     this.#release();
   }
 
-  onClose(callback: () => void): void {
+  onClose(callback: (why?: GatewayError) => void): void {
     if (this.#state === "gone") callback();
     else this.#closeCallbacks.push(callback);
   }
@@ -243,6 +246,12 @@ class Sink implements ResponseSink {
     this.stayQuiet();
     this.#release();
     for (const callback of this.#closeCallbacks.splice(0)) callback();
+  }
+
+  #stop(): void {
+    if (this.closed) return;
+    const why = new GatewayError("shutting_down", "The process that answered was told to stop before it was done.");
+    for (const callback of this.#closeCallbacks.splice(0)) callback(why);
   }
 }
 

@@ -8,7 +8,12 @@ export interface TransportEvents {
   readonly drain: () => void;
   /** The other side has left before the end. */
   readonly gone: () => void;
+  /** The process must end: what can be said is to be said now. */
+  readonly stopping: () => void;
 }
+
+/** What the server form emits on the answers that are under way when it can wait no longer. */
+export const stoppingEvent = "toolyard:stopping";
 
 export interface Transport {
   /** Called once, before anything else. */
@@ -27,8 +32,8 @@ export function nodeTransport(outgoing: ServerResponse): Transport {
   let isChunked = false;
   let isBegun = false;
   return {
-    listen({ drain, gone }) {
-      outgoing.on("drain", drain);
+    listen({ drain, gone, stopping }) {
+      outgoing.on("drain", drain).on(stoppingEvent, stopping);
       outgoing.on("close", () => {
         if (!outgoing.writableFinished) gone();
       });

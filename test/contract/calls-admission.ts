@@ -598,6 +598,29 @@ function describeSessions(fixture: CallFixture): void {
       expect(await fixture.row(tenant, unasked)).toMatchObject({ delivery: "none" });
     });
 
+    test("a session that nobody had named begins with the call that leaves something to come, for its caller", async () => {
+      const tenant = await fixture.newTenant();
+      const [key, other] = [await fixture.newKey(tenant), await fixture.newKey(tenant)];
+      const sessionId = newId("session");
+      const chat = newChat({ sessionId });
+      await fixture.calls.admit(withKey(tenant, key, { call: chat }));
+      const done = await fixture.rowIn(tenant, "rejected", { sessionId, delivery: "due", async: true });
+      const settled = { callId: chat.id, attempt: 1, finish: { state: "completed" }, beginsSession: true } as const;
+      for (const sending of [0, 1]) {
+        await fixture.turn(sending).calls.settle(tenant, {
+          ...settled,
+          sessionId,
+          calls: [],
+          finished: [],
+          delivered: [],
+        });
+      }
+      const next = withKey(tenant, key, { call: newChat({ sessionId }), sessionId });
+      expect((await fixture.calls.admit(next)).session?.due.map(({ id }) => id)).toEqual([done]);
+      const theirs = await fixture.calls.admit(withKey(tenant, other, { call: newChat({ sessionId }), sessionId }));
+      expect(theirs.session).toMatchObject({ state: "foreign", due: [] });
+    });
+
     test("a kept turn is read by its caller on any instance, as often as asked, until it expires", async () => {
       const [tenant, elsewhere] = [await fixture.newTenant(), await fixture.newTenant()];
       const [key, other] = [await fixture.newKey(tenant), await fixture.newKey(tenant)];

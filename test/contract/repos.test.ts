@@ -818,8 +818,19 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
       });
     });
 
-    test("ping reaches every database", async () => {
+    test("ping reaches every database, and with a write fails where none is taken", async () => {
       await expect(repos.ping()).resolves.toBeUndefined();
+      await expect(repos.ping({ writes: true })).resolves.toBeUndefined();
+      expect(await rowCounts(run, ["connection_tickets"], "_canary")).toEqual([0]);
+      await run(
+        "CREATE TRIGGER no_tickets BEFORE INSERT ON connection_tickets BEGIN SELECT RAISE(ABORT, 'no room'); END",
+      );
+      try {
+        await expect(repos.ping({ writes: true })).rejects.toThrow("The database refused a statement");
+        await expect(repos.ping()).resolves.toBeUndefined();
+      } finally {
+        await run("DROP TRIGGER no_tickets");
+      }
     });
   });
 }

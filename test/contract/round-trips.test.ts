@@ -518,7 +518,7 @@ describe("each function of the configuration's repositories", () => {
     "vcpStaticValues.due": () => repos.vcpStaticValues.due({ limit: 10, offerAgainMs: 1_000 }),
     "vcpStaticValues.remove": () => repos.vcpStaticValues.remove(tenant, "node:n"),
     "config.load": () => repos.config.load(tenant),
-    ping: () => repos.ping(),
+    ping: () => repos.ping({ writes: true }),
   };
 
   test.for(Object.entries(functions))("%s is one trip", async ([, call]) => {

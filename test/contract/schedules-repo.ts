@@ -86,6 +86,17 @@ export function describeScheduleRepo(name: string, make: MakeInstances): void {
       await expect(add({ taskId: "t-2" })).resolves.toBeDefined();
     });
 
+    test("a task id is free again once it has fired for the last time, and not before", async () => {
+      const first = await add({ taskId: "t-1" });
+      const last = { dueAt: now, nextAt: null, missedAt: null, callerId: caller.id, firings: [] };
+      await repos(0).schedules.take(tenant, [{ ...last, id: first.id, takenAt: Date.now() + minute }]);
+      await expect(add({ taskId: "t-1" })).rejects.toMatchObject({ code: "conflict" });
+      const other = await add({ taskId: "t-2" });
+      await repos(0).schedules.take(tenant, [{ ...last, id: other.id, takenAt: now - minute }]);
+      expect(await add({ taskId: "t-2" })).toMatchObject({ taskId: "t-2", nextAt: now });
+      expect(await repos(1).schedules.get(tenant, other.id)).toMatchObject({ taskId: null, fired: 0 });
+    });
+
     test("is due when its time comes, and not while it is paused or its tenant suspended", async () => {
       const soon = await add();
       const later = await add({ nextAt: now + 10 * minute });

@@ -98,6 +98,15 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       expect(await typesOf(id)).toEqual([]);
     });
 
+    test("are not told while their tenant is suspended, and afterwards of what came meanwhile", async () => {
+      await add();
+      await fixture.rowIn(tenant, "completed");
+      await fixture.repos[0].tenants.update(tenant, { status: "suspended" });
+      expect([await claim(0), await claim(1)]).toEqual([[], []]);
+      await fixture.repos[0].tenants.update(tenant, { status: "active" });
+      expect(await claim(1)).toHaveLength(1);
+    });
+
     test("each delivery is claimed by one of two instances, and again once the claim has run out", async () => {
       await add();
       for (let count = 0; count < 6; count += 1) await fixture.rowIn(tenant, "completed");

@@ -454,6 +454,46 @@ describe("prices", () => {
     expect((await putPrices(client)).prices).toEqual([]);
   });
 
+  test("of tools are not for calls that have asked nothing of them: a fallback, and what a message waits for", async () => {
+    const { client } = await newTenant();
+    await putPrices(client, toolPrice("*", 5));
+    const nobody = { host: "127.0.0.1", port: 9 };
+    const services: Json[] = [
+      {
+        scheme: "svc",
+        service_id: "shop",
+        config: {
+          protocol: "http",
+          endpoints: [nobody],
+          breaker: { failures: 1, open_ms: 60_000, fallback: { open: false } },
+          tools: { hours: { description: "When it is open.", endpoint: "/hours" } },
+        },
+      },
+      {
+        scheme: "mq",
+        service_id: "bus",
+        config: {
+          broker: "redis",
+          servers: [`${nobody.host}:${nobody.port}`],
+          security: "none",
+          allow_unencrypted: true,
+          topics: { orders: {} },
+        },
+      },
+    ];
+    for (const service of services) await client.post("/v1/tool-services", service);
+    const invoke = (uri: string, args: Json = {}): Promise<Reply> =>
+      client.send("post", "/v1/tools/invoke", { uri, arguments: args });
+    await invoke("svc://shop/hours");
+    const { json: fallback } = await invoke("svc://shop/hours");
+    expect(JSON.parse(fallback.content)).toEqual({ open: false, degraded: true });
+    const { json: delayed } = await invoke("mq://bus/orders", { message: 1, delay: 60_000 });
+    expect(JSON.parse(delayed.content).status).toBe("delayed");
+    for (const { id } of [fallback, delayed]) {
+      expect(await client.get(`/v1/calls/${id}`)).toMatchObject({ state: "completed", cost: null });
+    }
+  });
+
   test("of the operator hold for every tenant that has none of its own, from the next request on", async () => {
     const tenant = await newTenant();
     const operator = (prices: readonly object[]): Promise<Json> =>

@@ -320,8 +320,8 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
   test("a mixed turn: ours runs, theirs comes back, and the next request has both results, on any instance", async () => {
     await tenant.addPlugin(lookup());
     const mixed = calls(
-      { id: "up_ours", name: "lookup", arguments: { q: "x" } },
       { id: "up_theirs", name: "get_weather", arguments: { city: "北京" } },
+      { id: "up_ours", name: "lookup", arguments: { q: "x" } },
     );
     llm.script(mixed, text("both used"));
     const first = await chat(tenant.client, { messages: [user("mixed")], tools: [weather] });
@@ -341,10 +341,10 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
       await other.close();
     }
     const sent = sentMessages(1);
-    expect(sent[1].tool_calls.map((call: Json) => call.id)).toEqual(["up_ours", "up_theirs"]);
+    expect(sent[1].tool_calls.map((call: Json) => call.id)).toEqual(["up_theirs", "up_ours"]);
     expect(sent.slice(2)).toEqual([
-      { role: "tool", tool_call_id: "up_ours", content: '{"ok":true}' },
       { role: "tool", tool_call_id: "up_theirs", content: "sunny" },
+      { role: "tool", tool_call_id: "up_ours", content: '{"ok":true}' },
     ]);
     expect(backEnd.requests).toHaveLength(1);
   });
@@ -380,6 +380,22 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
     });
     expect([expired.status, expired.json.error.code]).toEqual([410, "tool_turn_expired"]);
     expect(llm.requests).toHaveLength(1);
+  });
+
+  test("a mixed turn comes back when it is kept, and not where it cannot be", async () => {
+    await tenant.addPlugin(lookup());
+    const reach = (point: string): void => {
+      if (point === "chat.before-settle") throw new Error("The database is away.");
+    };
+    const other = await startGateway({ sharedWith: gateway, reach });
+    try {
+      llm.script(calls({ name: "lookup", arguments: { q: "x" } }, { name: "get_weather", arguments: {} }));
+      const body = { messages: [user("mixed")], tools: [weather] };
+      const reply = await other.client(tenant.key).send("post", "/v1/chat/completions", body);
+      expect([reply.status, reply.json.error.code]).toEqual([500, "internal_error"]);
+    } finally {
+      await other.close();
+    }
   });
 
   test("fields that only the back end understands come back to it with the next turn", async () => {
@@ -541,6 +557,26 @@ describe(`tools that fail ${verifies("CHAT-7", "CHAT-18")}`, () => {
     expect(reply.status).toBe(502);
     expect(reply.json.error).toMatchObject({ type: "tool_execution_error", code: "tool_failed", tool_name: "lookup" });
     expect(llm.requests).toHaveLength(1);
+  });
+
+  test("on_tool_error fail leaves no call of the turn without its record", async () => {
+    for (const name of ["refused", "slow"]) await tenant.addPlugin(lookup(name));
+    const release = Promise.withResolvers<void>();
+    backEnd.answer = async ({ target }) => {
+      if (target.startsWith("/refused")) return { status: 403, body: "no" };
+      await release.promise;
+      return { body: "{}" };
+    };
+    llm.script(calls({ name: "refused", arguments: { q: "x" } }, { name: "slow", arguments: { q: "y" } }));
+    const body = { messages: [user("x")], on_tool_error: "fail" };
+    expect((await tenant.client.send("post", "/v1/chat/completions", body)).status).toBe(502);
+    release.resolve();
+    await settled(tenant.client);
+    const rows = await toolCalls(tenant.client);
+    expect(Object.fromEntries(rows.map(({ tool, state }) => [tool, state]))).toEqual({
+      refused: "failed",
+      slow: "completed",
+    });
   });
 
   test("arguments that do not fit reach the model with pointers, and nothing runs", async () => {

@@ -317,6 +317,46 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
   });
 });
 
+describe(`what only sounds like a secret in a curl command ${verifies("BLIND-1", "BLIND-3")}`, () => {
+  test("of fields and parameters stays an argument with its value", async () => {
+    const { operations, credentials_found: found } = await importing(
+      `curl 'URL/chat?pageToken=abc&hide_secret=true' --json '{"model":"m","max_tokens":100,"tokenizer":"t","logprobs":{"token_type":"x"}}'`,
+    );
+    expect(found).toEqual([]);
+    const { properties, required } = operations[0].definition.parameters;
+    expect(properties).toMatchObject({
+      pageToken: { default: "abc" },
+      hide_secret: { default: true },
+      max_tokens: { default: 100 },
+      tokenizer: { default: "t" },
+      logprobs: { default: { token_type: "x" } },
+    });
+    expect(required).toBeUndefined();
+  });
+
+  test("of headers stays one", async () => {
+    const { operations, credentials_found: found } = await importing(
+      "curl URL/a -H 'X-Atlassian-Token: no-check' -H 'X-Token-Type: bearer' -H 'X-Session-Affinity: a'",
+    );
+    expect(found).toEqual([]);
+    expect(operations[0].definition.execution.headers).toEqual({
+      "X-Atlassian-Token": "no-check",
+      "X-Token-Type": "bearer",
+      "X-Session-Affinity": "a",
+    });
+  });
+
+  test("and is one by its form is kept nowhere, whatever it is called", async () => {
+    const key = "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z";
+    const reply = await tenant.client.send("post", "/v1/plugins/import", {
+      curl: at(`curl 'URL/a?q=${key}' --json '{"input":"${key}","list":[["${key}"]]}'`),
+    });
+    expect(reply.status).toBe(200);
+    expect(reply.text).not.toContain(key);
+    expect(reply.json.operations[0].definition.parameters.required).toEqual(["input", "list"]);
+  });
+});
+
 describe(`what a tool does not do as curl does ${verifies("BLIND-1")}`, () => {
   test.each([
     ["curl -k URL/a", "certificates"],

@@ -883,6 +883,16 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
     });
   });
 
+  test("by a cookie leaves no room for others, which is said", async () => {
+    const cookie = { name: "lang", in: "cookie", schema: { type: "string" } };
+    const get = { operationId: "x", security: [{ inCookie: [] }], parameters: [cookie], ...ok };
+    const result = await importing(documentOf({ "/x": { get } }, { components: { securitySchemes } }), {
+      dry_run: true,
+    });
+    expect(definitionOf(result, "GET /x").parameters.properties).toEqual({});
+    expect(result.operations[0].warnings).toEqual([expect.stringContaining("'lang'")]);
+  });
+
   test("asks each user where the flow is a user's", async () => {
     const { config, credentials } = await authOf([{ login: ["a"] }]);
     expect(config).toMatchObject({ type: "oauth2", grant: "authorization_code" });
@@ -1344,10 +1354,17 @@ describe(`a list of definitions ${verifies("BLIND-1", "BLIND-10")}`, () => {
       "egress_denied",
       "definitions.0.execution.base_url",
     ],
-  ])("is refused whole where one is faulty: %#", async (list, code, param) => {
+    [
+      () => [definition("a"), definition("b", { parameters: { type: "array" }, icon_url: "ftp://x" })],
+      "invalid_definition",
+      "definitions.1.icon_url",
+      ["definitions.1.icon_url", "definitions.1.parameters.type"],
+    ],
+  ])("is refused whole where one is faulty: %#", async (list, code, param, all?: unknown) => {
     const definitions = typeof list === "function" ? list() : list;
     const reply = await tenant.client.send("post", "/v1/plugins/import", { definitions });
     expect(reply.json.error).toMatchObject({ code, param });
+    expect(reply.json.error.problems?.map((problem: Json) => problem.param)).toEqual(all);
     expect(await pluginsOf(tenant)).toEqual([]);
   });
 });

@@ -323,21 +323,21 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", error: null });
   });
 
-  test("can be cancelled, and then be taken up again", async () => {
+  test.each([
+    ["by name", "retry_doc", {}],
+    ["by putting the same content", "upsert", { text: "stop" }],
+  ])("can be cancelled, and then be taken up again %s", async (_how, what, more) => {
     const base = await newBase(tenant.client, { embedding: { model: "embed-1" } });
     const release = embeddings.hold();
     const asked = embeddings.asked.length;
-    const { call_id: id } = await call(tenant.client, "upsert", {
-      knowledge_base: base,
-      document_id: "d",
-      text: "stop",
-    });
+    const document = { knowledge_base: base, document_id: "d" };
+    const { call_id: id } = await call(tenant.client, "upsert", { ...document, text: "stop" });
     while (embeddings.asked.length === asked) await sleep(10);
     await tenant.client.post(`/v1/calls/${id}/cancel`);
     const stopped = await settled(tenant.client, base, "d");
     release();
     expect(stopped).toMatchObject({ state: "failed", error: { code: "call_cancelled" } });
-    await call(tenant.client, "retry_doc", { knowledge_base: base, document_id: "d" });
+    await call(tenant.client, what, { ...document, ...more });
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready" });
   });
 
@@ -372,6 +372,23 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     const after = await call(tenant.client, "query", { knowledge_base: base, query: "sentence", top_k: 50 });
     expect(after.mode).toBe("hybrid");
     expect(after.hits).toHaveLength(served.chunks);
+  });
+
+  test("serves a new index once the document that it lacked is deleted", async () => {
+    const base = await newBase(tenant.client);
+    for (const id of ["a", "b"]) await put(tenant.client, base, { document_id: id, text: `About ${id}.` });
+    embeddings.fail(400);
+    await call(tenant.client, "update_config", { knowledge_base: base, config: { embedding: { model: "embed-1" } } });
+    await sleep(50);
+    for (const id of ["a", "b"]) expect(await settled(tenant.client, base, id)).toMatchObject({ state: "failed" });
+    embeddings.fail(undefined);
+    await call(tenant.client, "retry_doc", { knowledge_base: base, document_id: "a" });
+    expect(await settled(tenant.client, base, "a")).toMatchObject({ state: "ready" });
+    await call(tenant.client, "delete_doc", { knowledge_base: base, document_id: "b" });
+    const { data } = await call(tenant.client, "list", { limit: 100 });
+    const served = data.find((item: { id: string }) => item.id === base);
+    expect(served).toMatchObject({ reindex: null, config: { embedding: { model: "embed-1" } } });
+    expect((await call(tenant.client, "query", { knowledge_base: base, query: "about" })).mode).toBe("hybrid");
   });
 
   test("is bounded by the tenant's settings", async () => {

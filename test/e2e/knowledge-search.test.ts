@@ -133,7 +133,7 @@ describe(`queries ${verifies("KB-1", "KB-3")}`, () => {
     });
     expect(refused).toMatchObject({ status: 400, json: { error: { param: "top_k" } } });
     expect(refused.json.error.message).toBe("Body field 'top_k' and 'topK' say different things; send one of them.");
-    const body = { knowledge_base: "handbook", query: "" };
+    const body = { knowledge_base: "handbook", query: " \n" };
     const empty = await tenant.client.send("post", "/v1/knowledge/query", body);
     expect(empty.json.error.message).toBe("Body field 'query' must not be empty.");
   });

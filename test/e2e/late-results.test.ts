@@ -145,6 +145,70 @@ describe(`a result that comes late ${verifies("CHAT-11")}`, () => {
   });
 });
 
+describe(`a result that the model is told in another way ${verifies("CHAT-11")}`, () => {
+  test("in the answer that waited for the decision is not told a second time", async () => {
+    llm.script(text("It is ordered."));
+    await ask();
+    await tenant.client.expect("patch", "/v1/settings", { approval_wait_s: 20 });
+    llm.script(calls({ name: "create_order", arguments: { sku: "S2" } }), text("It is ordered."));
+    const answering = ask();
+    const waiting = async (): Promise<Json[]> => (await tenant.client.get("/v1/calls?state=input_required")).data;
+    await expect.poll(async () => (await waiting()).length).toBe(1);
+    await tenant.client.post(`/v1/calls/${(await waiting())[0].id}/approve`);
+    expect((await answering).json.choices[0].message.content).toBe("It is ordered.");
+    expect(toldLast()).toEqual([order]);
+    await ask();
+    expect(toldLast()).toEqual([]);
+  });
+
+  test("by an answer that an SDK asks for again is in what it is given", async () => {
+    llm.script(text("It is ordered."), text("I do not know."));
+    await ask();
+    const retry = { headers: { "x-stainless-retry-count": "1" } };
+    const { json } = await tenant.client.send("post", "/v1/chat/completions", bodyOf({}), retry);
+    expect(json.choices[0].message.content).toBe("It is ordered.");
+    expect(llm.requests).toHaveLength(1);
+  });
+
+  test("before a turn that only says what waits for a person is told again", async () => {
+    llm.script(calls({ name: "create_order", arguments: { sku: "S2" } }), text("The first is ordered."));
+    expect((await ask()).json.tool_execution.pending).toHaveLength(1);
+    expect(toldLast()).toEqual([order]);
+    await ask();
+    expect(toldLast()).toEqual([order]);
+    await ask();
+    expect(toldLast()).toEqual([]);
+  });
+
+  test("stays before the question that it came with where the client goes on with the turn", async () => {
+    const tools = [{ type: "function", function: { name: "mine", parameters: { type: "object" } } }];
+    llm.script(calls({ name: "mine", arguments: {} }), text("ok"));
+    const [{ message }] = (await ask({ tools })).json.choices;
+    const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "done" };
+    const next = bodyOf({ tools, messages: [...bodyOf({})["messages"], message, result] });
+    await ask(next);
+    const [first, second] = llm.requests.map(({ messages }) => messages as Json[]);
+    expect(first?.map(({ role }) => role)).toEqual(["assistant", "tool", "user"]);
+    expect(second?.slice(0, 3)).toEqual(first);
+    // Whoever cannot have them is told so, and does not go on without them.
+    const { client } = await tenant.newKey();
+    const reply = await client.send("post", "/v1/chat/completions", { ...next, session_id: undefined });
+    expect([reply.status, reply.json.error.code]).toEqual([410, "tool_turn_expired"]);
+  });
+});
+
+describe(`a request that names no session ${verifies("CHAT-4", "CHAT-11")}`, () => {
+  test("is told of what waits in the session that its answer names", async () => {
+    llm.script(calls({ name: "create_order", arguments: { sku: "S2" } }), text("It is ordered."));
+    const { tool_execution: told } = (await ask({ session_id: undefined })).json;
+    const [{ call_id: id }] = told.pending;
+    await tenant.client.post(`/v1/calls/${id}/approve`);
+    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${id}`)).state).toBe("completed");
+    await ask({ session_id: told.session_id });
+    expect(toldLast()).toEqual([order]);
+  });
+});
+
 describe(`a late result that the model's back end does not take ${verifies("CHAT-11")}`, () => {
   test.each([false, true])(
     "is left out of what it is asked next, and the session goes on (stream: %s)",
@@ -201,6 +265,31 @@ describe(`a late result that the model's back end does not take ${verifies("CHAT
     expect(JSON.stringify(llm.requests.at(-1))).toMatch(/create_order \(call_\w+\):.*read_result/);
     expect((await ask({ tool_protocol: "vcp" })).status).toBe(200);
     expect(llm.requests).toHaveLength(3);
+  });
+
+  test("is named where the answer takes too long that was to be given without it", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { wall_clock_ms: 1_000 });
+    const slow = { writes: [chunk({ content: "It" }), chunk({ content: " is" })], gapMs: 5_000 };
+    filterOrders(slow);
+    const { text: said } = await ask({ stream: true });
+    expect(said).toMatch(/wall_clock_ms.*not told again: call_\w+/);
+    await tenant.client.expect("patch", "/v1/settings", { wall_clock_ms: 60_000 });
+    filterOrders(text("Hello."));
+    await ask();
+    expect(toldLast()).toEqual([]);
+  });
+
+  test("is told again where the client left the answer that was to be given without it", async () => {
+    const left = new AbortController();
+    llm.respond((request) => {
+      if (JSON.stringify(request).includes("o-1")) return filtered;
+      setTimeout(() => left.abort(), 200);
+      return { writes: [chunk({ content: "It" }), chunk({ content: " is" })], gapMs: 5_000 };
+    });
+    await ask({ stream: true }, left.signal);
+    llm.script(text("It is ordered."));
+    await ask();
+    expect(toldLast()).toEqual([order]);
   });
 
   test("is named, and not told again, where the answer is refused after it has begun", async () => {

@@ -283,6 +283,7 @@ describe(`mail:// fails ${verifies("MAIL-5", "SVCERR-1")}`, () => {
     ["attachments.0.name", { attachments: [{ name: 'a"\r\nX: y', content: "YQ==" }] }],
     ["attachments.0.name", { attachments: [{ name: "../../a.txt", content: "YQ==" }] }],
     ["attachments.0.content", { attachments: [{ name: "a.txt", content: "not base64!" }] }],
+    ["attachments.0.content", { attachments: [{ name: "a.txt", content: "aGkab" }] }],
     ["attachments.0.contentType", { attachments: [{ name: "a", content: "YQ==", contentType: "a/b\r\nX: y" }] }],
     ["attachments.0.contentType", { attachments: [{ name: "a", content: "YQ==", contentType: "Multipart/mixed" }] }],
     ["attachments.0", { attachments: [{ name: "a" }] }],
@@ -304,10 +305,16 @@ describe(`mail:// fails ${verifies("MAIL-5", "SVCERR-1")}`, () => {
 
   test("for recipients and texts that the profile does not allow", async () => {
     const args = { template: "alert", variables: { system: "x", error: "y" } };
-    expect(await refused("mail://marketing/notify", { ...args, to: "ann@elsewhere.org" })).toMatchObject({
-      status: 403,
-      code: "permission_denied",
-    });
+    const [inside, outside] = ["ann@example.com", "ann@elsewhere.org"];
+    for (const boxes of [
+      { to: outside },
+      { to: [inside, outside] },
+      { to: inside, cc: outside },
+      { to: inside, bcc: outside },
+    ]) {
+      const error = await refused("mail://marketing/notify", { ...args, ...boxes });
+      expect(error).toMatchObject({ status: 403, code: "permission_denied" });
+    }
     expect(await refused("mail://marketing/notify", hello)).toMatchObject({ status: 400, code: "invalid_arguments" });
   });
 

@@ -4,6 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { calls, startLlmStub, text } from "../support/llm-stub.ts";
+import { connectSession, rawClient } from "../support/mcp-clients.ts";
 import { anyTool, startMcpStub, textResult, type McpCall, type McpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -323,4 +324,92 @@ test("a tool that waits for approval is not answered but approved", async () => 
   expect((await caller.client.send("post", `/v1/calls/${own.json.id}/approve`, {})).status).toBe(403);
   expect((await approve(json.id, {})).status).toBe(200);
   await expect.poll(async () => (await callOf(json.id)).state).toBe("completed");
+});
+
+describe(`a server that asks, behind /mcp ${verifies("MCP-3")}`, () => {
+  const forms = { elicitation: { form: {} } };
+  const tasks = { extensions: { "io.modelcontextprotocol/tasks": {} } };
+  const second = { ...form, params: { ...form.params, message: "And which year?" } };
+  const echo = { name: "mcp_crm__echo", arguments: { n: 1 } };
+  const yes = (account: string): Json => ({ action: "accept", content: { account } });
+  let asker: Awaited<ReturnType<TestTenant["newKey"]>>;
+  beforeEach(async () => {
+    stub.onCall = (call) => {
+      const { inputResponses, requestState } = paramsOf(call);
+      if (requestState === undefined)
+        return { resultType: "input_required", inputRequests: { a: form }, requestState: "1" };
+      if (requestState === "1")
+        return { resultType: "input_required", inputRequests: { a: second }, requestState: "2" };
+      return textResult(JSON.stringify(inputResponses));
+    };
+    await addService();
+    asker = await tenant.newKey({ scopes: ["tools"] });
+  });
+  const ask = async (method: string, params: Json, capabilities: Json): Promise<Json> =>
+    (await rawClient(`${gateway.url}/mcp`, asker.key).ask(method, params, { capabilities })).answer.result;
+
+  test("has its client's user asked, one question after the other, each answer for its own", async () => {
+    const first = await ask("tools/call", echo, forms);
+    expect(first).toMatchObject({ resultType: "input_required", inputRequests: { a: form } });
+    const again = (from: Json, a: Json): Promise<Json> =>
+      ask("tools/call", { ...echo, requestState: from.requestState, inputResponses: { a } }, forms);
+    expect((await again(first, yes("A"))).inputRequests).toEqual({ a: form });
+    const next = await again(first, yes("A-7"));
+    expect(next.inputRequests).toEqual({ a: second });
+    // Somebody who has lost the answer repeats it; it is none to the question of now.
+    expect((await again(first, yes("A-7"))).inputRequests).toEqual({ a: second });
+    const done = await again(next, { action: "decline", content: null });
+    expect(done.content).toEqual([{ type: "text", text: '{"a":{"action":"decline"}}' }]);
+    expect(stub.calls).toHaveLength(3);
+  });
+
+  test("has a task ask, and be answered", async () => {
+    const { requestState } = await ask("tools/call", echo, { ...forms, ...tasks });
+    const params = { ...echo, requestState, inputResponses: { a: yes("A-7") } };
+    const { taskId } = await ask("tools/call", params, { ...forms, ...tasks });
+    const task = (): Promise<Json> => ask("tasks/get", { taskId }, { ...forms, ...tasks });
+    await expect.poll(async () => (await task()).status).toBe("input_required");
+    expect(await task()).toMatchObject({
+      inputRequests: { a: second },
+      statusMessage: expect.stringContaining("And which year?"),
+    });
+    await ask("tasks/update", { taskId, inputResponses: { a: yes("A-8"), other: 1 } }, { ...forms, ...tasks });
+    await expect.poll(async () => (await task()).status).toBe("completed");
+    expect((await task()).result.content[0].text).toContain("A-8");
+  });
+
+  test("is asked for on the stream of a session", async () => {
+    const client = await connectSession({
+      url: `${gateway.url}/mcp`,
+      key: asker.key,
+      capabilities: { elicitation: {} },
+    });
+    const { ElicitRequestSchema } = await import("@modelcontextprotocol/sdk/types.js");
+    const questions: string[] = [];
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
+      questions.push(params.message);
+      return { action: "accept", content: { account: `A-${questions.length}` } };
+    });
+    const { content } = (await client.callTool(echo)) as Json;
+    expect(questions).toEqual(["Which account?", "And which year?"]);
+    expect(content[0].text).toContain("A-2");
+    await client.close();
+  });
+
+  test("is told of, too, where it wants a page opened and the client knows forms alone", async () => {
+    const params = { mode: "url", message: "Sign in.", url: "https://bank.example.com/in", elicitationId: "e1" };
+    const page = { method: "elicitation/create", params };
+    stub.onCall = () => ({ resultType: "input_required", inputRequests: { a: form, b: page }, requestState: "1" });
+    const { structuredContent } = await ask("tools/call", echo, forms);
+    expect(structuredContent.error).toMatchObject({ code: "input_required", input_requests: { a: form, b: page } });
+  });
+
+  test("is told of where the client cannot ask", async () => {
+    const { isError, structuredContent } = await ask("tools/call", echo, {});
+    const { error } = structuredContent;
+    expect([isError, error.code, error.input_requests]).toEqual([true, "input_required", { a: form }]);
+    expect(error.message).toContain(`Which account?): answer a with POST ${error.url}/approve`);
+    await approve(error.call_id, { input: { a: yes("A-7") } });
+    await expect.poll(async () => (await callOf(error.call_id)).input_requests).toEqual({ a: second });
+  });
 });

@@ -199,6 +199,17 @@ describe("toolsets", () => {
     await stub.close();
   });
 
+  test("are services and tools by names of all scripts", async () => {
+    const stub = await startMcpStub({ tools: [anyTool("query"), anyTool("查询"), anyTool("get:item")] });
+    await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "地图", config: { url: stub.url } });
+    const names = await namesAt(`/${encodeURIComponent("地图")}`);
+    expect(names).toHaveLength(3);
+    expect(names).toContain("query");
+    const bound = await tenant.newKey({ tools: ["mcp://地图/query", "mcp://地图/get:*"] });
+    expect(await namesAt(`/${encodeURIComponent("地图")}`, bound.key)).toHaveLength(2);
+    await stub.close();
+  });
+
   test("that are not there are not found", async () => {
     const { status, answer } = await raw.at(`${url}/nothing`).ask("tools/list");
     expect([status, answer.error.code]).toEqual([404, "not_found"]);

@@ -5,6 +5,7 @@ import { secretOf, startAuthorizationServer } from "../support/authorization-ser
 import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { calls, startLlmStub, text } from "../support/llm-stub.ts";
+import { rawClient } from "../support/mcp-clients.ts";
 import { anyTool, brokenStream, startMcpStub, textResult, type McpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -303,13 +304,19 @@ describe(`tools ${verifies("MCP-2")}`, () => {
       anyTool("x".repeat(129)),
       anyTool("huge", { inputSchema: { type: "object", description: "x".repeat(70_000) } }),
       anyTool("good", { description: "another" }),
+      anyTool("half_an_emoji_\ud83d"),
       "nonsense",
     ];
     const { id } = await addService();
     const listed = await toolsOf(id);
     expect(names(listed)).toEqual(["crm/good"]);
-    expect(listed.warnings).toHaveLength(6);
+    expect(listed.warnings).toHaveLength(7);
     expect(listed.data[0].description).toBe("The tool good.");
+  });
+
+  test("what is configured for a tool that is not there is told of", async () => {
+    const { id } = await addService({ tools: { ehco: { sensitive: true }, echo: { effect: "read" } } });
+    expect((await toolsOf(id)).warnings).toEqual(["'config.tools.ehco' is for no tool that the server lists."]);
   });
 
   test("a list of more entries than are taken is read as far as they are, whatever they are", async () => {
@@ -411,6 +418,31 @@ describe(`definitions that change ${verifies("MCP-2")}`, () => {
     expect(await content("mcp://crm/pay")).toBe("{}");
   });
 
+  test(`are told of to whoever calls the tool by /mcp, as is that it was switched off ${verifies("CFG-2")}`, async () => {
+    const { id } = await addService();
+    const calledAt = async (path: string, name: string, key = tenant.key): Promise<Json> =>
+      (await rawClient(`${gateway.url}${path}`, key).ask("tools/call", { name })).answer;
+    expect((await calledAt("/mcp/crm", "echo")).result).not.toHaveProperty("isError");
+    const both = [
+      ["/mcp", "mcp_crm__echo"],
+      ["/mcp/crm", "echo"],
+    ] as const;
+    await tenant.client.post(`/v1/tool-services/${id}/disable`);
+    for (const [path, name] of both) {
+      const { isError, structuredContent } = (await calledAt(path, name)).result;
+      expect([isError, structuredContent.error.code]).toEqual([true, "service_disabled"]);
+    }
+    await tenant.client.post(`/v1/tool-services/${id}/enable`);
+    stub.tools = [anyTool("echo", { description: "Another." })];
+    await toolsOf(id, "?refresh=true");
+    for (const [path, name] of both)
+      expect((await calledAt(path, name)).result.structuredContent.error.code).toBe("tool_quarantined");
+    const bound = await tenant.newKey({ tools: ["weather"] });
+    for (const [path, name] of both)
+      expect((await calledAt(path, name, bound.key)).error).toMatchObject({ code: -32_602 });
+    expect((await calledAt("/mcp/crm", "other")).error).toMatchObject({ code: -32_602 });
+  });
+
   test("do not slip in by going and coming back", async () => {
     stub.tools = [anyTool("pay")];
     const { id } = await addService();
@@ -492,6 +524,17 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
     expect((await invoke("mcp://crm/echo", {}, user.client)).status).toBe(200);
     expect(stub.sessions.size).toBe(2);
     expect([stub.listeners.size, stub.sent("tools/list").length]).toEqual([1, asked]);
+    expect(names(await toolsOf(id))).toEqual(["crm/admin", "crm/echo"]);
+  });
+
+  test("nor is what the first to call is shown, where the tenant itself could not ask", async () => {
+    const auth = { auth_type: "apikey", auth_config: { header: "X-Key", value: { credential: "CRM_KEY" } } };
+    const { id } = await addService(auth);
+    const user = await tenant.newKey({ user_id: "u-7" });
+    await tenant.putCredential("CRM_KEY", "user-key-7", "u-7");
+    expect((await invoke("mcp://crm/echo", {}, user.client)).status).toBe(200);
+    stub.tools = [anyTool("echo"), anyTool("admin")];
+    await tenant.putCredential("CRM_KEY", "tenant-key-1");
     expect(names(await toolsOf(id))).toEqual(["crm/admin", "crm/echo"]);
   });
 

@@ -493,6 +493,14 @@ describe(`instances ${verifies("SVC-3")}`, () => {
     expect(changeOf(before)).toEqual([0, 1]);
   });
 
+  test("are not asked at addresses that may not be reached", async () => {
+    const { client } = await gateway.newTenant();
+    const discovery = { type: "consul", url: "http://169.254.169.254", service: "loyalty" };
+    const service = { scheme: "svc", service_id: "loyalty", config: { protocol: "http", discovery, tools: listing } };
+    const { json } = await client.send("post", "/v1/tool-services", service);
+    expect(json.error).toMatchObject({ code: "egress_denied", param: "config.discovery.url" });
+  });
+
   test("that nobody may ask for, or that are not there, are told", async () => {
     const registry = await opened(startConsul({ token: "right" }));
     const base = { type: "consul", url: registry.url, service: "loyalty" };

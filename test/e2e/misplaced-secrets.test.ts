@@ -1,4 +1,5 @@
 /** Secrets where they do not belong: in the place of a name, in a header or an address. Everybody would be told of them. */
+import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -74,7 +75,33 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
       "config.tools.list.endpoint",
       () => service({ tools: { list: { description: "L.", endpoint: `/l?api_key=${key}` } } }),
     ],
+    [
+      "the endpoint of a tool that is called as a field is",
+      "config.tools.query.endpoint",
+      () => service({ tools: { query: { description: "Q.", endpoint: "/q?apikey=abc" } } }),
+    ],
     ["a service's query", "config.query.q", () => service({ query: { q: key } })],
+    ["a service's query by its name", "config.query.apikey", () => service({ query: { apikey: "abc" } })],
+    [
+      "a service's address",
+      "config.base_url",
+      () => service({ base_url: `https://crm.example.com/?tavilyApiKey=${key}` }),
+    ],
+    [
+      "the path that a service is tested by",
+      "config.probe_endpoint",
+      () => service({ probe_endpoint: `/me?key=${key}` }),
+    ],
+    [
+      "a server's address",
+      "config.url",
+      () =>
+        send("/v1/tool-services", {
+          scheme: "mcp",
+          service_id: "maps",
+          config: { url: "https://mcp.amap.com/mcp?key=0123456789abcdef0123456789abcdef" },
+        }),
+    ],
   ])("is refused as %s, and not repeated", async (_what, param, attempt) => {
     const { status, json } = await attempt();
     expect(status).toBe(400);
@@ -82,6 +109,72 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
       error: { param, message: expect.stringMatching(/PUT \/v1\/credentials/) },
     });
     expect(JSON.stringify(json)).not.toContain(key);
+  });
+
+  test.each<readonly [string, Json, string]>([
+    ["GitHub", { "X-GitHub-Api-Version": "2022-11-28" }, "hide_secret=true&secret_type=mailchimp_api_key"],
+    ["Jira", { "X-Atlassian-Token": "no-check" }, "maxResults=50"],
+    ["SAP", { "X-CSRF-Token": "Fetch" }, "sap-client=100"],
+    ["NASA", {}, "api_key=DEMO_KEY"],
+    ["an exchange of tokens", {}, "buyToken=0x6b175474e89094c44da98b954eedeac495271d0f&token_type=erc20"],
+    ["Anthropic", { "anthropic-beta": "token-efficient-tools-2025-02-19" }, "page_token=CAUQAA1234567890"],
+  ])("is not seen in what only has the word in its name: %s", async (_whose, headers, query) => {
+    const made = await gateway.newTenant();
+    const post = (path: string, body: Json): Promise<Reply> => made.client.send("post", path, body);
+    const execution = {
+      method: "GET",
+      base_url: `https://a.example.com/x?${query}`,
+      param_placement: "query",
+      headers,
+    };
+    const parameters = { type: "object", properties: {} };
+    const definition = { schema_version: "v1", name: "tool", description: "T.", parameters, execution };
+    expect(await post("/v1/plugins", definition)).toMatchObject({ status: 201 });
+    // Tools may be called as the fields of a service are.
+    const tools = { query: { description: "Basic information", endpoint: `/q?${query}`, headers } };
+    const config = {
+      base_url: "https://a.example.com",
+      tools,
+      headers,
+      query: Object.fromEntries(new URLSearchParams(query)),
+    };
+    const fresh = { ...tools, query: { ...tools.query, endpoint: "/q" } };
+    expect(
+      await post("/v1/tool-services", { scheme: "api", service_id: "a", config: { ...config, tools: fresh } }),
+    ).toMatchObject({ status: 201 });
+    const { query: _query, ...plain } = config;
+    expect(await post("/v1/tool-services", { scheme: "api", service_id: "b", config: plain })).toMatchObject({
+      status: 201,
+    });
+    const mcp = { url: `https://a.example.com/mcp?${query}`, headers };
+    expect(await post("/v1/tool-services", { scheme: "mcp", service_id: "c", config: mcp })).toMatchObject({
+      status: 201,
+    });
+  });
+
+  test("stays where an older version has stored it, and may be changed around it", async () => {
+    const url = `https://a.example.com/mcp?exaApiKey=${key}`;
+    const headers = { "X-Custom": key };
+    const { repos } = gateway.core;
+    const { id: owner, client } = await gateway.newTenant();
+    const id = newId("toolService");
+    const texts = { displayName: "Exa", description: null };
+    const fresh = { id, scheme: "mcp" as const, serviceId: "exa", ...texts, config: { url, headers }, enabled: true };
+    await repos.services.create(owner, fresh);
+    const path = `/v1/tool-services/${id}`;
+    expect(await client.send("patch", path, { config: { timeout_ms: 5_000 } })).toMatchObject({ status: 200 });
+    const changed = await client.send("patch", path, { config: { headers: { "X-Other": `${key}0` } } });
+    expect(changed).toMatchObject({ status: 400, json: { error: { param: "config.headers.X-Other" } } });
+  });
+
+  test("stays the name of a credential that an older version has stored: for the tenant, and for each user", async () => {
+    const made = await gateway.newTenant();
+    const ann = await made.newKey({ user_id: "ann", scopes: ["tools"] });
+    const path = `/v1/credentials/${key}`;
+    expect((await ann.client.send("put", path, { value: "x", user_id: "ann" })).status).toBe(400);
+    await gateway.core.repos.credentials.put(made.id, { name: key, level: "tenant", version: 1, sealed: "sealed" });
+    expect((await ann.client.send("put", path, { value: "x", user_id: "ann" })).status).toBe(201);
+    expect((await made.client.send("put", path, { value: "y" })).status).toBe(200);
   });
 
   test("is taken with a request's own definitions, which nobody else sees", async () => {

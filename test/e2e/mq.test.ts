@@ -69,7 +69,7 @@ describe(`a configuration ${verifies("CFG-1", "SVCERR-1")}`, () => {
     [
       "a secret among the headers",
       { ...base, broker: "kafka", topics: { t: { headers: { Authorization: "x" } } } },
-      "config.topics.t.headers",
+      "config.topics.t.headers.Authorization",
       /is a secret/,
     ],
     ["a field that there is not", { ...base, colour: "red" }, "config.colour", /not a known field/],

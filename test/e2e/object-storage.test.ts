@@ -189,6 +189,7 @@ describe("refusals", () => {
     ["save", { key: "a" }, "content"],
     ["save", { key: "a", content: "x", fromFile: "y" }, "content"],
     ["save", { key: "a", content: "*", encoding: "base64" }, "content"],
+    ["save", { key: "a", content: "aGkab", encoding: "base64" }, "content"],
     ["save", { key: "a", content: "x", contentType: "text/plain; a=\u00e4" }, "contentType"],
     ["presign", { key: "a", fileName: "x", method: "PUT" }, "fileName"],
   ])(`of %s with %j reach no store ${verifies("OSS-1", "SVCERR-1")}`, async (tool, args, param) => {

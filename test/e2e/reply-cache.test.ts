@@ -96,6 +96,16 @@ describe(`repeated reads ${verifies("CHAT-14")}`, () => {
     expect(conditions()).toEqual(["none", "none"]);
   });
 
+  test(`what a request's own configuration reads is not kept ${verifies("BLIND-7")}`, async () => {
+    const plugin = { schema_version: "v1", description: "Brought along.", ...definition("look", "GET") };
+    const runtime_config = { plugins: [plugin], credentials: {} };
+    const brought = () =>
+      tenant.client.post("/v1/tools/invoke", { name: "look", arguments: { q: "a" }, runtime_config });
+    await brought();
+    await brought();
+    expect(conditions()).toEqual(["none", "none"]);
+  });
+
   test("a changed credential is another identity", async () => {
     const auth = {
       auth_config: { type: "api_key", mapping: [{ source: "KEY", target: "x-key", location: "header" }] },

@@ -246,6 +246,49 @@ describe(`a configuration sent with the request ${verifies("BLIND-7")}`, () => {
     expect((await tenant.client.get("/v1/calls?state=input_required")).data).toEqual([]);
   });
 
+  test("goes with its run where that is cancelled, which ends as such", async () => {
+    const cancelled = Promise.withResolvers<void>();
+    // So its answer, and not the lease, is where the run learns of it.
+    backEnd.answer = async () => {
+      await cancelled.promise;
+      return { body: "{}" };
+    };
+    const look = { kind: "tool", name: "lookup", arguments: { q: "x" } };
+    await publishFlow(tenant, {
+      name: "slow",
+      start: "look",
+      nodes: { look: { ...look, next: "again" }, again: look },
+    });
+    const answer = tenant.client.send("post", "/v1/run_workflow", {
+      workflow_id: "slow",
+      stream: false,
+      ...config(lookup()),
+    });
+    await expect.poll(() => backEnd.requests.length).toBe(1);
+    const [run] = (await tenant.client.get("/v1/runs?flow=slow")).data as Json[];
+    await tenant.client.post(`/v1/runs/${run.id}/cancel`);
+    cancelled.resolve();
+    expect((await answer).json).toMatchObject({ state: "cancelled", error: { code: "call_cancelled" } });
+    expect(backEnd.requests).toHaveLength(1);
+  });
+
+  test("is not begun for later by a flow that does not wait for another: the step fails, and nothing runs", async () => {
+    const look = { kind: "tool", name: "lookup", arguments: { q: "later" } };
+    await publishFlow(tenant, { name: "later", start: "look", nodes: { look } });
+    const start = { kind: "flow", name: "later", async: true };
+    await publishFlow(tenant, { name: "starts", start: "start", nodes: { start } });
+    const { json } = await tenant.client.send("post", "/v1/run_workflow", {
+      workflow_id: "starts",
+      stream: false,
+      ...config(lookup()),
+    });
+    expect(json).toMatchObject({
+      state: "failed",
+      error: { failure: { path: "start", code: "runtime_config_required" } },
+    });
+    expect((await tenant.client.get("/v1/runs?flow=later")).data).toEqual([]);
+  });
+
   test("comes before what is stored: plugin before plugin, value before the tenant's and the user's", async () => {
     await tenant.addPlugin(readingTool(backEnd, "lookup", { base_url: `${backEnd.url}/stored` }));
     await tenant.addPlugin({ ...readingTool(backEnd, "kept"), ...keyed });
@@ -504,6 +547,18 @@ describe(`what goes on after its request ${verifies("BLIND-7")}`, () => {
     const reply = await tenant.client.send("post", `/v1/calls/${json.id}/replay`, {});
     expect([reply.status, reply.json.error.code]).toEqual([409, "runtime_config_required"]);
   });
+
+  test("nor is a run, not even from a step behind what it was for", async () => {
+    const look = { kind: "tool", name: "lookup", arguments: { q: "x" }, next: "end" };
+    await publishFlow(tenant, { name: "looks", start: "look", nodes: { look, end: { kind: "end" } } });
+    const run = { workflow_id: "looks", stream: false, ...config(lookup()) };
+    const { json } = await tenant.client.send("post", "/v1/run_workflow", run);
+    expect(json.state).toBe("completed");
+    for (const body of [{}, { from: "end" }]) {
+      const reply = await tenant.client.send("post", `/v1/runs/${json.id}/replay`, body);
+      expect([reply.status, reply.json.error.code]).toEqual([409, "runtime_config_required"]);
+    }
+  });
 });
 
 describe(`what is left of it ${verifies("BLIND-7", "BLIND-6")}`, () => {
@@ -555,11 +610,13 @@ describe(`what is left of it ${verifies("BLIND-7", "BLIND-6")}`, () => {
       body(plugin("again", { execution: { ...plugin("x").execution, base_url: `http://${path}.internal/` } })),
     );
     await chat(tenant.client, body(plugin("lookup")));
-    // Failed: the back end's error echoes the credential, and a back end that is away.
+    // Failed: the back end's error echoes the credential, the model's quotes a definition, and a back end that is away.
     backEnd.answer = () => ({ status: 400, body: `bad key ${value}` });
     llm.script(calls(call), text("done"));
     await chat(tenant.client, { ...body(), on_tool_error: "fail" });
     await invoke(tenant.client, body());
+    llm.script({ json: { error: { message: `A tool is not taken: ${description}` } }, status: 400 });
+    await chat(tenant.client, body());
     const away = plugin("away", { execution: { ...plugin("x").execution, base_url: `http://${path}.invalid/x` } });
     await invoke(tenant.client, { name: "away", ...body(away) });
     // Waiting, mixed, later.
@@ -574,6 +631,35 @@ describe(`what is left of it ${verifies("BLIND-7", "BLIND-6")}`, () => {
     expect((await chat(tenant.client, { ...body(), tools: [clientTool] })).status).toBe(200);
     await invoke(tenant.client, { ...body(), async: true });
     await tenant.client.post("/v1/tools/explain", { ...call, ...body() });
+    // In runs of flows: refused for its arguments, and for a credential that it lacks.
+    const lacked = mark();
+    const strict = plugin("strict", {
+      parameters: {
+        type: "object",
+        properties: { q: { enum: [choice] }, [parameter]: { type: "string" } },
+        required: ["q", parameter],
+      },
+    });
+    const lacking = plugin("lacking", { auth_config: { type: "bearer", mapping: [{ source: lacked }] } });
+    const refused = (name: string, next?: string): Json => ({
+      kind: "tool",
+      name,
+      arguments: { q: "x" },
+      ...(next === undefined ? {} : { on_error: "continue", next }),
+    });
+    for (const [name, last] of [
+      ["first", "strict"],
+      ["second", "lacking"],
+    ] as const) {
+      const nodes = { strict: refused("strict", "lacking"), lacking: refused("lacking", "last"), last: refused(last) };
+      await publishFlow(tenant, { name, start: "strict", nodes });
+      const run = await tenant.client.send("post", "/v1/run_workflow", {
+        workflow_id: name,
+        stream: false,
+        ...body(strict, lacking),
+      });
+      expect(run.json).toMatchObject({ state: "failed", error: { failure: { path: "last" } } });
+    }
     await expect
       .poll(async () => (await tenant.client.get("/v1/calls?state=running")).data.length, { timeout: 5_000 })
       .toBe(0);
@@ -582,7 +668,7 @@ describe(`what is left of it ${verifies("BLIND-7", "BLIND-6")}`, () => {
     const logged = Buffer.from(JSON.stringify([...gateway.logged, ...other.logged]));
     const written = [...(await filesBelow(gateway.dataDir)), { where: "log", bytes: logged }];
     const told = { where: "model", bytes: Buffer.from(JSON.stringify(llm.requests)) };
-    expect(findSecrets(written, [value, keyName, description, header, choice, path, unused])).toEqual([]);
+    expect(findSecrets(written, [value, keyName, description, header, choice, path, unused, lacked])).toEqual([]);
     expect(findSecrets([told], [value, header, path])).toEqual([]);
     // The record says that there was such a call, by the name it was called by, and no more.
     const rows = (await tenant.client.get("/v1/calls?kind=tool&tool=lookup&limit=100")).data as Json[];

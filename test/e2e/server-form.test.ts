@@ -1,7 +1,7 @@
 /** The server form as a newcomer and an operator meet it: the first start, the banner, mistakes, the end. */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, open, readFile, rm, stat } from "node:fs/promises";
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
@@ -9,6 +9,11 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
+import { callIn, publishFlow } from "../support/flows.ts";
+import type { Json } from "../support/gateway-client.ts";
+import { startGateway } from "../support/gateway.ts";
+import { startHttpStub } from "../support/http-stub.ts";
+import { readingTool, writingTool } from "../support/http-tools.ts";
 import { text as textRound, startLlmStub } from "../support/llm-stub.ts";
 import { serverProgram } from "../support/programs.ts";
 import { verifies } from "../support/verifies.ts";
@@ -38,16 +43,21 @@ async function newDirectory(): Promise<string> {
   return directory;
 }
 
-function start(directory: string, env: Record<string, string> = {}, parameters: readonly string[] = []): Started {
+function start(
+  directory: string,
+  env: Record<string, string> = {},
+  parameters: readonly string[] = [],
+  standardError: "pipe" | number = "pipe",
+): Started {
   const child = spawn(process.execPath, [serverProgram, ...parameters], {
     cwd: directory,
     env: { PATH: process.env["PATH"] ?? "", PORT: "0", ...env },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["ignore", "pipe", standardError],
   });
   let out = "";
   let err = "";
-  child.stdout.on("data", (part: Buffer) => (out += part.toString("utf8")));
-  child.stderr.on("data", (part: Buffer) => (err += part.toString("utf8")));
+  child.stdout?.on("data", (part: Buffer) => (out += part.toString("utf8")));
+  child.stderr?.on("data", (part: Buffer) => (err += part.toString("utf8")));
   const ended = once(child, "close").then(([code]: (number | null)[]) => code ?? null);
   const started = { child, ended, out: () => out, err: () => err };
   children.push(started);
@@ -264,6 +274,87 @@ describe("the end", () => {
     socket.destroy();
     await llm.close();
   });
+});
+
+describe(`an end that cannot wait ${verifies("CHAT-6")}`, () => {
+  test("tells who is still being answered why it ends, and so says the record", async () => {
+    const llm = await startLlmStub();
+    const forEver = { ...textRound("one two three four five six seven eight"), gapMs: 10_000 };
+    llm.respond(({ stream }) => (stream === true ? forEver : { json: {}, delayMs: 60_000 }));
+    const backEnd = await startHttpStub(() => ({ body: "{}", delayMs: 60_000 }));
+    const staying = await startGateway();
+    const leaving = await startGateway({ sharedWith: staying, graceMs: 100 });
+    const tenant = await staying.newTenant();
+    await tenant.addProvider(llm.url);
+    await tenant.addPlugin(writingTool(backEnd));
+    await tenant.addPlugin(readingTool(backEnd));
+    const client = leaving.client(tenant.key);
+    const chat = { model: "stub-1", messages: [{ role: "user", content: "count" }] };
+    const answers = [
+      client.send("post", "/v1/chat/completions", { ...chat, stream: true }),
+      client.send("post", "/v1/chat/completions", chat),
+      client.send("post", "/v1/tools/invoke", { name: "create_order", arguments: { sku: "x" } }),
+      client.send("post", "/v1/tools/invoke", { name: "lookup", arguments: { q: "x" } }),
+    ];
+    await expect.poll(() => [llm.requests.length, backEnd.requests.length], { timeout: 20_000 }).toEqual([2, 2]);
+    await leaving.close();
+    const [stream, whole, written, read] = await Promise.all(answers);
+    expect(stream?.text).toContain('"code":"shutting_down"');
+    expect(stream?.text.endsWith("data: [DONE]\n\n")).toBe(true);
+    expect([whole?.status, whole?.json.error.code]).toEqual([503, "shutting_down"]);
+    expect([written?.status, written?.json.error.code]).toEqual([502, "outcome_unknown"]);
+    expect([read?.status, read?.json.error.code]).toEqual([503, "shutting_down"]);
+    const records = (await tenant.client.get("/v1/calls")).data;
+    expect(records.map(({ kind, state, error }: Json) => [kind, state, error.code]).sort()).toEqual([
+      ["chat", "failed", "shutting_down"],
+      ["chat", "failed", "shutting_down"],
+      ["tool", "failed", "shutting_down"],
+      ["tool", "unknown", "outcome_unknown"],
+    ]);
+    await Promise.all([staying.close(), llm.close(), backEnd.close()]);
+  });
+
+  test("leaves the run of a flow that somebody waits for to another process", async () => {
+    const timing = { leaseMs: 3_000, heartbeatMs: 500 };
+    const staying = await startGateway({ timing, tickEveryMs: 200 });
+    const leaving = await startGateway({ sharedWith: staying, graceMs: 100, requestsOnly: true, timing });
+    const backEnd = await startHttpStub(() => ({ body: "{}", delayMs: backEnd.requests.length === 2 ? 60_000 : 0 }));
+    const tenant = await staying.newTenant();
+    await tenant.addPlugin(readingTool(backEnd));
+    const look = { kind: "tool", name: "lookup", arguments: { q: "x" } };
+    await publishFlow(tenant, {
+      name: "two_looks",
+      start: "first",
+      nodes: { first: { ...look, next: "second" }, second: look },
+    });
+    const invoked = { uri: "flow://two_looks", arguments: {} };
+    const answer = leaving
+      .client(tenant.key)
+      .send("post", "/v1/tools/invoke", invoked)
+      .catch(() => undefined);
+    await expect.poll(() => backEnd.requests.length, { timeout: 20_000 }).toBe(2);
+    const [run] = (await tenant.client.get("/v1/calls?tool=two_looks")).data;
+    await leaving.close();
+    await answer;
+    expect(await callIn(tenant, run.id, undefined, 30_000)).toMatchObject({ state: "completed", error: null });
+    // The step that had ended is not done again.
+    expect(backEnd.requests).toHaveLength(3);
+    await Promise.all([staying.close(), backEnd.close()]);
+  });
+});
+
+test("a log that lies on a full disk keeps nobody from being answered, and the end is 0", async () => {
+  const full = await open("/dev/full", "w");
+  const started = start(await newDirectory(), {}, [], full.fd);
+  const url = await ready(started);
+  const { fetch } = globalThis;
+  for (let at = 0; at < 3; at += 1) {
+    // Longer than lines are gathered: each is a write that fails.
+    await sleep(150);
+    expect((await fetch(`${url}/health`)).status).toBe(200);
+  }
+  expect(await stop(started)).toBe(0);
+  await full.close();
 });
 
 test("a request whose target cannot be read is answered in the one error shape", async () => {

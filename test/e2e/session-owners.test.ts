@@ -1,6 +1,7 @@
 /** Whose session it is, asked of work that no request of now begins: schedules, replays, calls that were queued (CHAT-8, CHAT-9). */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { publishFlow } from "../support/flows.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
@@ -201,6 +202,22 @@ describe(`a session that nobody has used for longer than sessions live ${verifie
     expect(json.tool_execution.pending).toHaveLength(1);
     await sleep(idleMs + 500);
     expect(await boris.get(`/v1/sessions/${session}`)).toMatchObject({ expired: true });
+  });
+
+  test("is kept by a flow until its time has come, and by none that waits for somebody", async () => {
+    const call = async (flow: string, wait: Json): Promise<void> => {
+      await publishFlow(tenant, { name: flow, start: "a", nodes: { a: { kind: "wait", ...wait } } });
+      const { json } = await boris.send("post", "/v1/chat/completions", {
+        model: "toolyard/scripted",
+        messages: [{ role: "user", content: `Call ${flow} with {}` }],
+        session_id: `${session}-${flow}`,
+      });
+      expect(json.tool_execution.pending).toHaveLength(1);
+    };
+    await Promise.all([call("later", { duration_ms: idleMs * 30 }), call("whenever", { signal: "paid" })]);
+    await sleep(idleMs + 500);
+    expect(await boris.get(`/v1/sessions/${session}-later`)).toMatchObject({ expired: false });
+    expect(await boris.get(`/v1/sessions/${session}-whenever`)).toMatchObject({ expired: true });
   });
 
   test("is delivered to by no new schedule, and what an old one is made to fire is refused, with the reason", async () => {

@@ -120,6 +120,12 @@ describe.each(names)(`sms:// with %s ${verifies("SMS-1", "SMS-2", "SMS-3")}`, (n
     });
   });
 
+  test("sends what half an emoji is at the end of a text that was cut", async () => {
+    await sent(`sms://${name}-plain/verification_code`, { to: "13800138000", content: "好\ud83d" });
+    const [message] = stubOf(name).sent;
+    expect(JSON.stringify([message?.params, message?.text])).toMatch(/好(?:\ufffd|\\\\ud83d|\\ud83d)/);
+  });
+
   test("says of each recipient what became of it", async () => {
     stubOf(name).refuses.set("+8613800138001", blocked[name]);
     const result = await sent(uri, code(["13800138000", "+86 138-0013-8001", "+8613800138000", "+85261234567"]));
@@ -253,7 +259,10 @@ describe(`sms:// refuses before anything leaves ${verifies("SVCERR-1", "SMS-2")}
 
   test("recipients that the profile does not allow, and profiles that are not there", async () => {
     const args = { to: "+85261234567", template: "SMS_001", params: { code: "1" } };
-    expect(await refused("sms://aliyun/inland", args)).toMatchObject({ status: 403, code: "permission_denied" });
+    for (const to of [args.to, ["13800138000", args.to]]) {
+      const error = await refused("sms://aliyun/inland", { ...args, to });
+      expect(error).toMatchObject({ status: 403, code: "permission_denied" });
+    }
     expect(await refused("sms://aliyun/nobody", args)).toMatchObject({ status: 404, code: "tool_not_found" });
   });
 

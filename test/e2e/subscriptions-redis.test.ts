@@ -2,6 +2,7 @@
  * Subscriptions to Redis Pub/Sub through the whole gateway, and what of subscriptions hangs on no broker. Redis is
  * skipped with the reason where it is not installed (MQ-3, MQ-4, CFG-1, CFG-4, URI-2).
  */
+import { bodyKey } from "@toolyard/core/subscriptions/take";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { noRedis, redisPassword, startRedis, type RedisServer } from "../support/brokers/redis.ts";
 import { publishFlow } from "../support/flows.ts";
@@ -170,6 +171,59 @@ describe(`a subscription ${verifies("MQ-3", "CFG-1", "URI-2")}`, () => {
       { message_id: "packed", state: "retrying" },
       { message_id: "odd", state: "dead" },
     ]);
+    await socket.close();
+  });
+});
+
+describe(`a message whose words a target does not take ${verifies("MQ-3", "FLOW-3")}`, () => {
+  test("is given up, and is in nobody's way", async () => {
+    await addService(9, { max_message_bytes: 4_194_304 });
+    const parameters = { type: "object", properties: { rows: { type: "array", items: { type: "integer" } } } };
+    await tenant.addPlugin({ ...writingTool(backEnd, "take_rows"), parameters });
+    await publishFlow(tenant, { name: "daily", start: "end", nodes: { end: { kind: "end" } } });
+    const whole = { arguments: { $message: "/body" } };
+    const options = { max_attempts: 2 };
+    const targets = [
+      { uri: "flow://daily", ...whole },
+      { uri: "plugin://take_rows", ...whole },
+    ];
+    const [flow, rows] = await Promise.all(
+      targets.map((to, index) => subscribe({ name: `take-${index}`, target: to, options })),
+    );
+    const socket = await connectSocket(`${gateway.url.replace("http", "ws")}/ws?client_type=node`, {
+      headers: { authorization: `Bearer ${nodeKey}` },
+    });
+    const instance = "instance-of-a-test";
+    await socket.ask({ type: "subscription.hold", node: "lab-1", instance, reports: [] });
+    const bringTwice = async ({ id }: Json, body: Json): Promise<Json[]> => {
+      const { fingerprint } = await socket.ask({ type: "subscription.open", subscription: id, instance });
+      const text = Buffer.from(JSON.stringify(body));
+      const message = { delivery: "delivery-of-a-test", message_id: text.toString("base64").slice(0, 64) };
+      const uploaded = text.length > 10_000;
+      const bring = async (): Promise<Json> => {
+        if (uploaded) await gateway.core.blobs.put(bodyKey(tenant.id, id, message.delivery), text);
+        const sent = {
+          ...message,
+          bytes: text.length,
+          ...(uploaded ? { uploaded } : { body: text.toString("base64") }),
+        };
+        return socket.ask({ type: "subscription.message", subscription: id, fingerprint, instance, message: sent });
+      };
+      return [await bring(), await bring()];
+    };
+    for (const [subscription, body, says] of [
+      [flow, { orderId: 1, buCode: "BU01" }, /may not act for this business unit/],
+      [flow, { tenantId: "ten_somebody" }, /'tenantId' cannot be another one's/],
+      [rows, { rows: Array.from({ length: 600_000 }, () => 1) }, /takes too long/],
+    ] as const) {
+      const [first, last] = await bringTwice(subscription, body);
+      expect(first).toMatchObject({
+        outcome: "refused",
+        code: "invalid_arguments",
+        message: expect.stringMatching(says),
+      });
+      expect(last).toMatchObject({ outcome: "dead" });
+    }
     await socket.close();
   });
 });

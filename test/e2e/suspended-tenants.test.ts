@@ -102,4 +102,34 @@ describe(`a tenant that is erased while its calls run ${verifies("BLIND-5")}`, (
       await deaf.close();
     }
   });
+
+  test("leaves nothing of a request that was let in before it and whose body came after it", async () => {
+    const body = JSON.stringify({ value: "a-secret-of-the-tenant" });
+    const { promise: told, resolve: tell } = Promise.withResolvers<void>();
+    const parts = new ReadableStream<Uint8Array>({
+      async start(stream) {
+        stream.enqueue(Buffer.from(body.slice(0, 5)));
+        await told;
+        stream.enqueue(Buffer.from(body.slice(5)));
+        stream.close();
+      },
+    });
+    const admitted = async (): Promise<number> =>
+      (await query("SELECT count FROM rate_windows WHERE tenant = ?1 AND scope = 'tenant'", tenant.id))[0]?.count;
+    const before = await admitted();
+    const answer = tenant.client.send("put", "/v1/credentials/LATE", undefined, {
+      raw: parts,
+      headers: { "content-type": "application/json" },
+    });
+    await vi.waitFor(async () => expect(await admitted()).not.toBe(before), within);
+    await other.operator.expect("delete", `/v1/tenants/${tenant.id}`);
+    tell();
+    await answer;
+    await query("UPDATE queue_messages SET visible_at = 0 WHERE tenant = ?1", tenant.id);
+    await vi.waitFor(async () => {
+      for (const table of ["sys_user_credential", "queue_messages", "rate_windows"]) {
+        expect(await query(`SELECT tenant FROM ${table} WHERE tenant = ?1`, tenant.id), table).toEqual([]);
+      }
+    }, within);
+  });
 });

@@ -192,6 +192,16 @@ describe(`tools of services ${verifies("URI-1", "URI-4", "CHAT-11")}`, () => {
     expect(backEnd.requests).toHaveLength(before);
   });
 
+  test("a time limit is refused naming the one that holds for the tool", async () => {
+    const { client } = await gateway.newTenant({ tool_timeout_ms: 1_000 });
+    const tools = { quick: listing, slow: { ...listing, timeout_ms: 5_000 } };
+    await create(client, {}, { tools });
+    const messageOf = async (uri: string): Promise<string> => (await refusal(invoke(client, uri))).message;
+    expect(await messageOf("api://crm/quick?timeout=1001")).toContain("cap of 1000 ms ('tool_timeout_ms')");
+    expect(await messageOf("api://crm/slow?timeout=5001")).toContain("above the 5000 ms that 'api_crm__slow' may take");
+    expect((await invoke(client, "api://crm/slow?timeout=5000")).status).toBe(200);
+  });
+
   test("unknown options are answered with the known ones", async () => {
     const { message } = await refusal(invoke(tenant.client, "api://crm/customer_list?delay=5"));
     expect(message).toContain("known: timeout, max-attempts, async, method");
@@ -278,7 +288,10 @@ describe(`secrets of services ${verifies("API-3", "CFG-1")}`, () => {
     ["config.headers.Authorization", { headers: { Authorization: "Bearer abc" } }],
     ["config.headers.X-Api-Key", { headers: { "X-Api-Key": "abc" } }],
     ["config.query.access_token", { query: { access_token: "abc" } }],
-    ["config.tools.list.headers.Cookie", { tools: { list: { ...listing, headers: { Cookie: "sid=1" } } } }],
+    [
+      "config.tools.list.headers.Cookie",
+      { tools: { list: { ...listing, headers: { Cookie: "sid=abc1234567890abcdef" } } } },
+    ],
     ["config.base_url", { base_url: "https://crm.example.com/?api_key=abc" }],
     ["config.base_url", { base_url: "https://me:secret@crm.example.com/" }],
   ])("anywhere else are refused naming %s and where they belong", async (field, config) => {
@@ -354,6 +367,30 @@ describe(`changing a service ${verifies("CFG-2", "CFG-3")}`, () => {
       param: "if-match",
     });
     expect(await client.get(path)).toMatchObject({ display_name: "A", version: 2 });
+  });
+
+  test("does not live on the secret of another, whose configuration it was copied from", async () => {
+    const { client } = await gateway.newTenant();
+    const made = await create(client, {}, { auth_type: "bearer", auth_config: { token: "plain-token-1" } });
+    const copied = { ...crm({ service_id: "copy" }), config: made.config };
+    const error = await refusal(client.send("post", "/v1/tool-services", copied));
+    expect(error).toMatchObject({ code: "invalid_definition", param: "config.auth_config.token.credential" });
+    expect(error.message).toContain("PUT /v1/credentials");
+    const itself = await client.send("patch", `/v1/tool-services/${made.id}`, { config: made.config });
+    expect(itself.status).toBe(200);
+  });
+
+  test("says of what was there and does not fit any more how it goes", async () => {
+    const tenant = await gateway.newTenant();
+    const { id } = await create(tenant.client, {}, { auth_type: "bearer", auth_config: { token: "plain-token-1" } });
+    const change = (auth_config: Json): Promise<Reply> =>
+      tenant.client.send("patch", `/v1/tool-services/${id}`, { config: { auth_type: "apikey", auth_config } });
+    const key = { header: "X-Key", value: "plain-key-1" };
+    const error = await refusal(change(key));
+    expect(error).toMatchObject({ code: "invalid_definition", param: "config.auth_config.token" });
+    expect(error.message).toContain("null in its place removes it");
+    expect((await change({ ...key, token: null })).status).toBe(200);
+    expect((await refusal(change({ ...key, colour: 1 }))).message).not.toContain("null");
   });
 
   test("merges the configuration, and checks the whole", async () => {
@@ -440,6 +477,27 @@ describe(`deleting a service ${verifies("CFG-4")}`, () => {
     expect((await client.send("delete", `/v1/tool-services/${id}?force=true`)).status).toBe(204);
     expect((await invoke(client, "api://crm/customer_list")).json.error.code).toBe("tool_not_found");
     expect((await client.send("get", `/v1/tool-services/${id}`)).status).toBe(404);
+  });
+
+  test("knows who refers to it, however they write its address", async () => {
+    const tenant = await gateway.newTenant();
+    const { client } = tenant;
+    const { id } = await create(client, { service_id: "订单服务" }, { tools: { 查询: listing } });
+    const uri = "api://订单服务/查询";
+    const key = await tenant.newKey({ name: "reporting", tools: ["api://订单服务/*"] });
+    const agent = await client.post("/v1/agents", { name: "clerk", model: "stub-1", instructions: "x", tools: [uri] });
+    await client.expect("patch", "/v1/settings", { mcp_toolsets: { sales: { tools: [uri] } } });
+    const steps = { start: "find", nodes: { find: { kind: "tool", uri: `API://订单服务/查询?timeout=3000` } } };
+    const definition = { schema_version: 1, name: "daily", description: "Looks up.", ...steps };
+    const flow = await client.post("/v1/flows", { definition, publish: true });
+    const { data } = await client.get(`/v1/tool-services/${id}/references`);
+    expect(data.map((reference: Json) => [reference.kind, reference.id])).toEqual([
+      ["api_key", key.id],
+      ["mcp_toolset", "sales"],
+      ["flow", flow.id],
+      ["agent", agent.id],
+    ]);
+    expect((await invoke(key.client, uri)).status).toBe(200);
   });
 
   test("needs no force where nothing refers to it", async () => {

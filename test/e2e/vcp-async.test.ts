@@ -3,10 +3,13 @@ import { createHmac } from "node:crypto";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { asyncPlugin, startDesks, type Desk, type Desks } from "../support/async-plugin.ts";
+import { invokeFlow, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { rawClient } from "../support/mcp-clients.ts";
 import { rawSend } from "../support/raw-send.ts";
+import { connectSocket } from "../support/socket-client.ts";
 import { importVcp } from "../support/vcp-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -108,6 +111,38 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
     expect((await invoke({ early: failed, answer: answerOf("t2") })).json.error.message).toContain("quota");
   });
 
+  test("whose task is a number that a double cannot hold is ended by that very one", async () => {
+    const id = "1234567890123456789";
+    const desk = desks.open();
+    const { status, json } = await invoke({
+      desk: desk.url,
+      waits: true,
+      log: `{"status":"success","requestId":${id},"messageForAI":"Submitted."}`,
+    });
+    expect({ status, content: json.content }).toEqual({
+      status: 202,
+      content: `Submitted.\n{{VCP_ASYNC_RESULT::${name}::${id}}}`,
+    });
+    const url = `${desk.environment().CALLBACK_BASE_URL}/${name}/${id}`;
+    expect((await post(url, `{"requestId":${id},"message":"ready","order":${id}}`)).status).toBe(200);
+    await ended(json.id);
+    expect((await callOf(json.id)).result.preview).toContain(`"order":${id}`);
+    desk.go();
+  });
+
+  test("answers an MCP client with its first words at once, and with its result later", async () => {
+    const mcp = rawClient(`${first.url}/mcp`, tenant.key);
+    const desk = desks.open();
+    const order = { desk: desk.url, waits: true, answer: answerOf("t1", { messageForAI: "Submitted." }) };
+    const begun = await mcp.ask("tools/call", { name, arguments: order });
+    const { structuredContent: told } = begun.answer.result;
+    expect(told).toMatchObject({ status: "pending", first_answer: expect.stringMatching(/^Submitted\./) });
+    await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t1`, { message: "ready" });
+    const ended = await mcp.ask("tools/call", { name: "get_call_result", arguments: { call_id: told.call_id } });
+    expect(ended.text).toContain("ready");
+    desk.go();
+  });
+
   test("answers a person as it does upstream, with its first words", async () => {
     const line = `console.log(JSON.stringify({ status: "success", requestId: "t1", result: { submitted: true } }))`;
     const manifest = { pluginType: "asynchronous", entryPoint: { command: "node plugin.mjs" } };
@@ -172,6 +207,115 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
     expect(await stored(`${name}-t1.json`)).toContain("late");
   });
 
+  test.for<[string, string]>([
+    ["视频生成", "t1"],
+    [name, "1732881600.25"],
+  ])("called %s, with the task %s, has its result read by the placeholder that it gave", async ([plugin, id]) => {
+    await importVcp(tenant.client, asyncPlugin(plugin));
+    const llm = await startLlmStub();
+    try {
+      await tenant.addProvider(llm.url);
+      const desk = desks.open();
+      const order = { desk: desk.url, waits: true, answer: answerOf(id, { messageForAI: "Submitted." }) };
+      const uri = `vcp://${encodeURIComponent(plugin)}`;
+      const { json } = await tenant.client.send("post", "/v1/tools/invoke", { uri, arguments: order });
+      const read = async (): Promise<unknown> => {
+        const messages = [{ role: "user", content: json.content }];
+        await tenant.client.post("/v1/chat/completions", { model: "stub-1", tool_protocol: "vcp", messages });
+        return messagesOf(llm).at(-1)?.content;
+      };
+      expect(await read()).toBe(`Submitted.\n[任务 ${plugin} (ID: ${id}) 结果待更新...]`);
+      const base = desk.environment().CALLBACK_BASE_URL;
+      expect((await post(`${base}/${encodeURIComponent(plugin)}/${id}`, { message: "ready" })).status).toBe(200);
+      expect(await read()).toBe("Submitted.\nready");
+      desk.go();
+    } finally {
+      await llm.close();
+    }
+  });
+
+  test("is told of to VCPLog with its own task, when it answers and when it is done", async () => {
+    const url = `${second.url.replace("http", "ws")}/ws?client_type=VCPLog`;
+    const log = await connectSocket(url, { headers: { authorization: `Bearer ${tenant.key}` } });
+    const desk = desks.open();
+    const order = { desk: desk.url, waits: true, answer: answerOf("t1", { messageForAI: "Submitted." }) };
+    const { json } = await invoke(order);
+    const told = (): Json[] => log.of("vcp_log").map(({ data }) => data);
+    await expect.poll(() => told().length, { timeout: 10_000 }).toBe(1);
+    await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t1`, { message: "ready" });
+    await expect.poll(() => told().length, { timeout: 10_000 }).toBe(2);
+    const details = { taskId: "t1", callId: json.id, traceId: expect.any(String) };
+    expect(told()).toMatchObject([
+      { tool_name: name, status: "success", details: { ...details, state: "running" } },
+      {
+        tool_name: name,
+        status: "success",
+        content: '{"message":"ready"}',
+        details: { ...details, state: "completed" },
+      },
+    ]);
+    desk.go();
+    await log.close();
+  });
+
+  test("has the flow that waits for it go on at once", async () => {
+    const desk = desks.open();
+    const nodes = {
+      make: {
+        kind: "tool",
+        uri: `vcp://${name}`,
+        arguments: { desk: desk.url, waits: true, answer: answerOf("t1") },
+        next: "done",
+      },
+      done: { kind: "end", output: "made" },
+    };
+    await publishFlow(tenant, { name: "film", start: "make", nodes });
+    const { json } = await invokeFlow(tenant, "flow://film?async=true");
+    await expect.poll(() => desk.environment().CALLBACK_BASE_URL, { timeout: 10_000 }).toBeDefined();
+    const running = async (): Promise<Json> => (await tenant.client.get(`/v1/calls?parent_id=${json.id}`)).data;
+    await expect.poll(running, { timeout: 10_000 }).toMatchObject([{ state: "running", result: expect.anything() }]);
+    await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t1`, { message: "ready" });
+    await ended(json.id);
+    desk.go();
+  });
+
+  test("holds its price while it works on, and is charged once, whatever comes of it", async () => {
+    const { client } = tenant;
+    await client.expect("put", "/v1/prices", { prices: [{ kind: "tool", pattern: name, per_call: 500 }] });
+    const budget = await client.post("/v1/budgets", { period: "total", limit_micros: 1_200 });
+    const micros = async (): Promise<Json> => {
+      const { used, reserved } = await client.get(`/v1/budgets/${budget.id}`);
+      return { used: used.micros, reserved: reserved.micros };
+    };
+    const one = await begin("t1");
+    const other = await begin("t2");
+    expect(await micros()).toEqual({ used: 0, reserved: 1_000 });
+    const third = await invoke({ answer: answerOf("t3") });
+    expect(third.json.error).toMatchObject({ code: "budget_exceeded", budget: budget.id });
+    await post(`${one.base}/${name}/t1`, { message: "ready" });
+    await ended(one.id);
+    expect(await micros()).toEqual({ used: 500, reserved: 500 });
+    await client.post(`/v1/calls/${other.id}/cancel`);
+    expect(await micros()).toEqual({ used: 1_000, reserved: 0 });
+    await post(`${other.base}/${name}/t2`, { message: "late" });
+    expect(await micros()).toEqual({ used: 1_000, reserved: 0 });
+    expect((await callOf(one.id)).cost).toMatchObject({ micros: 500, total_micros: 500 });
+    one.desk.go();
+  });
+
+  test("that dies after its answer is charged for it, and not again for a late result", async () => {
+    const { client } = tenant;
+    await client.expect("put", "/v1/prices", { prices: [{ kind: "tool", pattern: name, per_call: 500 }] });
+    const desk = desks.open();
+    const { json } = await invoke({ desk: desk.url, answer: answerOf("t1"), exit: 9 });
+    await ended(json.id, "unknown");
+    const spent = async (): Promise<Json> => (await client.get("/v1/usage?group_by=tool")).data;
+    expect(await spent()).toMatchObject([{ group: name, calls: 1, micros: 500 }]);
+    await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t1`, { message: "made elsewhere" });
+    await ended(json.id);
+    expect(await spent()).toMatchObject([{ group: name, calls: 1, micros: 500 }]);
+  });
+
   test("gives a model its first words and the placeholder, and the session's next chat the result", async () => {
     const llm = await startLlmStub();
     try {
@@ -195,6 +339,39 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
       llm.script(text("Here it is."));
       await chat("Is it there?");
       expect(JSON.stringify(messagesOf(llm))).toContain("the video is ready");
+    } finally {
+      await llm.close();
+    }
+  });
+
+  test("is told of later by the name that the model knows it by, which its own may not be", async () => {
+    const llm = await startLlmStub();
+    try {
+      const own = "画图.助手";
+      await tenant.addProvider(llm.url);
+      await importVcp(tenant.client, asyncPlugin(own));
+      const desk = desks.open();
+      const known = (): string => {
+        const names: string[] = (llm.requests[0] as Json).tools.map((tool: Json) => tool.function.name);
+        return names.find((name) => name.startsWith("__")) ?? "";
+      };
+      llm.respond((_body, at) =>
+        at === 0
+          ? calls({ name: known(), arguments: { desk: desk.url, waits: true, answer: answerOf("t1") } })
+          : text("It is being drawn."),
+      );
+      const chat = (content: string): Promise<Json> =>
+        tenant.client.post("/v1/chat/completions", {
+          model: "stub-1",
+          session_id: "sess_drawing",
+          messages: [{ role: "user", content }],
+        });
+      await chat("Draw.");
+      await post(`${desk.environment().CALLBACK_BASE_URL}/${encodeURIComponent(own)}/t1`, { message: "drawn" });
+      await chat("Is it there?");
+      const [call, result] = messagesOf(llm);
+      expect(call.tool_calls[0].function.name).toBe(known());
+      expect(result.content).toContain("drawn");
     } finally {
       await llm.close();
     }

@@ -447,6 +447,11 @@ describe(`what waits ${verifies("VCP-10")}`, () => {
     expect(backEnd.requests).toEqual([]);
     const [queued] = (await tenant.client.get("/v1/calls?kind=tool&state=queued")).data;
     expect(queued).toMatchObject({ tool: "AddNote", id: /call_\w+/.exec(receipt ?? "")?.[0] });
+    await tenant.addPlugin(tool("Wire", { sensitive: true }));
+    llm.script(says(block("Wire", { id: "1", timely_contact: "2099-01-01-10:00" })), says("done"));
+    await chat();
+    expect(payload(3)[0], "nobody could say yes to it then").toContain("needs a person's approval");
+    expect((await tenant.client.get("/v1/calls?kind=tool&state=queued")).data).toHaveLength(1);
   });
 
   test("a client's own functions go back to it, with what the gateway ran in the same turn", async () => {
@@ -521,7 +526,7 @@ describe(`tasks that plugins work on ${verifies("VCP-10", "VCP-11")}`, () => {
         says(`It is coming: ${placeholder}${block("AddNote")}`),
         says("done"),
       );
-      const answer = await chat();
+      const answer = await chat({ session_id: "s-tasks" });
       const first = (at: number): string => String(sent(at)[2].content);
       expect(first(1)).toContain(`Submitted.\\n${placeholder}`);
       expect(first(2)).toContain(String.raw`cost $& and {{Date}} \"ready\"`);
@@ -530,6 +535,12 @@ describe(`tasks that plugins work on ${verifies("VCP-10", "VCP-11")}`, () => {
       expect(sent(2)[3].content).toContain(placeholder);
       expect(textOf(answer)).toContain(`VideoMaker 调用成功。`);
       expect(textOf(answer)).toContain(placeholder);
+      // It has been told: the session's next chat does not tell it again.
+      const [{ call_id: id }] = answer.tool_execution.pending;
+      await expect.poll(async () => (await tenant.client.get(`/v1/calls/${id}`)).state).toBe("completed");
+      llm.script(says("next"));
+      await chat({ session_id: "s-tasks", messages: [user("and now?")] });
+      expect(sent(3)).toEqual([user("and now?")]);
     } finally {
       await desks.close();
     }

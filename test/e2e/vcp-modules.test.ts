@@ -109,8 +109,10 @@ describe(`preprocessors ${verifies("VCP-6")}`, () => {
     await add(
       module("Loops", "messagePreprocessor", "for (;;);", { communication: { protocol: "direct", timeout: 600 } }),
     );
+    await add(module("Empties", "messagePreprocessor", "module.exports = { processMessages: () => [] };"));
     await add(module("Better", "messagePreprocessor", appending("better")));
-    expect(await preprocess(["Good", "Throws", "Kills", "Loops", "Better"])).toEqual(["hello", "good", "better"]);
+    const names = ["Good", "Throws", "Kills", "Loops", "Empties", "Better"];
+    expect(await preprocess(names)).toEqual(["hello", "good", "better"]);
   });
 
   test("that need to stay are told so, and run where a node holds them", async () => {

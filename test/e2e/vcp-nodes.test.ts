@@ -126,6 +126,31 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     expect(node.asked.map(({ toolName }) => toolName)).toEqual(targets.map(() => "Wan2.1VideoGen"));
   });
 
+  test("is given VCP's own words as plugins of the tenant are, and answers as they do", async () => {
+    const nested = { status: "success", result: { status: "success", result: { deep: 1 } } };
+    const node = await startNode({ run: (_name, { kind }) => (kind === "nested" ? nested : "said") });
+    await listed("Echo");
+    const ask = (fields: string): Promise<Reply> =>
+      tenant.client.send("post", "/v1/human/tool", undefined, {
+        raw: `<<<[TOOL_REQUEST]>>>tool_name:「始」Echo「末」${fields}<<<[END_TOOL_REQUEST]>>>`,
+        headers: { "content-type": "text/plain" },
+      });
+    const words = { maid: "Nova", valet: "Kim", tool_password: "open" };
+    const said = await ask(
+      Object.entries(words)
+        .map(([key, value]) => `,${key}:「始」${value}「末」`)
+        .join(""),
+    );
+    expect(said.json).toMatchObject({ original_plugin_output: "said", MaidName: "Nova" });
+    expect(node.asked.at(-1).toolArgs).toEqual(words);
+    const { json } = await ask(",kind:「始」nested「末」");
+    expect(json, "unwrapped once").toMatchObject({ status: "success", result: { deep: 1 } });
+    const task = { uri: "vcp://Echo", arguments: { text: "x" } };
+    const { id } = await tenant.client.post("/v1/schedule_task", { delay_ms: 100, task });
+    await expect.poll(() => node.asked.length, { timeout: 15_000 }).toBe(3);
+    expect(node.asked.at(-1).toolArgs).toMatchObject({ text: "x", __vcp_timed_call: { taskId: id } });
+  });
+
   test("says what went wrong, and has results unwrapped", async () => {
     await startNode({
       run(_name, { want }) {

@@ -121,6 +121,42 @@ describe(`one plugin at every door ${verifies("VCP-3")}`, () => {
   });
 });
 
+describe(`what a tenant decides about a plugin ${verifies("CHAT-11", "VCP-1")}`, () => {
+  const idOf = async (name: string): Promise<string> =>
+    (await tenant.client.get("/v1/plugins?limit=100")).data.find((each: Json) => each.name === name).id;
+
+  test("holds its calls for a person and keeps it to roles, and stays when the folder comes again", async () => {
+    await importVcp(tenant.client, printing("Shell", '{"status":"success","result":"done"}'));
+    const id = await idOf("Shell");
+    const change = (body: Json): Promise<Json> => tenant.client.expect("patch", `/v1/plugins/${id}`, body);
+    expect(await change({ sensitive: true, roles: ["admin"] })).toMatchObject({ sensitive: true, roles: ["admin"] });
+    const again = {
+      ...printing("Shell", '{"status":"success","result":"newer"}'),
+      manifest: { description: "Newer." },
+    };
+    expect(await importVcp(tenant.client, again)).toMatchObject({ action: "changed" });
+    const asked = await invoke("vcp://Shell");
+    expect(asked).toMatchObject({ status: 202, json: { status: "input_required" } });
+    const member = await tenant.newKey();
+    const refused = await member.client.send("post", "/v1/tools/invoke", { uri: "vcp://Shell" });
+    expect(refused.json.error.code).toMatch(/permission_denied|tool_not_found/);
+    await tenant.client.post(`/v1/calls/${asked.json.id}/approve`);
+    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${asked.json.id}`)).state).toBe("completed");
+    await change({ sensitive: false, roles: [], enabled: true });
+    expect((await member.client.send("post", "/v1/tools/invoke", { uri: "vcp://Shell" })).status).toBe(200);
+  });
+
+  test("is part of the definition of other tools", async () => {
+    const id = await tenant.addPlugin({
+      name: "look",
+      execution: { method: "GET", base_url: "https://crm.example.com/look", param_placement: "query" },
+    });
+    const { status, json } = await tenant.client.send("patch", `/v1/plugins/${id}`, { sensitive: true });
+    expect(status).toBe(400);
+    expect(json.error).toMatchObject({ param: "sensitive", message: expect.stringContaining("PUT /v1/plugins/{id}") });
+  });
+});
+
 describe(`what a process can do wrong ${verifies("VCP-4")}`, () => {
   const sh = (name: string, script: string, manifest: Json = {}): Promise<Json> =>
     importVcp(tenant.client, { name, manifest, files: { "plugin.sh": script } });
@@ -132,6 +168,14 @@ describe(`what a process can do wrong ${verifies("VCP-4")}`, () => {
     expect(error.vcp_error.plugin_execution_error).toBe(
       'Plugin "Noisy" exited successfully but did not provide a valid initial JSON response. Stdout: log line\n{"status":"success","result":"x"}',
     );
+  });
+
+  test("ids that are numbers come back digit by digit", async () => {
+    const id = "1234567890123456789";
+    await importVcp(tenant.client, printing("Orders", `{"status":"success","result":{"id":${id},"count":2}}`));
+    expect(await resultOf("vcp://Orders")).toMatchObject({ id, count: 2 });
+    await importVcp(tenant.client, printing("Order", `{"status":"success","result":"${id}"}`));
+    expect((await resultOf("vcp://Order")).original_plugin_output).toBe(id);
   });
 
   test("an answer counts whatever the exit code, with or without a line break at its end, in any length", async () => {
@@ -240,6 +284,20 @@ describe(`configuration ${verifies("VCP-2")}`, () => {
       ".env": 'FROM_DOTENV="dot env"\n',
     },
   };
+
+  test("lacks a required key that a file leaves empty, or gives no value of its type", async () => {
+    const needed = { type: "string", required: true };
+    const lacking = {
+      ...printing("Lacking", '{"status":"success"}'),
+      manifest: { configSchema: { API_KEY: needed, COUNT: { ...needed, type: "integer" } } },
+    };
+    const files = { ...lacking.files, "config.env": "API_KEY=\nCOUNT=many\n" };
+    const { plugin_id: id } = await importVcp(tenant.client, { ...lacking, files });
+    const reason = `it needs a value for 'API_KEY', 'COUNT'; set it with PUT /v1/plugins/${id}/config`;
+    expect(await tenant.client.get(`/v1/plugins/${id}`)).toMatchObject({ enabled: false, reason });
+    await importVcp(tenant.client, { ...lacking, files: { ...files, "config.env": "API_KEY=k\nCOUNT=3\n" } });
+    expect(await tenant.client.get(`/v1/plugins/${id}`)).toMatchObject({ enabled: true, reason: null });
+  });
 
   test("comes in layers, typed; a missing required key switches off, saying which", async () => {
     const imported = await importVcp(tenant.client, plugin);

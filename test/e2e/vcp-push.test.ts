@@ -5,6 +5,7 @@ import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { rawSend } from "../support/raw-send.ts";
 import { connectSocket, type SocketClient } from "../support/socket-client.ts";
+import { startVcpNode, vcpManifest as nodeManifest } from "../support/vcp-node.ts";
 import { importVcp, printing } from "../support/vcp-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -74,6 +75,18 @@ describe(`a synchronous result ${verifies("VCP-12")}`, () => {
     await expectPush(any, { type: "agent_message", message: "hi" });
   });
 
+  test("goes to all where the kind is empty, without the secrets that the plugin has", async () => {
+    const push = { enabled: true, messageType: "note", targetClientType: "" };
+    const noting = plugin("Noter", push, { text: "made with sk-very-secret-1234" });
+    const files = { ...noting.files, "config.env": "API_KEY=sk-very-secret-1234" };
+    await importVcp(tenant.client, { ...noting, files });
+    const any = await listen("Console");
+    await invoke("Noter");
+    await expect.poll(() => pushes(any), { timeout: 10_000 }).toHaveLength(1);
+    expect(pushes(any)).toMatchObject([{ type: "note", data: { text: expect.stringMatching(/^made with /) } }]);
+    expect(JSON.stringify(pushes(any))).not.toContain("sk-very-secret");
+  });
+
   test("is not told where it is switched off, where it failed, or where nobody listens", async () => {
     await importVcp(tenant.client, plugin("Silent", { enabled: false, messageType: "no" }, "x"));
     const failing = printing("Failing", '{"status":"error","error":"no"}');
@@ -85,6 +98,63 @@ describe(`a synchronous result ${verifies("VCP-12")}`, () => {
     await tenant.client.send("post", "/v1/tools/invoke", { uri: "vcp://Failing" });
     await invoke("Marker");
     await expectPush(log, { type: "vcp_tool_result_Marker", data: "said" });
+  });
+});
+
+describe(`what plugins on nodes come to ${verifies("VCP-12", "VCP-15")}`, () => {
+  test("is told as their manifests want it: results, also of calls that nobody waits for, and callbacks", async () => {
+    const push = { enabled: true, messageType: "of_node", targetClientType: "VCPLog" };
+    const node = await startVcpNode({
+      url: `${second.url.replace("http", "ws")}/vcp-distributed-server`,
+      key: tenant.key,
+      tools: [
+        nodeManifest("Echo", { webSocketPush: push }),
+        nodeManifest("Film", { pluginType: "asynchronous", webSocketPush: push }),
+        nodeManifest("Quiet"),
+      ],
+      run: (name, { n }) => (name === "Film" ? { requestId: "f1" } : { n }),
+    });
+    sockets.push(node.client);
+    const names = async (): Promise<string[]> =>
+      (await tenant.client.get("/v1/tools")).data.map(({ name }: Json) => name);
+    await expect.poll(names, { timeout: 10_000 }).toContain("Film");
+    const log = await listen("VCPLog");
+    await invoke("Echo", { n: 1 });
+    await invoke("Quiet", { n: 2 });
+    const film = await tenant.client.post("/v1/tools/invoke", { uri: "node://Film", arguments: {}, async: true });
+    await expect
+      .poll(async () => (await tenant.client.get(`/v1/calls/${film.id}`)).result, { timeout: 10_000 })
+      .not.toBeNull();
+    expect((await tenant.client.get(`/v1/calls/${film.id}`)).state).toBe("running");
+    await tenant.client.post("/v1/tools/invoke", { uri: "node://Echo", arguments: { n: 3 }, async: true });
+    await expect.poll(() => pushes(log).length, { timeout: 10_000 }).toBe(2);
+    const callbackData = { pluginName: "Film", requestId: "f1", message: "ready" };
+    node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    await expect.poll(() => pushes(log).length, { timeout: 10_000 }).toBe(3);
+    expect(pushes(log)).toEqual(
+      [{ n: 1 }, { n: 3 }, callbackData].map((data) => ({ type: "of_node", data: expect.objectContaining(data) })),
+    );
+  });
+
+  test("is forwarded by the node whose plugin it is, and placeholders are set by that node", async () => {
+    const url = `${second.url.replace("http", "ws")}/vcp-distributed-server`;
+    await importVcp(tenant.client, asyncPlugin("Maker"));
+    const desk = desks.open();
+    const order = { desk: desk.url, waits: true, answer: { status: "success", requestId: "t1" } };
+    const { json } = await tenant.client.send("post", "/v1/tools/invoke", { uri: "vcp://Maker", arguments: order });
+    const node = await startVcpNode({ url, key: tenant.key, tools: [nodeManifest("Echo")] });
+    const other = await startVcpNode({ url, key: tenant.key, serverName: "attic", tools: [nodeManifest("Loft")] });
+    sockets.push(node.client, other.client);
+    const offered = async (): Promise<number> => (await tenant.client.get("/v1/nodes")).data.length;
+    await expect.poll(offered, { timeout: 10_000 }).toBe(2);
+    const callbackData = { pluginName: "Maker", requestId: "t1", message: "forged" };
+    node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    const placeholders = { VCPLoft: "forged" };
+    node.client.say({ type: "update_static_placeholders", data: { serverName: "attic", placeholders } });
+    await expect.poll(() => node.client.of("error").length, { timeout: 10_000 }).toBe(2);
+    expect((await tenant.client.get(`/v1/calls/${json.id}`)).state).toBe("running");
+    expect((await tenant.client.get("/v1/vcp/runtime")).staticPlaceholderValues).toEqual({});
+    desk.go();
   });
 });
 

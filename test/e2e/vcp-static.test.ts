@@ -1,9 +1,12 @@
 /** Static VCP plugins: their values in prompts, who refreshes them, and what they say where they fail. */
+import { refreshSource } from "@toolyard/core/vcp/static/refresh";
+import { pluginSource } from "@toolyard/core/vcp/static/static-plugin";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
 import { startHits, type Hits } from "../support/hits.ts";
+import { startVcpNode } from "../support/vcp-node.ts";
 import { importVcp, type TestPlugin } from "../support/vcp-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -125,6 +128,37 @@ describe(`a static plugin ${verifies("VCP-20")}`, () => {
     expect((await first.core.repos.vcpStaticValues.list(tenant.id)).values).toMatchObject([{ value: null }]);
     await tenant.client.send("delete", `/v1/plugins/${imported.plugin_id ?? imported.id}`);
     expect(await prompt("{{VCPLong}}")).toBe("{{VCPLong}}");
+  });
+
+  test("keeps its placeholder, whatever a node has said of it before", async () => {
+    const url = `${second.url.replace("http", "ws")}/vcp-distributed-server`;
+    const node = await startVcpNode({ url, key: tenant.key });
+    const nodes = async (): Promise<number> => (await tenant.client.get("/v1/nodes")).data.length;
+    await expect.poll(nodes, { timeout: 10_000 }).toBe(1);
+    const placeholders = { VCPMine: "the node's", VCPTheirs: "the node's" };
+    const say = (): void =>
+      node.client.say({ type: "update_static_placeholders", data: { serverName: "lab", placeholders } });
+    say();
+    await expect.poll(() => prompt("{{VCPMine}}"), { timeout: 10_000 }).toBe("the node's");
+    const { plugin_id: id } = await importVcp(tenant.client, staticPlugin("Mine", "console.log('own')"));
+    await expect.poll(() => prompt("{{VCPMine}} {{VCPTheirs}}"), { timeout: 20_000 }).toBe("own the node's");
+    say();
+    const refused = (): Json[] => node.client.of("error").map(({ data }) => data.message);
+    await expect.poll(refused, { timeout: 10_000 }).toMatchObject([expect.stringContaining("'VCPMine' is a plugin's")]);
+    await tenant.client.expect("patch", `/v1/plugins/${id}`, { enabled: false });
+    say();
+    await expect.poll(() => prompt("{{VCPMine}}"), { timeout: 10_000 }).toBe("the node's");
+    await node.close();
+  });
+
+  test("of a suspended tenant is not run", async () => {
+    await importVcp(tenant.client, staticPlugin("Idle", "console.log('ran')"));
+    await first.operator.expect("patch", `/v1/tenants/${tenant.id}`, { status: "suspended" });
+    await refreshSource(first.core, tenant.id, pluginSource("Idle"));
+    expect(hits.of("Idle")).toBe(0);
+    await first.operator.expect("patch", `/v1/tenants/${tenant.id}`, { status: "active" });
+    await refreshSource(first.core, tenant.id, pluginSource("Idle"));
+    expect(hits.of("Idle")).toBe(1);
   });
 
   test("of another tenant gives nothing here", async () => {

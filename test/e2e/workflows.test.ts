@@ -6,7 +6,7 @@ import { callIn, childrenOf, publishFlow } from "../support/flows.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
-import { readingTool } from "../support/http-tools.ts";
+import { readingTool, writingTool } from "../support/http-tools.ts";
 import { startLlmStub, text, type LlmStub, type Round } from "../support/llm-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -290,6 +290,38 @@ describe("a run under way", () => {
     await callIn(tenant, run.id);
     expect(await tenant.client.get(`/v1/runs/${run.id}`)).toMatchObject({ state: "completed", output: { amount: 5 } });
     expect((await tenant.client.get("/v1/runs?flow=ask")).data).toHaveLength(1);
+  });
+
+  test("is told a person's word about a tool of a step that waits for approval", async () => {
+    await tenant.addPlugin({ ...writingTool(backEnd, "pay"), sensitive: true });
+    const pay = { kind: "tool", name: "pay", arguments: { sku: "1" }, on_error: "refused", next: "paid" };
+    await publishFlow(tenant, {
+      name: "pays",
+      start: "pay",
+      nodes: {
+        pay,
+        paid: { kind: "end", output: "paid" },
+        refused: { kind: "end", output: { $: "steps.pay.error.code" } },
+      },
+    });
+    const answered = async (verb: string, again: string): Promise<unknown> => {
+      const { id } = await tenant.client.post("/v1/run_workflow", { workflow_id: "pays", stream: false, wait: false });
+      await expect
+        .poll(async () => (await tenant.client.get(`/v1/calls?state=input_required&parent_id=${id}`)).data.length)
+        .toBe(1);
+      const said = await tenant.client.send("post", `/v1/runs/${id}/${verb}`, { step: "pay" });
+      expect(said.status, said.text).toBe(200);
+      // The same word changes nothing, another one is too late.
+      expect((await tenant.client.send("post", `/v1/runs/${id}/${verb}`)).status).toBe(200);
+      expect((await tenant.client.send("post", `/v1/runs/${id}/${again}`)).status).toBe(409);
+      await callIn(tenant, id);
+      return (await tenant.client.get(`/v1/runs/${id}`)).output;
+    };
+    backEnd.requests.length = 0;
+    expect(await answered("approve", "reject")).toBe("paid");
+    expect(backEnd.requests).toHaveLength(1);
+    expect(await answered("reject", "approve")).toBe("call_rejected");
+    expect(backEnd.requests).toHaveLength(1);
   });
 
   test("is told of a signal that nobody will take, or that its token cannot be", async () => {

@@ -34,6 +34,8 @@ export interface GatewayOptions {
   readonly reach?: CoreDeps["reach"];
   /** Without workers and tick. */
   readonly requestsOnly?: boolean;
+  /** Milliseconds that what is in hand has to end when it is closed. */
+  readonly graceMs?: number;
   /** Milliseconds between two ticks of its own. */
   readonly tickEveryMs?: number;
   /** Of another gateway, to be a second instance beside it. */
@@ -66,6 +68,7 @@ export async function startGateway(options: GatewayOptions = {}): Promise<Gatewa
     ...(options.vcpReplay === undefined ? {} : { vcpReplay: options.vcpReplay }),
     ...(options.reach === undefined ? {} : { reach: options.reach }),
     ...(options.requestsOnly === undefined ? {} : { requestsOnly: options.requestsOnly }),
+    ...(options.graceMs === undefined ? {} : { graceMs: options.graceMs }),
     ...(options.tickEveryMs === undefined ? {} : { tickEveryMs: options.tickEveryMs }),
   });
   const { core } = server;

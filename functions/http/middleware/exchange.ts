@@ -21,7 +21,7 @@ const answerHeaders: Readonly<Record<string, string>> = {
   "access-control-allow-origin": "*",
   "access-control-expose-headers":
     "x-request-id, traceparent, retry-after, x-should-retry, idempotent-replayed, ratelimit, ratelimit-policy, " +
-    "mcp-session-id, www-authenticate, " +
+    "mcp-session-id, www-authenticate, x-toolyard-call-id, x-toolyard-cost-micros, etag, content-range, " +
     "x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests",
 };
 

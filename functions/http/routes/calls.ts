@@ -387,7 +387,7 @@ export const approveCall = defineRoute({
     "The call is queued. Permission, definition and credentials are checked again before it runs; the session's next chat receives its result. Needs the scope 'approve', or for the input of one's own call none.",
   tags,
   scope: null,
-  request: { params: idParams, body: approvalBody },
+  request: { params: idParams, body: approvalBody, exact: ["input"] },
   responses: callReply,
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params, body }) {

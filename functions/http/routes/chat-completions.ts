@@ -151,7 +151,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   exchange.headers["x-toolyard-call-id"] = opening.callId;
   if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
   return answerThroughSink(c, async (sink) => {
-    sink.onClose(() => stop.abort());
+    sink.onClose((why) => stop.abort(why));
     const { request } = opening;
     if (opening.kind === "run" && opening.chat.isRelayed && asked.shape === "v1") {
       const { answerRelayed } = await import("../relayed.ts");

@@ -38,7 +38,7 @@ export const humanTool = defineRoute({
     for await (const part of stream) parts.push(part);
     return answerThroughSink(c, async (sink) => {
       const stop = new AbortController();
-      sink.onClose(() => stop.abort());
+      sink.onClose((why) => stop.abort(why));
       const { status, body, invoked } = await callByHand(core, Buffer.concat(parts).toString("utf8"), {
         ...presented,
         requestId: exchange.requestId,

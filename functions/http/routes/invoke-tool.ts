@@ -60,7 +60,11 @@ export const invoke = defineRoute({
   tags: ["tools"],
   scope: "tools",
   admission: "own",
-  request: { body: invokeBody, headers: { "idempotency-key": "The first outcome is given again for 24 hours." } },
+  request: {
+    body: invokeBody,
+    exact: ["arguments"],
+    headers: { "idempotency-key": "The first outcome is given again for 24 hours." },
+  },
   responses: {
     200: { description: "The outcome.", schema: invokedSchema },
     202: { description: "The call goes on; follow `url`.", schema: invokedSchema },
@@ -88,7 +92,7 @@ export const invoke = defineRoute({
     const idempotencyKey = readIdempotencyKey(c);
     return answerThroughSink(c, async (sink) => {
       const stop = new AbortController();
-      sink.onClose(() => stop.abort());
+      sink.onClose((why) => stop.abort(why));
       const invoked = await invokeTool(core, {
         ...presented,
         requestId: exchange.requestId,

@@ -18,7 +18,7 @@ const baseName = z.string().min(1).max(128);
 const queryFields = z.strictObject({
   knowledge_base: baseName.optional().meta({ description: "Name or id." }),
   knowledge_bases: z.array(baseName).min(1).max(16).optional().meta({ description: "Several of them." }),
-  query: z.string().min(1, "must not be empty").max(8_000),
+  query: z.string().regex(/\S/, "must not be empty").max(8_000),
   top_k: z.int().min(1).max(100).optional().meta({ description: "Hits at most; else as the base is configured." }),
   mode: z.enum(searchModes).default("auto").meta({
     description:
@@ -69,7 +69,7 @@ export const queryKnowledge = defineRoute({
   description: "By meaning and by words, in what the caller may read. Every hit says where its text stands.",
   tags: ["knowledge"],
   scope: "tools",
-  request: { body: inEitherSpelling(bodySchema) },
+  request: { body: inEitherSpelling(bodySchema), exact: ["filter"] },
   responses: {
     200: {
       description: "What was found, the best first.",
@@ -88,7 +88,7 @@ export const queryKnowledge = defineRoute({
     const { requestId } = c.get("exchange");
     return answerThroughSink(c, async (sink) => {
       const stop = new AbortController();
-      sink.onClose(() => stop.abort());
+      sink.onClose((why) => stop.abort(why));
       const { openSearch } = await import("@toolyard/core/knowledge/search");
       const opened = await openSearch(core, context, toQuery(body, stop.signal));
       if (body.stream) await streamSearch(sink, opened, { body, context, requestId });

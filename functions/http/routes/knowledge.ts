@@ -309,6 +309,7 @@ export const upsertKnowledgeDocument = defineRoute({
       metadata: metadataField.default({}),
       acl: knowledgeAclSchema.nullable().default(null).meta({ description: "Null: that of the base." }),
     }),
+    exact: ["metadata"],
     maxBytes: 6_291_456,
   },
   responses: {

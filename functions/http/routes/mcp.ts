@@ -124,7 +124,7 @@ async function readValue(c: AppContext, body: AsyncIterable<Uint8Array>): Promis
   for await (const part of body) parts.push(part);
   try {
     // What JSON parses to.
-    return (parseJsonBody(c, Buffer.concat(parts)) ?? null) as JsonValue;
+    return (parseJsonBody(c, Buffer.concat(parts), "as text") ?? null) as JsonValue;
   } catch (error) {
     if (!(error instanceof GatewayError) || error.code !== "invalid_json") throw error;
     return new RpcFault(rpcCodes.parseError, error.message, { status: 400 });
@@ -211,7 +211,7 @@ class McpAnswer {
     this.#c = c;
     this.#sink = sink;
     this.takesStream = headerOf(c, "accept")?.includes("text/event-stream") === true;
-    sink.onClose(() => this.#left.abort());
+    sink.onClose((why) => this.#left.abort(why));
   }
 
   /** Aborts when the client has left. */

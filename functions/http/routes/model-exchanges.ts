@@ -90,7 +90,7 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
   headers["x-toolyard-call-id"] = opening.callId;
   if (opening.kind === "replay") headers["idempotent-replayed"] = "true";
   return answerThroughSink(c, async (sink) => {
-    sink.onClose(() => stop.abort());
+    sink.onClose((why) => stop.abort(why));
     if (opening.kind === "replay") {
       if (opening.kept === undefined) throw new Error("an answer that is no chat's is kept as it was");
       await answerPieces(sink, { ...opening.kept, requestId });

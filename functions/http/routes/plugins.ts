@@ -16,6 +16,7 @@ import { updateTenant } from "@toolyard/core/tenants/update";
 import { tenantSettingsSchema, type TenantConfig, type TenantSettings } from "@toolyard/core/tenant-config";
 import { toRfc3339 } from "@toolyard/core/time";
 import { forgetPluginValues } from "@toolyard/core/vcp/plugins/configure";
+import { decideOnPlugin, type PluginDecisions } from "@toolyard/core/vcp/plugins/decide";
 import type { VcpManifest } from "@toolyard/core/vcp/plugins/manifest";
 import { readVcpPlugin, vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
 import * as z from "zod";
@@ -43,6 +44,8 @@ const pluginSchema = z.strictObject({
   enabled: z.boolean(),
   reason: z.string().nullable().meta({ description: "Why it is not enabled, where more than the status says it." }),
   required_credentials: z.array(z.string()),
+  sensitive: z.boolean().meta({ description: "Every call waits for approval." }),
+  roles: z.array(z.string()).meta({ description: "Who may use it; none: everybody whose key may." }),
   definition: pluginDefinitionSchema
     .nullable()
     .meta({ description: "As it was registered, with defaults; null for tools that are part of the release." }),
@@ -67,6 +70,8 @@ function viewPlugin(config: TenantConfig): (record: PluginRecord) => z.output<ty
       enabled,
       reason: vcp?.reason ?? null,
       required_credentials: [...record.requiredCredentials],
+      sensitive: record.sensitive,
+      roles: [...record.roles],
       definition: record.type === "HTTP" ? definitionOf(record) : null,
       hash: record.hash,
       created_at: toRfc3339(record.createdAt),
@@ -231,20 +236,24 @@ export const replacePlugin = defineRoute({
   },
 });
 
-const statusBody = z
+const partOfDefinition = "is not changed here; send the whole definition with PUT /v1/plugins/{id}";
+
+const changeBody = z
   .strictObject(
     {
       status: z.enum(["0", "1"]).optional().meta({ description: "'0' enables, '1' disables." }),
       enabled: z.boolean().optional().meta({ description: "The same as a boolean." }),
+      sensitive: z.boolean().optional().meta({ description: "Of a VCP plugin: its calls wait for approval." }),
+      roles: pluginDefinitionSchema.shape.roles.meta({ description: "Of a VCP plugin: who may use it; [] for all." }),
     },
     {
       error: (issue) =>
         issue.code === "unrecognized_keys" && issue.keys.some((key) => Object.hasOwn(pluginDefinitionSchema.shape, key))
-          ? "is not changed here; send the whole definition with PUT /v1/plugins/{id}"
+          ? partOfDefinition
           : undefined,
     },
   )
-  .refine(({ status, enabled }) => (status ?? enabled) !== undefined, {
+  .refine((body) => Object.values(body).some((value) => value !== undefined), {
     error: "needs 'status' or 'enabled'",
     path: ["enabled"],
   })
@@ -253,31 +262,47 @@ const statusBody = z
     path: ["enabled"],
   });
 
+/** What the author of a VCP plugin has not to say, its tenant says here; that of others is part of their definition. */
+function decisionsIn(
+  { type }: PluginRecord,
+  { sensitive, roles }: z.output<typeof changeBody>,
+): PluginDecisions | undefined {
+  const given = sensitive === undefined ? "roles" : "sensitive";
+  if (sensitive === undefined && roles === undefined) return undefined;
+  if (type === "VCP") return { sensitive, roles };
+  throw new GatewayError("invalid_request", `Body field '${given}' ${partOfDefinition}.`, { param: given });
+}
+
 export const updatePlugin = defineRoute({
   method: "patch",
   path: "/v1/plugins/{id}",
-  summary: "Enable or disable a plugin",
+  summary: "Enable or disable a plugin; of a VCP plugin also who may use it, and whether calls wait for approval",
   description: "Works from the next request on; calls under way are not disturbed.",
   tags,
   scope: "manage",
-  request: { params: idParams, body: statusBody },
+  request: { params: idParams, body: changeBody },
   responses: { 200: { description: "The plugin as it is now", schema: pluginSchema } },
   isolation: {
     kind: "object",
     arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { enabled: false } }),
   },
   async handler(c, { core, tenant, config, params, body }) {
-    const enabled = body.enabled ?? body.status === "0";
+    const enabled = body.enabled ?? (body.status === undefined ? undefined : body.status === "0");
     const record = await findPlugin(core, tenant, params.id);
+    const decisions = decisionsIn(record, body);
     if (record.type === "NATIVE") {
       const switched = ({ native_tools: on }: TenantSettings): Pick<TenantSettings, "native_tools"> => {
         const others = on.filter((name) => name !== record.name);
-        return { native_tools: enabled ? [...others, record.name] : others };
+        return { native_tools: enabled === true ? [...others, record.name] : others };
       };
       const { settings } = found(await updateTenant(core, tenant, { settings: switched }), "tenant", tenant);
       return c.json(viewPlugin({ ...config, settings: tenantSettingsSchema.parse(settings) })(record));
     }
-    const updated = await core.repos.plugins.setEnabled(tenant, record.pluginId, enabled);
+    if (decisions !== undefined) await decideOnPlugin(core, tenant, record, decisions);
+    const updated =
+      enabled === undefined
+        ? await core.repos.plugins.get(tenant, record.pluginId)
+        : await core.repos.plugins.setEnabled(tenant, record.pluginId, enabled);
     if (record.type === "VCP") await haveNodesLook(core, tenant);
     const now = record.type === "VCP" ? await core.configs.get(tenant, config.version + 1) : config;
     return c.json(viewPlugin(now)(found(updated, "plugin", params.id)));

@@ -12,7 +12,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { NewRun } from "@toolyard/core/flows/run/start";
 import type { StepView } from "@toolyard/core/flows/run/follow";
 import { workflowEventSchema } from "@toolyard/core/flows/workflow-events";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "@toolyard/core/json";
+import { isJsonObject, jsonOrText, type JsonObject, type JsonValue } from "@toolyard/core/json";
 import { toRfc3339 } from "@toolyard/core/time";
 import { formatToolUri } from "@toolyard/core/tools/uri";
 import * as z from "zod";
@@ -88,7 +88,7 @@ function viewWhole(call: Call, steps: readonly StepView[], publicUrl: string): z
   const isWhole = outcome !== null && outcome.blobKey === undefined;
   return {
     ...viewRun(call),
-    output: isWhole ? (parseJson(outcome.text) ?? outcome.text) : null,
+    output: isWhole ? jsonOrText(outcome.text) : null,
     output_url: outcome === null ? null : `${publicUrl}/v1/calls/${call.id}/result`,
     steps: steps.map((step) => ({
       path: step.path,
@@ -170,6 +170,7 @@ export const runWorkflow = defineRoute({
         "Plugins and credentials for the tools, models and flows of this run only, never stored: the run is carried out within the request, and fails at a step that has to wait for more than a time. Scope `runtime_config`.",
       ),
     }),
+    exact: ["input"],
     headers: { "idempotency-key": "The same key is the same run, for 24 hours." },
   },
   responses: {
@@ -381,6 +382,7 @@ export const signalRun = defineRoute({
       token: z.string().min(1).max(200).meta({ description: "Of whoever tells it: one for each thing told." }),
       payload: z.json().default(null).meta({ description: "The output of the node." }),
     }),
+    exact: ["payload"],
   },
   responses: {
     200: {
@@ -428,6 +430,7 @@ function answerRoute(
     request: {
       params: idParams,
       body: z.strictObject({ ...answerFields, ...(verb === "reject" ? {} : { input: inputField }) }).default({}),
+      exact: ["input"],
     },
     responses: { 200: { description: "The run as it is now", schema: wholeRunSchema } },
     isolation: { kind: "object", arrange: arrangeObject },
@@ -444,7 +447,7 @@ function answerRoute(
 export const approveRun = answerRoute("approve", {
   summary: "Approve what a run asks",
   description:
-    "Of a node `approval`, with its form filled in. Said again it changes nothing. Needs the scope 'approve'.",
+    "Of a node `approval`, with its form filled in, or of a step whose tool waits for approval. Said again it changes nothing. Needs the scope 'approve'.",
 });
 export const rejectRun = answerRoute("reject", {
   summary: "Reject what a run asks",

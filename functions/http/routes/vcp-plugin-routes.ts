@@ -74,7 +74,7 @@ function defineFor(method: Method, path: string): RouteModule {
       refuseSocket(c, name);
       return answerThroughSink(c, async (sink) => {
         const stop = new AbortController();
-        sink.onClose(() => stop.abort());
+        sink.onClose((why) => stop.abort(why));
         const parts: Uint8Array[] = [];
         for await (const part of stream) parts.push(part);
         const invoked = await invokeTool(core, {

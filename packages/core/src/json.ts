@@ -33,3 +33,36 @@ export function parseJson(text: string): JsonValue | undefined {
     return undefined;
   }
 }
+
+/** What JSON text says, or the text itself where it is none. */
+export function jsonOrText(text: string): JsonValue {
+  const value = parseJson(text);
+  return value === undefined ? text : value;
+}
+
+const mayLoseDigits = /\d{16}/;
+
+/**
+ * JSON of which `instead` says what is to be read for a whole number that a double cannot hold: it may be somebody's
+ * id, and would become another's.
+ * @throws SyntaxError
+ */
+export function parseWatchingDigits(text: string, instead: (digits: string) => JsonValue): JsonValue {
+  // The reviver costs time, and few texts need it.
+  if (!mayLoseDigits.test(text)) return JSON.parse(text) as JsonValue;
+  const watch = (_key: string, value: JsonValue, context?: { readonly source?: string }): JsonValue => {
+    const source = context?.source;
+    if (typeof value !== "number" || source === undefined || !/^-?\d+$/.test(source)) return value;
+    return Number.isFinite(value) && BigInt(source) === BigInt(value) ? value : instead(source);
+  };
+  return JSON.parse(text, watch) as JsonValue;
+}
+
+/** JSON in which such numbers are the texts of their digits. `undefined` where the text is not JSON. */
+export function parseJsonExactly(text: string): JsonValue | undefined {
+  try {
+    return parseWatchingDigits(text, (digits) => digits);
+  } catch {
+    return undefined;
+  }
+}

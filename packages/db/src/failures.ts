@@ -44,6 +44,14 @@ function codeOf(error: unknown): string | undefined {
   return typeof error.code === "string" ? error.code : undefined;
 }
 
+/** SQLite's own name is what an operator looks up, or knows: that the disk is full is nothing that waiting mends. */
+export function storeBroken(what: string, cause: unknown): GatewayError {
+  const number = resultOf(cause);
+  const known = Object.entries(brokenStores).find(([, value]) => value === number)?.[0] ?? codeOf(cause);
+  const name = known?.startsWith("SQLITE_FULL") === true ? `${known}: no space is left for it` : known;
+  return unavailable(`${what} (${name})`, cause);
+}
+
 export function unavailable(reason: string, cause?: unknown, retryAfterMs = 1_000): GatewayError {
   return new GatewayError("database_unavailable", `The database ${reason}; try again.`, { cause, retryAfterMs });
 }

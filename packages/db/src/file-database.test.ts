@@ -241,3 +241,13 @@ describe("a file that another process writes to", () => {
     await expect(database.batch([increment])).resolves.toHaveLength(1);
   }, 20_000);
 });
+
+test("a disk that is full is called so, and what can be read is read", async () => {
+  await database.batch([sql("PRAGMA max_page_count = 1")]);
+  const large = database.batch([sql("INSERT INTO t (v) VALUES (?)", "x".repeat(100_000))]);
+  await expect(large).rejects.toMatchObject({
+    code: "database_unavailable",
+    message: "The database file cannot be read or written (SQLITE_FULL: no space is left for it); try again.",
+  });
+  expect(await value("SELECT n FROM c")).toBe(0);
+});

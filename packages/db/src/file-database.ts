@@ -17,7 +17,7 @@ import type {
   Statement,
   StatementResult,
 } from "./database.ts";
-import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
+import { backoffMs, sqlFailureOf, statementRefused, storeBroken, unavailable } from "./failures.ts";
 import { ThreadReader } from "./thread-reader.ts";
 import { defineVectorFunctions } from "./vectors.ts";
 
@@ -246,7 +246,7 @@ function toGatewayError(error: unknown): GatewayError {
     case "busy":
       return unavailable("file is held by another process", error);
     case "store":
-      return unavailable("file cannot be read or written", error);
+      return storeBroken("file cannot be read or written", error);
     case "statement":
     case undefined:
       return statementRefused(error);

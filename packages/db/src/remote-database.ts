@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BatchContent, BatchOptions, Database, StatementResult } from "./database.ts";
-import { backoffMs, sqlFailureOf, statementRefused, unavailable } from "./failures.ts";
+import { backoffMs, sqlFailureOf, statementRefused, storeBroken, unavailable } from "./failures.ts";
 import { decodeBatch, encodeBatch, pipelinePath } from "./hrana.ts";
 import { RemoteLoss, RemoteRefusal, RemoteServer } from "./remote-server.ts";
 
@@ -102,7 +102,7 @@ function failureOf(error: unknown): Failure {
     case "busy":
       return { kind: "refused", error: unavailable("is busy", error) };
     case "store":
-      return { kind: "final", error: unavailable("server cannot read or write its data", error) };
+      return { kind: "final", error: storeBroken("server cannot read or write its data", error) };
     case "statement":
       return { kind: "final", error: statementRefused(error) };
     case undefined:

@@ -14,7 +14,7 @@ export const mailPeers: readonly ServicePeer[] = [
       smtp.refuses.set("gone@example.com", 550);
       const count = (): number => smtp.mails.length;
       const to = "ann@example.com";
-      const file = { name: "a.txt", content: "hello" };
+      const file = { name: "a.txt", content: "aGVsbG8=" };
       return {
         config: {
           host: "127.0.0.1",

@@ -88,7 +88,7 @@ export class AgentRun implements AgentVoice {
   readonly protocol: ToolProtocol;
   readonly #deps: CoreDeps;
   /** Of the caller, before it is bound. */
-  readonly #context: CallContext;
+  #context: CallContext;
   readonly #asked: Asked;
   readonly #purse: RunPurse;
   readonly #handoffs: Handoffs;
@@ -123,6 +123,16 @@ export class AgentRun implements AgentVoice {
 
   get offer(): Offer {
     return this.#speaker.offer;
+  }
+
+  /** Another agent may go on with the conversation. */
+  get handsOver(): boolean {
+    return this.#speaker.agent.handoffs.length > 0;
+  }
+
+  /** The session is known once the offer is: whoever goes on with the conversation works in it, too. */
+  workIn(sessionId: string): void {
+    this.#context = { ...this.#context, sessionId };
   }
 
   /** Milliseconds. */

@@ -5,6 +5,7 @@
  * one body argument; `raw` is the text or the bytes of the one argument that is the whole body.
  */
 import { randomBytes } from "node:crypto";
+import { readBase64 } from "../base64.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { BodyFormat, ParameterStyle } from "./definition.ts";
@@ -175,14 +176,14 @@ function fileSchemaOf(schema: JsonObject): JsonObject | undefined {
 function readFile(name: string, value: string, schema: JsonObject): FilePart {
   const declared = schema["contentMediaType"];
   const dataUri = /^data:([^;,]*)((?:;[^;,]*)*?);base64,/i.exec(value);
-  const encoded = (dataUri === null ? value : value.slice(dataUri[0].length)).replace(/\s+/g, "");
-  if (!/^[A-Za-z0-9+/_-]*={0,2}$/.test(encoded)) {
-    throw badArgument(name, "must be base64 or a base64 data URI: it is sent as a file");
+  const bytes = readBase64(dataUri === null ? value : value.slice(dataUri[0].length));
+  if (bytes === undefined) {
+    throw badArgument(name, "must be the whole of a file in base64, or a base64 data URI: it is sent as a file");
   }
   const mediaType = dataUri?.[1] || (typeof declared === "string" ? declared : "");
   const fileName = /;name=([^;,]*)/i.exec(dataUri?.[2] ?? "")?.[1];
   return {
-    bytes: Buffer.from(encoded, "base64"),
+    bytes,
     mediaType: /^[\w.+-]{1,64}\/[\w.+-]{1,64}$/.test(mediaType) ? mediaType : "application/octet-stream",
     fileName: fileName === undefined ? name : decodeName(fileName),
   };

@@ -15,7 +15,7 @@ import { pluginDefinitionSchema, stylesOf, type Execution, type PluginDefinition
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 import type { PluginRecord } from "./plugin.ts";
 import { compilePlan, placementOf, wireNameOf, type Plan } from "./request.ts";
-import { isSecretValue, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
+import { hasSecretInQuery, isSecretValue, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
 import { runtimeConfigSchema, type RuntimeConfig } from "./runtime-config.ts";
 
 export interface RegisterOptions {
@@ -55,7 +55,7 @@ export function parseRuntimeConfig(input: unknown, options: RegisterOptions): Ru
         throw invalid("name", `'${definition.name}' is the name of an earlier plugin already`);
       names.add(definition.name);
     } catch (error) {
-      throw error instanceof GatewayError ? under(`runtime_config.plugins[${index}]`, error) : error;
+      throw error instanceof GatewayError ? under(`runtime_config.plugins[${index}]`, error, withIndexes) : error;
     }
   });
   return parsed.data;
@@ -347,8 +347,7 @@ function refuseSecrets(definition: PluginDefinition, replaces: PluginRecord | un
   const [header] =
     headers.find(([name, value]) => isSecretValue(name, value) && before?.headers?.[name] !== value) ?? [];
   if (header !== undefined) throw invalid(`execution.headers.${header}`, `is a secret; ${storeIt}`);
-  const query = new URLSearchParams(execution.base_url.split("?", 2)[1] ?? "");
-  if (before?.base_url !== execution.base_url && [...query].some(([name, value]) => isSecretValue(name, value))) {
+  if (before?.base_url !== execution.base_url && hasSecretInQuery(execution.base_url)) {
     throw invalid("execution.base_url", `must not hold a secret in its query; ${storeIt}`);
   }
 }
@@ -398,9 +397,10 @@ function invalid(field: string, problem: string): GatewayError {
   return new GatewayError("invalid_definition", `'${field}' ${problem}.`, { param: field });
 }
 
-function under(path: string, error: GatewayError): GatewayError {
+/** What is wrong with a definition that stands at `path`. @param spell a place, as the request writes it */
+export function under(path: string, error: GatewayError, spell: (place: string) => string = String): GatewayError {
   const { param: below, extra } = error.details;
-  const fieldOf = (param: string | undefined): string => (param === undefined ? path : withIndexes(`${path}.${param}`));
+  const fieldOf = (param: string | undefined): string => (param === undefined ? path : spell(`${path}.${param}`));
   const { problems } = extra ?? {};
   const listed = Array.isArray(problems) ? (problems as unknown as ToldProblem[]) : [];
   const told = listed.map(({ param, message }) => ({ param: fieldOf(param), message }));

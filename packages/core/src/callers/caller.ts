@@ -1,5 +1,6 @@
 /** Who is asking, and the one decision of what they may list and run (CHAT-11, BLIND-9). */
 import * as z from "zod";
+import { encodeAddress } from "../tools/uri.ts";
 
 export const scopes = [
   /** Chats with their tools, models, embeddings and pictures. */
@@ -113,7 +114,20 @@ function names(patterns: readonly string[] | undefined, tool: GuardedTool): bool
 
 function namesTool(pattern: string, { name, uri }: GuardedTool): boolean {
   if (!pattern.includes("://")) return matchesPattern(pattern, name);
-  return uri !== undefined && matchesPattern(pattern, uri);
+  return uri !== undefined && matchesPattern(addressed(pattern), uri);
+}
+
+const mostAddressed = 2_000;
+const addressedPatterns = new Map<string, string>();
+
+/** Patterns are held against every tool, and most are asked for again and again. */
+function addressed(pattern: string): string {
+  const known = addressedPatterns.get(pattern);
+  if (known !== undefined) return known;
+  if (addressedPatterns.size >= mostAddressed) addressedPatterns.clear();
+  const made = encodeAddress(pattern);
+  addressedPatterns.set(pattern, made);
+  return made;
 }
 
 /** `*` stands for any run of characters. */

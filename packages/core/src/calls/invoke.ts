@@ -167,7 +167,7 @@ async function proceed(
   const since = deps.clock.now();
   const stopped = new AbortController();
   // `AbortSignal.any` would keep a weak reference for each call at the request's signal.
-  const stop = (): void => stopped.abort();
+  const stop = (): void => stopped.abort(request.signal.reason);
   if (request.signal.aborted) stop();
   else request.signal.addEventListener("abort", stop, { once: true });
   const row = { tenant: context.tenant, id: call.id, attempt: 1 };

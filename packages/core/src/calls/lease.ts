@@ -5,6 +5,7 @@
  */
 import type { Spent } from "../budgets/chat-meter.ts";
 import type { CoreDeps, Timing } from "../deps.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish } from "../ports/repos.ts";
 
 /** Why we must not go on: the call was cancelled, or another attempt owns the row. */
@@ -12,6 +13,11 @@ export type LeaseEnd = "cancelled" | "lost";
 
 /** Reason of the signal that ends what is still under way for a call that another process has by now. */
 export const takenOver = Symbol("another process has the call");
+
+/** The reason of a signal that ends since this process must: whoever asked is told, and what can go on elsewhere does. */
+export function processEnd({ reason }: { readonly reason: unknown }): GatewayError | undefined {
+  return reason instanceof GatewayError && reason.code === "shutting_down" ? reason : undefined;
+}
 
 /** For `AbortController.abort`. */
 export function reasonOf(why: LeaseEnd): typeof takenOver | undefined {

@@ -84,13 +84,7 @@ function requireReplayable(call: Call, confirmed: boolean): void {
       },
     );
   }
-  if (usedInlineConfig(call)) {
-    throw new GatewayError(
-      "runtime_config_required",
-      `Call '${call.id}' ran with an inline 'runtime_config', which is not stored; send it again with POST /v1/tools/invoke.`,
-      { param: "id" },
-    );
-  }
+  requireStoredConfig(call, "POST /v1/tools/invoke");
   if (call.effect === "write" && call.repeat !== "natural" && !confirmed) {
     throw new GatewayError(
       "confirmation_required",
@@ -98,6 +92,19 @@ function requireReplayable(call: Call, confirmed: boolean): void {
       { param: "confirm", toolName: call.tool },
     );
   }
+}
+
+/**
+ * @param route that takes the configuration again
+ * @throws GatewayError `runtime_config_required` where the request brought it
+ */
+export function requireStoredConfig(call: Call, route: string): void {
+  if (!usedInlineConfig(call)) return;
+  throw new GatewayError(
+    "runtime_config_required",
+    `'${call.id}' ran with an inline 'runtime_config', which is not stored; send it again with ${route}.`,
+    { param: "id" },
+  );
 }
 
 async function argumentsOf(deps: CoreDeps, context: CallContext, { id, input }: Call): Promise<SealedInput> {

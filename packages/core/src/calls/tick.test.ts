@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { createFakeCore, unscripted } from "../../../../test/support/fake-core.ts";
+import { createFakeClock } from "@toolyard/platform/memory/fake-clock";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { CallRepo, Repos } from "../ports/repos.ts";
 import { tick } from "./tick.ts";
@@ -37,5 +38,24 @@ describe(`a tick ${verifies("API-5", "CHAT-13")}`, () => {
     const core = createFakeCore({ repos: { calls } });
     await expect(tick(core)).rejects.toThrow("was not expected");
     expect(left).toBe(0);
+  });
+
+  test("says that the clock of the machine is wrong, once for each time that it is", async () => {
+    const clock = createFakeClock();
+    let apartMs = 0;
+    const schedules: Repos["schedules"] = {
+      ...unscripted<Repos["schedules"]>("repos.schedules"),
+      due: () => Promise.resolve({ due: [], now: clock.now() + apartMs }),
+    };
+    const core = createFakeCore({ core: { clock }, repos: { schedules } });
+    for (const now of [4_000, 3_600_000, 3_600_000, 0, -90_000]) {
+      apartMs = now;
+      await expect(tick(core)).rejects.toThrow("was not expected");
+    }
+    const told = core.lines.filter(({ message }) => message.startsWith("the clock of this machine"));
+    expect(told.map(({ fields }) => fields["reason"])).toEqual([
+      "3600 s behind the database",
+      "90 s ahead of the database",
+    ]);
   });
 });

@@ -87,8 +87,30 @@ const counted =
 
 /** Most ticks find nothing that is due, and read no code for it. */
 async function fireSchedules(deps: CoreDeps): Promise<void> {
+  const askedAt = deps.clock.now();
   const found = await deps.repos.schedules.due({ limit: sweepLimit, aheadMs: firingAheadMs });
+  tellWrongClock(deps, { askedAt, now: found.now });
   if (found.due.length === 0) return;
   const { fireDue } = await import("../schedules/fire.ts");
   await fireDue(deps, found, sweepLimit);
+}
+
+/** Nobody notices so much: leases and firings go by the database's clock, and times that are given out by this machine's. */
+const mostApartMs = 5_000;
+const toldOfClock = new WeakSet<CoreDeps>();
+
+/** Once for each time that they part. */
+function tellWrongClock(deps: CoreDeps, { askedAt, now }: { readonly askedAt: number; readonly now: number }): void {
+  const aheadMs = askedAt - now;
+  const behindMs = now - deps.clock.now();
+  if (Math.max(aheadMs, behindMs) <= mostApartMs) {
+    toldOfClock.delete(deps);
+    return;
+  }
+  if (toldOfClock.has(deps)) return;
+  toldOfClock.add(deps);
+  const seconds = Math.round(Math.max(aheadMs, behindMs) / 1_000);
+  deps.log.log("warn", "the clock of this machine and that of the database are apart", {
+    reason: `${seconds} s ${aheadMs > behindMs ? "ahead of" : "behind"} the database`,
+  });
 }

@@ -14,6 +14,7 @@ import type { QueueMessage } from "../ports/task-queue.ts";
 import type { Span } from "../ports/traces.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import type { InputAnswers } from "../tools/adapter.ts";
+import { afterErasure, clearAfterErasure } from "../tenants/erase.ts";
 import { loadScheme } from "../tools/catalog.ts";
 import { executeCall } from "../tools/execute-call.ts";
 import { prepareCall } from "../tools/prepare.ts";
@@ -37,6 +38,7 @@ const busyRetryMs = 1_000;
  * message should be delivered again (the database or the key is away).
  */
 export async function handleMessage(deps: CoreDeps, message: QueueMessage): Promise<void> {
+  if (message.callId === afterErasure) return clearAfterErasure(deps, message.tenant);
   const source = refreshedSource(message.callId);
   if (source !== undefined) {
     const { refreshSource } = await import("../vcp/static/refresh.ts");

@@ -9,6 +9,9 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import type { KeptTurn } from "../ports/repos.ts";
+import type { ClientToolCall } from "./events.ts";
+import { insertBeforeLastUser } from "./late-results.ts";
+import type { AssembledToolCall } from "./providers/provider.ts";
 import { callIds } from "./schema.ts";
 
 const turnLifetimeMs = 24 * 3_600_000;
@@ -19,6 +22,8 @@ const ourId = /^call_[0-9a-hjkmnp-tv-z]{26}(k?)$/;
 interface TurnContent {
   /** What the model saw of this answer before the turn: late results, and rounds of the gateway's own tools. */
   readonly before: readonly JsonObject[];
+  /** So many of them are late results, which the model saw before the last question. */
+  readonly late?: number;
   /** The assistant message as the back end wrote it. */
   readonly message: JsonObject;
   /** Client's id → back end's id. */
@@ -34,6 +39,13 @@ interface TurnContent {
 /** The id that a client sees for a call. */
 export function clientCallId(base: string, kept: boolean): string {
   return kept ? `${base}${keptMark}` : base;
+}
+
+export function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {
+  const { name, arguments: text, extra } = call;
+  return extra["type"] === "custom"
+    ? { ...extra, id, type: "custom", custom: { name, input: text } }
+    : { ...extra, id, type: "function", function: { name, arguments: text } };
 }
 
 export async function keepTurn(deps: CoreDeps, context: CallContext, content: TurnContent): Promise<KeptTurn> {
@@ -83,9 +95,13 @@ export async function restoreTurns(
     );
     turns.set(turn.key, JSON.parse(text) as TurnContent);
   }
-  const messages = exchangesOf(given.messages).flatMap(({ head, answers }) => {
+  let messages: JsonObject[] = [];
+  for (const { head, answers } of exchangesOf(given.messages)) {
     const turn = turnOf(head, turns);
-    if (turn === undefined) return [head, ...answers];
+    if (turn === undefined) {
+      messages.push(head, ...answers);
+      continue;
+    }
     requireWhole(turn, answers);
     if (turn.inline && context.runtimeConfig === undefined) {
       throw new GatewayError(
@@ -95,8 +111,10 @@ export async function restoreTurns(
       );
     }
     const results = [...turn.results, ...answers.map((answer) => withBackEndId(answer, turn))];
-    return [...turn.before, turn.message, ...inCallOrder(turn.message, results)];
-  });
+    const late = turn.before.slice(0, turn.late ?? 0);
+    if (late.length > 0) messages = [...insertBeforeLastUser(messages, late)];
+    messages.push(...turn.before.slice(late.length), turn.message, ...inCallOrder(turn.message, results));
+  }
   return { messages, hasReadOutside: [...turns.values()].some(({ readOutside }) => readOutside) };
 }
 

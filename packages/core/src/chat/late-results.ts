@@ -6,6 +6,7 @@
 import type { Call } from "../calls/call.ts";
 import { outcomeOf } from "../calls/new-call.ts";
 import { parseJson, type JsonObject } from "../json.ts";
+import { aliasOf } from "../tools/compiled.ts";
 import { textForModel } from "../tools/outcome.ts";
 
 export interface LateResults {
@@ -38,7 +39,8 @@ function toMessages(
   const calls = due.map((call) => {
     const given = argumentsOf(call);
     const text = parseJson(given) === undefined ? "{}" : given;
-    return { id: call.id, type: "function", function: { name: call.tool, arguments: text } };
+    // As the model knows it: back ends refuse other names.
+    return { id: call.id, type: "function", function: { name: aliasOf(call.tool), arguments: text } };
   });
   const results = due.map((call) => ({ role: "tool", tool_call_id: call.id, content: contentOf(call) }));
   return [{ role: "assistant", content: null, tool_calls: calls }, ...results];

@@ -5,9 +5,9 @@
 import { isBoundByName } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { isJsonObject, type JsonObject } from "../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { listTools, type Adapters } from "../tools/catalog.ts";
-import { compileTool } from "../tools/compiled.ts";
+import { aliasOf, compileTool } from "../tools/compiled.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import type { SchemaFamily } from "../tools/schema-projection.ts";
 import { callToolName, foundCall, foundSearch, searchOffer, searchToolName, unwrapCall } from "../tools/tool-search.ts";
@@ -44,7 +44,7 @@ export function offerIn(
 function offerForText(request: ChatRequest): Offer {
   const tools = request.tools.length === 0 ? undefined : request.tools;
   checkToolChoice(request, request.clientToolNames);
-  const runsTools = !request.manual && request.choices === 1;
+  const runsTools = !request.manual && request.choices === 1 && request.toolChoice !== "none";
   return {
     gatewayTools: new Map(),
     listed: [],
@@ -122,6 +122,14 @@ export function withTools(offer: Offer, own: readonly Tool[], hasClientTools: bo
   return { ...offer, tools: toolsFor("openai"), toolsFor, mayMix: hasClientTools, runsTools: true };
 }
 
+/** A choice that names one of our tools, by the name that the model knows it by. */
+export function choiceFor(offer: Offer, request: ChatRequest, choice: JsonValue): JsonValue {
+  const name = isJsonObject(choice) ? nameOf(choice) : undefined;
+  if (name === undefined || request.clientToolNames.has(name)) return choice;
+  const alias = aliasOf(name);
+  return alias !== name && offer.gatewayTools.has(alias) ? { type: "function", function: { name: alias } } : choice;
+}
+
 /** Is a call of this name run by us? */
 export function isOurs(offer: Offer, name: string): boolean {
   return offer.gatewayTools.has(name) || (offer.isSearched && searchOffer.some((tool) => tool.name === name));
@@ -164,7 +172,8 @@ function mustSearch(tools: ReadonlyMap<string, Tool>, { config }: CallContext, r
 
 function listedBesideSearch(tools: ReadonlyMap<string, Tool>, request: ChatRequest): Tool[] {
   const choice = request.toolChoice;
-  const chosen = isJsonObject(choice) ? nameOf(choice) : undefined;
+  const named = isJsonObject(choice) ? nameOf(choice) : undefined;
+  const chosen = named === undefined ? undefined : aliasOf(named);
   return [...tools].filter(([name]) => name === resultReader || name === chosen).map(([, tool]) => tool);
 }
 

@@ -287,6 +287,7 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const offer = isRelayed ? noOffer : (agent?.offer ?? offerIn(protocol, deps.adapters, { context, request }));
   const session = request.sessionId ?? (offer.runsTools ? newId("session") : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
+  if (session !== undefined) agent?.workIn(session);
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
   const routes = resolveRoute(config, request.model, deps.defaultProvider);
   return {
@@ -364,10 +365,13 @@ function admissionOf(
   prepared: Prepared,
   { row, plan }: { readonly row: NewCall; readonly plan: Plan },
 ): AdmitInput {
-  const { request, offer, context } = prepared;
-  const usesWorkspace = [...offer.gatewayTools.values()].some(
-    (tool) => tool.kind === "NATIVE" && tool.name !== "read_result",
-  );
+  const { request, offer, context, agent } = prepared;
+  // Agents, as tools and behind a handover, may be bound to tools that the request itself is not offered.
+  const usesWorkspace =
+    agent?.handsOver === true ||
+    [...offer.gatewayTools.values()].some(
+      ({ kind, name }) => kind === "AGENT" || (kind === "NATIVE" && name !== "read_result"),
+    );
   const session = request.sessionId ?? (usesWorkspace ? context.sessionId : undefined);
   const turnKeys = turnKeysOf(request.messages);
   return {

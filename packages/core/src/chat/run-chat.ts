@@ -2,7 +2,7 @@
  * The one loop: model, tools, model, …, as one stream of events (design "Chat"). Everything that can
  * refuse the request has happened in open-chat.ts; from here on an error is an event.
  */
-import type { CallFinish, KeptTurn } from "../ports/repos.ts";
+import type { CallFinish, KeptTurn, SettleInput } from "../ports/repos.ts";
 import type { Span } from "../ports/traces.ts";
 import type { CoreDeps } from "../deps.ts";
 import { ChatMeter, type MeteredRound } from "../budgets/chat-meter.ts";
@@ -17,14 +17,15 @@ import { newId } from "../ids.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import { ToolRun, type RoundCall } from "../tools/tool-run.ts";
-import { textForModel, toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
+import { textForModel, type ToolOutcome } from "../tools/outcome.ts";
+import { refuseFailure, withWriteStarted } from "./chat-failures.ts";
 import { ChatTrace } from "./chat-trace.ts";
 import { ChatCollector } from "./collect.ts";
-import type { ChatEvent, ClientToolCall, ToolExecution } from "./events.ts";
-import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
+import type { ChatEvent, ToolExecution } from "./events.ts";
+import { clientCallId, hasOpaqueFields, keepTurn, toClientCall } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
-import { dispatchItemOf, isOurs } from "./offer.ts";
+import { choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
@@ -90,6 +91,8 @@ class ChatRun {
   /** Undefined where the answer will not be kept. */
   readonly #collector: ChatCollector | undefined;
   readonly #messages: JsonObject[];
+  /** So many of them came with the request. */
+  #given: number;
   /** As `#messages` tell of them. */
   #late: LateResults;
   #givesLateUp = false;
@@ -120,6 +123,7 @@ class ChatRun {
     this.#chat = chat;
     this.#take = take;
     this.#messages = [...chat.messages];
+    this.#given = chat.messages.length;
     this.#late = chat.late;
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     this.#collector = chat.idempotencyKey !== undefined || chat.offer.runsTools ? new ChatCollector() : undefined;
@@ -142,7 +146,7 @@ class ChatRun {
       signal: this.#stop.signal,
       slots,
       meter: this.#meter,
-      deliverLate: chat.request.sessionId !== undefined,
+      deliverLate: chat.context.sessionId !== undefined,
       writesBefore: chat.writesBefore,
       readOutsideBefore: chat.hasReadOutside,
       ...(chat.agent === undefined ? {} : { via: chat.agent.via }),
@@ -233,6 +237,8 @@ class ChatRun {
     const { from, to, reason, chat, messages } = next;
     yield this.#told([{ type: "handoff", from, to, reason }]);
     this.#chat = { ...this.#chat, ...chat };
+    // Where one of them has instructions and the other has none, there is one more or less of the first ones.
+    this.#given += messages.length - this.#messages.length;
     this.#messages.splice(0, this.#messages.length, ...messages);
     this.#guard.goOnWith(agent.limits);
     this.#tools.goOnAs(chat.context, agent.via);
@@ -244,7 +250,7 @@ class ChatRun {
   }
 
   #failureOf(thrown: unknown): ChatEvent {
-    const error = this.#stop.reasonAsError() ?? this.#withLateNamed(toGatewayError(thrown));
+    const error = this.#withLateNamed(this.#stop.reasonAsError() ?? toGatewayError(thrown));
     if (error.code === "internal_error") {
       const { cause } = error;
       this.#deps.log.log("error", "chat failed unexpectedly", {
@@ -270,7 +276,7 @@ class ChatRun {
     const isToldInFull = this.#late === this.#chat.late;
     if (isToldInFull && code === "provider_rejected" && details.extra?.["before_first_byte"] === false)
       this.#givesLateUp = ids.length > 0;
-    if (!this.#givesLateUp) return error;
+    if (!this.#givesLateUp || this.#stop.isCancelled) return error;
     const told = `The model was told of results that came late, which are not told again: ${ids.join(", ")}. GET /v1/calls/{id}/result has them.`;
     return new GatewayError(code, `${message} ${told}`, details);
   }
@@ -311,8 +317,12 @@ class ChatRun {
       ...request.passthrough,
       messages: this.#messages,
       ...(offer.tools === undefined ? {} : { tools: [...offer.tools] }),
-      ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: toolChoice }),
+      ...(offer.tools === undefined || toolChoice === undefined
+        ? {}
+        : { tool_choice: choiceFor(offer, request, toolChoice) }),
     };
+    // Back ends refuse it where there are none.
+    if (offer.tools === undefined) delete body["parallel_tool_calls"];
     return streamWithFallback(
       { egress, clock, log, credential, span, ...(defaultProvider === undefined ? {} : { defaultProvider }) },
       {
@@ -437,15 +447,21 @@ class ChatRun {
     if (ids === undefined) this.#ids.set(choice, (ids = new Map<number, MintedCall>()));
     let minted = ids.get(at);
     if (minted === undefined) {
-      const { offer, request } = this.#chat;
       minted = {
-        id: clientCallId(newId("call"), offer.mayMix && !request.manual),
+        id: clientCallId(newId("call"), this.#isContinuedFromKept),
         owner: this.#ownerOf(name),
         index: this.#nextIndex(choice),
       };
       ids.set(at, minted);
     }
     return minted;
+  }
+
+  /** Is the turn, where it ends with calls of the client, to be continued with what is kept of it alone? */
+  get #isContinuedFromKept(): boolean {
+    const { offer, request } = this.#chat;
+    if (request.choices > 1) return false;
+    return (offer.mayMix && !request.manual) || this.#late.messages.length > 0 || this.#messages.length > this.#given;
   }
 
   #nextIndex(choice: number): number {
@@ -513,7 +529,7 @@ class ChatRun {
       return false;
     }
     this.#messages.push(...messages);
-    await dialect.update(this.#messages);
+    this.#tools.tellInTime(await dialect.update(this.#messages));
     if (this.#chat.agent !== undefined) yield* this.#goOn(this.#chat.agent);
     if (this.#meter.isLimited) await this.#tools.finished();
     await this.#meter.admitTurn(this.#promptTokens);
@@ -604,13 +620,14 @@ class ChatRun {
   }
 
   async *#finishForClient(turn: Turn, owned: readonly OwnedCall[], results: readonly JsonObject[]): Steps {
-    const { messages, offer, context } = this.#chat;
-    const before = [...this.#late.messages, ...this.#messages.slice(messages.length)];
+    const { offer, context } = this.#chat;
+    const before = [...this.#late.messages, ...this.#messages.slice(this.#given)];
     const mixed = before.length > 0 || owned.some(({ owner }) => owner === "gateway");
     if (mixed || offer.mayMix || hasOpaqueFields(turn.message)) {
       const theirs = owned.filter(({ owner }) => owner === "client");
       this.#keptTurn = await keepTurn(this.#deps, context, {
         before,
+        late: this.#late.messages.length,
         message: turn.message,
         ids: Object.fromEntries(theirs.map(({ clientId, call }) => [clientId, call.id])),
         results,
@@ -635,6 +652,8 @@ class ChatRun {
     const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
     this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
     this.#response = undefined;
+    // What the model would have made of late results is in no answer yet: the next request tells of them again.
+    if (!this.#givesLateUp) this.#late = { ...this.#late, ids: [] };
     return [{ type: "text-delta", text, choice: 0 }, ...this.#finish()];
   }
 
@@ -707,11 +726,22 @@ class ChatRun {
       calls: await this.#tools.deferredRows(),
       finished: [],
       // What a model made of them is in no answer where there is none: they are told again, unless that cannot help.
-      delivered: state === "completed" || (state === "failed" && this.#givesLateUp) ? this.#late.ids : [],
+      delivered: [
+        ...(state === "completed" || (state === "failed" && this.#givesLateUp) ? this.#late.ids : []),
+        ...(state === "completed" ? this.#tools.toldInTime : []),
+      ],
       ...(this.#keptTurn === undefined ? {} : { keepTurn: this.#keptTurn }),
-      ...(this.#chat.request.sessionId === undefined ? {} : { sessionId: this.#chat.request.sessionId }),
+      ...this.#sessionToKeep(),
     });
     this.#deps.reach("chat.settled");
+  }
+
+  /** One that the request did not name is begun where something is still to come, for whoever goes on in it. */
+  #sessionToKeep(): Pick<SettleInput, "sessionId" | "beginsSession"> {
+    const { request, context } = this.#chat;
+    if (request.sessionId !== undefined) return { sessionId: request.sessionId };
+    if (context.sessionId === undefined || this.#pending.length === 0) return {};
+    return { sessionId: context.sessionId, beginsSession: true };
   }
 
   /** Undefined where it cannot be kept: what the chat has done and cost is on record all the same. */
@@ -725,9 +755,9 @@ class ChatRun {
     }
   }
 
-  /** A retry of a plain chat may ask the model again; one that ran tools, or has a key, must not. */
+  /** A retry of a plain chat may ask the model again; one that ran tools, told of late results or has a key must not. */
   #isWorthKeeping(): boolean {
-    return this.#chat.idempotencyKey !== undefined || this.#toolsCalled.length > 0;
+    return this.#chat.idempotencyKey !== undefined || this.#toolsCalled.length > 0 || this.#late.ids.length > 0;
   }
 }
 
@@ -756,38 +786,9 @@ function toToolMessage(id: string, outcome: ToolOutcome | undefined): JsonObject
   return { role: "tool", tool_call_id: id, content: outcome === undefined ? "" : textForModel(outcome) };
 }
 
-function toClientCall(call: AssembledToolCall, id: string): ClientToolCall {
-  const { name, arguments: text, extra } = call;
-  return extra["type"] === "custom"
-    ? { ...extra, id, type: "custom", custom: { name, input: text } }
-    : { ...extra, id, type: "function", function: { name, arguments: text } };
-}
-
 function reasonOf(turn: Turn): string {
   if (turn.calls.length > 0 && turn.finishReason !== "length") return "tool_calls";
   return turn.finishReason;
-}
-
-function refuseFailure(tool: string, outcome: ToolOutcome): void {
-  if (outcome.kind !== "failed" && outcome.kind !== "rejected") return;
-  const { param, extra } = toErrorDetails(outcome.details);
-  throw new GatewayError(
-    outcome.code === "tool_not_found" ? "tool_not_found" : "tool_failed",
-    `Tool execution failed: ${outcome.message}`,
-    {
-      toolName: tool,
-      ...(param === undefined ? {} : { param }),
-      extra: { ...extra, tool_error: outcome.code },
-    },
-  );
-}
-
-/** SDKs repeat failed requests by themselves; after a write they must not. */
-function withWriteStarted(error: GatewayError): GatewayError {
-  return new GatewayError(error.code, error.message, {
-    ...error.details,
-    extra: { ...error.details.extra, write_started: true },
-  });
 }
 
 type PendingCall = NonNullable<ToolExecution["pending"]>[number];

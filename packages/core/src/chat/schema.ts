@@ -188,11 +188,8 @@ function withoutNulls(body: JsonObject): JsonObject {
     if (value === null || (key === "tools" && Array.isArray(value) && value.length === 0)) continue;
     result[key] = value;
   }
-  if (result["tools"] === undefined) {
-    // A choice among no tools is refused by many back ends.
-    if (result["tool_choice"] === "auto" || result["tool_choice"] === "none") delete result["tool_choice"];
-    delete result["parallel_tool_calls"];
-  }
+  // Where the client lists none it says nothing, and what the gateway offers need not be put together anew.
+  if (result["tools"] === undefined && result["tool_choice"] === "auto") delete result["tool_choice"];
   return result;
 }
 

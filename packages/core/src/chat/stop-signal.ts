@@ -1,6 +1,6 @@
 /** Everything that can end a chat from outside, with its reason. */
 import type { Spent } from "../budgets/chat-meter.ts";
-import { holdLease, reasonOf, type Lease } from "../calls/lease.ts";
+import { holdLease, processEnd, reasonOf, type Lease } from "../calls/lease.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { OpenedChat } from "./open-chat.ts";
@@ -11,7 +11,7 @@ export class StopSignal {
   readonly #isAgent: boolean;
   readonly #lease: Lease;
   readonly #timer: NodeJS.Timeout;
-  /** Undefined where it was the client who left. */
+  /** Undefined where it came with the signal: the client has left, or the process must end. */
   #reason: { readonly error: GatewayError; readonly isCancelled: boolean } | undefined;
 
   constructor(deps: CoreDeps, chat: OpenedChat, spent: () => Spent | undefined) {
@@ -34,12 +34,12 @@ export class StopSignal {
   }
 
   get isCancelled(): boolean {
-    return this.#reason?.isCancelled ?? this.signal.aborted;
+    return this.#reason?.isCancelled ?? (this.signal.aborted && processEnd(this.signal) === undefined);
   }
 
   reasonAsError(): GatewayError | undefined {
     if (!this.signal.aborted) return undefined;
-    return this.#reason?.error ?? clientLeft();
+    return this.#reason?.error ?? outsideReason(this.signal);
   }
 
   throwIfStopped(): void {
@@ -70,6 +70,11 @@ export class StopSignal {
     this.#reason = { error, isCancelled };
     this.#stop.abort(reason);
   }
+}
+
+/** @param signal has been aborted by whoever answers the client */
+export function outsideReason(signal: AbortSignal): GatewayError {
+  return processEnd(signal) ?? clientLeft();
 }
 
 export function clientLeft(): GatewayError {

@@ -37,6 +37,9 @@ export interface TextDialect {
   calls(messages: readonly JsonObject[]): Promise<readonly AskedCall[]>;
   /** @param outcomes in the order of the calls */
   answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer>;
-  /** What has become known of earlier rounds, put into the messages before the model is asked again. */
-  update(messages: JsonObject[]): Promise<void>;
+  /**
+   * What has become known of earlier rounds, put into the messages before the model is asked again.
+   * @returns the calls whose results it is
+   */
+  update(messages: JsonObject[]): Promise<readonly string[]>;
 }

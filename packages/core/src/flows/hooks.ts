@@ -10,7 +10,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../json.ts";
 import type { FlowHook, HookedFlow, HookToken, OpenedHook } from "../ports/flows.ts";
 import { formatToolUri } from "../tools/uri.ts";
 import { newWebhookSecret, openWebhookSecret, verifyMessage } from "../webhooks/secret.ts";
@@ -174,7 +174,7 @@ function notProven(problem: string): GatewayError {
 /** An object is the input itself; anything else is its `body`. */
 function inputOf(text: string): JsonObject {
   if (text.trim() === "") return {};
-  const value: JsonValue | undefined = parseJson(text);
+  const value: JsonValue | undefined = parseJsonExactly(text);
   if (value === undefined) {
     throw new GatewayError(
       "invalid_json",

@@ -6,7 +6,7 @@
 import * as z from "zod";
 import type { Call } from "../calls/call.ts";
 import { catalog } from "../errors/catalog.ts";
-import { isJsonObject, parseJson, type JsonValue } from "../json.ts";
+import { isJsonObject, jsonOrText, type JsonValue } from "../json.ts";
 import type { FlowBody, FlowDefinition, FlowNode } from "./definition.ts";
 import type { RunEvent } from "./run/follow.ts";
 
@@ -170,7 +170,7 @@ export class WorkflowEncoder {
   #ending({ state, outcome, error }: Call): WorkflowEvent {
     if (state === "completed") {
       const isWhole = outcome !== null && outcome.blobKey === undefined;
-      const output = isWhole ? (parseJson(outcome.text) ?? outcome.text) : null;
+      const output = isWhole ? jsonOrText(outcome.text) : null;
       return { type: "done", ...this.#ids, ...(isWhole ? { output } : { truncated: true }) };
     }
     const { code, message } = error ?? { code: "internal_error" as const, message: `The run is '${state}'.` };

@@ -3,7 +3,7 @@
  * same document made. A plugin is found again by document and operation, so it keeps its name, its id and
  * what was decided here about it (who may use it, whether it is on), whatever the document says now.
  */
-import { definitionOf, registerPlugin } from "../blind/register.ts";
+import { definitionOf, registerPlugin, under } from "../blind/register.ts";
 import type { PluginDefinition } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -83,7 +83,7 @@ export async function planImport(source: ReadSource, options: PlanOptions): Prom
       planned.push({ ...compare(candidate, { definition, existing, egress: options.egress }), warnings });
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
-      if (isExact) throw within(`definitions.${index}`, error);
+      if (isExact) throw under(`definitions.${index}`, error);
       skipped.push({ key: candidate.key, label: candidate.label, reason: error.message });
     }
   }
@@ -186,9 +186,4 @@ function nameTaken(name: string, index: number): GatewayError {
   return new GatewayError("conflict", `'${name}' is the name of a tool of another kind; take another name.`, {
     param: `definitions.${index}.name`,
   });
-}
-
-function within(path: string, error: GatewayError): GatewayError {
-  const param = error.details.param === undefined ? path : `${path}.${error.details.param}`;
-  return new GatewayError(error.code, `In '${path}': ${error.message}`, { ...error.details, param });
 }

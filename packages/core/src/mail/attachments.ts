@@ -1,4 +1,5 @@
 /** Attachments of a mail: given with the call, a file of the session, or the result of an earlier call (MAIL-3). */
+import { readBase64 } from "../base64.ts";
 import { openHandle } from "../calls/open-handle.ts";
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
@@ -88,15 +89,12 @@ async function readContent(deps: AttachmentDeps, context: CallContext, wanted: W
 
 function decode(text: string, { each, field }: Wanted): Uint8Array {
   if (each.encoding === "utf-8") return Buffer.from(text, "utf8");
-  const compact = text.replaceAll(/[\r\n\t ]/g, "");
-  const bytes = Buffer.from(compact, "base64");
-  // What Node cannot read it leaves out; a file that lacks a part is worse than none.
-  const isWhole =
-    /^[A-Za-z0-9+/_-]*={0,2}$/.test(compact) &&
-    bytes.byteLength === Math.floor((compact.replace(/=+$/, "").length * 3) / 4);
-  if (!isWhole)
-    throw invalid(`${field}.content`, `'${field}.content' is not base64; for text as it is, say "encoding": "utf-8".`);
-  return bytes;
+  const bytes = readBase64(text);
+  if (bytes !== undefined) return bytes;
+  throw invalid(
+    `${field}.content`,
+    `'${field}.content' is not base64, or lacks a part of it; for text as it is, say "encoding": "utf-8".`,
+  );
 }
 
 function sessionOf({ sessionId }: CallContext, field: string): string {

@@ -1,14 +1,17 @@
 /**
- * A person's yes or no to a call that waits for it, asked for through the client that made the call (design
- * "Approval never holds an invocation"): in the stateless era the result asks and the client comes again with
- * the answer, before that the request's own stream asks and the answer is posted, to any instance. Only where
- * the caller may approve calls; others are told where the call waits.
+ * A person's yes or no to a call that waits for it, or their answers to what its back end asks, asked for through
+ * the client that made the call (design "Approval never holds an invocation"): in the stateless era the result asks
+ * and the client comes again with the answer, before that the request's own stream asks and the answer is posted, to
+ * any instance. A yes is asked for only where the caller may approve calls; others are told where the call waits.
  */
 import type { Call } from "../calls/call.ts";
 import { decideCall } from "../calls/decide.ts";
+import { inputAnswersSchema } from "../calls/input-request.ts";
+import { inputRequestsOf } from "../calls/new-call.ts";
 import { hasScope } from "../callers/caller.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { elicitationMethod } from "../mcp/server-requests.ts";
 import type { AdmittedExchange } from "./exchange.ts";
 import { readSignedText, signText } from "./signed-text.ts";
 
@@ -19,11 +22,26 @@ const longestShown = 1_000;
 /** How long the answer may take. */
 const askedForMs = 3_600_000;
 
-export function mayAsk({ peer, context }: Pick<AdmittedExchange, "peer" | "context">): boolean {
-  return peer.takesForms && hasScope(context.caller, "approve");
+/** What their own call asks, callers answer themselves, as far as it is asked with forms. */
+export function mayAsk({ peer, context }: Pick<AdmittedExchange, "peer" | "context">, call: Call): boolean {
+  if (!peer.takesForms) return false;
+  const requests = inputRequestsOf(call);
+  return requests === undefined ? hasScope(context.caller, "approve") : Object.values(requests).every(isForm);
 }
 
-export function approvalParams(tool: string, shownArguments: string): JsonObject {
+/** Not, say, a page that somebody is to open, which this client may not know how to show. */
+function isForm(request: JsonValue): boolean {
+  if (!isJsonObject(request) || request["method"] !== elicitationMethod) return false;
+  const { params } = request;
+  return isJsonObject(params) && (params["mode"] ?? "form") === "form";
+}
+
+/** What is asked for, by name. */
+export function requestsOf(call: Call): JsonObject {
+  return inputRequestsOf(call) ?? { [approvalKey]: approvalRequest(call.tool, call.inputView) };
+}
+
+function approvalParams(tool: string, shownArguments: string): JsonObject {
   const shown = shownArguments.length > longestShown ? `${shownArguments.slice(0, longestShown)}…` : shownArguments;
   return {
     message: `The tool '${tool}' waits for your approval to run with these arguments: ${shown}`,
@@ -35,30 +53,59 @@ export function approvalParams(tool: string, shownArguments: string): JsonObject
   };
 }
 
-export function approvalRequest(tool: string, shownArguments: string): JsonObject {
-  return { method: "elicitation/create", params: { mode: "form", ...approvalParams(tool, shownArguments) } };
+function approvalRequest(tool: string, shownArguments: string): JsonObject {
+  return { method: elicitationMethod, params: { mode: "form", ...approvalParams(tool, shownArguments) } };
 }
 
+/** `open`: the user has not decided, or the answer is none. */
 export type Decision = "approved" | "rejected" | "open";
 
-/**
- * Decides about the call as the client's user has.
- * @returns `open` where the user has not decided, or the answer is none
- */
-export async function answerApproval(
-  { deps, context }: AdmittedExchange,
-  call: Pick<Call, "id">,
-  answer: JsonValue | undefined,
+/** Decides about the call as the client's user has. */
+export async function answerCall(
+  exchange: AdmittedExchange,
+  call: Call,
+  responses: JsonValue | undefined,
 ): Promise<Decision> {
-  const decision = readDecision(answer);
-  if (decision === "open") return decision;
+  const given = isJsonObject(responses) ? responses : {};
+  const requests = inputRequestsOf(call);
+  if (requests !== undefined) return giveAnswers(exchange, call, { requests, given });
+  const decision = readDecision(given[approvalKey]);
+  if (decision !== "open") await decide(exchange, { callId: call.id, decision, reason: "Decided in the MCP client." });
+  return decision;
+}
+
+/** Answers that were not asked for are left alone, and one that does not fit is none. */
+async function giveAnswers(
+  exchange: AdmittedExchange,
+  { id }: Call,
+  { requests, given }: { readonly requests: JsonObject; readonly given: JsonObject },
+): Promise<Decision> {
+  const answers = Object.entries(given).flatMap(([name, answer]) =>
+    Object.hasOwn(requests, name) && isJsonObject(answer) ? [[name, asGiven(answer)] as const] : [],
+  );
+  const input = inputAnswersSchema.safeParse(Object.fromEntries(answers));
+  if (!input.success) return "open";
   try {
-    await decideCall(deps, context, { callId: call.id, decision, reason: "Decided in the MCP client." });
+    await decide(exchange, { callId: id, decision: "approved", input: input.data });
+    return "approved";
+  } catch (error) {
+    if (error instanceof GatewayError && error.code === "invalid_request") return "open";
+    throw error;
+  }
+}
+
+/** Of a result of `elicitation/create`, what belongs to the answer. */
+function asGiven({ action, content }: JsonObject): JsonObject {
+  return action === "accept" && isJsonObject(content) ? { action, content } : { action: action ?? null };
+}
+
+async function decide({ deps, context }: AdmittedExchange, request: Parameters<typeof decideCall>[2]): Promise<void> {
+  try {
+    await decideCall(deps, context, request);
   } catch (error) {
     // Somebody else was faster; what they decided counts.
     if (!(error instanceof GatewayError) || error.code !== "conflict") throw error;
   }
-  return decision;
 }
 
 function readDecision(answer: JsonValue | undefined): Decision {
@@ -69,23 +116,31 @@ function readDecision(answer: JsonValue | undefined): Decision {
   return content["approve"] ? "approved" : "rejected";
 }
 
-/** Goes out with the question and comes back with the answer: which call it is about, for whom and what request. */
-export function toRequestState({ deps, context }: AdmittedExchange, callId: string, request: string): Promise<string> {
+/** Which question: a call may ask several, one after the other. */
+export type Asked = Pick<Call, "id" | "attempt">;
+
+/** Goes out with the question and comes back with the answer: which one it is, for whom and what request. */
+export async function toRequestState(
+  { deps, context }: AdmittedExchange,
+  { id, attempt }: Asked,
+  request: string,
+): Promise<string> {
   const until = deps.clock.now() + askedForMs;
-  return signText(deps, context, boundTo(context.caller.id, request), [callId, until]);
+  return signText(deps, context, boundTo(context.caller.id, request), [id, until, attempt]);
 }
 
-/** The call's id; undefined: the state was not made here, for this caller and this request, or is too old. */
+/** Undefined: the state was not made here, for this caller and this request, or is too old. */
 export async function readRequestState(
   { deps, context }: AdmittedExchange,
   state: string,
   request: string,
-): Promise<string | undefined> {
+): Promise<Asked | undefined> {
   const payload = await readSignedText(deps, context, boundTo(context.caller.id, request), state);
   if (!Array.isArray(payload)) return undefined;
-  const [callId, until] = payload;
-  if (typeof callId !== "string" || typeof until !== "number" || until < deps.clock.now()) return undefined;
-  return callId;
+  // Releases before this one asked for approvals alone, which come before any attempt.
+  const [id, until, attempt = 0] = payload;
+  if (typeof id !== "string" || typeof until !== "number" || until < deps.clock.now()) return undefined;
+  return typeof attempt === "number" ? { id, attempt } : undefined;
 }
 
 function boundTo(callerId: string, request: string): readonly string[] {

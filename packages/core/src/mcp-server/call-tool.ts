@@ -16,17 +16,17 @@ import { toOutcomeDetails } from "../tools/outcome.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import type { Tool } from "../tools/tool.ts";
 import { admitExchange } from "./admit-exchange.ts";
-import { continueCall, waitForApproval } from "./approve-call.ts";
+import { answerLater, continueCall, waitForPerson } from "./approve-call.ts";
 import { toCallReply } from "./call-reply.ts";
 import { ownCall, replyOf } from "./calls.ts";
 import type { AdmittedExchange, AskedCall, Exchange, MethodReply } from "./exchange.ts";
 import { headerMismatch, invalidParams, RpcFault } from "./fault.ts";
 import { readResultArguments, resultToolName } from "./get-call-result.ts";
-import { answerLater, waitForEnd } from "./later.ts";
+import { waitForEnd } from "./later.ts";
 import { askedSchema, asRefusal, outputSchemaFor } from "./output-schema.ts";
 import { metaOf } from "./peer.ts";
 import { ProgressReporter } from "./progress.ts";
-import { exposedTools, findToolset, findToolsetSoFar, within } from "./toolset.ts";
+import { exposedTools, findSwitchedOff, findToolset, findToolsetSoFar, within } from "./toolset.ts";
 
 /** A tool whose attempts may take longer than this says so in its definition, and is not run by the request. */
 const slowMs = 60_000;
@@ -92,7 +92,7 @@ async function start(
       target(context) {
         const tool = findTool(exchange, context, asked);
         outputSchema = tool === undefined ? undefined : outputSchemaFor(tool, peer);
-        return targetOf(exchange, tool, asked);
+        return targetOf(exchange, context, { tool, asked });
       },
       arguments: asked.arguments,
       async: false,
@@ -120,11 +120,15 @@ function findTool(exchange: Exchange, context: CallContext, { name }: AskedCall)
 /** @throws RpcFault where headers do not mirror the arguments */
 function targetOf(
   exchange: Exchange,
-  tool: Tool | undefined,
-  asked: AskedCall,
+  context: CallContext,
+  { tool, asked }: { readonly tool: Tool | undefined; readonly asked: AskedCall },
 ): Pick<DispatchItem, "target" | "isUri" | "isOffered"> {
-  // Only what is listed has a name here; the refusal is on record as any other.
-  if (tool === undefined) return { target: asked.name, isOffered: false };
+  // Only what is listed, or was, has a name here; the refusal is on record as any other.
+  if (tool === undefined) {
+    const toolset = findToolsetSoFar(context.config, exchange.toolset);
+    const off = findSwitchedOff(exchange.deps.adapters, context, toolset, asked.name);
+    return off === undefined ? { target: asked.name, isOffered: false } : { target: off.uri, isUri: true };
+  }
   if (exchange.peer.era === "stateless") requireMirrors(exchange, tool, asked.arguments);
   return { target: tool.uri, isUri: true };
 }
@@ -184,11 +188,9 @@ async function toRefusal(exchange: Exchange, { name }: AskedCall, error: unknown
 }
 
 function conclude(exchange: AdmittedExchange, asked: AskedCall, { callId, outcome }: Invoked): Promise<JsonObject> {
-  if (outcome.kind === "pending" && outcome.reason === "approval") return waitForApproval(exchange, asked, callId);
-  const outputSchema = askedSchema(exchange, asked);
-  return outcome.kind === "pending"
-    ? answerLater(exchange, callId, outputSchema)
-    : replyOf(exchange, callId, { outcome, outputSchema });
+  if (outcome.kind !== "pending")
+    return replyOf(exchange, callId, { outcome, outputSchema: askedSchema(exchange, asked) });
+  return outcome.reason === "async" ? answerLater(exchange, asked, callId) : waitForPerson(exchange, asked, callId);
 }
 
 async function tellResult(exchange: AdmittedExchange, asked: AskedCall): Promise<JsonObject> {

@@ -1,37 +1,18 @@
-/** Calls that go on without the request that asked for them: waited for a while, given as a task, or told of. */
+/** Calls that go on without the request that asked for them: waited for a while, or told of. */
 import { cancelCall } from "../calls/cancel.ts";
 import { endStates, type Call } from "../calls/call.ts";
-import { outcomeOf } from "../calls/new-call.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import { replyOf } from "./calls.ts";
 import type { AdmittedExchange } from "./exchange.ts";
 import { longestWaitS, resultToolName } from "./get-call-result.ts";
 import { asRefusal } from "./output-schema.ts";
-import { newTask } from "./tasks.ts";
 
 /** Clients give a request up after a minute. */
-const patienceMs = longestWaitS * 1_000;
+export const patienceMs = longestWaitS * 1_000;
 /** Of the time that a host gives a request, for the answer. */
 const reserveMs = 5_000;
 const firstLookMs = 50;
 const longestLookMs = 1_000;
-
-/** A call that a worker carries out. */
-export async function answerLater(
-  exchange: AdmittedExchange,
-  callId: string,
-  outputSchema: JsonObject | undefined,
-): Promise<JsonObject> {
-  const call = await readCall(exchange, callId);
-  if (exchange.peer.takesTasks && !endStates.includes(call.state)) return newTask(exchange, call);
-  const ended = await waitForEnd(exchange, call, patienceMs);
-  if (endStates.includes(ended.state)) {
-    return replyOf(exchange, callId, { outcome: outcomeOf(ended), call: ended, outputSchema });
-  }
-  if (hasLeft(exchange)) await giveUp(exchange, callId);
-  return asRefusal(stillRunning(callId), outputSchema);
-}
 
 /** @throws GatewayError `not_found` */
 export async function readCall({ deps, context }: AdmittedExchange, callId: string): Promise<Call> {
@@ -63,9 +44,14 @@ export async function waitWhile(
   return current;
 }
 
-/** Since 2026-07-28 a client that is gone has cancelled; before that it would have said so. */
-function hasLeft({ peer, signal }: AdmittedExchange): boolean {
-  return peer.era === "stateless" && signal.aborted;
+/** A call that nobody waits for any longer. Since 2026-07-28 a client that is gone has cancelled; before that it would have said so. */
+export async function leaveRunning(
+  exchange: AdmittedExchange,
+  call: Call,
+  outputSchema: JsonObject | undefined,
+): Promise<JsonObject> {
+  if (exchange.peer.era === "stateless" && exchange.signal.aborted) await giveUp(exchange, call.id);
+  return asRefusal(stillRunning(call), outputSchema);
 }
 
 async function giveUp({ deps, context }: AdmittedExchange, callId: string): Promise<void> {
@@ -74,10 +60,11 @@ async function giveUp({ deps, context }: AdmittedExchange, callId: string): Prom
   });
 }
 
-function stillRunning(callId: string): JsonObject {
+function stillRunning({ id, outcome }: Call): JsonObject {
   const told = {
     status: "pending",
-    call_id: callId,
+    call_id: id,
+    ...(outcome === null ? {} : { first_answer: outcome.text }),
     message: `Still running. Call '${resultToolName}' with this call_id for the result.`,
   };
   return { content: [{ type: "text", text: JSON.stringify(told) }], structuredContent: told };

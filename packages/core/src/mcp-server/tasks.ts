@@ -1,12 +1,12 @@
 /** The tasks extension of 2026-07-28: a task is the call's row, and its id the call's (design "One record"). */
 import { cancelCall } from "../calls/cancel.ts";
 import { endStates, type Call } from "../calls/call.ts";
-import { outcomeOf } from "../calls/new-call.ts";
+import { inputRequestsOf, outcomeOf } from "../calls/new-call.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { tasksExtension } from "../mcp/revisions.ts";
 import { toRfc3339 } from "../time.ts";
-import { answerApproval, approvalKey, approvalRequest, mayAsk } from "./approvals.ts";
+import { answerCall, mayAsk, requestsOf } from "./approvals.ts";
 import { protocolFault } from "./call-reply.ts";
 import { ownCall, replyOf } from "./calls.ts";
 import type { AdmittedExchange } from "./exchange.ts";
@@ -30,7 +30,7 @@ export async function describeTask(exchange: AdmittedExchange, call: Call): Prom
   if (isWaiting(exchange, call)) {
     return {
       ...fieldsOf(exchange, call, "input_required"),
-      inputRequests: { [approvalKey]: approvalRequest(call.tool, call.inputView) },
+      inputRequests: requestsOf(call),
     };
   }
   if (call.state === "cancelled") return fieldsOf(exchange, call, "cancelled");
@@ -58,7 +58,7 @@ export async function updateTask(exchange: AdmittedExchange, params: JsonObject)
   const call = await findTask(exchange, params);
   const { inputResponses } = params;
   if (!isJsonObject(inputResponses)) throw invalidParams("'params.inputResponses' must be an object.");
-  if (isWaiting(exchange, call)) await answerApproval(exchange, call, inputResponses[approvalKey]);
+  if (isWaiting(exchange, call)) await answerCall(exchange, call, inputResponses);
   return {};
 }
 
@@ -74,8 +74,8 @@ async function findTask(exchange: AdmittedExchange, { taskId }: JsonObject): Pro
 }
 
 /** Whoever asked may decide as well. */
-function isWaiting(exchange: AdmittedExchange, { state }: Call): boolean {
-  return state === "input_required" && mayAsk(exchange);
+function isWaiting(exchange: AdmittedExchange, call: Call): boolean {
+  return call.state === "input_required" && mayAsk(exchange, call);
 }
 
 function fieldsOf({ context }: AdmittedExchange, call: Call, status: string): JsonObject {
@@ -91,8 +91,9 @@ function fieldsOf({ context }: AdmittedExchange, call: Call, status: string): Js
   };
 }
 
-function messageOf({ state, error, cancelRequested }: Call): string | undefined {
-  if (state === "input_required") return "Waits for a person's approval.";
+function messageOf(call: Call): string | undefined {
+  const { state, error, cancelRequested } = call;
+  if (state === "input_required" && inputRequestsOf(call) === undefined) return "Waits for a person's approval.";
   if (state === "running" && cancelRequested) return "Was asked to stop.";
   return error?.message;
 }

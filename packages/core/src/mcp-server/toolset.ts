@@ -7,20 +7,20 @@ import type { Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { TenantConfig } from "../tenant-config.ts";
-import { listTools, type Adapters } from "../tools/catalog.ts";
+import { findTool, listTools, type Adapters } from "../tools/catalog.ts";
 import { compileTool } from "../tools/compiled.ts";
 import type { Tool } from "../tools/tool.ts";
-import { parseToolUri } from "../tools/uri.ts";
+import { formatToolUri, parseToolUri } from "../tools/uri.ts";
 
 export interface Toolset {
   /** Undefined: all. */
   readonly patterns: readonly string[] | undefined;
   readonly instructions: string | undefined;
-  /** All are of one tool service, so that its own names tell them apart. */
-  readonly isService: boolean;
+  /** Address of the tool service that all are of, so that its own names tell them apart. */
+  readonly service: string | undefined;
 }
 
-const everything: Toolset = { patterns: undefined, instructions: undefined, isService: false };
+const everything: Toolset = { patterns: undefined, instructions: undefined, service: undefined };
 
 /** @throws GatewayError `not_found` */
 export function findToolset(config: TenantConfig, name: string | undefined): Toolset {
@@ -35,31 +35,32 @@ export function findToolset(config: TenantConfig, name: string | undefined): Too
 
 /** The same where the configuration may be an old one, by which nobody is refused: without a toolset nothing is offered. */
 export function findToolsetSoFar(config: TenantConfig, name: string | undefined): Toolset {
-  return lookUpToolset(config, name) ?? { patterns: [], instructions: undefined, isService: false };
+  return lookUpToolset(config, name) ?? { patterns: [], instructions: undefined, service: undefined };
 }
 
 function lookUpToolset({ settings, services }: TenantConfig, name: string | undefined): Toolset | undefined {
   if (name === undefined) return everything;
   const { mcp_toolsets: toolsets } = settings;
   const named = Object.hasOwn(toolsets, name) ? toolsets[name] : undefined;
-  if (named !== undefined) return { patterns: named.tools, instructions: named.instructions, isService: false };
+  if (named !== undefined) return { patterns: named.tools, instructions: named.instructions, service: undefined };
   const found = services.filter(({ serviceId }) => serviceId === name);
   if (found.length === 0) return undefined;
+  const addresses = found.map(({ scheme, serviceId }) => formatToolUri(scheme, serviceId));
   return {
-    patterns: found.flatMap(({ scheme, serviceId }) => [`${scheme}://${serviceId}/*`, `${scheme}://${serviceId}`]),
+    patterns: addresses.flatMap((uri) => [`${uri}/*`, uri]),
     instructions: undefined,
-    isService: found.length === 1,
+    service: addresses.length === 1 ? addresses[0] : undefined,
   };
 }
 
 const narrowed = new WeakMap<Caller, Map<string, Caller>>();
 
 /** The same object for the same caller and patterns, since lists of tools are kept beside it. */
-export function within(caller: Caller, { patterns, isService }: Toolset): Caller {
+export function within(caller: Caller, { patterns, service }: Toolset): Caller {
   if (patterns === undefined) return caller;
   const known = narrowed.get(caller) ?? new Map<string, Caller>();
   narrowed.set(caller, known);
-  const key = JSON.stringify([isService, patterns]);
+  const key = JSON.stringify([service !== undefined, patterns]);
   const made = known.get(key) ?? { ...caller, within: patterns };
   known.set(key, made);
   return made;
@@ -84,9 +85,30 @@ function nameTools(tools: readonly Tool[], toolset: Toolset): ReadonlyMap<string
   return new Map(named.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
+/** A tool that had this name before it was switched off or kept back: who still calls it is told that. */
+export function findSwitchedOff(
+  adapters: Adapters,
+  context: CallContext,
+  { service }: Toolset,
+  name: string,
+): Tool | undefined {
+  if (!plainName.test(name)) return undefined;
+  const addresses = service === undefined ? [name] : [`${service}/${name}`, name];
+  return addresses.map((address) => lookUp(adapters, context, address)).find((tool) => tool?.enabled === false);
+}
+
+function lookUp(adapters: Adapters, context: CallContext, address: string): Tool | undefined {
+  try {
+    return findTool(adapters, context, address).tool;
+  } catch (error) {
+    if (error instanceof GatewayError) return undefined;
+    throw error;
+  }
+}
+
 const plainName = /^[A-Za-z0-9_.-]{1,128}$/;
 
-function nameOf(tool: Tool, { isService }: Toolset): string {
-  const own = isService ? parseToolUri(tool.uri).tool : "";
+function nameOf(tool: Tool, { service }: Toolset): string {
+  const own = service === undefined ? "" : parseToolUri(tool.uri).tool;
   return plainName.test(own) ? own : compileTool(tool).alias;
 }

@@ -85,6 +85,7 @@ function readDefinition(name: string, entry: JsonObject): ToolDefinition | strin
   const { title, description, inputSchema, outputSchema, annotations } = entry;
   if (name === "" || name.length > longestName) return `a name has 1 to ${longestName} characters`;
   if (visible(name) !== name || /\s/u.test(name)) return "its name holds spaces or characters that cannot be seen";
+  if (!name.isWellFormed()) return "its name holds half of a surrogate pair";
   const schema = inputSchema === undefined ? { type: "object" } : inputSchema;
   const problem = schemaProblem(schema) ?? (outputSchema === undefined ? undefined : schemaProblem(outputSchema));
   if (!isJsonObject(schema) || problem !== undefined) return `its schema ${problem ?? "is no object"}`;

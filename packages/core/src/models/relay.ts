@@ -11,6 +11,7 @@ import { holdLease, type Lease } from "../calls/lease.ts";
 import { countOf, usageOf } from "../calls/usage.ts";
 import { leaveOut } from "../chat/late-results.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
+import { outsideReason } from "../chat/stop-signal.ts";
 import { relayWithFallback, type Route } from "../chat/providers/route.ts";
 import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -213,7 +214,7 @@ class Relay {
   #toError(thrown: unknown): GatewayError {
     if (this.#reason !== undefined) return this.#reason;
     if (thrown === undefined || this.#chat.stop.signal.aborted) {
-      return new GatewayError("request_cancelled", "The client left before the answer was complete.");
+      return outsideReason(this.#chat.stop.signal);
     }
     const error = toGatewayError(thrown);
     const isLost = error.code === "tool_unreachable" || error.code === "tool_timeout";

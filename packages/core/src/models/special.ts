@@ -39,7 +39,8 @@ export function forImageModel(request: ChatRequest): ChatRequest {
     responseModalities: ["TEXT", "IMAGE"],
     responseMimeType: "text/plain",
   };
-  return { ...request, manual: true, passthrough: { ...request.passthrough, generationConfig } };
+  const { parallel_tool_calls: _withoutTools, ...passed } = request.passthrough;
+  return { ...request, manual: true, passthrough: { ...passed, generationConfig } };
 }
 
 /** The field that says what is asked for. */

@@ -1,7 +1,6 @@
 /** What a message service is: a broker, how it is reached, and topics, which are its tools (MQ-1, MQ-4). */
 import * as z from "zod";
 import { pluginDefinitionSchema } from "../blind/definition.ts";
-import { isSecretName } from "../secrets/secret-shape.ts";
 import { accountFaults, policyFields, secretField, unencryptedField } from "../services/config-fields.ts";
 import { tlsField } from "../services/tls.ts";
 import type { BrokerServer } from "../ports/message-broker.ts";
@@ -217,12 +216,6 @@ function topicProblem(broker: MqConfig["broker"], id: string, topic: MqTopic): T
     return {
       field: headers === undefined ? "free_headers" : "headers",
       message: `is not for ${kind.title}: its messages have no headers`,
-    };
-  const secret = Object.keys(headers ?? {}).find(isSecretName);
-  if (secret !== undefined)
-    return {
-      field: "headers",
-      message: `has '${secret}', which is a secret; headers are read by whoever gets the message`,
     };
   return undefined;
 }

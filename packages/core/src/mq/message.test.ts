@@ -2,25 +2,38 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { deliveryOf } from "../errors/delivery.ts";
 import type { JsonObject } from "../json.ts";
+import type { BrokerMessage } from "../ports/message-broker.ts";
 import { mqConfigSchema } from "./config.ts";
 import { toMessage } from "./message.ts";
 
 const config = mqConfigSchema.parse({
   broker: "rabbitmq",
   servers: ["mq.example.com"],
-  topics: { events: { exchange: "events", free_headers: true } },
+  topics: {
+    events: { exchange: "events", free_headers: true },
+    owned: { exchange: "events", free_headers: true, headers: { source: "shop" } },
+  },
 });
 
-function failure(args: JsonObject): unknown {
-  const topic = config.topics["events"];
+function messageOf(topicId: string, args: JsonObject): BrokerMessage {
+  const topic = config.topics[topicId];
   if (topic === undefined) throw new Error("no such topic");
+  return toMessage(config, { topicId, topic, args }, { callId: "call_1", at: new Date(0), delayMs: 0 });
+}
+
+function failure(args: JsonObject): unknown {
   try {
-    toMessage(config, { topicId: "events", topic, args }, { callId: "call_1", at: new Date(0), delayMs: 0 });
+    messageOf("events", args);
     return undefined;
   } catch (thrown) {
     return thrown;
   }
 }
+
+test(`a topic's own headers are not for calls to change ${verifies("MQ-1")}`, () => {
+  const headers = { source: "elsewhere", trace: "t1" };
+  expect(messageOf("owned", { message: {}, key: "a", headers }).headers).toEqual({ source: "shop", trace: "t1" });
+});
 
 describe(`what RabbitMQ's protocol has no place for ${verifies("MQ-1", "SVCERR-1")}`, () => {
   test("is refused before anything is sent: a key, by its bytes", () => {

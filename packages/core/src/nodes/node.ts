@@ -38,6 +38,14 @@ const makeVcpToolSchema = () =>
     display_name: z.string().min(1).max(200),
     /** Answers at once, and says later what came of it. */
     asynchronous: z.boolean().exactOptional(),
+    /** Clients are told what it came to, and in which form (vcp/push). */
+    push: z
+      .strictObject({
+        usePluginResultAsMessage: z.boolean(),
+        messageType: z.string().max(200).exactOptional(),
+        targetClientType: z.string().max(200).nullable(),
+      })
+      .exactOptional(),
     commands: z
       .array(
         z.strictObject({

@@ -181,7 +181,7 @@ async function finishOf(deps: CoreDeps, call: Call, run: NodeRun): Promise<CallF
 /** What a held server or a plugin of a VCP node has answered, as its own code reads it. @throws GatewayError with what is known of the call's fate */
 async function readAnswer(
   deps: CoreDeps,
-  { tool, uri: target }: Call,
+  { id, tool, uri: target }: Call,
   reply: ToolReply,
   context: CallContext,
 ): Promise<ToolReply> {
@@ -190,8 +190,8 @@ async function readAnswer(
   const text = typeof body === "string" ? body : Buffer.from(body).toString("utf8");
   // Read by code that is seldom needed.
   if (mediaType === vcpAnswerType) {
-    const { readNodeAnswer } = await import("../vcp/nodes/node-answer.ts");
-    return readNodeAnswer(text, tool);
+    const { takeNodeAnswer } = await import("../vcp/nodes/node-answer.ts");
+    return takeNodeAnswer(deps, context, { plugin: tool, callId: id }, text);
   }
   const { adapters } = deps;
   const uri = parseToolUri(target, (scheme) => adapters[scheme]?.options);

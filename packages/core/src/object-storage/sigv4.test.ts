@@ -120,6 +120,7 @@ describe(`links ${verifies("OSS-1")}`, () => {
 describe("encoding", () => {
   test("leaves letters, digits and four signs", () => {
     expect(encodePath("/文 件/a+b!'()*~-._/%2e")).toBe("/%E6%96%87%20%E4%BB%B6/a%2Bb%21%27%28%29%2A~-._/%252e");
+    expect(encodePath("half \ud800")).toBe("half%20%EF%BF%BD");
   });
 
   test("orders parameters by their encoded names, then values", () => {

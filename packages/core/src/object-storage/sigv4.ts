@@ -38,7 +38,7 @@ const unsignedPayload = "UNSIGNED-PAYLOAD";
 
 /** Everything but letters, digits and `-._~` as `%XX` of its UTF-8. */
 export function encodeStrictly(text: string): string {
-  return encodeURIComponent(text).replaceAll(
+  return encodeURIComponent(text.toWellFormed()).replaceAll(
     /[!'()*]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );

@@ -5,6 +5,7 @@
  */
 import * as z from "zod";
 import { toAttachment } from "../attachment.ts";
+import { readBase64 } from "../base64.ts";
 import { isHeaderValue } from "../blind/header-rules.ts";
 import { decodeReply, leave } from "../blind/reply.ts";
 import { openHandle } from "../calls/open-handle.ts";
@@ -161,7 +162,7 @@ async function openSource(
     const { mediaType, body } = await unsent(openHandle(run.deps, run.context, fromResult));
     return { body, contentType: asciiType(mediaType) };
   }
-  if (encoding === "base64") return { body: readBase64(content ?? ""), contentType: "application/octet-stream" };
+  if (encoding === "base64") return { body: bytesOf(content ?? ""), contentType: "application/octet-stream" };
   return { body: Buffer.from(content ?? "", "utf8"), contentType: "text/plain; charset=utf-8" };
 }
 
@@ -177,10 +178,10 @@ function asciiType(mediaType: string): string {
   return mediaType !== "" && isHeaderValue(mediaType) ? mediaType : "application/octet-stream";
 }
 
-function readBase64(text: string): Uint8Array {
-  const plain = text.replaceAll(/\s+/g, "");
-  if (!/^[\w+/-]*={0,2}$/.test(plain)) throw invalidInput("content", "'content' is not base64, as 'encoding' says.");
-  return Buffer.from(plain, "base64");
+function bytesOf(text: string): Uint8Array {
+  const bytes = readBase64(text);
+  if (bytes !== undefined) return bytes;
+  throw invalidInput("content", "'content' is not base64, as 'encoding' says, or lacks a part of it.");
 }
 
 const load = defineBucketTool({

@@ -419,6 +419,8 @@ export interface SettleInput {
   /** Results handed to the model by this request. */
   readonly delivered: readonly string[];
   readonly sessionId?: string;
+  /** Where the session is not there yet, it began with the call. */
+  readonly beginsSession?: true;
 }
 
 /** What became of a row handed to `record`. */
@@ -762,6 +764,9 @@ export interface Repos {
   readonly variables: VariableRepo;
   readonly flows: FlowRepo;
   readonly knowledge: KnowledgeRepo;
-  /** Cheap round trip, for readiness. */
-  ping(): Promise<void>;
+  /**
+   * Cheap round trip, for readiness.
+   * @param options.writes asks for a write as well: a database whose disk is full can still be read
+   */
+  ping(options?: { readonly writes?: boolean }): Promise<void>;
 }

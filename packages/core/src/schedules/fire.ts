@@ -21,6 +21,7 @@ import { Redactor } from "../secrets/redactor.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { toRfc3339 } from "../time.ts";
 import { rejectedBy, type Preparation } from "../tools/prepare.ts";
+import { isVcpPlugin } from "../tools/tool.ts";
 import { planDue, type Plan } from "./plan.ts";
 import { firingAheadMs, firingRoute, type Schedule } from "./schedule.ts";
 import { openTask, prepareTask } from "./task.ts";
@@ -211,8 +212,9 @@ async function firingAt(deps: CoreDeps, config: TenantConfig, request: FiringReq
   const { preparation, given } = await prepared(deps, context, request);
   if (preparation.kind === "refused") return { row: refusedCall(context, place, preparation, given), expectedMs: 0 };
   const { call } = preparation;
-  const args =
-    call.tool.kind === "VCP" ? { ...call.arguments, __vcp_timed_call: timedCall(schedule, at) } : call.arguments;
+  const args = isVcpPlugin(call.tool)
+    ? { ...call.arguments, __vcp_timed_call: timedCall(schedule, at) }
+    : call.arguments;
   const row = await newToolCall(
     deps,
     context,

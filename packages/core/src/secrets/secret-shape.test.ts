@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { newId } from "../ids.ts";
-import { isSecretValue, looksLikeSecret } from "./secret-shape.ts";
+import { hasSecretInQuery, isSecretValue, looksLikeSecret, mayBeSecret } from "./secret-shape.ts";
 
 describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
   it.each([
@@ -44,6 +44,8 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     "xoxb-bot",
     "ty_gateway_production_key",
     "hf_inferenceendpoint",
+    "glpat-deploy-bot-of-production",
+    "ty_gateway01_key_of_the_branch_in_frankfurt_and_berlin",
   ])("is a name: %s", (text) => {
     expect(looksLikeSecret(text)).toBe(false);
   });
@@ -61,6 +63,14 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     ["X-Custom", "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z", true],
     ["X-Upstream-Authorization", "Bearer sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z", true],
     ["X-Custom", "glpat-a1_b2-c3_d4-e5_f6-g7", true],
+    ["X-Custom", '{"token":"sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z"}', true],
+    ["X-Custom", "Basic dXNlcjpwYXNz", true],
+    ["X-Auth-Token", "abc", true],
+    ["DD-APPLICATION-KEY", "0123456789abcdef0123456789abcdef01234567", true],
+    ["key", "0123456789abcdef0123456789abcdef", true],
+    ["appid", "0123456789abcdef0123456789abcdef", true],
+    ["sessionToken", "Ab3dEf6hIj9kLm2nOp5q", true],
+    ["password", "1234", true],
     ["Cookie", "lang=en; session=ab12cd34ef56ab78", true],
     ["key", "AIzaSyA1234567890abcdefghijklmnopqrstuvw", true],
     ["tavilyApiKey", "tvly", true],
@@ -74,7 +84,45 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     ["token_type", "bearer", false],
     ["signature_version", "2", false],
     ["X-Client", "toolyard-2025", false],
+    ["hide_secret", "true", false],
+    ["secret_type", "mailchimp_api_key", false],
+    ["secret_shares", "5", false],
+    ["showPassword", "0", false],
+    ["password_policy", "strong", false],
+    ["subject_token_type", "urn:ietf:params:oauth:token-type:saml2", false],
+    ["X-Signature-Version", "2021-10-01T00:00:00Z", false],
+    ["token_address", "0x6b175474e89094c44da98b954eedeac495271d0f", false],
+    ["buyToken", "0x6b175474e89094c44da98b954eedeac495271d0f", false],
+    ["pageToken", "CAUQAA1234567890abcd", false],
+    ["max_tokens", "1000", false],
+    ["api_key", "DEMO_KEY", false],
+    ["Cookie", "wp-settings-time-1=1700000000", false],
+    ["Idempotency-Key", "0123456789abcdef0123456789abcdef", false],
   ])("as a value, %s: %s", (name, value, expected) => {
     expect(isSecretValue(name, value)).toBe(expected);
+  });
+
+  it.each([
+    ["token", "abc", true],
+    ["api_key", "", true],
+    ["access_token", "123456", true],
+    ["max_tokens", "128000", false],
+    ["next_token", "abc", false],
+    ["tokenizer", "cl100k_base", false],
+    ["passwordless", "true", false],
+    ["X-Atlassian-Token", "no-check", false],
+  ])("as a value of which nobody knows, %s: %s", (name, value, expected) => {
+    expect(mayBeSecret(name, value)).toBe(expected);
+  });
+
+  it.each([
+    ["https://mcp.tavily.com/mcp/?tavilyApiKey=tvly-dev-Ab3dEf6hIj9kLm2nOp5q", true],
+    ["https://mcp.amap.com/mcp?key=0123456789abcdef0123456789abcdef", true],
+    ["/l?a=1&access_token=abc", true],
+    ["https://mcp.supabase.com/mcp?project_ref=abcdefghijklmnopqrst&read_only=true", false],
+    ["https://api.github.com/alerts?hide_secret=true&page_token={page}", false],
+    ["/l", false],
+  ])("as an address, %s", (address, expected) => {
+    expect(hasSecretInQuery(address)).toBe(expected);
   });
 });

@@ -4,14 +4,18 @@
  */
 
 /** Marks that issuers put before their tokens, our own keys among them; what follows is no words. */
-const marks = /^(?:(?:sk|pk|rk)[-_]|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|shp(?:at|ss)_|SG\.|ya29\.|ty_)/;
+const marks =
+  /^(?:(?:sk|pk|rk)[-_]|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|hf_|npm_|shp(?:at|ss)_|SG\.|ya29\.|ty_|gsk_|xai-|pplx-|tvly-|figd_|r8_)/;
 const jumble = /(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16}/;
 /** Forms that are theirs alone. */
 const forms =
-  /^glpat-[\w-]{20,}$|^ty_(?:operator|[a-z0-9]{8,})_[\w-]{32,}$|^(?:AKIA|ASIA)[A-Z0-9]{16}$|^AIza[\w-]{30,40}$|^eyJ[\w-]{10,}\.[\w-]{10,}/;
+  /^glpat-(?=[\w-]*[A-Z]|(?:[a-z_-]*\d){3})[\w-]{20,}$|^ty_(?:operator|[a-z0-9]{8,})_(?=[\w-]*[A-Z])[\w-]{32,}$|^(?:AKIA|ASIA)[A-Z0-9]{16}$|^AIza[\w-]{30,40}$|^eyJ[\w-]{10,}\.[\w-]{10,}/;
 
-export function isToken(text: string): boolean {
-  return forms.test(text) || (marks.test(text) && jumble.test(text));
+/** Of a longer one the beginning tells as much: the jumble is looked for from each of its characters. */
+const longestToken = 512;
+
+function isToken(text: string): boolean {
+  return forms.test(text) || (marks.test(text) && jumble.test(text.slice(0, longestToken)));
 }
 
 const hexadecimal = /^(?:[0-9a-f]{32,}|[0-9A-F]{32,})$/;
@@ -24,29 +28,83 @@ export function looksLikeSecret(text: string): boolean {
   );
 }
 
-const calledSecret = /passw(?:or)?d|secret|(?:api|access|private|auth|subscription|functions)[-_]?key$/i;
-/** `token`, `signature` and `cookie` are the names of harmless things as well: `no-check`, `Fetch`, `2021-10-01`. */
-const random = /^(?=.*\d)(?=.*[A-Za-z])\S{16,}$/;
+// What secrets are called. The last word says what a thing is: a `secret_type` and a `token_address` are none.
 
-/** Is a fixed value a secret, by its form or by what it is called? A placeholder (`{page}`) is none. */
-export function isSecretValue(name: string, value: string): boolean {
-  if (value === "" || /\{[^}]*\}/.test(value)) return false;
-  const words = value.split(/[\s=;]+/);
-  return (
-    calledSecret.test(name) || words.some(isToken) || (isSecretName(name) && words.some((word) => random.test(word)))
-  );
+/** Nothing else is called so. */
+const always =
+  /(?:authorization|passw(?:or)?d|passphrase|secret|(?:api|access|private|auth|secret|subscription|functions)-?key|(?:access|api|auth|bearer|private|refresh|security|session)-?token)$/;
+/** Harmless things are called so as well. */
+const often =
+  /(?:^|-)(?:cookies?|credentials?|signature|passwords|secrets)$|tokens?$|(?:^|-)(?:app|application|license|service)-?key$|^(?:x-)?(?:key|sign?|auth|pass|pwd|app-?id)$/;
+/** How far a list has been read. */
+const places = /(?:^|-)(?:page|next|prev|previous|sync|continuation|cursor|resume)-?token$/;
+/** Anywhere in a name, where what it says looks like a secret, too. */
+const mentions =
+  /(?:^|-)(?:authorization|cookie|password|passwd|secret|token|credentials?|signature|session)(?:-|$)|(?:api|access|private|auth|secret)-?key/;
+const about =
+  /-(?:type|types|version|format|method|algorithm|mode|policy|address|addresses|names?|ur[il]|endpoint|expires)$/;
+
+const longestName = 256;
+
+/** `tavilyApiKey`, `X-Api-Key` and `api_key2` are words alike. */
+function wordsOf(name: string): string {
+  return name
+    .slice(-longestName)
+    .replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, "-")
+    .toLowerCase()
+    .replaceAll(/[^a-z\d]+/g, "-")
+    .replace(/[-\d]+$/, "");
 }
+
+const isCalledSo = (words: string): boolean => always.test(words) || (often.test(words) && !places.test(words));
 
 /** Headers, query parameters and the like that everybody takes for secrets by their names. */
 export function isSecretName(name: string): boolean {
-  const words = name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
-  return (
-    /(?:^|-)(?:authorization|cookie|password|passwd|secret|token|credential|credentials|signature)(?:-|$)/.test(
-      words,
-    ) ||
-    /(?:^|-)(?:api|access|private|auth|secret)-?key(?:-|$)/.test(words) ||
-    /(?:access|client|api|auth)-?(?:token|secret)$/.test(words)
-  );
+  return isCalledSo(wordsOf(name));
+}
+
+/** Says nothing, whatever it is called: `hide_secret=true`, `X-Atlassian-Token: no-check`, `api_key=DEMO_KEY`. */
+const plain = /^(?:|true|false|yes|no|on|off|null|none|[01]|demo(?:[-_]key)?|no-?check|fetch|required)$/i;
+/** As many tokens as a model may write are no secret, as a password of digits is one. */
+const count = /^\d{1,7}$/;
+/** An address of a chain is known to everybody. */
+const random = /^(?!0x[\da-fA-F]{40}$)(?=.*\d)(?=.*[A-Za-z])\S{16,}$/;
+const bearer = /^bearer +(?=\S*\d)\S{12,}$/i;
+const basic = /^basic +([\w+/=-]+)$/i;
+
+/** Name and password of HTTP's own scheme, and not "Basic information". */
+function isBasic(value: string): boolean {
+  const [, encoded = ""] = basic.exec(value) ?? [];
+  return /^[\x20-\x7e]+:[\x20-\x7e]*$/.test(Buffer.from(encoded, "base64").toString("latin1"));
+}
+
+/** Is a fixed value a secret, by its form or by what it is called? A placeholder (`{page}`) is none. */
+export function isSecretValue(name: string, value: string): boolean {
+  return isSecretOf(wordsOf(name), value);
+}
+
+function isSecretOf(words: string, value: string): boolean {
+  if (plain.test(value)) return false;
+  if (value.split(/[\s=;,:"'{}]+/).some(isToken) || bearer.test(value) || isBasic(value)) return true;
+  if (/\{[\w.-]+\}/.test(value)) return false;
+  if (always.test(words)) return true;
+  if (!(isCalledSo(words) || (mentions.test(words) && !about.test(words) && !places.test(words)))) return false;
+  // Of a cookie, what it holds and not what it is called.
+  return value.split(/[\s;,]+/).some((part) => random.test(part.replace(/^[\w.-]+=(?=[^=])/, "")));
+}
+
+/** Where it is better to ask for a value once too often than to keep it: short ones, and those that stand for one, too. */
+export function mayBeSecret(name: string, value: string): boolean {
+  const words = wordsOf(name);
+  const isHarmless = value !== "" && (plain.test(value) || (count.test(value) && !always.test(words)));
+  return !isHarmless && (isCalledSo(words) || isSecretOf(words, value));
+}
+
+/** Has an address, or a path with a query, a parameter whose fixed value is a secret? */
+export function hasSecretInQuery(address: string): boolean {
+  const at = address.indexOf("?");
+  const query = at < 0 ? [] : new URLSearchParams(address.slice(at + 1));
+  return [...query].some(([name, value]) => isSecretValue(name, value));
 }
 
 /** What stands in the place of a credential's name, as the end of a sentence about the field. */

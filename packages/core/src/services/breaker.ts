@@ -208,7 +208,7 @@ function fallbackOrThrow({ options, name }: Guarded, waitMs: number): ToolReply 
 
 function toReply(fallback: JsonValue): ToolReply {
   const body = isJsonObject(fallback) ? { ...fallback, degraded: true } : { value: fallback, degraded: true };
-  return { mediaType: "application/json", body: JSON.stringify(body) };
+  return { mediaType: "application/json", body: JSON.stringify(body), unreached: true };
 }
 
 /** What a call says of the back end; undefined: nothing. */

@@ -41,20 +41,10 @@ describe(`secrets in configurations ${verifies("API-3")}`, () => {
 
   test.each([
     [{ url: "https://a.example", headers: { Authorization: "x" } }, "headers.Authorization"],
-    [{ url: "https://a.example", headers: { "x-auth-token": "x" } }, "headers.x-auth-token"],
-    [{ url: "https://a.example", query: { apikey: "x" } }, "query.apikey"],
     [{ url: "https://u:p@a.example" }, "url"],
-    [{ url: "https://a.example?token=x" }, "url"],
   ])("are refused elsewhere: %j", (input, field) => {
     expect(problemOf(input)).toContain(`${field} `);
     expect(problemOf(input)).toContain("PUT /v1/credentials/{name}");
-  });
-
-  test.each([
-    [{ url: "https://a.example", headers: { "X-Version": "1", "X-Tokens-Per-Page": "5" } }],
-    [{ url: "https://a.example", query: { keyword: "x", author: "y", monkey: "z" } }],
-  ])("are not suspected where there are none: %j", (input) => {
-    expect(problemOf(input)).toBeUndefined();
   });
 
   test.each([
@@ -68,6 +58,9 @@ describe(`secrets in configurations ${verifies("API-3")}`, () => {
     ["password", true],
     ["X-Request-Id", false],
     ["keyword", false],
+    ["author", false],
+    ["monkey", false],
+    ["X-Tokens-Per-Page", false],
     ["Accept", false],
   ])("the name %s is one: %s", (name, expected) => {
     expect(isSecretName(name)).toBe(expected);

@@ -6,7 +6,6 @@
 import * as z from "zod";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "../blind/header-rules.ts";
 import { credentialNameSchema, executionFields } from "../blind/definition.ts";
-import { isSecretName } from "../secrets/secret-shape.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
 export interface SecretReference {
@@ -83,10 +82,7 @@ function urlProblem(text: string, sockets: boolean): string | undefined {
     return sockets ? "must be an http, https, ws or wss URL" : "must be an http or https URL";
   }
   if (url.username !== "" || url.password !== "") return `must not hold a user name or password; ${storeIt}`;
-  if (url.hash !== "") return "must not have a '#' part";
-  return [...url.searchParams.keys()].some(isSecretName)
-    ? `must not hold a secret in its query; ${storeIt}`
-    : undefined;
+  return url.hash === "" ? undefined : "must not have a '#' part";
 }
 
 export const storeIt =
@@ -110,7 +106,7 @@ export function headersField(): z.ZodType<Record<string, string>, Record<string,
 function headerProblem(name: string, value: string, seen: ReadonlySet<string>): string | undefined {
   if (!isHeaderName(name)) return "is not a header name";
   if (seen.has(name.toLowerCase())) return "is given twice";
-  if (isSecretName(name)) return `is a secret; ${storeIt}`;
+  if (name.toLowerCase() === "authorization") return `is a secret; ${storeIt}`;
   if (isTransportHeader(name)) return "is a header that only the gateway sets";
   return isHeaderValue(value) ? undefined : "may hold visible ASCII characters, spaces and tabs only";
 }
@@ -119,11 +115,6 @@ function headerProblem(name: string, value: string, seen: ReadonlySet<string>): 
 export function queryField(): z.ZodType<Record<string, string>, Record<string, string>> {
   return z
     .record(z.string().min(1).max(256), z.string().max(8_192))
-    .superRefine((query, check) => {
-      for (const name of Object.keys(query)) {
-        if (isSecretName(name)) check.addIssue({ code: "custom", message: `is a secret; ${storeIt}`, path: [name] });
-      }
-    })
     .meta({ description: "Query parameters of every request. Never secrets." });
 }
 

@@ -235,7 +235,7 @@ function addressOf({ base_url: base, query = {} }: HttpServiceConfig, endpoint: 
   const [basePath, baseQuery] = splitQuery(base);
   const [path, ownQuery] = splitQuery(endpoint);
   const fixed = Object.entries(query).map(
-    ([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`,
+    ([name, value]) => `${encodeURIComponent(name.toWellFormed())}=${encodeURIComponent(value.toWellFormed())}`,
   );
   const queries = [baseQuery, ownQuery, ...fixed].filter((part) => part !== "").join("&");
   const joined = path === "" ? basePath : basePath.replace(/\/+$/, "") + path;

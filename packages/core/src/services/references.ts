@@ -6,7 +6,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { readEveryPage } from "../every-page.ts";
-import { formatToolUri, parseToolUri } from "../tools/uri.ts";
+import { encodeAddress, formatToolUri, parseToolUri } from "../tools/uri.ts";
 import type { ToolService } from "./service.ts";
 import { serviceToolName } from "./tool-name.ts";
 
@@ -39,6 +39,7 @@ export type Referrer = (
 /** One line for each kind of referrer. */
 const referrers: readonly Referrer[] = [
   apiKeys,
+  toolsets,
   callsUnderWay,
   toolPrices,
   subscriptions,
@@ -72,7 +73,10 @@ export async function findReferencesTo(
 
 /** Does a pattern, or a URI, name this service or a tool of it, rather than whatever there is? */
 function namesService(text: string, { uri, namePrefix, toolNames }: ServiceAddress): boolean {
-  if (text.includes("://")) return text === uri || text.startsWith(`${uri}/`) || text.startsWith(`${uri}?`);
+  if (text.includes("://")) {
+    const address = encodeAddress(text.split("?", 1)[0] ?? "");
+    return address === uri || address.startsWith(`${uri}/`);
+  }
   return toolNames.has(text) || text.startsWith(namePrefix);
 }
 
@@ -89,6 +93,20 @@ async function apiKeys(
         .filter((pattern) => namesService(pattern, address))
         .map((pattern) => ({ kind: "api_key", id, name, field: "tools", value: pattern })),
     );
+}
+
+/** Parts of the tools that MCP clients are given. */
+function toolsets(
+  _deps: Pick<CoreDeps, "repos">,
+  { config }: CallContext,
+  address: ServiceAddress,
+): Promise<readonly Reference[]> {
+  const named = Object.entries(config.settings.mcp_toolsets).flatMap(([name, { tools }]) =>
+    tools
+      .filter((pattern) => namesService(pattern, address))
+      .map((value) => ({ kind: "mcp_toolset", id: name, name, field: "tools", value })),
+  );
+  return Promise.resolve(named);
 }
 
 /** Calls that wait for their turn, their end or a person. */

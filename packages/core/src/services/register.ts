@@ -10,7 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import { isSecretValue, isToken, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
+import { hasSecretInQuery, isSecretValue, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
 import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
@@ -136,12 +136,9 @@ async function changeOnce(
   const { tenant } = context;
   if (configPatch === undefined)
     return found(await deps.repos.services.update(tenant, record.id, plain, expectedVersion), record.id);
-  const { config, secrets } = readConfig(
-    runtime,
-    record.id,
-    replacesConfig ? configPatch : mergePatch(record.config, configPatch),
-    record.config,
-  );
+  const { config, secrets } = replacesConfig
+    ? readConfig(runtime, record.id, configPatch, record.config)
+    : readMerged(runtime, record, configPatch);
   await checkRecord(deps, context, { runtime, record: { ...record, config } });
   const change: ToolServiceChange = { ...plain, config };
   const updated = await withSecrets(deps, context, secrets, async () =>
@@ -216,23 +213,57 @@ function readConfig(
   );
 }
 
+/** What was there and fits no longer is named by nobody's request, so what takes it away is said. */
+function readMerged(runtime: ServiceRuntime, record: ToolService, patch: JsonObject): ReturnType<typeof readConfig> {
+  try {
+    return readConfig(runtime, record.id, mergePatch(record.config, patch), record.config);
+  } catch (error) {
+    if (!(error instanceof GatewayError)) throw error;
+    const path = (error.details.param ?? "").split(".").slice(1);
+    if (!isThere(record.config, path) || isThere(patch, path)) throw error;
+    const message = `${error.message} The service has it already; null in its place removes it.`;
+    throw new GatewayError(error.code, message, { ...error.details, cause: error });
+  }
+}
+
+function isThere(value: JsonValue, [first, ...rest]: readonly string[]): boolean {
+  if (first === undefined) return true;
+  const field = isJsonObject(value) && Object.hasOwn(value, first) ? value[first] : undefined;
+  return field !== undefined && isThere(field, rest);
+}
+
 /**
- * Secrets in the place of their names, and plain ones among headers and parameters: everybody would be told of them.
+ * Secrets in the place of their names, and plain ones among headers and parameters and in addresses: everybody would be
+ * told of them. What is stored is read by the same schema, and may be older than what is known of secrets, so this is
+ * asked of what is new alone.
  * @param before what is stored already, and stays as it is
  */
 function refuseSecrets(config: unknown, before: ReadonlySet<string>, path: readonly string[] = []): void {
   if (typeof config === "string") {
-    if (before.has(config)) return;
-    const isName = path.at(-1) === "credential" || (path.at(-1) === "source" && path.at(-3) === "mapping");
-    if (isName && looksLikeSecret(config)) throw invalidConfig(path.join("."), notAName);
-    const isFixed = path.at(-2) === "headers" || path.at(-2) === "query";
-    const query = path.at(-1) === "endpoint" ? new URLSearchParams(config.split("?", 2)[1] ?? "") : [];
-    const isPlain = [...query].some(([name, value]) => isSecretValue(name, value));
-    if (isPlain) throw invalidConfig(path.join("."), `must not hold a secret in its query; ${storeIt}`);
-    if (isFixed && config.split(/\s+/).some(isToken)) throw invalidConfig(path.join("."), `is a secret; ${storeIt}`);
+    const problem = before.has(config) ? undefined : misplacedSecret(config, path);
+    if (problem !== undefined) throw invalidConfig(path.join("."), problem);
   } else if (Array.isArray(config) || isJsonObject(config)) {
     for (const [key, value] of Object.entries(config)) refuseSecrets(value, before, [...path, key]);
   }
+}
+
+/** What `readConfig` calls a credential that it makes of a literal; its own are among what is stored. */
+const literalsName = /^svc_[0-9a-z]{26}\./;
+const notItsOwn =
+  "is the credential of another service's own, which goes when that changes; give the secret itself, or store it with PUT /v1/credentials and name that";
+
+function misplacedSecret(text: string, path: readonly string[]): string | undefined {
+  const [last = "", holder] = path.toReversed();
+  const isName = last === "credential" || (last === "source" && path.at(-3) === "mapping");
+  if (isName && literalsName.test(text)) return notItsOwn;
+  if (isName) return looksLikeSecret(text) ? notAName : undefined;
+  // What a schema of arguments describes is called as its author likes.
+  if (path.includes("properties")) return undefined;
+  // `tools.query.description` is of a tool that is called so.
+  const isFixed = (holder === "headers" || holder === "query") && path.length !== 3;
+  if (isFixed) return isSecretValue(last, text) ? `is a secret; ${storeIt}` : undefined;
+  const isAddress = /(?:^|_)(?:url|endpoint|path)$/.test(last);
+  return isAddress && hasSecretInQuery(text) ? `must not hold a secret in its query; ${storeIt}` : undefined;
 }
 
 function textsIn(value: JsonValue): readonly string[] {

@@ -16,7 +16,7 @@ function hmac(key: string | Buffer, text: string): Buffer {
 
 /** RFC 3986: nothing but letters, digits and `-._~` stays. */
 export function encodeStrictly(text: string): string {
-  return encodeURIComponent(text).replaceAll(
+  return encodeURIComponent(text.toWellFormed()).replaceAll(
     /[!'()*]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );

@@ -34,6 +34,8 @@ describe("a message", () => {
       published_at: "1970-01-01T00:00:00.000Z",
     });
     expect(read("json", "")["body"]).toBeNull();
+    // As a number it would be another one.
+    expect(read("json", '{"id":1234567890123456789}')["body"]).toEqual({ id: "1234567890123456789" });
     expect(read("text", "{no json 茶")["body"]).toBe("{no json 茶");
     expect(read("base64", Uint8Array.from([255, 0]))["body"]).toBe("/wA=");
   });

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import * as z from "zod";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblem } from "../errors/schema-problems.ts";
-import type { JsonObject, JsonValue } from "../json.ts";
+import { parseWatchingDigits, type JsonObject, type JsonValue } from "../json.ts";
 import type { MessageSubscription } from "./subscription.ts";
 
 /** All of them; more are left out by the node. */
@@ -105,7 +105,7 @@ function readBody(format: MessageSubscription["options"]["format"], body: Uint8A
   // A record of Kafka without a value says that its key is gone.
   if (text.trim() === "") return null;
   try {
-    return JSON.parse(text) as JsonValue;
+    return parseWatchingDigits(text, (digits) => digits);
   } catch {
     throw new GatewayError(
       "invalid_json",

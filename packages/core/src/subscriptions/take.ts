@@ -19,7 +19,7 @@ import { prepareCall, rejectedBy } from "../tools/prepare.ts";
 import { parseTraceparent } from "../traces/trace-context.ts";
 import { mapArguments } from "./mapping.ts";
 import { documentOf, keyOf, laneOf, type BroughtMessage, type ReadMessage } from "./message.ts";
-import { callerOf, contextOf, fingerprintOf, openSource, type OpenSource } from "./standing.ts";
+import { callerOf, contextOf, fingerprintOf, openSource, requireTarget, type OpenSource } from "./standing.ts";
 import { subscriptionRoute, type MessageSubscription } from "./subscription.ts";
 
 export interface Bringing extends ReadMessage {
@@ -49,6 +49,9 @@ const ofMessage: ReadonlySet<ErrorCode> = new Set([
   "payload_too_large",
   "internal_error",
 ]);
+
+/** What may be wrong with arguments as well: whom they speak for, how long it takes to check them. */
+const ofArguments: ReadonlySet<ErrorCode> = new Set(["permission_denied", "invalid_definition"]);
 
 const firstPauseMs = 500;
 const laneMs = 250;
@@ -139,7 +142,9 @@ async function makeCall(
   );
   if (looked.kind === "refused") {
     const { code, message } = looked.outcome;
-    throw new GatewayError(code, message);
+    // What the target refuses of this message and of no other, it refuses however often it is brought.
+    if (ofArguments.has(code)) await requireTarget(deps.adapters, context, subscription);
+    throw new GatewayError(ofArguments.has(code) ? "invalid_arguments" : code, message);
   }
   const { callId, replayed } = await invokeTool(deps, {
     tenant,

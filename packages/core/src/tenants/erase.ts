@@ -1,10 +1,12 @@
 /**
  * Erasing a tenant removes its rows, its blobs and with them its data key (design "Retention").
  * The tenant is suspended first, so that nothing new begins and what runs is asked to stop, and its row goes last: an
- * erasure that was cut off is taken up again by asking for it once more.
+ * erasure that was cut off is taken up again by asking for it once more. Requests that were let in before it, and whose
+ * bodies came after it, may have stored something since: a quarter of an hour later a worker looks once more.
  */
 import { deleteBelow } from "../delete-blobs.ts";
 import type { CoreDeps } from "../deps.ts";
+import { toGatewayError } from "../errors/gateway-error.ts";
 import { tenantKey } from "../ports/blob-store.ts";
 
 /** Calls looked at that may still be held. */
@@ -13,6 +15,11 @@ const pageSize = 100;
 /** Whoever carries a call out hears within `cancelPollMs` that it is to stop. Who does not stop by then clears up after itself. */
 const stopWithinMs = 10_000;
 const lookAgainMs = 200;
+
+/** Longer than a request may take to arrive and a function may run, and as long as a message can wait. */
+const lookAfterMs = 900_000;
+/** In a message, where calls have their id: an older worker finds no such call and lets it be. */
+export const afterErasure = "tenant-erased";
 
 const allOf = (tenant: string): string => `${tenantKey(tenant)}/`;
 
@@ -25,7 +32,20 @@ export async function eraseTenant(deps: CoreDeps, tenant: string): Promise<boole
   const erased = await deps.repos.tenants.erase(tenant);
   // Who has not stopped may have stored something since.
   await deleteBelow(deps.blobs, allOf(tenant));
+  await deps.queue
+    .send("short", [{ tenant, callId: afterErasure }], { delayMs: lookAfterMs })
+    .catch((thrown: unknown) => {
+      const { code } = toGatewayError(thrown);
+      deps.log.log("warn", "nobody will look for what an erased tenant's last requests have stored", { tenant, code });
+    });
   return erased;
+}
+
+/** Carries out that message. */
+export async function clearAfterErasure(deps: Pick<CoreDeps, "repos" | "blobs">, tenant: string): Promise<void> {
+  if ((await deps.repos.tenants.get(tenant)) !== undefined) return;
+  await deps.repos.tenants.erase(tenant);
+  await deleteBelow(deps.blobs, allOf(tenant));
 }
 
 /** For whoever finds that the call is gone which it has carried out: what it has stored must go as well. */

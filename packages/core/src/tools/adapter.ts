@@ -99,6 +99,8 @@ export interface ToolReply {
   readonly forModel?: string;
   /** The back end confirmed an earlier reply instead of sending it again. */
   readonly reused?: "cache";
+  /** Nothing was asked of the back end: it is asked later, by another call, or a fallback stands for its answer. */
+  readonly unreached?: true;
   /**
    * This is its first answer: it works on by itself, and what comes of it ends the call later. `within` so many
    * milliseconds, else nobody knows.

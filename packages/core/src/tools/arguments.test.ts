@@ -205,6 +205,23 @@ describe(`text that spells another type ${verifies("CHAT-18", "BLIND-2")}`, () =
     ).toEqual({ ids: [1, 2, 3], meta: { a: { b: true } }, count: 3, rate: -25, flag: false, maybe: 7 });
   });
 
+  it("becomes one of the values that there are, where these say what type it has", () => {
+    const chosen: JsonObject = {
+      type: "object",
+      properties: {
+        level: { enum: [1, 2, null] },
+        version: { const: 3 },
+        strict: { enum: [true] },
+        size: { oneOf: [{ const: 10 }, { const: 20 }] },
+        page: { type: "integer", enum: [1, 2] },
+        word: { enum: ["1", 2] },
+      },
+    };
+    const given = { level: "2", version: "3", strict: "true", size: "20", page: "1", word: "1" };
+    expect(valueOf(chosen, given)).toEqual({ level: 2, version: 3, strict: true, size: 20, page: 1, word: "1" });
+    expect(errorsOf(chosen, { level: "3" })).toMatchObject([{ pointer: "/level" }]);
+  });
+
   it("stays a string where the schema takes a string or says nothing", () => {
     const given = { note: "[1,2]", either: "3", free: "true" };
     expect(valueOf(schema, given)).toEqual(given);
@@ -358,6 +375,34 @@ describe(`schemas of any origin ${verifies("CHAT-18")}`, () => {
   it("compiles a schema once", () => {
     const schema: JsonObject = { type: "object" };
     expect(compileArguments(schema)).toBe(compileArguments(schema));
+  });
+});
+
+describe(`null as OpenAPI 3.0 allows it ${verifies("CHAT-18", "BLIND-2")}`, () => {
+  const schema: JsonObject = {
+    type: "object",
+    properties: {
+      count: { type: "integer", nullable: true },
+      mode: { type: "string", enum: ["fast", "slow"], nullable: true },
+      plain: { type: "integer", nullable: false },
+      nullable: { type: "boolean" },
+    },
+  };
+
+  it("is a value beside the type and its values, and its word stands for it", () => {
+    expect(valueOf(schema, { count: null, mode: null })).toEqual({ count: null, mode: null });
+    expect(valueOf(schema, { count: "null", nullable: true })).toEqual({ count: null, nullable: true });
+  });
+
+  it("is nothing else's", () => {
+    expect(errorsOf(schema, { plain: null, nullable: null })).toMatchObject([
+      { pointer: "/plain" },
+      { pointer: "/nullable" },
+    ]);
+    expect(errorsOf(schema, { count: "x", mode: "other" })).toMatchObject([
+      { pointer: "/count" },
+      { pointer: "/mode" },
+    ]);
   });
 });
 

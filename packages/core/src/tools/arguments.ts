@@ -3,7 +3,7 @@
  * checked against it before anything leaves (CHAT-18). A failure is a list that a model can act on.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { isDeeperThan, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { isDeeperThan, isJsonObject, parseWatchingDigits, type JsonObject, type JsonValue } from "../json.ts";
 import { shorten, SchemaDocument } from "./json-schema/document.ts";
 import { Filler, FillPlans } from "./json-schema/fill.ts";
 import { RuleCompiler } from "./json-schema/rules.ts";
@@ -110,11 +110,10 @@ export function parseToolArguments(text: string): CheckedArguments {
   let lost: string | undefined;
   let parsed: JsonValue;
   try {
-    parsed = mayLoseDigits.test(text)
-      ? parseWatchingDigits(text, (digits) => {
-          lost ??= digits;
-        })
-      : (JSON.parse(text) as JsonValue);
+    parsed = parseWatchingDigits(text, (digits) => {
+      lost ??= digits;
+      return digits;
+    });
   } catch (error) {
     const reason = error instanceof Error ? shorten(error.message, 160) : "unreadable";
     return failure(`is not valid JSON (${reason}); send one complete JSON object`);
@@ -125,18 +124,4 @@ export function parseToolArguments(text: string): CheckedArguments {
   }
   if (isDeeperThan(parsed, deepestArguments)) return failure(tooDeep);
   return { ok: true, value: parsed };
-}
-
-const mayLoseDigits = /\d{16}/;
-
-/** A whole number that changes its value in reading must not be sent on: it may be somebody else's id. */
-function parseWatchingDigits(text: string, onLoss: (digits: string) => void): JsonValue {
-  const watch = (_key: string, value: JsonValue, context?: { readonly source?: string }): JsonValue => {
-    const source = context?.source;
-    if (typeof value === "number" && source !== undefined && /^-?\d+$/.test(source)) {
-      if (!Number.isFinite(value) || BigInt(source) !== BigInt(value)) onLoss(source);
-    }
-    return value;
-  };
-  return JSON.parse(text, watch) as JsonValue;
 }

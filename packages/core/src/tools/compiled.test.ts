@@ -168,6 +168,72 @@ describe("the projection of a schema", () => {
     });
   });
 
+  describe("of what stands at the top, which most back ends want to be one object", () => {
+    const text: JsonObject = { type: "string" };
+    const byId: JsonObject = { properties: { id: text, kind: { const: "id" } }, required: ["id", "kind"] };
+    const byName: JsonObject = { properties: { name: text, kind: { const: "name" } }, required: ["name", "kind"] };
+    const given: JsonObject = {
+      type: "object",
+      properties: { limit: { type: "integer" } },
+      allOf: [{ properties: { tenant: text, limit: text }, required: ["tenant"] }],
+      oneOf: [{ $ref: "#/$defs/byId" }, byName],
+      $defs: { byId },
+    };
+
+    test.each(["openai", "anthropic-compatible"] as const)("tells %s the properties of all parts", (family) => {
+      expect(projectSchema(given, family)).toEqual({
+        schema: {
+          type: "object",
+          properties: {
+            limit: { type: "integer" },
+            tenant: text,
+            id: text,
+            kind: { anyOf: [{ const: "id" }, { const: "name" }] },
+            name: text,
+          },
+          required: ["tenant"],
+          $defs: { byId },
+        },
+        warnings: [
+          "of 'allOf' at the top the properties are told to the model",
+          "of 'oneOf' at the top the properties are told to the model",
+        ],
+      });
+    });
+
+    test("tells the others as well, in their words", () => {
+      const { schema } = projectSchema(given, "gemini");
+      expect(Object.keys(propertiesOf(schema))).toEqual(["id", "kind", "limit", "name", "tenant"]);
+      expect(propertiesOf(schema)["kind"]).toEqual({
+        anyOf: [
+          { type: "string", enum: ["id"] },
+          { type: "string", enum: ["name"] },
+        ],
+      });
+      const plain = projectSchema({ type: "object", anyOf: [byId, byName] }, "plain").schema;
+      expect(Object.keys(propertiesOf(plain))).toEqual(["id", "kind", "name"]);
+      expect(plain["required"]).toBeUndefined();
+    });
+
+    test("ends for parts that multiply and circle, and takes names for nothing but names", () => {
+      const circle: JsonObject = { anyOf: [{ $ref: "#" }, { allOf: [{ $ref: "#" }, { $ref: "#" }] }] };
+      expect(projectSchema(circle, "openai").schema).toEqual({ type: "object", properties: {} });
+      const odd = JSON.parse('{"oneOf":[{"properties":{"__proto__":{},"oneOf":{}}},true,{"$ref":7}]}') as JsonObject;
+      const { schema } = projectSchema(odd, "openai");
+      expect(JSON.stringify(schema)).toBe('{"properties":{"__proto__":{},"oneOf":{}},"type":"object"}');
+      const large: JsonObject = {
+        properties: { p: { enum: Array.from({ length: 50_000 }, (_none, at) => `v${at}`) } },
+      };
+      const everywhere = { anyOf: Array.from({ length: 4_000 }, () => ({ $ref: "#/$defs/large" })), $defs: { large } };
+      expect(propertiesOf(projectSchema(everywhere, "openai").schema)).toEqual(large["properties"]);
+    });
+
+    test("leaves all others as they stand", () => {
+      const plain: JsonObject = { type: "object", properties: { a: { oneOf: [text, { type: "null" }] } } };
+      expect(projectSchema(plain, "openai").schema).toBe(plain);
+    });
+  });
+
   test("cuts circles of references and references that lead nowhere", () => {
     const { schema, warnings } = projectSchema(
       {

@@ -6,6 +6,7 @@ import { toolCost } from "../budgets/cost.ts";
 import { toolPrice } from "../budgets/price.ts";
 import type { CallError, StoredOutcome } from "../calls/call.ts";
 import { pauseForInput } from "../calls/input-request.ts";
+import { processEnd } from "../calls/lease.ts";
 import { errorForRecord } from "../calls/new-call.ts";
 import { shapeReply } from "../calls/result-store.ts";
 import type { CoreDeps } from "../deps.ts";
@@ -92,15 +93,20 @@ async function carryOut(
     const since = performance.now();
     const tried = await trySend(deps, call, context, options);
     logSend(deps, context, { call, send, tried, since });
-    if (tried.kind === "done") return charged(deps, context, { call, execution: tried.execution });
+    if (tried.kind === "done")
+      return tried.unreached === true && !reached
+        ? tried.execution
+        : charged(deps, context, { call, execution: tried.execution });
     const { error, delivery } = tried;
     reached ||= delivery !== "not_sent";
     isOpen ||= delivery === "uncertain";
     const { retryAfterMs } = error.details;
     const may = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
     if (!may || !isWaitedFor(retryAfterMs, until - deps.clock.now())) {
-      const cancelled = options.signal.aborted;
-      const execution = failure(call, context, { error, isOpen, cancelled, sends: send });
+      const ending = processEnd(options.signal);
+      const cancelled = options.signal.aborted && ending === undefined;
+      const reason = error.code === "call_cancelled" ? (ending ?? error) : error;
+      const execution = failure(call, context, { error: reason, isOpen, cancelled, sends: send });
       return reached ? charged(deps, context, { call, execution }) : execution;
     }
     await deps.clock.sleep(backoffMs(send, retryAfterMs), options.signal).catch(() => undefined);
@@ -115,8 +121,8 @@ function charged(
 ): Execution {
   const { outcome, finish } = execution;
   if (outcome.kind === "completed" && outcome.reused === "cache") return execution;
-  // It is billed with its end.
-  if (outcome.kind === "pending") return execution;
+  // It is billed with its end, but for what has begun and is held by nobody: its end may never be told.
+  if (outcome.kind === "pending" && finish.worksOn === undefined) return execution;
   const price = toolPrice(config.prices, call.tool.name, deps.clock.now());
   return price === undefined ? execution : { outcome, finish: { ...finish, cost: toolCost(price.per_call) } };
 }
@@ -151,7 +157,7 @@ function logSend({ log }: CoreDeps, context: CallContext, { call, send, tried, s
 }
 
 type Tried =
-  | { readonly kind: "done"; readonly execution: Execution }
+  | { readonly kind: "done"; readonly execution: Execution; readonly unreached?: true | undefined }
   | { readonly kind: "failed"; readonly error: GatewayError; readonly delivery: Delivery };
 
 async function trySend(
@@ -193,7 +199,8 @@ async function trySend(
     if (reply.worksOn !== undefined)
       return { kind: "done", execution: goingOn(call, { shaped, stored, ...reply.worksOn }) };
     const outcome = reply.reused === undefined ? shaped : { ...shaped, reused: reply.reused };
-    return { kind: "done", execution: { outcome, finish: completedFinish(deps, context, { stored, call }) } };
+    const finish = completedFinish(deps, context, { stored, call });
+    return { kind: "done", execution: { outcome, finish }, unreached: reply.unreached };
   } catch (thrown) {
     if (thrown instanceof InputRequired) return await paused(deps, call, context, thrown);
     if (thrown instanceof Parked) return { kind: "done", execution: waiting(call, thrown) };
@@ -291,7 +298,8 @@ function failure(call: PreparedCall, context: CallContext, failed: Failure): Exe
       message: `'${call.tool.name}' was sent but gave no answer (${context.redactor.redact(error.message)}); whether it took effect is not known, and it is not sent again by itself. Look up its effect before repeating it; call ${call.id}.`,
     });
   }
-  if (cancelled)
+  // What is carried out may have heard of it first.
+  if (cancelled || error.code === "call_cancelled")
     return ended(context, "cancelled", {
       code: "call_cancelled",
       message: `'${call.tool.name}' was cancelled before it answered.`,

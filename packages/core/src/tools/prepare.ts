@@ -217,10 +217,14 @@ function assemble(
   const { tool, uri, adapter, args, readOutside } = found;
   const { settings } = context.config;
   const asked = uri.options;
-  if (asked.timeoutMs !== undefined && asked.timeoutMs > Math.max(settings.tool_timeout_ms, tool.timeoutMs ?? 0)) {
+  const { tool_timeout_ms: tenantMs } = settings;
+  const longestMs = Math.max(tenantMs, tool.timeoutMs ?? 0);
+  if (asked.timeoutMs !== undefined && asked.timeoutMs > longestMs) {
     throw new GatewayError(
       "invalid_uri",
-      `Option 'timeout' is above this tenant's cap of ${settings.tool_timeout_ms} ms ('tool_timeout_ms').`,
+      longestMs === tenantMs
+        ? `Option 'timeout' is above this tenant's cap of ${tenantMs} ms ('tool_timeout_ms').`
+        : `Option 'timeout' is above the ${longestMs} ms that '${tool.name}' may take ('timeout_ms' of its configuration).`,
       { param: "timeout" },
     );
   }

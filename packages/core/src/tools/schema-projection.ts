@@ -6,7 +6,7 @@
  */
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
-/** `openai` reads JSON Schema as it is. */
+/** `openai` reads JSON Schema as it is, but for its top. */
 export type SchemaFamily = "openai" | "gemini" | "anthropic-compatible" | "plain";
 
 export const schemaFamilies = ["openai", "gemini", "anthropic-compatible", "plain"] as const satisfies SchemaFamily[];
@@ -31,21 +31,109 @@ export interface ProjectedSchema {
 }
 
 export function projectSchema(schema: JsonObject, family: SchemaFamily): ProjectedSchema {
-  if (family === "openai") return { schema, warnings: [] };
-  if (family === "anthropic-compatible") return projectTopLevel(schema);
+  if (family === "openai" || family === "anthropic-compatible") return projectTop(schema);
+  // Of parts that have no properties these tell as much as of others.
+  const top = ["anyOf", "oneOf"].some((keyword) => gatherTop(schema, [keyword]).names.size > 0)
+    ? projectTop(schema)
+    : undefined;
   const projection = new Projection(schema, family === "gemini" ? geminiRules : plainRules);
-  return { schema: projection.root(), warnings: [...projection.warnings].sort() };
+  const projected = projection.root(top?.schema);
+  return { schema: projected, warnings: [...new Set([...(top?.warnings ?? []), ...projection.warnings])].sort() };
 }
 
-/** Anthropic reads JSON Schema, but no alternatives at the top. */
-function projectTopLevel(schema: JsonObject): ProjectedSchema {
-  const refused = ["allOf", "anyOf", "oneOf"].filter((keyword) => Object.hasOwn(schema, keyword));
+/** GPT models refuse these at the top, and the whole request with them; Claude the first three. */
+const refusedAtTop = ["allOf", "anyOf", "oneOf", "enum", "not"] as const;
+
+/** One object at the top, with the properties of all of its parts. */
+function projectTop(schema: JsonObject): ProjectedSchema {
+  const refused = refusedAtTop.filter((keyword) => Object.hasOwn(schema, keyword));
   if (refused.length === 0 && schema["type"] === "object") return { schema, warnings: [] };
-  const kept = Object.fromEntries(Object.entries(schema).filter(([key]) => !refused.includes(key)));
+  const top = gatherTop(schema, refused);
+  const kept = Object.entries(schema).filter(([key]) => !(refusedAtTop as readonly string[]).includes(key));
   return {
-    schema: { ...kept, type: "object" },
-    warnings: refused.map((keyword) => `'${keyword}' is not told to the model`),
+    schema: {
+      ...Object.fromEntries(kept),
+      ...(refused.length === 0 ? {} : { properties: top.properties() }),
+      ...(top.required.size === 0 ? {} : { required: [...top.required] }),
+      type: "object",
+    },
+    warnings: refused.map((keyword) =>
+      gatherTop(schema, [keyword]).names.size === 0
+        ? `'${keyword}' is not told to the model`
+        : `of '${keyword}' at the top the properties are told to the model`,
+    ),
   };
+}
+
+/** @param keywords whose parts are gathered beside the schema's own */
+function gatherTop(schema: JsonObject, keywords: readonly string[]): TopGathering {
+  const gathering = new TopGathering(schema);
+  gathering.add(schema, { isSure: true, depth: 0 }, keywords);
+  return gathering;
+}
+
+/** Parts within parts that are looked at, and their properties. */
+const mostTopMembers = 5_000;
+const deepestTop = 8;
+
+class TopGathering {
+  /** Of properties that are no own ones of the schema. */
+  readonly names = new Set<string>();
+  readonly required = new Set<JsonValue>();
+  readonly #document: JsonObject;
+  readonly #sure = new Map<string, JsonValue>();
+  readonly #maybe = new Map<string, Map<string, JsonValue>>();
+  readonly #texts = new Map<JsonValue, string>();
+  #membersLeft = mostTopMembers;
+
+  constructor(document: JsonObject) {
+    this.#document = document;
+  }
+
+  add(
+    part: JsonValue | undefined,
+    { isSure, depth }: { readonly isSure: boolean; readonly depth: number },
+    keywords: readonly string[] = refusedAtTop,
+  ): void {
+    this.#membersLeft -= 1;
+    if (!isJsonObject(part) || depth > deepestTop || this.#membersLeft < 0) return;
+    const { $ref: reference, properties, required } = part;
+    if (depth > 0 && typeof reference === "string" && reference.startsWith("#"))
+      this.add(lookUp(this.#document, reference.slice(1)), { isSure, depth: depth + 1 });
+    for (const [name, schema] of Object.entries(isJsonObject(properties) ? properties : {})) {
+      this.#membersLeft -= 1;
+      if (this.#membersLeft < 0) return;
+      if (depth > 0 && !this.#sure.has(name)) this.names.add(name);
+      if (!isSure) this.#addMaybe(name, schema);
+      else if (!this.#sure.has(name)) this.#sure.set(name, schema);
+    }
+    if (isSure && Array.isArray(required)) for (const name of required) this.required.add(name);
+    for (const keyword of ["allOf", "anyOf", "oneOf"]) {
+      const parts = keywords.includes(keyword) ? part[keyword] : undefined;
+      const inner = { isSure: isSure && keyword === "allOf", depth: depth + 1 };
+      if (Array.isArray(parts)) for (const each of parts) this.add(each, inner);
+    }
+  }
+
+  /** Equal ones of several parts once. */
+  #addMaybe(name: string, schema: JsonValue): void {
+    // A part may be referred to from everywhere.
+    const text = this.#texts.get(schema) ?? canonicalJson(schema);
+    this.#texts.set(schema, text);
+    const known = this.#maybe.get(name) ?? new Map<string, JsonValue>();
+    known.set(text, schema);
+    this.#maybe.set(name, known);
+  }
+
+  /** What holds in any case beats what may hold. */
+  properties(): JsonObject {
+    const maybe = [...this.#maybe].filter(([name]) => !this.#sure.has(name));
+    const told = maybe.map(([name, schemas]): [string, JsonValue] => {
+      const [first = true, ...others] = schemas.values();
+      return [name, others.length === 0 ? first : { anyOf: [first, ...others] }];
+    });
+    return Object.fromEntries([...this.#sure, ...told]);
+  }
 }
 
 interface Rules {
@@ -129,8 +217,9 @@ class Projection {
     this.#rules = rules;
   }
 
-  root(): JsonObject {
-    const projected = this.#project(this.#document, []);
+  /** @param top what to begin with; references lead into the document all the same */
+  root(top = this.#document): JsonObject {
+    const projected = this.#project(top, []);
     if (projected["type"] === "object") return canonical(projected);
     this.warnings.add("the top of the schema is told as an object without properties");
     const { description } = projected;

@@ -49,6 +49,9 @@ export class ToolRun {
   readonly #lines = new Map<string, Promise<unknown>>();
   readonly #deferred: { readonly row: Promise<NewCall>; readonly started: number; readonly finished: number }[] = [];
   readonly #finishing: Promise<unknown>[] = [];
+  /** What has been started and not ended, whether or not somebody still waits for what it comes to. */
+  readonly #running = new Set<Promise<unknown>>();
+  readonly #toldInTime: string[] = [];
   #hasReadOutside: boolean;
   #writeStarted: boolean;
 
@@ -71,9 +74,9 @@ export class ToolRun {
     return this.#hasReadOutside;
   }
 
-  /** From here on somebody else speaks, with what it may use. */
+  /** From here on somebody else speaks, with what it may use; what happens is the same chat's. */
   goOnAs(context: CallContext, via: NonNullable<CallPlace["via"]>): void {
-    this.#context = context;
+    this.#context = { ...context, span: this.#context.span };
     this.#options = { ...this.#options, via };
   }
 
@@ -99,9 +102,19 @@ export class ToolRun {
     );
   }
 
-  /** All outcomes of recorded calls are in the database. */
+  /** Calls whose results would have been told later, and are told in this answer already. */
+  get toldInTime(): readonly string[] {
+    return this.#toldInTime;
+  }
+
+  tellInTime(calls: readonly string[]): void {
+    this.#toldInTime.push(...calls);
+  }
+
+  /** Nothing runs any more, all outcomes of recorded calls are in the database, and the other rows are known. */
   finished(): Promise<unknown> | undefined {
-    return this.#finishing.length === 0 ? undefined : Promise.all(this.#finishing);
+    if (this.#running.size === 0 && this.#finishing.length === 0) return undefined;
+    return Promise.all(this.#running).then(() => Promise.all(this.#finishing));
   }
 
   async #record(prepared: readonly Preparation[]): Promise<ReadonlyMap<string, Call>> {
@@ -169,7 +182,14 @@ export class ToolRun {
         : isRecordedLater(call)
           ? this.#runRead(call)
           : this.#runWrite(call);
-    return { callId: call.id, tool: call.tool.name, outcome };
+    return { callId: call.id, tool: call.tool.name, outcome: this.#watched(outcome) };
+  }
+
+  #watched(outcome: Promise<ToolOutcome>): Promise<ToolOutcome> {
+    const end = (): boolean => this.#running.delete(ended);
+    const ended: Promise<unknown> = outcome.then(end, end);
+    this.#running.add(ended);
+    return outcome;
   }
 
   /**
@@ -177,7 +197,15 @@ export class ToolRun {
    * soon; one that was queued from the start may take as long as it likes.
    */
   async #adopt(earlier: Call): Promise<ToolOutcome> {
-    return outcomeOf(earlier.async ? earlier : await awaitCall(this.#deps, earlier, this.#options.signal));
+    if (earlier.async) return this.#told(earlier);
+    return outcomeOf(await awaitCall(this.#deps, earlier, this.#options.signal));
+  }
+
+  /** Of a call that need not end while somebody waits. */
+  #told(call: Call): ToolOutcome {
+    const outcome = outcomeOf(call);
+    if (outcome.kind !== "pending") this.tellInTime([call.id]);
+    return outcome;
   }
 
   async #runRead(call: PreparedCall): Promise<ToolOutcome> {
@@ -270,7 +298,7 @@ export class ToolRun {
     while (this.#deps.clock.now() < until && !this.#options.signal.aborted) {
       await this.#deps.clock.sleep(500, this.#options.signal).catch(() => undefined);
       const row = await this.#deps.repos.calls.get(tenant, call.id);
-      const outcome = row === undefined ? undefined : outcomeOf(row);
+      const outcome = row === undefined ? undefined : this.#told(row);
       if (outcome !== undefined && outcome.kind !== "pending") return outcome;
     }
     return { kind: "pending", reason: "approval", callId: call.id };

@@ -70,3 +70,8 @@ export interface Tool {
   /** SHA-256 of the definition: an approval is for this hash only. */
   readonly hash: string;
 }
+
+/** A plugin of VCP, of the tenant or on a node of its own: it understands VCP's own words, and answers in VCP's form. */
+export function isVcpPlugin({ kind, distributed }: Pick<Tool, "kind" | "distributed">): boolean {
+  return kind === "VCP" || distributed !== undefined;
+}

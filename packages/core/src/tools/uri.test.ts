@@ -44,6 +44,10 @@ describe(`tool URIs ${verifies("URI-1", "URI-3", "URI-4")}`, () => {
     expect(parseToolUri("svc://%E8%AE%A2%E5%8D%95/%E6%9F%A5%E8%AF%A2")).toEqual(parseToolUri("svc://订单/查询"));
   });
 
+  test("half of a surrogate pair has an address all the same, as what other programs make of it", () => {
+    expect(formatToolUri("mcp", "maps", "a\ud800/b")).toBe("mcp://maps/a%EF%BF%BD/b");
+  });
+
   test("paths are not walked: what a platform would take for the tool above is an id like any other", () => {
     expect(parseToolUri("api://crm/../x")).toMatchObject({ service: "crm", tool: "../x" });
     expect(parseToolUri("api://crm/a/b").tool).toBe("a/b");

@@ -235,12 +235,40 @@ export function formatUriOptions(options: ToolUriOptions): string {
     return value === undefined ? [] : [[name, value] as const];
   });
   return [...named, ...Object.entries(options.own ?? {})]
-    .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(String(value))}`)
+    .map(([name, value]) => `${encode(name)}=${encode(String(value))}`)
     .join("&");
 }
 
 /** The address without options, percent-encoded: equal tools give equal text. */
 export function formatToolUri(scheme: ToolScheme, service: string, tool = ""): string {
-  const base = `${scheme}://${encodeURIComponent(service)}`;
-  return tool === "" ? base : `${base}/${tool.split("/").map(encodeURIComponent).join("/")}`;
+  const base = `${scheme}://${encode(service)}`;
+  return tool === "" ? base : `${base}/${tool.split("/").map(encode).join("/")}`;
+}
+
+/** Where a text has only what addresses have, it is one as it stands. */
+const encodedAlready = /^[a-z]+:\/\/(?:[A-Za-z0-9_.!~*'()/-]|%[0-9A-F]{2})*$/;
+
+/**
+ * An address without options, or a pattern of addresses, as `formatToolUri` would write it: people may write letters
+ * of all scripts as they are.
+ */
+export function encodeAddress(text: string): string {
+  if (encodedAlready.test(text)) return text;
+  const at = text.indexOf("://") + "://".length;
+  const parts = text.slice(at).split(/([/*])/);
+  return text.slice(0, at).toLowerCase() + parts.map((part) => (part === "/" ? part : recode(part))).join("");
+}
+
+/** Part of an encoding, as a pattern may begin or end with, stays what it is. */
+function recode(part: string): string {
+  try {
+    return encode(decodeURIComponent(part));
+  } catch {
+    return part;
+  }
+}
+
+/** Half of a surrogate pair has no encoding; whoever writes one must not keep other tools from being listed. */
+function encode(text: string): string {
+  return encodeURIComponent(text.toWellFormed());
 }

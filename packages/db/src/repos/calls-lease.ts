@@ -12,7 +12,7 @@ import { dueSince } from "../schema/calls.ts";
 import { overBudget, toRefusal } from "./budget-fragments.ts";
 import { heldSlots, keepSpent, longestDelayMs, sentAt, spentArgs, toCall } from "./calls-rows.ts";
 import { openBreakers, toOpenBreakers } from "./breakers.ts";
-import { hearing, isActive, now, toListeners } from "./fragments.ts";
+import { hearing, isActive, now, toListeners, untilWoken } from "./fragments.ts";
 
 type Claim = Awaited<ReturnType<CallRepo["claim"]>>;
 
@@ -169,9 +169,6 @@ export async function reserve(
   const over = explained?.rows[0]?.["over_budget"];
   return typeof over === "string" ? toRefusal(over) : undefined;
 }
-
-/** Of a call that only something else wakes: later than anything, and still a date. */
-const untilWoken = 253_402_300_799_000;
 
 const parkedUntil = `CASE WHEN woken > ?7 THEN ${now} ELSE COALESCE(?4, ${untilWoken}) END`;
 

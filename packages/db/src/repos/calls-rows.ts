@@ -219,7 +219,7 @@ const endColumns = `state = ?3, write_token = ?5,
   slots = CASE ?3 WHEN 'input_required' THEN MAX(slots, 1) WHEN 'running' THEN 0 ELSE slots END,
   async = CASE WHEN ?3 = 'running' THEN 1 ELSE async END,
   reserved_tokens = CASE WHEN ?3 = 'running' THEN 0 ELSE reserved_tokens END,
-  reserved_micros = CASE WHEN ?3 = 'running' THEN 0 ELSE reserved_micros END,
+  reserved_micros = CASE WHEN ?3 = 'running' THEN COALESCE(?12 ->> 'micros', 0) ELSE reserved_micros END,
   finished_at = CASE WHEN ?3 IN ('input_required', 'running') THEN NULL WHEN write_token IS ?5 THEN finished_at
     ELSE COALESCE(started_at + ?13, ${now}) END`;
 

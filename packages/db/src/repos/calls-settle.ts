@@ -30,6 +30,11 @@ const markDelivered = `UPDATE calls SET delivery = 'delivered'
 
 const touchSession = `UPDATE sessions SET last_used_at = ${now} WHERE id = ?2 AND tenant = ?1 AND expired_at IS NULL`;
 
+const beginSession = `INSERT INTO sessions (id, tenant, caller_id, created_by, created_at, last_used_at)
+  SELECT ?2, tenant, caller_id, id, created_at, ${now} FROM calls WHERE tenant = ?1 AND id = ?3
+  ON CONFLICT (id) DO UPDATE SET last_used_at = excluded.last_used_at
+    WHERE tenant = excluded.tenant AND expired_at IS NULL`;
+
 const releaseOldKey = `UPDATE calls SET idempotency_key = NULL
   WHERE tenant = ?1 AND caller_id = ?2 AND route = ?3 AND idempotency_key = ?4 AND created_at <= ${now} - ${keyLifetimeMs}`;
 
@@ -47,7 +52,7 @@ const readRival = `SELECT rival.* FROM calls AS rival
  * client will continue and what the model was told have happened either way, and are kept.
  */
 export async function settle(database: Database, tenant: string, input: SettleInput): Promise<void> {
-  const { callId, attempt, finish, keepTurn: turn, sessionId } = input;
+  const { callId, attempt, finish, keepTurn: turn, sessionId, beginsSession } = input;
   const statements: Statement[] = [];
   for (const call of input.calls) {
     statements.push({ sql: insertCallOfParent, args: [...newRowArgs(tenant, null, call), callId] });
@@ -61,7 +66,13 @@ export async function settle(database: Database, tenant: string, input: SettleIn
   if (input.delivered.length > 0) {
     statements.push({ sql: markDelivered, args: [tenant, JSON.stringify(input.delivered)] });
   }
-  if (sessionId !== undefined) statements.push({ sql: touchSession, args: [tenant, sessionId] });
+  if (sessionId !== undefined) {
+    statements.push(
+      beginsSession === true
+        ? { sql: beginSession, args: [tenant, sessionId, callId] }
+        : { sql: touchSession, args: [tenant, sessionId] },
+    );
+  }
   await database.batch(statements, { repeatable: true });
 }
 

@@ -21,7 +21,7 @@ import { connectionEvents } from "../schema/connection-events.ts";
 import { connections } from "../schema/connections.ts";
 import { decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
-import { now, setting, underCaps, windowMs, windowStart } from "./fragments.ts";
+import { now, pendingOf, setting, underCaps, windowMs, windowStart } from "./fragments.ts";
 
 /** Of a tenant. */
 const mostConnections = 1_000;
@@ -182,19 +182,11 @@ const insertEvent = `INSERT INTO connection_events
     CASE WHEN EXISTS (SELECT 1 FROM connections AS c WHERE c.holder = '' AND ${isAddressed}) THEN ${now} END
   WHERE EXISTS (SELECT 1 FROM connections AS c WHERE ${isAddressed})`;
 
-const nextPending = (after: string): string => `(
-  SELECT tenant FROM connection_events INDEXED BY connection_events_pending
-  WHERE next_at IS NOT NULL ${after} ORDER BY tenant LIMIT 1)`;
-
 /**
  * In order within each tenant, and tenants by turns: whom one has much to tell keeps no other's waiting. Of each only the
- * oldest few are looked at, and of none anything, unless something is due.
+ * oldest few are looked at.
  */
-const nextDue = `WITH RECURSIVE pending (tenant) AS (
-    SELECT ${nextPending("")} WHERE EXISTS (
-      SELECT 1 FROM connection_events WHERE next_at IS NOT NULL AND next_at <= ${now})
-    UNION ALL
-    SELECT ${nextPending("AND tenant > pending.tenant")} FROM pending WHERE pending.tenant IS NOT NULL)
+const nextDue = `WITH RECURSIVE ${pendingOf("connection_events", "tenant")}
   SELECT seq FROM (
     SELECT event.seq, ROW_NUMBER() OVER (PARTITION BY event.tenant ORDER BY event.seq) AS turn
     FROM pending CROSS JOIN connection_events AS event ON event.seq IN (

@@ -7,6 +7,9 @@ import * as z from "zod";
 /** Epoch milliseconds of the database's clock; the same wherever it stands in one statement. */
 export const now = "CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
+/** Of a call that only something else wakes: later than anything, and still a date. */
+export const untilWoken = 253_402_300_799_000;
+
 /** Requests are counted by the minute. */
 export const windowMs = 60_000;
 
@@ -64,6 +67,20 @@ export function countsOf(ids: readonly string[]): string {
 /** @param counts of `countsOf` */
 export const countOf = (counts: string, id: string): string =>
   `COALESCE(json_extract(${counts}, '$."' || ${id} || '"'), 0)`;
+
+/**
+ * A recursive table of those who have something pending in `table`, one step of its index for each, however much they
+ * have; none, unless something is due. It ends with a row of null.
+ */
+export function pendingOf(table: "connection_events" | "webhook_deliveries", owner: string): string {
+  const next = (after: string): string => `(
+    SELECT ${owner} FROM ${table} INDEXED BY ${table}_pending
+    WHERE next_at IS NOT NULL ${after} ORDER BY ${owner} LIMIT 1)`;
+  return `pending (${owner}) AS (
+    SELECT ${next("")} WHERE EXISTS (SELECT 1 FROM ${table} WHERE next_at IS NOT NULL AND next_at <= ${now})
+    UNION ALL
+    SELECT ${next(`AND ${owner} > pending.${owner}`)} FROM pending WHERE pending.${owner} IS NOT NULL)`;
+}
 
 /** What connections of tenant ?1 listen to, as a number of three bits; null: nobody listens. */
 export const hearing =

@@ -1,7 +1,7 @@
 /** All repositories over the shards. */
 import type { Repos } from "@toolyard/core/ports/repos";
 import type { SettingsCaps } from "@toolyard/core/tenants/settings";
-import type { Shards } from "../database.ts";
+import type { Database, Shards, Statement } from "../database.ts";
 import { createApiKeyRepo } from "./api-keys.ts";
 import { createCallRepo } from "./calls.ts";
 import { createConfigRepo } from "./config.ts";
@@ -14,6 +14,14 @@ export interface RepoOptions {
   /** The operator's upper bounds: they hold wherever a tenant's settings are read, and are never stored. */
   readonly caps?: SettingsCaps;
 }
+
+const readProbe: readonly Statement[] = [{ sql: "SELECT 1", args: [] }];
+/** Writes a page and leaves nothing. */
+const writeProbe: readonly Statement[] = [
+  `INSERT INTO connection_tickets (hash, tenant, caller, expires_at) VALUES ('_canary', '_canary', '{}', 0)
+    ON CONFLICT DO NOTHING`,
+  "DELETE FROM connection_tickets WHERE hash = '_canary'",
+].map((sql) => ({ sql, args: [] }));
 
 /** What every request needs is there at once; the others are read when they are asked. */
 export function createRepos(shards: Shards, { onBrokenRow = () => undefined, caps = {} }: RepoOptions = {}): Repos {
@@ -50,9 +58,10 @@ export function createRepos(shards: Shards, { onBrokenRow = () => undefined, cap
     knowledgeSearch: late(async () => (await import("./knowledge-search.ts")).createKnowledgeSearchRepo(shards)),
     flows: late(async () => (await import("./flows.ts")).createFlowRepo(shards, onBrokenRow)),
     knowledge: late(async () => (await import("./knowledge.ts")).createKnowledgeRepo(shards, onBrokenRow)),
-    ping: async () => {
-      const select = [{ sql: "SELECT 1", args: [] }];
-      await Promise.all(shards.all().map((database) => database.batch(select, { readonly: true })));
+    ping: async ({ writes = false } = {}) => {
+      const ask = (database: Database): Promise<unknown> =>
+        writes ? database.batch(writeProbe, { repeatable: true }) : database.batch(readProbe, { readonly: true });
+      await Promise.all(shards.all().map(ask));
     },
   };
 }

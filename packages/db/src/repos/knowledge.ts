@@ -53,8 +53,8 @@ const announce = `INSERT INTO knowledge_garbage (tenant, knowledge_base, has_chu
 const countVersion =
   "UPDATE knowledge_bases SET last_document_version = last_document_version + 1 WHERE tenant = ?1 AND id = ?2";
 
-/** Numbers are those of `documentArgs`. One that failed is tried again, whatever it holds. */
-const isSame = "(d.call_id = ?12 OR (?6 <> '' AND d.hash = ?6 AND d.state <> 'failed'))";
+/** Numbers are those of `documentArgs`. One that failed, or whose call is over, is tried again, whatever it holds. */
+const isSame = `(d.call_id = ?12 OR (?6 <> '' AND d.hash = ?6 AND ${stateOfDocument} <> 'failed'))`;
 
 const replacedBlob = `INSERT INTO knowledge_garbage (tenant, knowledge_base, has_chunks, blob_key, due_at)
   SELECT d.tenant, d.knowledge_base, 0, d.blob_key, ${now} FROM knowledge_documents AS d
@@ -237,6 +237,8 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         { sql: chunksOfDocument, args: own },
         { sql: blobsOf(ownDocument), args: own },
         { sql: "DELETE FROM knowledge_documents WHERE tenant = ?1 AND knowledge_base = ?2 AND id = ?3", args: own },
+        // It may have been the last that the next index lacked.
+        ...swapStatements(tenant, base),
       ]);
       return (deleted?.changes ?? 0) > 0;
     },

@@ -22,6 +22,9 @@ const insertSchedule = `INSERT INTO schedules (tenant, id, name, task_id, given,
   SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17
   WHERE (SELECT COUNT(*) FROM schedules WHERE tenant = ?1 AND next_at IS NOT NULL) < ${mostSchedules}
   ON CONFLICT DO NOTHING`;
+/** Whoever asks for it again under the same id of a task has seen it fire: a plugin that has itself called each day. */
+const releaseTask = `UPDATE schedules SET task_id = NULL
+  WHERE tenant = ?1 AND task_id = ?2 AND id <> ?3 AND next_at IS NULL AND COALESCE(taken_at, 0) <= ${now}`;
 const readSchedule = "SELECT * FROM schedules WHERE tenant = ?1 AND id = ?2";
 
 /** By turns, so that a tenant with many does not keep the others waiting. */
@@ -76,8 +79,9 @@ export function createScheduleRepo(shards: Shards, onBrokenRow: OnBrokenRow): Sc
 
   return {
     create: async (tenant, schedule) => {
-      const [, found, taken] = await shards.databaseFor(tenant).batch(
+      const [, , found, taken] = await shards.databaseFor(tenant).batch(
         [
+          { sql: releaseTask, args: [tenant, schedule.taskId, schedule.id] },
           { sql: insertSchedule, args: newScheduleArgs(tenant, schedule) },
           { sql: readSchedule, args: [tenant, schedule.id] },
           { sql: "SELECT id FROM schedules WHERE tenant = ?1 AND task_id = ?2", args: [tenant, schedule.taskId] },

@@ -2,19 +2,27 @@
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { mostWorkspaceFiles } from "@toolyard/core/ports/repos";
 import { deliveredSession } from "../schema/schedules.ts";
-import { now, setting, underCaps } from "./fragments.ts";
+import { now, setting, underCaps, untilWoken } from "./fragments.ts";
+
+/** Goes on by itself, now or later. */
+const isUnderWay = (call: string): string =>
+  `(${call}.state = 'running' OR ${call}.state = 'queued' AND COALESCE(${call}.run_at, 0) < ${untilWoken})`;
 
 /**
  * A session that a schedule or a call may still deliver to by itself is not idle, however long that takes, and the end
  * of such a call counts as a use of it: what it comes to would be told to nobody. One that waits for a person keeps
- * none: it may wait for ever. The plus takes the column's affinity, which would keep SQLite from the index.
+ * none, nor does a run of which nothing else is under way: it may wait for ever. The plus takes the column's affinity,
+ * which would keep SQLite from the index.
  */
 export const isIdle = (session: string, idleMs: string): string => `(${session}.last_used_at < ${now} - ${idleMs}
   AND NOT EXISTS (SELECT 1 FROM schedules AS keeping WHERE keeping.tenant = ${session}.tenant
     AND keeping.${deliveredSession} = +${session}.id AND keeping.next_at IS NOT NULL)
   AND NOT EXISTS (SELECT 1 FROM calls AS coming WHERE coming.tenant = ${session}.tenant
     AND coming.session_id = ${session}.id AND coming.delivery = 'due'
-    AND (coming.state IN ('queued', 'running') OR coming.finished_at >= ${now} - ${idleMs})))`;
+    AND (${isUnderWay("coming")} OR coming.finished_at >= ${now} - ${idleMs}
+      OR coming.state = 'queued' AND EXISTS (SELECT 1 FROM calls AS below WHERE below.tenant = coming.tenant
+        AND below.session_id = coming.session_id AND below.root_id = COALESCE(coming.root_id, coming.id)
+        AND ${isUnderWay("below")}))))`;
 
 export const isExpired = underCaps(
   (caps) => `(s.expired_at IS NOT NULL OR ${isIdle("s", setting("session_idle_ms", caps))})`,

@@ -18,7 +18,7 @@ import { webhookDeliveries } from "../schema/webhook-deliveries.ts";
 import { webhooks } from "../schema/webhooks.ts";
 import { decodeFirst, decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
-import { countOf, countsOf, now } from "./fragments.ts";
+import { countOf, countsOf, now, pendingOf } from "./fragments.ts";
 import { raiseConfigVersion } from "./rows.ts";
 
 /** Each is looked at as each call ends. */
@@ -65,19 +65,12 @@ const resend = `UPDATE webhook_deliveries SET state = 'pending', tries = 0,
   next_at = (SELECT CASE WHEN enabled THEN ${now} END FROM webhooks WHERE ${own})
   WHERE tenant = ?1 AND webhook_id = ?2 AND id = ?3 RETURNING *`;
 
-const nextPending = (after: string): string => `(
-  SELECT webhook_id FROM webhook_deliveries WHERE next_at IS NOT NULL ${after} ORDER BY webhook_id LIMIT 1)`;
-
 /**
  * Of one webhook and of one tenant a share, with what the claimant has under way, and tenants by turns: who is slow
  * takes neither every claim nor every place. Of each webhook only its oldest few are looked at, since one that hangs may
- * have any number due; and of none anything, unless something is.
+ * have any number due.
  */
-const nextDue = `WITH RECURSIVE pending (webhook_id) AS (
-    SELECT ${nextPending("")} WHERE EXISTS (
-      SELECT 1 FROM webhook_deliveries WHERE next_at IS NOT NULL AND next_at <= ${now})
-    UNION ALL
-    SELECT ${nextPending("AND webhook_id > pending.webhook_id")} FROM pending WHERE pending.webhook_id IS NOT NULL)
+const nextDue = `WITH RECURSIVE ${pendingOf("webhook_deliveries", "webhook_id")}
   SELECT due_row FROM (
     SELECT due_row, due_at,
       ROW_NUMBER() OVER (PARTITION BY tenant ORDER BY place, due_at) + ${countOf("?6", "tenant")} AS turn

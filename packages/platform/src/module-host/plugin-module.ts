@@ -63,6 +63,8 @@ export class PluginModule {
     const plain = this.#plain(given);
     if (!Array.isArray(plain) || !plain.every(isMessage))
       throw new ModuleError("result", "its processMessages gave something that is no message: each needs a 'role'");
+    if (plain.length === 0 && messages.length > 0)
+      throw new ModuleError("result", "its processMessages gave no messages, and a model has to be asked something");
     return plain;
   }
 

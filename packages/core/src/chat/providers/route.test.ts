@@ -303,9 +303,11 @@ describe(`falling back between back ends ${verifies("CHAT-1")}`, () => {
 
   test("never repeats because the client has left", async () => {
     const [one, two] = [await backEnd(), await backEnd()];
-    one.script({ json: {}, delayMs: 1_000 });
     const controller = new AbortController();
-    setTimeout(() => controller.abort(), 30);
+    one.respond(() => {
+      controller.abort();
+      return { json: {}, delayMs: 1_000 };
+    });
     const routes = routesTo(record("a", { baseUrl: one.url, maxAttempts: 3 }), record("b", { baseUrl: two.url }));
     const { error } = await run(routes, {}, controller.signal);
     expect(error?.code).toBe("request_cancelled");

@@ -6,11 +6,11 @@ import { createHash } from "node:crypto";
 import type { Call, CallState, StoredOutcome } from "../../calls/call.ts";
 import { enqueue } from "../../calls/enqueue.ts";
 import { holdLease, isLeftToOthers, reasonOf } from "../../calls/lease.ts";
-import { inputOf, newToolCall, refusedCall, sealInput, type CallPlace } from "../../calls/new-call.ts";
+import { errorForRecord, inputOf, newToolCall, refusedCall, sealInput, type CallPlace } from "../../calls/new-call.ts";
 import { openResult } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
-import { canonicalJson, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { canonicalJson, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { CallFinish, NewCall } from "../../ports/repos.ts";
 import { executeCall } from "../../tools/execute-call.ts";
@@ -83,14 +83,11 @@ export class ChildCalls {
       { hasReadOutside: false },
     );
     if (preparation.kind === "refused") {
-      const { code, message, details } = preparation.outcome;
+      // Steps are on record as calls are.
+      const { code, message, details } = errorForRecord(this.#context, preparation.outcome);
       return {
         refused: refusedCall(this.#context, this.#place, preparation, args),
-        why: new StepFailed({
-          code,
-          message,
-          details: { ...details, call_id: preparation.id },
-        }),
+        why: new StepFailed({ code, message, details: { ...details, call_id: preparation.id } }),
       };
     }
     const prepared = this.#limited(preparation.call, child.timeoutMs);
@@ -188,7 +185,7 @@ export class ChildCalls {
     await Promise.all(callIds.map((id) => this.#deps.repos.calls.requestCancel(tenant, id)));
   }
 
-  /** JSON where it is JSON, else text. */
+  /** JSON where it is JSON, else text. Whole numbers that a double cannot hold are the text of their digits. */
   async valueOf(id: string, stored: StoredOutcome | null): Promise<JsonValue> {
     if (stored === null) return null;
     const { text, mediaType, bytes, blobKey } = stored;
@@ -217,5 +214,7 @@ function isText(mediaType: string): boolean {
 
 function parsed(text: string, mediaType: string): JsonValue {
   const looksLike = mediaType.includes("json") || /^\s*[[{]/.test(text);
-  return looksLike ? (parseJson(text) ?? text) : text;
+  if (!looksLike) return text;
+  const value = parseJsonExactly(text);
+  return value === undefined ? text : value;
 }

@@ -4,6 +4,7 @@ import { cancelCall } from "../../calls/cancel.ts";
 import { decideCall } from "../../calls/decide.ts";
 import { enqueue } from "../../calls/enqueue.ts";
 import { newToolCall, openInput } from "../../calls/new-call.ts";
+import { requireStoredConfig } from "../../calls/replay.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
@@ -102,7 +103,8 @@ export interface RunAnswer {
 }
 
 /**
- * A person's word to an approval, or about a step whose fate is not known. The same word again changes nothing.
+ * A person's word to an approval, to a step's tool that waits for one, or about a step whose fate is not known. The same
+ * word again changes nothing.
  * @returns the call by which the person was asked
  * @throws GatewayError `not_found`, `conflict` where nothing waits or it is not said what is meant; `permission_denied`,
  * `invalid_request` for input that does not fit the form
@@ -141,10 +143,11 @@ function inPlaceOfRun(thrown: unknown): unknown {
 }
 
 function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | undefined): string {
-  const open = new Set(calls.filter(({ state }) => state === "input_required").map(({ id }) => id));
+  const byId = new Map(calls.map((each) => [each.id, each]));
   const asking = steps.flatMap((step) => {
-    const id = step.questionId ?? (step.kind === "approval" ? step.callId : null);
-    return id === null ? [] : [{ path: step.path, id, isOpen: open.has(id) }];
+    const asks = step.kind === "approval" || needsApproval(byId.get(step.callId ?? ""));
+    const id = step.questionId ?? (asks ? step.callId : null);
+    return id === null ? [] : [{ path: step.path, id, isOpen: byId.get(id)?.state === "input_required" }];
   });
   if (wanted !== undefined) {
     const found = asking.find(({ path }) => path === wanted);
@@ -162,6 +165,12 @@ function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | unde
       ? `Run '${call.id}' waits for nobody's word.`
       : `Several steps of run '${call.id}' wait; name one in 'step': ${waiting.map(({ path }) => path).join(", ")}.`;
   throw new GatewayError("conflict", message, { param: "step" });
+}
+
+/** A tool that waits for a person's word, or has got it; one that asks for more than that is answered by its call. */
+function needsApproval(call: Call | undefined): boolean {
+  if (call === undefined || call.error?.details?.["input_requests"] !== undefined) return false;
+  return call.state === "input_required" || call.approval !== null;
 }
 
 /** @throws GatewayError as `cancelCall` */
@@ -185,8 +194,8 @@ export interface RunReplay {
 
 /**
  * A new run of the same version and input, which passes over what the first one had done before that step.
- * @throws GatewayError `not_found`, `call_not_finished`, `conflict` where the input is no longer stored or the step is
- * not there, `idempotency_key_reused`
+ * @throws GatewayError `not_found`, `call_not_finished`, `runtime_config_required`, `conflict` where the input is no longer
+ * stored or the step is not there, `idempotency_key_reused`
  */
 export async function replayRun(
   deps: CoreDeps,
@@ -202,6 +211,7 @@ export async function replayRun(
       param: "id",
     });
   }
+  requireStoredConfig(original, "POST /v1/run_workflow");
   if (original.input === null) {
     throw new GatewayError("conflict", `The input of run '${runId}' is no longer stored.`, { param: "id" });
   }

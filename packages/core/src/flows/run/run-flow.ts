@@ -4,6 +4,7 @@
  * process goes on, nor where the last one has died.
  */
 import { endStates, type Call } from "../../calls/call.ts";
+import { processEnd } from "../../calls/lease.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
@@ -181,9 +182,9 @@ class FlowRun {
     return thrown instanceof GatewayError ? withDelivery(thrown, "answered") : thrown;
   }
 
-  /** Cancelled, or the invocation's time is over: then what is under way ends elsewhere. */
+  /** Cancelled, or the invocation's time or its process is at its end: then what is under way ends elsewhere. */
   #interrupt(signal: AbortSignal): void {
-    if (signal.reason === attemptTimedOut) {
+    if (signal.reason === attemptTimedOut || processEnd(signal) !== undefined) {
       this.#waits.end(new Parked(this.#deps.clock.now(), this.#journal.wakesSeen));
       return;
     }

@@ -15,8 +15,8 @@ import { nameArguments, placeArguments, toParameters, type Argument } from "../o
 import { describeRoute } from "../text.ts";
 import { inferSchema, readPlain, withDefault } from "./infer.ts";
 import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
-import { isSecretValue } from "../../secrets/secret-shape.ts";
-import { CommandSecrets, holdsSecret, isSecretField, isSecretHeader, looksSecret, mentionsSecret } from "./secrets.ts";
+import { mayBeSecret } from "../../secrets/secret-shape.ts";
+import { CommandSecrets, holdsSecret, looksSecret, mentionsSecret } from "./secrets.ts";
 import { hasVariable, replaceVariables } from "./words.ts";
 
 export interface CurlOptions {
@@ -185,7 +185,7 @@ function readHeaders(command: CurlCommand, secrets: CommandSecrets, notes: Notes
   for (const [name, value] of command.headers) {
     const lower = name.toLowerCase();
     if (lower === "content-type") contentType = value;
-    else if (isSecretHeader(name) || isSecretValue(name, value)) addSecretHeader(secrets, notes, [name, value]);
+    else if (mayBeSecret(name, value)) addSecretHeader(secrets, notes, [name, value]);
     else if (lower === "content-length" || lower === "connection" || lower === "accept-encoding") continue;
     else if (isTransportHeader(name) || !isHeaderName(name))
       notes.add(`Header '${name.slice(0, 60)}' is one that only the gateway sets; it is left out.`);
@@ -225,7 +225,7 @@ function fromPairs(
   }
   return [...byName].flatMap(([name, values]): Argument[] => {
     const [value = "", ...more] = values;
-    if (isSecretField(name)) {
+    if (values.some((each) => mayBeSecret(name, each))) {
       if (place === "query" && secrets !== undefined) {
         secrets.addQuery(name, value);
         return [];
@@ -268,7 +268,7 @@ function readBody(command: CurlCommand, declared: string | undefined, notes: Not
   const value = format === "json" && !isFile ? parseJson(text) : undefined;
   if (isJsonObject(value) && Object.keys(value).length > 0) {
     const list = Object.entries(value).map(([name, member]) =>
-      isSecretField(name) || holdsSecret(member)
+      holdsSecret({ [name]: member })
         ? secretArgument(name, inferSchema(member), notes)
         : toArgument(name, "body", member),
     );
@@ -334,7 +334,7 @@ function readMultipart({ form }: CurlCommand, notes: Notes): ReadBody {
       };
       return { place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true };
     }
-    const isSecret = isSecretField(name) || (mediaType !== undefined && mentionsSecret(value));
+    const isSecret = mayBeSecret(name, value) || (mediaType !== undefined && mentionsSecret(value));
     if (isSecret) return { ...secretArgument(name, { type: "string" }, notes), partType: mediaType };
     return { ...toArgument(name, "body", hasVariable(value) ? value : readPlain(value)), partType: mediaType };
   });

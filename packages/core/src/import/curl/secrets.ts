@@ -1,36 +1,35 @@
 /** Which parts of a command are secrets: they become credentials and stand in no definition. */
 import type { AuthConfig } from "../../blind/definition.ts";
 import { isJsonObject, type JsonValue } from "../../json.ts";
+import { isSecretName, isSecretValue, mayBeSecret } from "../../secrets/secret-shape.ts";
 import type { CandidateAuth } from "../candidate.ts";
 import { ownCredentialName } from "../credentials.ts";
 import { eachContainer } from "../walk.ts";
 import { hasVariable } from "./words.ts";
 
-/** Headers that name a secret, whatever else they are called. */
-const secretHeader =
-  /^(?:authorization|cookie)$|token|secret|passw|credential|session|signature|(?:^|[-_])(?:api|app|access|auth|subscription|private|secret|functions)?[-_]?key$/i;
-const secretField =
-  /^(?:key|sig|sign|auth|pass|pwd|appid|app_id)$|token|secret|passw|credential|signature|api[-_]?key|access[-_]?key/i;
-
-export function isSecretHeader(name: string): boolean {
-  return secretHeader.test(name);
-}
-
-export function isSecretField(name: string): boolean {
-  return secretField.test(name);
-}
-
-/** Does a value hold a field that names a secret, however deep? */
+/** Does a value hold a secret, however deep, or something below a name of one? */
 export function holdsSecret(value: JsonValue): boolean {
   for (const container of eachContainer(value)) {
-    if (isJsonObject(container) && Object.keys(container).some(isSecretField)) return true;
+    const isFound = isJsonObject(container)
+      ? Object.entries(container).some(([name, member]) => isSecret(name, member))
+      : container.some((item) => typeof item === "string" && isSecretValue("", item));
+    if (isFound) return true;
   }
   return false;
 }
 
-/** Does a text of whatever syntax have a word that names a secret? */
+function isSecret(name: string, member: JsonValue): boolean {
+  const isNamed = isSecretName(name);
+  if (isJsonObject(member)) return isNamed;
+  const values = Array.isArray(member) ? member : [member];
+  return values.some((each) =>
+    typeof each === "string" ? mayBeSecret(name, each) : isNamed && mayBeSecret(name, JSON.stringify(each)),
+  );
+}
+
+/** Does a text of whatever syntax hold a secret, or have a word that names one? */
 export function mentionsSecret(text: string): boolean {
-  return text.match(/[\w-]+/g)?.some(isSecretField) === true;
+  return isSecretValue("", text) || text.match(/[\w-]+/g)?.some(isSecretName) === true;
 }
 
 /** Long mixtures of letters and digits in a path, as webhooks have them. */

@@ -190,6 +190,10 @@ function readParameterArguments(
         notes.add(`Parameter '${parameter.name}' has no placeholder in the path; it is left out.`);
       continue;
     }
+    if (parameter.in === "cookie" && isAuth(parameter)) {
+      notes.add(`Parameter '${parameter.name}' is a cookie, and the credential is all of them; it is left out.`);
+      continue;
+    }
     if (isAuth(parameter) || (operation.method !== "GET" && isIdempotencyKey(parameter))) continue;
     if (!parameter.required && keys.has(placeKey(parameter.in, parameter.name))) {
       notes.add(`Parameter '${parameter.name}' is where a scheme of the document sends a key; it is left out.`);

@@ -9,7 +9,7 @@
  */
 import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember, type Resource } from "./document.ts";
-import type { RuleCompiler } from "./rules.ts";
+import { isNullable, type RuleCompiler } from "./rules.ts";
 import { type Budget, Evaluated, typeOf } from "./run.ts";
 
 /** A schema that applies to a value for certain, as filling reads it. */
@@ -253,8 +253,17 @@ function listIn(schema: JsonObject, keyword: string): readonly JsonValue[] {
 
 function namedTypes(schema: JsonObject): Set<string> | undefined {
   const type = ownMember(schema, "type");
-  if (typeof type === "string") return new Set([type]);
-  return Array.isArray(type) ? new Set(type.filter((name) => typeof name === "string")) : undefined;
+  if (type === undefined) return typesOfValues(schema);
+  const names = (Array.isArray(type) ? type : [type]).filter((name) => typeof name === "string");
+  return new Set(isNullable(schema) ? [...names, "null"] : names);
+}
+
+/** Of the values that there are, where the schema lists them. */
+function typesOfValues(schema: JsonObject): Set<string> | undefined {
+  const constant = ownMember(schema, "const");
+  const values = constant === undefined ? listIn(schema, "enum") : [constant];
+  if (values.length === 0) return undefined;
+  return new Set(values.flatMap((value) => (Number.isInteger(value) ? ["integer", "number"] : [typeOf(value)])));
 }
 
 /** Levels of nesting in what a text spells, as in arguments that are given as they are. */

@@ -2,7 +2,7 @@
  * JSON Schema 2020-12 as a table of keywords (CHAT-18). Each keyword is compiled once into a check;
  * no code is generated, patterns run on RE2, and every step is paid from a budget, because schemas
  * come from tenants and foreign servers. Older drafts' `definitions`, `dependencies`, item tuples
- * and boolean `exclusiveMinimum` are understood, too.
+ * and boolean `exclusiveMinimum` are understood, too, and `nullable` of OpenAPI 3.0 beside a type.
  *
  * `$dynamicRef` and `$recursiveRef` resolve as `$ref` does: a tool's schema is one document. Members
  * beside a `$ref` always count, in every draft.
@@ -237,10 +237,15 @@ function typeKeyword(value: JsonValue, site: Site): Check {
   if (unknown !== undefined) {
     throw invalidSchema(site.location, `names the unknown type '${shorten(unknown)}'; known: ${typeNames.join(", ")}`);
   }
-  const types = [...new Set(names)];
+  const types = [...new Set(isNullable(site.schema) ? [...names, "null"] : names)];
   return (given, frame) =>
     types.some((name) => hasType(given, name)) ||
     fail(frame, () => `must be ${types.join(" or ")}, got ${described(given)}`);
+}
+
+/** OpenAPI 3.0 says so of a type, and generators of definitions do. */
+export function isNullable(schema: JsonObject): boolean {
+  return ownMember(schema, "nullable") === true && ownMember(schema, "type") !== undefined;
 }
 
 function described(value: JsonValue): string {
@@ -712,7 +717,7 @@ const keywords = {
   type: typeKeyword,
   enum: (value, site) => {
     if (!Array.isArray(value)) throw invalidSchema(site.location, "must be a list of values");
-    return oneOfValues(value);
+    return oneOfValues(isNullable(site.schema) ? [...value, null] : value);
   },
   const: (value) => oneOfValues([value]),
   minimum: bound("minimum", "at least", (value, limit) => value >= limit),

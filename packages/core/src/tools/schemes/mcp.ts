@@ -12,7 +12,7 @@ import { executionFields, pluginDefinitionSchema } from "../../blind/definition.
 import { tellProgress } from "../../calls/progress.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { canonicalJson, type JsonObject } from "../../json.ts";
+import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { McpConnections, type McpEndpoint, type McpLink } from "../../mcp/connections.ts";
 import { HttpPeer } from "../../mcp/http-peer.ts";
 import { toToolReply } from "../../mcp/call-result.ts";
@@ -301,6 +301,17 @@ function toServiceTool(definition: ToolDefinition): ServiceTool {
   return { id: name, title, description, parameters: inputSchema, outputSchema, hints, effect: "write" };
 }
 
+const mostStrangers = 20;
+
+/** What is configured for a tool that the server has not, or calls otherwise by now, holds for none. */
+function strangers(config: McpConfig, listed: readonly JsonValue[]): readonly string[] {
+  const names = new Set(listed.map((entry) => (isJsonObject(entry) ? entry["name"] : undefined)));
+  return Object.keys(config.tools)
+    .filter((name) => !names.has(name))
+    .slice(0, mostStrangers)
+    .map((name) => `'config.tools.${name}' is for no tool that the server lists.`);
+}
+
 interface AskedTool {
   readonly exchange: ExchangeOptions;
   /** As the server describes it. */
@@ -383,7 +394,7 @@ class McpServers {
 
   async discover(service: Service, context: InvocationContext): Promise<DiscoveredTools> {
     return this.#connections.use(this.#endpointOf(service, context), context, (session) =>
-      this.#list(session, exchangeOf(service, context)),
+      this.#list(session, exchangeOf(service, context), service.config),
     );
   }
 
@@ -392,7 +403,7 @@ class McpServers {
     const { config } = service;
     try {
       return await this.#connections.once(this.#endpointOf(service, context), context, async (session) => {
-        const { tools, warnings } = await this.#list(session, exchangeOf(service, context));
+        const { tools, warnings } = await this.#list(session, exchangeOf(service, context), config);
         const { name, version, revision } = session.about;
         const server = `${name} ${version}`.trim().slice(0, 200);
         const left = warnings.length === 0 ? "" : ` ${warnings.length} warnings: ${warnings.join(" ").slice(0, 1_000)}`;
@@ -429,16 +440,19 @@ class McpServers {
     );
   }
 
-  async #list(session: McpSession, exchange: ExchangeOptions): Promise<DiscoveredTools> {
+  async #list(session: McpSession, exchange: ExchangeOptions, config: McpConfig): Promise<DiscoveredTools> {
     const listed = await session.listTools(exchange);
     const { tools, warnings } = await readToolDefinitions(listed.tools);
-    return { tools: tools.map(toServiceTool), warnings: [...listed.warnings, ...warnings] };
+    return {
+      tools: tools.map(toServiceTool),
+      warnings: [...listed.warnings, ...warnings, ...strangers(config, listed.tools)],
+    };
   }
 
   /** Asks for the tools again and keeps them, by what is stored now; what one user sees is not kept for all. */
   async #refresh({ record, config }: Service, session: McpSession, exchange: ExchangeOptions): Promise<ToolService> {
     const { tenant } = exchange.context;
-    const found = { ...(await this.#list(session, exchange)), pinning: config.pin_definitions };
+    const found = { ...(await this.#list(session, exchange, config)), pinning: config.pin_definitions };
     if (!isTenants(exchange.context, { record, config })) return withTools(record, found, this.#deps.clock.now());
     const service = await this.#deps.repos.services.get(tenant, record.id);
     // Changed or deleted meanwhile: what was asked is no longer the service's server.

@@ -122,7 +122,8 @@ async function publish(
         const isHeldBack = delayMs === 0 || (await session.holdsBack?.(message, signal)) !== false;
         return isHeldBack ? session.publish(message, { signal, onSent }) : undefined;
       });
-  if (confirmation === undefined) return jsonReply({ ...(await later(service, context, deps, delayMs)), ...place });
+  if (confirmation === undefined)
+    return { ...jsonReply({ ...(await later(service, context, deps, delayMs)), ...place }), unreached: true };
   const { receivers, heldBackMs, partition, offset } = confirmation;
   const reply: JsonObject = {
     message_id: message.id,

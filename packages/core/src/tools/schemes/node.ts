@@ -41,6 +41,8 @@ export function createNodeAdapter(deps: AdapterDeps): ToolAdapter {
     whyMissing: ({ service, tool }, context) => whyMissing(service, tool, context),
     invoke: (call, context) => run(deps, call, context),
     async handOver(call, context) {
+      // Its first answer says how the call goes on, which somebody has to read.
+      if (call.tool.distributed?.isAsynchronous === true) return false;
       await offerRun(deps, toWork(call), context, { handedOver: true });
       return true;
     },
@@ -97,9 +99,10 @@ async function asReply(
   reply: ToolReply,
 ): Promise<ToolReply> {
   if (reply.mediaType !== vcpAnswerType || typeof reply.body !== "string") return reply;
-  const { readNodeAnswer, readFirstAnswer } = await import("../../vcp/nodes/node-answer.ts");
-  if (tool.distributed?.isAsynchronous !== true) return readNodeAnswer(reply.body, tool.name);
-  return readFirstAnswer(deps, context, { plugin: tool.name, callId: id, attempt }, reply.body);
+  const { takeNodeAnswer, readFirstAnswer } = await import("../../vcp/nodes/node-answer.ts");
+  const asked = { plugin: tool.name, callId: id, attempt };
+  if (tool.distributed?.isAsynchronous !== true) return takeNodeAnswer(deps, context, asked, reply.body);
+  return readFirstAnswer(deps, context, asked, reply.body);
 }
 
 function whyMissing(service: string, tool: string, { config: { nodes } }: CallContext): string {

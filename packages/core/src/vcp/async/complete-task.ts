@@ -4,11 +4,12 @@
  * died, by the plugin's next try or by the tick.
  */
 import type { CoreDeps } from "../../deps.ts";
-import { isJsonObject, parseJson } from "../../json.ts";
+import { isJsonObject, parseJsonExactly } from "../../json.ts";
 import type { TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
 import type { NewEvent } from "../../realtime/connection.ts";
 import { toNewEvent } from "../../realtime/publish.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import { distributedToolsOf } from "../nodes/distributed-tools.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";
 import { publicationOf } from "../push/web-socket-push.ts";
 import { endCall, logUnused } from "./end-call.ts";
@@ -41,8 +42,9 @@ export async function completeTask(
 
 /** What the manifest wants clients to be told. */
 function eventOf(config: TenantConfig, { task, text }: StoredResult): NewEvent | undefined {
-  const push = vcpPluginsOf(config).get(task.plugin)?.manifest.webSocketPush;
-  const result = parseJson(text);
+  const own = vcpPluginsOf(config).get(task.plugin);
+  const push = own === undefined ? distributedToolsOf(config).get(task.plugin)?.push : own.manifest.webSocketPush;
+  const result = parseJsonExactly(text);
   if (push === undefined || !isJsonObject(result)) return undefined;
   const { plugin, callId } = task;
   const publication = publicationOf(push, { plugin, callId, result, from: "callback" });

@@ -10,12 +10,13 @@ import { shapeReply } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { VcpTask } from "../../ports/vcp-callbacks.ts";
 import type { CallFinish } from "../../ports/repos.ts";
 import type { ToolReply } from "../../tools/adapter.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import { logToolCall } from "../log/vcp-log.ts";
 import { textOfResult } from "./results.ts";
 
 export interface TaskResult {
@@ -29,10 +30,24 @@ export async function endCall(deps: CoreDeps, config: TenantConfig, { task, text
   const { tenant } = config;
   const call = await deps.repos.calls.get(tenant, task.callId);
   const isOpen = call !== undefined && (call.state === "running" || call.state === "unknown");
-  const row = { tenant, id: task.callId, attempt: task.attempt, repeat: "never" } as const;
-  const ended = isOpen && (await recordEnd(deps, row, await finishOf(deps, config, { call, task, text })));
+  const parentId = call?.parentId ?? null;
+  const row = { tenant, id: task.callId, attempt: task.attempt, repeat: "never", parentId } as const;
+  const finish = isOpen ? await finishOf(deps, config, { call, task, text }) : undefined;
+  const ended = finish !== undefined && (await recordEnd(deps, row, finish));
   await deps.repos.vcpCallbacks.settle(tenant, task);
-  if (ended) await deps.tellNow();
+  if (ended && call !== undefined) {
+    const { state, error } = finish;
+    logToolCall(deps, contextOf(config, call), {
+      callId: call.id,
+      tool: call.tool,
+      status: state === "completed" ? "success" : "error",
+      content: error?.message ?? text,
+      taskId: task.taskId,
+      source: "callback",
+      state,
+    });
+    await deps.tellNow();
+  }
   return ended;
 }
 
@@ -57,7 +72,7 @@ type TaskEnd =
 
 /** Pure: what a result makes of its call. */
 export function endOf({ task, text }: TaskResult): TaskEnd {
-  const body = parseJson(text);
+  const body = parseJsonExactly(text);
   if (!isJsonObject(body) || !hasFailed(body)) {
     return { kind: "completed", reply: { mediaType: "application/json", body: text } };
   }
@@ -73,8 +88,9 @@ function hasFailed({ status }: JsonObject): boolean {
   return typeof status === "string" && ["failed", "error", "failure"].includes(status.toLowerCase());
 }
 
-/** The price of the tool beside what is known already of the chat that it was called in. */
+/** The price of the tool beside what is known of the chat that it was called in; on record already with a first answer. */
 function costOf(deps: CoreDeps, config: TenantConfig, { tool, cost }: Call): { readonly cost?: CallCost } {
+  if (cost !== null && cost.micros > 0) return {};
   const price = toolPrice(config.prices, tool, deps.clock.now());
   if (price === undefined) return {};
   return { cost: { ...(cost ?? noCost), micros: toolCost(price.per_call).micros } };

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
+import { parseJsonExactly } from "../../json.ts";
 import { FirstAnswer } from "./first-answer.ts";
 
 const answer = { status: "success", result: { a: [1, { b: '}"{' }], 键: "值\n" }, requestId: "t1" };
@@ -80,7 +81,7 @@ describe(`the first answer on stdout ${verifies("VCP-5")}`, () => {
         const said = { status: "success", result };
         const noise = JSON.stringify({ before }, null, 1);
         const text = JSON.stringify(said, null, 2);
-        expect(found(`${noise}\n${text}\n`)).toEqual(JSON.parse(text));
+        expect(found(`${noise}\n${text}\n`)).toEqual(parseJsonExactly(text));
       }),
     );
   });

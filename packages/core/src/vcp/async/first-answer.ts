@@ -3,7 +3,7 @@
  * stdout that is one, found while the plugin still runs and says more. What plugins log around it is passed
  * over, braces and all. Each character is looked at a bounded number of times, however it arrives.
  */
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 
 /** Where a text that began like JSON turns out to be none, it is read again from its second brace if that is no further back. */
 const longestLookBack = 256;
@@ -143,7 +143,7 @@ export class FirstAnswer {
 
 /** An answer says `status` as the protocol has it, or at least what the specification asks of a first answer. */
 function answerIn(text: string): JsonObject | undefined {
-  const parsed = parseJson(text);
+  const parsed = parseJsonExactly(text);
   if (!isJsonObject(parsed)) return undefined;
   const { status, requestId, messageForAI } = parsed;
   if (status === undefined) return isText(requestId) || isText(messageForAI) ? parsed : undefined;

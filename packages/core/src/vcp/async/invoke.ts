@@ -5,7 +5,7 @@
  */
 import type { AdapterDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
 import type { CallAttempt, TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
 import { withDelivery } from "../../errors/delivery.ts";
@@ -163,7 +163,7 @@ async function replyOfEarly(
     );
   }
   const { messageForAI } = answer;
-  const result = parseJson(text);
+  const result = parseJsonExactly(text);
   if (typeof messageForAI !== "string" || !isJsonObject(result) || text.length > config.settings.result_bytes / 4)
     return end.reply;
   return { ...end.reply, body: prettyJson({ messageForAI, ...result }) };

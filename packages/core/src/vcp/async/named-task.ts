@@ -5,7 +5,7 @@ import type { TaskName } from "../../ports/vcp-callbacks.ts";
 import { isTaskName, placeholderOf } from "./task.ts";
 
 const idFields = ["requestId", "taskId", "task_id"] as const;
-const placeholder = /\{\{VCP_ASYNC_RESULT::([\p{L}\p{N}_.-]+)::([A-Za-z0-9_-]+)\}\}/gu;
+const placeholder = /\{\{VCP_ASYNC_RESULT::([\p{L}\p{N}_.-]+)::([A-Za-z0-9_.-]+)\}\}/gu;
 
 /** `requestId`, as the specification has it, or the placeholder that plugins have always put into their text. */
 export function namedTask(plugin: string, answer: JsonObject): TaskName | undefined {

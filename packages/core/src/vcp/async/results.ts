@@ -6,7 +6,7 @@
 import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { TaskName, TaskOwner } from "../../ports/vcp-callbacks.ts";
 import { isTaskName, resultKey } from "./task.ts";
@@ -69,7 +69,7 @@ function isOwn({ caller, sessionId }: ResultReader, owner: TaskOwner): boolean {
 
 /** Pure: the words are upstream's. */
 export function textOfResult(name: TaskName, text: string): string {
-  const whole = parseJson(text);
+  const whole = parseJsonExactly(text);
   const { plugin, taskId } = name;
   if (whole === undefined) return `[获取任务 ${plugin} (ID: ${taskId}) 结果时出错]`;
   if (!isJsonObject(whole)) return `[任务 ${plugin} (ID: ${taskId}) 已完成]`;

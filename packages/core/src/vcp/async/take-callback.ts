@@ -6,7 +6,7 @@
 import { currentConfig } from "../../current-config.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { CallAttempt, TaskName } from "../../ports/vcp-callbacks.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
@@ -121,7 +121,7 @@ function unknownTask(): GatewayError {
 
 /** @throws GatewayError `invalid_json`, `invalid_request` */
 function requireOwnBody({ body, task }: CallbackRequest): void {
-  const parsed = parseJson(body);
+  const parsed = parseJsonExactly(body);
   if (parsed === undefined)
     throw new GatewayError("invalid_json", "The body of a callback must be JSON; nothing was stored.");
   if (!isJsonObject(parsed)) {

@@ -7,7 +7,6 @@ import type { TaskName } from "../../ports/vcp-callbacks.ts";
 
 /** As a manifest names it (vcp/plugins/manifest.ts). */
 const pluginPattern = /^[\p{L}\p{N}_-][\p{L}\p{N}_.-]{0,63}$/u;
-/** A dot is no part of a placeholder's id; such results are kept all the same. */
 const taskIdPattern = /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/;
 
 function isTaskId(text: string): boolean {

@@ -55,7 +55,8 @@ async function endBadly(
   });
   const how = ended === "timeout" ? "was stopped at its time limit" : `ended with code ${exitCode}`;
   const message = `'${plugin}' has answered first, and ${how} before it said what came of it; a callback would still be taken.`;
-  const row = { tenant, id, attempt: attempt.attempt, repeat: "never" } as const;
+  const parentId = (await deps.repos.calls.get(tenant, id))?.parentId ?? null;
+  const row = { tenant, id, attempt: attempt.attempt, repeat: "never", parentId } as const;
   await recordEnd(deps, row, { state: "unknown", error: { code: "outcome_unknown", message } });
   await deps.tellNow();
 }

@@ -7,7 +7,7 @@ import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { findTool, listTools, type Adapters, type FoundTool } from "../../tools/catalog.ts";
 import { compileTool } from "../../tools/compiled.ts";
-import type { Tool } from "../../tools/tool.ts";
+import { isVcpPlugin, type Tool } from "../../tools/tool.ts";
 import { parseToolUri } from "../../tools/uri.ts";
 
 /** Undefined where there is none of the name. */
@@ -39,7 +39,7 @@ const pluginWords = ["maid", "valet", "timely_contact", "tool_password"];
 
 /** Arguments as this tool takes them: VCP's own words are left out where it does not name them. */
 export function argumentsFor(tool: Tool, args: JsonObject): JsonObject {
-  if (tool.kind === "VCP") return args;
+  if (isVcpPlugin(tool)) return args;
   const { properties } = tool.parameters;
   const known = typeof properties === "object" && properties !== null ? properties : {};
   return Object.fromEntries(

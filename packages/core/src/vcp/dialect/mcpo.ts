@@ -5,7 +5,7 @@
  */
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { ToolReply } from "../../tools/adapter.ts";
 import { listTools, type Adapters, type FoundTool } from "../../tools/catalog.ts";
@@ -28,7 +28,7 @@ export function planMcpo(adapters: Adapters, context: CallContext, args: JsonObj
   const name = wordOf(args["tool_name_param"]);
   if (name === "") return { kind: "refused", why: "'tool_name_param' names no tool." };
   const given = args["arguments"] ?? "{}";
-  const parsed = typeof given === "string" ? parseJson(given.trim() === "" ? "{}" : given) : given;
+  const parsed = typeof given === "string" ? parseJsonExactly(given.trim() === "" ? "{}" : given) : given;
   if (!isJsonObject(parsed)) return { kind: "refused", why: "'arguments' is not the text of a JSON object." };
   const tool = mcpTools(adapters, context).find((each) => wireNameOf(each) === name);
   return { kind: "call", name, found: findByName(adapters, context, tool?.uri ?? name), args: parsed };

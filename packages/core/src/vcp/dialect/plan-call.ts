@@ -9,6 +9,7 @@ import type { CoreDeps } from "../../deps.ts";
 import type { JsonObject } from "../../json.ts";
 import type { FoundTool } from "../../tools/catalog.ts";
 import type { DispatchItem } from "../../tools/prepare.ts";
+import { isVcpPlugin } from "../../tools/tool.ts";
 import { globalValueName } from "../plugins/configuration-names.ts";
 import { riverOf } from "./conversation.ts";
 import { argumentsFor, findByName } from "./find-tool.ts";
@@ -62,7 +63,7 @@ function planned(
   { args, options }: { readonly args: JsonObject; readonly options: PlanOptions },
 ): PlannedCall {
   const item = { target: found.tool.uri, arguments: args, isOffered: mayCall(found, options) };
-  return { request, item, isOfPlugin: found.tool.kind === "VCP" };
+  return { request, item, isOfPlugin: isVcpPlugin(found.tool) };
 }
 
 function unknown(request: ToolRequest): PlannedCall {

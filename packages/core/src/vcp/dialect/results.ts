@@ -2,7 +2,7 @@
  * What came of a call, in the words that VCP has for it: the object that a plugin's result is, or one of the forms
  * of an error. Results of other tools (HTTP, MCP, native) are read as a plugin's result would be.
  */
-import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isDeeperThan, isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import type { CompletedOutcome, FailedOutcome, RejectedOutcome, ToolOutcome } from "../../tools/outcome.ts";
 import {
   deepestResult,
@@ -105,7 +105,7 @@ function mapTexts(value: JsonValue, change: (text: string) => string): JsonValue
 
 function readValue(text: string): JsonValue | undefined {
   const start = text.trimStart()[0];
-  return start === "{" || start === "[" ? parseJson(text) : undefined;
+  return start === "{" || start === "[" ? parseJsonExactly(text) : undefined;
 }
 
 /** @param text how the value is written already */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
 import { readTime } from "./timed-call.ts";
 
 const at = (written: string, zone = "Asia/Shanghai"): string | undefined => {
@@ -6,10 +7,19 @@ const at = (written: string, zone = "Asia/Shanghai"): string | undefined => {
   return time === undefined ? undefined : new Date(time).toISOString();
 };
 
-describe("the time of a call for later", () => {
+describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
   it("is the tenant's, with any of the separators that prompts use", () => {
     for (const written of ["2030-01-31-09:00", "2030/01/31-09:00", "2030.1.31 9:00:00", "2030-01-31T09:00"]) {
       expect(at(written)).toBe("2030-01-31T01:00:00.000Z");
+    }
+  });
+
+  it("is the tenant's in whatever form it comes, as long as it names no zone", () => {
+    const fraction = "2030-01-31T01:00:00.123Z";
+    expect([at("2030-01-31T09:00:00.123456"), at("2030-01-31 09:00:00,123")]).toEqual([fraction, fraction]);
+    expect([at("2030-01-31"), at("2030/1/31")]).toEqual(["2030-01-30T16:00:00.000Z", "2030-01-30T16:00:00.000Z"]);
+    for (const written of ["Jan 31, 2030 09:00", "31 January 2030 09:00:00", "Thu, 31 Jan 2030 9:00 AM"]) {
+      expect(at(written), written).toBe("2030-01-31T01:00:00.000Z");
     }
   });
 
@@ -19,7 +29,16 @@ describe("the time of a call for later", () => {
   });
 
   it("may name its own zone, and must be a time", () => {
-    expect(at("2030-01-31T09:00:00Z")).toBe("2030-01-31T09:00:00.000Z");
-    expect([at("soon"), at("2030-02-30-10:00"), at("2030-01-31-25:00")]).toEqual([undefined, undefined, undefined]);
+    for (const written of [
+      "2030-01-31T09:00:00Z",
+      "2030-01-31 17:00:00.000+08:00",
+      "Thu, 31 Jan 2030 09:00:00 GMT",
+      "Thu Jan 31 2030 17:00:00 GMT+0800 (China Standard Time)",
+    ]) {
+      expect(at(written), written).toBe("2030-01-31T09:00:00.000Z");
+    }
+    for (const written of ["soon", "2030-02-30-10:00", "2030-01-31-25:00", "2030-01-31-09:00:61", "1893456000000"]) {
+      expect(at(written), written).toBeUndefined();
+    }
   });
 });

@@ -10,6 +10,7 @@ import type { JsonObject, JsonValue } from "../../json.ts";
 import { offsetAt } from "../../schedules/zone.ts";
 import type { FoundTool } from "../../tools/catalog.ts";
 import type { DispatchItem } from "../../tools/prepare.ts";
+import { isVcpPlugin } from "../../tools/tool.ts";
 import { localTimestamp } from "../plugins/outcome.ts";
 
 const key = "timely_contact";
@@ -51,7 +52,7 @@ export function planTimedCall(
     originalTimelyContact: written,
     source: "timely_contact",
   };
-  const given = tool.kind === "VCP" ? { ...rest, __vcp_timed_call: meta } : rest;
+  const given = isVcpPlugin(tool) ? { ...rest, __vcp_timed_call: meta } : rest;
   return {
     target: tool.uri,
     arguments: given,
@@ -79,22 +80,32 @@ function receiptOf(
   return `任务已成功调度。\n工具: ${name}\n任务ID: ${id}\n发起时间: ${requestedAt}\n计划时间: ${scheduledFor}\n到点执行时系统会注入 __vcp_timed_call 标准元信息。`;
 }
 
-const form = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})[-T ](\d{1,2}):(\d{2})(?::(\d{2}))?$/;
+const form = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[-T ](\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,3})\d{0,6})?)?)?$/;
+/** What says by itself where its clock hangs. */
+const zone = /(?:\dZ|\b(?:GMT|UTC?|[CEMP][DS]T)\b|:\d{2}(?:\.\d{1,9})? ?[+-]\d{2}:?\d{2})/i;
 
 /** Milliseconds; undefined for what is no time. What names no zone is meant in the tenant's. */
 export function readTime(written: string, timeZone: string): number | undefined {
-  const parts = form.exec(written.trim());
+  const text = written.trim();
+  const parts = form.exec(text);
   if (parts === null) {
-    const parsed = Date.parse(written);
-    return Number.isNaN(parsed) ? undefined : parsed;
+    const hasZone = zone.test(text);
+    const parsed = Date.parse(hasZone ? text : `${text} UTC`);
+    return Number.isNaN(parsed) ? undefined : hasZone ? parsed : onClockOf(timeZone, parsed);
   }
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = parts
-    .slice(1)
+    .slice(1, 7)
     .map((part) => Number(part ?? 0));
-  const wall = Date.UTC(year, month - 1, day, hour, minute, second);
-  const date = new Date(wall);
+  const date = new Date(Date.UTC(year, month - 1, day));
   // A 30th of February is a slip of the pen, not the 2nd of March.
-  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day || hour > 23 || minute > 59) return undefined;
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return undefined;
+  if (hour > 23 || minute > 59 || second > 59) return undefined;
+  const thousandths = Number((parts[7] ?? "").padEnd(3, "0"));
+  return onClockOf(timeZone, Date.UTC(year, month - 1, day, hour, minute, second, thousandths));
+}
+
+/** @param wall what the clock there shows, as if it hung in UTC */
+function onClockOf(timeZone: string, wall: number): number {
   // The offset at the time itself may be another one than at the guess.
   const guess = wall - offsetAt(wall, timeZone);
   return wall - offsetAt(guess, timeZone);

@@ -2,7 +2,7 @@
  * What stands between the markers of one block: fields, of which some are words to the loop and the others the
  * tool's arguments. A value whose end is missing makes the block unusable: it is never run with what is left.
  */
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import { restoreEscapes, valueEnd, valueStart } from "./markers.ts";
 
 export interface ToolRequest {
@@ -61,7 +61,7 @@ const reserved = new Set(["tool_name", "archery", "ink", "river", "vref", "__pro
 /** A call in MCP's form (`{"method":"tools/call","params":{"name","arguments"}}`) is the same request (VCP-21). */
 export function ofMcpCall(text: string): ToolRequest | undefined {
   const trimmed = text.trim();
-  const message = trimmed.startsWith("{") ? parseJson(trimmed) : undefined;
+  const message = trimmed.startsWith("{") ? parseJsonExactly(trimmed) : undefined;
   if (!isJsonObject(message) || message["method"] !== "tools/call" || !isJsonObject(message["params"])) {
     return undefined;
   }

@@ -142,7 +142,7 @@ class VcpDialect implements TextDialect {
     };
   }
 
-  update(messages: JsonObject[]): Promise<void> {
+  update(messages: JsonObject[]): Promise<readonly string[]> {
     return this.#tasks.resolve(messages);
   }
 
@@ -184,8 +184,11 @@ class VcpDialect implements TextDialect {
         ),
       ]);
     const message = write(results);
-    const worksOn = results.filter((_result, at) => outcomes[at]?.kind === "pending");
-    this.#tasks.add({ message, results, write }, worksOn);
+    const working = results.flatMap((result, at) => {
+      const outcome = outcomes[at];
+      return outcome?.kind === "pending" ? [{ callId: outcome.callId, result }] : [];
+    });
+    this.#tasks.add({ message, results, write }, working);
     return message;
   }
 

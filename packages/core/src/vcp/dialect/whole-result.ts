@@ -3,7 +3,7 @@ import { openHandle } from "../../calls/open-handle.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
-import { parseJson } from "../../json.ts";
+import { parseJsonExactly } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
 import { partsMediaType } from "../plugins/reply.ts";
@@ -42,7 +42,7 @@ async function withoutLargeMedia(
   context: CallContext,
   { callId, text }: { readonly callId: string; readonly text: string },
 ): Promise<string | undefined> {
-  const value = parseJson(text);
+  const value = parseJsonExactly(text);
   if (value === undefined) return undefined;
   const { withMediaApart } = await import("./large-media.ts");
   const rest = prettyJson(await withMediaApart(deps, context, { callId, value, inline: mostBytes }));

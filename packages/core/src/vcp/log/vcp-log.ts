@@ -6,6 +6,7 @@
 import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { namedTask } from "../async/named-task.ts";
 import { vcpLogClient } from "../nodes/client-types.ts";
 import { toPublication } from "./frames.ts";
 
@@ -49,7 +50,7 @@ export function logToolCall({ frames }: LogDeps, context: CallContext, entry: To
     ...(source === undefined ? {} : { source }),
     details: {
       traceId,
-      taskId: entry.taskId ?? taskIdIn(content) ?? callId,
+      taskId: entry.taskId ?? taskIdIn(tool, content) ?? callId,
       callId,
       ...(serverId === undefined ? {} : { serverId }),
       ...(sessionId === undefined ? {} : { sessionId }),
@@ -80,9 +81,8 @@ function logFrame(tool: string, status: string, content: string, more: JsonObjec
   return { type: "vcp_log", data: { tool_name: tool, status, content: shown, ...more } };
 }
 
-/** An asynchronous plugin names its task in what it says at once. */
-function taskIdIn(content: string): string | undefined {
+/** An asynchronous plugin names its task in what it says at once: by a field, or by the place of its result. */
+function taskIdIn(tool: string, content: string): string | undefined {
   const said: JsonValue | undefined = content.startsWith("{") ? parseJson(content) : undefined;
-  const id = isJsonObject(said) ? (said["requestId"] ?? said["taskId"]) : undefined;
-  return typeof id === "string" && id !== "" ? id : undefined;
+  return namedTask(tool, isJsonObject(said) ? said : { result: content })?.taskId;
 }

@@ -4,6 +4,7 @@
  */
 import type { NodeTool, RegisteredNode, VcpCommand } from "../../nodes/node.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import type { WebSocketPush } from "../push/web-socket-push.ts";
 
 /** Before the display names of what runs on a node. */
 export const cloudMark = "[云端] ";
@@ -15,6 +16,8 @@ export interface DistributedTool {
   readonly displayName: string;
   readonly description: string;
   readonly commands: readonly VcpCommand[];
+  /** Absent: clients are not told. */
+  readonly push?: WebSocketPush;
   readonly isDistributed: true;
   readonly serverId: string;
   readonly node: string;
@@ -40,12 +43,13 @@ function collect(nodes: readonly RegisteredNode[]): ByName {
     if (serverId === undefined) continue;
     for (const { vcp, description, kind } of offered) {
       if (vcp === undefined || kind !== undefined || tools.has(vcp.name)) continue;
-      const { name, display_name: displayName, commands } = vcp;
+      const { name, display_name: displayName, commands, push } = vcp;
       tools.set(name, {
         name,
         displayName: `${cloudMark}${displayName}`,
         description,
         commands,
+        ...(push === undefined ? {} : { push: { enabled: true, ...push } }),
         isDistributed: true,
         serverId,
         node,

@@ -1,10 +1,13 @@
 /** `tool_result` of a VCP node, read as what any plugin says (VCP-15): the same unwrapping, the same errors. */
+import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
 import { randomHex } from "../../random-hex.ts";
 import { failedToRun, outcomeOfAnswer, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";
+import { pushResult, type PushDeps } from "../push/web-socket-push.ts";
+import { distributedToolsOf } from "./distributed-tools.ts";
 
 /** The node's connection says whose a callback is; the token that others need is nobody's. */
 const lifetimeMs = 7 * 86_400_000;
@@ -14,13 +17,30 @@ const dayMs = 86_400_000;
  * @param text JSON of `{status, result?, error?, maid?}`
  * @throws GatewayError where the plugin says that it failed
  */
-export function readNodeAnswer(text: string, name: string): ToolReply {
+function readNodeAnswer(text: string, name: string): ToolReply {
   const { speaker, answer } = read(text, name);
   const outcome =
     answer === undefined
       ? failedToRun(speaker, "crashed", `The node's answer to "${name}" cannot be read.`)
       : outcomeOfAnswer(speaker, answer);
   return toToolReply(name, outcome);
+}
+
+/** The same, and clients are told of it where the manifest wants that. */
+export async function takeNodeAnswer(
+  deps: PushDeps,
+  context: Pick<CallContext, "tenant" | "config" | "redactor">,
+  { plugin, callId }: Pick<FirstAnswerOf, "plugin" | "callId">,
+  text: string,
+): Promise<ToolReply> {
+  const reply = readNodeAnswer(text, plugin);
+  const push = distributedToolsOf(context.config).get(plugin)?.push;
+  if (push !== undefined) {
+    const { answer } = read(text, plugin);
+    const teller = { name: plugin, manifest: { webSocketPush: push } };
+    await pushResult(deps, context, { plugin: teller, callId, result: answer?.["result"] });
+  }
+  return reply;
 }
 
 export interface FirstAnswerOf {
@@ -64,7 +84,7 @@ function taskOf({ requestId, taskId, task_id: other }: JsonObject): JsonObject {
 }
 
 function read(text: string, name: string): { readonly speaker: Speaker; readonly answer: JsonObject | undefined } {
-  const parsed = parseJson(text);
+  const parsed = parseJsonExactly(text);
   const { maid, ...answer } = isJsonObject(parsed) ? parsed : {};
   return { speaker: { name, at: new Date(), maid }, answer: isJsonObject(parsed) ? answer : undefined };
 }

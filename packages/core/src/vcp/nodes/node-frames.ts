@@ -8,14 +8,14 @@ import { hasScope } from "../../callers/caller.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
-import { isJsonObject, parseJson, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { Connection } from "../../realtime/connection.ts";
 import { listTools } from "../../tools/catalog.ts";
 import { textForModel } from "../../tools/outcome.ts";
 import { randomHex } from "../../random-hex.ts";
 import { publishFrames } from "../log/frames.ts";
 import { logSystemEvent } from "../log/vcp-log.ts";
-import { vcpPluginsOf } from "../plugins/plugin.ts";
+import { staticPluginsOf } from "../static/static-plugin.ts";
 import { contextOf, malformed, typeOf } from "./frame-context.ts";
 import { toNodeName } from "./register-tools.ts";
 
@@ -60,11 +60,8 @@ async function updatePlaceholders(deps: CoreDeps, connection: Connection, data: 
   const record = await deps.repos.nodes.get(connection.tenant, node);
   if (record?.connectionId !== connection.id) throw malformed(`this connection is not node '${node}'`);
   const { config } = await contextOf(deps, connection);
-  const taken = new Set(
-    [...vcpPluginsOf(config).values()].flatMap(({ manifest }) =>
-      manifest.placeholders.map(({ placeholder }) => bare(placeholder)),
-    ),
-  );
+  // A plugin that is switched off, or of another type, gives none.
+  const taken = new Set(staticPluginsOf(config).flatMap(({ placeholders: given }) => given));
   const values = new Map<string, string>();
   const left: string[] = [];
   let bytes = 0;
@@ -173,7 +170,7 @@ async function run(
     if (outcome.kind === "failed" || outcome.kind === "rejected") return { status: "error", error: outcome.message };
     const text = textForModel(outcome);
     if (text.length > longestResult) return { status: "success", result: `${text.slice(0, longestResult)}…` };
-    return { status: "success", result: parseJson(text) ?? text };
+    return { status: "success", result: parseJsonExactly(text) ?? text };
   } catch (thrown) {
     return { status: "error", error: toGatewayError(thrown).message };
   }

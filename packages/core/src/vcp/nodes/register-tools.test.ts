@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { nodeNameSchema, nodeToolsSchema } from "../../nodes/node.ts";
+import { verifies } from "../../../../../test/support/verifies.ts";
 import { readRegistration, toNodeName } from "./register-tools.ts";
 
 const manifest = (name: string, change: object = {}) => ({
@@ -11,7 +12,7 @@ const manifest = (name: string, change: object = {}) => ({
 });
 const read = (...tools: readonly object[]) => readRegistration({ serverName: "lab", tools: tools as never });
 
-describe("what a node registers", () => {
+describe(`what a node registers ${verifies("VCP-15")}`, () => {
   test("is what its manifests say", () => {
     const tool = manifest("Paint", {
       displayName: "画画",
@@ -41,6 +42,19 @@ describe("what a node registers", () => {
         },
       },
     ]);
+  });
+
+  test("is held for a person, and told to clients, where its manifest says so", () => {
+    const webSocketPush = { enabled: true, messageType: "m", targetClientType: "" };
+    const [held, quiet] =
+      read(
+        manifest("A", { sensitive: true, webSocketPush }),
+        manifest("B", { sensitive: "yes", webSocketPush: { ...webSocketPush, enabled: false } }),
+      )?.tools ?? [];
+    const push = { usePluginResultAsMessage: false, messageType: "m", targetClientType: null };
+    expect(held).toMatchObject({ sensitive: true, vcp: { push } });
+    expect(quiet?.sensitive).toBe(false);
+    expect(quiet?.vcp).not.toHaveProperty("push");
   });
 
   test.each([undefined, null, 3, [], {}, { serverName: "lab" }, { tools: [] }, { serverName: " ", tools: [] }])(

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import { schemaProblem } from "../../errors/schema-problems.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { longestTimeoutMs, nodeToolSchema, type NodeTool, type VcpCommand } from "../../nodes/node.ts";
+import { readPush, type WebSocketPush } from "../plugins/manifest.ts";
 
 /** What a node calls the built-in that gives files of its machine; never a tool. */
 export const requestFileTool = "internal_request_file";
@@ -109,7 +110,8 @@ function toTool(manifest: JsonValue): NodeTool | string {
     description: (textOf(description) ?? name).slice(0, longestDescription),
     parameters: { type: "object", properties: {}, additionalProperties: true },
     effect: "write",
-    sensitive: false,
+    // Our own word in a manifest, as in those of our nodes: each call waits for a person.
+    sensitive: manifest["sensitive"] === true,
     timeout_ms: timeoutOf(manifest),
     // How much a node does at once it does not say.
     concurrency: 16,
@@ -118,11 +120,17 @@ function toTool(manifest: JsonValue): NodeTool | string {
       display_name: (textOf(displayName) ?? name).slice(0, 200),
       commands,
       ...(pluginType === "asynchronous" ? { asynchronous: true } : {}),
+      ...pushOf(manifest),
     },
   });
   if (parsed.success) return parsed.data;
   const { path, says } = schemaProblem(parsed.error);
   return `its '${path.join(".")}' ${says}`;
+}
+
+function pushOf({ webSocketPush }: JsonObject): { readonly push?: Omit<WebSocketPush, "enabled"> } {
+  const { enabled, ...push } = readPush(webSocketPush);
+  return enabled ? { push } : {};
 }
 
 function timeoutOf({ communication }: JsonObject): number {

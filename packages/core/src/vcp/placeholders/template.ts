@@ -91,10 +91,10 @@ function moreBraces(
 
 const asyncPrefix = "VCP_ASYNC_RESULT::";
 
-/** The plugin and the task that a placeholder of an asynchronous result names. */
+/** The plugin and the task that a placeholder of an asynchronous result names: whatever they may be called. */
 export function parseAsyncName(name: string): { readonly plugin: string; readonly taskId: string } | undefined {
   if (!name.startsWith(asyncPrefix)) return undefined;
-  const [, plugin, taskId] = /^VCP_ASYNC_RESULT::([A-Za-z0-9_.-]+)::([A-Za-z0-9_-]+)$/.exec(name) ?? [];
+  const [, plugin, taskId] = /^VCP_ASYNC_RESULT::([\p{L}\p{N}_.-]+)::([A-Za-z0-9_.-]+)$/u.exec(name) ?? [];
   return plugin === undefined || taskId === undefined ? undefined : { plugin, taskId };
 }
 

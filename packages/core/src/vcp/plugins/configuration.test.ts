@@ -40,6 +40,15 @@ describe(`layers of configuration ${verifies("VCP-2")}`, () => {
     expect(resolved).toEqual(expected.map((source) => ({ value: source, source })));
   });
 
+  test("give way where they leave a value empty, unless there is none below", () => {
+    const files = [{ name: "config.env", values: new Map([["K", ""]]) }] as const;
+    const resolve = (layers: Partial<Layers>, fallback?: string): unknown =>
+      resolveKeys([key("K", "text", fallback)], { ...none, files, ...layers }).get("K");
+    expect(resolve({}, "default")).toEqual({ value: "default", source: "default" });
+    expect(resolve({ global: new Map([["K", "global"]]) })).toEqual({ value: "global", source: "global" });
+    expect(resolve({})).toEqual({ value: "", source: "config.env" });
+  });
+
   test("have the type of their key; what is no such value is none", () => {
     const own = new Map([
       ["whole", "12abc"],

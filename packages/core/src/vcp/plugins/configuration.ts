@@ -67,9 +67,16 @@ export function resolveKeys(
       const value = text === undefined ? undefined : toTyped(key, text);
       return value === undefined ? [] : [{ source, value }];
     });
-    if (found[0] !== undefined) resolved.set(key.key, found[0]);
+    // What is empty is no value, where another layer has one.
+    const best = found.find(({ value }) => value !== "") ?? found[0];
+    if (best !== undefined) resolved.set(key.key, best);
   }
   return resolved;
+}
+
+/** Whether a text of a file gives this key a value: one that is left empty, or of another type, does not. */
+export function givesValue(key: ConfigKey | undefined, text: string): boolean {
+  return key === undefined || (text !== "" && toTyped(key, text) !== undefined);
 }
 
 /** Undefined for a text that is no such value: the layer below holds then. */

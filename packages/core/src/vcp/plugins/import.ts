@@ -3,7 +3,6 @@
  * and `.env` sealed values. Importing the same again changes nothing; what cannot be imported is told and logged,
  * and leaves what is there as it was.
  */
-import { createHash } from "node:crypto";
 import { sealCredential } from "../../blind/credential-resolver.ts";
 import type { PluginRecord } from "../../blind/plugin.ts";
 import type { CallContext } from "../../context.ts";
@@ -17,7 +16,8 @@ import {
 } from "../../import/result.ts";
 import { canonicalJson } from "../../json.ts";
 import type { NewPlugin } from "../../ports/repos.ts";
-import { openValue } from "./configuration.ts";
+import { givesValue, openValue } from "./configuration.ts";
+import { hashOfPlugin } from "./decide.ts";
 import { envFileCredentialName, envFileNames, keysOf, ownValueName, globalValueName } from "./configuration-names.ts";
 import { parseEnvFile } from "./env-file.ts";
 import { packPluginFiles, storePluginFiles, type PackedFolder } from "./files.ts";
@@ -132,7 +132,7 @@ async function planFolder(context: CallContext, folder: PluginFolder, startsDisa
       vcp: {
         manifest: manifest.source,
         files: packed?.described ?? null,
-        env_keys: Object.fromEntries(envFiles.map(({ name, text }) => [name, [...parseEnvFile(text).keys()]])),
+        env_keys: Object.fromEntries(envFiles.map(({ name, text }) => [name, keysGiven(manifest, text)])),
       },
     },
     requiredCredentials: [],
@@ -140,10 +140,16 @@ async function planFolder(context: CallContext, folder: PluginFolder, startsDisa
     sensitive: existing?.sensitive ?? false,
     roles: existing?.roles ?? [],
   } as const;
-  const hash = createHash("sha256").update(canonicalJson(content), "utf8").digest("hex");
+  const hash = hashOfPlugin(content);
   const plugin: NewPlugin = { ...content, enabled: existing?.enabled ?? !(folder.isBlocked || startsDisabled), hash };
   const changedFields = existing === undefined || existing.hash === hash ? [] : fieldsChanged(existing, plugin);
   return { folder, plugin, packed, envFiles, existing, changedFields, warnings: warningsOf(folder) };
+}
+
+/** Keys of a file's lines that have a value. */
+function keysGiven(manifest: PluginFolder["manifest"], text: string): readonly string[] {
+  const keys = new Map(keysOf(manifest).map((key) => [key.key, key]));
+  return [...parseEnvFile(text)].filter(([key, value]) => givesValue(keys.get(key), value)).map(([key]) => key);
 }
 
 /** @throws GatewayError `invalid_definition` for a file that is too long to be sealed */
@@ -253,7 +259,7 @@ function toOperation(planned: Planned, ids: ReadonlyMap<string, number>): Import
 function neededValues({ folder, envFiles }: Planned, { config }: CallContext): readonly NeededCredential[] {
   const { manifest } = folder;
   const stored = new Set(config.credentials.map(({ name }) => name));
-  const inFiles = new Set(envFiles.flatMap(({ text }) => [...parseEnvFile(text).keys()]));
+  const inFiles = new Set(envFiles.flatMap(({ text }) => keysGiven(manifest, text)));
   return keysOf(manifest)
     .filter(({ required, default: fallback }) => required && (fallback ?? "") === "")
     .map(({ key, description }) => ({

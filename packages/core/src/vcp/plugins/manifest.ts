@@ -286,14 +286,15 @@ function described(description: string): Pick<ConfigKey, "description"> {
   return description === "" || /^[a-z]+$/i.test(description) ? {} : { description };
 }
 
-function readPush(value: JsonValue | undefined): WebSocketPush {
+/** Of a manifest's `webSocketPush`, whatever stands there. */
+export function readPush(value: JsonValue | undefined): WebSocketPush {
   const push = isJsonObject(value) ? value : {};
-  const messageType = textAt(push, "messageType");
+  const [messageType, target] = [textAt(push, "messageType"), textAt(push, "targetClientType")];
   return {
     enabled: push["enabled"] === true,
     usePluginResultAsMessage: push["usePluginResultAsMessage"] === true,
     ...(messageType === undefined || messageType === "" ? {} : { messageType }),
-    targetClientType: textAt(push, "targetClientType") ?? null,
+    targetClientType: target === undefined || target === "" ? null : target,
   };
 }
 

@@ -3,7 +3,7 @@
  * modules and nodes, synchronous or not. Apart from what docs/vcp-compatibility.md lists, every text is
  * upstream's, so that prompts and clients written for it keep working.
  */
-import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isDeeperThan, isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
 
 export interface VcpSuccess {
@@ -67,7 +67,7 @@ export function outcomeOfStdout(speaker: Speaker, { stdout, stderr, exitCode, en
 
 /** The object that a plugin answers with, where the text is one. */
 export function readAnswer(stdout: string): JsonObject | undefined {
-  const parsed = parseJson(stdout.trim());
+  const parsed = parseJsonExactly(stdout.trim());
   const status = isJsonObject(parsed) ? parsed["status"] : undefined;
   return isJsonObject(parsed) && (status === "success" || status === "error") ? parsed : undefined;
 }
@@ -113,7 +113,7 @@ export function outcomeOfResult(speaker: Speaker, result: JsonValue | undefined)
 
 /** Text that holds JSON is that JSON. */
 function readText(text: string): JsonValue {
-  const parsed = parseJson(text);
+  const parsed = parseJsonExactly(text);
   if (parsed === undefined) return { original_plugin_output: text };
   return typeof parsed === "object" && parsed !== null ? parsed : { original_plugin_output: parsed };
 }

@@ -52,6 +52,18 @@ describe("zip files", () => {
     expect(hadTurn).toBe(true);
   });
 
+  test("have the names that Windows gives them where VCP is at home", async () => {
+    const archive = Buffer.from(await packZip([file("AABB/CC.txt", "hello")]));
+    const places = [...archive.toString("latin1").matchAll(/AABB\/CC/g)].map(({ index }) => index);
+    expect(places).toHaveLength(2);
+    // 插件/甲 in GBK; the flags of both headers no longer say that it is UTF-8.
+    for (const at of places) archive.set([0xb2, 0xe5, 0xbc, 0xfe, 0x2f, 0xbc, 0xd7], at);
+    const [local = 0, central = 0] = places;
+    archive.writeUInt16LE(0, local - 30 + 6);
+    archive.writeUInt16LE(0, central - 46 + 8);
+    expect(readZip(archive, limits).map(({ path }) => path)).toEqual(["插件/甲.txt"]);
+  });
+
   test("that are damaged are refused, and never anything worse", async () => {
     const archive = await packZip([file("a.txt", "hello ".repeat(50)), file("b/c.txt", "x")]);
     fc.assert(

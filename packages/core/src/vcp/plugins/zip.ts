@@ -2,6 +2,7 @@
  * Zip files, read as hostile (plugins are uploaded) and written so that equal contents give equal bytes. Stored and
  * deflated entries only; no encryption, no parts, no Zip64: nothing that a folder of scripts needs.
  */
+import { isUtf8 } from "node:buffer";
 import { promisify } from "node:util";
 import { crc32, deflateRaw, inflateRaw, inflateRawSync, type ZlibOptions } from "node:zlib";
 import { GatewayError } from "../../errors/gateway-error.ts";
@@ -131,7 +132,7 @@ function findEnd(bytes: Buffer, limits: ZipLimits): number {
 /** Undefined for a folder. */
 function readEntry(bytes: Buffer, at: number, limits: ZipLimits): Entry | undefined {
   const flags = bytes.readUInt16LE(at + 8);
-  const name = bytes.subarray(at + centralBytes, at + centralBytes + bytes.readUInt16LE(at + 28)).toString("utf8");
+  const name = nameIn(bytes.subarray(at + centralBytes, at + centralBytes + bytes.readUInt16LE(at + 28)), flags);
   const path = safePath(name, limits);
   const madeBy = bytes.readUInt16LE(at + 4) >> 8;
   const type = madeBy === unix ? (bytes.readUInt32LE(at + 38) >>> 16) & typeMask : 0;
@@ -152,6 +153,12 @@ function readEntry(bytes: Buffer, at: number, limits: ZipLimits): Entry | undefi
     unpacked: bytes.readUInt32LE(at + 24),
     offset: bytes.readUInt32LE(at + 42),
   };
+}
+
+/** Windows packs names in the machine's own encoding and does not say so; where VCP is at home that is Chinese. */
+function nameIn(bytes: Buffer, flags: number): string {
+  if ((flags & utf8Names) !== 0 || isUtf8(bytes)) return bytes.toString("utf8");
+  return new TextDecoder("gb18030").decode(bytes);
 }
 
 /** @throws GatewayError `invalid_request` for a path that is absolute, leads out, or means something to a system */

@@ -5,7 +5,7 @@
 import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import { publish, type Publication } from "../../realtime/publish.ts";
 
 /** As the manifest has it. */
@@ -81,7 +81,7 @@ export async function pushResult(
 ): Promise<void> {
   if (!manifest.webSocketPush.enabled || result === undefined) return;
   const text = redactor.redact(typeof result === "string" ? result : JSON.stringify(result));
-  const told = { tenant, plugin: name, callId, result: parseJson(text) ?? text, from: "result" } as const;
+  const told = { tenant, plugin: name, callId, result: parseJsonExactly(text) ?? text, from: "result" } as const;
   await pushPluginResult(deps, manifest.webSocketPush, told);
 }
 

@@ -31,8 +31,11 @@ export async function staticValuesOf(
     const text = await textOf(deps.blobs, plugin, valueFor(stored, plugin));
     for (const placeholder of plugin.placeholders) values.set(placeholder, text);
   }
+  // A node may have given a value before there was a plugin of the tenant that gives it.
+  const own = new Set(values.keys());
   for (const { source, key, value } of stored) {
-    if (source.startsWith("node:") && value !== null) values.set(withoutBraces(key), value);
+    const name = withoutBraces(key);
+    if (source.startsWith("node:") && value !== null && !own.has(name)) values.set(name, value);
   }
   return values;
 }
