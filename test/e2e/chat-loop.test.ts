@@ -349,6 +349,24 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
     expect(backEnd.requests).toHaveLength(1);
   });
 
+  test("a mixed turn that has been answered is history, which goes on without what was kept of it", async () => {
+    await tenant.addPlugin(lookup());
+    const theirs = { name: "get_weather", arguments: {} };
+    llm.script(calls({ name: "lookup", arguments: { q: "x" } }, theirs));
+    const first = await chat(tenant.client, { messages: [user("mixed")], tools: [weather] });
+    const { message } = first.choices[0];
+    const answer = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "sunny" };
+    // For another caller nothing of it is kept, as for this one a day later.
+    const stranger = await tenant.newKey();
+    llm.script(text("later"));
+    const before = [user("mixed"), message, answer, { role: "assistant", content: "sunny everywhere" }];
+    const later = await chat(stranger.client, { messages: [...before, user("and tomorrow?")] });
+    expect(later.choices[0].message.content).toBe("later");
+    const told = llm.requests.at(-1)?.["messages"] as Json[];
+    expect(told.map(({ role }) => role)).toEqual(["user", "assistant", "tool", "assistant", "user"]);
+    expect(told[1]?.content).toContain("no longer kept");
+  });
+
   test("a mixed turn is never continued without our results: partial 400, another caller's 410", async () => {
     await tenant.addPlugin(lookup());
     const [ours, theirs] = [

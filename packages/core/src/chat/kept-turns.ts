@@ -95,9 +95,18 @@ export async function restoreTurns(
     );
     turns.set(turn.key, JSON.parse(text) as TurnContent);
   }
+  const exchanges = exchangesOf(given.messages);
+  const lastReply = exchanges.findLastIndex(({ head }) => head["role"] === "assistant");
   let messages: JsonObject[] = [];
-  for (const { head, answers } of exchangesOf(given.messages)) {
+  let hasForgotten = false;
+  for (const [at, { head, answers }] of exchanges.entries()) {
     const turn = turnOf(head, turns);
+    if (turn === "expired") {
+      if (at >= lastReply) throw turnExpired();
+      hasForgotten = true;
+      messages.push(withForgottenTold(head), ...answers);
+      continue;
+    }
     if (turn === undefined) {
       messages.push(head, ...answers);
       continue;
@@ -115,7 +124,7 @@ export async function restoreTurns(
     if (late.length > 0) messages = [...insertBeforeLastUser(messages, late)];
     messages.push(...turn.before.slice(late.length), turn.message, ...inCallOrder(turn.message, results));
   }
-  return { messages, hasReadOutside: [...turns.values()].some(({ readOutside }) => readOutside) };
+  return { messages, hasReadOutside: hasForgotten || [...turns.values()].some(({ readOutside }) => readOutside) };
 }
 
 function hasCalls(message: JsonObject): boolean {
@@ -146,17 +155,28 @@ function inCallOrder(message: JsonObject, results: readonly JsonObject[]): JsonO
   return results.toSorted((left, right) => placeOf(left) - placeOf(right));
 }
 
-function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): TurnContent | undefined {
+function turnOf(message: JsonObject, turns: ReadonlyMap<string, TurnContent>): TurnContent | "expired" | undefined {
   const ids = callIds(message);
   const kept = ids.flatMap((id) => turns.get(id) ?? [])[0];
-  if (kept === undefined && ids.some((id) => ourId.exec(id)?.[1] === keptMark)) {
-    throw new GatewayError(
-      "tool_turn_expired",
-      "The gateway's own results of this turn are kept for 24 hours, for the caller that got it and under the first of its calls, which has to be there; ask again from the last user message.",
-      { param: "messages" },
-    );
-  }
-  return kept;
+  return kept === undefined && ids.some((id) => ourId.exec(id)?.[1] === keptMark) ? "expired" : kept;
+}
+
+function turnExpired(): GatewayError {
+  return new GatewayError(
+    "tool_turn_expired",
+    "The gateway's own results of this turn are kept for 24 hours, for the caller that got it and under the first of its calls, which has to be there; ask again from the last user message.",
+    { param: "messages" },
+  );
+}
+
+const forgotten = "(Whatever tools of the gateway came to in this turn is no longer kept.)";
+
+/** A turn that has been answered goes on as the client has it, and the model is told that there may have been more. */
+function withForgottenTold(message: JsonObject): JsonObject {
+  const { content } = message;
+  if (Array.isArray(content)) return { ...message, content: [...content, { type: "text", text: forgotten }] };
+  const text = typeof content === "string" && content !== "" ? `${content}\n\n${forgotten}` : forgotten;
+  return { ...message, content: text };
 }
 
 /** The back end is told of all calls that it made, so it has to have all their results. */
