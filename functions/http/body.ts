@@ -1,7 +1,8 @@
 /** Request bodies: read whole up to a limit, or passed on as they arrive. */
+import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { isDeeperThan, isJsonObject, parseWatchingDigits, type JsonObject, type JsonValue } from "@toolyard/core/json";
+import { isDeeperThan, isJsonObject, mayLoseDigits, parseWatchingDigits, type JsonValue } from "@toolyard/core/json";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 
 /** Levels of a body; single fields may have fewer. */
@@ -55,19 +56,16 @@ export function parseJsonBody(c: AppContext, bytes: Uint8Array, numbers?: WholeN
 
 /** @throws GatewayError `invalid_request` naming the first whole number in these fields that would become another */
 function refuseInexact(text: string, fields: readonly string[]): void {
-  const marked = new Map<JsonValue, string>();
-  const body = parseWatchingDigits(text, (digits) => {
-    const mark: JsonObject = {};
-    marked.set(mark, digits);
-    return mark;
-  });
-  if (marked.size === 0 || !isJsonObject(body)) return;
+  if (!mayLoseDigits(text)) return;
+  // Nobody can have sent it.
+  const mark = randomUUID();
+  const body = parseWatchingDigits(text, (digits) => mark + digits);
+  if (!isJsonObject(body)) return;
   const find = (value: JsonValue, path: string): void => {
-    const digits = marked.get(value);
-    if (digits !== undefined) {
+    if (typeof value === "string" && value.startsWith(mark)) {
       throw new GatewayError(
         "invalid_request",
-        `Body field '${path}' is ${digits.slice(0, 40)}, which cannot be carried exactly; send it as a string.`,
+        `Body field '${path}' is ${value.slice(mark.length, mark.length + 40)}, which cannot be carried exactly; send it as a string where its schema takes strings.`,
         { param: path },
       );
     }

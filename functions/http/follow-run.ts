@@ -35,13 +35,14 @@ export async function answerRunEvents(c: AppContext, { core, context, call, onLe
   return answerThroughSink(c, async (sink) => {
     const left = new AbortController();
     let isOver = false;
-    sink.onClose(() => {
-      left.abort();
-      if (!isOver) void onLeave?.();
+    sink.onClose((why) => {
+      left.abort(why);
+      // Where it is the process that must end, whoever follows asks another one to go on from here.
+      if (!isOver && why === undefined) void onLeave?.();
     });
     let after = readLastEventId(c);
     let waitMs = firstWaitMs;
-    while (!sink.closed) {
+    while (!sink.closed && !left.signal.aborted) {
       const events = await readRunEvents(core, context, call.id, after);
       if (!sink.headSent) sink.head(200, eventStreamHeaders);
       for (const event of events) {

@@ -597,6 +597,48 @@ describe(`tools that fail ${verifies("CHAT-7", "CHAT-18")}`, () => {
     });
   });
 
+  test("on_tool_error fail lets the others come to their end though the client leaves with the error", async () => {
+    for (const name of ["refused", "slow"]) await tenant.addPlugin(lookup(name));
+    const release = Promise.withResolvers<void>();
+    backEnd.answer = async ({ target }) => {
+      if (target.startsWith("/refused")) return { status: 403, body: "no" };
+      await release.promise;
+      return { body: "{}" };
+    };
+    llm.script(calls({ name: "refused", arguments: { q: "x" } }, { name: "slow", arguments: { q: "y" } }));
+    const left = new AbortController();
+    const response = await fetch(`${gateway.url}/api/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${tenant.key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "stub-1", messages: [user("x")], on_tool_error: "fail", stream: true }),
+      signal: left.signal,
+    });
+    let told = "";
+    for await (const part of response.body ?? []) {
+      told += Buffer.from(part).toString("utf8");
+      if (told.includes("[DONE]")) break;
+    }
+    left.abort();
+    await new Promise((next) => setTimeout(next, 300));
+    release.resolve();
+    await settled(tenant.client);
+    const rows = await toolCalls(tenant.client);
+    expect(rows.map(({ tool, state }) => `${tool} ${state}`).sort()).toEqual(["refused failed", "slow completed"]);
+  });
+
+  test("calls that the gateway runs are no part of what a client must give back", async () => {
+    await tenant.addPlugin(lookup());
+    const look = calls({ name: "lookup", arguments: { q: "x" } });
+    llm.script(look, look, text("Done."));
+    const { text: events } = await tenant.client.send("post", "/api/chat/completions", {
+      messages: [user("look twice")],
+      stream: true,
+    });
+    const ids = [...events.matchAll(/"(call_[0-9a-z]+)"/g)].map(([, id]) => id);
+    expect(new Set(ids).size).toBe(2);
+    expect(ids.filter((id) => id?.length !== "call_".length + 26)).toEqual([]);
+  });
+
   test("arguments that do not fit reach the model with pointers, and nothing runs", async () => {
     await tenant.addPlugin(lookup());
     llm.script(

@@ -124,4 +124,11 @@ describe(`an agent that a chat calls as a tool ${verifies("AGENT-2", "CHAT-8")}`
     const { tool_execution: told } = await ask({ model: "stub-1" });
     expect(await filesOf(told.session_id)).toEqual(["note.txt"]);
   });
+
+  test("begins no session for chats beside it where no agent works with files", async () => {
+    await client.post("/v1/agents", { name: "writer", model: "stub-1", tools: ["lookup"] });
+    llm.script(text("Hello."));
+    await ask({ model: "stub-1" });
+    expect((await client.get("/v1/sessions")).data).toEqual([]);
+  });
 });

@@ -217,6 +217,7 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
     [`curl http://ann:${secret}@HOST/a`, "basic", ["username", "password"]],
     [`curl URL/a -H 'X-Api-Key: ${secret}'`, "api_key", ["x-api-key"]],
     [`curl 'URL/a?api_key=${secret}&q=1'`, "api_key", ["api_key"]],
+    [`curl URL/a -H 'X-Master-Key: ${secret}'`, "api_key", ["x-master-key"]],
     [`curl URL/a -b 'sid=${secret}; theme=dark'`, "api_key", ["cookie"]],
     [`curl URL/a -H 'Authorization: token ${secret}'`, "api_key", ["authorization"]],
     [

@@ -161,6 +161,30 @@ describe(`a result that the model is told in another way ${verifies("CHAT-11")}`
     expect(toldLast()).toEqual([]);
   });
 
+  test("beside one that still waits is told again: the answer names that alone", async () => {
+    llm.script(text("It is ordered."));
+    await ask();
+    await tenant.client.expect("patch", "/v1/settings", { approval_wait_s: 2 });
+    const ordered = (sku: string) => ({ name: "create_order", arguments: { sku } });
+    llm.script(calls(ordered("S2"), ordered("S3")), text("It is ordered."));
+    const answering = ask();
+    const waiting = async (): Promise<Json[]> => (await tenant.client.get("/v1/calls?state=input_required")).data;
+    await expect.poll(async () => (await waiting()).length).toBe(2);
+    await tenant.client.post(`/v1/calls/${(await waiting())[0].id}/approve`);
+    expect((await answering).json.tool_execution.pending).toHaveLength(1);
+    await ask();
+    expect(toldLast()).toEqual([order]);
+  });
+
+  test("by a request that runs no tools is not lost with a client that asks again", async () => {
+    llm.script(text("It is ordered."), text("I do not know."));
+    const body = bodyOf({ tool_choice: "none" });
+    await tenant.client.send("post", "/v1/chat/completions", body);
+    const retry = { headers: { "x-stainless-retry-count": "1" } };
+    const { json } = await tenant.client.send("post", "/v1/chat/completions", body, retry);
+    expect([json.choices[0].message.content, llm.requests.length]).toEqual(["It is ordered.", 1]);
+  });
+
   test("by an answer that an SDK asks for again is in what it is given", async () => {
     llm.script(text("It is ordered."), text("I do not know."));
     await ask();

@@ -378,6 +378,78 @@ describe(`a server that asks, behind /mcp ${verifies("MCP-3")}`, () => {
     expect((await task()).result.content[0].text).toContain("A-8");
   });
 
+  test("tells whoever listens to its task of each question, however soon one follows the other", async () => {
+    stub.onCall = (call) => {
+      const asked = Number(paramsOf(call).requestState ?? 0);
+      if (asked === 3) return textResult("done");
+      return { resultType: "input_required", inputRequests: { a: form }, requestState: String(asked + 1) };
+    };
+    const capabilities = { ...forms, ...tasks };
+    const { requestState } = await ask("tools/call", echo, capabilities);
+    const inputResponses = { a: yes("A-7") };
+    const { taskId } = await ask("tools/call", { ...echo, requestState, inputResponses }, capabilities);
+    const told: string[] = [];
+    const leave = new AbortController();
+    const listening = rawClient(`${gateway.url}/mcp`, asker.key).ask(
+      "subscriptions/listen",
+      { notifications: { taskIds: [taskId] } },
+      {
+        capabilities,
+        signal: leave.signal,
+        onMessage({ method, params }) {
+          if (method !== "notifications/tasks") return;
+          told.push(params.status);
+          if (params.status === "input_required") void ask("tasks/update", { taskId, inputResponses }, capabilities);
+        },
+      },
+    );
+    await expect.poll(() => told.at(-1)).toBe("completed");
+    expect(told.filter((status) => status === "input_required")).toHaveLength(2);
+    leave.abort();
+    await expect(listening).rejects.toThrow("aborted");
+  });
+
+  test("is asked for where the result of an earlier call is", async () => {
+    const body = { uri: "mcp://crm/echo", arguments: { n: 1 }, async: true };
+    const { id } = (await asker.client.send("post", "/v1/tools/invoke", body)).json;
+    await expect.poll(async () => (await callOf(id)).state).toBe("input_required");
+    const fetching = { name: "get_call_result", arguments: { call_id: id, wait_s: 40 } };
+    const first = await ask("tools/call", fetching, forms);
+    expect(first).toMatchObject({ resultType: "input_required", inputRequests: { a: form } });
+    const again = (from: Json, a: Json): Promise<Json> =>
+      ask("tools/call", { ...fetching, requestState: from.requestState, inputResponses: { a } }, forms);
+    const next = await again(first, yes("A-7"));
+    expect(next.inputRequests).toEqual({ a: second });
+    expect((await again(next, yes("A-8"))).content[0].text).toContain("A-8");
+  });
+
+  test("is told of, too, where the result of an earlier call is asked for and the client cannot ask", async () => {
+    const held = Promise.withResolvers<void>();
+    stub.onCall = (call) => async () => {
+      await held.promise;
+      const question = { resultType: "input_required", inputRequests: { a: form }, requestState: "1" };
+      const result = paramsOf(call).requestState === undefined ? question : textResult("done");
+      const headers = { "content-type": "application/json" };
+      return { headers, body: JSON.stringify({ jsonrpc: "2.0", id: call.id, result }) };
+    };
+    const body = { uri: "mcp://crm/echo", arguments: { n: 1 }, async: true };
+    const { id } = (await asker.client.send("post", "/v1/tools/invoke", body)).json;
+    const fetching = (waitS: number): Promise<Json> =>
+      ask("tools/call", { name: "get_call_result", arguments: { call_id: id, wait_s: waitS } }, tasks);
+    // As soon as it asks, and for as long as it asks that.
+    const told = fetching(40);
+    await expect.poll(() => stub.calls.length).toBe(1);
+    held.resolve();
+    for (const { isError, structuredContent } of [await told, await fetching(0)]) {
+      const { error } = structuredContent;
+      expect([isError, error.code, error.input_requests]).toEqual([true, "input_required", { a: form }]);
+      expect([error.call_id, error.url]).toEqual([id, `${gateway.url}/v1/calls/${id}`]);
+    }
+    const ended = fetching(40);
+    await approve(id, { input: { a: yes("A-7") } });
+    expect((await ended).content[0].text).toBe("done");
+  });
+
   test("is asked for on the stream of a session", async () => {
     const client = await connectSession({
       url: `${gateway.url}/mcp`,

@@ -82,6 +82,39 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
     ],
     ["a service's query", "config.query.q", () => service({ query: { q: key } })],
     ["a service's query by its name", "config.query.apikey", () => service({ query: { apikey: "abc" } })],
+    ...[
+      ["headers.X-Token", "Passw0rd!2024"],
+      ["headers.X-Signature", "s3cr3t"],
+      ["headers.X-Master-Key", "abc"],
+      ["headers.Cookie", "JSESSIONID=A1B2C3D4"],
+      ["headers.Cookie", "session=abcdefghijklmnopqrstuvwx"],
+      ["headers.X-Api-Key", "a{x}b9d8f7a6c5"],
+      ["query.token", "abcdefghijklmnopqrstuvwxyz"],
+      ["query.token", "123456789012345678901234"],
+      ["query.access_token", "p{abc}ss"],
+    ].map(([field = "", value = ""]): readonly [string, string, () => Promise<Reply>] => {
+      const [place = "", name = ""] = field.split(".");
+      return [
+        `a service's ${name} that says ${value}`,
+        `config.${field}`,
+        () => service({ [place]: { [name]: value } }),
+      ];
+    }),
+    [
+      "a service's address with a short one",
+      "config.base_url",
+      () => service({ base_url: "https://crm.example.com/?token=abcdef" }),
+    ],
+    [
+      "a server's address with a short one",
+      "config.url",
+      () =>
+        send("/v1/tool-services", {
+          scheme: "mcp",
+          service_id: "maps",
+          config: { url: "https://mcp.example.com/mcp?token=abcdef" },
+        }),
+    ],
     [
       "a service's address",
       "config.base_url",
@@ -116,6 +149,7 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
     ["Jira", { "X-Atlassian-Token": "no-check" }, "maxResults=50"],
     ["SAP", { "X-CSRF-Token": "Fetch" }, "sap-client=100"],
     ["NASA", {}, "api_key=DEMO_KEY"],
+    ["a page in one language", { Cookie: "lang=en" }, "max_tokens=100&secret_shares=5&projectKey=ABC&api_key="],
     ["an exchange of tokens", {}, "buyToken=0x6b175474e89094c44da98b954eedeac495271d0f&token_type=erc20"],
     ["Anthropic", { "anthropic-beta": "token-efficient-tools-2025-02-19" }, "page_token=CAUQAA1234567890"],
   ])("is not seen in what only has the word in its name: %s", async (_whose, headers, query) => {

@@ -14,7 +14,7 @@ import type { Json } from "../support/gateway-client.ts";
 import { startGateway } from "../support/gateway.ts";
 import { startHttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
-import { text as textRound, startLlmStub } from "../support/llm-stub.ts";
+import { calls, text as textRound, startLlmStub } from "../support/llm-stub.ts";
 import { serverProgram } from "../support/programs.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -312,6 +312,52 @@ describe(`an end that cannot wait ${verifies("CHAT-6")}`, () => {
       ["tool", "unknown", "outcome_unknown"],
     ]);
     await Promise.all([staying.close(), llm.close(), backEnd.close()]);
+  });
+
+  test("leaves what a chat has written to whoever sends its key again", async () => {
+    const llm = await startLlmStub();
+    const backEnd = await startHttpStub(() => ({ body: "{}" }));
+    const staying = await startGateway();
+    const leaving = await startGateway({ sharedWith: staying, graceMs: 100 });
+    const tenant = await staying.newTenant();
+    await tenant.addProvider(llm.url);
+    await tenant.addPlugin(writingTool(backEnd));
+    const order = calls({ name: "create_order", arguments: { sku: "x" } });
+    llm.script(order, { json: {}, delayMs: 60_000 }, order, textRound("ordered"));
+    const body = { model: "stub-1", messages: [{ role: "user", content: "order" }] };
+    const options = { headers: { "idempotency-key": "order-1" } };
+    const cut = leaving.client(tenant.key).send("post", "/v1/chat/completions", body, options);
+    await expect.poll(() => llm.requests.length, { timeout: 20_000 }).toBe(2);
+    await leaving.close();
+    expect((await cut).json.error.code).toBe("shutting_down");
+    const again = await tenant.client.send("post", "/v1/chat/completions", body, options);
+    expect([again.status, again.json.choices?.[0].message.content]).toEqual([200, "ordered"]);
+    expect(backEnd.requests).toHaveLength(1);
+    await Promise.all([staying.close(), llm.close(), backEnd.close()]);
+  });
+
+  test("ends what is told of a run, which goes on, and so does whoever asks another process from there", async () => {
+    const staying = await startGateway();
+    const leaving = await startGateway({ sharedWith: staying, graceMs: 100, requestsOnly: true });
+    const release = Promise.withResolvers<void>();
+    const backEnd = await startHttpStub(async () => {
+      await release.promise;
+      return { body: "{}" };
+    });
+    const tenant = await staying.newTenant();
+    await tenant.addPlugin(readingTool(backEnd));
+    const look = { kind: "tool", name: "lookup", arguments: { q: "x" } };
+    await publishFlow(tenant, { name: "one_look", start: "look", nodes: { look } });
+    const following = leaving
+      .client(tenant.key)
+      .send("post", "/v1/run_workflow", { workflow_id: "one_look", cancel_on_disconnect: true });
+    await expect.poll(() => backEnd.requests.length, { timeout: 20_000 }).toBe(1);
+    await leaving.close();
+    expect((await following).text).not.toContain("event: done");
+    release.resolve();
+    const [run] = (await tenant.client.get("/v1/calls?tool=one_look")).data;
+    expect(await callIn(tenant, run.id, undefined, 30_000)).toMatchObject({ state: "completed", error: null });
+    await Promise.all([staying.close(), backEnd.close()]);
   });
 
   test("leaves the run of a flow that somebody waits for to another process", async () => {

@@ -288,10 +288,7 @@ describe(`secrets of services ${verifies("API-3", "CFG-1")}`, () => {
     ["config.headers.Authorization", { headers: { Authorization: "Bearer abc" } }],
     ["config.headers.X-Api-Key", { headers: { "X-Api-Key": "abc" } }],
     ["config.query.access_token", { query: { access_token: "abc" } }],
-    [
-      "config.tools.list.headers.Cookie",
-      { tools: { list: { ...listing, headers: { Cookie: "sid=abc1234567890abcdef" } } } },
-    ],
+    ["config.tools.list.headers.Cookie", { tools: { list: { ...listing, headers: { Cookie: "sid=1" } } } }],
     ["config.base_url", { base_url: "https://crm.example.com/?api_key=abc" }],
     ["config.base_url", { base_url: "https://me:secret@crm.example.com/" }],
   ])("anywhere else are refused naming %s and where they belong", async (field, config) => {
@@ -376,8 +373,15 @@ describe(`changing a service ${verifies("CFG-2", "CFG-3")}`, () => {
     const error = await refusal(client.send("post", "/v1/tool-services", copied));
     expect(error).toMatchObject({ code: "invalid_definition", param: "config.auth_config.token.credential" });
     expect(error.message).toContain("PUT /v1/credentials");
-    const itself = await client.send("patch", `/v1/tool-services/${made.id}`, { config: made.config });
-    expect(itself.status).toBe(200);
+    expect(error.message).toContain("of another service's own");
+    const path = `/v1/tool-services/${made.id}`;
+    expect((await client.send("patch", path, { config: made.config })).status).toBe(200);
+    expect((await client.send("patch", path, { config: { auth_config: { token: "plain-token-2" } } })).status).toBe(
+      200,
+    );
+    const late = await refusal(client.send("patch", path, { config: made.config }));
+    expect(late).toMatchObject({ code: "invalid_definition", param: "config.auth_config.token.credential" });
+    expect(late.message).toContain("this service has had");
   });
 
   test("says of what was there and does not fit any more how it goes", async () => {

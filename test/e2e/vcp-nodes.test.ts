@@ -9,6 +9,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { vcpPaths } from "@toolyard/core/vcp/nodes/client-types";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
+import { startLlmStub, text } from "../support/llm-stub.ts";
 import { connectSocket, HandshakeRefused, type SocketClient } from "../support/socket-client.ts";
 import { startVcpNode, vcpManifest, type VcpNode, type VcpNodeOptions } from "../support/vcp-node.ts";
 import { verifies } from "../support/verifies.ts";
@@ -43,6 +44,16 @@ const socketUrl = ({ url }: Gateway, path: string): string => `${url.replace("ht
 async function startNode(more: Partial<VcpNodeOptions> = {}): Promise<VcpNode> {
   const node = await startVcpNode({ url: socketUrl(second, "/vcp-distributed-server"), key: nodeKey, ...more });
   open.push(node);
+  return node;
+}
+
+/** Its plugin answers at once, and works on. */
+async function startFilm(): Promise<VcpNode> {
+  const node = await startNode({
+    tools: [vcpManifest("Film", { pluginType: "asynchronous" })],
+    run: () => ({ requestId: "task-1", messageForAI: "It will take a while." }),
+  });
+  await listed("Film");
   return node;
 }
 
@@ -259,11 +270,7 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
   });
 
   test("hands on what an asynchronous plugin says later, of its own plugins only", async () => {
-    const node = await startNode({
-      tools: [vcpManifest("Film", { pluginType: "asynchronous" })],
-      run: () => ({ requestId: "task-1", messageForAI: "It will take a while." }),
-    });
-    await listed("Film");
+    const node = await startFilm();
     const { json } = await invoke({ uri: "vcp://Film" }, { text: "a cat" });
     expect(json).toMatchObject({ status: "running" });
     const forward = (callbackData: Json): void =>
@@ -277,6 +284,54 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     const result = await tenant.client.send("get", `/v1/calls/${json.id}/result`);
     expect(result.text).toContain("https://x/film");
   });
+
+  test("has what its plugin says later told to a model in the plugin's own words", async () => {
+    const llm = await startLlmStub();
+    open.push(llm);
+    await tenant.addProvider(llm.url);
+    const node = await startFilm();
+    const chat = async (content: string): Promise<string> => {
+      const body = { model: "stub-1", session_id: "sess_film", tool_protocol: "vcp", messages: [] as Json[] };
+      body.messages.push({ role: "user", content });
+      await tenant.client.post("/v1/chat/completions", body);
+      return JSON.stringify((llm.requests.at(-1) as Json).messages);
+    };
+    const request = "<<<[TOOL_REQUEST]>>>\ntool_name:「始」Film「末」\n<<<[END_TOOL_REQUEST]>>>";
+    llm.script(text(request), text("It is being made."));
+    await chat("Make a film.");
+    const [call] = (await tenant.client.get("/v1/calls?kind=tool")).data;
+    expect(call).toMatchObject({ uri: "node://Film", state: "running" });
+    const callbackData = { pluginName: "Film", requestId: "task-1", status: "success", message: "ready" };
+    const result = { url: "https://x/film" };
+    node.client.say({
+      type: "plugin_callback_forward",
+      data: { serverName: "lab", callbackData: { ...callbackData, result } },
+    });
+    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${call.id}`)).state).toBe("completed");
+    llm.script(text("Here it is."));
+    const told = await chat("Is it there?");
+    expect(told).toContain("https://x/film");
+    expect(told).toContain("ready");
+  });
+
+  test.for(["node://Film", "vcp://Film"])(
+    "has a call of %s cancelled while its plugin works on, which reserves nothing any more",
+    async (uri) => {
+      const { client } = tenant;
+      await client.expect("put", "/v1/prices", { prices: [{ kind: "tool", pattern: "Film", per_call: 500 }] });
+      const budget = await client.post("/v1/budgets", { period: "total", limit_micros: 1_200 });
+      await startFilm();
+      const { json } = await invoke({ uri });
+      expect(json).toMatchObject({ status: "running" });
+      const micros = async (): Promise<Json> => {
+        const { used, reserved } = await client.get(`/v1/budgets/${budget.id}`);
+        return { used: used.micros, reserved: reserved.micros };
+      };
+      expect(await micros()).toEqual({ used: 0, reserved: 500 });
+      expect(await client.post(`/v1/calls/${json.id}/cancel`)).toMatchObject({ state: "cancelled" });
+      expect(await micros()).toEqual({ used: 500, reserved: 0 });
+    },
+  );
 
   test("may call tools of the gateway with a key that may", async () => {
     const node = await startNode({ run: (_name, args) => ({ said: args.text }) });
@@ -456,6 +511,23 @@ describe(`VCPLog ${verifies("VCP-22", "VCP-13")}`, () => {
         content: "'lab' offers 1 tools.",
         details: { event: "node.registered", serverId: node.serverId },
       });
+  });
+
+  test("tells once of what a node's plugin says later, and of which node", async () => {
+    const log = await watch("/VCPlog");
+    const node = await startFilm();
+    await invoke({ uri: "node://Film" });
+    const told = (): Json[] => log.of("vcp_log").filter(({ data }) => data.details.taskId === "task-1");
+    await expect.poll(() => told().length, { timeout: 5_000 }).toBe(1);
+    const callbackData = { pluginName: "Film", taskId: "task-1", message: "ready" };
+    node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    await expect.poll(() => JSON.stringify(told()), { timeout: 5_000 }).toContain("ready");
+    await sleep(500);
+    const details = { taskId: "task-1", serverId: node.serverId };
+    expect(told().map(({ data }) => data)).toMatchObject([
+      { tool_name: "Film", details: { ...details, state: "running" } },
+      { tool_name: "Film", details: { ...details, state: "completed" } },
+    ]);
   });
 
   test("is for those who may read the call", async () => {

@@ -53,13 +53,76 @@ describe(`a whole number of more digits than can be carried ${verifies("BLIND-8"
   ])("is refused in %s, with what to send instead", async (_what, path, body) => {
     const { status, json } = await post(path, body);
     expect([status, json.error.code]).toEqual([400, "invalid_request"]);
-    expect(json.error.message).toContain(`${id}, which cannot be carried exactly; send it as a string`);
+    expect(json.error.message).toContain(
+      `${id}, which cannot be carried exactly; send it as a string where its schema takes strings`,
+    );
     expect(sent()).toEqual([]);
   });
 
   test("is sent as it is where it is given as a string", async () => {
     expect((await post("/v1/tools/invoke", `{"name":"delete_order","arguments":{"id":"${id}"}}`)).status).toBe(200);
     expect(sent()).toEqual([`DELETE /orders/${id}`]);
+  });
+
+  test("is sent as it is where an OpenAPI document says that it has 64 bits and it is written as text", async () => {
+    const schema = { type: "integer", format: "int64", minimum: 1 };
+    const parameter = (name: string, place: string) => ({ name, in: place, required: place === "path", schema });
+    const content = (type: string, properties: unknown) => ({ [type]: { schema: { type: "object", properties } } });
+    const operation = (operationId: string, more: unknown) => ({ operationId, ...(more as object), responses: {} });
+    const fields = { id: schema, ids: { type: "array", items: { ...schema, nullable: true } } };
+    await tenant.client.post("/v1/plugins/import", {
+      openapi: {
+        openapi: "3.0.3",
+        info: { title: "Posts", version: "1" },
+        servers: [{ url: backEnd.url }],
+        paths: {
+          "/posts/{post}": {
+            get: operation("readPost", {
+              parameters: [
+                parameter("post", "path"),
+                parameter("after", "query"),
+                parameter("X-Owner", "header"),
+                { name: "ids", in: "query", schema: { type: "array", items: schema } },
+                {
+                  name: "by",
+                  in: "query",
+                  style: "deepObject",
+                  schema: { type: "object", properties: { id: schema } },
+                },
+              ],
+            }),
+          },
+          "/form": {
+            post: operation("sendForm", {
+              requestBody: { content: content("application/x-www-form-urlencoded", fields) },
+            }),
+          },
+          "/parts": {
+            post: operation("sendParts", { requestBody: { content: content("multipart/form-data", fields) } }),
+          },
+          "/xml": { post: operation("sendXml", { requestBody: { content: content("application/xml", fields) } }) },
+          "/json": { post: operation("sendJson", { requestBody: { content: content("application/json", fields) } }) },
+        },
+      },
+    });
+    const call = (name: string, args: unknown): Promise<Reply> =>
+      post("/v1/tools/invoke", JSON.stringify({ name, arguments: args }));
+    const args = { post: id, after: `-${id}`, "X-Owner": id, ids: [id, 7], by: { id } };
+    expect((await call("readPost", args)).status).toBe(200);
+    expect(sent()).toEqual([`GET /posts/${id}?after=-${id}&ids=${id}&ids=7&by%5Bid%5D=${id}`]);
+    expect(backEnd.requests[0]?.headers["x-owner"]).toBe(id);
+    for (const name of ["sendForm", "sendParts", "sendXml"]) {
+      expect((await call(name, { id, ids: [id, 7] })).status).toBe(200);
+      expect(backEnd.requests.at(-1)?.body.toString().split(id)).toHaveLength(3);
+    }
+    for (const [name, wrong] of [
+      ["readPost", { post: "7a" }],
+      ["readPost", { post: 0 }],
+      ["sendForm", { id: "" }],
+      ["sendJson", { id }],
+    ] as const) {
+      expect((await call(name, wrong)).json.error.code).toBe("invalid_arguments");
+    }
   });
 
   test("is a bound like any other in a definition, as where it is the largest of 64 bits", async () => {

@@ -151,7 +151,11 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
   exchange.headers["x-toolyard-call-id"] = opening.callId;
   if (opening.kind === "replay") exchange.headers["idempotent-replayed"] = "true";
   return answerThroughSink(c, async (sink) => {
-    sink.onClose((why) => stop.abort(why));
+    const told: Told = { isWhole: false };
+    // Who leaves once everything is said has not left: what still runs beside it comes to its end.
+    sink.onClose((why) => {
+      if (!told.isWhole || why !== undefined) stop.abort(why);
+    });
     const { request } = opening;
     if (opening.kind === "run" && opening.chat.isRelayed && asked.shape === "v1") {
       const { answerRelayed } = await import("../relayed.ts");
@@ -160,9 +164,14 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
       return;
     }
     if (request.stream)
-      await answerStream(sink, core, { opening, encode: encoders[asked.shape](c, request.includeUsage) });
-    else await answerJson(sink, eventsOf(core, opening), exchange.requestId);
+      await answerStream(sink, core, { opening, told, encode: encoders[asked.shape](c, request.includeUsage) });
+    else await answerJson(sink, eventsOf(core, opening), { told, requestId: exchange.requestId });
   });
+}
+
+/** Of the answer, all that there is to tell. */
+interface Told {
+  isWhole: boolean;
 }
 
 type Events = AsyncGenerator<readonly ChatEvent[], void, void>;
@@ -182,7 +191,7 @@ async function* replayed(body: JsonObject): Events {
 async function answerStream(
   sink: ResponseSink,
   core: CoreDeps,
-  { opening, encode }: { readonly opening: Opening; readonly encode: StreamEncoder },
+  { opening, encode, told }: { readonly opening: Opening; readonly encode: StreamEncoder; readonly told: Told },
 ): Promise<void> {
   const write = (batch: readonly ChatEvent[]): Promise<void> | undefined => {
     let room: Promise<void> | undefined;
@@ -191,6 +200,7 @@ async function answerStream(
       if (bytes === undefined) continue;
       if (!sink.headSent) sink.head(200, eventStreamHeaders);
       room = sink.write(bytes) ?? room;
+      if (event.type === "error") told.isWhole = true;
     }
     return room;
   };
@@ -208,7 +218,11 @@ async function answerStream(
   }
 }
 
-async function answerJson(sink: ResponseSink, events: Events, requestId: string): Promise<void> {
+async function answerJson(
+  sink: ResponseSink,
+  events: Events,
+  { requestId, told }: { readonly requestId: string; readonly told: Told },
+): Promise<void> {
   let collector: ChatCollector | undefined;
   for await (const batch of events) {
     if (sink.closed) return;
@@ -226,6 +240,7 @@ async function answerJson(sink: ResponseSink, events: Events, requestId: string)
       if (event.type === "error") {
         const { status, headers } = toErrorReply(event.error, requestId);
         sendJson(sink, status, { bytes: toBytes(collector.errorBody(event, requestId)), headers });
+        told.isWhole = true;
       }
     }
   }

@@ -44,7 +44,7 @@ const pluginSchema = z.strictObject({
   enabled: z.boolean(),
   reason: z.string().nullable().meta({ description: "Why it is not enabled, where more than the status says it." }),
   required_credentials: z.array(z.string()),
-  sensitive: z.boolean().meta({ description: "Every call waits for approval." }),
+  sensitive: z.boolean().meta({ description: "Every call of it as a tool waits for approval." }),
   roles: z.array(z.string()).meta({ description: "Who may use it; none: everybody whose key may." }),
   definition: pluginDefinitionSchema
     .nullable()
@@ -243,8 +243,10 @@ const changeBody = z
     {
       status: z.enum(["0", "1"]).optional().meta({ description: "'0' enables, '1' disables." }),
       enabled: z.boolean().optional().meta({ description: "The same as a boolean." }),
-      sensitive: z.boolean().optional().meta({ description: "Of a VCP plugin: its calls wait for approval." }),
-      roles: pluginDefinitionSchema.shape.roles.meta({ description: "Of a VCP plugin: who may use it; [] for all." }),
+      sensitive: z.boolean().optional().meta({ description: "Of a VCP plugin: calls of its tool wait for approval." }),
+      roles: pluginDefinitionSchema.shape.roles.meta({
+        description: "Of a VCP plugin: who may use its tool and its routes; [] for all.",
+      }),
     },
     {
       error: (issue) =>
@@ -254,7 +256,7 @@ const changeBody = z
     },
   )
   .refine((body) => Object.values(body).some((value) => value !== undefined), {
-    error: "needs 'status' or 'enabled'",
+    error: "needs 'status' or 'enabled', or of a VCP plugin 'sensitive' or 'roles'",
     path: ["enabled"],
   })
   .refine(({ status, enabled }) => status === undefined || enabled === undefined || (status === "0") === enabled, {

@@ -98,16 +98,20 @@ const changedServiceSchema = serviceSchema.extend({
     .meta({ description: "Where its back end names its tools and has not done so: why." }),
 });
 
-/** @param unknown why its tools are not known */
+/** @param unknown why its back end has not named its tools now */
 function answerChanged(
   c: AppContext,
   service: ToolService,
   { unknown, status = 200 }: { readonly unknown: string | undefined; readonly status?: 200 | 201 },
 ): Response {
-  const ask = `GET /v1/tool-services/${service.id}/tools asks for them again`;
+  const path = `GET /v1/tool-services/${service.id}/tools`;
+  const state =
+    service.discovered === null
+      ? `Models are offered none of its tools yet; ${path} asks for them again.`
+      : `Models are offered the tools that it named before; ${path}?refresh=true asks for them again.`;
   const view: z.output<typeof changedServiceSchema> = {
     ...viewService(service),
-    ...(unknown !== undefined && { warnings: [`Models are offered none of its tools yet; ${ask}. ${unknown}`] }),
+    ...(unknown !== undefined && { warnings: [`${state} ${unknown}`] }),
   };
   return c.json(view, status, { etag: `"${service.version}"` });
 }

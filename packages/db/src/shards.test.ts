@@ -2,7 +2,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NewPlugin } from "@toolyard/core/ports/repos";
+import { clearAfterErasure } from "@toolyard/core/tenants/erase";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createMemoryBlobStore } from "../../../test/support/memory-ports.ts";
 import { openDatabase } from "./client.ts";
 import type { Database } from "./database.ts";
 import { migrate } from "./migrate.ts";
@@ -110,6 +112,14 @@ describe("shards", () => {
     expect(await count(own, "sys_ai_plugin", "ten_large")).toBe(0);
     expect(await count(own, "tenants", "ten_large")).toBe(0);
     expect(await count(database, "tenants", "ten_large")).toBe(0);
+
+    // What a request that was let in before has stored since is looked for by a process that knows of no such tenant.
+    await repos.plugins.create("ten_large", plugin("late"));
+    expect(await count(own, "sys_ai_plugin", "ten_large")).toBe(1);
+    const fresh = createRepos(await openShards(database, async () => own));
+    await clearAfterErasure({ repos: fresh, blobs: createMemoryBlobStore() }, "ten_large");
+    expect(await count(own, "sys_ai_plugin", "ten_large")).toBe(0);
+    expect(await fresh.tenants.get("ten_small")).toBeDefined();
     await repos.ping();
     await shards.close();
   });

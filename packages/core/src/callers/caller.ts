@@ -112,7 +112,7 @@ function names(patterns: readonly string[] | undefined, tool: GuardedTool): bool
   return patterns === undefined || patterns.some((pattern) => namesTool(pattern, tool));
 }
 
-function namesTool(pattern: string, { name, uri }: GuardedTool): boolean {
+export function namesTool(pattern: string, { name, uri }: Pick<GuardedTool, "name" | "uri">): boolean {
   if (!pattern.includes("://")) return matchesPattern(pattern, name);
   return uri !== undefined && matchesPattern(addressed(pattern), uri);
 }

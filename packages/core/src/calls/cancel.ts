@@ -21,11 +21,12 @@ export async function cancelCall(deps: CoreDeps, context: CallContext, id: strin
     await tellParent(deps, call);
     return ended(call);
   }
-  if (isScheme(call.uri, "node")) return stopOnNodes(deps, call);
-  if (!isScheme(call.uri, "vcp")) return call;
+  const isOfNode = isScheme(call.uri, "node");
+  const stopped = isOfNode ? await stopOnNodes(deps, call) : call;
+  if (hasEnded(stopped) || !(isOfNode || isScheme(call.uri, "vcp"))) return stopped;
   // Read by code that is seldom needed.
   const { stopWorkingOn } = await import("../vcp/async/working-on.ts");
-  return stopWorkingOn(deps, call);
+  return stopWorkingOn(deps, stopped);
 }
 
 function hasEnded(call: Call): boolean {

@@ -9,6 +9,7 @@ import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import { nothing, type Amount } from "../budgets/budget.ts";
 import { reserveChat } from "../budgets/reservation.ts";
 import { isAgentModel } from "../agents/agent.ts";
+import { agentsWorkWithFiles, worksWithFiles } from "../agents/file-tools.ts";
 import type { AgentRun } from "../agents/agent-run.ts";
 import type { RunPurse } from "../budgets/run-purse.ts";
 import type { Caller, Scope } from "../callers/caller.ts";
@@ -18,7 +19,7 @@ import type { Call, CallerLink } from "../calls/call.ts";
 import { reasonNotKept } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
-import { catalog } from "../errors/catalog.ts";
+import { catalog, type ErrorCode } from "../errors/catalog.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { newId } from "../ids.ts";
 import { knowledgeOf } from "../knowledge/asked.ts";
@@ -360,6 +361,9 @@ async function checkReadable(deps: CoreDeps, context: CallContext, names: Readon
   for (const name of unknown) known.add(identity(name));
 }
 
+/** Ended with their process, not for anything in the chat. */
+const cutShort: ReadonlySet<ErrorCode> = new Set(["chat_interrupted", "shutting_down"]);
+
 function admissionOf(
   input: ChatInput,
   prepared: Prepared,
@@ -367,11 +371,10 @@ function admissionOf(
 ): AdmitInput {
   const { request, offer, context, agent } = prepared;
   // Agents, as tools and behind a handover, may be bound to tools that the request itself is not offered.
+  const tools = [...offer.gatewayTools.values()];
   const usesWorkspace =
-    agent?.handsOver === true ||
-    [...offer.gatewayTools.values()].some(
-      ({ kind, name }) => kind === "AGENT" || (kind === "NATIVE" && name !== "read_result"),
-    );
+    tools.some(worksWithFiles) ||
+    ((agent?.handsOver === true || tools.some(({ kind }) => kind === "AGENT")) && agentsWorkWithFiles(context.config));
   const session = request.sessionId ?? (usesWorkspace ? context.sessionId : undefined);
   const turnKeys = turnKeysOf(request.messages);
   return {
@@ -491,7 +494,7 @@ async function meetEarlier(
     return { kind: "again", plan: {} };
   }
   const writeStarted = call.error?.details?.["write_started"] === true;
-  const wasCut = call.state === "cancelled" || call.error?.code === "chat_interrupted";
+  const wasCut = call.state === "cancelled" || (call.error !== null && cutShort.has(call.error.code));
   // What was cut short goes on under the same root: its writes are found again, not repeated.
   if (wasCut) return { kind: "again", plan: { supersedes: call } };
   const { code, message } = call.error ?? { code: "internal_error" as const, message: "The earlier request failed." };

@@ -126,7 +126,8 @@ class ChatRun {
     this.#given = chat.messages.length;
     this.#late = chat.late;
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
-    this.#collector = chat.idempotencyKey !== undefined || chat.offer.runsTools ? new ChatCollector() : undefined;
+    const mayBeKept = chat.idempotencyKey !== undefined || chat.offer.runsTools || chat.late.ids.length > 0;
+    this.#collector = mayBeKept ? new ChatCollector() : undefined;
     this.#meter = createMeter(deps, chat, (name) => this.#chat.offer.listed.some((tool) => tool.name === name));
     chat.agent?.meteredBy(() => ({ tokens: this.#meter.cost.tokens, micros: this.#meter.totalMicros }));
     this.#trace = ChatTrace.of(chat);
@@ -447,11 +448,9 @@ class ChatRun {
     if (ids === undefined) this.#ids.set(choice, (ids = new Map<number, MintedCall>()));
     let minted = ids.get(at);
     if (minted === undefined) {
-      minted = {
-        id: clientCallId(newId("call"), this.#isContinuedFromKept),
-        owner: this.#ownerOf(name),
-        index: this.#nextIndex(choice),
-      };
+      const owner = this.#ownerOf(name);
+      const isKept = owner === "client" && this.#isContinuedFromKept;
+      minted = { id: clientCallId(newId("call"), isKept), owner, index: this.#nextIndex(choice) };
       ids.set(at, minted);
     }
     return minted;
@@ -652,7 +651,8 @@ class ChatRun {
     const text = `${this.#textBefore ? "\n\n" : ""}${lines.join("\n")}`;
     this.#turns = new Map([[0, { message: {}, calls: [], finishReason: "stop" }]]);
     this.#response = undefined;
-    // What the model would have made of late results is in no answer yet: the next request tells of them again.
+    // What the model would have made of results is in no answer yet: the next request tells of them again.
+    this.#tools.tellLater();
     if (!this.#givesLateUp) this.#late = { ...this.#late, ids: [] };
     return [{ type: "text-delta", text, choice: 0 }, ...this.#finish()];
   }

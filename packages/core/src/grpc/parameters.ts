@@ -105,19 +105,21 @@ const wellKnown: ReadonlyMap<string, JsonObject> = new Map(
     Value: {},
     ListValue: { type: "array" },
     Any: { type: "object", properties: { "@type": { type: "string" } }, required: ["@type"] },
-    DoubleValue: orNull(number),
-    FloatValue: orNull(number),
-    Int64Value: orNull(int64),
-    UInt64Value: orNull(uint64),
-    Int32Value: orNull(int32),
-    UInt32Value: orNull(uint32),
-    BoolValue: orNull({ type: "boolean" }),
-    StringValue: orNull({ type: "string" }),
-    BytesValue: orNull(bytes),
+    DoubleValue: number,
+    FloatValue: number,
+    Int64Value: int64,
+    UInt64Value: uint64,
+    Int32Value: int32,
+    UInt32Value: uint32,
+    BoolValue: { type: "boolean" },
+    StringValue: { type: "string" },
+    BytesValue: bytes,
   } satisfies Record<string, JsonObject>).map(([name, schema]) => [`google.protobuf.${name}`, schema]),
 );
 
-/** Wrappers are there to be null. */
+const wrapper = /^google[.]protobuf[.](?:Double|Float|U?Int(?:32|64)|Bool|String|Bytes)Value$/;
+
+/** Wrappers are there to be null, as fields; lists and maps hold no null. */
 function orNull(schema: JsonObject): JsonObject {
   const { type, anyOf } = schema;
   if (Array.isArray(anyOf)) return { anyOf: [...anyOf, { type: "null" }] };
@@ -163,7 +165,9 @@ class SchemaWriter {
       const value = entry.fields.find(({ number: position }) => position === 2);
       return { type: "object", ...(value === undefined ? {} : { additionalProperties: this.#single(value) }) };
     }
-    return field.isRepeated ? { type: "array", items: this.#single(field) } : this.#single(field);
+    const single = this.#single(field);
+    if (field.isRepeated) return { type: "array", items: single };
+    return wrapper.test(field.typeName) ? orNull(single) : single;
   }
 
   #single({ type, typeName }: FieldDescriptor): JsonObject {

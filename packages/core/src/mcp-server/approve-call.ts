@@ -45,6 +45,28 @@ export async function answerLater(exchange: AdmittedExchange, asked: AskedCall, 
     : leaveRunning(exchange, moved, askedSchema(exchange, asked));
 }
 
+/** A call that somebody asks about: what it came to, or what it asks by now, of which nobody may have been told. */
+export async function tellCall(
+  exchange: AdmittedExchange,
+  asked: AskedCall,
+  { seen, waitMs }: { readonly seen: Call; readonly waitMs: number },
+): Promise<JsonObject> {
+  // For answers that do not come through this client it is waited as for the end.
+  const isToTell = (now: Call): boolean =>
+    asksQuestions(now) && (mayAsk(exchange, now) || !isWaiting(seen) || !asksTheSame(now, seen));
+  const isOpen = (now: Call): boolean => !endStates.includes(now.state) && !isToTell(now);
+  const call = await waitWhile(exchange, seen, { waitMs, isOpen });
+  if (!asksQuestions(call)) {
+    return replyOf(exchange, call.id, { outcome: outcomeOf(call), call, outputSchema: undefined });
+  }
+  return mayAsk(exchange, call) ? ask(exchange, asked, call) : stillWaiting(exchange, asked, call);
+}
+
+/** Approvals have been asked for when the call was answered. */
+function asksQuestions(call: Call): boolean {
+  return inputRequestsOf(call) !== undefined;
+}
+
 function hasMoved(call: Call): boolean {
   return isWaiting(call) || endStates.includes(call.state);
 }

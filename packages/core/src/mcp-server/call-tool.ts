@@ -4,7 +4,6 @@
  * that know tasks get one, others wait a while and ask again with a tool.
  */
 import { invokeTool, type Invoked } from "../calls/invoke.ts";
-import { outcomeOf } from "../calls/new-call.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
@@ -16,13 +15,12 @@ import { toOutcomeDetails } from "../tools/outcome.ts";
 import type { DispatchItem } from "../tools/prepare.ts";
 import type { Tool } from "../tools/tool.ts";
 import { admitExchange } from "./admit-exchange.ts";
-import { answerLater, continueCall, waitForPerson } from "./approve-call.ts";
+import { answerLater, continueCall, tellCall, waitForPerson } from "./approve-call.ts";
 import { toCallReply } from "./call-reply.ts";
 import { ownCall, replyOf } from "./calls.ts";
 import type { AdmittedExchange, AskedCall, Exchange, MethodReply } from "./exchange.ts";
 import { headerMismatch, invalidParams, RpcFault } from "./fault.ts";
 import { readResultArguments, resultToolName } from "./get-call-result.ts";
-import { waitForEnd } from "./later.ts";
 import { askedSchema, asRefusal, outputSchemaFor } from "./output-schema.ts";
 import { metaOf } from "./peer.ts";
 import { ProgressReporter } from "./progress.ts";
@@ -33,15 +31,15 @@ const slowMs = 60_000;
 
 export async function callTool(exchange: Exchange, { params }: RpcRequest): Promise<MethodReply> {
   const asked = readCall(params);
+  if (exchange.peer.era === "stateless" && params["requestState"] !== undefined) {
+    const admitted = await admitExchange(exchange);
+    return { result: await continueCall(admitted, asked, params), ...admitted.told };
+  }
   if (asked.name === resultToolName) {
     const admitted = await admitExchange(exchange);
     if (!exposedTools(exchange.deps.adapters, admitted.context, admitted.tools).has(resultToolName)) {
       return { result: await tellResult(admitted, asked), ...admitted.told };
     }
-  }
-  if (exchange.peer.era === "stateless" && params["requestState"] !== undefined) {
-    const admitted = await admitExchange(exchange);
-    return { result: await continueCall(admitted, asked, params), ...admitted.told };
   }
   const reporter = reporterFor(exchange, params);
   try {
@@ -200,8 +198,7 @@ async function tellResult(exchange: AdmittedExchange, asked: AskedCall): Promise
     if (seen === undefined) {
       throw new GatewayError("not_found", `There is no call '${callId}' of yours.`, { param: "call_id" });
     }
-    const call = await waitForEnd(exchange, seen, waitMs);
-    return await replyOf(exchange, call.id, { outcome: outcomeOf(call), call, outputSchema: undefined });
+    return await tellCall(exchange, asked, { seen, waitMs });
   } catch (error) {
     if (!(error instanceof GatewayError) || error.code === "database_unavailable") throw error;
     const extra: JsonValue = error.details.extra ?? {};

@@ -29,7 +29,7 @@ export const resultTool: JsonObject = {
   name: resultToolName,
   title: "Result of an earlier call",
   description:
-    "Gives the result of a tool call that was still running, or waited for a person's approval, when it was answered.",
+    "Gives the result of a tool call that was still running, or waited for a person, when it was answered; or what it asks by now.",
   inputSchema,
   annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
 };

@@ -1,6 +1,7 @@
 /** Calls that go on without the request that asked for them: waited for a while, or told of. */
 import { cancelCall } from "../calls/cancel.ts";
-import { endStates, type Call } from "../calls/call.ts";
+import { processEnd } from "../calls/lease.ts";
+import type { Call } from "../calls/call.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
 import type { AdmittedExchange } from "./exchange.ts";
@@ -19,10 +20,6 @@ export async function readCall({ deps, context }: AdmittedExchange, callId: stri
   const call = await deps.repos.calls.get(context.tenant, callId);
   if (call === undefined) throw new GatewayError("not_found", `There is no call '${callId}'.`);
   return call;
-}
-
-export function waitForEnd(exchange: AdmittedExchange, call: Call, waitMs: number): Promise<Call> {
-  return waitWhile(exchange, call, { waitMs, isOpen: ({ state }) => !endStates.includes(state) });
 }
 
 /** The call as it is when it has moved on, or when the time is over or the client has left. */
@@ -50,7 +47,9 @@ export async function leaveRunning(
   call: Call,
   outputSchema: JsonObject | undefined,
 ): Promise<JsonObject> {
-  if (exchange.peer.era === "stateless" && exchange.signal.aborted) await giveUp(exchange, call.id);
+  const { peer, signal } = exchange;
+  // The end of the process that waited is no word of the client's.
+  if (peer.era === "stateless" && signal.aborted && processEnd(signal) === undefined) await giveUp(exchange, call.id);
   return asRefusal(stillRunning(call), outputSchema);
 }
 

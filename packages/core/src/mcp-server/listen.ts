@@ -141,8 +141,11 @@ async function tellTask(
   { going, tell }: { readonly going: Map<string, string | undefined>; readonly tell: Following["tell"] },
 ): Promise<void> {
   const call = await ownCall(exchange, id);
-  if (call === undefined || going.get(id) === call.state) return;
-  going.set(id, call.state);
+  if (call === undefined) return;
+  // It may ask something else by now.
+  const seen = call.state === "input_required" ? `${call.state} ${call.attempt}` : call.state;
+  if (going.get(id) === seen) return;
+  going.set(id, seen);
   // One that has ended is told of once, and nobody asks about it again.
   if (endStates.includes(call.state)) going.delete(id);
   tell("notifications/tasks", await describeTask(exchange, call));

@@ -97,8 +97,11 @@ export interface TenantRepo {
       readonly expectedConfigVersion?: number;
     },
   ): Promise<Tenant | undefined>;
-  /** Removes every row of the tenant in every table. Blobs are the caller's. */
-  erase(id: string): Promise<boolean>;
+  /**
+   * Removes every row of the tenant in every table. Blobs are the caller's.
+   * @param options `everywhere`: in every database, since nothing says any more in which one the tenant was
+   */
+  erase(id: string, options?: { readonly everywhere?: boolean }): Promise<boolean>;
 }
 
 export interface TrustedIssuer {

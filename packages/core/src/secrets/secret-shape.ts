@@ -38,11 +38,15 @@ const often =
   /(?:^|-)(?:cookies?|credentials?|signature|passwords|secrets)$|tokens?$|(?:^|-)(?:app|application|license|service)-?key$|^(?:x-)?(?:key|sign?|auth|pass|pwd|app-?id)$/;
 /** How far a list has been read. */
 const places = /(?:^|-)(?:page|next|prev|previous|sync|continuation|cursor|resume)-?token$/;
-/** Anywhere in a name, where what it says looks like a secret, too. */
+/** Anywhere in a name: enough where nobody knows the value; where one does, it has to look like a secret, too. */
 const mentions =
-  /(?:^|-)(?:authorization|cookie|password|passwd|secret|token|credentials?|signature|session)(?:-|$)|(?:api|access|private|auth|secret)-?key/;
+  /(?:^|-)(?:authorization|cookie|secret|token|credentials?|signature|session|passphrase|pwd)(?:-|$)|passw(?:or)?d(?!less)|sess(?:ion)?-?id(?:-|$)|(?:api|access|private|auth|secret)-?key/;
 const about =
-  /-(?:type|types|version|format|method|algorithm|mode|policy|address|addresses|names?|ur[il]|endpoint|expires)$/;
+  /-(?:type|types|version|format|method|algorithm|mode|policy|address|addresses|names?|ur[il]|endpoint|expires|affinity|symbol|decimals)$/;
+/** Any other key of somebody's may open something: `X-Master-Key`, `encryption_key`. */
+const keys = /-key$/;
+const openNothing =
+  /(?:^|-)(?:idempotency|dedup(?:lication)?|public|primary|foreign|partition|sort|range|row|start|evaluated|cache|object|file|group|order|search|map|index|message|project|issue|feature|flag|translation|rate-limit)-key$/;
 
 const longestName = 256;
 
@@ -58,17 +62,30 @@ function wordsOf(name: string): string {
 
 const isCalledSo = (words: string): boolean => always.test(words) || (often.test(words) && !places.test(words));
 
-/** Headers, query parameters and the like that everybody takes for secrets by their names. */
+const isMentioned = (words: string): boolean => mentions.test(words) && !about.test(words) && !places.test(words);
+
+const mayBeCalledSo = (words: string): boolean =>
+  isCalledSo(words) || isMentioned(words) || (keys.test(words) && !openNothing.test(words));
+
+/** Fields, headers and the like that may hold a secret by their names. A `session` alone is what its fields say. */
 export function isSecretName(name: string): boolean {
-  return isCalledSo(wordsOf(name));
+  const words = wordsOf(name);
+  return words !== "session" && mayBeCalledSo(words);
 }
 
 /** Says nothing, whatever it is called: `hide_secret=true`, `X-Atlassian-Token: no-check`, `api_key=DEMO_KEY`. */
 const plain = /^(?:|true|false|yes|no|on|off|null|none|[01]|demo(?:[-_]key)?|no-?check|fetch|required)$/i;
 /** As many tokens as a model may write are no secret, as a password of digits is one. */
 const count = /^\d{1,7}$/;
+const counted =
+  /tokens$|(?:^|-)(?:max|min|count|limit|length|size|shares|per|age|ttl|timeout|days|hours|minutes|seconds|ms)(?:-|$)/;
 /** An address of a chain is known to everybody. */
-const random = /^(?!0x[\da-fA-F]{40}$)(?=.*\d)(?=.*[A-Za-z])\S{16,}$/;
+const chainAddress = /^0x[\da-f]{40}$/i;
+const random = /^(?=.*\d)(?=.*[A-Za-z])\S{16,}$/;
+const isRandom = (text: string): boolean => random.test(text) && !chainAddress.test(text);
+/** Cookies of what somebody likes to see. */
+const preference =
+  /^(?:lang(?:uage)?|locale|theme|currency|region|country|time-?zone|tz|wp-settings-time-\d+)=[\w./+-]{0,20}$/i;
 const bearer = /^bearer +(?=\S*\d)\S{12,}$/i;
 const basic = /^basic +([\w+/=-]+)$/i;
 
@@ -88,23 +105,33 @@ function isSecretOf(words: string, value: string): boolean {
   if (value.split(/[\s=;,:"'{}]+/).some(isToken) || bearer.test(value) || isBasic(value)) return true;
   if (/\{[\w.-]+\}/.test(value)) return false;
   if (always.test(words)) return true;
-  if (!(isCalledSo(words) || (mentions.test(words) && !about.test(words) && !places.test(words)))) return false;
+  if (!(isCalledSo(words) || isMentioned(words))) return false;
   // Of a cookie, what it holds and not what it is called.
-  return value.split(/[\s;,]+/).some((part) => random.test(part.replace(/^[\w.-]+=(?=[^=])/, "")));
+  return value.split(/[\s;,]+/).some((part) => isRandom(part.replace(/^[\w.-]+=(?=[^=])/, "")));
 }
 
-/** Where it is better to ask for a value once too often than to keep it: short ones, and those that stand for one, too. */
+/**
+ * Where it is better to ask for a value once too often than to keep it: short ones, and those that stand for one, too.
+ * What is not known to be harmless is taken for a secret if it may be called so.
+ */
 export function mayBeSecret(name: string, value: string): boolean {
   const words = wordsOf(name);
-  const isHarmless = value !== "" && (plain.test(value) || (count.test(value) && !always.test(words)));
-  return !isHarmless && (isCalledSo(words) || isSecretOf(words, value));
+  return !isHarmless(words, value) && (mayBeCalledSo(words) || isSecretOf(words, value));
 }
 
-/** Has an address, or a path with a query, a parameter whose fixed value is a secret? */
-export function hasSecretInQuery(address: string): boolean {
+function isHarmless(words: string, value: string): boolean {
+  if (value === "") return false;
+  if (plain.test(value)) return true;
+  if (always.test(words)) return false;
+  if (/(?:^|-)cookies?$/.test(words)) return value.split(/; */).every((part) => preference.test(part));
+  return chainAddress.test(value) || (count.test(value) && counted.test(words));
+}
+
+/** Has an address, or a path with a query, a parameter whose value is a secret, as `isSecret` judges? */
+export function hasSecretInQuery(address: string, isSecret = isSecretValue): boolean {
   const at = address.indexOf("?");
   const query = at < 0 ? [] : new URLSearchParams(address.slice(at + 1));
-  return [...query].some(([name, value]) => isSecretValue(name, value));
+  return [...query].some(([name, value]) => isSecret(name, value));
 }
 
 /** What stands in the place of a credential's name, as the end of a sentence about the field. */

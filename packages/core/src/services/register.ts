@@ -10,7 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import { hasSecretInQuery, isSecretValue, looksLikeSecret, notAName } from "../secrets/secret-shape.ts";
+import { hasSecretInQuery, looksLikeSecret, mayBeSecret, notAName } from "../secrets/secret-shape.ts";
 import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
@@ -205,7 +205,7 @@ function readConfig(
 ): ReturnType<typeof liftSecrets> {
   const parsed = runtime.scheme.config.safeParse(input);
   if (!parsed.success) throw toInvalidConfig(parsed.error);
-  refuseSecrets(parsed.data, new Set(textsIn(before)));
+  refuseSecrets(parsed.data, { id, before: new Set(textsIn(before)) });
   const suffix = newId("request").slice(-6);
   return liftSecrets(
     parsed.data,
@@ -232,39 +232,51 @@ function isThere(value: JsonValue, [first, ...rest]: readonly string[]): boolean
   return field !== undefined && isThere(field, rest);
 }
 
+interface Registered {
+  readonly id: string;
+  /** What is stored already, and stays as it is. */
+  readonly before: ReadonlySet<string>;
+}
+
 /**
  * Secrets in the place of their names, and plain ones among headers and parameters and in addresses: everybody would be
  * told of them. What is stored is read by the same schema, and may be older than what is known of secrets, so this is
  * asked of what is new alone.
- * @param before what is stored already, and stays as it is
  */
-function refuseSecrets(config: unknown, before: ReadonlySet<string>, path: readonly string[] = []): void {
+function refuseSecrets(config: unknown, service: Registered, path: readonly string[] = []): void {
   if (typeof config === "string") {
-    const problem = before.has(config) ? undefined : misplacedSecret(config, path);
+    const problem = service.before.has(config) ? undefined : misplacedSecret(config, path, service.id);
     if (problem !== undefined) throw invalidConfig(path.join("."), problem);
   } else if (Array.isArray(config) || isJsonObject(config)) {
-    for (const [key, value] of Object.entries(config)) refuseSecrets(value, before, [...path, key]);
+    for (const [key, value] of Object.entries(config)) refuseSecrets(value, service, [...path, key]);
   }
 }
 
 /** What `readConfig` calls a credential that it makes of a literal; its own are among what is stored. */
 const literalsName = /^svc_[0-9a-z]{26}\./;
-const notItsOwn =
-  "is the credential of another service's own, which goes when that changes; give the secret itself, or store it with PUT /v1/credentials and name that";
+const giveIt = "give the secret itself, or store it with PUT /v1/credentials and name that";
+const notItsOwn = `is the credential of another service's own, which goes when that changes; ${giveIt}`;
+const itsOwnNoMore = `is a credential of its own that this service has had and has no more; ${giveIt}`;
 
-function misplacedSecret(text: string, path: readonly string[]): string | undefined {
+function misplacedSecret(text: string, path: readonly string[], id: string): string | undefined {
   const [last = "", holder] = path.toReversed();
   const isName = last === "credential" || (last === "source" && path.at(-3) === "mapping");
-  if (isName && literalsName.test(text)) return notItsOwn;
+  if (isName && literalsName.test(text)) return text.startsWith(`${id}.`) ? itsOwnNoMore : notItsOwn;
   if (isName) return looksLikeSecret(text) ? notAName : undefined;
   // What a schema of arguments describes is called as its author likes.
   if (path.includes("properties")) return undefined;
   // `tools.query.description` is of a tool that is called so.
   const isFixed = (holder === "headers" || holder === "query") && path.length !== 3;
-  if (isFixed) return isSecretValue(last, text) ? `is a secret; ${storeIt}` : undefined;
-  const isAddress = /(?:^|_)(?:url|endpoint|path)$/.test(last);
-  return isAddress && hasSecretInQuery(text) ? `must not hold a secret in its query; ${storeIt}` : undefined;
+  if (isFixed) return isKept(last, text) ? `is a secret; ${storeIt}` : undefined;
+  // Endpoints are templates, so what stands in braces is no value yet.
+  const isMisplaced =
+    (/(?:^|_)url$/.test(last) && hasSecretInQuery(text, isKept)) ||
+    (/(?:^|_)(?:endpoint|path)$/.test(last) && hasSecretInQuery(text));
+  return isMisplaced ? `must not hold a secret in its query; ${storeIt}` : undefined;
 }
+
+/** Is a value that is sent as it stands a secret, for all that is known? */
+const isKept = (name: string, text: string): boolean => text !== "" && mayBeSecret(name, text);
 
 function textsIn(value: JsonValue): readonly string[] {
   if (typeof value === "string") return [value];

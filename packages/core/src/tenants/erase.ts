@@ -44,7 +44,8 @@ export async function eraseTenant(deps: CoreDeps, tenant: string): Promise<boole
 /** Carries out that message. */
 export async function clearAfterErasure(deps: Pick<CoreDeps, "repos" | "blobs">, tenant: string): Promise<void> {
   if ((await deps.repos.tenants.get(tenant)) !== undefined) return;
-  await deps.repos.tenants.erase(tenant);
+  // The row is gone that said on which shard it was.
+  await deps.repos.tenants.erase(tenant, { everywhere: true });
   await deleteBelow(deps.blobs, allOf(tenant));
 }
 

@@ -394,6 +394,28 @@ describe(`null as OpenAPI 3.0 allows it ${verifies("CHAT-18", "BLIND-2")}`, () =
     expect(valueOf(schema, { count: "null", nullable: true })).toEqual({ count: null, nullable: true });
   });
 
+  it.each<readonly [string, JsonObject]>([
+    ["a reference", { $ref: "#/$defs/count" }],
+    ["an inclusion", { allOf: [{ $ref: "#/$defs/count" }] }],
+    ["alternatives", { anyOf: [{ type: "integer" }, { type: "boolean" }] }],
+    ["one of alternatives", { oneOf: [{ type: "integer" }, { type: "boolean" }] }],
+    ["values", { enum: [1, 2] }],
+    ["a constant", { const: 1 }],
+    ["a type and a constant", { type: "integer", const: 1 }],
+  ])("is a value beside %s", (_what, given) => {
+    const beside = (more: JsonObject): JsonObject => ({
+      type: "object",
+      properties: { given: { ...given, ...more } },
+      $defs: { count: { type: "integer" } },
+    });
+    const nullable = beside({ nullable: true });
+    expect(valueOf(nullable, { given: null })).toEqual({ given: null });
+    expect(valueOf(nullable, { given: "null" })).toEqual({ given: null });
+    expect(valueOf(nullable, { given: 1 })).toEqual({ given: 1 });
+    expect(errorsOf(nullable, { given: "x" })[0]).toMatchObject({ pointer: "/given" });
+    expect(errorsOf(beside({}), { given: null })[0]).toMatchObject({ pointer: "/given" });
+  });
+
   it("is nothing else's", () => {
     expect(errorsOf(schema, { plain: null, nullable: null })).toMatchObject([
       { pointer: "/plain" },

@@ -120,7 +120,9 @@ export function parseToolArguments(text: string): CheckedArguments {
   }
   if (!isJsonObject(parsed)) return failure("must be a JSON object");
   if (lost !== undefined) {
-    return failure(`holds the number ${shorten(lost, 40)}, which cannot be carried exactly; send it as a string`);
+    return failure(
+      `holds the number ${shorten(lost, 40)}, which cannot be carried exactly; send it as a string where its schema takes strings`,
+    );
   }
   if (isDeeperThan(parsed, deepestArguments)) return failure(tooDeep);
   return { ok: true, value: parsed };

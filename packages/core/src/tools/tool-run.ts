@@ -111,6 +111,11 @@ export class ToolRun {
     this.#toldInTime.push(...calls);
   }
 
+  /** What the model has made of them is in no answer: the next request is told of them again. */
+  tellLater(): void {
+    this.#toldInTime.length = 0;
+  }
+
   /** Nothing runs any more, all outcomes of recorded calls are in the database, and the other rows are known. */
   finished(): Promise<unknown> | undefined {
     if (this.#running.size === 0 && this.#finishing.length === 0) return undefined;

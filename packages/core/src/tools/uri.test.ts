@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { formatToolUri, parseToolUri } from "./uri.ts";
+import { formatToolUri, parseToolUri, encodeAddress } from "./uri.ts";
 
 /** `catalogued`: accepted, or refused by an error that callers may see. */
 function outcomeOf(parse: () => unknown): string {
@@ -46,6 +46,12 @@ describe(`tool URIs ${verifies("URI-1", "URI-3", "URI-4")}`, () => {
 
   test("half of a surrogate pair has an address all the same, as what other programs make of it", () => {
     expect(formatToolUri("mcp", "maps", "a\ud800/b")).toBe("mcp://maps/a%EF%BF%BD/b");
+  });
+
+  test("patterns may be written as people write, with stars that stand for anything and stars that do not", () => {
+    expect(encodeAddress("api://订单服务/*")).toBe("api://%E8%AE%A2%E5%8D%95%E6%9C%8D%E5%8A%A1/*");
+    expect(encodeAddress("SVC://crm/a%2fb*")).toBe("svc://crm/a%2Fb*");
+    expect(encodeAddress("svc://crm/%2a")).toBe("svc://crm/%2A");
   });
 
   test("paths are not walked: what a platform would take for the tool above is an id like any other", () => {

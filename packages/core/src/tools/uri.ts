@@ -256,13 +256,16 @@ export function encodeAddress(text: string): string {
   if (encodedAlready.test(text)) return text;
   const at = text.indexOf("://") + "://".length;
   const parts = text.slice(at).split(/([/*])/);
-  return text.slice(0, at).toLowerCase() + parts.map((part) => (part === "/" ? part : recode(part))).join("");
+  return (
+    text.slice(0, at).toLowerCase() + parts.map((part) => (part === "/" || part === "*" ? part : recode(part))).join("")
+  );
 }
 
 /** Part of an encoding, as a pattern may begin or end with, stays what it is. */
 function recode(part: string): string {
   try {
-    return encode(decodeURIComponent(part));
+    // A star that is written as a character stands for itself.
+    return encode(decodeURIComponent(part)).replaceAll("*", "%2A");
   } catch {
     return part;
   }

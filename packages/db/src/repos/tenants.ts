@@ -7,7 +7,7 @@ import { and, eq, getTableColumns, getTableName, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Page, PageRequest, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
-import type { Database, Shards, Statement, StatementResult } from "../database.ts";
+import type { Shards, Statement, StatementResult } from "../database.ts";
 import * as schema from "../schema/index.ts";
 import { parseOwnSettings } from "../settings.ts";
 import { build, statement } from "../sql.ts";
@@ -121,8 +121,9 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
       return readFirst(reader, written);
     },
 
-    erase: async (id) => {
-      const databases = new Set<Database>([shards.databaseFor(id), shards.directory]);
+    erase: async (id, { everywhere = false } = {}) => {
+      const others = everywhere ? shards.all() : [shards.databaseFor(id)];
+      const databases = [...others.filter((database) => database !== shards.directory), shards.directory];
       let erased = false;
       // The directory comes last: while its row stands, an erasure that was cut off can be repeated.
       for (const database of databases) {

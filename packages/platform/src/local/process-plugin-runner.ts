@@ -326,7 +326,11 @@ class Input {
   hear(part: string): void {
     const { answersId } = this.#run;
     if (answersId === undefined || this.#leaving !== undefined) return;
-    const messages = this.#lines.feed(part).flatMap(decodeMessages);
+    // Programs write much that is no message.
+    const messages = this.#lines
+      .feed(part)
+      .filter((line) => line.includes('"id"'))
+      .flatMap(decodeMessages);
     if (!messages.some((message) => isAnswerTo(message, answersId))) return;
     this.#leaving = setTimeout(() => killGroup(this.#child), leavingMs);
     this.#child.stdin?.end();

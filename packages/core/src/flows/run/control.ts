@@ -144,6 +144,7 @@ function inPlaceOfRun(thrown: unknown): unknown {
 
 function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | undefined): string {
   const byId = new Map(calls.map((each) => [each.id, each]));
+  const decidedAt = (id: string): number => byId.get(id)?.approval?.at ?? 0;
   const asking = steps.flatMap((step) => {
     const asks = step.kind === "approval" || needsApproval(byId.get(step.callId ?? ""));
     const id = step.questionId ?? (asks ? step.callId : null);
@@ -158,8 +159,8 @@ function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | unde
   const [only] = waiting;
   if (waiting.length === 1 && only !== undefined) return only.id;
   // The word that was taken already, said again.
-  const [said] = asking;
-  if (waiting.length === 0 && asking.length === 1 && said !== undefined) return said.id;
+  const [said] = asking.toSorted((one, other) => decidedAt(other.id) - decidedAt(one.id));
+  if (waiting.length === 0 && said !== undefined && decidedAt(said.id) > 0) return said.id;
   const message =
     waiting.length === 0
       ? `Run '${call.id}' waits for nobody's word.`

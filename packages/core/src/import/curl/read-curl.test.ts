@@ -45,3 +45,43 @@ describe(`the identity of a command ${verifies("BLIND-1")}`, () => {
     expect(other).not.toBe(one);
   });
 });
+
+describe(`short secrets in a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
+  const secret = "Rex-24!";
+
+  test.each([
+    `-d 'password=${secret}&password_confirmation=${secret}'`,
+    `-d 'token_value=${secret}'`,
+    `--json '{"user":{"name":"Ann","passwordConfirm":"${secret}"}}'`,
+    `--json '{"user":{"encryption_key":["${secret}"]}}'`,
+    `--json '[{"secretAnswer":"${secret}"}]'`,
+    `-H 'Content-Type: application/xml' -d '<user><masterKey>${secret}</masterKey></user>'`,
+    `-F 'client_secret_value=${secret}'`,
+    `-H 'X-Token-Auth: ${secret}'`,
+    `-H 'X-Session-Id: ${secret}'`,
+  ])("stand in no definition: %s", (rest) => {
+    const { candidates } = read(`curl https://api.example.com/x ${rest}`);
+    expect(candidates).toHaveLength(1);
+    expect(JSON.stringify(candidates)).not.toContain(secret);
+  });
+
+  test.each([
+    [`-d 'password_confirmation=24681357'`, "24681357"],
+    [`--json '{"user":{"passwordConfirm":24681357}}'`, "24681357"],
+  ])("of digits stand in none either: %s", (rest, digits) => {
+    expect(JSON.stringify(read(`curl https://api.example.com/x ${rest}`).candidates)).not.toContain(digits);
+  });
+
+  test("are credentials where a variable stands for them", () => {
+    const { candidates, secrets } = read(`curl https://api.example.com/x -H "X-Master-Key: $KEY"`);
+    expect([...secrets.keys()]).toEqual(["api.example.com:x-master-key"]);
+    expect(candidates).not.toMatchObject([{ definition: { execution: { headers: expect.anything() } } }]);
+  });
+
+  test("are none in what is only called alike", () => {
+    const body = `{"session":{"model":"m"},"primaryKey":"id","project_key":"ABC","token_limit":500}`;
+    const { candidates, secrets } = read(`curl https://api.example.com/x -H 'Idempotency-Key: abc' --json '${body}'`);
+    expect(secrets.size).toBe(0);
+    expect(candidates).not.toMatchObject([{ definition: { parameters: { required: expect.anything() } } }]);
+  });
+});

@@ -11,6 +11,7 @@ import { cutText, tidyStart } from "../text.ts";
 import type { ImportWork } from "../work.ts";
 import type { Argument } from "./arguments.ts";
 import type { ApiDocument, Located } from "./document.ts";
+import { withDigitsAsText } from "./long-integers.ts";
 import { textMember, type ApiBody, type ApiOperation, type FieldEncoding } from "./operation.ts";
 import type { SchemaConverter } from "./schema.ts";
 import { isFileSchema, isObjectSchema, mayBe, typeNames } from "./schema-types.ts";
@@ -109,12 +110,12 @@ export function readBodyArguments(body: ChosenBody, { document, converter, opera
     const list = Object.entries(flat.properties).map(([name, schema]): Argument => ({
       place: "body",
       wireName: name,
-      ...readField(isJsonObject(schema) ? schema : {}, body, body.fields.get(name) ?? {}),
+      ...withDigits(readField(isJsonObject(schema) ? schema : {}, body, body.fields.get(name) ?? {}), body.format),
       required: bodyRequired && required.has(name),
     }));
     return { arguments: list, additional: flat.additional, ...xmlRoot };
   }
-  const whole = wholeSchema(converted, body);
+  const whole = withDigits({ schema: wholeSchema(converted, body) }, body.format).schema;
   const described =
     bodyDescription === undefined || whole["description"] !== undefined
       ? whole
@@ -186,11 +187,7 @@ function isAboutNames(branches: JsonValue): boolean {
 const fileHint =
   "Content of the file: base64, or a data URI, which may bring a name (data:image/png;name=a.png;base64,…).";
 
-function readField(
-  schema: JsonObject,
-  body: ChosenBody,
-  field: FieldEncoding,
-): Pick<Argument, "schema" | "style" | "partType"> {
+function readField(schema: JsonObject, body: ChosenBody, field: FieldEncoding): Field {
   if (body.format === "form") {
     const asJson = field.contentType?.includes("json") === true && mayBe(schema, "array");
     return { schema, style: field.style ?? (asJson ? { style: "json" } : undefined) };
@@ -202,6 +199,18 @@ function readField(
   if (isJsonObject(items) && isFilePart(items, type))
     return { schema: { ...schema, items: toFileSchema(items, type) } };
   return { schema, partType: type };
+}
+
+type Field = Pick<Argument, "schema" | "style" | "partType">;
+
+/** With the digits of long integers taken as text, where the format writes values as text. */
+function withDigits(field: Field, format: BodyFormat): Field {
+  const { schema, style } = field;
+  if (format === "json" || style?.style === "json") return field;
+  const isText = format === "xml" || style?.nested === true;
+  // Objects of forms are JSON unless a style is given.
+  const isJson = style === undefined && mayBe(schema, "object");
+  return { ...field, schema: withDigitsAsText(schema, isText ? Number.POSITIVE_INFINITY : isJson ? 0 : 1) };
 }
 
 /** One media type, not a list or a pattern. */

@@ -84,7 +84,8 @@ function proposeFrom(ways: readonly JsonObject[], options: ProposeOptions): Auth
 function withOneToken(way: JsonObject, options: ProposeOptions): readonly string[] {
   const names = Object.keys(way);
   const flowsOf = names.filter((name) => textMember(findScheme(options.document, name), "type") === "oauth2");
-  const chosen = flowsOf.find((name) => isWhole(readScheme(name, way[name], options))) ?? flowsOf[0];
+  const preferred = flowsOf.find((name) => name === options.overrides.scheme);
+  const chosen = preferred ?? flowsOf.find((name) => isWhole(readScheme(name, way[name], options))) ?? flowsOf[0];
   return names.filter((name) => name === chosen || !flowsOf.includes(name));
 }
 

@@ -13,6 +13,7 @@ import { nameArguments, placeArguments, toParameters, type Argument } from "./ar
 import type { ImportWork } from "../work.ts";
 import { chooseBody, readBodyArguments, type ChosenBody } from "./body.ts";
 import type { ApiDocument } from "./document.ts";
+import { withDigitsAsText } from "./long-integers.ts";
 import type { ApiOperation, ApiParameter } from "./operation.ts";
 import { SchemaConverter, SchemaTooLarge, type SchemaSize } from "./schema.ts";
 import { mayBe } from "./schema-types.ts";
@@ -229,14 +230,21 @@ function toArgument(parameter: ApiParameter, converter: SchemaConverter, notes: 
     description !== undefined && isJsonObject(schema.value)
       ? { ...schema, value: { ...schema.value, description } }
       : schema;
-  const converted = converter.convert(described, required);
+  const read = converter.convert(described, required);
+  const style = styleFor(parameter, read, notes);
+  const converted = style?.style === "json" ? read : withDigitsAsText(read, textLevels(place, style));
   return {
     place,
     wireName: name,
     schema: deprecated ? { ...converted, deprecated: true } : converted,
     required,
-    style: styleFor(parameter, converted, notes),
+    style,
   };
+}
+
+/** How far in what a parameter holds is written as text, not as JSON. */
+function textLevels(place: ApiParameter["in"], style: ParameterStyle | undefined): number {
+  return place === "path" || style?.nested === true ? Number.POSITIVE_INFINITY : 1;
 }
 
 /** Only where it makes a difference: most parameters are single values. */

@@ -109,6 +109,7 @@ export class FillPlans {
       }
     }
     budget.leave();
+    if (types !== undefined && isNullable(schema)) types = new Set([...types, "null"]);
     this.#types.set(schema, types);
     return types;
   }
@@ -253,9 +254,10 @@ function listIn(schema: JsonObject, keyword: string): readonly JsonValue[] {
 
 function namedTypes(schema: JsonObject): Set<string> | undefined {
   const type = ownMember(schema, "type");
-  if (type === undefined) return typesOfValues(schema);
   const names = (Array.isArray(type) ? type : [type]).filter((name) => typeof name === "string");
-  return new Set(isNullable(schema) ? [...names, "null"] : names);
+  const types = type === undefined ? typesOfValues(schema) : new Set<string>(names);
+  if (isNullable(schema)) types?.add("null");
+  return types;
 }
 
 /** Of the values that there are, where the schema lists them. */

@@ -2,7 +2,8 @@
  * JSON Schema 2020-12 as a table of keywords (CHAT-18). Each keyword is compiled once into a check;
  * no code is generated, patterns run on RE2, and every step is paid from a budget, because schemas
  * come from tenants and foreign servers. Older drafts' `definitions`, `dependencies`, item tuples
- * and boolean `exclusiveMinimum` are understood, too, and `nullable` of OpenAPI 3.0 beside a type.
+ * and boolean `exclusiveMinimum` are understood, too, and `nullable` of OpenAPI 3.0, whatever
+ * stands beside it.
  *
  * `$dynamicRef` and `$recursiveRef` resolve as `$ref` does: a tool's schema is one document. Members
  * beside a `$ref` always count, in every draft.
@@ -26,9 +27,15 @@ const charactersPerStep = 32;
 /** A compiled schema. */
 export class Rule {
   readonly checks: Check[] = [];
+  readonly #takesNull: boolean;
+
+  constructor(takesNull = false) {
+    this.#takesNull = takesNull;
+  }
 
   evaluate(value: JsonValue, frame: Frame): boolean {
     frame.budget.spend(1 + Math.floor(this.checks.length / keywordsPerStep));
+    if (value === null && this.#takesNull) return true;
     frame.budget.enter();
     let passes = true;
     for (const check of this.checks) {
@@ -94,7 +101,7 @@ export class RuleCompiler {
     if (!isJsonObject(schema)) throw invalidSchema(location, "must be a schema (an object or a boolean)");
     const known = this.#rules.get(schema);
     if (known !== undefined) return known;
-    const rule = new Rule();
+    const rule = new Rule(isNullable(schema));
     this.#rules.set(schema, rule);
     this.#unread.push({ rule, schema, resource, location });
     return rule;
@@ -243,9 +250,9 @@ function typeKeyword(value: JsonValue, site: Site): Check {
     fail(frame, () => `must be ${types.join(" or ")}, got ${described(given)}`);
 }
 
-/** OpenAPI 3.0 says so of a type, and generators of definitions do. */
+/** OpenAPI 3.0 says so of a type; generators of definitions do of references, alternatives and values, too. */
 export function isNullable(schema: JsonObject): boolean {
-  return ownMember(schema, "nullable") === true && ownMember(schema, "type") !== undefined;
+  return ownMember(schema, "nullable") === true;
 }
 
 function described(value: JsonValue): string {
@@ -717,7 +724,7 @@ const keywords = {
   type: typeKeyword,
   enum: (value, site) => {
     if (!Array.isArray(value)) throw invalidSchema(site.location, "must be a list of values");
-    return oneOfValues(isNullable(site.schema) ? [...value, null] : value);
+    return oneOfValues(value);
   },
   const: (value) => oneOfValues([value]),
   minimum: bound("minimum", "at least", (value, limit) => value >= limit),

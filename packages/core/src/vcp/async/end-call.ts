@@ -17,6 +17,8 @@ import type { ToolReply } from "../../tools/adapter.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { logToolCall } from "../log/vcp-log.ts";
+import { distributedToolsOf } from "../nodes/distributed-tools.ts";
+import { vcpPluginsOf } from "../plugins/plugin.ts";
 import { textOfResult } from "./results.ts";
 
 export interface TaskResult {
@@ -37,12 +39,15 @@ export async function endCall(deps: CoreDeps, config: TenantConfig, { task, text
   await deps.repos.vcpCallbacks.settle(tenant, task);
   if (ended && call !== undefined) {
     const { state, error } = finish;
+    const isOwn = vcpPluginsOf(config).has(task.plugin);
+    const serverId = isOwn ? undefined : distributedToolsOf(config).get(task.plugin)?.serverId;
     logToolCall(deps, contextOf(config, call), {
       callId: call.id,
       tool: call.tool,
       status: state === "completed" ? "success" : "error",
       content: error?.message ?? text,
       taskId: task.taskId,
+      ...(serverId === undefined ? {} : { serverId }),
       source: "callback",
       state,
     });

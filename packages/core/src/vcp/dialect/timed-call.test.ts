@@ -18,7 +18,12 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
     const fraction = "2030-01-31T01:00:00.123Z";
     expect([at("2030-01-31T09:00:00.123456"), at("2030-01-31 09:00:00,123")]).toEqual([fraction, fraction]);
     expect([at("2030-01-31"), at("2030/1/31")]).toEqual(["2030-01-30T16:00:00.000Z", "2030-01-30T16:00:00.000Z"]);
-    for (const written of ["Jan 31, 2030 09:00", "31 January 2030 09:00:00", "Thu, 31 Jan 2030 9:00 AM"]) {
+    for (const written of [
+      "Jan 31, 2030 09:00",
+      "31 January 2030 09:00:00",
+      "Thu, 31 Jan 2030 9:00 AM",
+      "2030-01-31 (Thu) 09:00",
+    ]) {
       expect(at(written), written).toBe("2030-01-31T01:00:00.000Z");
     }
   });
@@ -34,10 +39,25 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
       "2030-01-31 17:00:00.000+08:00",
       "Thu, 31 Jan 2030 09:00:00 GMT",
       "Thu Jan 31 2030 17:00:00 GMT+0800 (China Standard Time)",
+      "2030-01-31 09:00 Z",
+      "Jan 31, 2030 09:00:00 Z",
+      "2030-01-31 9:00 AM Z",
+      "Jan 31, 2030 5:00 PM +0800",
+      "2030-01-31 5:00 PM +08:00",
+      "2030-01-31 17:00 +8",
+      "2030-01-31 17:00 (UTC+8)",
+      "2030-01-31 17:00 (GMT+08:00)",
     ]) {
-      expect(at(written), written).toBe("2030-01-31T09:00:00.000Z");
+      expect(at(written, "Europe/Berlin"), written).toBe("2030-01-31T09:00:00.000Z");
     }
-    for (const written of ["soon", "2030-02-30-10:00", "2030-01-31-25:00", "2030-01-31-09:00:61", "1893456000000"]) {
+    for (const written of [
+      "soon",
+      "2030-02-30-10:00",
+      "2030-01-31-25:00",
+      "2030-01-31-09:00:61",
+      "1893456000000",
+      "2030-01-31 17:00 (Asia/Shanghai)",
+    ]) {
       expect(at(written), written).toBeUndefined();
     }
   });

@@ -82,17 +82,13 @@ function receiptOf(
 
 const form = /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[-T ](\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,3})\d{0,6})?)?)?$/;
 /** What says by itself where its clock hangs. */
-const zone = /(?:\dZ|\b(?:GMT|UTC?|[CEMP][DS]T)\b|:\d{2}(?:\.\d{1,9})? ?[+-]\d{2}:?\d{2})/i;
+const zone = /\d\s*(?:[AP]M\s*)?Z\b|\b(?:GMT|UTC?|[CEMP][DS]T)\b|:\d{2}(?:\.\d+)?(?:\s*[AP]M)?\s*[+-]\d|[a-z]\/[a-z]/i;
 
 /** Milliseconds; undefined for what is no time. What names no zone is meant in the tenant's. */
 export function readTime(written: string, timeZone: string): number | undefined {
   const text = written.trim();
   const parts = form.exec(text);
-  if (parts === null) {
-    const hasZone = zone.test(text);
-    const parsed = Date.parse(hasZone ? text : `${text} UTC`);
-    return Number.isNaN(parsed) ? undefined : hasZone ? parsed : onClockOf(timeZone, parsed);
-  }
+  if (parts === null) return readWords(text, timeZone);
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = parts
     .slice(1, 7)
     .map((part) => Number(part ?? 0));
@@ -102,6 +98,16 @@ export function readTime(written: string, timeZone: string): number | undefined 
   if (hour > 23 || minute > 59 || second > 59) return undefined;
   const thousandths = Number((parts[7] ?? "").padEnd(3, "0"));
   return onClockOf(timeZone, Date.UTC(year, month - 1, day, hour, minute, second, thousandths));
+}
+
+/** As `Date` reads it, which passes over what stands in brackets: the zone counts there as well. */
+function readWords(text: string, timeZone: string): number | undefined {
+  const bare = text.replaceAll(/[()]/g, " ");
+  const hasZone = zone.test(bare);
+  const isOutside = !hasZone || zone.test(text.replaceAll(/\([^()]*\)/g, " "));
+  const read = isOutside ? text : bare;
+  const parsed = Date.parse(hasZone ? read : `${read} UTC`);
+  return Number.isNaN(parsed) ? undefined : hasZone ? parsed : onClockOf(timeZone, parsed);
 }
 
 /** @param wall what the clock there shows, as if it hung in UTC */

@@ -13,6 +13,7 @@ import type { JsonObject } from "../../json.ts";
 import type { ToolOutcome } from "../../tools/outcome.ts";
 import { isScheme } from "../../tools/uri.ts";
 import { publishFrames } from "../log/frames.ts";
+import { distributedToolsOf } from "../nodes/distributed-tools.ts";
 import { localTimestamp } from "../plugins/outcome.ts";
 import { textOf } from "../message-text.ts";
 import { readConversation, withinTokens } from "./conversation.ts";
@@ -56,14 +57,15 @@ export function openVcpDialect(deps: CoreDeps, chat: VcpChat): OpenedDialect {
   return {
     messages,
     dialect: isForbidden || !chat.runsTools ? undefined : new VcpDialect(deps, chat),
-    late: lateResults(chat.due, new Date(deps.clock.now())),
+    late: lateResults(chat, new Date(deps.clock.now())),
   };
 }
 
 /** As a payload that names their calls. */
-function lateResults(due: readonly Call[], at: Date): LateResults {
+function lateResults({ due, context }: VcpChat, at: Date): LateResults {
+  const ofNodes = distributedToolsOf(context.config);
   const partsOf = (call: Call): readonly JsonObject[] => {
-    const isOfPlugin = isScheme(call.uri, "vcp");
+    const isOfPlugin = isScheme(call.uri, "vcp") || (isScheme(call.uri, "node") && ofNodes.has(call.tool));
     return resultOf({ name: call.tool, outcome: outcomeOf(call), isOfPlugin, at }).parts;
   };
   return {

@@ -35,7 +35,6 @@ export interface SystemEntry {
   readonly status: "success" | "error";
   readonly content: string;
   readonly traceId?: string;
-  readonly taskId?: string;
   readonly serverId?: string;
 }
 
@@ -62,14 +61,13 @@ export function logToolCall({ frames }: LogDeps, context: CallContext, entry: To
   frames.tell(tenant, toPublication(push));
 }
 
-/** Something has happened that is no call: a node, a plugin, a callback. */
+/** Something has happened that is no call: a node, a plugin. */
 export function logSystemEvent({ frames }: LogDeps, tenant: string, entry: SystemEntry): void {
   if (frames?.hearsVcp(tenant) !== true) return;
-  const { event, status, content, traceId, taskId, serverId } = entry;
+  const { event, status, content, traceId, serverId } = entry;
   const details = {
     event,
     ...(traceId === undefined ? {} : { traceId }),
-    ...(taskId === undefined ? {} : { taskId }),
     ...(serverId === undefined ? {} : { serverId }),
   };
   const frame = logFrame("VCPSystem", status, content, { details });

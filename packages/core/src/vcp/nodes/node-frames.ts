@@ -14,7 +14,6 @@ import { listTools } from "../../tools/catalog.ts";
 import { textForModel } from "../../tools/outcome.ts";
 import { randomHex } from "../../random-hex.ts";
 import { publishFrames } from "../log/frames.ts";
-import { logSystemEvent } from "../log/vcp-log.ts";
 import { staticPluginsOf } from "../static/static-plugin.ts";
 import { contextOf, malformed, typeOf } from "./frame-context.ts";
 import { toNodeName } from "./register-tools.ts";
@@ -96,13 +95,6 @@ async function forwardCallback(deps: CoreDeps, connection: Connection, data: Jso
     task: { plugin, taskId: String(taskId) },
     body: JSON.stringify(body),
     proof: { kind: "node", tenant: connection.tenant },
-  });
-  logSystemEvent(deps, connection.tenant, {
-    event: "callback.received",
-    status: "success",
-    content: `'${plugin}' has said what came of its task.`,
-    taskId: String(taskId),
-    serverId: record.serverId ?? record.name,
   });
   return [];
 }

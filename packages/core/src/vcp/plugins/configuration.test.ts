@@ -47,6 +47,9 @@ describe(`layers of configuration ${verifies("VCP-2")}`, () => {
     expect(resolve({}, "default")).toEqual({ value: "default", source: "default" });
     expect(resolve({ global: new Map([["K", "global"]]) })).toEqual({ value: "global", source: "global" });
     expect(resolve({})).toEqual({ value: "", source: "config.env" });
+    const flag = (fallback?: string): unknown =>
+      resolveKeys([key("K", "boolean", fallback)], { ...none, files }).get("K");
+    expect([flag("true"), flag()]).toEqual([{ value: true, source: "default" }, undefined]);
   });
 
   test("have the type of their key; what is no such value is none", () => {

@@ -86,8 +86,10 @@ function toTyped({ type }: ConfigKey, text: string): ConfigValue | undefined {
       const value = Number.parseInt(text, 10);
       return Number.isNaN(value) ? undefined : value;
     }
-    case "boolean":
-      return text.trim().toLowerCase() === "true";
+    case "boolean": {
+      const word = text.trim().toLowerCase();
+      return word === "" ? undefined : word === "true";
+    }
     case "text":
       return text;
     default:

@@ -1,0 +1,66 @@
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { parseJsonExactly, type JsonValue } from "./json.ts";
+
+/** By the platform's own means, which are a hundred times slower. */
+function byReviver(text: string): JsonValue {
+  const watch = (_key: string, value: JsonValue, context?: { readonly source?: string }): JsonValue => {
+    const source = context?.source;
+    if (typeof value !== "number" || source === undefined || !/^-?\d+$/.test(source)) return value;
+    if (String(value) === source) return value;
+    return Number.isFinite(value) && BigInt(source) === BigInt(value) ? value : source;
+  };
+  return JSON.parse(text, watch) as JsonValue;
+}
+
+/** JSON as other programs write it, long numbers and odd texts among it. */
+const written = fc.letrec<{ readonly value: string; readonly list: string; readonly object: string }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    fc.bigInt({ min: -(2n ** 70n), max: 2n ** 70n }).map(String),
+    fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
+    fc.stringMatching(/^[1-9]\d{14,18}(?:[.]\d|e\d|E[+-]\d)?$/),
+    fc.string({ unit: "binary" }).map((text) => JSON.stringify(text)),
+    fc.stringMatching(/^[\d\\"]{0,24}$/).map((text) => JSON.stringify(text)),
+    tie("list"),
+    tie("object"),
+  ),
+  list: fc.array(tie("value"), { maxLength: 4 }).map((values) => `[${values.join(" ,")}]`),
+  object: fc
+    .array(fc.tuple(fc.stringMatching(/^\d{0,20}$/), tie("value")), { maxLength: 4 })
+    .map((members) => `{${members.map(([name, value]) => `"${name}" :${value}`).join()}}`),
+})).value;
+
+describe(`JSON of which no number may be changed ${verifies("BLIND-8", "CHAT-18")}`, () => {
+  test("is read as it is, but for whole numbers that would become others: they are the text of their digits", () => {
+    fc.assert(
+      fc.property(written, (text) => {
+        expect(parseJsonExactly(text)).toEqual(byReviver(text));
+      }),
+    );
+  });
+
+  test.each([
+    "01234567890123456789",
+    "{1234567890123456789:1}",
+    "[1234567890123456789",
+    '"1234567890123456789',
+    "[1234567890123456789x]",
+  ])("is no JSON where it was none: %s", (text) => {
+    expect(parseJsonExactly(text)).toBeUndefined();
+  });
+
+  test("may hold what programs write of numbers beyond: the digits come to the same", () => {
+    expect(parseJsonExactly("[1764452000123000000,9007199254740993]")).toEqual([
+      1_764_452_000_123_000_000,
+      "9007199254740993",
+    ]);
+  });
+
+  test("is read in about the time that it takes anyway, however many numbers it holds", () => {
+    const many = `[${"1,".repeat(2_000_000)}1234567890123456789]`;
+    expect(parseJsonExactly(many)).toHaveLength(2_000_001);
+    expect(parseJsonExactly(`{"n":1234567890123456789,"a":"${'\\"'.repeat(500_000)}`)).toBeUndefined();
+  });
+});
