@@ -61,6 +61,8 @@ async function freeze(lane: Lane, { at, manners, path, body, meanwhile, last }: 
     const first = victim.driver
       .client(tenant.key)
       .send("post", path, body(order), { headers: { "idempotency-key": order } });
+    // Where the case fails before it is waited for, that is what is told.
+    first.catch(() => undefined);
     await eventually(`The halt at ${at}`, withinMs, async () => (await victim.isFrozen()) || undefined);
     lane.survivor.thaw();
     const said = await meanwhile?.(tenant, order);
