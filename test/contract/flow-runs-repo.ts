@@ -165,6 +165,20 @@ export function describeFlowRunRepo(name: string, make: MakeInstances): void {
       ).toBe("unknown_run");
     });
 
+    test("know about which of their calls a person has decided last, also when it is over", async () => {
+      const { flowRuns } = fixture.turn(1);
+      expect(await flowRuns.lastDecided(tenant, run)).toBeUndefined();
+      const [first, second] = [child({ state: "input_required" }), child({ state: "input_required" })];
+      const calls = [first, second, child({ state: "input_required" })];
+      await write({ steps: calls.map(({ id }) => step(id, { callId: id })), calls });
+      await fixture.calls.decide(tenant, second.id, { by: "ada", decision: "rejected" });
+      expect(await flowRuns.lastDecided(tenant, run)).toBe(second.id);
+      await fixture.run("UPDATE calls SET approval = json_set(approval, '$.at', 1) WHERE tenant = ?", tenant);
+      await fixture.calls.decide(tenant, first.id, { by: "ada", decision: "approved" });
+      expect(await flowRuns.lastDecided(tenant, run)).toBe(first.id);
+      expect(await flowRuns.lastDecided(await fixture.newTenant(), run)).toBeUndefined();
+    });
+
     test("begin with what another one has done, where that is wanted", async () => {
       const again = newTool({ state: "queued", repeat: "resume", idempotencyKey: "again", uri: "flow://f" });
       const { flowRuns } = fixture.turn(0);

@@ -323,6 +323,7 @@ describe("each function of the configuration's repositories", () => {
     "flowRuns.changes": () => repos.flowRuns.changes(tenant, "call_none", 0, 10),
     "flowRuns.signal": () =>
       repos.flowRuns.signal(tenant, "call_none", { token: "t", name: "n", payload: { sealed: "" } }),
+    "flowRuns.lastDecided": () => repos.flowRuns.lastDecided(tenant, "call_none"),
     "flowRuns.recordWithSteps": () =>
       repos.flowRuns.recordWithSteps(tenant, "key_1", newTool({ state: "queued", async: true }), []),
     "schedules.create": () => repos.schedules.create(tenant, schedule()),

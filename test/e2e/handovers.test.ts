@@ -125,6 +125,27 @@ describe(`an agent that a chat calls as a tool ${verifies("AGENT-2", "CHAT-8")}`
     expect(await filesOf(told.session_id)).toEqual(["note.txt"]);
   });
 
+  test("has what it was approved for told to the session that the answer names, where the request names none", async () => {
+    await tenant.addPlugin({ ...writingTool(backEnd), sensitive: true });
+    await client.post("/v1/agents", { name: "buyer", model: "stub-1", tools: ["create_order"] });
+    llm.script(
+      calls({ name: "agent_buyer", arguments: { prompt: "buy" } }),
+      calls({ name: "create_order", arguments: { sku: "S1" } }),
+      text("It waits."),
+      text("It is ordered."),
+    );
+    const { tool_execution: told } = await ask({ model: "stub-1" });
+    const [{ id }] = (await client.get("/v1/calls?state=input_required")).data;
+    await client.post(`/v1/calls/${id}/approve`);
+    await expect.poll(async () => (await client.get(`/v1/calls/${id}`)).state).toBe("completed");
+    await ask({ model: "stub-1", session_id: told.session_id, messages: [user("Is it ordered?")] });
+    expect(llm.requests.at(-1)?.["messages"]).toMatchObject([
+      { role: "assistant" },
+      { role: "tool", content: '{"order":"o-1"}' },
+      { role: "user", content: "Is it ordered?" },
+    ]);
+  });
+
   test("begins no session for chats beside it where no agent works with files", async () => {
     await client.post("/v1/agents", { name: "writer", model: "stub-1", tools: ["lookup"] });
     llm.script(text("Hello."));

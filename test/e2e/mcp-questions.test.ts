@@ -450,6 +450,26 @@ describe(`a server that asks, behind /mcp ${verifies("MCP-3")}`, () => {
     expect((await ended).content[0].text).toBe("done");
   });
 
+  test("is waited for by who asks for a result, where a stream cannot ask so much", async () => {
+    stub.onCall = (call) =>
+      paramsOf(call).requestState === undefined
+        ? { resultType: "input_required", inputRequests: { a: form, b: second }, requestState: "1" }
+        : textResult("done");
+    const body = { uri: "mcp://crm/echo", arguments: { n: 1 }, async: true };
+    const { id } = (await asker.client.send("post", "/v1/tools/invoke", body)).json;
+    await expect.poll(async () => (await callOf(id)).state).toBe("input_required");
+    const client = await connectSession({
+      url: `${gateway.url}/mcp`,
+      key: asker.key,
+      capabilities: { elicitation: {} },
+    });
+    const fetching = client.callTool({ name: "get_call_result", arguments: { call_id: id, wait_s: 40 } });
+    await new Promise((next) => setTimeout(next, 300));
+    await approve(id, { input: { a: yes("A-7"), b: yes("A-8") } });
+    expect(((await fetching) as Json).content[0].text).toBe("done");
+    await client.close();
+  });
+
   test("is asked for on the stream of a session", async () => {
     const client = await connectSession({
       url: `${gateway.url}/mcp`,

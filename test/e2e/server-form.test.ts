@@ -15,6 +15,7 @@ import { startGateway } from "../support/gateway.ts";
 import { startHttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
 import { calls, text as textRound, startLlmStub } from "../support/llm-stub.ts";
+import { rawClient } from "../support/mcp-clients.ts";
 import { serverProgram } from "../support/programs.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -334,6 +335,28 @@ describe(`an end that cannot wait ${verifies("CHAT-6")}`, () => {
     expect([again.status, again.json.choices?.[0].message.content]).toEqual([200, "ordered"]);
     expect(backEnd.requests).toHaveLength(1);
     await Promise.all([staying.close(), llm.close(), backEnd.close()]);
+  });
+
+  test("leaves what a client of /mcp has been waiting for to the worker that has it", async () => {
+    const staying = await startGateway({ timing: { cancelPollMs: 50 } });
+    const leaving = await startGateway({ sharedWith: staying, graceMs: 100, requestsOnly: true });
+    const release = Promise.withResolvers<void>();
+    const backEnd = await startHttpStub(async () => {
+      await release.promise;
+      return { body: "{}" };
+    });
+    const tenant = await staying.newTenant();
+    await tenant.addPlugin(readingTool(backEnd, "lookup", { timeout_ms: 120_000 }));
+    const params = { name: "lookup", arguments: { q: "x" } };
+    const asking = rawClient(`${leaving.url}/mcp`, tenant.key).ask("tools/call", params);
+    await expect.poll(() => backEnd.requests.length, { timeout: 20_000 }).toBe(1);
+    await leaving.close();
+    const { call_id: id, status } = (await asking).answer.result.structuredContent;
+    expect(status).toBe("pending");
+    await sleep(300);
+    release.resolve();
+    expect(await callIn(tenant, id, undefined, 30_000)).toMatchObject({ state: "completed", error: null });
+    await Promise.all([staying.close(), backEnd.close()]);
   });
 
   test("ends what is told of a run, which goes on, and so does whoever asks another process from there", async () => {

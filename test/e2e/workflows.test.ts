@@ -315,6 +315,11 @@ describe("a run under way", () => {
       expect((await tenant.client.send("post", `/v1/runs/${id}/${verb}`)).status).toBe(200);
       expect((await tenant.client.send("post", `/v1/runs/${id}/${again}`)).status).toBe(409);
       await callIn(tenant, id);
+      // Nor does it when the step is over.
+      for (const body of [{}, { step: "pay" }]) {
+        expect((await tenant.client.send("post", `/v1/runs/${id}/${verb}`, body)).status).toBe(200);
+        expect((await tenant.client.send("post", `/v1/runs/${id}/${again}`, body)).status).toBe(409);
+      }
       return (await tenant.client.get(`/v1/runs/${id}`)).output;
     };
     backEnd.requests.length = 0;
@@ -322,6 +327,31 @@ describe("a run under way", () => {
     expect(backEnd.requests).toHaveLength(1);
     expect(await answered("reject", "approve")).toBe("call_rejected");
     expect(backEnd.requests).toHaveLength(1);
+  });
+
+  test("is told the same word again to the last of several questions", async () => {
+    await publishFlow(tenant, {
+      name: "asks_twice",
+      start: "first",
+      nodes: {
+        first: { kind: "approval", message: "Send it?", next: "second" },
+        second: { kind: "approval", message: "To all?", next: "end" },
+        end: { kind: "end", output: "sent" },
+      },
+    });
+    const { json: run } = await runWorkflow({ workflow_id: "asks_twice", stream: false, wait: false });
+    const say = (verb: string): Promise<Json> => tenant.client.send("post", `/v1/runs/${run.id}/${verb}`);
+    for (const asking of ["first", "second"]) {
+      await until(async () =>
+        (await tenant.client.get(`/v1/runs/${run.id}`)).steps.some(
+          ({ path, state }: Json) => path === asking && state === "waiting",
+        ),
+      );
+      expect((await say("approve")).status).toBe(200);
+    }
+    expect([(await say("approve")).status, (await say("reject")).status]).toEqual([200, 409]);
+    await callIn(tenant, run.id);
+    expect([(await say("approve")).status, (await say("reject")).status]).toEqual([200, 409]);
   });
 
   test("is told of a signal that nobody will take, or that its token cannot be", async () => {
@@ -381,6 +411,7 @@ describe("a run under way", () => {
     });
     expect((await approve({ input: { note: "hello" } })).status).toBe(200);
     await callIn(tenant, run.id);
+    expect((await approve({ input: { note: "hello" } })).status).toBe(200);
     expect((await tenant.client.get(`/v1/runs/${run.id}`)).output).toEqual({
       decision: "approved",
       input: { note: "hello" },

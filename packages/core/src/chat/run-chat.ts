@@ -736,11 +736,12 @@ class ChatRun {
     this.#deps.reach("chat.settled");
   }
 
-  /** One that the request did not name is begun where something is still to come, for whoever goes on in it. */
+  /** One that the request did not name is begun where something may still be to come, for whoever goes on in it. */
   #sessionToKeep(): Pick<SettleInput, "sessionId" | "beginsSession"> {
     const { request, context } = this.#chat;
     if (request.sessionId !== undefined) return { sessionId: request.sessionId };
-    if (context.sessionId === undefined || this.#pending.length === 0) return {};
+    const isOver = this.#pending.length === 0 && !this.#tools.hasAskedAgents;
+    if (context.sessionId === undefined || isOver) return {};
     return { sessionId: context.sessionId, beginsSession: true };
   }
 

@@ -53,13 +53,13 @@ export async function tellCall(
 ): Promise<JsonObject> {
   // For answers that do not come through this client it is waited as for the end.
   const isToTell = (now: Call): boolean =>
-    asksQuestions(now) && (mayAsk(exchange, now) || !isWaiting(seen) || !asksTheSame(now, seen));
+    asksQuestions(now) && (canAsk(exchange, now) || !isWaiting(seen) || !asksTheSame(now, seen));
   const isOpen = (now: Call): boolean => !endStates.includes(now.state) && !isToTell(now);
   const call = await waitWhile(exchange, seen, { waitMs, isOpen });
   if (!asksQuestions(call)) {
     return replyOf(exchange, call.id, { outcome: outcomeOf(call), call, outputSchema: undefined });
   }
-  return mayAsk(exchange, call) ? ask(exchange, asked, call) : stillWaiting(exchange, asked, call);
+  return canAsk(exchange, call) ? ask(exchange, asked, call) : stillWaiting(exchange, asked, call);
 }
 
 /** Approvals have been asked for when the call was answered. */
@@ -73,16 +73,24 @@ function hasMoved(call: Call): boolean {
 
 async function ask(exchange: AdmittedExchange, asked: AskedCall, call: Call): Promise<JsonObject> {
   const { peer, send } = exchange;
-  if (mayAsk(exchange, call)) {
+  if (canAsk(exchange, call)) {
     if (peer.era === "stateless") return askAgain(exchange, asked, call);
     const question = questionOf(call);
-    if (send !== undefined && peer.revision >= firstWithForms && question !== undefined) {
+    if (send !== undefined && question !== undefined) {
       send(encodeRequest({ id: questionId(call), ...question }));
       const moved = await waitWhile(exchange, call, { waitMs: heldMs, isOpen: (now) => asksTheSame(now, call) });
       return asksTheSame(moved, call) ? stillWaiting(exchange, asked, moved) : decided(exchange, asked, moved);
     }
   }
   return peer.takesTasks ? newTask(exchange, call) : stillWaiting(exchange, asked, call);
+}
+
+/** Before 2026-07-28 a question needs the request's own stream, which takes one at a time. */
+function canAsk(exchange: AdmittedExchange, call: Call): boolean {
+  const { peer, send } = exchange;
+  if (!mayAsk(exchange, call)) return false;
+  if (peer.era === "stateless") return true;
+  return send !== undefined && peer.revision >= firstWithForms && questionOf(call) !== undefined;
 }
 
 /** The client comes again with its user's answer. */

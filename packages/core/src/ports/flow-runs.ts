@@ -119,6 +119,8 @@ export interface FlowRunRepo {
     run: string,
     signal: Pick<FlowSignal, "token" | "name" | "payload">,
   ): Promise<"kept" | "ended" | "unknown_run" | Pick<FlowSignal, "name" | "payload">>;
+  /** The id of the run's call about which a person has decided last; `undefined`: there is none. */
+  lastDecided(tenant: string, run: string): Promise<string | undefined>;
   /** A new run with steps that another one has done. */
   recordWithSteps(
     tenant: string,

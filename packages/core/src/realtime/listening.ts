@@ -103,6 +103,7 @@ export function watchRuns(repo: FlowRunRepo, listening: Listening): FlowRunRepo 
     load: (...given) => repo.load(...given),
     changes: (...given) => repo.changes(...given),
     signal: (...given) => repo.signal(...given),
+    lastDecided: (...given) => repo.lastDecided(...given),
     recordWithSteps: (...given) => repo.recordWithSteps(...given),
     async write(tenant, write) {
       const written = await repo.write(tenant, write);

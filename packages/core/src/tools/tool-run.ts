@@ -53,6 +53,7 @@ export class ToolRun {
   readonly #running = new Set<Promise<unknown>>();
   readonly #toldInTime: string[] = [];
   #hasReadOutside: boolean;
+  #hasAskedAgents = false;
   #writeStarted: boolean;
 
   constructor(deps: CoreDeps, adapters: Adapters, context: CallContext, options: ToolRunOptions) {
@@ -74,6 +75,11 @@ export class ToolRun {
     return this.#hasReadOutside;
   }
 
+  /** Something of what they have asked for may still be to come. */
+  get hasAskedAgents(): boolean {
+    return this.#hasAskedAgents;
+  }
+
   /** From here on somebody else speaks, with what it may use; what happens is the same chat's. */
   goOnAs(context: CallContext, via: NonNullable<CallPlace["via"]>): void {
     this.#context = { ...context, span: this.#context.span };
@@ -86,6 +92,7 @@ export class ToolRun {
       prepareCall(this.#adapters, this.#context, item, { hasReadOutside: this.#hasReadOutside }),
     );
     this.#hasReadOutside ||= prepared.some(bringsContentFromOutside);
+    this.#hasAskedAgents ||= prepared.some(asksAgent);
     const known = await this.#record(prepared);
     return prepared.map((preparation, at) => this.#start(preparation, items[at]?.arguments ?? "", known));
   }
@@ -329,4 +336,8 @@ function withDelivery(finish: CallFinish): CallFinish {
 /** Whatever comes of the call: the text of an error is somebody else's as well. */
 function bringsContentFromOutside(preparation: Preparation): boolean {
   return preparation.kind !== "refused" && preparation.call.tool.outputTrust === "outside";
+}
+
+function asksAgent(preparation: Preparation): boolean {
+  return preparation.kind !== "refused" && preparation.call.tool.kind === "AGENT";
 }

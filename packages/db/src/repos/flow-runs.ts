@@ -63,6 +63,9 @@ const keepSignal = `INSERT INTO ${signals} (tenant, run, token, name, payload, n
 const readSignal = `SELECT * FROM ${signals} WHERE tenant = ?1 AND run = ?2 AND token = ?3`;
 const readRepeat = "SELECT repeat FROM calls WHERE tenant = ?1 AND id = ?2";
 
+const readLastDecided = `SELECT id FROM calls WHERE tenant = ?1 AND parent_id = ?2 AND approval IS NOT NULL
+  ORDER BY approval ->> '$.at' DESC LIMIT 1`;
+
 export function createFlowRunRepo(shards: Shards): FlowRunRepo {
   return {
     load: async (tenant, run) => {
@@ -129,6 +132,13 @@ export function createFlowRunRepo(shards: Shards): FlowRunRepo {
       const row = known?.rows[0];
       if (row !== undefined) return toSignal(row);
       return found?.rows[0]?.["repeat"] === "resume" ? "ended" : "unknown_run";
+    },
+
+    lastDecided: async (tenant, run) => {
+      const args = [tenant, run];
+      const [found] = await shards.databaseFor(tenant).batch([{ sql: readLastDecided, args }], { readonly: true });
+      const id = found?.rows[0]?.["id"];
+      return typeof id === "string" ? id : undefined;
     },
 
     recordWithSteps: async (tenant, callerId, call, done) => {

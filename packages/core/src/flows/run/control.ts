@@ -116,7 +116,7 @@ export async function answerRun(
   { step, decision, reason, input }: RunAnswer,
 ): Promise<Call> {
   const record = await requireRun(deps, context, runId);
-  const callId = questionOf(record, step);
+  const callId = await questionOf(deps, record, step);
   const call = await deps.repos.calls.get(context.tenant, callId);
   const hasForm = call?.error?.details?.["input_requests"] !== undefined;
   try {
@@ -142,9 +142,12 @@ function inPlaceOfRun(thrown: unknown): unknown {
   return new GatewayError(code, message.replace(`'${param}'`, "'input'"), { ...details, param: "input" });
 }
 
-function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | undefined): string {
+async function questionOf(
+  { repos }: CoreDeps,
+  { call, steps, calls }: FlowRunRecord,
+  wanted: string | undefined,
+): Promise<string> {
   const byId = new Map(calls.map((each) => [each.id, each]));
-  const decidedAt = (id: string): number => byId.get(id)?.approval?.at ?? 0;
   const asking = steps.flatMap((step) => {
     const asks = step.kind === "approval" || needsApproval(byId.get(step.callId ?? ""));
     const id = step.questionId ?? (asks ? step.callId : null);
@@ -153,14 +156,18 @@ function questionOf({ call, steps, calls }: FlowRunRecord, wanted: string | unde
   if (wanted !== undefined) {
     const found = asking.find(({ path }) => path === wanted);
     if (found !== undefined) return found.id;
+    // Of a step that has ended the call is not among them.
+    const { callId = null } = steps.find(({ path }) => path === wanted) ?? {};
+    const decided = callId === null ? undefined : await repos.calls.get(call.tenant, callId);
+    if (decided !== undefined && needsApproval(decided)) return decided.id;
     throw new GatewayError("conflict", `Step '${wanted}' of run '${call.id}' asks nothing.`, { param: "step" });
   }
   const waiting = asking.filter(({ isOpen }) => isOpen);
   const [only] = waiting;
   if (waiting.length === 1 && only !== undefined) return only.id;
   // The word that was taken already, said again.
-  const [said] = asking.toSorted((one, other) => decidedAt(other.id) - decidedAt(one.id));
-  if (waiting.length === 0 && said !== undefined && decidedAt(said.id) > 0) return said.id;
+  const said = waiting.length === 0 ? await repos.flowRuns.lastDecided(call.tenant, call.id) : undefined;
+  if (said !== undefined) return said;
   const message =
     waiting.length === 0
       ? `Run '${call.id}' waits for nobody's word.`
