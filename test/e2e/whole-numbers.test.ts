@@ -59,6 +59,13 @@ describe(`a whole number of more digits than can be carried ${verifies("BLIND-8"
     expect(sent()).toEqual([]);
   });
 
+  test("is refused as well where a double holds it exactly, which would be written with other digits", async () => {
+    const odd = "175928847299117056";
+    const { status, json } = await post("/v1/tools/invoke", `{"name":"delete_order","arguments":{"id":${odd}}}`);
+    expect([status, json.error?.code, sent()]).toEqual([400, "invalid_request", []]);
+    expect(json.error.message).toContain(odd);
+  });
+
   test("is sent as it is where it is given as a string", async () => {
     expect((await post("/v1/tools/invoke", `{"name":"delete_order","arguments":{"id":"${id}"}}`)).status).toBe(200);
     expect(sent()).toEqual([`DELETE /orders/${id}`]);

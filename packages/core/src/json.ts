@@ -47,27 +47,33 @@ export function mayLoseDigits(text: string): boolean {
   return longNumber.test(text);
 }
 
-/** Strings as wholes, so that digits in them are passed over, and long whole numbers that are no names of members. */
-const wholes = /"[^"\\]*(?:\\[^][^"\\]*)*"?|(?<![\d.eE+-])-?[1-9]\d{15,}(?![\d.eE]|\s*:)/g;
+/**
+ * Where texts begin and end, what stands in them from an escape on, and long whole numbers that are no names of members.
+ * A bound for escapes: each one that is passed over is remembered until the end of the match.
+ */
+const pieces = /"|(?:\\[^][^"\\]*){1,1000}|(?<![\d.eE+-])-?[1-9]\d{15,}(?![\d.eE]|\s*:)/g;
 
 /**
- * JSON of which `instead` says what text is to be read for a whole number that a double cannot hold: it may be somebody's
- * id, and would become another's.
+ * JSON of which `instead` says what text is to be read for a whole number that a double cannot hold, or would be written
+ * with other digits: it may be somebody's id, and would become another's.
  * @throws SyntaxError
  */
 export function parseWatchingDigits(text: string, instead: (digits: string) => string): JsonValue {
   if (!mayLoseDigits(text)) return JSON.parse(text) as JsonValue;
+  let isInText = false;
   // A reviver would be told of the digits as well, but takes a hundred times as long, of strangers' bodies too.
-  const watched = text.replace(wholes, (whole) =>
-    whole.startsWith('"') || isCarried(whole) ? whole : JSON.stringify(instead(whole)),
-  );
+  const watched = text.replace(pieces, (piece) => {
+    if (piece === '"') isInText = !isInText;
+    const isNumber = !isInText && piece !== '"' && !piece.startsWith("\\");
+    return isNumber && !isCarried(piece) ? JSON.stringify(instead(piece)) : piece;
+  });
   return JSON.parse(watched) as JsonValue;
 }
 
-/** What is sent on are the digits that the number is written with. */
+/** Is what is sent on the number that the digits say? 2^57 is a double, but is written as 144115188075855870. */
 function isCarried(digits: string): boolean {
-  const value = Number(digits);
-  return String(value) === digits || (Number.isFinite(value) && BigInt(value) === BigInt(digits));
+  const [written = ""] = String(Number(digits)).replace(".", "").split("e");
+  return digits.startsWith(written) && /^0*$/.test(digits.slice(written.length));
 }
 
 /** JSON in which such numbers are the texts of their digits. `undefined` where the text is not JSON. */

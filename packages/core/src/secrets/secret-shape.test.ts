@@ -155,6 +155,13 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     ["primaryKey", "id", false],
     ["projectKey", "ABC", false],
     ["ExclusiveStartKey", "a", false],
+    ["pagination.key", "FPoybu9dHOEnPCaX", false],
+    ["pageKey", "a3b1", false],
+    ["spaceKey", "DEV", false],
+    ["issueIdOrKey", "DEV-7", false],
+    ["itemKey", "AB12", false],
+    ["Surrogate-Key", "posts", false],
+    ["max_tokens", "-1", false],
     ["monkey", "abc", false],
   ])("as a value of which nobody knows, %s: %s", (name, value, expected) => {
     expect(mayBeSecret(name, value)).toBe(expected);

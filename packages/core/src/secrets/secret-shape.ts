@@ -46,7 +46,7 @@ const about =
 /** Any other key of somebody's may open something: `X-Master-Key`, `encryption_key`. */
 const keys = /-key$/;
 const openNothing =
-  /(?:^|-)(?:idempotency|dedup(?:lication)?|public|primary|foreign|partition|sort|range|row|start|evaluated|cache|object|file|group|order|search|map|index|message|project|issue|feature|flag|translation|rate-limit)-key$/;
+  /(?:^|-)(?:idempotency|dedup(?:lication)?|public|primary|foreign|partition|sort|range|row|start|evaluated|page|pagination|next|last|cursor|cache|surrogate|unique|parent|space|component|collection|item|object|document|record|field|property|attribute|tag|label|file|image|group|order|search|map|index|message|project|issue|or|feature|flag|translation|rate-limit)-key$/;
 
 const longestName = 256;
 
@@ -75,8 +75,8 @@ export function isSecretName(name: string): boolean {
 
 /** Says nothing, whatever it is called: `hide_secret=true`, `X-Atlassian-Token: no-check`, `api_key=DEMO_KEY`. */
 const plain = /^(?:|true|false|yes|no|on|off|null|none|[01]|demo(?:[-_]key)?|no-?check|fetch|required)$/i;
-/** As many tokens as a model may write are no secret, as a password of digits is one. */
-const count = /^\d{1,7}$/;
+/** As many tokens as a model may write (-1: any number) are no secret, as a password of digits is one. */
+const count = /^(?:-1|\d{1,7})$/;
 const counted =
   /tokens$|(?:^|-)(?:max|min|count|limit|length|size|shares|per|age|ttl|timeout|days|hours|minutes|seconds|ms)(?:-|$)/;
 /** An address of a chain is known to everybody. */

@@ -227,6 +227,17 @@ describe(`text that spells another type ${verifies("CHAT-18", "BLIND-2")}`, () =
     expect(valueOf(schema, given)).toEqual(given);
   });
 
+  it("becomes another value where it is none of the strings that there may be", () => {
+    const digits = { type: ["string", "integer", "null"], pattern: "^[0-9]{1,20}$" };
+    const several = { anyOf: [digits, { type: "array", items: digits }] };
+    const chosen: JsonObject = { properties: { id: digits, ids: several, mode: { enum: ["fast", null] } } };
+    expect(valueOf(chosen, { id: "7", ids: '["7"]', mode: "null" })).toEqual({ id: "7", ids: ["7"], mode: null });
+    expect(valueOf(chosen, { id: "null", ids: "7", mode: "fast" })).toEqual({ id: null, ids: "7", mode: "fast" });
+    expect(valueOf(chosen, { id: "7.0" })).toEqual({ id: 7 });
+    expect(errorsOf(chosen, { id: "1".repeat(21) })).toMatchObject([{ pointer: "/id" }]);
+    expect(errorsOf(chosen, { mode: "slow" })).toMatchObject([{ pointer: "/mode" }]);
+  });
+
   it("keeps lists, objects and booleans as they were given", () => {
     const given = { ids: [1, 2, 3], meta: { a: { b: true } }, note: "[1,2]" };
     expect(valueOf(schema, given)).toEqual(given);

@@ -79,8 +79,9 @@ describe(`short secrets in a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
   });
 
   test("are none in what is only called alike", () => {
-    const body = `{"session":{"model":"m"},"primaryKey":"id","project_key":"ABC","token_limit":500}`;
-    const { candidates, secrets } = read(`curl https://api.example.com/x -H 'Idempotency-Key: abc' --json '${body}'`);
+    const body = `{"session":{"model":"m"},"primaryKey":"id","project_key":"ABC","token_limit":500,"max_tokens":-1}`;
+    const address = "https://api.example.com/x?spaceKey=DEV&pagination.key=FPoybu9dHOE";
+    const { candidates, secrets } = read(`curl '${address}' -H 'Idempotency-Key: abc' --json '${body}'`);
     expect(secrets.size).toBe(0);
     expect(candidates).not.toMatchObject([{ definition: { parameters: { required: expect.anything() } } }]);
   });

@@ -1,7 +1,7 @@
 /**
  * Makes given arguments fit their schema where there is only one way to read them: defaults for what
  * is absent, also falsy ones (BLIND-2), and text that holds the value of another type, as models
- * write it (`"[1,2,3]"` for an array). A parameter that may be a string stays the string it is, and
+ * write it (`"[1,2,3]"` for an array). A text that fits as a string stays the string it is, and
  * a given value is never replaced by a default.
  *
  * Only what applies for certain is followed: `$ref`, `allOf`, and the one alternative of `anyOf` or
@@ -175,7 +175,17 @@ export class Filler {
 
   #coerce(text: string, schema: JsonObject, resource: Resource): JsonValue {
     const types = this.#plans.typesOf(schema, resource, this.#budget);
-    return types === undefined || types.has("string") ? text : coerce(text, types, this.#budget);
+    if (types === undefined || (types.size === 1 && types.has("string"))) return text;
+    const spelled = coerce(text, types, this.#budget);
+    const mayStay = types.has("string") && spelled !== text && this.#fits(text, schema, resource);
+    return mayStay ? text : spelled;
+  }
+
+  #fits(value: JsonValue, schema: JsonObject, resource: Resource): boolean {
+    const { compiler } = this.#plans;
+    const rule = compiler.compile(schema, resource, "");
+    const evaluated = compiler.document.tracksEvaluation ? new Evaluated() : undefined;
+    return rule.evaluate(value, { budget: this.#budget, place: undefined, errors: undefined, evaluated });
   }
 
   #fillParts(given: JsonObject | JsonValue[], schema: JsonObject, resource: Resource): JsonValue {
@@ -234,11 +244,7 @@ export class Filler {
     const filled = this.fill(this.#budget.copy(given), schema, resource);
     this.#open.delete(schema);
     // A default that its own schema refuses (`null` for a string) is a remark of the author's, not a value.
-    const { compiler } = this.#plans;
-    const rule = compiler.compile(schema, resource, "/default");
-    const evaluated = compiler.document.tracksEvaluation ? new Evaluated() : undefined;
-    const fits = rule.evaluate(filled, { budget: this.#budget, place: undefined, errors: undefined, evaluated });
-    if (fits) setOwn(target, name, filled);
+    if (this.#fits(filled, schema, resource)) setOwn(target, name, filled);
   }
 }
 
