@@ -162,6 +162,8 @@ describe(`What looks like a secret itself ${verifies("BLIND-6")}`, () => {
     ["itemKey", "AB12", false],
     ["Surrogate-Key", "posts", false],
     ["max_tokens", "-1", false],
+    ["tokenId", "44", false],
+    ["tokenId", "abc", true],
     ["monkey", "abc", false],
   ])("as a value of which nobody knows, %s: %s", (name, value, expected) => {
     expect(mayBeSecret(name, value)).toBe(expected);

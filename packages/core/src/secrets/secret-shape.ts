@@ -78,7 +78,7 @@ const plain = /^(?:|true|false|yes|no|on|off|null|none|[01]|demo(?:[-_]key)?|no-
 /** As many tokens as a model may write (-1: any number) are no secret, as a password of digits is one. */
 const count = /^(?:-1|\d{1,7})$/;
 const counted =
-  /tokens$|(?:^|-)(?:max|min|count|limit|length|size|shares|per|age|ttl|timeout|days|hours|minutes|seconds|ms)(?:-|$)/;
+  /tokens$|(?:^|-)token-ids?$|(?:^|-)(?:max|min|count|limit|length|size|shares|per|age|ttl|timeout|days|hours|minutes|seconds|ms)(?:-|$)/;
 /** An address of a chain is known to everybody. */
 const chainAddress = /^0x[\da-f]{40}$/i;
 const random = /^(?=.*\d)(?=.*[A-Za-z])\S{16,}$/;

@@ -57,6 +57,9 @@ describe(`short secrets in a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
     `--json '[{"secretAnswer":"${secret}"}]'`,
     `-H 'Content-Type: application/xml' -d '<user><masterKey>${secret}</masterKey></user>'`,
     `-F 'client_secret_value=${secret}'`,
+    `-F 'payload={"password":"${secret}"}'`,
+    `-d 'payload={"user":{"password":"${secret}"}}'`,
+    `--json '{"payload":"[{\\"password\\":\\"${secret}\\"}]"}'`,
     `-H 'X-Token-Auth: ${secret}'`,
     `-H 'X-Session-Id: ${secret}'`,
   ])("stand in no definition: %s", (rest) => {
@@ -79,8 +82,8 @@ describe(`short secrets in a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
   });
 
   test("are none in what is only called alike", () => {
-    const body = `{"session":{"model":"m"},"primaryKey":"id","project_key":"ABC","token_limit":500,"max_tokens":-1}`;
-    const address = "https://api.example.com/x?spaceKey=DEV&pagination.key=FPoybu9dHOE";
+    const body = `{"session":{"model":"m"},"primaryKey":"id","project_key":"ABC","token_limit":500,"max_tokens":-1,"eos_token_id":2}`;
+    const address = "https://api.example.com/x?spaceKey=DEV&pagination.key=FPoybu9dHOE&tokenId=44";
     const { candidates, secrets } = read(`curl '${address}' -H 'Idempotency-Key: abc' --json '${body}'`);
     expect(secrets.size).toBe(0);
     expect(candidates).not.toMatchObject([{ definition: { parameters: { required: expect.anything() } } }]);

@@ -16,7 +16,7 @@ import { describeRoute } from "../text.ts";
 import { inferSchema, readPlain, withDefault } from "./infer.ts";
 import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
 import { mayBeSecret } from "../../secrets/secret-shape.ts";
-import { CommandSecrets, holdsSecret, looksSecret, mentionsSecret } from "./secrets.ts";
+import { CommandSecrets, holdsSecret, isSecretText, looksSecret, mentionsSecret } from "./secrets.ts";
 import { hasVariable, replaceVariables } from "./words.ts";
 
 export interface CurlOptions {
@@ -225,7 +225,8 @@ function fromPairs(
   }
   return [...byName].flatMap(([name, values]): Argument[] => {
     const [value = "", ...more] = values;
-    if (values.some((each) => mayBeSecret(name, each))) {
+    const isSecret = place === "body" ? isSecretText : mayBeSecret;
+    if (values.some((each) => isSecret(name, each))) {
       if (place === "query" && secrets !== undefined) {
         secrets.addQuery(name, value);
         return [];
@@ -334,7 +335,7 @@ function readMultipart({ form }: CurlCommand, notes: Notes): ReadBody {
       };
       return { place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true };
     }
-    const isSecret = mayBeSecret(name, value) || (mediaType !== undefined && mentionsSecret(value));
+    const isSecret = isSecretText(name, value) || (mediaType !== undefined && mentionsSecret(value));
     if (isSecret) return { ...secretArgument(name, { type: "string" }, notes), partType: mediaType };
     return { ...toArgument(name, "body", hasVariable(value) ? value : readPlain(value)), partType: mediaType };
   });

@@ -1,6 +1,6 @@
 /** Which parts of a command are secrets: they become credentials and stand in no definition. */
 import type { AuthConfig } from "../../blind/definition.ts";
-import { isJsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, parseJson, type JsonValue } from "../../json.ts";
 import { isSecretName, isSecretValue, mayBeSecret } from "../../secrets/secret-shape.ts";
 import type { CandidateAuth } from "../candidate.ts";
 import { ownCredentialName } from "../credentials.ts";
@@ -23,8 +23,15 @@ function isSecret(name: string, member: JsonValue): boolean {
   if (isJsonObject(member)) return isNamed;
   const values = Array.isArray(member) ? member : [member];
   return values.some((each) =>
-    typeof each === "string" ? mayBeSecret(name, each) : isNamed && mayBeSecret(name, JSON.stringify(each)),
+    typeof each === "string" ? isSecretText(name, each) : isNamed && mayBeSecret(name, JSON.stringify(each)),
   );
+}
+
+/** Is the text of a field a secret, or JSON that holds one? */
+export function isSecretText(name: string, text: string): boolean {
+  if (mayBeSecret(name, text)) return true;
+  const value = /^\s*[{[]/.test(text) ? parseJson(text) : undefined;
+  return value !== undefined && holdsSecret(value);
 }
 
 /** Does a text of whatever syntax hold a secret, or have a word that names one? */
