@@ -23,7 +23,7 @@ export const onlyDispatcher: Plugin = {
     // The client's own switch for a copy that has one parser of HTTP/1.
     build.initialOptions.define = { ...build.initialOptions.define, esbuildDetection: "true" };
     build.onLoad({ filter: /node_modules\/undici\/index\.js$/ }, () => ({
-      contents: `exports.Pool = require("./lib/dispatcher/pool.js"); exports.buildConnector = require("./lib/core/connect.js");`,
+      contents: `exports.Pool = require("./lib/dispatcher/pool.js"); exports.Client = require("./lib/dispatcher/client.js"); exports.buildConnector = require("./lib/core/connect.js");`,
     }));
     build.onLoad({ filter: /node_modules\/undici\/lib\/llhttp\/llhttp-wasm\.js$/ }, () => ({
       contents: `throw new Error("this HTTP parser is not part of the bundle");`,

@@ -6,6 +6,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { newId } from "@toolyard/core/ids";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -581,7 +582,9 @@ describe(`its price where the database is far away ${verifies("BLIND-3")}`, () =
     });
     const tripsOf = async (name: string): Promise<number> => {
       const before = proxy.trips();
-      await tenant.client.send("post", "/v1/tools/invoke", { name, arguments: { q: "x" } });
+      // With a key the answer comes after the last trip.
+      const headers = { "idempotency-key": newId("request") };
+      await tenant.client.send("post", "/v1/tools/invoke", { name, arguments: { q: "x" } }, { headers });
       return proxy.trips() - before;
     };
     await tripsOf("plain");

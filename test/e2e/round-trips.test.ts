@@ -141,6 +141,38 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
     expect(await newestState("order")).toBe("completed");
   });
 
+  test("a call by itself: one before it is sent, one after its result is told", async () => {
+    for (const name of ["look", "order"]) {
+      seen = [];
+      backEnd.answer = () => {
+        note("back end");
+        return { body: "{}" };
+      };
+      const start = proxy.trips();
+      const { id } = await tenant.client.post("/v1/tools/invoke", { name, arguments: { q: "a" } });
+      note("answer");
+      expect(await newestState(name)).toBe("running");
+      await expect.poll(() => newestState(name)).toBe("completed");
+      note("settled");
+      expect(seen.map(({ what, trips }) => [what, trips - start])).toEqual([
+        ["back end", 1],
+        ["answer", 1],
+        ["settled", 2],
+      ]);
+      expect(await tenant.client.get(`/v1/calls/${id}/result`)).toEqual({});
+    }
+  });
+
+  test("a call with a key is on record before its result is told, for whoever sends it again at once", async () => {
+    backEnd.answer = () => ({ body: "{}" });
+    const headers = { "idempotency-key": "at-once" };
+    const body = { name: "order", arguments: { q: "a" } };
+    const first = await tenant.client.send("post", "/v1/tools/invoke", body, { headers });
+    expect(await newestState("order")).toBe("completed");
+    const again = await tenant.client.send("post", "/v1/tools/invoke", body, { headers });
+    expect([again.status, again.json]).toEqual([200, first.json]);
+  });
+
   test("under a budget: a plain chat as many, a further round one, to reserve what it may use", async () => {
     const { id } = await tenant.client.post("/v1/budgets", { period: "day", limit_tokens: 1_000_000 });
     await measure(text("with the new configuration"));

@@ -241,7 +241,8 @@ describe(`a process that dies after a call's end ${verifies("CHAT-13")}`, () => 
     const { id, secret } = await other.client.post("/v1/webhooks", { name: "ours", url: `${receiver.url}/after` });
     // The call ends, and the process is killed before anything was sent or while it waits for an answer.
     receiver.answer = (_request, response) => void response;
-    const call = await other.client.post("/v1/tools/invoke", { name: "look", arguments: {} });
+    const headers = { "idempotency-key": "on-record-before-it-is-told" };
+    const call = await other.client.post("/v1/tools/invoke", { name: "look", arguments: {} }, headers);
     await first.stop("SIGKILL");
     receiver.requests.length = 0;
     receiver.answer = () => ({ status: 200 });

@@ -24,6 +24,8 @@ export interface DatabaseProxy {
   readonly url: string;
   /** Requests so far, failed ones included. */
   trips(): number;
+  /** Connections that clients have opened so far. */
+  connections(): number;
   /** Added to every trip. */
   latencyMs: number;
   /** Applied to the next trips, one each, in order. */
@@ -41,6 +43,7 @@ export async function startDatabaseProxy({ target }: { readonly target: string }
   const agent = new Agent({ keepAlive: true });
   const faults: DatabaseFault[] = [];
   let trips = 0;
+  let connections = 0;
 
   const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const body = await collect(request);
@@ -70,11 +73,13 @@ export async function startDatabaseProxy({ target }: { readonly target: string }
   const server = createServer((request, response) => {
     serve(request, response).catch(() => request.socket.destroy());
   });
+  server.on("connection", () => (connections += 1));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   const proxy: DatabaseProxy = {
     url: `http://127.0.0.1:${port}`,
     trips: () => trips,
+    connections: () => connections,
     latencyMs: 0,
     faults,
     close: async () => {

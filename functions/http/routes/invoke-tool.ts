@@ -93,6 +93,18 @@ export const invoke = defineRoute({
     return answerThroughSink(c, async (sink) => {
       const stop = new AbortController();
       sink.onClose((why) => stop.abort(why));
+      const tell = (invoked: Invoked): void => {
+        if (sink.headSent) return;
+        setRateLimitHeaders(exchange.headers, invoked.rate);
+        exchange.callerId = invoked.callerId;
+        exchange.headers["x-toolyard-call-id"] = invoked.callId;
+        if (invoked.replayed) exchange.headers["idempotent-replayed"] = "true";
+        const { status, body: answer } = toAnswer(invoked, core.publicUrl);
+        const bytes = Buffer.from(JSON.stringify(answer));
+        // The length lets the client go on while the call is settled.
+        sink.head(status, { "content-type": "application/json", "content-length": String(bytes.length) });
+        void sink.write(bytes);
+      };
       const invoked = await invokeTool(core, {
         ...presented,
         requestId: exchange.requestId,
@@ -103,18 +115,12 @@ export const invoke = defineRoute({
         arguments: body.arguments,
         async: body.async,
         signal: stop.signal,
+        onResult: tell,
         ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),
         ...((body.runtime_config ?? null) === null ? {} : { runtimeConfig: body.runtime_config }),
         ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
       });
-      setRateLimitHeaders(exchange.headers, invoked.rate);
-      exchange.callerId = invoked.callerId;
-      exchange.headers["x-toolyard-call-id"] = invoked.callId;
-      if (invoked.replayed) exchange.headers["idempotent-replayed"] = "true";
-      const { status, body: answer } = toAnswer(invoked, core.publicUrl);
-      const bytes = Buffer.from(JSON.stringify(answer));
-      sink.head(status, { "content-type": "application/json", "content-length": String(bytes.length) });
-      sink.end(bytes);
+      tell(invoked);
     });
   },
 });

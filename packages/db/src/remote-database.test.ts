@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { startDatabaseProxy, type DatabaseFault, type DatabaseProxy } from "../../../test/support/database-proxy.ts";
 import { startHranaServer, type HranaServer } from "../../../test/support/hrana-server.ts";
 import { openDatabase } from "./client.ts";
@@ -65,6 +65,42 @@ describe("a batch over HTTP", () => {
     expect(proxy.trips() - before).toBe(10);
     await Promise.all(reads);
   });
+});
+
+test("a connection that has rested for long carries nothing any more, whatever the others do", async () => {
+  const fresh = await openDatabase({ url: proxy.url });
+  const clock = vi.spyOn(performance, "now");
+  const later = (ms: number): void => {
+    const then = performance.now() + ms;
+    clock.mockReset().mockImplementation(() => then);
+  };
+  const before = proxy.connections();
+  const opened = async (batches: number): Promise<number> => {
+    await Promise.all(Array.from({ length: batches }, () => fresh.batch([increment])));
+    return proxy.connections() - before;
+  };
+  try {
+    expect(await opened(2)).toBe(2);
+    later(3_000);
+    expect(await opened(1)).toBe(2);
+    later(3_000);
+    expect(await opened(2)).toBe(3);
+    later(5_000);
+    expect(await opened(1)).toBe(4);
+  } finally {
+    clock.mockRestore();
+    await fresh.close();
+  }
+});
+
+test("more batches than connections wait for them, each for its own time", async () => {
+  proxy.latencyMs = 100;
+  const before = proxy.connections();
+  const many = await Promise.all(Array.from({ length: 300 }, () => database.batch([increment])));
+  expect(many.map(([result]) => Number(result?.rows[0]?.["n"])).toSorted((a, b) => a - b)).toEqual(
+    Array.from({ length: 300 }, (_one, at) => at + 1),
+  );
+  expect(proxy.connections() - before).toBeLessThanOrEqual(128);
 });
 
 test("asks what makes a batch's statements once and later, and sends the same again after a fault", async () => {

@@ -3,7 +3,7 @@
  * pass the door for tools' traffic. It tells apart what callers have to know: was the request sent at all,
  * and when may we come back.
  */
-import { Pool } from "undici";
+import { Client } from "undici";
 
 /** The server, or something before it, answered with a status that is not 200. */
 export class RemoteRefusal extends Error {
@@ -38,14 +38,21 @@ export interface RemoteServerOptions {
   readonly connections: number;
 }
 
-/** A server may have closed a connection that has rested this long, and a frozen process does not hear of it. */
+/** A server may have closed a connection that has rested this long, and a frozen or busy process does not hear of it. */
 const longestRestMs = 4_000;
+
+interface Rested {
+  readonly connection: Client;
+  readonly since: number;
+}
 
 export class RemoteServer {
   readonly #options: RemoteServerOptions;
   readonly #headers: Readonly<Record<string, string>>;
-  #pool: Pool;
-  #usedAt = 0;
+  readonly #connections = new Set<Client>();
+  /** Those without a request, whichever rests longest first. */
+  readonly #resting: Rested[] = [];
+  readonly #waiting: ((connection: Client) => void)[] = [];
   isClosed = false;
 
   constructor(options: RemoteServerOptions) {
@@ -55,39 +62,50 @@ export class RemoteServer {
       "content-type": "application/json",
       ...(authToken === undefined ? {} : { authorization: `Bearer ${authToken}` }),
     };
-    this.#pool = this.#open();
   }
 
   /** @throws RemoteRefusal, RemoteLoss */
-  async post(path: string, body: string, timeoutMs: number): Promise<string> {
+  post(path: string, body: string, timeoutMs: number): Promise<string> {
     const trip = new Trip(timeoutMs);
     const base = this.#options.url.pathname.replace(/\/+$/, "");
-    this.#restedPool().dispatch({ method: "POST", path: base + path, headers: this.#headers, body }, trip);
-    try {
-      return await trip.answer;
-    } finally {
-      this.#usedAt = performance.now();
-    }
+    this.#take((connection) => {
+      connection.dispatch({ method: "POST", path: base + path, headers: this.#headers, body }, trip);
+      const giveBack = (): void => this.#giveBack(connection);
+      trip.answer.then(giveBack, giveBack);
+    });
+    return trip.answer;
   }
 
   async close(): Promise<void> {
     this.isClosed = true;
-    await this.#pool.destroy();
+    await Promise.all([...this.#connections].map((connection) => connection.destroy()));
   }
 
-  #open(): Pool {
-    return new Pool(this.#options.url.origin, { connections: this.#options.connections, allowH2: false });
-  }
-
-  #restedPool(): Pool {
-    const now = performance.now();
-    if (now - this.#usedAt > longestRestMs && this.#usedAt > 0) {
-      // What may still be under way ends by itself.
-      this.#pool.close().catch(() => undefined);
-      this.#pool = this.#open();
+  /** Soon, where there are as many as there may be and all have a request. */
+  #take(use: (connection: Client) => void): void {
+    const tooLongSince = performance.now() - longestRestMs;
+    while (this.#resting[0] !== undefined && this.#resting[0].since < tooLongSince) {
+      const { connection } = this.#resting[0];
+      this.#resting.shift();
+      this.#connections.delete(connection);
+      connection.close().catch(() => undefined);
     }
-    this.#usedAt = now;
-    return this.#pool;
+    const last = this.#resting.pop();
+    if (last !== undefined) use(last.connection);
+    else if (this.#connections.size < this.#options.connections) use(this.#open());
+    else this.#waiting.push(use);
+  }
+
+  #open(): Client {
+    const connection = new Client(this.#options.url.origin, { allowH2: false });
+    this.#connections.add(connection);
+    return connection;
+  }
+
+  #giveBack(connection: Client): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#resting.push({ connection, since: performance.now() });
+    else next(connection);
   }
 }
 

@@ -60,6 +60,11 @@ export interface InvokeRequest {
   readonly isCounted?: boolean;
   /** It is on record, and is carried out here and now. */
   readonly onRecorded?: (callId: string) => void;
+  /**
+   * Told what the call came to where that needs not be on record first, as a chat's last words do not (design "Round-trip
+   * budget"); what is returned is the same, once it is. Called once or not at all.
+   */
+  readonly onResult?: (invoked: Invoked) => void;
   /** Aborts when the client has left. */
   readonly signal: AbortSignal;
 }
@@ -103,16 +108,18 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
     if (preparation.kind !== "ready") tellNotRun(context, preparation);
     if (preparation.kind === "refused") throw refusal(preparation);
     request.onRecorded?.(row.id);
-    const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, request });
-    return {
+    const about = {
       callId: row.id,
       callerId: caller.id,
       context,
       tool: row.tool,
-      outcome,
       replayed: false,
       rate: result.rate,
     };
+    const { onResult } = request;
+    const tell = onResult && ((outcome: ToolOutcome): void => onResult({ ...about, outcome }));
+    const outcome = await proceed(deps, context, { call: preparation.call, state: row.state, request, tell });
+    return { ...about, outcome };
   }
 }
 
@@ -154,9 +161,14 @@ function admissionOf(
 async function proceed(
   deps: CoreDeps,
   context: CallContext,
-  run: { readonly call: PreparedCall; readonly state: NewCall["state"]; readonly request: InvokeRequest },
+  run: {
+    readonly call: PreparedCall;
+    readonly state: NewCall["state"];
+    readonly request: InvokeRequest;
+    readonly tell: ((outcome: ToolOutcome) => void) | undefined;
+  },
 ): Promise<ToolOutcome> {
-  const { call, state, request } = run;
+  const { call, state, request, tell } = run;
   if (state === "input_required") return { kind: "pending", reason: "approval", callId: call.id };
   if (state === "queued") {
     deps.reach("async.recorded");
@@ -180,6 +192,8 @@ async function proceed(
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onEvent === undefined ? {} : { onEvent }),
     });
+    const isOurs = !stopped.signal.aborted && deps.clock.now() - since < deps.timing.heartbeatMs;
+    if (isOurs && isToldFirst(call, request, execution)) tell?.(execution.outcome);
     const outcome = await settleCall(deps, context, { call, execution, signal: request.signal });
     // Parked, or another process has it since this one stood still.
     const goesOnElsewhere = stopped.signal.reason === takenOver && outcome.kind === "pending";
@@ -190,6 +204,12 @@ async function proceed(
     request.signal.removeEventListener("abort", stop);
     lease.stop();
   }
+}
+
+/** Not what whoever hears of it may look for at once: by its handle, by the key it was asked for under, as a run's record. */
+function isToldFirst({ tool }: PreparedCall, { idempotencyKey }: InvokeRequest, { outcome }: Execution): boolean {
+  if (tool.repeat === "resume" || idempotencyKey !== undefined) return false;
+  return outcome.kind === "completed" && outcome.handle === undefined;
 }
 
 const parkedPollMs = 50;
