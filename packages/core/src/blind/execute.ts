@@ -15,7 +15,7 @@ import type { CredentialContext, CredentialResolver } from "./credential-resolve
 import type { AuthConfig } from "./definition.ts";
 import { planOf } from "./plan-cache.ts";
 import type { PluginRecord } from "./plugin.ts";
-import { cacheKey, type KeptReply, type ReplyCache } from "./reply-cache.ts";
+import { cacheKey, hasValidator, type KeptReply, type ReplyCache } from "./reply-cache.ts";
 import { decodeReply, leave } from "./reply.ts";
 import { buildRequest, type BuiltRequest } from "./request.ts";
 
@@ -131,8 +131,14 @@ function earlierReply(
   }
   // Nothing of an inline configuration is kept beyond its request (BLIND-7).
   if (context.runtimeConfig !== undefined) return undefined;
-  const key = cacheKey(call, context);
-  return { found: replies.find(key), keep: (response, reply) => replies.keep(key, place, { response, reply }) };
+  let made: string | undefined;
+  const key = (): string => (made ??= cacheKey(call, context));
+  return {
+    found: replies.has(place) ? replies.find(key()) : undefined,
+    keep(response, reply) {
+      if (replies.has(place) || hasValidator(response)) replies.keep(key(), place, { response, reply });
+    },
+  };
 }
 
 interface Prepared {

@@ -36,6 +36,11 @@ export class ReplyCache {
   readonly #places = new Map<string, Set<string>>();
   #bytes = 0;
 
+  /** Is anything kept of what was read there? */
+  has(place: string): boolean {
+    return this.#places.has(place);
+  }
+
   /** An earlier reply, and the headers that ask whether it is still the right one. */
   find(key: string): KeptReply | undefined {
     const entry = this.#entries.get(key);
@@ -58,7 +63,7 @@ export class ReplyCache {
     const etag = oneValue(response, "etag");
     const lastModified = oneValue(response, "last-modified");
     const bytes = bytesOf([key, reply.body, reply.mediaType, reply.forModel, etag, lastModified]);
-    if ((etag === undefined && lastModified === undefined) || bytes > mostBytesEach || forbidsKeeping(response)) return;
+    if (!hasValidator(response) || bytes > mostBytesEach || forbidsKeeping(response)) return;
     this.#entries.set(key, { etag, lastModified, reply, bytes, place });
     const here = this.#places.get(place);
     if (here === undefined) this.#places.set(place, new Set([key]));
@@ -97,6 +102,11 @@ export function cacheKey(call: ToolCall, context: InvocationContext): string {
   const secrets = call.tool.requiredCredentials.map((name) => findCredential(context, name) ?? null);
   const asked = canonicalJson([tenant, caller.id, caller.userId ?? null, call.tool.hash, call.arguments, secrets]);
   return createHash("sha256").update(asked).digest("base64url");
+}
+
+/** Without one nothing can be asked about it again. */
+export function hasValidator(response: EgressResponse): boolean {
+  return response.headers["etag"] !== undefined || response.headers["last-modified"] !== undefined;
 }
 
 function forbidsKeeping(response: EgressResponse): boolean {

@@ -109,6 +109,7 @@ const fields: Readonly<Record<string, Exclude<keyof ToolUriOptions, "own">>> = {
   async: "async",
   version: "version",
 };
+const fieldsByName = Object.entries(fields);
 
 export interface ToolUri {
   readonly scheme: ToolScheme;
@@ -230,13 +231,13 @@ function parseOptions(query: string, known: UriOptions): ToolUriOptions {
 
 /** Options as they stand after the '?'; empty where there are none. */
 export function formatUriOptions(options: ToolUriOptions): string {
-  const named = Object.entries(fields).flatMap(([name, field]) => {
+  const parts: string[] = [];
+  for (const [name, field] of fieldsByName) {
     const value = options[field];
-    return value === undefined ? [] : [[name, value] as const];
-  });
-  return [...named, ...Object.entries(options.own ?? {})]
-    .map(([name, value]) => `${encode(name)}=${encode(String(value))}`)
-    .join("&");
+    if (value !== undefined) parts.push(`${name}=${encode(String(value))}`);
+  }
+  for (const [name, value] of Object.entries(options.own ?? {})) parts.push(`${encode(name)}=${encode(String(value))}`);
+  return parts.join("&");
 }
 
 /** The address without options, percent-encoded: equal tools give equal text. */

@@ -197,13 +197,18 @@ interface OpenGroup {
 /** Those whose batch has not been composed yet, by what their admissions have in common. */
 const openGroups = new WeakMap<Database, Map<string, OpenGroup>>();
 
-/** @returns what was counted, this request being the last; undefined where the long way has to decide */
-export async function admitPlain(database: Database, input: PlainAdmission): Promise<Row | undefined> {
+/** What was counted, and how many of those counted together came after this request. */
+interface Counted {
+  readonly row: Row;
+  readonly after: number;
+}
+
+/** @returns undefined where the long way has to decide */
+export async function admitPlain(database: Database, input: PlainAdmission): Promise<Counted | undefined> {
   const { calls, counted } = groupOf(database, input);
   const place = calls.push(input.call);
   const row = await counted;
-  // As if they had come one after the other.
-  return row && { ...row, count: Number(row["count"]) - (calls.length - place) };
+  return row && { row, after: calls.length - place };
 }
 
 function groupOf(database: Database, input: PlainAdmission): OpenGroup {

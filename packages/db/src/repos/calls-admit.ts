@@ -245,16 +245,18 @@ async function admitUnhindered(database: Database, input: AdmitInput): Promise<A
   if (!isPlain(input)) return undefined;
   const counted = await admitPlain(database, input);
   if (counted === undefined) return undefined;
+  const { row, after } = counted;
   const { caller, settings } = input.known;
   return {
     tenant: { id: input.tenant, status: "active", configVersion: input.expectedConfigVersion },
     settings,
     caller,
     outcome: { kind: "admitted", slots: input.slots?.wanted ?? input.call.slots },
-    rate: rateOf(counted, settings),
+    // As if they had come one after the other.
+    rate: rateOf(row, settings, Number(row["count"]) - after),
     turns: [],
-    ...toListeners(counted),
-    ...toOpenBreakers(counted),
+    ...toListeners(row),
+    ...toOpenBreakers(row),
   };
 }
 
@@ -426,9 +428,9 @@ async function outcomeOf(
 }
 
 /** The limit that is nearest, or that refused. */
-function rateOf(decision: Row, settings: TenantSettings): AdmitResult["rate"] {
+function rateOf(decision: Row, settings: TenantSettings, count: unknown = decision["count"]): AdmitResult["rate"] {
   const resetMs = Math.max(0, Number(decision["reset_ms"]));
-  const tenant = rate(settings.requests_per_minute, decision["count"]);
+  const tenant = rate(settings.requests_per_minute, count);
   const { verdict, key_requests: keyRequests } = decision;
   if (typeof keyRequests !== "number" || verdict === "rate:tenant") return { ...tenant, resetMs };
   const key = rate(keyRequests, decision["key_count"]);
