@@ -834,10 +834,21 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
     ],
     [
       [{ token: [], key: [] }],
-      "api_key",
+      "bearer",
       [
-        ["token", "Authorization", "header"],
-        ["key", "X-Key", "header"],
+        ["token", undefined, "header"],
+        ["key", "X-Key", "header", "api_key"],
+      ],
+    ],
+    [
+      [{ inQuery: [], app: [], key: [] }],
+      "oauth2",
+      [
+        ["app.client_id", "client_id", "header"],
+        ["app.client_secret", "client_secret", "header"],
+        ["app.token_url", "token_url", "header"],
+        ["inQuery", "api_key", "query", "api_key"],
+        ["key", "X-Key", "header", "api_key"],
       ],
     ],
     [[{ implicit: ["read"] }], "bearer", [["implicit", undefined, "header"]]],
@@ -865,20 +876,21 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
     ],
     [
       [{ implicit: [], otherImplicit: [], key: [] }],
-      "api_key",
+      "bearer",
       [
-        ["implicit", "Authorization", "header"],
-        ["key", "X-Key", "header"],
+        ["implicit", undefined, "header"],
+        ["key", "X-Key", "header", "api_key"],
       ],
     ],
   ])("%j is %s", async (security, type, mapping) => {
     const { config } = await authOf(security);
     expect(config).toEqual({
       type,
-      mapping: mapping.map(([part, target, location]) => ({
+      mapping: mapping.map(([part, target, location, entryType]) => ({
         source: own(part ?? ""),
         ...(target === undefined ? {} : { target }),
         location,
+        ...(entryType === undefined ? {} : { type: entryType }),
       })),
     });
   });
@@ -907,10 +919,10 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
 
   test("is none where none is declared or none is possible, and says so", async () => {
     for (const security of [[], [{}]]) expect((await authOf(security)).config).toBeUndefined();
-    const { config, operation } = await authOf([{ digest: [] }, { user: [], key: [] }, { nobody: [] }]);
+    const { config, operation } = await authOf([{ digest: [] }, { user: [], token: [] }, { nobody: [] }]);
     expect(config).toBeUndefined();
-    expect(operation.warnings).toEqual([expect.stringMatching(/http digest.*basic.*'nobody'/s)]);
-    expect(operation.alternative_schemes).toEqual([["digest"], ["user", "key"], ["nobody"]]);
+    expect(operation.warnings).toEqual([expect.stringMatching(/http digest.*basic.*bearer.*'nobody'/s)]);
+    expect(operation.alternative_schemes).toEqual([["digest"], ["user", "token"], ["nobody"]]);
     const { warnings } = await importing(documentOf({ "/x": { get: ok } }), { dry_run: true });
     expect(warnings).toEqual([expect.stringContaining("securitySchemes")]);
   });
@@ -943,13 +955,13 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
       {
         name: own("token"),
         scheme: "token",
-        holds: "the word Bearer, a space, and an access token",
+        holds: "an access token",
         suggested_value: null,
         stored: false,
       },
     ]);
     await tenant.putCredential(own("key"), "k-12345678");
-    await tenant.putCredential(own("token"), "Bearer t-12345678");
+    await tenant.putCredential(own("token"), "t-12345678");
     const result = await importing(secured([{ token: [], key: [] }]));
     expect(result.credentials.map(({ stored }: Json) => stored)).toEqual([true, true]);
     expect((await call("x")).headers).toMatchObject({ "x-key": "k-12345678", authorization: "Bearer t-12345678" });

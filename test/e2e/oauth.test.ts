@@ -166,6 +166,26 @@ describe(`one token for all ${verifies("BLIND-3")}`, () => {
     expect(authority.asks).toHaveLength(3);
   });
 
+  test("a key that the back end wants beside it goes where its entry says", async () => {
+    const key = { source: "APIM_KEY", target: "Ocp-Apim-Subscription-Key", type: "api_key" };
+    const { tenant, call } = await newBench({ mapping: [...mapping, key] }, { APIM_KEY: "k-secret-7" });
+    expect((await call()).status).toBe(200);
+    const [request] = backEnd.requests;
+    expect(request?.headers).toMatchObject({
+      authorization: expect.stringMatching(/^Bearer ./),
+      "ocp-apim-subscription-key": "k-secret-7",
+    });
+    const { request: shown } = await tenant.client.post("/v1/tools/explain", { name: "lookup", arguments: { q: "x" } });
+    expect(JSON.stringify(shown)).toContain("***APIM_KEY");
+    await tenant.client.expect("delete", "/v1/credentials/APIM_KEY");
+    const without = await call();
+    expect([without.status, without.json.error.code, without.json.error.param]).toEqual([
+      400,
+      "credential_missing",
+      "APIM_KEY",
+    ]);
+  });
+
   test("a user's own client has one of its own, which nobody else's call carries", async () => {
     const { tenant } = await newBench();
     const own = "client-of-ann";

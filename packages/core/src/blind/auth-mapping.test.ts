@@ -157,6 +157,55 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
     expect(hidden).toEqual(["secret", "token-1"]);
   });
 
+  test.each([
+    [
+      "oauth2",
+      ["client_id", "client_secret", "token_url"].map((target) => ({ source: target.toUpperCase(), target })),
+      "Bearer token-1",
+      "Bearer ***CLIENT_ID:***CLIENT_SECRET:***TOKEN_URL",
+    ],
+    ["bearer", [{ source: "CLIENT_SECRET" }], "Bearer secret-1", "Bearer ***CLIENT_SECRET"],
+    [
+      "basic",
+      [
+        { source: "CLIENT_ID", target: "username" },
+        { source: "CLIENT_SECRET", target: "password" },
+      ],
+      `Basic ${Buffer.from("id-1:secret-1").toString("base64")}`,
+      "Basic ***CLIENT_ID:***CLIENT_SECRET",
+    ],
+  ])("%s with keys beside it: each in its own place", async (type, own, authorization, masked) => {
+    const auth = config(type, { source: "APIM_KEY", target: "Ocp-Apim-Subscription-Key", type: "api_key" }, ...own, {
+      source: "APP",
+      target: "client_id",
+      location: "query",
+      type: "api_key",
+    });
+    const values = {
+      CLIENT_ID: "id-1",
+      CLIENT_SECRET: "secret-1",
+      TOKEN_URL: "https://id.example/t",
+      APIM_KEY: "k-1234",
+      APP: "a-1234",
+    };
+    const hidden: string[] = [];
+    const accessToken = ({ clientId }: OAuthClient): Promise<string> =>
+      Promise.resolve(clientId === "id-1" ? "token-1" : "");
+    const placed = place(auth, values, { accessToken, hide: (secret) => void hidden.push(secret) });
+    expect(await shown(placed)).toEqual([
+      ["header", "Authorization", authorization],
+      ["header", "Ocp-Apim-Subscription-Key", "k-1234"],
+      ["query", "client_id", "a-1234"],
+    ]);
+    expect(hidden).toEqual(expect.arrayContaining(["k-1234", "a-1234"]));
+    expect((await maskSecrets(auth)).map(({ value }) => value)).toEqual([masked, "***APIM_KEY", "***APP"]);
+    expect(authSlots(auth).map(({ name }) => name)).toEqual([
+      "Authorization",
+      "Ocp-Apim-Subscription-Key",
+      "client_id",
+    ]);
+  });
+
   test("a definition without auth_config places nothing", async () => {
     expect(
       await placeSecrets(undefined, {
@@ -199,6 +248,30 @@ describe(`credentials that cannot be used ${verifies("BLIND-5", "BLIND-10")}`, (
 
 describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
   test.each([
+    [
+      "a part of the client with a wrong name",
+      oauthOf({}, "client_id", "client_secret", "token_url", "scop"),
+      "mapping.3.target",
+    ],
+    [
+      "a key beside without target",
+      config("bearer", { source: "A" }, { source: "B", type: "api_key" }),
+      "mapping.1.target",
+    ],
+    ["nothing but keys beside", config("bearer", { source: "A", target: "X-Key", type: "api_key" }), "mapping"],
+    [
+      "a key beside in the place of the token",
+      config("basic", { source: "A", target: "username" }, { source: "B", target: "authorization", type: "api_key" }),
+      "mapping.1.target",
+    ],
+    [
+      "the client's parts as keys beside",
+      config(
+        "oauth2",
+        ...["client_id", "client_secret", "token_url"].map((target) => ({ source: "A", target, type: "api_key" })),
+      ),
+      "mapping",
+    ],
     ["api_key without target", config("api_key", { source: "A" }), "mapping.0.target"],
     ["basic without target", config("basic", { source: "A" }), "mapping.0.target"],
     ["basic with another target", config("basic", { source: "A", target: "user" }), "mapping.0.target"],
@@ -279,6 +352,8 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
       { source: "B", target: "Key", location: "query" },
     ),
     config("bearer", { source: "A" }),
+    config("bearer", { source: "A" }, { source: "B", target: "X-Key", type: "api_key" }),
+    config("basic", { source: "A", target: "username" }, { source: "B", target: "username", type: "api_key" }),
     config("basic", { source: "A", target: "username" }, { source: "B", target: "password" }),
     oauthOf({ client_auth: "post", audience: "crm", resource: "urn:crm" }, "client_id", "client_secret", "token_url"),
     oauthOf(

@@ -31,6 +31,7 @@ export interface MappingProblem {
 
 interface Placing {
   readonly config: AuthConfig;
+  /** Without keys that go beside. */
   readonly mapping: readonly AuthMapping[];
   /** The value of a credential by its name. */
   readonly valueOf: (source: string) => string;
@@ -144,48 +145,65 @@ function entryFor(mapping: readonly AuthMapping[], target: string): AuthMapping 
   return mapping.find((entry) => entry.target === target);
 }
 
-/** Every entry with its target. */
-function completed(config: AuthConfig): readonly AuthMapping[] {
-  const { defaultTarget } = schemeOf(config);
-  return config.mapping.map((entry) => {
-    const target = entry.target ?? defaultTarget?.(entry);
-    return target === undefined ? entry : { ...entry, target };
-  });
+/** Every entry of the configuration's own type, with its target. */
+function ownEntries(config: AuthConfig): readonly AuthMapping[] {
+  return config.mapping.filter((entry) => !isKey(entry)).map((entry) => completed(config, entry));
+}
+
+/** The keys beside it. */
+function keysOf(config: AuthConfig): readonly AuthMapping[] {
+  return config.mapping.filter(isKey);
+}
+
+function isKey({ type }: AuthMapping): boolean {
+  return type !== undefined;
+}
+
+function completed(config: AuthConfig, entry: AuthMapping): AuthMapping {
+  const target = entry.target ?? (isKey(entry) ? undefined : schemeOf(config).defaultTarget?.(entry));
+  return target === undefined ? entry : { ...entry, target };
 }
 
 /** Headers and query parameters that the configuration fills. */
 export function authSlots(config: AuthConfig): readonly AuthSlot[] {
-  return schemeOf(config).slots(completed(config));
+  return [...schemeOf(config).slots(ownEntries(config)), ...slotOfEach(keysOf(config))];
 }
 
 /** What is wrong with a mapping, for registration; empty where it can be used. */
 export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
   const targets = schemeOf(config).targets?.(config);
-  const mapping = completed(config);
-  const seen = new Set<string>();
-  const problems = mapping.flatMap((entry, index) => {
-    const problem = entryProblem(config, entry, seen);
+  const own = ownEntries(config);
+  const seen = new Set(targets === undefined ? [] : schemeOf(config).slots(own).map(placeOf));
+  const problems = config.mapping.flatMap((entry, index) => {
+    const problem = entryProblem(config, completed(config, entry), seen);
     return problem === undefined ? [] : [{ path: `mapping.${index}.target`, message: problem }];
   });
   for (const target of targets?.required ?? []) {
-    if (entryFor(mapping, target) === undefined) {
+    if (entryFor(own, target) === undefined) {
       problems.push({ path: "mapping", message: `needs an entry with target '${target}' for type '${config.type}'` });
     }
   }
+  if (own.length === 0 && targets === undefined)
+    problems.push({ path: "mapping", message: `needs an entry without 'type' for type '${config.type}'` });
   return [...problems, ...oauthProblems(config)];
 }
 
+/** Names of headers have no case. */
+function placeOf({ location, name }: AuthSlot): string {
+  return `${location}:${location === "header" ? name.toLowerCase() : name}`;
+}
+
 function entryProblem(config: AuthConfig, entry: AuthMapping, seen: Set<string>): string | undefined {
-  const targets = schemeOf(config).targets?.(config);
+  const targets = isKey(entry) ? undefined : schemeOf(config).targets?.(config);
   const { target, location } = entry;
-  if (target === undefined) return `is required for type '${config.type}'`;
+  if (target === undefined) return `is required for type '${entry.type ?? config.type}'`;
   if (targets !== undefined && !targets.known.includes(target)) {
-    return `must be one of ${targets.known.join(", ")} for type '${config.type}'`;
+    return `must be one of ${targets.known.join(", ")} for type '${config.type}'; a key beside it has 'type' 'api_key'`;
   }
   const isHeader = targets === undefined && location === "header";
-  const key = isHeader ? target.toLowerCase() : target;
-  const isTaken = seen.has(`${location}:${key}`);
-  seen.add(`${location}:${key}`);
+  const place = targets === undefined ? placeOf({ location, name: target }) : target;
+  const isTaken = seen.has(place);
+  seen.add(place);
   if (isTaken) return "is filled by an earlier entry already";
   if (isHeader && !isHeaderName(target)) return "is not a header name";
   if (isHeader && isTransportHeader(target)) return "is a header that only the gateway sets";
@@ -210,13 +228,16 @@ export async function placeSecrets(
   options: PlaceSecretsOptions,
 ): Promise<readonly PlacedSecret[]> {
   if (config === undefined) return [];
-  const placed = await schemeOf(config).place({
+  const placing: Omit<Placing, "mapping"> = {
     config,
-    mapping: completed(config),
     valueOf: (source) => checkedValue(source, options.values.get(source)),
     accessToken: options.accessToken,
     hide: options.hide,
-  });
+  };
+  const own = await schemeOf(config).place({ ...placing, mapping: ownEntries(config) });
+  const keys = keysOf(config);
+  const placed =
+    keys.length === 0 ? own : [...own, ...(await authSchemes.api_key.place({ ...placing, mapping: keys }))];
   for (const { location, value, sources } of placed) {
     if (location === "header" && !isHeaderValue(value)) {
       throw invalidCredential(sources[0] ?? "", "holds characters that a header cannot carry");

@@ -126,6 +126,8 @@ export const authMappingSchema = z.strictObject({
   /** Header or query parameter; for basic `username`/`password`; for oauth2 `client_id`, … */
   target: text(128).optional(),
   location: z.enum(["header", "query"]).default("header"),
+  /** A key that is sent beside what the `type` of all is about, as with type `api_key`. */
+  type: z.literal("api_key").optional(),
 });
 export type AuthMapping = z.infer<typeof authMappingSchema>;
 

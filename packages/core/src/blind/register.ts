@@ -361,9 +361,9 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
   const others = [...Object.keys(execution.headers ?? {}), execution.idempotency_header ?? ""].map((name) =>
     name.toLowerCase(),
   );
-  authSlots(config).forEach(({ location, name }, index) => {
-    const field =
-      config.mapping[index]?.target === name ? `auth_config.mapping.${index}.target` : "auth_config.mapping";
+  authSlots(config).forEach(({ location, name }) => {
+    const index = config.mapping.findIndex((entry) => entry.target === name && entry.location === location);
+    const field = index < 0 ? "auth_config.mapping" : `auth_config.mapping.${index}.target`;
     const isSame = (other: string): boolean =>
       location === "header" ? other.toLowerCase() === name.toLowerCase() : other === name;
     const argument = [...properties.keys()].find(

@@ -90,7 +90,7 @@ function valueProblem(config: AuthConfig, name: (typeof extras)[number]): string
 }
 
 function isMapped(config: AuthConfig, target: OAuthTarget): boolean {
-  return config.mapping.some((entry) => entry.target === target);
+  return config.mapping.some((entry) => entry.type === undefined && entry.target === target);
 }
 
 /** Addresses to which a client is sent or sends itself. */
@@ -103,8 +103,8 @@ export function isWebAddress(value: string): boolean {
 /** @param valueOf the value of a credential by its name; throws where there is none */
 export function readOAuthClient(config: AuthConfig, valueOf: (source: string) => string): OAuthClient {
   const sources: Partial<Record<OAuthTarget, string>> = {};
-  for (const { target, source } of config.mapping) {
-    const known = userTargets.find((name) => name === target);
+  for (const { target, source, type } of config.mapping) {
+    const known = type === undefined ? userTargets.find((name) => name === target) : undefined;
     if (known !== undefined) sources[known] = source;
   }
   const read = (target: OAuthTarget): string | undefined => {

@@ -3,6 +3,7 @@
  * API's origin. A document is foreign input: it may say how its own API is called, but not ask for a
  * credential that was stored for another one, so the names it is given hold the origin's host.
  */
+import { mappingProblems } from "../../blind/auth-mapping.ts";
 import type { AuthConfig } from "../../blind/definition.ts";
 import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
@@ -112,34 +113,24 @@ function combine(parts: readonly (SchemePart | Unusable)[]): Pick<AuthProposal, 
   const usable = parts.flatMap((part) => ("problem" in part ? [] : [part]));
   const unusable = parts.find((part) => "problem" in part);
   if (unusable !== undefined) return unusable;
-  const [only, ...others] = usable;
-  if (only === undefined) return { problem: "no scheme is named" };
-  if (others.length > 0) return combineSlots(usable);
-  const { credentials } = only;
-  if (only.kind === "whole") return { config: only.config, credentials };
-  if (only.kind === "bearer") {
-    return { config: { type: "bearer", mapping: [{ source: only.source, location: "header" }] }, credentials };
-  }
-  return { config: { type: "api_key", mapping: [...only.slots] }, credentials };
+  if (usable.length === 0) return { problem: "no scheme is named" };
+  const slots = usable.flatMap((part) => (part.kind === "slots" ? part.slots : []));
+  const credentials = usable.flatMap((part) => part.credentials);
+  const [main, other] = usable.flatMap((part) => (part.kind === "slots" ? [] : [configOf(part)]));
+  if (main === undefined) return { config: { type: "api_key", mapping: slots }, credentials };
+  if (other !== undefined) return { problem: `type ${main.type} cannot be combined with type ${other.type}` };
+  const keys = slots.map((slot) => ({ ...slot, type: "api_key" as const }));
+  const config: AuthConfig = { ...main, mapping: [...main.mapping, ...keys] };
+  const [problem] = mappingProblems(config);
+  if (problem !== undefined)
+    return { problem: `type ${main.type} cannot be combined: its ${problem.path} ${problem.message}` };
+  return { config, credentials };
 }
 
-/** Several schemes at once: each fills a place of its own. */
-function combineSlots(parts: readonly SchemePart[]): Pick<AuthProposal, "config" | "credentials"> | Unusable {
-  const mapping: Slot[] = [];
-  const credentials: WantedCredential[] = [];
-  for (const part of parts) {
-    if (part.kind === "whole") return { problem: `type ${part.config.type} cannot be combined with another scheme` };
-    if (part.kind === "slots") {
-      mapping.push(...part.slots);
-      credentials.push(...part.credentials);
-    } else {
-      mapping.push({ source: part.source, target: "Authorization", location: "header" });
-      credentials.push(
-        ...part.credentials.map((each) => ({ ...each, holds: `the word Bearer, a space, and ${each.holds}` })),
-      );
-    }
-  }
-  return { config: { type: "api_key", mapping }, credentials };
+function configOf(part: Exclude<SchemePart, { kind: "slots" }>): AuthConfig {
+  return part.kind === "whole"
+    ? part.config
+    : { type: "bearer", mapping: [{ source: part.source, location: "header" }] };
 }
 
 function readScheme(name: string, scopes: JsonValue | undefined, options: ProposeOptions): SchemePart | Unusable {
