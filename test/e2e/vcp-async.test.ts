@@ -279,6 +279,20 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
     desk.go();
   });
 
+  test("ends with the run that waits for it, where that is cancelled after its answer", async () => {
+    const desk = desks.open();
+    const args = { desk: desk.url, waits: true, answer: answerOf("t1") };
+    const make = { kind: "tool", uri: `vcp://${name}`, arguments: args };
+    await publishFlow(tenant, { name: "film", start: "make", nodes: { make } });
+    const { json } = await invokeFlow(tenant, "flow://film?async=true");
+    const child = async (): Promise<Json> => (await tenant.client.get(`/v1/calls?parent_id=${json.id}`)).data;
+    await expect.poll(child, { timeout: 10_000 }).toMatchObject([{ state: "running", result: expect.anything() }]);
+    await tenant.client.post(`/v1/calls/${json.id}/cancel`);
+    await ended(json.id, "cancelled");
+    await expect.poll(child).toMatchObject([{ state: "cancelled" }]);
+    desk.go();
+  });
+
   test("holds its price while it works on, and is charged once, whatever comes of it", async () => {
     const { client } = tenant;
     await client.expect("put", "/v1/prices", { prices: [{ kind: "tool", pattern: name, per_call: 500 }] });

@@ -15,15 +15,42 @@ import { tellParent } from "./wake.ts";
 export async function cancelCall(deps: CoreDeps, context: CallContext, id: string): Promise<Call> {
   const seen = await findCall(deps, context, id);
   if (hasEnded(seen)) return ended(seen);
-  const call = await deps.repos.calls.requestCancel(context.tenant, id);
+  const call = await stop(deps, context.tenant, id);
   if (call === undefined) throw callNotFound(id);
-  if (hasEnded(call)) {
-    await tellParent(deps, call);
-    return ended(call);
-  }
-  const isOfNode = isScheme(call.uri, "node");
-  const stopped = isOfNode ? await stopOnNodes(deps, call) : call;
-  if (hasEnded(stopped) || !(isOfNode || isScheme(call.uri, "vcp"))) return stopped;
+  const { before, after } = call;
+  if (!hasEnded(before)) return after;
+  await tellParent(deps, before);
+  return ended(before);
+}
+
+/** For the call that it belongs to, which knows why: whatever it has come to by then stays. */
+export async function stopChild(deps: CoreDeps, tenant: string, id: string): Promise<void> {
+  await stop(deps, tenant, id);
+}
+
+/** As it was asked to stop, and as it is once those have been told that do not hear of it where they run. */
+interface Stopped {
+  readonly before: Call;
+  readonly after: Call;
+}
+
+async function stop(deps: CoreDeps, tenant: string, id: string): Promise<Stopped | undefined> {
+  const before = await deps.repos.calls.requestCancel(tenant, id);
+  if (before === undefined) return undefined;
+  // What it has asked for is asked to stop with it.
+  const family = await deps.repos.calls.family(tenant, id, mostTold);
+  const isToTell = (one: Call): boolean => !hasEnded(one) && (isScheme(one.uri, "node") || isScheme(one.uri, "vcp"));
+  const told = await Promise.all(family.filter(isToTell).map((one) => stopWhereItIs(deps, one)));
+  return { before, after: told.find((one) => one.id === id) ?? before };
+}
+
+/** What is beyond that ends with its time. */
+const mostTold = 1_000;
+
+/** On a node, or where nobody holds it any more. */
+async function stopWhereItIs(deps: CoreDeps, call: Call): Promise<Call> {
+  const stopped = isScheme(call.uri, "node") ? await stopOnNodes(deps, call) : call;
+  if (hasEnded(stopped)) return stopped;
   // Read by code that is seldom needed.
   const { stopWorkingOn } = await import("../vcp/async/working-on.ts");
   return stopWorkingOn(deps, stopped);
