@@ -141,7 +141,23 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
     expect(await newestState("order")).toBe("completed");
   });
 
-  test("a call by itself: one before it is sent, one after its result is told", async () => {
+  const byItself = async (name: string): Promise<string> =>
+    (await tenant.client.post("/v1/tools/invoke", { name, arguments: { q: "a" } })).id;
+  const overMcp =
+    (headers: Readonly<Record<string, string>>) =>
+    async (name: string): Promise<string> => {
+      const message = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name, arguments: { q: "a" } } };
+      const reply = await tenant.client.send("post", "/mcp", message, {
+        headers: { "mcp-protocol-version": "2025-06-18", ...headers },
+      });
+      expect(reply.text).toContain('"result":{"content":[');
+      return reply.headers.get("x-toolyard-call-id") ?? "";
+    };
+
+  test.for([
+    ["by itself", byItself],
+    ["of an MCP client", overMcp({ accept: "application/json" })],
+  ] as const)("a call %s: one before it is sent, one after its result is told", async ([, call]) => {
     for (const name of ["look", "order"]) {
       seen = [];
       backEnd.answer = () => {
@@ -149,7 +165,7 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
         return { body: "{}" };
       };
       const start = proxy.trips();
-      const { id } = await tenant.client.post("/v1/tools/invoke", { name, arguments: { q: "a" } });
+      const id = await call(name);
       note("answer");
       expect(await newestState(name)).toBe("running");
       await expect.poll(() => newestState(name)).toBe("completed");

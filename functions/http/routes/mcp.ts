@@ -93,7 +93,7 @@ async function answerMcp(c: AppContext, app: AppDeps, posted: Posted): Promise<R
   const value = await readValue(c, posted.body);
   return answerThroughSink(c, async (sink) => {
     const answer = new McpAnswer(c, sink);
-    if (value instanceof RpcFault) answer.end(await refuseMcp(app.core, posted, value, null));
+    if (value instanceof RpcFault) await answer.end(await refuseMcp(app.core, posted, value, null));
     else if (Array.isArray(value)) await answerBatch(c, app, { ...posted, values: value, answer });
     else await answerOne(c, app, { ...posted, value, answer });
   });
@@ -141,12 +141,14 @@ async function answerOne(c: AppContext, app: AppDeps, one: One): Promise<void> {
   const timer = answer.takesStream ? setTimeout(() => answer.openStream(), streamAfterMs) : undefined;
   try {
     const isCall = typeof value === "object" && value !== null && "method" in value && "id" in value;
-    answer.end(await serve(c, app, { ...one, ...(isCall && answer.takesStream ? { send: answer.send } : {}) }));
+    const reply = await serve(c, app, { ...one, ...(isCall && answer.takesStream ? { send: answer.send } : {}) });
+    clearTimeout(timer);
+    await answer.end(reply);
   } catch (error) {
     if (!answer.isStream) throw error;
     // The status is sent; all that is left is the error of the protocol.
     const { code, message } = toGatewayError(error);
-    answer.end({ status: 200, body: encodeError(idOf(value), rpcCodes.internalError, message, { code }) });
+    await answer.end({ status: 200, body: encodeError(idOf(value), rpcCodes.internalError, message, { code }) });
   } finally {
     clearTimeout(timer);
   }
@@ -190,13 +192,15 @@ async function answerBatch(c: AppContext, app: AppDeps, { values, presented, ans
   const revision = headerOf(c, "mcp-protocol-version") ?? "2025-03-26";
   if (revision !== "2025-03-26" || values.length === 0 || values.length > mostMessages) {
     const problem = `The body must be one message; batches of up to ${mostMessages} are of revision 2025-03-26 alone.`;
-    answer.end(await refuseMcp(app.core, { presented }, invalidRequest(problem), null));
+    await answer.end(await refuseMcp(app.core, { presented }, invalidRequest(problem), null));
     return;
   }
   const replies: McpReply[] = [];
   for (const value of values) replies.push(await serve(c, app, { value, presented, answer }));
   const bodies = replies.flatMap(({ body }) => (body === undefined ? [] : [body]));
-  answer.end(bodies.length === 0 ? { status: 202, body: undefined } : { status: 200, body: `[${bodies.join(",")}]` });
+  const settled = Promise.all(replies.map((reply) => reply.settled));
+  const status = bodies.length === 0 ? 202 : 200;
+  await answer.end({ status, body: bodies.length === 0 ? undefined : `[${bodies.join(",")}]`, settled });
 }
 
 /** The answer to one request: JSON where it comes soon, a stream of events where something comes before it. */
@@ -234,16 +238,14 @@ class McpAnswer {
     void this.#sink.write(toEvent(text));
   };
 
-  end(reply: McpReply): void {
-    if (this.#sink.closed) return;
+  async end(reply: McpReply): Promise<void> {
+    const { status, body, settled } = reply;
     this.#tell(reply);
-    const { status, body } = reply;
-    if (this.#isStream) {
-      this.#sink.end(body === undefined ? undefined : toEvent(body));
-      return;
-    }
-    this.#sink.head(status, body === undefined ? {} : { "content-type": "application/json" });
-    this.#sink.end(body);
+    if (!this.#isStream) this.#sink.head(status, body === undefined ? {} : headersOf(body));
+    // The whole message is there, by its end or its length: the client goes on while the call is settled.
+    if (body !== undefined) void this.#sink.write(this.#isStream ? toEvent(body) : body);
+    await settled;
+    this.#sink.end();
   }
 
   #tell({ callerId, callId, rate, sessionId }: McpReply): void {
@@ -253,6 +255,10 @@ class McpAnswer {
     if (sessionId !== undefined) exchange.headers["mcp-session-id"] = sessionId;
     if (rate !== undefined) setRateLimitHeaders(exchange.headers, rate);
   }
+}
+
+function headersOf(body: string): Readonly<Record<string, string>> {
+  return { "content-type": "application/json", "content-length": String(Buffer.byteLength(body)) };
 }
 
 /** JSON has no line ends of its own. */

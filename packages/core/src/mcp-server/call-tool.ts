@@ -80,9 +80,11 @@ async function start(
 ): Promise<MethodReply> {
   const { deps, peer } = exchange;
   let outputSchema: JsonObject | undefined;
+  const told = Promise.withResolvers<Invoked>();
   let invoked: Invoked;
+  let settled: Promise<unknown>;
   try {
-    invoked = await invokeTool(deps, {
+    const invoking = invokeTool(deps, {
       ...exchange.presented,
       requestId: exchange.requestId,
       traceId: exchange.traceId,
@@ -101,13 +103,16 @@ async function start(
       signal: peer.era === "stateless" ? exchange.signal : never,
       ...(reporter === undefined ? {} : { onProgress: reporter.report }),
       ...(exchange.idempotencyKey === undefined ? {} : { idempotencyKey: exchange.idempotencyKey }),
+      onResult: told.resolve,
     });
+    settled = invoking;
+    invoked = await Promise.race([told.promise, invoking]);
   } catch (error) {
     return { result: asRefusal(await toRefusal(exchange, asked, error), outputSchema) };
   }
   const { context, callId, callerId, rate } = invoked;
   const admitted = { ...exchange, context, tools: findToolset(context.config, exchange.toolset) };
-  return { result: await conclude(admitted, asked, invoked), callId, callerId, rate };
+  return { result: await conclude(admitted, asked, invoked), callId, callerId, rate, settled };
 }
 
 function findTool(exchange: Exchange, context: CallContext, { name }: AskedCall): Tool | undefined {

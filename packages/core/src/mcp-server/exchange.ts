@@ -59,6 +59,8 @@ export interface McpReply {
   readonly callerId?: string;
   readonly callId?: string;
   readonly rate?: AdmitResult["rate"];
+  /** What the answer does not wait for, but its request does. */
+  readonly settled?: Promise<unknown>;
 }
 
 export interface MethodReply extends Omit<McpReply, "status" | "body"> {

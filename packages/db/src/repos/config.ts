@@ -15,7 +15,7 @@ import { build, decodeFirst, statement } from "../sql.ts";
 import { agentReader, selectAgents } from "./agents.ts";
 import { budgetReader } from "./budgets.ts";
 import { readFlowHeads, selectFlowHeads } from "./flow-heads.ts";
-import { nodeReader, selectNodes } from "./nodes.ts";
+import { nodeReader, selectNodes } from "./node-configuration.ts";
 import { selectCredentials, storedCredentialReader } from "./credentials.ts";
 import { pluginReader } from "./plugins.ts";
 import { operator, readPrices, selectPrices } from "./prices.ts";

@@ -10,7 +10,6 @@ import {
   type NodeRecord,
   type NodeRegistration,
   type NodeRun,
-  type RegisteredNode,
 } from "@toolyard/core/nodes/node";
 import type { NodeRepo, RunsSeen } from "@toolyard/core/ports/nodes";
 import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
@@ -20,7 +19,6 @@ import { decodeRow } from "../sql.ts";
 import { isLive } from "./connections.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
-import type { Reader, OnBrokenRow } from "./rows.ts";
 
 /** Of a tenant; their tools are part of its configuration. */
 const mostNodes = 100;
@@ -158,24 +156,6 @@ const forgetValues = `DELETE FROM vcp_static_values WHERE (tenant, source) IN (
 const forgetNodes = `DELETE FROM nodes WHERE expires_at <= ${now}`;
 const forgetRuns = `DELETE FROM node_runs WHERE rowid IN (
   SELECT rowid FROM node_runs WHERE lease_until <= ${now} - ${runsKeptMs} LIMIT ?1)`;
-
-export function nodeReader(onBrokenRow: OnBrokenRow): Reader<typeof nodes, RegisteredNode> {
-  return {
-    table: nodes,
-    tableName: "nodes",
-    key: nodes.name,
-    onBrokenRow,
-    toRecord: ({ name, tools, instance }) => {
-      const serverId = serverIdOf(instance);
-      return { name, tools, ...(serverId === undefined ? {} : { serverId }) };
-    },
-  };
-}
-
-/** All of a tenant, for its snapshot. */
-export function selectNodes(tenant: string): Statement {
-  return { sql: "SELECT * FROM nodes WHERE tenant = ?1 ORDER BY name", args: [tenant] };
-}
 
 export function createNodeRepo(shards: Shards): NodeRepo {
   const ask = (tenant: string, ...statements: readonly Statement[]): Promise<readonly StatementResult[]> =>
