@@ -198,7 +198,7 @@ async function answerBatch(c: AppContext, app: AppDeps, { values, presented, ans
   const replies: McpReply[] = [];
   for (const value of values) replies.push(await serve(c, app, { value, presented, answer }));
   const bodies = replies.flatMap(({ body }) => (body === undefined ? [] : [body]));
-  const settled = Promise.all(replies.map((reply) => reply.settled));
+  const settled = Promise.all(replies.flatMap((reply) => reply.settled ?? []));
   const status = bodies.length === 0 ? 202 : 200;
   await answer.end({ status, body: bodies.length === 0 ? undefined : `[${bodies.join(",")}]`, settled });
 }
