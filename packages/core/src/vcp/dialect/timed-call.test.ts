@@ -33,6 +33,14 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
     expect(at("2030-03-31-01:30", "Europe/Berlin")).toBe("2030-03-31T00:30:00.000Z");
   });
 
+  it("named CST is China's for a tenant whose clock shows that, and else Chicago's, as to Date", () => {
+    for (const written of ["2030-01-31 17:00 CST", "2030-01-31 17:00 (CST)", "Thu, 31 Jan 2030 5:00 PM cst"]) {
+      expect(at(written), written).toBe("2030-01-31T09:00:00.000Z");
+      expect(at(written, "America/New_York"), written).toBe("2030-01-31T23:00:00.000Z");
+    }
+    expect(at("Thu Jan 31 2030 17:00:00 GMT+0100 (CST)")).toBe("2030-01-31T16:00:00.000Z");
+  });
+
   it("may name its own zone, and must be a time", () => {
     for (const written of [
       "2030-01-31T09:00:00Z",

@@ -100,9 +100,16 @@ export function readTime(written: string, timeZone: string): number | undefined 
   return onClockOf(timeZone, Date.UTC(year, month - 1, day, hour, minute, second, thousandths));
 }
 
+/** To `Date` it is Chicago's; where the clock shows China's time, it is that. */
+const cst = /\bCST\b/i;
+const chinaMs = 8 * 3_600_000;
+
 /** As `Date` reads it, which passes over what stands in brackets: the zone counts there as well. */
 function readWords(text: string, timeZone: string): number | undefined {
   const bare = text.replaceAll(/[()]/g, " ");
+  const own = bare.replace(cst, " ");
+  const wall = own === bare || zone.test(own) ? Number.NaN : Date.parse(`${own} UTC`);
+  if (!Number.isNaN(wall) && offsetAt(wall, timeZone) === chinaMs) return onClockOf(timeZone, wall);
   const hasZone = zone.test(bare);
   const isOutside = !hasZone || zone.test(text.replaceAll(/\([^()]*\)/g, " "));
   const read = isOutside ? text : bare;
