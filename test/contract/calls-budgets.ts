@@ -620,11 +620,14 @@ function describeUsage(bench: Bench): void {
       const grandchild = newTool({ parentId: child.id });
       await calls.record(tenant, "key_1", [chat, child, grandchild, newChat()]);
       const idsOf = async (id: string, limit: number): Promise<readonly string[]> =>
-        (await bench.fixture.repos[1].calls.family(tenant, id, limit)).map((call) => call.id);
+        (await bench.fixture.repos[1].calls.family(tenant, id, { limit })).map((call) => call.id);
       expect(new Set(await idsOf(chat.id, 10))).toEqual(new Set([chat.id, child.id, grandchild.id]));
       expect(await idsOf(chat.id, 2)).toHaveLength(2);
       expect(await idsOf(grandchild.id, 10)).toEqual([grandchild.id]);
-      expect(await calls.family(await bench.newTenant(), chat.id, 10)).toEqual([]);
+      expect(await calls.family(await bench.newTenant(), chat.id, { limit: 10 })).toEqual([]);
+      await bench.finish(tenant, child.id, done({ micros: 1 }));
+      const open = await calls.family(tenant, chat.id, { limit: 2, isOpen: true });
+      expect(new Set(open.map((call) => call.id))).toEqual(new Set([chat.id, grandchild.id]));
     });
 
     test("outlives the calls, for more than a year", async () => {

@@ -801,6 +801,8 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
     },
     implicit: { type: "oauth2", flows: { implicit: { authorizationUrl: "https://id.example/go", scopes: {} } } },
     otherImplicit: { type: "oauth2", flows: { password: { tokenUrl: "https://id.example/token", scopes: {} } } },
+    half: { type: "oauth2", flows: { authorizationCode: { tokenUrl: "https://id.example/token", scopes: {} } } },
+    otherCookie: { type: "apiKey", in: "cookie", name: "csrf" },
     mtls: { type: "mutualTLS" },
   };
   const secured = (security: Json, more: Json = {}): Json =>
@@ -925,6 +927,13 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
     expect(operation.alternative_schemes).toEqual([["digest"], ["user", "token"], ["nobody"]]);
     const { warnings } = await importing(documentOf({ "/x": { get: ok } }), { dry_run: true });
     expect(warnings).toEqual([expect.stringContaining("securitySchemes")]);
+  });
+
+  test("takes another way where two would go to the same place, and leaves what one alone lacks to registration", async () => {
+    const { config } = await authOf([{ inCookie: [], otherCookie: [] }, { key: [] }]);
+    expect(config.mapping).toMatchObject([{ target: "X-Key" }]);
+    const { operations } = await importing(secured([{ half: [] }]), { dry_run: true });
+    expect(JSON.stringify(operations)).toContain("'authorization_url'");
   });
 
   test("is that of the document where the operation has none of its own", async () => {

@@ -157,6 +157,7 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
   test.for([
     ["by itself", byItself],
     ["of an MCP client", overMcp({ accept: "application/json" })],
+    ["of an MCP client that takes streams", overMcp({ accept: "application/json, text/event-stream" })],
   ] as const)("a call %s: one before it is sent, one after its result is told", async ([, call]) => {
     for (const name of ["look", "order"]) {
       seen = [];
@@ -177,6 +178,34 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
       ]);
       expect(await tenant.client.get(`/v1/calls/${id}/result`)).toEqual({});
     }
+  });
+
+  test("a batch of an MCP client: each call is on record before the next one, and the last after it is told", async () => {
+    backEnd.answer = () => ({ body: "{}" });
+    const call = (id: number): object => ({
+      jsonrpc: "2.0",
+      id,
+      method: "tools/call",
+      params: { name: "look", arguments: { q: "a" } },
+    });
+    const headers = { accept: "application/json" };
+    await tenant.client.expect("patch", "/v1/settings", { concurrent_tool_calls: 1 });
+    const reply = await tenant.client.send("post", "/mcp", [call(1), call(2), call(3)], { headers });
+    expect(reply.json).toMatchObject([1, 2, 3].map((id) => ({ id, result: { content: [{ text: "{}" }] } })));
+    await tenant.client.expect("patch", "/v1/settings", { concurrent_tool_calls: null });
+  });
+
+  test("a write that would be sent again is on record before its result is told", async () => {
+    const put = {
+      method: "PUT",
+      base_url: `${backEnd.url}/x`,
+      content_type: "application/json",
+      param_placement: "body",
+    };
+    await tenant.addPlugin({ name: "put", parameters: { type: "object", properties: {} }, execution: put });
+    backEnd.answer = () => ({ body: "{}" });
+    await tenant.client.post("/v1/tools/invoke", { name: "put", arguments: {} });
+    expect(await newestState("put")).toBe("completed");
   });
 
   test("a call with a key is on record before its result is told, for whoever sends it again at once", async () => {

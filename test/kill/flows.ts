@@ -94,8 +94,14 @@ export const flows = {
   },
   "replayed call": {
     sensitive: false,
+    // With a key its end is on record before it is told.
     before: async (application, order) =>
-      (await application.send("post", "/v1/tools/invoke", { body: invokeBody(order) })).json.id,
+      (
+        await application.send("post", "/v1/tools/invoke", {
+          body: invokeBody(order),
+          headers: keyed(`before ${order}`),
+        })
+      ).json.id,
     async run(application, order, original) {
       const reply = await application.send("post", `/v1/calls/${original}/replay`, {
         body: { confirm: true },

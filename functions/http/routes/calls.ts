@@ -290,7 +290,7 @@ export const getCallTree = defineRoute({
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, context, params }) {
     const root = await findCall(core, context, params.id);
-    const calls = await core.repos.calls.family(root.tenant, root.id, mostInTree + 1);
+    const calls = await core.repos.calls.family(root.tenant, root.id, { limit: mostInTree + 1 });
     return c.json(viewTree(root, calls));
   },
 });

@@ -196,11 +196,15 @@ async function answerBatch(c: AppContext, app: AppDeps, { values, presented, ans
     return;
   }
   const replies: McpReply[] = [];
-  for (const value of values) replies.push(await serve(c, app, { value, presented, answer }));
+  for (const value of values) {
+    // Its slot and what it reserves are the next one's.
+    await replies.at(-1)?.settled;
+    replies.push(await serve(c, app, { value, presented, answer }));
+  }
   const bodies = replies.flatMap(({ body }) => (body === undefined ? [] : [body]));
-  const settled = Promise.all(replies.flatMap((reply) => reply.settled ?? []));
-  const status = bodies.length === 0 ? 202 : 200;
-  await answer.end({ status, body: bodies.length === 0 ? undefined : `[${bodies.join(",")}]`, settled });
+  const settled = replies.at(-1)?.settled ?? Promise.resolve();
+  const whole = bodies.length === 0 ? { status: 202, body: undefined } : { status: 200, body: `[${bodies.join(",")}]` };
+  await answer.end({ ...whole, settled });
 }
 
 /** The answer to one request: JSON where it comes soon, a stream of events where something comes before it. */

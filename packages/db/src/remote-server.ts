@@ -46,13 +46,18 @@ interface Rested {
   readonly since: number;
 }
 
+interface Waiting {
+  readonly trip: Trip;
+  readonly use: (connection: Client) => void;
+}
+
 export class RemoteServer {
   readonly #options: RemoteServerOptions;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #connections = new Set<Client>();
   /** Those without a request, whichever rests longest first. */
   readonly #resting: Rested[] = [];
-  readonly #waiting: ((connection: Client) => void)[] = [];
+  readonly #waiting: Waiting[] = [];
   isClosed = false;
 
   constructor(options: RemoteServerOptions) {
@@ -68,11 +73,17 @@ export class RemoteServer {
   post(path: string, body: string, timeoutMs: number): Promise<string> {
     const trip = new Trip(timeoutMs);
     const base = this.#options.url.pathname.replace(/\/+$/, "");
-    this.#take((connection) => {
+    const use = (connection: Client): void => {
       connection.dispatch({ method: "POST", path: base + path, headers: this.#headers, body }, trip);
-      const giveBack = (): void => this.#giveBack(connection);
-      trip.answer.then(giveBack, giveBack);
-    });
+      trip.answer.then(
+        () => this.#giveBack(connection),
+        // One that is still being made would keep the next request as long.
+        (error: unknown) => (error instanceof RemoteLoss ? this.#letGo(connection) : this.#giveBack(connection)),
+      );
+    };
+    const connection = this.#take();
+    if (connection === undefined) this.#waiting.push({ trip, use });
+    else use(connection);
     return trip.answer;
   }
 
@@ -81,8 +92,8 @@ export class RemoteServer {
     await Promise.all([...this.#connections].map((connection) => connection.destroy()));
   }
 
-  /** Soon, where there are as many as there may be and all have a request. */
-  #take(use: (connection: Client) => void): void {
+  /** Undefined where there are as many as there may be, all of them with a request. */
+  #take(): Client | undefined {
     const tooLongSince = performance.now() - longestRestMs;
     while (this.#resting[0] !== undefined && this.#resting[0].since < tooLongSince) {
       const { connection } = this.#resting[0];
@@ -91,9 +102,8 @@ export class RemoteServer {
       connection.close().catch(() => undefined);
     }
     const last = this.#resting.pop();
-    if (last !== undefined) use(last.connection);
-    else if (this.#connections.size < this.#options.connections) use(this.#open());
-    else this.#waiting.push(use);
+    if (last !== undefined) return last.connection;
+    return this.#connections.size < this.#options.connections ? this.#open() : undefined;
   }
 
   #open(): Client {
@@ -103,9 +113,24 @@ export class RemoteServer {
   }
 
   #giveBack(connection: Client): void {
-    const next = this.#waiting.shift();
+    const next = this.#nextWaiting();
     if (next === undefined) this.#resting.push({ connection, since: performance.now() });
-    else next(connection);
+    else next.use(connection);
+  }
+
+  #letGo(connection: Client): void {
+    this.#connections.delete(connection);
+    connection.destroy().catch(() => undefined);
+    const next = this.#nextWaiting();
+    // A closed one says so to whoever still asks.
+    if (next !== undefined) next.use(this.isClosed ? connection : this.#open());
+  }
+
+  /** Who has given up meanwhile needs none. */
+  #nextWaiting(): Waiting | undefined {
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift())
+      if (!next.trip.isOver) return next;
+    return undefined;
   }
 }
 
@@ -137,9 +162,13 @@ class Trip {
     }, timeoutMs);
   }
 
+  get isOver(): boolean {
+    return this.#settle === undefined;
+  }
+
   onRequestStart(controller: Controller): void {
     // Thrown before a byte is written.
-    if (this.#settle === undefined) throw new Error("given up while waiting for a connection");
+    if (this.isOver) throw new Error("given up while waiting for a connection");
     this.#controller = controller;
     this.#isSent = true;
   }

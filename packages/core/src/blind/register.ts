@@ -11,7 +11,13 @@ import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { authSlots, mappingProblems } from "./auth-mapping.ts";
-import { pluginDefinitionSchema, stylesOf, type Execution, type PluginDefinition } from "./definition.ts";
+import {
+  pluginDefinitionSchema,
+  stylesOf,
+  type AuthMapping,
+  type Execution,
+  type PluginDefinition,
+} from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 import type { PluginRecord } from "./plugin.ts";
 import { compilePlan, placementOf, wireNameOf, type Plan } from "./request.ts";
@@ -362,7 +368,9 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
     name.toLowerCase(),
   );
   authSlots(config).forEach(({ location, name }) => {
-    const index = config.mapping.findIndex((entry) => entry.target === name && entry.location === location);
+    const isHere = (entry: AuthMapping): boolean => entry.target === name && entry.location === location;
+    const key = config.mapping.findIndex((entry) => entry.type !== undefined && isHere(entry));
+    const index = key < 0 ? config.mapping.findIndex(isHere) : key;
     const field = index < 0 ? "auth_config.mapping" : `auth_config.mapping.${index}.target`;
     const isSame = (other: string): boolean =>
       location === "header" ? other.toLowerCase() === name.toLowerCase() : other === name;

@@ -38,8 +38,8 @@ async function stop(deps: CoreDeps, tenant: string, id: string): Promise<Stopped
   const before = await deps.repos.calls.requestCancel(tenant, id);
   if (before === undefined) return undefined;
   // What it has asked for is asked to stop with it.
-  const family = await deps.repos.calls.family(tenant, id, mostTold);
-  const isToTell = (one: Call): boolean => !hasEnded(one) && (isScheme(one.uri, "node") || isScheme(one.uri, "vcp"));
+  const family = await deps.repos.calls.family(tenant, id, { limit: mostTold, isOpen: true });
+  const isToTell = ({ uri }: Call): boolean => isScheme(uri, "node") || isScheme(uri, "vcp");
   const told = await Promise.all(family.filter(isToTell).map((one) => stopWhereItIs(deps, one)));
   return { before, after: told.find((one) => one.id === id) ?? before };
 }

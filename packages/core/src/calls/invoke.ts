@@ -206,9 +206,16 @@ async function proceed(
   }
 }
 
-/** Not what whoever hears of it may look for at once: by its handle, by the key it was asked for under, as a run's record. */
-function isToldFirst({ tool }: PreparedCall, { idempotencyKey }: InvokeRequest, { outcome }: Execution): boolean {
-  if (tool.repeat === "resume" || idempotencyKey !== undefined) return false;
+/**
+ * Not what whoever hears of it may look for at once: by its handle, by the key it was asked for under, as a run's record.
+ * Nor a write that would be sent again, should this process die before its end is on record: the next one may be done by then.
+ */
+function isToldFirst(
+  { effect, repeat }: PreparedCall,
+  { idempotencyKey }: InvokeRequest,
+  { outcome }: Execution,
+): boolean {
+  if (idempotencyKey !== undefined || repeat === "resume" || (effect === "write" && repeat !== "never")) return false;
   return outcome.kind === "completed" && outcome.handle === undefined;
 }
 

@@ -456,6 +456,13 @@ export interface SweepItem {
   readonly state: CallState;
 }
 
+export interface FamilyWanted {
+  /** At most so many. */
+  readonly limit: number;
+  /** Those only that have not ended. */
+  readonly isOpen?: boolean;
+}
+
 export interface CallRepo {
   admit(input: AdmitInput): Promise<AdmitResult>;
   settle(tenant: string, input: SettleInput): Promise<void>;
@@ -543,8 +550,8 @@ export interface CallRepo {
   list(tenant: string, filter: CallFilter, page: CallPageRequest): Promise<Page<Call>>;
   /** Micro-units that the calls below each of these have cost, however deep, as far as they have ended. */
   costsBelow(tenant: string, ids: readonly string[]): Promise<ReadonlyMap<string, number>>;
-  /** The call and those below it, the oldest first, at most so many; empty where there is none. */
-  family(tenant: string, id: string, limit: number): Promise<readonly Call[]>;
+  /** The call and those below it, the oldest first; empty where there is none. */
+  family(tenant: string, id: string, wanted: FamilyWanted): Promise<readonly Call[]>;
   /** Queued or waiting: cancelled at once. Running: asked to stop. Children of a chat too. */
   requestCancel(tenant: string, id: string): Promise<Call | undefined>;
   isCancelRequested(tenant: string, id: string): Promise<boolean>;

@@ -1,6 +1,6 @@
 /** Reading calls, and what people may do to them: list, cancel, approve, reject. */
 import type { Call, CallError } from "@toolyard/core/calls/call";
-import type { CallFilter, CallPageRequest, CallRepo, Page } from "@toolyard/core/ports/repos";
+import type { CallFilter, CallPageRequest, CallRepo, FamilyWanted, Page } from "@toolyard/core/ports/repos";
 import type { Database, SqlValue } from "../database.ts";
 import { ended, toCall } from "./calls-rows.ts";
 import { now } from "./fragments.ts";
@@ -118,16 +118,19 @@ const withFamily = `WITH RECURSIVE family (id) AS (
     WHERE child.tenant = ?1 AND child.parent_id = family.id AND child.parent_id IS NOT NULL
   )`;
 
-const readFamily = `${withFamily}
-  SELECT one.* FROM family CROSS JOIN calls AS one WHERE one.tenant = ?1 AND one.id = family.id
+const readFamily = (condition: string): string => `${withFamily}
+  SELECT one.* FROM family CROSS JOIN calls AS one WHERE one.tenant = ?1 AND one.id = family.id ${condition}
   ORDER BY one.created_at, one.id LIMIT ?3`;
+const readWhole = readFamily("");
+const readOpen = readFamily(`AND one.state NOT IN ${ended}`);
 
 export async function family(
   database: Database,
   tenant: string,
-  { id, limit }: { readonly id: string; readonly limit: number },
+  { id, limit, isOpen = false }: FamilyWanted & { readonly id: string },
 ): Promise<readonly Call[]> {
-  const [found] = await database.batch([{ sql: readFamily, args: [tenant, id, limit] }], { readonly: true });
+  const sql = isOpen ? readOpen : readWhole;
+  const [found] = await database.batch([{ sql, args: [tenant, id, limit] }], { readonly: true });
   return (found?.rows ?? []).map(toCall);
 }
 

@@ -40,7 +40,7 @@ export function createCallRepo(shards: Shards, caps: SettingsCaps): CallRepo {
     get: (tenant, id) => get(of(tenant), tenant, id),
     list: (tenant, filter, page) => list(of(tenant), tenant, { filter, page }),
     costsBelow: (tenant, ids) => costsBelow(of(tenant), tenant, ids),
-    family: (tenant, id, limit) => family(of(tenant), tenant, { id, limit }),
+    family: (tenant, id, wanted) => family(of(tenant), tenant, { id, ...wanted }),
     requestCancel: (tenant, id) => requestCancel(of(tenant), tenant, id),
     isCancelRequested: (tenant, id) => isCancelRequested(of(tenant), tenant, id),
     decide: (tenant, id, decision) => decide(of(tenant), tenant, { id, ...decision }),

@@ -117,13 +117,15 @@ function combine(parts: readonly (SchemePart | Unusable)[]): Pick<AuthProposal, 
   const slots = usable.flatMap((part) => (part.kind === "slots" ? part.slots : []));
   const credentials = usable.flatMap((part) => part.credentials);
   const [main, other] = usable.flatMap((part) => (part.kind === "slots" ? [] : [configOf(part)]));
-  if (main === undefined) return { config: { type: "api_key", mapping: slots }, credentials };
-  if (other !== undefined) return { problem: `type ${main.type} cannot be combined with type ${other.type}` };
+  if (main !== undefined && other !== undefined)
+    return { problem: `type ${main.type} cannot be combined with type ${other.type}` };
   const keys = slots.map((slot) => ({ ...slot, type: "api_key" as const }));
-  const config: AuthConfig = { ...main, mapping: [...main.mapping, ...keys] };
-  const [problem] = mappingProblems(config);
+  const config: AuthConfig =
+    main === undefined ? { type: "api_key", mapping: slots } : { ...main, mapping: [...main.mapping, ...keys] };
+  // What is wrong with one alone its registration names.
+  const [problem] = usable.length === 1 ? [] : mappingProblems(config);
   if (problem !== undefined)
-    return { problem: `type ${main.type} cannot be combined: its ${problem.path} ${problem.message}` };
+    return { problem: `type ${config.type} cannot be combined: its ${problem.path} ${problem.message}` };
   return { config, credentials };
 }
 

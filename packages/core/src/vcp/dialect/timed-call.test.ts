@@ -38,6 +38,11 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
       expect(at(written), written).toBe("2030-01-31T09:00:00.000Z");
       expect(at(written, "America/New_York"), written).toBe("2030-01-31T23:00:00.000Z");
     }
+    expect(at("2030-01-31 17:00 CST (China Standard Time)")).toBe("2030-01-31T09:00:00.000Z");
+    for (const written of ["2030-01-31 17:00:00 +0800 CST", "2030-01-31 17:00 (UTC+8 CST)"]) {
+      expect(at(written), written).toBe("2030-01-31T09:00:00.000Z");
+      expect(at(written, "Europe/Berlin"), written).toBe("2030-01-31T09:00:00.000Z");
+    }
     expect(at("Thu Jan 31 2030 17:00:00 GMT+0100 (CST)")).toBe("2030-01-31T16:00:00.000Z");
   });
 

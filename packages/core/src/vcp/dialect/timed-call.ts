@@ -107,9 +107,14 @@ const chinaMs = 8 * 3_600_000;
 /** As `Date` reads it, which passes over what stands in brackets: the zone counts there as well. */
 function readWords(text: string, timeZone: string): number | undefined {
   const bare = text.replaceAll(/[()]/g, " ");
-  const own = bare.replace(cst, " ");
-  const wall = own === bare || zone.test(own) ? Number.NaN : Date.parse(`${own} UTC`);
-  if (!Number.isNaN(wall) && offsetAt(wall, timeZone) === chinaMs) return onClockOf(timeZone, wall);
+  if (cst.test(bare)) {
+    const rest = bare.replace(cst, " ");
+    // An offset beside it is what counts: Go prints both.
+    const stated = zone.test(rest) ? Date.parse(rest) : Number.NaN;
+    if (!Number.isNaN(stated)) return stated;
+    const wall = Date.parse(`${text.replace(cst, " ")} UTC`);
+    if (!Number.isNaN(wall) && offsetAt(wall, timeZone) === chinaMs) return onClockOf(timeZone, wall);
+  }
   const hasZone = zone.test(bare);
   const isOutside = !hasZone || zone.test(text.replaceAll(/\([^()]*\)/g, " "));
   const read = isOutside ? text : bare;
