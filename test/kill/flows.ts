@@ -99,7 +99,7 @@ export const flows = {
       (
         await application.send("post", "/v1/tools/invoke", {
           body: invokeBody(order),
-          headers: keyed(`before ${order}`),
+          headers: keyed(`before-${order}`),
         })
       ).json.id,
     async run(application, order, original) {
