@@ -366,6 +366,14 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
     expect(mappingProblems(auth)).toEqual([]);
   });
 
+  test("says of a key in the place of the token that its type fills that itself", () => {
+    const user = { source: "A", target: "username" };
+    const auth = config("basic", { source: "B", target: "authorization", type: "api_key" }, user);
+    expect(mappingProblems(auth)).toEqual([
+      { path: "mapping.0.target", message: "is 'authorization', which type 'basic' fills itself" },
+    ]);
+  });
+
   test("names the places that a type fills", () => {
     expect(authSlots(config("basic", { source: "A", target: "username" }))).toEqual([
       { location: "header", name: "Authorization" },

@@ -145,14 +145,23 @@ function entryFor(mapping: readonly AuthMapping[], target: string): AuthMapping 
   return mapping.find((entry) => entry.target === target);
 }
 
-/** Every entry of the configuration's own type, with its target. */
-function ownEntries(config: AuthConfig): readonly AuthMapping[] {
-  return config.mapping.filter((entry) => !isKey(entry)).map((entry) => completed(config, entry));
+interface Entries {
+  /** Of the configuration's own type, with their targets. */
+  readonly own: readonly AuthMapping[];
+  /** The keys beside it. */
+  readonly keys: readonly AuthMapping[];
 }
 
-/** The keys beside it. */
-function keysOf(config: AuthConfig): readonly AuthMapping[] {
-  return config.mapping.filter(isKey);
+/** Made once for each configuration: every call asks for them. */
+const entries = new WeakMap<AuthConfig, Entries>();
+
+function entriesOf(config: AuthConfig): Entries {
+  let known = entries.get(config);
+  if (known === undefined) {
+    const own = config.mapping.filter((entry) => !isKey(entry)).map((entry) => completed(config, entry));
+    entries.set(config, (known = { own, keys: config.mapping.filter(isKey) }));
+  }
+  return known;
 }
 
 function isKey({ type }: AuthMapping): boolean {
@@ -166,16 +175,18 @@ function completed(config: AuthConfig, entry: AuthMapping): AuthMapping {
 
 /** Headers and query parameters that the configuration fills. */
 export function authSlots(config: AuthConfig): readonly AuthSlot[] {
-  return [...schemeOf(config).slots(ownEntries(config)), ...slotOfEach(keysOf(config))];
+  const { own, keys } = entriesOf(config);
+  return [...schemeOf(config).slots(own), ...slotOfEach(keys)];
 }
 
 /** What is wrong with a mapping, for registration; empty where it can be used. */
 export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
   const targets = schemeOf(config).targets?.(config);
-  const own = ownEntries(config);
-  const seen = new Set(targets === undefined ? [] : schemeOf(config).slots(own).map(placeOf));
+  const { own } = entriesOf(config);
+  const ofType = new Set(targets === undefined ? [] : schemeOf(config).slots(own).map(placeOf));
+  const seen = new Set<string>();
   const problems = config.mapping.flatMap((entry, index) => {
-    const problem = entryProblem(config, completed(config, entry), seen);
+    const problem = entryProblem(config, completed(config, entry), { ofType, seen });
     return problem === undefined ? [] : [{ path: `mapping.${index}.target`, message: problem }];
   });
   for (const target of targets?.required ?? []) {
@@ -193,7 +204,14 @@ function placeOf({ location, name }: AuthSlot): string {
   return `${location}:${location === "header" ? name.toLowerCase() : name}`;
 }
 
-function entryProblem(config: AuthConfig, entry: AuthMapping, seen: Set<string>): string | undefined {
+interface Taken {
+  /** Places that the type fills itself. */
+  readonly ofType: ReadonlySet<string>;
+  /** Of the entries before. */
+  readonly seen: Set<string>;
+}
+
+function entryProblem(config: AuthConfig, entry: AuthMapping, { ofType, seen }: Taken): string | undefined {
   const targets = isKey(entry) ? undefined : schemeOf(config).targets?.(config);
   const { target, location } = entry;
   if (target === undefined) return `is required for type '${entry.type ?? config.type}'`;
@@ -204,6 +222,7 @@ function entryProblem(config: AuthConfig, entry: AuthMapping, seen: Set<string>)
   const place = targets === undefined ? placeOf({ location, name: target }) : target;
   const isTaken = seen.has(place);
   seen.add(place);
+  if (ofType.has(place)) return `is '${target}', which type '${config.type}' fills itself`;
   if (isTaken) return "is filled by an earlier entry already";
   if (isHeader && !isHeaderName(target)) return "is not a header name";
   if (isHeader && isTransportHeader(target)) return "is a header that only the gateway sets";
@@ -234,10 +253,10 @@ export async function placeSecrets(
     accessToken: options.accessToken,
     hide: options.hide,
   };
-  const own = await schemeOf(config).place({ ...placing, mapping: ownEntries(config) });
-  const keys = keysOf(config);
+  const { own, keys } = entriesOf(config);
+  const ofType = await schemeOf(config).place({ ...placing, mapping: own });
   const placed =
-    keys.length === 0 ? own : [...own, ...(await authSchemes.api_key.place({ ...placing, mapping: keys }))];
+    keys.length === 0 ? ofType : [...ofType, ...(await authSchemes.api_key.place({ ...placing, mapping: keys }))];
   for (const { location, value, sources } of placed) {
     if (location === "header" && !isHeaderValue(value)) {
       throw invalidCredential(sources[0] ?? "", "holds characters that a header cannot carry");
