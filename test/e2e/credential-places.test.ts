@@ -1,10 +1,11 @@
 /**
- * A stored value may have several lines, as keys in PEM form have. Wherever one leaves, it arrives whole, or the call is
+ * Where credentials may stand in a request of a plugin, the path and the body included: they arrive there, and are told
+ * nowhere (BLIND-3, BLIND-6). A stored value may have several lines, as keys in PEM form have. Wherever one leaves, it arrives whole, or the call is
  * refused before anything is sent: a line break would end a header, and begin another (BLIND-10).
  */
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { jwtVerify } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { loyaltyDescriptors, startGrpcPeer } from "../support/grpc-peer.ts";
@@ -33,10 +34,14 @@ let gateway: Gateway;
 let backEnd: HttpStub;
 let tenant: TestTenant;
 
+beforeEach(() => {
+  backEnd.answer = () => ({ body: "{}" });
+});
+
 beforeAll(async () => {
   const commands = { env: { command: [process.execPath, "-e", program], env: ["LINES"] } };
   gateway = await startGateway({ env: { TOOLYARD_MCP_COMMANDS: JSON.stringify(commands) } });
-  backEnd = await startHttpStub(() => ({ body: "{}" }));
+  backEnd = await startHttpStub();
   tenant = await gateway.newTenant();
   await tenant.putCredential("LINES", lines);
   await tenant.putCredential("PLAIN", "plain-value");
@@ -56,7 +61,11 @@ const invoke = (call: Json): Promise<Reply> => tenant.client.send("post", "/v1/t
 async function usePlugin(name: string, type: string, mapping: Json): Promise<Reply> {
   await tenant.addPlugin({
     name,
-    execution: { method: "GET", base_url: `${backEnd.url}/x`, param_placement: "query" },
+    execution: {
+      method: "GET",
+      base_url: `${backEnd.url}/${mapping.location === "path" ? "{key}" : "x"}`,
+      param_placement: "query",
+    },
     auth_config: { type, mapping: [{ source: "LINES", ...mapping }] },
   });
   return invoke({ name });
@@ -78,6 +87,8 @@ const endpoints = (): Json => [{ host: "127.0.0.1", port: backEnd.port }];
 const ways: Readonly<Record<string, () => Promise<Reply>>> = {
   "a header of a plugin": () => usePlugin("in_header", "api_key", { target: "X-Key", location: "header" }),
   "a cookie of a plugin": () => usePlugin("in_cookie", "api_key", { target: "Cookie", location: "header" }),
+  "a path of a plugin": () => usePlugin("in_path", "api_key", { target: "key", location: "path" }),
+  "a body of a plugin": () => usePlugin("in_body", "api_key", { target: "key", location: "body" }),
   "a query of a plugin": () => usePlugin("in_query", "api_key", { target: "key", location: "query" }),
   "a bearer token of a plugin": () => usePlugin("as_bearer", "bearer", {}),
   "a user name of a plugin": () => usePlugin("as_user", "basic", { target: "username", location: "header" }),
@@ -174,6 +185,71 @@ describe(`a credential of several lines ${verifies("BLIND-10", "BLIND-5")}`, () 
     } finally {
       await stub.close();
     }
+  });
+});
+
+describe(`a credential in path and body ${verifies("BLIND-3", "BLIND-6", "BLIND-9")}`, () => {
+  const secrets = { BOT: "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw", SIGN: 'quoted "sign" & more' };
+
+  test("arrives where its definition says, and whoever calls sees none of it", async () => {
+    backEnd.answer = ({ target, body }) => ({
+      status: 400,
+      body: JSON.stringify({
+        asked: `${backEnd.url}${target}`,
+        sent: body.toString(),
+        decoded: decodeURIComponent(target),
+      }),
+    });
+    for (const [name, value] of Object.entries(secrets)) await tenant.putCredential(name, value);
+    await tenant.addPlugin({
+      name: "send_message",
+      parameters: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+      execution: { method: "POST", base_url: `${backEnd.url}/bot{bot}/sendMessage`, param_placement: "body" },
+      auth_config: {
+        type: "api_key",
+        mapping: [
+          { source: "BOT", target: "bot", location: "path" },
+          { source: "SIGN", target: "sign", location: "body" },
+        ],
+      },
+    });
+    const { json, text } = await invoke({ name: "send_message", arguments: { text: "hi", bot: "mine", sign: "mine" } });
+    const sent = backEnd.requests.at(-1);
+    expect([sent?.target, JSON.parse(String(sent?.body))]).toEqual([
+      `/bot${secrets.BOT}/sendMessage`,
+      { text: "hi", sign: secrets.SIGN },
+    ]);
+    expect(json.error.code).toBe("tool_failed");
+    const told = [text, JSON.stringify(await tenant.client.get("/v1/calls?limit=5")), JSON.stringify(gateway.logged)];
+    expect(told.join()).not.toMatch(/AAHdqTcv|quoted/);
+
+    const { request } = await tenant.client.post("/v1/tools/explain", {
+      name: "send_message",
+      arguments: { text: "hi" },
+    });
+    expect(request).toMatchObject({
+      url: `${backEnd.url}/bot***BOT/sendMessage`,
+      body: '{"text":"hi","sign":"***SIGN"}',
+      credentials: [
+        { name: "BOT", level: "tenant", location: "path", target: "bot" },
+        { name: "SIGN", level: "tenant", location: "body", target: "sign" },
+      ],
+    });
+  });
+
+  test.each(["path", "body"])("has no place in a service, which says so: %s", async (location) => {
+    const { status, json } = await tenant.client.send("post", "/v1/tool-services", {
+      scheme: "api",
+      service_id: `mapped-${location}`,
+      config: {
+        base_url: backEnd.url,
+        auth_type: "mapping",
+        auth_config: { type: "api_key", mapping: [{ source: "PLAIN", target: "key", location }] },
+        tools: listing,
+      },
+    });
+    expect([status, json.error.param]).toEqual([400, "config.auth_config.mapping.0.location"]);
+    expect(json.error.message).toContain("make it a plugin");
   });
 });
 

@@ -226,6 +226,11 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
       ["authorization", "x-api-key"],
     ],
     [`curl URL/a -u ann:${secret} -H 'X-Api-Key: k-${secret}'`, "api_key", ["x-api-key", "authorization"]],
+    [`curl URL/login -d 'user=ann&password=${secret}'`, "api_key", ["password"]],
+    [`curl --json '{"user":"ann","client_secret":"${secret}"}' URL/login`, "api_key", ["client_secret"]],
+    [`curl --json '{"app_key":"${secret}"}' URL/login`, "api_key", ["app_key"]],
+    [`curl URL/login -F user=ann -F access_token=${secret}`, "api_key", ["access_token"]],
+    [`curl URL/x -H 'token: ${secret}' --json '{"token":"b-${secret}"}'`, "api_key", ["token", "body.token"]],
   ])("%s", async (written, type, parts) => {
     const command = written.replace("HOST", `127.0.0.1:${backEnd.port}`);
     const expected = await sentByCurl(command);
@@ -255,6 +260,27 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
     expect(JSON.stringify(gateway.logged)).not.toContain(secret);
   });
 
+  test.each([
+    ['/bot110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/sendMessage --json \'{"text":"hi"}\'', "path_secret"],
+    ['/services/T0ABCDEF1/B0ABCDEF2/abcdefABCDEF1234567890xy --json \'{"text":"hi"}\'', "path_secret"],
+    ["/v2/send?access_key=0123456789abcdef0123456789abcdef -d text=hi", "access_key"],
+    ["/trigger/lamp/with/key/0123456789abcdef0123456789abcdef", "path_secret"],
+  ])("in the path are credentials, too: %s", async (rest, part) => {
+    const command = `curl URL${rest}`;
+    const expected = await sentByCurl(command);
+    const reply = await tenant.client.send("post", "/v1/plugins/import", {
+      curl: at(command),
+      store_credentials: true,
+    });
+    expect(reply.json.credentials).toEqual([expect.objectContaining({ name: own(part), stored: true })]);
+    expect(reply.text).not.toMatch(/AAHdq|abcdefABC|0123456789abcdef/);
+    const [{ name }] = reply.json.operations;
+    expect(comparable(await sentByTool(name), command)).toEqual(comparable(expected, command));
+    const explained = await tenant.client.post("/v1/tools/explain", { name });
+    expect(decodeURIComponent(explained.request.url)).toContain(`***${own(part)}`);
+    expect(JSON.stringify(gateway.logged)).not.toMatch(/AAHdq|abcdefABC|0123456789abcdef/);
+  });
+
   test("that the shell would have filled in are named and have to be stored", async () => {
     const result = await importing('curl URL/a -H "Authorization: Bearer $TOKEN"', { store_credentials: true });
     expect(result.credentials).toEqual([expect.objectContaining({ name: own("authorization"), stored: false })]);
@@ -266,11 +292,8 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
   });
 
   test.each([
-    `curl URL/login -d 'user=ann&password=${secret}'`,
-    `curl --json '{"user":"ann","client_secret":"${secret}"}' URL/login`,
     `curl --json '{"auth":{"api_key":"${secret}"}}' URL/login`,
     `curl --json '[{"token":"${secret}"}]' URL/login`,
-    `curl URL/login -F user=ann -F access_token=${secret}`,
     `curl URL/login -F 'login={"password":"${secret}"};type=application/json'`,
     `curl --json '{"config":{"access_tokens":["${secret}"],"user":"ann"}}' URL/login`,
     `curl --json '{"config":{"password":{"value":"${secret}"}}}' URL/login`,
@@ -354,7 +377,7 @@ describe(`what only sounds like a secret in a curl command ${verifies("BLIND-1",
     });
     expect(reply.status).toBe(200);
     expect(reply.text).not.toContain(key);
-    expect(reply.json.operations[0].definition.parameters.required).toEqual(["input", "list"]);
+    expect(reply.json.operations[0].definition.parameters.required).toEqual(["list"]);
   });
 });
 
@@ -367,7 +390,7 @@ describe(`what a tool does not do as curl does ${verifies("BLIND-1")}`, () => {
     ["curl URL/a --next URL/b", "--next"],
     ["curl URL/a && rm -rf /", "first command"],
     ["curl URL/a\ncurl URL/b", "first command"],
-    ["curl URL/hooks/T0ABCDEF1/B0ABCDEF2/abcdefABCDEF1234567890xy", "secret"],
+    ["curl URL/sheets/1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms/values", "may be a secret"],
     ["curl -H 'Host: other.example' URL/a", "'Host'"],
     [`curl URL/a -d '{"a":1}'`, "application/json"],
   ])("%s is said", async (command, word) => {

@@ -999,6 +999,57 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
   });
 });
 
+describe(`a document whose keys stand in path and body ${verifies("BLIND-1", "BLIND-3")}`, () => {
+  test("is imported with a mapping of the caller's, each operation with what it has a place for", async () => {
+    const body = {
+      required: true,
+      content: {
+        "application/json": {
+          schema: {
+            type: "object",
+            properties: { secret: { type: "string" }, amount: { type: "integer" } },
+            required: ["secret", "amount"],
+          },
+        },
+      },
+    };
+    const document = documentOf({
+      "/bot{token}/pay": {
+        post: {
+          operationId: "pay",
+          parameters: [{ name: "token", in: "path", required: true, ...text }],
+          requestBody: body,
+          ...ok,
+        },
+      },
+      "/bot{token}/state": { get: { operationId: "state", ...ok } },
+      "/health": { get: { operationId: "health", ...ok } },
+    });
+    const mapping = [
+      { source: "BOT", target: "token", location: "path" },
+      { source: "SECRET", target: "secret", location: "body" },
+    ];
+    const result = await importing(document, {
+      auth: { config: { type: "api_key", mapping } },
+      base_url: backEnd.url,
+    });
+    expect(definitionOf(result, "POST /bot{token}/pay").parameters).toMatchObject({
+      properties: { amount: { type: "integer" } },
+      required: ["amount"],
+    });
+    expect(definitionOf(result, "GET /bot{token}/state").auth_config.mapping).toEqual([mapping[0]]);
+    expect(definitionOf(result, "GET /health").auth_config).toBeUndefined();
+    await tenant.putCredential("BOT", "1:AbcDef");
+    await tenant.putCredential("SECRET", "s-12345678");
+    const paid = await call("pay", { amount: 3 });
+    expect([paid.target, JSON.parse(String(paid.body))]).toEqual([
+      "/bot1:AbcDef/pay",
+      { amount: 3, secret: "s-12345678" },
+    ]);
+    expect((await call("state")).target).toBe("/bot1:AbcDef/state");
+  });
+});
+
 describe(`importing a document again ${verifies("BLIND-1", "BLIND-4")}`, () => {
   const operation = (id: string, change: Json = {}): Json => ({
     operationId: id,

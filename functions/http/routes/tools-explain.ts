@@ -1,4 +1,5 @@
 /** What a call would do, without doing it: for whoever writes a definition or wonders whose key is used. */
+import { secretLocations } from "@toolyard/core/blind/definition";
 import { parseRuntimeConfig } from "@toolyard/core/blind/register";
 import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { requireScope } from "@toolyard/core/calls/admit";
@@ -23,7 +24,7 @@ const explainedRequestSchema = z.strictObject({
       level: z.enum(["inline", "user", "tenant", "missing"]).meta({ description: "Whose value would be used." }),
       user_id: z.string().optional(),
       version: z.int().optional(),
-      location: z.enum(["header", "query"]),
+      location: z.enum(secretLocations),
       target: z.string(),
     }),
   ),

@@ -1,7 +1,7 @@
 /**
  * Places credentials into the outgoing request as `auth_config.mapping` directs (BLIND-3). One entry
- * of a table for each type: where it touches the request, and how values become headers and query
- * parameters. The model never sees these values, so they must not reach logs, outcomes or audit.
+ * of a table for each type: where it touches the request, and how values become headers, parameters
+ * of the query, parts of the path and fields of the body. The model never sees these values, so they must not reach logs, outcomes or audit.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { grantOf, oauthProblems, oauthTargets, readOAuthClient, type OAuthClient } from "../oauth/client.ts";
@@ -11,7 +11,8 @@ import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.t
 
 /** A place in the request that a type fills. */
 export interface AuthSlot {
-  readonly location: "header" | "query";
+  readonly location: AuthMapping["location"];
+  /** Of the header, the query parameter, the placeholder of the path, the field of the body. */
   readonly name: string;
 }
 
@@ -44,7 +45,7 @@ interface Placing {
 const shortestName = 8;
 
 interface AuthScheme {
-  /** The only targets there are, and those that must be mapped; absent: any header or query name. */
+  /** The only targets there are, and those that must be mapped; absent: any name in any place. */
   readonly targets?: (config: AuthConfig) => {
     readonly known: readonly string[];
     readonly required: readonly string[];
@@ -173,7 +174,7 @@ function completed(config: AuthConfig, entry: AuthMapping): AuthMapping {
   return target === undefined ? entry : { ...entry, target };
 }
 
-/** Headers and query parameters that the configuration fills. */
+/** Places that the configuration fills. */
 export function authSlots(config: AuthConfig): readonly AuthSlot[] {
   const { own, keys } = entriesOf(config);
   return [...schemeOf(config).slots(own), ...slotOfEach(keys)];
@@ -186,8 +187,8 @@ export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
   const ofType = new Set(targets === undefined ? [] : schemeOf(config).slots(own).map(placeOf));
   const seen = new Set<string>();
   const problems = config.mapping.flatMap((entry, index) => {
-    const problem = entryProblem(config, completed(config, entry), { ofType, seen });
-    return problem === undefined ? [] : [{ path: `mapping.${index}.target`, message: problem }];
+    const found = entryProblem(config, completed(config, entry), { ofType, seen });
+    return found === undefined ? [] : [{ path: `mapping.${index}.${found.field}`, message: found.message }];
   });
   for (const target of targets?.required ?? []) {
     if (entryFor(own, target) === undefined) {
@@ -211,7 +212,23 @@ interface Taken {
   readonly seen: Set<string>;
 }
 
-function entryProblem(config: AuthConfig, entry: AuthMapping, { ofType, seen }: Taken): string | undefined {
+interface EntryProblem {
+  readonly field: "target" | "location";
+  readonly message: string;
+}
+
+function entryProblem(config: AuthConfig, entry: AuthMapping, taken: Taken): EntryProblem | undefined {
+  const message = targetProblem(config, entry, taken);
+  if (message !== undefined) return { field: "target", message };
+  const isPart = !isKey(entry) && schemeOf(config).targets !== undefined;
+  if (!isPart || entry.location === "header" || entry.location === "query") return undefined;
+  return {
+    field: "location",
+    message: `is for keys and tokens; what type '${config.type}' is made of has no place of its own`,
+  };
+}
+
+function targetProblem(config: AuthConfig, entry: AuthMapping, { ofType, seen }: Taken): string | undefined {
   const targets = isKey(entry) ? undefined : schemeOf(config).targets?.(config);
   const { target, location } = entry;
   if (target === undefined) return `is required for type '${entry.type ?? config.type}'`;
@@ -260,6 +277,9 @@ export async function placeSecrets(
   for (const { location, value, sources } of placed) {
     if (location === "header" && !isHeaderValue(value)) {
       throw invalidCredential(sources[0] ?? "", "holds characters that a header cannot carry");
+    }
+    if (location === "path" && /^\.{1,2}$/.test(value)) {
+      throw invalidCredential(sources[0] ?? "", "is '.' or '..', which would change the path that it is part of");
     }
   }
   return placed;

@@ -199,14 +199,18 @@ function decodeName(text: string): string {
 
 // XML 1.0
 
+/** No colon: a namespace prefix needs a declaration that arguments cannot bring. */
+export function isElementName(name: string): boolean {
+  return /^[\p{L}_][\p{L}\p{N}._-]{0,127}$/u.test(name);
+}
+
 /** @param path where the value stands in the arguments, for errors */
 function writeElement(name: string, value: JsonValue, path: string): string {
   if (Array.isArray(value)) return value.map((item) => writeElement(name, item, path)).join("");
   if (value === null) return `<${name}/>`;
   if (typeof value !== "object") return `<${name}>${escapeXml(String(value), path)}</${name}>`;
   const children = Object.entries(value).map(([key, child]) => {
-    // No colon: a namespace prefix needs a declaration that arguments cannot bring.
-    if (!/^[\p{L}_][\p{L}\p{N}._-]{0,127}$/u.test(key)) throw badArgument(key, "cannot be the name of an XML element");
+    if (!isElementName(key)) throw badArgument(key, "cannot be the name of an XML element");
     return writeElement(key, child, key);
   });
   return `<${name}>${children.join("")}</${name}>`;

@@ -120,12 +120,18 @@ export type Execution = z.infer<typeof executionSchema>;
 
 const authTypes = ["api_key", "bearer", "basic", "oauth2"] as const;
 
+/** Where credentials stand in a request. */
+export const secretLocations = ["header", "query", "path", "body"] as const;
+
 export const authMappingSchema = z.strictObject({
   /** Name of a credential of the tenant. */
   source: credentialNameSchema,
-  /** Header or query parameter; for basic `username`/`password`; for oauth2 `client_id`, … */
+  /**
+   * Header or query parameter, placeholder of `base_url`, field of the body; for basic `username`/`password`;
+   * for oauth2 `client_id`, …
+   */
   target: text(128).optional(),
-  location: z.enum(["header", "query"]).default("header"),
+  location: z.enum(secretLocations).default("header"),
   /** A key that is sent beside what the `type` of all is about, as with type `api_key`. */
   type: z.literal("api_key").optional(),
 });

@@ -38,6 +38,7 @@ const reasonTexts: Readonly<Record<string, string>> = {
   denied_endpoint: "the operator has closed this endpoint",
   dns_no_answer: "its name has no address",
   downgrade: "a redirect may not lead from https to http",
+  secret_redirected: "a redirect may not take a body that holds a credential to another host",
 };
 
 /** Reasons that lie in how the URL is written, whatever host it names. */

@@ -852,6 +852,31 @@ describe("TLS", () => {
   });
 });
 
+describe(`a body that holds a credential ${verifies("BLIND-3", "BLIND-8")}`, () => {
+  const post = (status: number, to: () => string): Promise<unknown> => {
+    stub.requests.length = 0;
+    stub.answer = ({ target }) => (target === "/first" ? { status, headers: { location: to() } } : {});
+    return openEgress()
+      .request({ ...get(`${stub.url}/first`, { maxRedirects: 3 }), method: "POST", body: "k=1", hasSecretBody: true })
+      .catch((error: unknown) => error);
+  };
+  const elsewhere = (): string => `http://localhost:${stub.port}/second`;
+
+  test.each([307, 308])("is not taken to another origin by %i", async (status) => {
+    const error = await post(status, elsewhere);
+    expect(error).toMatchObject({ code: "egress_denied", details: { extra: { reason: "secret_redirected" } } });
+    expect(deliveryOf(error)).toBe("not_sent");
+    expect(stub.requests.map(({ target }) => target)).toEqual(["/first"]);
+  });
+
+  test("is sent again to its own, and left behind where the redirect asks for a page", async () => {
+    expect(await post(307, () => "/second")).toMatchObject({ status: 200 });
+    expect(stub.requests.map(({ body }) => String(body))).toEqual(["k=1", "k=1"]);
+    expect(await post(303, elsewhere)).toMatchObject({ status: 200 });
+    expect(stub.requests.map(({ body }) => String(body))).toEqual(["k=1", ""]);
+  });
+});
+
 test("loopback is reached only where the operator lists it", async () => {
   stub.requests.length = 0;
   stub.answer = () => ({});

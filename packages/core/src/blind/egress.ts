@@ -330,6 +330,8 @@ class UndiciEgress implements Egress {
     if (hop.url.protocol === "https:" && url.protocol === "http:")
       throw toEgressDenied({ host: url.host, name }, "downgrade");
     const becomesGet = (head.status === 303 && hop.method !== "HEAD") || (head.status < 303 && hop.method === "POST");
+    if (options.request.hasSecretBody === true && !becomesGet && url.origin !== hop.url.origin)
+      throw toEgressDenied({ host: url.host, name }, "secret_redirected");
     const sensitive = [...alwaysSensitive, ...(options.request.sensitiveHeaders ?? [])];
     const dropped = new Set(url.origin === hop.url.origin ? [] : sensitive);
     return {

@@ -106,6 +106,7 @@ async function send(
     sensitiveHeaders: request.secretSlots.flatMap(({ location, name }) =>
       location === "header" ? [name.toLowerCase()] : [],
     ),
+    hasSecretBody: request.secretSlots.some(({ location }) => location === "body"),
     ...(tls === undefined ? {} : { tls }),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
     span: context.span,

@@ -3,7 +3,7 @@
  * their values go, and whose credential fills which place. No value is opened for it.
  */
 import type { JsonObject } from "../json.ts";
-import { maskSecrets } from "./auth-mapping.ts";
+import { maskSecrets, type AuthSlot } from "./auth-mapping.ts";
 import { findCredential, type CredentialContext, type CredentialOrigin } from "./credential-resolver.ts";
 import { callHeaders } from "./execute.ts";
 import { planOf } from "./plan-cache.ts";
@@ -16,8 +16,8 @@ export interface ExplainedCredential {
   /** Whose it is, where it is a user's. */
   readonly user_id?: string;
   readonly version?: number;
-  readonly location: "header" | "query";
-  /** Header or query parameter that it fills. */
+  readonly location: AuthSlot["location"];
+  /** Header, query parameter, placeholder or field of the body that it fills. */
   readonly target: string;
 }
 

@@ -154,7 +154,7 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
     ["an unknown content type", { "execution/content_type": "image/png" }, "execution.content_type"],
     ["an unknown placement", { "execution/param_placement": "cookie" }, "execution.param_placement"],
     ["an unknown auth type", { "auth_config/type": "digest" }, "auth_config.type"],
-    ["an unknown location", { "auth_config/mapping/1/location": "body" }, "auth_config.mapping.1.location"],
+    ["an unknown location", { "auth_config/mapping/1/location": "trailer" }, "auth_config.mapping.1.location"],
     ["a credential name with a slash", { "auth_config/mapping/0/source": "a/b" }, "auth_config.mapping.0.source"],
     ["an empty mapping", { "auth_config/mapping": [] }, "auth_config.mapping"],
     ["an icon that is no URL", { icon_url: "icon.png" }, "icon_url"],
@@ -319,6 +319,62 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
       "an argument on an auth target",
       { "auth_config/mapping/0/location": "query", "auth_config/mapping/0/target": "keyword" },
       "auth_config.mapping.0.target",
+    ],
+    [
+      "an auth target that is a part of the path for an argument",
+      {
+        "execution/base_url": "https://api.example.com/{keyword}",
+        "auth_config/mapping/0/location": "path",
+        "auth_config/mapping/0/target": "keyword",
+      },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a part of the path that there is not",
+      { "auth_config/mapping/0/location": "path" },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "an argument on a field of the body",
+      {
+        "execution/method": "POST",
+        "execution/param_placement": "body",
+        "auth_config/mapping/0/location": "body",
+        "auth_config/mapping/0/target": "keyword",
+      },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a field of a body that is one argument",
+      {
+        "execution/method": "POST",
+        "execution/param_overrides": { keyword: "body" },
+        "execution/body_param": "keyword",
+        "auth_config/mapping/0/location": "body",
+      },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a field of a text",
+      { "execution/content_type": "text/plain", "auth_config/mapping/0/location": "body" },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a field that is no element",
+      {
+        "execution/content_type": "application/xml",
+        "auth_config/mapping/0/location": "body",
+        "auth_config/mapping/0/target": "a b",
+      },
+      "auth_config.mapping.0.target",
+    ],
+    [
+      "a user name in the body",
+      {
+        "auth_config/type": "basic",
+        "auth_config/mapping": [{ source: "USER", target: "username", location: "body" }],
+      },
+      "auth_config.mapping.0.location",
     ],
     [
       "an auth target that base_url sets",

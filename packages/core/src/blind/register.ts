@@ -11,6 +11,7 @@ import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { authSlots, mappingProblems } from "./auth-mapping.ts";
+import { isElementName } from "./body-writers.ts";
 import {
   pluginDefinitionSchema,
   stylesOf,
@@ -152,7 +153,7 @@ function checkDefinition(
   const plan = compilePlan(execution, parameters);
   const properties = propertiesOf(parameters);
   checkAll([
-    () => checkPlaceholders(plan, parameters, properties),
+    () => checkPlaceholders(definition, plan, properties),
     () => checkOverrides(execution, plan, properties),
     () => checkNames(execution, plan, properties),
     () => checkHeaders(execution),
@@ -199,14 +200,20 @@ function propertiesOf(parameters: JsonObject): Properties {
   return new Map(isJsonObject(properties) ? Object.entries(properties) : []);
 }
 
-function checkPlaceholders(plan: Plan, parameters: JsonObject, properties: Properties): void {
+function checkPlaceholders(
+  { parameters, auth_config: config }: PluginDefinition,
+  plan: Plan,
+  properties: Properties,
+): void {
   const required = parameters["required"];
+  const slots = config === undefined ? [] : authSlots(config);
   for (const name of plan.template.placeholders) {
     const schema = properties.get(name);
     if (schema === undefined) {
+      if (slots.some((slot) => slot.location === "path" && slot.name === name)) continue;
       throw invalid(
         "execution.base_url",
-        `has the placeholder '{${name}}', which no parameter fills; add it to parameters.properties`,
+        `has the placeholder '{${name}}', which nothing fills; add it to parameters.properties, or for a credential to auth_config.mapping with location 'path'`,
       );
     }
     const hasDefault = isJsonObject(schema) && schema["default"] !== undefined && schema["default"] !== null;
@@ -372,11 +379,14 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
     const key = config.mapping.findIndex((entry) => entry.type !== undefined && isHere(entry));
     const index = key < 0 ? config.mapping.findIndex(isHere) : key;
     const field = index < 0 ? "auth_config.mapping" : `auth_config.mapping.${index}.target`;
+    // A placeholder bears the argument's name.
     const isSame = (other: string): boolean =>
-      location === "header" ? other.toLowerCase() === name.toLowerCase() : other === name;
+      location === "header"
+        ? wireNameOf(plan, other).toLowerCase() === name.toLowerCase()
+        : (location === "path" ? other : wireNameOf(plan, other)) === name;
     const argument = [...properties.keys()].find(
       (other) =>
-        (placementOf(plan, other) === location && isSame(wireNameOf(plan, other))) ||
+        (placementOf(plan, other) === location && isSame(other)) ||
         (location === "header" && name.toLowerCase() === "cookie" && placementOf(plan, other) === "cookie"),
     );
     if (argument !== undefined) throw invalid(field, `is '${name}', where the argument '${argument}' is sent, too`);
@@ -386,7 +396,19 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
     if (location === "query" && plan.template.queryNames.has(name)) {
       throw invalid(field, `is '${name}', a query parameter that base_url sets, too`);
     }
+    if (location === "path" && !plan.template.placeholders.includes(name)) {
+      throw invalid(field, `is '${name}', but base_url has no placeholder '{${name}}'`);
+    }
+    if (location === "body") checkSecretField(field, name, plan);
   });
+}
+
+/** Which bodies have room for a field beside the arguments. */
+function checkSecretField(field: string, name: string, { format, bodyParam, body }: Plan): void {
+  if (bodyParam !== undefined) throw invalid(field, `is '${name}' in the body, which is the argument '${bodyParam}'`);
+  if (format === "text" || format === "raw")
+    throw invalid(field, `is '${name}' in the body, and a body of type ${body.contentType} has no fields`);
+  if (format === "xml" && !isElementName(name)) throw invalid(field, "cannot be the name of an XML element");
 }
 
 function checkAddress(execution: Execution, { egress }: RegisterOptions): void {

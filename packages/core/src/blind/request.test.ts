@@ -542,6 +542,82 @@ describe(`credentials in a request ${verifies("BLIND-2", "BLIND-3")}`, () => {
   });
 });
 
+describe(`credentials in path and body ${verifies("BLIND-2", "BLIND-3")}`, () => {
+  const path = { base_url: "https://api.example.com/bot{TOKEN}/{method}", param_placement: "path" };
+  const inPath: AuthConfig = { type: "api_key", mapping: [{ source: "BOT", target: "TOKEN", location: "path" }] };
+  const inBody: AuthConfig = {
+    type: "api_key",
+    mapping: [
+      { source: "ID", target: "client_id", location: "body" },
+      { source: "SECRET", target: "secret", location: "body" },
+    ],
+  };
+  const values = { ID: "c-1", SECRET: 's"<&\u00e9 +' };
+  const post = (contentType: string): Setup => ({
+    execution: { method: "POST", content_type: contentType, param_placement: "body" },
+    auth: inBody,
+    values,
+  });
+
+  test("a part of the path stands as people paste it, and ends no segment", async () => {
+    const args = { method: "send Message", TOKEN: "mine" };
+    const built = await build(args, { execution: path, auth: inPath, values: { BOT: "123:AA-b_C" } });
+    expect(built.url).toBe("https://api.example.com/bot123:AA-b_C/send%20Message");
+    expect(built.secretSlots).toEqual([{ location: "path", name: "TOKEN", sources: ["BOT"] }]);
+    const odd = await build(args, { execution: path, auth: inPath, values: { BOT: "a/../b?c#d%2f;e" } });
+    expect(odd.url).toBe("https://api.example.com/bota%2F..%2Fb%3Fc%23d%252f%3Be/send%20Message");
+  });
+
+  test("a placeholder in the query is filled as well", async () => {
+    const execution = { base_url: "https://api.example.com/v1?k={TOKEN}&v=2" };
+    const built = await build({}, { execution, auth: inPath, values: { BOT: "a&b=c:d+e" } });
+    expect(new URL(built.url).search).toBe("?k=a%26b=c:d%2Be&v=2");
+    expect(new URL(built.url).searchParams.get("k")).toBe("a&b=c:d+e");
+  });
+
+  test.each([".", ".."])("'%s' is refused by the name of the credential", async (value) => {
+    const execution = { base_url: "https://api.example.com/{TOKEN}/x", param_placement: "path" };
+    const error = await refusal(build({}, { execution, auth: inPath, values: { BOT: value } }));
+    expect(error).toMatchObject({ code: "credential_invalid", details: { param: "BOT" } });
+  });
+
+  test("a field of a JSON body beats an argument of its name", async () => {
+    const built = await build({ amount: 1, secret: "mine" }, post("application/json"));
+    expect(JSON.parse(String(built.body))).toEqual({ amount: 1, client_id: "c-1", secret: values.SECRET });
+    expect(built.secretSlots.map(({ location, name }) => `${location} ${name}`)).toEqual([
+      "body client_id",
+      "body secret",
+    ]);
+  });
+
+  test("a field of a form, once", async () => {
+    const built = await build({ amount: 1, secret: ["mine", "too"] }, post("application/x-www-form-urlencoded"));
+    expect([...new URLSearchParams(String(built.body))]).toEqual([
+      ["amount", "1"],
+      ["client_id", "c-1"],
+      ["secret", values.SECRET],
+    ]);
+  });
+
+  test("a part of a multipart body, an element of XML", async () => {
+    const multipart = await build({ amount: 1 }, post("multipart/form-data"));
+    const form = await new Response(multipart.body as Uint8Array<ArrayBuffer>, {
+      headers: { "content-type": headerOf(multipart, "content-type") ?? "" },
+    }).formData();
+    expect(form.get("secret")).toBe(values.SECRET);
+    const xml = await build({ amount: 1 }, post("application/xml"));
+    expect(xml.body).toContain("<secret>s&quot;&lt;&amp;\u00e9 +</secret></request>");
+  });
+
+  test("a body that has nothing else, whatever the method", async () => {
+    const built = await build({ q: "x" }, { auth: inBody, values });
+    expect([queryOf(built), JSON.parse(String(built.body))]).toEqual([
+      "q=x",
+      { client_id: "c-1", secret: values.SECRET },
+    ]);
+  });
+});
+
 /** Whether a request goes to `/v1/a.{id}/{id}/end` of the example, else where it goes. */
 function routeOf({ url, headers }: BuiltRequest): string {
   const { origin, pathname, hash } = new URL(url);

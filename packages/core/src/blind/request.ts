@@ -5,12 +5,18 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
-import type { PlacedSecret } from "./auth-mapping.ts";
+import type { AuthSlot, PlacedSecret } from "./auth-mapping.ts";
 import { bodyWriters, writeWholeBody, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
 import { bodyFormatOf, type BodyFormat, type Execution, type ParameterStyle, type Placement } from "./definition.ts";
 import { isHeaderValue } from "./header-rules.ts";
-import { writeHeaderText, writePairs, writePathValue } from "./parameter-styles.ts";
-import { expandUrlTemplate, parseUrlTemplate, percentEncode, type UrlTemplate } from "./url-template.ts";
+import { toPlainText, writeHeaderText, writePairs, writePathValue } from "./parameter-styles.ts";
+import {
+  encodePathSecret,
+  expandUrlTemplate,
+  parseUrlTemplate,
+  percentEncode,
+  type UrlTemplate,
+} from "./url-template.ts";
 
 export interface Plan {
   readonly method: Execution["method"];
@@ -30,11 +36,7 @@ export interface Plan {
 }
 
 /** Which credential stands where in a built request. */
-export interface SecretSlot {
-  readonly location: "header" | "query";
-  readonly name: string;
-  readonly sources: readonly string[];
-}
+export type SecretSlot = AuthSlot & Pick<PlacedSecret, "sources">;
 
 export interface BuiltRequest {
   readonly method: string;
@@ -121,7 +123,9 @@ export function buildRequest(plan: Plan, args: JsonObject, secrets: readonly Pla
 function assemble(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]): BuiltRequest {
   const sorted = sortArguments(plan, args, secrets);
   const { path, query } = expandUrlTemplate(plan.template, sorted.path, (name, value) =>
-    writePathValue(wireNameOf(plan, name), value, plan.styles.get(name)),
+    sorted.secretPath.includes(name)
+      ? encodePathSecret(toPlainText(value))
+      : writePathValue(wireNameOf(plan, name), value, plan.styles.get(name)),
   );
   const queryText = [query, ...sorted.query, ...secretQuery(secrets)].filter((part) => part !== "").join("&");
   const url = new URL(`${plan.template.origin}${path}${queryText === "" ? "" : `?${queryText}`}`);
@@ -136,7 +140,7 @@ function assemble(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]
     method: plan.method,
     url: url.href,
     headers: mergeHeaders([
-      secrets.flatMap(({ location, name, value }) => (location === "header" ? [[name, value]] : [])),
+      secretsAt("header", secrets),
       written === undefined ? [] : [["content-type", written.contentType]],
       plan.headers,
       sorted.headers,
@@ -164,6 +168,8 @@ function mergeHeaders(groups: readonly HeaderPairs[]): HeaderPairs {
 
 interface SortedArguments {
   readonly path: { readonly [name: string]: JsonValue };
+  /** Names in `path` that credentials fill. */
+  readonly secretPath: readonly string[];
   readonly query: readonly string[];
   readonly headers: readonly (readonly [string, string])[];
   readonly body: readonly (readonly [string, JsonValue])[];
@@ -177,6 +183,7 @@ function sortArguments(plan: Plan, args: JsonObject, secrets: readonly PlacedSec
   const cookies: string[] = [];
   const takenQuery = new Set(plan.template.queryNames);
   for (const { location, name } of secrets) if (location === "query") takenQuery.add(name);
+  const [secretPath, secretBody] = [secretsAt("path", secrets), secretsAt("body", secrets)];
   for (const [argument, value] of Object.entries(args)) {
     const placement = placementOf(plan, argument);
     const name = wireNameOf(plan, argument);
@@ -193,14 +200,25 @@ function sortArguments(plan: Plan, args: JsonObject, secrets: readonly PlacedSec
       );
   }
   if (cookies.length > 0) headers.push(["cookie", cookies.join("; ")]);
-  // `fromEntries` makes an own property of any name, `__proto__` included.
-  return { path: Object.fromEntries(path), query, headers, body };
+  return {
+    // `fromEntries` makes an own property of any name, `__proto__` included; of two of a name the last counts.
+    path: Object.fromEntries([...path, ...secretPath]),
+    secretPath: secretPath.map(([name]) => name),
+    query,
+    headers,
+    body: [...body.filter(([name]) => secretBody.every(([own]) => own !== name)), ...secretBody],
+  };
+}
+
+function secretsAt(
+  place: PlacedSecret["location"],
+  secrets: readonly PlacedSecret[],
+): readonly (readonly [name: string, value: string])[] {
+  return secrets.flatMap(({ location, name, value }) => (location === place ? [[name, value] as const] : []));
 }
 
 function secretQuery(secrets: readonly PlacedSecret[]): readonly string[] {
-  return secrets.flatMap(({ location, name, value }) =>
-    location === "query" ? [toPair([name, percentEncode(value)])] : [],
-  );
+  return secretsAt("query", secrets).map(([name, value]) => toPair([name, percentEncode(value)]));
 }
 
 function toPair([name, encoded]: readonly [name: string, encoded: string]): string {

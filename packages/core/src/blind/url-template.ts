@@ -5,7 +5,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonValue } from "../json.ts";
 
-/** Text as it stands, or the name of the parameter that stands there. */
+/** Text as it stands, or the name of what stands there: a parameter, or where a credential goes. */
 type Part = string | { readonly name: string };
 type Segment = readonly Part[];
 
@@ -118,6 +118,14 @@ function valueOf(values: Values, name: string): JsonValue {
 /** RFC 3986 unreserved characters stay, a lone half of a surrogate pair becomes U+FFFD. */
 export function percentEncode(text: string): string {
   return encodeURIComponent(text.toWellFormed());
+}
+
+/**
+ * A credential in a path, as people paste it: `bot123:ABC`. What could end a segment or a value of the query is
+ * encoded, a slash too.
+ */
+export function encodePathSecret(text: string): string {
+  return percentEncode(text).replaceAll(/%(?:3A|40|2C|24|3D)/g, decodeURIComponent);
 }
 
 function badPathValue(name: string, problem: string): GatewayError {

@@ -32,6 +32,8 @@ export interface EgressRequest {
   readonly maxRedirects?: number;
   /** Lower-case header names dropped when a redirect leaves the origin. */
   readonly sensitiveHeaders?: readonly string[];
+  /** The body holds a credential: a redirect that would take it to another origin is refused. */
+  readonly hasSecretBody?: boolean;
   /** Whose host errors speak of ("the host of 'weather'"), for callers who must not learn it; absent: they name the host. */
   readonly peer?: string;
   /** Of the first origin only; absent: the system's authorities and no certificate of our own. */

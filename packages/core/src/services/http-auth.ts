@@ -56,6 +56,11 @@ const authConfigs = {
     for (const { path, message } of mappingProblems(config)) {
       check.addIssue({ code: "custom", message, path: path.split(".") });
     }
+    config.mapping.forEach(({ location }, index) => {
+      if (location === "header" || location === "query") return;
+      const message = "must be 'header' or 'query': path and body are a single tool's; make it a plugin";
+      check.addIssue({ code: "custom", message, path: ["mapping", index, "location"] });
+    });
   }),
 } as const;
 

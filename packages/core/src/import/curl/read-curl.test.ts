@@ -75,6 +75,26 @@ describe(`short secrets in a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
     expect(JSON.stringify(read(`curl https://api.example.com/x ${rest}`).candidates)).not.toContain(digits);
   });
 
+  test("beyond those that a tool has room for are arguments, or left out where they are headers", () => {
+    const fields = Array.from({ length: 20 }, (_one, at) => `p${at}_password=${secret}`).join("&");
+    const long = "x".repeat(150);
+    const command = `curl 'https://api.example.com/x?${long}_token=${secret}' -d '${fields}' -H 'X-Api-Key: ${secret}' -u a:b`;
+    const { candidates, secrets } = read(command);
+    expect(secrets.size).toBe(16);
+    expect(JSON.stringify(candidates)).not.toContain(secret);
+    expect(candidates[0]?.definition).toMatchObject({ parameters: { required: { length: 7 } } });
+    const headers = Array.from({ length: 20 }, (_one, at) => `-H 'X-Key-${at}-Secret: ${secret}'`).join(" ");
+    expect(read(`curl https://api.example.com/x ${headers}`).candidates[0]?.warnings).toHaveLength(5);
+  });
+
+  test("that are all of a body leave room for other fields in it", () => {
+    const { definition } = read(`curl https://api.example.com/x?a=1 -d 'api_key=${secret}'`).candidates[0] ?? {};
+    expect(definition).toMatchObject({
+      execution: { param_placement: "body", param_overrides: { a: "query" } },
+      auth_config: { mapping: [{ target: "api_key", location: "body" }] },
+    });
+  });
+
   test("are credentials where a variable stands for them", () => {
     const { candidates, secrets } = read(`curl https://api.example.com/x -H "X-Master-Key: $KEY"`);
     expect([...secrets.keys()]).toEqual(["api.example.com:x-master-key"]);

@@ -15,8 +15,8 @@ import { nameArguments, placeArguments, toParameters, type Argument } from "../o
 import { describeRoute } from "../text.ts";
 import { inferSchema, readPlain, withDefault } from "./infer.ts";
 import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
-import { mayBeSecret } from "../../secrets/secret-shape.ts";
-import { CommandSecrets, holdsSecret, isSecretText, looksSecret, mentionsSecret } from "./secrets.ts";
+import { isSecretName, mayBeSecret } from "../../secrets/secret-shape.ts";
+import { CommandSecrets, holdsSecret, isSecretSegment, isSecretText, looksSecret, mentionsSecret } from "./secrets.ts";
 import { hasVariable, replaceVariables } from "./words.ts";
 
 export interface CurlOptions {
@@ -39,19 +39,15 @@ const methods: ReadonlySet<string> = new Set(["GET", "POST", "PUT", "DELETE", "P
 export function readCurl(text: string, options: CurlOptions): ReadCurl {
   const notes = new Notes();
   const command = parseCurl(text, notes);
-  const address = readAddress(command.url);
-  const secrets = new CommandSecrets(address.origin);
+  const written = readAddress(command.url);
+  const secrets = new CommandSecrets(written.origin);
+  const address = withoutSecrets(written, secrets, notes);
   const method = methodOf(command);
-  if (address.path.split("/").some(looksSecret)) {
-    notes.add(
-      "A part of the path looks like a secret; it stands in the definition, where everybody with the scope 'manage' can read it.",
-    );
-  }
   const headers = readHeaders(command, secrets, notes);
   if (command.user !== undefined) addUser(secrets, command.user);
   if (address.user !== undefined) addUser(secrets, address.user);
   const query = [...address.query, ...(command.isGet ? pairsOf(command.data, notes) : [])];
-  const body = command.isGet ? undefined : readBody(command, headers.contentType, notes);
+  const body = command.isGet ? undefined : readBody(command, headers.contentType, { secrets, notes });
   const list = [
     ...address.placeholders.map((name): Argument => ({
       place: "path",
@@ -78,7 +74,7 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
         method,
         base_url: address.origin + address.path,
         ...(body === undefined ? {} : { content_type: body.contentType }),
-        ...placeArguments(named),
+        ...placeArguments(named, body !== undefined && body.arguments.every(({ isBody }) => isBody !== true)),
         ...(Object.keys(headers.fixed).length === 0 ? {} : { headers: headers.fixed }),
         ...(command.timeoutMs === undefined ? {} : { timeout_ms: command.timeoutMs }),
       } as JsonObject,
@@ -157,6 +153,31 @@ function readAddress(text: string): Address {
   };
 }
 
+/** Secrets in the path become credentials: segments that are one, and variables that are called so. */
+function withoutSecrets(address: Address, secrets: CommandSecrets, notes: Notes): Address {
+  const segments = address.path.split("/");
+  let number = 0;
+  const path = segments.map((segment, index) => {
+    const isOpen = /[{}]/.test(segment);
+    if (isOpen || !isSecretSegment(segment, segments[index - 1] ?? "")) {
+      if (!isOpen && looksSecret(segment)) notes.add(secretInPath);
+      return segment;
+    }
+    number += 1;
+    const name = number === 1 ? "path_secret" : `path_secret_${number}`;
+    return secrets.add("path", name, decode(segment)) ? `{${name}}` : segment;
+  });
+  const named = address.placeholders.filter((name) => isSecretName(name) && secrets.add("path", name, ""));
+  return {
+    ...address,
+    path: path.join("/"),
+    placeholders: address.placeholders.filter((name) => !named.includes(name)),
+  };
+}
+
+const secretInPath =
+  "A part of the path may be a secret; it stands in the definition, where everybody with the scope 'manage' can read it.";
+
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -203,11 +224,12 @@ function readHeaders(command: CurlCommand, secrets: CommandSecrets, notes: Notes
 function addSecretHeader(secrets: CommandSecrets, notes: Notes, [name, value]: Pair): void {
   if (isTransportHeader(name) || !isHeaderName(name))
     notes.add(`Header '${name.slice(0, 60)}' is one that only the gateway sets; it is left out.`);
-  else secrets.addHeader(name, value);
+  else if (!secrets.addHeader(name, value))
+    notes.add(`Header '${name.slice(0, 60)}' is one secret more than a tool has; it is left out.`);
 }
 
 interface PairContext {
-  readonly secrets?: CommandSecrets;
+  readonly secrets: CommandSecrets;
   readonly notes: Notes;
 }
 
@@ -225,14 +247,10 @@ function fromPairs(
   }
   return [...byName].flatMap(([name, values]): Argument[] => {
     const [value = "", ...more] = values;
+    if (values.some((each) => mayBeSecret(name, each)) && secrets.add(place, name, value)) return [];
     const isSecret = place === "body" ? isSecretText : mayBeSecret;
-    if (values.some((each) => isSecret(name, each))) {
-      if (place === "query" && secrets !== undefined) {
-        secrets.addQuery(name, value);
-        return [];
-      }
-      return [secretArgument(name, { type: "string" }, notes)];
-    }
+    if (values.some((each) => isSecret(name, each)))
+      return [secretArgument({ name, place }, { type: "string" }, notes)];
     if (more.length > 0) return [toArgument(name, place, values)];
     return [toArgument(name, place, hasVariable(value) ? value : readPlain(value))];
   });
@@ -243,12 +261,17 @@ function toArgument(name: string, place: "query" | "body", value: JsonValue): Ar
   return { place, wireName: name, schema, required: schema["default"] === undefined };
 }
 
-/** A credential has no place in a body, so the caller has to bring it; the value is kept nowhere. */
-function secretArgument(name: string, schema: JsonObject, notes: Notes): Argument {
+interface Field {
+  readonly name: string;
+  readonly place: "query" | "body";
+}
+
+/** A credential is a field's whole text, so what holds one somewhere the caller has to bring; the value is kept nowhere. */
+function secretArgument({ name, place }: Field, schema: JsonObject, notes: Notes): Argument {
   notes.add(
-    `Field '${name.slice(0, 60)}' of the body looks like a secret; its value is not kept, each call has to give it.`,
+    `Field '${name.slice(0, 60)}' of the ${place} looks as if it holds a secret; its value is not kept, each call has to give it.`,
   );
-  return { place: "body", wireName: name, schema, required: true };
+  return { place, wireName: name, schema, required: true };
 }
 
 interface ReadBody {
@@ -257,22 +280,23 @@ interface ReadBody {
   readonly additional?: JsonValue | undefined;
 }
 
-function readBody(command: CurlCommand, declared: string | undefined, notes: Notes): ReadBody | undefined {
-  if (command.form.length > 0) return readMultipart(command, notes);
+function readBody(command: CurlCommand, declared: string | undefined, context: PairContext): ReadBody | undefined {
+  const { secrets, notes } = context;
+  if (command.form.length > 0) return readMultipart(command, context);
   if (command.data.length === 0) return undefined;
   const text = textOf(command.data, command.isJson ? "" : "&");
   const contentType = contentTypeOf(declared, text, { isUpload: command.isUpload, notes });
   const format = bodyFormatOf(contentType);
   const isFile = command.data.some(({ kind }) => kind === "file");
   if (!isFile && format === "form")
-    return { contentType, arguments: fromPairs(readPairs(text), "body", { notes }), additional: true };
+    return { contentType, arguments: fromPairs(readPairs(text), "body", context), additional: true };
   const value = format === "json" && !isFile ? parseJson(text) : undefined;
   if (isJsonObject(value) && Object.keys(value).length > 0) {
-    const list = Object.entries(value).map(([name, member]) =>
-      holdsSecret({ [name]: member })
-        ? secretArgument(name, inferSchema(member), notes)
-        : toArgument(name, "body", member),
-    );
+    const list = Object.entries(value).flatMap(([name, member]) => {
+      if (!holdsSecret({ [name]: member })) return [toArgument(name, "body", member)];
+      if (typeof member === "string" && mayBeSecret(name, member) && secrets.add("body", name, member)) return [];
+      return [secretArgument({ name, place: "body" }, inferSchema(member), notes)];
+    });
     return { contentType, arguments: list, additional: undefined };
   }
   return { contentType, arguments: [wholeArgument(value ?? text, { format, isFile, notes })], additional: false };
@@ -324,8 +348,8 @@ function contentTypeOf(
   return "application/json";
 }
 
-function readMultipart({ form }: CurlCommand, notes: Notes): ReadBody {
-  const list = form.map(({ name, value, isFile, mediaType }): Argument => {
+function readMultipart({ form }: CurlCommand, { secrets, notes }: PairContext): ReadBody {
+  const list = form.flatMap(({ name, value, isFile, mediaType }): readonly Argument[] => {
     if (value === undefined) {
       const file: JsonObject = {
         type: "string",
@@ -333,11 +357,13 @@ function readMultipart({ form }: CurlCommand, notes: Notes): ReadBody {
         ...(mediaType === undefined ? {} : { contentMediaType: mediaType }),
         description: "Content of the file: base64 or a data URI.",
       };
-      return { place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true };
+      return [{ place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true }];
     }
+    if (mediaType === undefined && mayBeSecret(name, value) && secrets.add("body", name, value)) return [];
     const isSecret = isSecretText(name, value) || (mediaType !== undefined && mentionsSecret(value));
-    if (isSecret) return { ...secretArgument(name, { type: "string" }, notes), partType: mediaType };
-    return { ...toArgument(name, "body", hasVariable(value) ? value : readPlain(value)), partType: mediaType };
+    if (isSecret)
+      return [{ ...secretArgument({ name, place: "body" }, { type: "string" }, notes), partType: mediaType }];
+    return [{ ...toArgument(name, "body", hasVariable(value) ? value : readPlain(value)), partType: mediaType }];
   });
   const byName = new Map(list.map((argument) => [argument.wireName, argument]));
   if (byName.size < list.length) notes.add("Of several fields of one name only the last one is read.");

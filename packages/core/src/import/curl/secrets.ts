@@ -1,7 +1,7 @@
 /** Which parts of a command are secrets: they become credentials and stand in no definition. */
-import type { AuthConfig } from "../../blind/definition.ts";
+import type { AuthConfig, AuthMapping } from "../../blind/definition.ts";
 import { isJsonObject, parseJson, type JsonValue } from "../../json.ts";
-import { isSecretName, isSecretValue, mayBeSecret } from "../../secrets/secret-shape.ts";
+import { isSecretName, isSecretValue, looksLikeSecret, mayBeSecret } from "../../secrets/secret-shape.ts";
 import type { CandidateAuth } from "../candidate.ts";
 import { ownCredentialName } from "../credentials.ts";
 import { eachContainer } from "../walk.ts";
@@ -45,13 +45,40 @@ export function looksSecret(segment: string): boolean {
   return /[A-Za-z]/.test(segment) && /\d/.test(segment) && /[A-Za-z0-9_-]{20,}/.test(segment) && !isUuid;
 }
 
+type Place = AuthMapping["location"];
+
+/** What a value stands in, for people. */
+const placeNames: Readonly<Record<Place, string>> = {
+  header: "header",
+  query: "query parameter",
+  path: "placeholder",
+  body: "field",
+};
+
+/**
+ * Is a segment one whoever knows it may call, as in the addresses of webhooks? What follows a plural is more likely
+ * the id of one of them.
+ */
+export function isSecretSegment(segment: string, before: string): boolean {
+  const isIdOf = before === "d" || (/^[a-z]+s$/i.test(before) && !/^(?:web)?hooks$|^services$/i.test(before));
+  return !isIdOf && (looksLikeSecret(segment) || (segment.match(/[A-Za-z0-9]{20,}/g)?.some(isMixed) ?? false));
+}
+
+function isMixed(run: string): boolean {
+  return /[a-z]/.test(run) && /[A-Z]/.test(run) && /\d/.test(run);
+}
+
 interface Found {
   readonly target: string;
-  readonly location: "header" | "query";
+  readonly location: Place;
   readonly name: string;
   readonly value: string;
   readonly holds: string;
 }
+
+/** As mappings have it, which keep one place for user name and password. */
+const longestTarget = 128;
+const mostFound = 15;
 
 /** Secrets of one command, and the configuration that puts them back. */
 export class CommandSecrets {
@@ -67,25 +94,24 @@ export class CommandSecrets {
     this.#basic = { username, password };
   }
 
-  addHeader(target: string, value: string): void {
+  /** @returns whether there is room for it */
+  addHeader(target: string, value: string): boolean {
     const basic = target.toLowerCase() === "authorization" ? readBasic(value) : undefined;
-    if (basic === undefined) this.#add(target, "header", value);
-    else this.#basic = basic;
+    if (basic === undefined) return this.add("header", target, value);
+    this.#basic = basic;
+    return true;
   }
 
-  addQuery(target: string, value: string): void {
-    this.#add(target, "query", value);
-  }
-
-  #add(target: string, location: Found["location"], value: string): void {
-    const name = ownCredentialName(this.#origin, target.toLowerCase());
-    this.#found.push({
-      target,
-      location,
-      name,
-      value,
-      holds: `the value of ${location === "header" ? "header" : "query parameter"} '${target}'`,
-    });
+  /** @returns whether there is room for it, under this name */
+  add(location: Place, target: string, value: string): boolean {
+    if (target === "" || target.length > longestTarget || this.#found.length >= mostFound) return false;
+    const plain = ownCredentialName(this.#origin, target.toLowerCase());
+    const isTaken = this.#found.some(
+      (other) => other.name === plain && placeOf(other) !== placeOf({ target, location }),
+    );
+    const name = isTaken ? ownCredentialName(this.#origin, `${location}.${target.toLowerCase()}`) : plain;
+    this.#found.push({ target, location, name, value, holds: `the value of ${placeNames[location]} '${target}'` });
+    return true;
   }
 
   get config(): AuthConfig | undefined {
@@ -136,7 +162,7 @@ export class CommandSecrets {
 
   /** Each place once: of a header given twice the last one counts. */
   #slots(): readonly Found[] {
-    const byPlace = new Map(this.#found.map((found) => [`${found.location} ${found.target.toLowerCase()}`, found]));
+    const byPlace = new Map(this.#found.map((found) => [placeOf(found), found]));
     return [...byPlace.values()];
   }
 
@@ -163,6 +189,11 @@ export class CommandSecrets {
   #named(part: string): string {
     return ownCredentialName(this.#origin, part);
   }
+}
+
+/** Names of headers have no case. */
+function placeOf({ location, target }: Pick<Found, "location" | "target">): string {
+  return `${location} ${location === "header" ? target.toLowerCase() : target}`;
 }
 
 function isBearer({ target, location, value }: Found): boolean {

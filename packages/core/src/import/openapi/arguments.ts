@@ -47,9 +47,14 @@ type ExecutionParts = Pick<
   "param_placement" | "param_overrides" | "param_names" | "param_styles" | "part_types" | "body_param"
 >;
 
-/** The part of `execution` that says where each argument goes. */
-export function placeArguments(list: readonly NamedArgument[]): ExecutionParts {
-  const isFlatBody = list.some(({ place, isBody }) => place === "body" && isBody !== true);
+/**
+ * The part of `execution` that says where each argument goes.
+ * @param isFlatBody the body has fields, if only such as credentials fill
+ */
+export function placeArguments(
+  list: readonly NamedArgument[],
+  isFlatBody = list.some(({ place, isBody }) => place === "body" && isBody !== true),
+): ExecutionParts {
   const rest = isFlatBody ? "body" : "query";
   const overrides: [string, Argument["place"]][] = [];
   const names: [string, string][] = [];

@@ -39,13 +39,13 @@ const methods: ReadonlySet<string> = new Set(["GET", "POST", "PUT", "DELETE", "P
 export function toCandidate(operation: ApiOperation, options: DefinitionOptions): Candidate {
   const { method, path, key, notes } = operation;
   if (!methods.has(method)) throw new Unsupported(`its method ${method} is none that tools have`);
-  const { auth } = options;
-  for (const problem of auth.problems) notes.add(problem);
+  for (const problem of options.auth.problems) notes.add(problem);
   const body = chooseBody(operation, options);
   if (body === undefined && operation.bodyRequired)
     throw new Unsupported("its body has no media type that can be sent");
   const route = readRoute(operation);
-  const tool = fitted((size) => buildTool(operation, { ...options, body, route, size }), notes);
+  const auth = withPlaces(options.auth, { route, body });
+  const tool = fitted((size) => buildTool(operation, { ...options, auth, body, route, size }), notes);
   if (operation.deprecated) notes.add("The operation is deprecated.");
   return {
     key,
@@ -62,6 +62,23 @@ export function toCandidate(operation: ApiOperation, options: DefinitionOptions)
     },
     auth: { schemes: auth.schemes, alternatives: auth.alternatives, credentials: auth.credentials },
     warnings: notes.texts,
+  };
+}
+
+/** Of a mapping for the whole document what this operation has a place for: a placeholder, a body of fields. */
+function withPlaces(auth: AuthProposal, { route, body }: Pick<ToolOptions, "route" | "body">): AuthProposal {
+  const { config, credentials } = auth;
+  if (config === undefined) return auth;
+  const mapping = config.mapping.filter(({ location, target }) => {
+    if (location === "path") return target !== undefined && route.placeholders.has(target);
+    return location !== "body" || body !== undefined;
+  });
+  if (mapping.length === config.mapping.length) return auth;
+  const names = new Set(mapping.map(({ source }) => source));
+  return {
+    ...auth,
+    config: mapping.length === 0 ? undefined : { ...config, mapping },
+    credentials: credentials.filter(({ name }) => names.has(name)),
   };
 }
 
@@ -143,7 +160,9 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
     body === undefined
       ? { arguments: [], additional: false }
       : readBodyArguments(body, { document, converter, operation });
-  const named = nameArguments([...fromParameters, ...fromBody.arguments]);
+  const slots = slotKeys(options.auth);
+  const ofCaller = fromBody.arguments.filter(({ wireName }) => !slots.has(placeKey("body", wireName)));
+  const named = nameArguments([...fromParameters, ...ofCaller]);
   const idempotency = method === "GET" ? undefined : operation.parameters.find(isIdempotencyKey);
   const xmlRoot = "xmlRoot" in fromBody ? fromBody.xmlRoot : undefined;
   return {
@@ -152,11 +171,20 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
       method,
       base_url: base + route.path,
       ...(body === undefined ? {} : { content_type: body.contentType }),
-      ...placeArguments(named),
+      ...placeArguments(
+        named,
+        fromBody.arguments.some(({ isBody }) => isBody !== true),
+      ),
       ...(xmlRoot === undefined ? {} : { xml_root: xmlRoot }),
       ...(idempotency === undefined ? {} : { idempotency_header: idempotency.name }),
     } as JsonObject,
   };
+}
+
+/** Places that credentials fill. */
+function slotKeys({ config }: AuthProposal): ReadonlySet<string> {
+  const slots = config === undefined ? [] : authSlots(config);
+  return new Set(slots.map(({ location, name }) => placeKey(location, name)));
 }
 
 function readParameterArguments(
@@ -166,9 +194,7 @@ function readParameterArguments(
 ): readonly Argument[] {
   const { notes } = operation;
   work.look(operation.parameters.length + route.placeholders.size);
-  const slots = new Set(
-    (auth.config === undefined ? [] : authSlots(auth.config)).map(({ location, name }) => placeKey(location, name)),
-  );
+  const slots = slotKeys(auth);
   const isAuth = ({ in: place, name }: ApiParameter): boolean =>
     slots.has(place === "cookie" ? placeKey("header", "Cookie") : placeKey(place, name));
   const placeholders = new Set(route.placeholders.values());
@@ -177,6 +203,7 @@ function readParameterArguments(
     operation.parameters.filter((parameter) => parameter.in === "path").map((parameter) => [parameter.name, parameter]),
   );
   for (const [argument, name] of route.placeholders) {
+    if (slots.has(placeKey("path", argument))) continue;
     const parameter = inPath.get(name) ?? inPath.get(argument);
     if (parameter === undefined) notes.add(`The placeholder '{${name}}' of the path is not described; it takes text.`);
     list.push(
