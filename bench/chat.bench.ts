@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { startCommits } from "./support/commits.ts";
 import { HttpConnection, requestBytes, type Target } from "./support/http-connection.ts";
-import { ask, findSaturation, medianMs } from "./support/load.ts";
+import { ask, findSaturation } from "./support/load.ts";
 import { cores, cpuSeconds, keepToCore, residentBytes, stopProcesses } from "./support/processes.ts";
 import { isReached, printTable, round, type Finding } from "./support/report.ts";
 import { chatBody } from "./support/requests.ts";
@@ -78,12 +78,10 @@ async function saturation(bench: Bench): Promise<Finding[]> {
 
 /** What a request on an idle gateway waits for longer than at the back end. */
 async function latency({ targets, commitMs }: Bench): Promise<Finding[]> {
-  const measure = (target: Target): Promise<number> =>
-    onConnection(target, (connection) => {
-      const request = requestBytes(target, chatBody("plain"));
-      return medianMs(1.5, () => ask(connection, request));
-    });
-  const { added, figures } = await addedMs(targets, measure);
+  const { added, figures } = await addedMs(targets, (target, connection) => {
+    const request = requestBytes(target, chatBody("plain"));
+    return () => ask(connection, request);
+  });
   return [
     {
       what: "added to a request, 1 connection, p50",
@@ -95,15 +93,9 @@ async function latency({ targets, commitMs }: Bench): Promise<Finding[]> {
 }
 
 async function firstChunk({ targets, commitMs }: Bench): Promise<Finding[]> {
-  const measure = (target: Target): Promise<number> =>
-    onConnection(target, async (connection) => {
-      const times: number[] = [];
-      for (let count = 0; count < 100; count += 1) {
-        times.push((await readStream(connection, target, { chunks: 3, perSecond: 500 })).firstChunkMs);
-      }
-      return median(times);
-    });
-  const { added, figures } = await addedMs(targets, measure);
+  const { added, figures } = await addedMs(targets, (target, connection) => async () => {
+    return (await readStream(connection, target, { chunks: 3, perSecond: 500 })).firstChunkMs;
+  });
   return [
     {
       what: "added to the first chunk of a stream, p50",
@@ -178,18 +170,12 @@ async function toolLoop({ targets, commitMs }: Bench): Promise<Finding[]> {
   const first = requestBytes(targets.direct, asked);
   const second = requestBytes(targets.direct, answered);
   const tool = Buffer.from(`GET ${new URL(targets.toolUrl).pathname}?city=Paris HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`);
-  const byClient = (): Promise<number> =>
-    onConnection(targets.direct, (connection) =>
-      medianMs(1.5, async () => {
-        for (const request of [first, tool, second]) await ask(connection, request);
-      }),
-    );
-  const byGateway = (): Promise<number> =>
-    onConnection(targets.gateway, (connection) => {
-      const request = requestBytes(targets.gateway, asked);
-      return medianMs(1.5, () => ask(connection, request));
-    });
-  const { added, figures } = await addedMs(targets, (target) => (target === targets.direct ? byClient() : byGateway()));
+  const { added, figures } = await addedMs(targets, (target, connection) => {
+    const requests = target === targets.direct ? [first, tool, second] : [requestBytes(target, asked)];
+    return async () => {
+      for (const request of requests) await ask(connection, request);
+    };
+  });
   // Admission and settlement: the tool reads, so its row rides along with the latter.
   const commits = 2;
   return [
@@ -238,21 +224,37 @@ async function onConnection<T>(target: Target, work: (connection: HttpConnection
   }
 }
 
-/** The gateway's milliseconds beyond those of the direct way, each round for itself. */
+/** Asks once. @returns the milliseconds that count, where these are not all that it took */
+type Step = () => Promise<number | void>;
+
+/** The gateway's milliseconds beyond those of the direct way, call by call in turns: the median of the differences. */
 async function addedMs(
   { direct, gateway }: Targets,
-  measure: (target: Target) => Promise<number>,
+  prepare: (target: Target, connection: HttpConnection) => Step,
 ): Promise<{ readonly added: number; readonly figures: string }> {
-  await measure(gateway);
-  const times: { direct: number; gateway: number }[] = [];
-  for (let round = 0; round < rounds; round += 1) {
-    times.push({ direct: await measure(direct), gateway: await measure(gateway) });
-  }
-  const [there, here] = [median(times.map((time) => time.direct)), median(times.map((time) => time.gateway))];
-  return {
-    added: median(times.map((time) => time.gateway - time.direct)),
-    figures: `${round(here)} ms, direct ${round(there)}`,
-  };
+  return onConnection(direct, (toDirect) =>
+    onConnection(gateway, async (toGateway) => {
+      const [there, here] = [prepare(direct, toDirect), prepare(gateway, toGateway)];
+      const inTurns = async (seconds: number): Promise<readonly { direct: number; gateway: number }[]> => {
+        const pairs: { direct: number; gateway: number }[] = [];
+        for (const until = performance.now() + seconds * 1_000; performance.now() < until;)
+          pairs.push({ direct: await milliseconds(there), gateway: await milliseconds(here) });
+        return pairs;
+      };
+      await inTurns(1.5);
+      const pairs = await inTurns(6);
+      const medianOf = (way: "direct" | "gateway"): string => round(median(pairs.map((pair) => pair[way])));
+      return {
+        added: median(pairs.map((pair) => pair.gateway - pair.direct)),
+        figures: `${medianOf("gateway")} ms, direct ${medianOf("direct")}`,
+      };
+    }),
+  );
+}
+
+async function milliseconds(step: Step): Promise<number> {
+  const started = performance.now();
+  return (await step()) ?? performance.now() - started;
 }
 
 /** Of commits in turns with requests to the back end. */

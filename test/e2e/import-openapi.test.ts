@@ -455,9 +455,7 @@ describe(`placeholders and styles of an imported document ${verifies("BLIND-2", 
       name: "select",
       arguments: { ...args, Authorization: "x" },
     });
-    expect(result.operations[0].warnings).toContainEqual(
-      expect.stringMatching(/'Authorization' is set by 'auth_config'/),
-    );
+    expect(result.operations[0].warnings).toContainEqual(expect.stringMatching(/'Authorization' is for a key/));
     expect(reply.json.error).toMatchObject({ code: "invalid_arguments" });
   });
 
@@ -999,6 +997,86 @@ describe(`authentication of an imported document ${verifies("BLIND-3", "BLIND-5"
   });
 });
 
+describe(`keys that a document asks for as parameters ${verifies("BLIND-1", "BLIND-3", "BLIND-6")}`, () => {
+  const own = (part: string): string => `http:127.0.0.1:${backEnd.port}:${part}`;
+  const key = (name: string, place = "header", more: Json = {}): Json => ({
+    name,
+    in: place,
+    required: true,
+    ...text,
+    ...more,
+  });
+  const documentWith = (parameters: readonly Json[], more: Json = {}): Json =>
+    documentOf({ "/x": { get: { operationId: "x", parameters, ...ok, ...more } } });
+  const isKey = { description: "Your API key." };
+
+  test.each([
+    [[key("X-Api-Key")], ["x-api-key"], { "x-api-key": "k-0" }, ""],
+    [[key("secret"), key("ApiIntegrationcode")], ["secret"], { secret: "k-0" }, ""],
+    [[key("api_key", "query")], ["api_key"], {}, "api_key=k-0"],
+    [[key("key", "query", isKey)], ["key"], {}, "key=k-0"],
+    [[key("app_id"), key("app_key")], ["app_id", "app_key"], { app_id: "k-0", app_key: "k-1" }, ""],
+    [[key("Authorization")], ["authorization"], { authorization: "k-0" }, ""],
+    [
+      [key("Authorization", "header", { description: "`Bearer <token>`" })],
+      ["authorization"],
+      { authorization: "Bearer k-0" },
+      "",
+    ],
+  ])("%j are credentials %j", async (parameters, names, headers, query) => {
+    const result = await importing(documentWith([...parameters, key("q", "query")]), { base_url: backEnd.url });
+    expect(result.credentials.map(({ name }: Json) => name).sort()).toEqual(names.map(own).sort());
+    const wanted = parameters.length === names.length ? ["q"] : ["q", "ApiIntegrationcode"];
+    expect(Object.keys(definitionOf(result, "GET /x").parameters.properties).sort()).toEqual(wanted.sort());
+    for (const [at, name] of names.entries()) await tenant.putCredential(own(name), `k-${at}`);
+    const sent = await call("x", Object.fromEntries(wanted.map((name) => [name, "v"])));
+    expect(sent.headers).toMatchObject(headers);
+    expect(sent.target).toBe(`/x?q=v${query === "" ? "" : `&${query}`}`);
+  });
+
+  test("stand beside what the document's schemes ask for", async () => {
+    const document = {
+      ...documentWith([key("X-Server-Token")], { security: [{ token: [] }] }),
+      components: { securitySchemes: { token: { type: "http", scheme: "bearer" } } },
+    };
+    const result = await importing(document, {
+      base_url: backEnd.url,
+      auth: { credentials: { "X-Server-Token": "SERVER" } },
+    });
+    expect(definitionOf(result, "GET /x").auth_config).toEqual({
+      type: "bearer",
+      mapping: [
+        { source: own("token"), location: "header" },
+        { source: "SERVER", target: "X-Server-Token", location: "header", type: "api_key" },
+      ],
+    });
+  });
+
+  test.each([
+    ["an item's key", key("key", "query", { description: "Of the item." })],
+    ["a token that makes a write safe to repeat", key("x-amzn-client-token")],
+    ["a session", key("mcp-session-id")],
+    ["a signature", key("X-Signature")],
+    ["how far a list was read", key("page_token", "query")],
+    ["a part of the path", key("apikey", "path")],
+  ])("are not %s", async (_what, parameter) => {
+    const path = parameter.in === "path" ? "/x/{apikey}" : "/x";
+    const document = documentOf({ [path]: { get: { operationId: "x", parameters: [parameter], ...ok } } });
+    const result = await importing(document, { dry_run: true });
+    expect(Object.keys(definitionOf(result, `GET ${path}`).parameters.properties)).toEqual([parameter.name]);
+    expect(result.credentials).toEqual([]);
+  });
+
+  test("that may be left out are, and said; with 'config': null all are arguments", async () => {
+    const document = documentWith([key("X-Api-Key", "header", { required: false }), key("auth_token", "query")]);
+    const told = await importing(document, { dry_run: true });
+    expect(told.operations[0].warnings).toEqual([expect.stringContaining("'X-Api-Key' is for a key")]);
+    expect(definitionOf(told, "GET /x").parameters.properties).toEqual({});
+    const open = await importing(document, { dry_run: true, auth: { config: null } });
+    expect(Object.keys(definitionOf(open, "GET /x").parameters.properties).sort()).toEqual(["X-Api-Key", "auth_token"]);
+  });
+});
+
 describe(`a document whose keys stand in path and body ${verifies("BLIND-1", "BLIND-3")}`, () => {
   test("is imported with a mapping of the caller's, each operation with what it has a place for", async () => {
     const body = {
@@ -1468,7 +1546,7 @@ describe(`documents as other software writes them ${verifies("BLIND-1", "BLIND-2
                 schema: { anyOf: [{ type: "array", items: { type: "string" } }, { type: "null" }], title: "Tag" },
               },
               {
-                name: "x-token",
+                name: "x-tag",
                 in: "header",
                 required: false,
                 schema: { anyOf: [{ type: "string" }, { type: "null" }], title: "X-Token" },
@@ -1509,7 +1587,7 @@ describe(`documents as other software writes them ${verifies("BLIND-1", "BLIND-2
         properties: {
           item_id: { type: "integer" },
           tag: { anyOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
-          "x-token": { anyOf: [{ type: "string" }, { type: "null" }] },
+          "x-tag": { anyOf: [{ type: "string" }, { type: "null" }] },
           name: { type: "string" },
           price: { anyOf: [{ type: "number" }, { type: "null" }] },
           tags: { type: "array", items: { type: "object", properties: { id: { type: "integer" } } } },
@@ -1518,10 +1596,10 @@ describe(`documents as other software writes them ${verifies("BLIND-1", "BLIND-2
       },
     });
     await tenant.putCredential(result.credentials[0].name, "token-123456");
-    const args = { item_id: 7, tag: ["a", "b"], "x-token": "t", name: "n", price: null, tags: [{ id: 1 }] };
+    const args = { item_id: 7, tag: ["a", "b"], "x-tag": "t", name: "n", price: null, tags: [{ id: 1 }] };
     const sent = await call("update_item_items__item_id__put", args);
     expect(sent).toMatchObject({ method: "PUT", target: "/items/7?tag=a&tag=b" });
-    expect(sent.headers).toMatchObject({ "x-token": "t", authorization: "Bearer token-123456" });
+    expect(sent.headers).toMatchObject({ "x-tag": "t", authorization: "Bearer token-123456" });
     expect(JSON.parse(sent.body.toString())).toEqual({ name: "n", price: null, tags: [{ id: 1 }] });
   });
 

@@ -22,7 +22,7 @@ const authSchema = z.strictObject({
   }),
   credentials: z.record(z.string(), credentialNameSchema).optional().meta({
     description:
-      "Names of credentials by scheme (`bearerAuth`, `basicAuth.username`); absent: names that hold the host.",
+      "Names of credentials by scheme (`bearerAuth`, `basicAuth.username`) or parameter (`X-Api-Key`); absent: names that hold the host.",
   }),
   config: authConfigSchema.nullable().optional().meta({
     description: "An `auth_config` for all operations instead of what the document says; null: none.",

@@ -51,7 +51,7 @@ const openNothing =
 const longestName = 256;
 
 /** `tavilyApiKey`, `X-Api-Key` and `api_key2` are words alike. */
-function wordsOf(name: string): string {
+export function wordsOf(name: string): string {
   return name
     .slice(-longestName)
     .replaceAll(/(?<=[a-z\d])(?=[A-Z])/g, "-")

@@ -9,9 +9,10 @@ import type { Pace } from "../../pace.ts";
 import { tidyStart } from "../text.ts";
 import { ImportWork } from "../work.ts";
 import type { ApiDocument, DocumentParam } from "./document.ts";
-import { textMember, type ApiOperation } from "./operation.ts";
+import { isKeyParameter } from "./key-parameters.ts";
+import { textMember, type ApiOperation, type ApiParameter } from "./operation.ts";
 import { keysOfPath, readOperations } from "./operations.ts";
-import { keyPlaces, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
+import { keyPlaces, placeKey, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
 import { chooseBase, chooseOperationBase, type BaseAddress, type ServerOptions } from "./servers.ts";
 import { toCandidate, Unsupported } from "./to-definition.ts";
 
@@ -29,7 +30,9 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const candidates: Candidate[] = [];
   const skipped: Skipped[] = [];
   const present = new Set<string>();
-  const keys = keyPlaces(document);
+  const places = keyPlaces(document);
+  const isKey = (parameter: ApiParameter): boolean =>
+    places.has(placeKey(parameter.in, parameter.name)) || (options.auth.config !== null && isKeyParameter(parameter));
   const work = new ImportWork();
   const gaps: string[] = [];
   for (const operation of readOperations(document, { onGap: (path) => gaps.push(path), work })) {
@@ -43,7 +46,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     present.add(key);
     if (!isWanted(operation, options)) continue;
     await options.pace.turn();
-    const read = readOne(document, operation, { ...options, base, keys, work });
+    const read = readOne(document, operation, { ...options, base, isKey, work });
     if (typeof read === "string") skipped.push({ key, label, reason: read });
     else candidates.push(read);
   }
@@ -65,7 +68,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     present,
     warnings: [
       ...gaps.map((path) => `The path '${path}' refers to something that is not known; it is left out.`).slice(0, 20),
-      ...warningsOf(document, { present, auth: options.auth }),
+      ...warningsOf(document, { present, candidates, auth: options.auth }),
     ],
   };
 }
@@ -76,17 +79,17 @@ function readOne(
   operation: ApiOperation,
   options: OpenApiOptions & {
     readonly base: BaseAddress;
-    readonly keys: ReadonlySet<string>;
+    readonly isKey: (parameter: ApiParameter) => boolean;
     readonly work: ImportWork;
   },
 ): Candidate | string {
-  const { base, prefix, keys, work, auth: overrides } = options;
+  const { base, prefix, isKey, work, auth: overrides } = options;
   const own =
     operation.servers === undefined ? { url: base.url } : chooseOperationBase(document, operation.servers, options);
   if ("refused" in own) return own.refused;
-  const auth = proposeAuth(operation.security, { document, origin: new URL(own.url).origin, overrides });
+  const auth = proposeAuth(operation, { document, origin: new URL(own.url).origin, overrides });
   try {
-    return toCandidate(operation, { document, base: own.url, auth, prefix, keys, work });
+    return toCandidate(operation, { document, base: own.url, auth, prefix, isKey, work });
   } catch (error) {
     if (error instanceof Unsupported) return error.message;
     throw error;
@@ -107,14 +110,18 @@ function defaultId(document: ApiDocument, title: string | undefined): string {
   return `${url.origin}${url.pathname}${query}`.slice(0, 500);
 }
 
-function warningsOf(
-  document: ApiDocument,
-  { present, auth }: { readonly present: ReadonlySet<string>; readonly auth: AuthOverrides },
-): readonly string[] {
+interface Found {
+  readonly present: ReadonlySet<string>;
+  readonly candidates: readonly Candidate[];
+  readonly auth: AuthOverrides;
+}
+
+function warningsOf(document: ApiDocument, { present, candidates, auth }: Found): readonly string[] {
   const warnings: string[] = [];
   if (present.size === 0) warnings.push("The document has no operations.");
   const isOverridden = auth.config !== undefined || auth.scheme !== undefined;
-  if (Object.keys(schemesOf(document)).length === 0 && !isOverridden) {
+  const isOpen = candidates.every((candidate) => candidate.auth.credentials.length === 0);
+  if (Object.keys(schemesOf(document)).length === 0 && isOpen && !isOverridden) {
     warnings.push(
       "The document declares no securitySchemes: tools are called without credentials; give 'auth.config' to change that.",
     );

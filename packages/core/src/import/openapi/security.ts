@@ -3,14 +3,15 @@
  * API's origin. A document is foreign input: it may say how its own API is called, but not ask for a
  * credential that was stored for another one, so the names it is given hold the origin's host.
  */
-import { mappingProblems } from "../../blind/auth-mapping.ts";
+import { authSlots, mappingProblems } from "../../blind/auth-mapping.ts";
 import type { AuthConfig } from "../../blind/definition.ts";
 import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ownMember } from "../../tools/json-schema/document.ts";
 import { ownCredentialName, type WantedCredential } from "../credentials.ts";
 import type { ApiDocument } from "./document.ts";
-import { textMember } from "./operation.ts";
+import { requiredKeys } from "./key-parameters.ts";
+import { textMember, type ApiOperation, type ApiParameter } from "./operation.ts";
 
 /** What the caller says about credentials, which beats the document. */
 export interface AuthOverrides {
@@ -40,12 +41,21 @@ export interface ProposeOptions {
   readonly overrides: AuthOverrides;
 }
 
-/** @param security of the operation; undefined: that of the document */
-export function proposeAuth(security: JsonValue | undefined, options: ProposeOptions): AuthProposal {
-  const { document, overrides, origin } = options;
+/** By what the document declares, and by the keys that it asks for as parameters. */
+export function proposeAuth(
+  { security, parameters }: Pick<ApiOperation, "security" | "parameters">,
+  options: ProposeOptions,
+): AuthProposal {
+  const { overrides } = options;
   if (overrides.config === null) return nothing;
   if (overrides.config !== undefined)
     return { ...nothing, config: overrides.config, credentials: ofConfig(overrides.config) };
+  return withKeys(bySchemes(security, options), parameters, options);
+}
+
+/** @param security of the operation; undefined: that of the document */
+function bySchemes(security: JsonValue | undefined, options: ProposeOptions): AuthProposal {
+  const { document, overrides, origin } = options;
   const declared = security ?? ownMember(document.root, "security");
   const asked = Array.isArray(declared) ? declared.filter(isJsonObject) : undefined;
   const preferred = overrides.scheme;
@@ -56,6 +66,58 @@ export function proposeAuth(security: JsonValue | undefined, options: ProposeOpt
   if (ways.length === 0) return nothing;
   const isPreferred = (way: JsonObject): boolean => preferred !== undefined && Object.hasOwn(way, preferred);
   return proposeFrom([...ways.filter(isPreferred), ...ways.filter((way) => !isPreferred(way))], options);
+}
+
+function withKeys(proposed: AuthProposal, parameters: readonly ApiParameter[], options: ProposeOptions): AuthProposal {
+  const { config: known, credentials } = proposed;
+  const taken = new Set(
+    (known === undefined ? [] : authSlots(known)).map(({ location, name }) => placeKey(location, name)),
+  );
+  const keys = requiredKeys(parameters).filter(({ in: place, name }) => !taken.has(placeKey(place, name)));
+  if (keys.length === 0) return proposed;
+  const slots = keys.map((key) => ({ key, slot: slotFor(key, options) }));
+  const config = withSlots(
+    known,
+    slots.map(({ slot }) => slot),
+    keys.some(isBearer),
+  );
+  if (mappingProblems(config).length > 0) return proposed;
+  const wanted = slots.map(({ key, slot }) => ({
+    name: slot.source,
+    scheme: null,
+    holds:
+      config.type === "bearer" && known === undefined
+        ? "an access token"
+        : `the value of ${key.in === "header" ? "header" : "query parameter"} '${key.name}'`,
+  }));
+  return { ...proposed, config, credentials: [...credentials, ...wanted] };
+}
+
+function slotFor({ name, in: place }: ApiParameter, options: ProposeOptions): Slot {
+  const given = options.overrides.credentials;
+  const source =
+    given !== undefined && Object.hasOwn(given, name)
+      ? (given[name] ?? "")
+      : ownCredentialName(options.origin, name.toLowerCase());
+  return { source, target: name, location: place === "header" ? "header" : "query" };
+}
+
+function withSlots(known: AuthConfig | undefined, slots: readonly Slot[], isToken: boolean): AuthConfig {
+  const [first, second] = slots;
+  if (known === undefined && isToken && first !== undefined && second === undefined)
+    return { type: "bearer", mapping: [{ source: first.source, location: "header" }] };
+  if (known === undefined) return { type: "api_key", mapping: [...slots] };
+  const own = known.type === "api_key" ? slots : slots.map((slot) => ({ ...slot, type: "api_key" as const }));
+  return { ...known, mapping: [...known.mapping, ...own] };
+}
+
+/** `Authorization` whose description speaks of a token; the word in front is sent with it. */
+function isBearer({ in: place, name, description = "" }: ApiParameter): boolean {
+  return (
+    place === "header" &&
+    name.toLowerCase() === "authorization" &&
+    /\b(?:bearer|jwt)\b/i.test(description.slice(0, 500))
+  );
 }
 
 /** The first way that can be gone. */

@@ -25,8 +25,8 @@ export interface DefinitionOptions {
   readonly base: string;
   readonly auth: AuthProposal;
   readonly prefix: string;
-  /** Places of keys, see `keyPlaces`. */
-  readonly keys: ReadonlySet<string>;
+  /** Is a parameter for a key, of which no model should be told? */
+  readonly isKey: (parameter: ApiParameter) => boolean;
   readonly work: ImportWork;
 }
 
@@ -190,7 +190,7 @@ function slotKeys({ config }: AuthProposal): ReadonlySet<string> {
 function readParameterArguments(
   operation: ApiOperation,
   converter: SchemaConverter,
-  { auth, route, keys, work }: ToolOptions,
+  { auth, route, isKey, work }: ToolOptions,
 ): readonly Argument[] {
   const { notes } = operation;
   work.look(operation.parameters.length + route.placeholders.size);
@@ -223,8 +223,8 @@ function readParameterArguments(
       continue;
     }
     if (isAuth(parameter) || (operation.method !== "GET" && isIdempotencyKey(parameter))) continue;
-    if (!parameter.required && keys.has(placeKey(parameter.in, parameter.name))) {
-      notes.add(`Parameter '${parameter.name}' is where a scheme of the document sends a key; it is left out.`);
+    if (!parameter.required && isKey(parameter)) {
+      notes.add(`Parameter '${parameter.name}' is for a key; it is left out ('auth.config' of the import sends one).`);
       continue;
     }
     const problem = problemOf(parameter, route);
