@@ -164,7 +164,7 @@ describe(`a result that the model is told in another way ${verifies("CHAT-11")}`
   test("beside one that still waits is told again: the answer names that alone", async () => {
     llm.script(text("It is ordered."));
     await ask();
-    await tenant.client.expect("patch", "/v1/settings", { approval_wait_s: 2 });
+    await tenant.client.expect("patch", "/v1/settings", { approval_wait_s: 4 });
     const ordered = (sku: string) => ({ name: "create_order", arguments: { sku } });
     llm.script(calls(ordered("S2"), ordered("S3")), text("It is ordered."));
     const answering = ask();
