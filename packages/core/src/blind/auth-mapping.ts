@@ -158,18 +158,19 @@ const entries = new WeakMap<AuthConfig, Entries>();
 function entriesOf(config: AuthConfig): Entries {
   let known = entries.get(config);
   if (known === undefined) {
-    const own = config.mapping.filter((entry) => !isKey(entry)).map((entry) => completed(config, entry));
-    entries.set(config, (known = { own, keys: config.mapping.filter(isKey) }));
+    const own = config.mapping.filter((entry) => !isBeside(config, entry)).map((entry) => completed(config, entry));
+    entries.set(config, (known = { own, keys: config.mapping.filter((entry) => isBeside(config, entry)) }));
   }
   return known;
 }
 
-function isKey({ type }: AuthMapping): boolean {
-  return type !== undefined;
+/** A key that is sent beside what the type is about. */
+function isBeside(config: AuthConfig, { type = config.type }: AuthMapping): boolean {
+  return type !== config.type;
 }
 
 function completed(config: AuthConfig, entry: AuthMapping): AuthMapping {
-  const target = entry.target ?? (isKey(entry) ? undefined : schemeOf(config).defaultTarget?.(entry));
+  const target = entry.target ?? (isBeside(config, entry) ? undefined : schemeOf(config).defaultTarget?.(entry));
   return target === undefined ? entry : { ...entry, target };
 }
 
@@ -212,7 +213,7 @@ interface Taken {
 }
 
 function entryProblem(config: AuthConfig, entry: AuthMapping, { ofType, seen }: Taken): string | undefined {
-  const targets = isKey(entry) ? undefined : schemeOf(config).targets?.(config);
+  const targets = isBeside(config, entry) ? undefined : schemeOf(config).targets?.(config);
   const { target, location } = entry;
   if (target === undefined) return `is required for type '${entry.type ?? config.type}'`;
   if (targets !== undefined && !targets.known.includes(target)) {
