@@ -143,17 +143,17 @@ function isRequest(value: JsonValue): boolean {
 async function answerOne(c: AppContext, app: AppDeps, one: One): Promise<void> {
   const { value, answer } = one;
   const timer = answer.takesStream ? setTimeout(() => answer.openStream(), streamAfterMs) : undefined;
+  const mayTell = isRequest(value) && answer.takesStream;
+  let reply: McpReply;
   try {
-    const mayTell = isRequest(value) && answer.takesStream;
-    const reply = await serve(c, app, { ...one, ...(mayTell ? { send: answer.send } : {}) });
-    clearTimeout(timer);
-    await answer.end(reply);
+    reply = await serve(c, app, { ...one, ...(mayTell ? { send: answer.send } : {}) });
   } catch (error) {
     if (!answer.isStream) throw error;
-    await answer.end(refusalIn(value, error));
+    reply = refusalIn(value, error);
   } finally {
     clearTimeout(timer);
   }
+  await answer.end(reply);
 }
 
 /** Where the status can say it no more, all that is left is the error of the protocol. */

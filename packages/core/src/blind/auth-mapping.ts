@@ -4,7 +4,14 @@
  * parameters. The model never sees these values, so they must not reach logs, outcomes or audit.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { grantOf, oauthProblems, oauthTargets, readOAuthClient, type OAuthClient } from "../oauth/client.ts";
+import {
+  grantOf,
+  oauthProblems,
+  oauthTargets,
+  readOAuthClient,
+  type AuthProblem,
+  type OAuthClient,
+} from "../oauth/client.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { AuthConfig, AuthMapping } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
@@ -21,12 +28,6 @@ export interface PlacedSecret extends AuthSlot {
   readonly value: string;
   /** Names of the credentials that went into it. */
   readonly sources: readonly string[];
-}
-
-/** A problem of a mapping, named by its path below `auth_config`. */
-export interface MappingProblem {
-  readonly path: string;
-  readonly message: string;
 }
 
 interface Placing {
@@ -165,8 +166,8 @@ function entriesOf(config: AuthConfig): Entries {
 }
 
 /** A key that is sent beside what the type is about. */
-function isBeside(config: AuthConfig, { type = config.type }: AuthMapping): boolean {
-  return type !== config.type;
+function isBeside(config: AuthConfig, { type }: AuthMapping): boolean {
+  return type !== undefined && type !== config.type;
 }
 
 function completed(config: AuthConfig, entry: AuthMapping): AuthMapping {
@@ -181,7 +182,7 @@ export function authSlots(config: AuthConfig): readonly AuthSlot[] {
 }
 
 /** What is wrong with a mapping, for registration; empty where it can be used. */
-export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
+export function mappingProblems(config: AuthConfig): readonly AuthProblem[] {
   const targets = schemeOf(config).targets?.(config);
   const { own } = entriesOf(config);
   const ofType = new Set(targets === undefined ? [] : schemeOf(config).slots(own).map(placeOf));

@@ -103,9 +103,7 @@ async function send(
     maxRedirects,
     // The tool's address is part of `execution`, which callers and models do not see (BLIND-6).
     peer: record.name,
-    sensitiveHeaders: request.secretSlots.flatMap(({ location, name }) =>
-      location === "header" ? [name.toLowerCase()] : [],
-    ),
+    sensitiveHeaders: request.secretHeaders,
     ...(tls === undefined ? {} : { tls }),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
     span: context.span,

@@ -29,19 +29,13 @@ export interface Plan {
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
 
-/** Which credential stands where in a built request. */
-export interface SecretSlot {
-  readonly location: "header" | "query";
-  readonly name: string;
-  readonly sources: readonly string[];
-}
-
 export interface BuiltRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: string | Uint8Array | undefined;
-  readonly secretSlots: readonly SecretSlot[];
+  /** Names of headers that hold credentials, in lower case. */
+  readonly secretHeaders: readonly string[];
 }
 
 /** Methods whose requests usually have no body. */
@@ -142,7 +136,7 @@ function assemble(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]
       sorted.headers,
     ]),
     body: written?.body,
-    secretSlots: secrets.map(({ location, name, sources }) => ({ location, name, sources })),
+    secretHeaders: secrets.flatMap(({ location, name }) => (location === "header" ? [name.toLowerCase()] : [])),
   };
 }
 
