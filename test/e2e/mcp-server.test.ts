@@ -806,6 +806,31 @@ describe("requests as hostile clients send them", () => {
     ]);
   });
 
+  const orders = (...ids: readonly string[]): Json =>
+    ids.map((sku, id) => ({ ...list, id, method: "tools/call", params: { name: "book", arguments: { sku } } }));
+
+  test("the key of a batch is one for each of its calls, whenever the batch is sent", async () => {
+    await tenant.addPlugin(writingTool(backEnd, "book"));
+    const before = backEnd.requests.length;
+    for (let sent = 0; sent < 2; sent += 1) {
+      const { answer } = await raw.post(orders("a", "b", "a"), { headers: { "idempotency-key": "batch-1" } });
+      expect(answer).toMatchObject([0, 1, 2].map((id) => ({ id, result: { structuredContent: { ok: true } } })));
+    }
+    expect(backEnd.requests.length - before).toBe(3);
+  });
+
+  test("what is refused in a batch takes nothing from the answers before it", async () => {
+    await tenant.addPlugin(writingTool(backEnd, "book"));
+    await tenant.client.expect("patch", "/v1/settings", { requests_per_minute: 6 });
+    const before = backEnd.requests.length;
+    const { status, answer } = await raw.post(orders(...Array.from({ length: 20 }, (_, id) => `sku-${id}`)));
+    expect(status).toBe(200);
+    const done = answer.filter(({ result }: Json) => result?.structuredContent?.ok === true);
+    const refused = answer.filter(({ error }: Json) => error?.data?.code === "rate_limited");
+    expect(done.length).toBe(backEnd.requests.length - before);
+    expect([done.length > 0, refused.length > 0, done.length + refused.length]).toEqual([true, true, 20]);
+  });
+
   test("headers are held against the tool as it is, not as another instance still knows it", async () => {
     const region = { type: "string", "x-mcp-header": "Region" };
     const parameters = { type: "object", properties: { q: { type: "string" }, region }, required: ["q"] };

@@ -181,7 +181,11 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
   });
 
   test("a batch of an MCP client: each call is on record before the next one, and the last after it is told", async () => {
-    backEnd.answer = () => ({ body: "{}" });
+    backEnd.answer = () => {
+      // The next trip is the settlement, which so would come behind the next call's admission.
+      proxy.faults.push({ kind: "busy" });
+      return { body: "{}" };
+    };
     const call = (id: number): object => ({
       jsonrpc: "2.0",
       id,
@@ -192,6 +196,8 @@ describe(`round trips ${verifies("CHAT-2", "CHAT-12")}`, () => {
     await tenant.client.expect("patch", "/v1/settings", { concurrent_tool_calls: 1 });
     const reply = await tenant.client.send("post", "/mcp", [call(1), call(2), call(3)], { headers });
     expect(reply.json).toMatchObject([1, 2, 3].map((id) => ({ id, result: { content: [{ text: "{}" }] } })));
+    expect(await newestState("look")).toBe("running");
+    await expect.poll(() => newestState("look")).toBe("completed");
     await tenant.client.expect("patch", "/v1/settings", { concurrent_tool_calls: null });
   });
 

@@ -1,7 +1,7 @@
 /** Asynchronous VCP plugins: what they answer first, what they call back with, and what becomes of their calls. */
 import { createHmac } from "node:crypto";
 import { readAll } from "@toolyard/core/ports/blob-store";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { asyncPlugin, startDesks, type Desk, type Desks } from "../support/async-plugin.ts";
 import { invokeFlow, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -291,6 +291,47 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
     await ended(json.id, "cancelled");
     await expect.poll(child).toMatchObject([{ state: "cancelled" }]);
     desk.go();
+  });
+
+  test("is still ended where the cancelling broke off and is asked for again", async () => {
+    const desk = desks.open();
+    const args = { desk: desk.url, waits: true, answer: answerOf("t1") };
+    await publishFlow(tenant, {
+      name: "film",
+      start: "make",
+      nodes: { make: { kind: "tool", uri: `vcp://${name}`, arguments: args } },
+    });
+    const { json } = await invokeFlow(tenant, "flow://film?async=true");
+    const child = async (): Promise<Json> => (await tenant.client.get(`/v1/calls?parent_id=${json.id}`)).data;
+    await expect.poll(child, { timeout: 10_000 }).toMatchObject([{ state: "running", result: expect.anything() }]);
+    await ended(json.id, "queued");
+    const family = vi.spyOn(first.core.repos.calls, "family").mockRejectedValueOnce(new Error("away"));
+    expect((await tenant.client.send("post", `/v1/calls/${json.id}/cancel`)).status).toBe(500);
+    family.mockRestore();
+    expect(await child()).toMatchObject([{ state: "running" }]);
+    expect(await tenant.client.post(`/v1/calls/${json.id}/cancel`)).toMatchObject({ state: "cancelled" });
+    expect(await child()).toMatchObject([{ state: "cancelled" }]);
+    desk.go();
+  });
+
+  test("ends with the chat that asked for it, where that is interrupted", async () => {
+    const llm = await startLlmStub();
+    try {
+      await tenant.addProvider(llm.url);
+      const desk = desks.open();
+      const order = { desk: desk.url, waits: true, answer: answerOf("t1") };
+      const chat = { requestId: "film", model: "stub-1", messages: [{ role: "user", content: "Make a film." }] };
+      llm.script(calls({ name, arguments: order }), { json: {}, delayMs: 60_000 });
+      const answer = tenant.client.send("post", "/v1/chat/completions", chat);
+      const child = async (): Promise<Json> => (await tenant.client.get(`/v1/calls?kind=tool`)).data;
+      await expect.poll(child, { timeout: 10_000 }).toMatchObject([{ state: "running", result: expect.anything() }]);
+      await tenant.client.post("/v1/interrupt", { requestId: "film" });
+      expect((await answer).json.error.code).toBe("request_cancelled");
+      await expect.poll(child).toMatchObject([{ state: "cancelled" }]);
+      desk.go();
+    } finally {
+      await llm.close();
+    }
   });
 
   test("holds its price while it works on, and is charged once, whatever comes of it", async () => {

@@ -1,5 +1,6 @@
 /** Group chats: rooms of agents and people (VCP specification 6.1; docs/group-chats.md). */
 import type { Presented } from "@toolyard/core/callers/authenticate";
+import { stopCall } from "@toolyard/core/calls/cancel";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
@@ -186,7 +187,7 @@ export const deleteGroupChat = defineRoute({
   async handler(c, { core, tenant, context, params }) {
     const room = await findGroupChat(core, context, params.id);
     requireOwner(room, context.caller);
-    if (room.currentTurn !== null) await core.repos.calls.requestCancel(tenant, room.currentTurn);
+    if (room.currentTurn !== null) await stopCall(core, tenant, room.currentTurn);
     if (!(await core.repos.groupChats.delete(tenant, params.id))) throw notFound("group chat", params.id);
     return c.body(null, 204);
   },
@@ -319,7 +320,7 @@ export const stopGroupChat = defineRoute({
   async handler(c, { core, tenant, context, params }) {
     const room = await findGroupChat(core, context, params.id);
     // Who may speak there may also ask for silence, whoever's turn it is.
-    if (room.currentTurn !== null) await core.repos.calls.requestCancel(tenant, room.currentTurn);
+    if (room.currentTurn !== null) await stopCall(core, tenant, room.currentTurn);
     return c.json({ object: "group_chat.stop", turn_id: room.currentTurn });
   },
 });

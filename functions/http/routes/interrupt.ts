@@ -1,5 +1,6 @@
 /** Stops a running chat, on whichever instance it runs (design "Cancel on disconnect"). */
 import { hasScope } from "@toolyard/core/callers/caller";
+import { stopCall } from "@toolyard/core/calls/cancel";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
@@ -41,7 +42,7 @@ export const interrupt = defineRoute({
         body.call_id === undefined ? ["requestId", body.requestId ?? body.messageId] : ["call_id", body.call_id];
       throw new GatewayError("not_found", `No chat of this caller named '${named}' is running.`, { param });
     }
-    for (const id of ids) await core.repos.calls.requestCancel(context.tenant, id);
+    for (const id of ids) await stopCall(core, context.tenant, id);
     return c.json({ status: "success", message: `Told ${ids.length} running chat(s) to stop.`, call_ids: ids });
   },
 });

@@ -136,28 +136,43 @@ interface One extends Omit<Posted, "body"> {
   readonly answer: McpAnswer;
 }
 
+function isRequest(value: JsonValue): boolean {
+  return typeof value === "object" && value !== null && "method" in value && "id" in value;
+}
+
 async function answerOne(c: AppContext, app: AppDeps, one: One): Promise<void> {
   const { value, answer } = one;
   const timer = answer.takesStream ? setTimeout(() => answer.openStream(), streamAfterMs) : undefined;
+  const mayTell = isRequest(value) && answer.takesStream;
+  let reply: McpReply;
   try {
-    const isCall = typeof value === "object" && value !== null && "method" in value && "id" in value;
-    const reply = await serve(c, app, { ...one, ...(isCall && answer.takesStream ? { send: answer.send } : {}) });
-    clearTimeout(timer);
-    await answer.end(reply);
+    reply = await serve(c, app, { ...one, ...(mayTell ? { send: answer.send } : {}) });
   } catch (error) {
     if (!answer.isStream) throw error;
-    // The status is sent; all that is left is the error of the protocol.
-    const { code, message } = toGatewayError(error);
-    await answer.end({ status: 200, body: encodeError(idOf(value), rpcCodes.internalError, message, { code }) });
+    reply = refusalIn(value, error);
   } finally {
     clearTimeout(timer);
   }
+  await answer.end(reply);
+}
+
+/** Where the status can say it no more, all that is left is the error of the protocol. */
+function refusalIn(value: JsonValue, error: unknown): McpReply {
+  const { code, message } = toGatewayError(error);
+  const body = encodeError(idOf(value), rpcCodes.internalError, message, { code });
+  return { status: 200, body: isRequest(value) ? body : undefined };
+}
+
+interface Serving extends One {
+  readonly send?: (text: string) => void;
+  /** Of the message in its batch. */
+  readonly place?: number;
 }
 
 async function serve(
   c: AppContext,
   { core, version, isDraining }: AppDeps,
-  { value, presented, answer, send }: One & { readonly send?: (text: string) => void },
+  { value, presented, answer, send, place }: Serving,
 ): Promise<McpReply> {
   const { requestId, traceId, span } = c.get("exchange");
   const { lambda } = hostOf(c);
@@ -170,7 +185,7 @@ async function serve(
       requestId,
       traceId,
       span,
-      idempotencyKey: readIdempotencyKey(c),
+      idempotencyKey: keyOf(c, place),
       signal: answer.signal,
       send,
       remainingMs: lambda?.remainingMs(),
@@ -181,6 +196,12 @@ async function serve(
     if (!(error instanceof RpcFault)) throw error;
     return refuseMcp(core, { presented }, error, idOf(value));
   }
+}
+
+/** A request's key is for each of its messages another one, which no request can have: keys have no blanks. */
+function keyOf(c: AppContext, place: number | undefined): string | undefined {
+  const key = readIdempotencyKey(c);
+  return key === undefined || place === undefined ? key : `${key} ${place}`;
 }
 
 interface Batch extends Omit<One, "value"> {
@@ -196,10 +217,16 @@ async function answerBatch(c: AppContext, app: AppDeps, { values, presented, ans
     return;
   }
   const replies: McpReply[] = [];
-  for (const value of values) {
+  for (const [place, value] of values.entries()) {
     // Its slot and what it reserves are the next one's.
     await replies.at(-1)?.settled;
-    replies.push(await serve(c, app, { value, presented, answer }));
+    try {
+      replies.push(await serve(c, app, { value, presented, answer, place }));
+    } catch (error) {
+      // What was done before is told.
+      if (place === 0) throw error;
+      replies.push(refusalIn(value, error));
+    }
   }
   const bodies = replies.flatMap(({ body }) => (body === undefined ? [] : [body]));
   const settled = replies.at(-1)?.settled ?? Promise.resolve();

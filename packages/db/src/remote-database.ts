@@ -11,6 +11,8 @@ import { RemoteLoss, RemoteRefusal, RemoteServer } from "./remote-server.ts";
 
 /** Trips under way at once; more wait here instead of at the server. */
 const connections = 128;
+/** Of a batch's time, for the making of a connection: where one hangs, another can still be made. */
+const partForConnection = 0.6;
 const backoff = { first: 20, ceiling: 500 };
 
 interface RemoteOptions {
@@ -25,7 +27,12 @@ interface RemoteOptions {
  */
 export function openRemoteDatabase({ url, authToken, budgetMs }: RemoteOptions): Database {
   const address = readAddress(url);
-  const server = new RemoteServer({ url: address.url, authToken: authToken ?? address.authToken, connections });
+  const server = new RemoteServer({
+    url: address.url,
+    authToken: authToken ?? address.authToken,
+    connections,
+    connectTimeoutMs: budgetMs * partForConnection,
+  });
   return new RemoteDatabase(server, budgetMs);
 }
 

@@ -3,7 +3,7 @@
  * pass the door for tools' traffic. It tells apart what callers have to know: was the request sent at all,
  * and when may we come back.
  */
-import { Client } from "undici";
+import { buildConnector, Client } from "undici";
 
 /** The server, or something before it, answered with a status that is not 200. */
 export class RemoteRefusal extends Error {
@@ -36,6 +36,8 @@ export interface RemoteServerOptions {
   readonly authToken: string | undefined;
   /** Connections at once; further requests wait here instead of at the server. */
   readonly connections: number;
+  /** Milliseconds for the making of one, TLS included. */
+  readonly connectTimeoutMs: number;
 }
 
 /** A server may have closed a connection that has rested this long, and a frozen or busy process does not hear of it. */
@@ -43,6 +45,7 @@ const longestRestMs = 4_000;
 
 interface Rested {
   readonly connection: Client;
+  /** By the clock on the wall: the others may stand still with the machine. */
   readonly since: number;
 }
 
@@ -54,6 +57,8 @@ interface Waiting {
 export class RemoteServer {
   readonly #options: RemoteServerOptions;
   readonly #headers: Readonly<Record<string, string>>;
+  /** One for all, which remembers TLS sessions. */
+  readonly #connect: buildConnector.connector;
   readonly #connections = new Set<Client>();
   /** Those without a request, whichever rests longest first. */
   readonly #resting: Rested[] = [];
@@ -62,7 +67,8 @@ export class RemoteServer {
 
   constructor(options: RemoteServerOptions) {
     this.#options = options;
-    const { authToken } = options;
+    const { authToken, connectTimeoutMs: timeout } = options;
+    this.#connect = buildConnector({ allowH2: false, timeout });
     this.#headers = {
       "content-type": "application/json",
       ...(authToken === undefined ? {} : { authorization: `Bearer ${authToken}` }),
@@ -94,7 +100,7 @@ export class RemoteServer {
 
   /** Undefined where there are as many as there may be, all of them with a request. */
   #take(): Client | undefined {
-    const tooLongSince = performance.now() - longestRestMs;
+    const tooLongSince = Date.now() - longestRestMs;
     while (this.#resting[0] !== undefined && this.#resting[0].since < tooLongSince) {
       const { connection } = this.#resting[0];
       this.#resting.shift();
@@ -107,14 +113,14 @@ export class RemoteServer {
   }
 
   #open(): Client {
-    const connection = new Client(this.#options.url.origin, { allowH2: false });
+    const connection = new Client(this.#options.url.origin, { connect: this.#connect, allowH2: false });
     this.#connections.add(connection);
     return connection;
   }
 
   #giveBack(connection: Client): void {
     const next = this.#nextWaiting();
-    if (next === undefined) this.#resting.push({ connection, since: performance.now() });
+    if (next === undefined) this.#resting.push({ connection, since: Date.now() });
     else next.use(connection);
   }
 

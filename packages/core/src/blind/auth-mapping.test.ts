@@ -346,6 +346,7 @@ describe(`what registration finds in a mapping ${verifies("BLIND-10")}`, () => {
 
   test.each([
     config("api_key", { source: "A", target: "Authorization" }),
+    config("api_key", { source: "A", target: "X-Key", type: "api_key" }),
     config(
       "api_key",
       { source: "A", target: "key", location: "query" },

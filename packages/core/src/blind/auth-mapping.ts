@@ -1,10 +1,18 @@
 /**
  * Places credentials into the outgoing request as `auth_config.mapping` directs (BLIND-3). One entry
  * of a table for each type: where it touches the request, and how values become headers, parameters
- * of the query, parts of the path and fields of the body. The model never sees these values, so they must not reach logs, outcomes or audit.
+ * of the query, parts of the path and fields of the body. The model never sees these values, so they must
+ * not reach logs, outcomes or audit.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { grantOf, oauthProblems, oauthTargets, readOAuthClient, type OAuthClient } from "../oauth/client.ts";
+import {
+  grantOf,
+  oauthProblems,
+  oauthTargets,
+  readOAuthClient,
+  type AuthProblem,
+  type OAuthClient,
+} from "../oauth/client.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { AuthConfig, AuthMapping } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
@@ -22,12 +30,6 @@ export interface PlacedSecret extends AuthSlot {
   readonly value: string;
   /** Names of the credentials that went into it. */
   readonly sources: readonly string[];
-}
-
-/** A problem of a mapping, named by its path below `auth_config`. */
-export interface MappingProblem {
-  readonly path: string;
-  readonly message: string;
 }
 
 interface Placing {
@@ -159,18 +161,19 @@ const entries = new WeakMap<AuthConfig, Entries>();
 function entriesOf(config: AuthConfig): Entries {
   let known = entries.get(config);
   if (known === undefined) {
-    const own = config.mapping.filter((entry) => !isKey(entry)).map((entry) => completed(config, entry));
-    entries.set(config, (known = { own, keys: config.mapping.filter(isKey) }));
+    const own = config.mapping.filter((entry) => !isBeside(config, entry)).map((entry) => completed(config, entry));
+    entries.set(config, (known = { own, keys: config.mapping.filter((entry) => isBeside(config, entry)) }));
   }
   return known;
 }
 
-function isKey({ type }: AuthMapping): boolean {
-  return type !== undefined;
+/** A key that is sent beside what the type is about. */
+function isBeside(config: AuthConfig, { type }: AuthMapping): boolean {
+  return type !== undefined && type !== config.type;
 }
 
 function completed(config: AuthConfig, entry: AuthMapping): AuthMapping {
-  const target = entry.target ?? (isKey(entry) ? undefined : schemeOf(config).defaultTarget?.(entry));
+  const target = entry.target ?? (isBeside(config, entry) ? undefined : schemeOf(config).defaultTarget?.(entry));
   return target === undefined ? entry : { ...entry, target };
 }
 
@@ -181,7 +184,7 @@ export function authSlots(config: AuthConfig): readonly AuthSlot[] {
 }
 
 /** What is wrong with a mapping, for registration; empty where it can be used. */
-export function mappingProblems(config: AuthConfig): readonly MappingProblem[] {
+export function mappingProblems(config: AuthConfig): readonly AuthProblem[] {
   const targets = schemeOf(config).targets?.(config);
   const { own } = entriesOf(config);
   const ofType = new Set(targets === undefined ? [] : schemeOf(config).slots(own).map(placeOf));
@@ -220,7 +223,7 @@ interface EntryProblem {
 function entryProblem(config: AuthConfig, entry: AuthMapping, taken: Taken): EntryProblem | undefined {
   const message = targetProblem(config, entry, taken);
   if (message !== undefined) return { field: "target", message };
-  const isPart = !isKey(entry) && schemeOf(config).targets !== undefined;
+  const isPart = !isBeside(config, entry) && schemeOf(config).targets !== undefined;
   if (!isPart || entry.location === "header" || entry.location === "query") return undefined;
   return {
     field: "location",
@@ -229,7 +232,7 @@ function entryProblem(config: AuthConfig, entry: AuthMapping, taken: Taken): Ent
 }
 
 function targetProblem(config: AuthConfig, entry: AuthMapping, { ofType, seen }: Taken): string | undefined {
-  const targets = isKey(entry) ? undefined : schemeOf(config).targets?.(config);
+  const targets = isBeside(config, entry) ? undefined : schemeOf(config).targets?.(config);
   const { target, location } = entry;
   if (target === undefined) return `is required for type '${entry.type ?? config.type}'`;
   if (targets !== undefined && !targets.known.includes(target)) {

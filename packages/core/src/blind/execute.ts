@@ -103,10 +103,8 @@ async function send(
     maxRedirects,
     // The tool's address is part of `execution`, which callers and models do not see (BLIND-6).
     peer: record.name,
-    sensitiveHeaders: request.secretSlots.flatMap(({ location, name }) =>
-      location === "header" ? [name.toLowerCase()] : [],
-    ),
-    hasSecretBody: request.secretSlots.some(({ location }) => location === "body"),
+    sensitiveHeaders: request.secretHeaders,
+    hasSecretBody: request.hasSecretBody,
     ...(tls === undefined ? {} : { tls }),
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
     span: context.span,

@@ -5,7 +5,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
-import type { AuthSlot, PlacedSecret } from "./auth-mapping.ts";
+import type { PlacedSecret } from "./auth-mapping.ts";
 import { bodyWriters, writeWholeBody, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
 import { bodyFormatOf, type BodyFormat, type Execution, type ParameterStyle, type Placement } from "./definition.ts";
 import { isHeaderValue } from "./header-rules.ts";
@@ -35,15 +35,15 @@ export interface Plan {
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
 
-/** Which credential stands where in a built request. */
-export type SecretSlot = AuthSlot & Pick<PlacedSecret, "sources">;
-
 export interface BuiltRequest {
   readonly method: string;
   readonly url: string;
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body: string | Uint8Array | undefined;
-  readonly secretSlots: readonly SecretSlot[];
+  /** Names of headers that hold credentials, in lower case. */
+  readonly secretHeaders: readonly string[];
+  /** Whether a credential stands in the body. */
+  readonly hasSecretBody: boolean;
 }
 
 /** Methods whose requests usually have no body. */
@@ -146,7 +146,8 @@ function assemble(plan: Plan, args: JsonObject, secrets: readonly PlacedSecret[]
       sorted.headers,
     ]),
     body: written?.body,
-    secretSlots: secrets.map(({ location, name, sources }) => ({ location, name, sources })),
+    secretHeaders: secretsAt("header", secrets).map(([name]) => name.toLowerCase()),
+    hasSecretBody: secretsAt("body", secrets).length > 0,
   };
 }
 

@@ -14,7 +14,8 @@ import { tellParent } from "./wake.ts";
  */
 export async function cancelCall(deps: CoreDeps, context: CallContext, id: string): Promise<Call> {
   const seen = await findCall(deps, context, id);
-  if (hasEnded(seen)) return ended(seen);
+  // One that was cancelled may have been left before all that it had asked for was told.
+  if (hasEnded(seen) && seen.state !== "cancelled") return ended(seen);
   const call = await stop(deps, context.tenant, id);
   if (call === undefined) throw callNotFound(id);
   const { before, after } = call;
@@ -23,8 +24,8 @@ export async function cancelCall(deps: CoreDeps, context: CallContext, id: strin
   return ended(before);
 }
 
-/** For the call that it belongs to, which knows why: whatever it has come to by then stays. */
-export async function stopChild(deps: CoreDeps, tenant: string, id: string): Promise<void> {
+/** For whoever knows that it may be stopped: whatever it has come to by then stays. */
+export async function stopCall(deps: CoreDeps, tenant: string, id: string): Promise<void> {
   await stop(deps, tenant, id);
 }
 

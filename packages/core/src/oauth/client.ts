@@ -56,14 +56,15 @@ const extras = [
 ] as const;
 const userExtras: readonly string[] = ["authorization_url", "revocation_url", "issuer"];
 
-export interface OAuthProblem {
-  /** Below `auth_config`. */
+/** Of an `auth_config`. */
+export interface AuthProblem {
+  /** Below it. */
   readonly path: string;
   readonly message: string;
 }
 
 /** What is wrong with the fields beside `mapping`, for registration. */
-export function oauthProblems(config: AuthConfig): readonly OAuthProblem[] {
+export function oauthProblems(config: AuthConfig): readonly AuthProblem[] {
   const given = extras.filter((name) => config[name] !== undefined);
   if (config.type !== "oauth2") {
     return given.map((path) => ({ path, message: `is for type 'oauth2' only, not for '${config.type}'` }));

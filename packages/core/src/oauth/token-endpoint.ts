@@ -4,6 +4,7 @@
  * the words of `token-errors.ts`.
  */
 import { isHeaderValue } from "../blind/header-rules.ts";
+import { readAtMost } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { Egress, EgressResponse } from "../ports/egress.ts";
@@ -184,8 +185,9 @@ async function post(egress: Egress, client: OAuthClient, posting: Posting): Prom
       // The address may be a secret, or where one was put by mistake.
       peer: "authorization server",
     });
-    const text = await readText(response.body);
-    return { response, text, redact: (said) => redactor.redact(said) };
+    // Too much for any token; the beginning is enough to say what came instead.
+    const { bytes } = await readAtMost(response.body, largestReply);
+    return { response, text: Buffer.from(bytes).toString("utf8"), redact: (said) => redactor.redact(said) };
   } catch (error) {
     throw toConnectionError(client, target, error);
   }
@@ -211,18 +213,6 @@ export function basicAuthorization({ clientId, clientSecret = "" }: OAuthClient)
 
 function formEncode(text: string): string {
   return new URLSearchParams([["", text]]).toString().slice(1);
-}
-
-async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of body) {
-    bytes += part.length;
-    // Too much for any token; the beginning is enough to say what came instead.
-    if (bytes > largestReply) break;
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString("utf8");
 }
 
 /** JSON whatever its type is called; some servers still answer with a form. */

@@ -65,11 +65,10 @@ export class TokenMemory {
     this.#put(key, { version, refusal: { error, until: this.#clock.now() + forMs } });
   }
 
-  /** A copy that was refused, or all there is to forget where none is named. */
-  forget(key: string, generation: number | undefined): void {
-    const entry = this.#entries.get(key);
-    if (entry?.token === undefined) return;
-    if (generation === undefined || entry.token.generation <= generation) this.#entries.delete(key);
+  /** A copy that was refused, or is older. */
+  forget(key: string, generation: number): void {
+    const token = this.#entries.get(key)?.token;
+    if (token !== undefined && token.generation <= generation) this.#entries.delete(key);
   }
 
   #put(key: string, entry: Entry): void {

@@ -114,7 +114,7 @@ class SharedTokens implements TokenSource {
       const refusal = this.#memory.refusal(key, version);
       if (refusal !== undefined) throw refusal;
       const others = this.#flights.get(key);
-      const flight = others ?? this.#start(key, { client, owner, context, target, above }, refused?.generation);
+      const flight = others ?? this.#start(key, { client, owner, context, target, above });
       const token = await waitFor(flight, { signal, client });
       // A flight that others started may have come back with what is refused here.
       if (others === undefined || token.generation > above) return token;
@@ -138,8 +138,8 @@ class SharedTokens implements TokenSource {
     return token !== undefined;
   }
 
-  #start(key: string, want: Want, refused: number | undefined): Promise<Landed> {
-    this.#memory.forget(key, refused);
+  #start(key: string, want: Want): Promise<Landed> {
+    this.#memory.forget(key, want.above);
     const { version } = want.context.config;
     const flight = this.#fly(want).then(
       (token) => {

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { Call, CallState, StoredOutcome } from "../../calls/call.ts";
-import { stopChild } from "../../calls/cancel.ts";
+import { stopCall } from "../../calls/cancel.ts";
 import { enqueue } from "../../calls/enqueue.ts";
 import { holdLease, isLeftToOthers, reasonOf } from "../../calls/lease.ts";
 import { errorForRecord, inputOf, newToolCall, refusedCall, sealInput, type CallPlace } from "../../calls/new-call.ts";
@@ -183,7 +183,7 @@ export class ChildCalls {
 
   async cancel(callIds: readonly string[]): Promise<void> {
     const { tenant } = this.#context;
-    await Promise.all(callIds.map((id) => stopChild(this.#deps, tenant, id)));
+    await Promise.all(callIds.map((id) => stopCall(this.#deps, tenant, id)));
   }
 
   /** JSON where it is JSON, else text. Whole numbers that a double cannot hold are the text of their digits. */
