@@ -494,6 +494,26 @@ describe(`an OpenAPI document ${verifies("API-1", "BLIND-1")}`, () => {
     expect([made.method, made.body.toString()]).toEqual(["POST", '{"sku":"a"}']);
   });
 
+  test("asks nobody for a key that the service sends, and says which keys models are asked for", async () => {
+    const apikey = { auth_type: "apikey", auth_config: { header: "X-Api-Key", value: "shop-key-1234" } };
+    const { id } = await addService("shop", {}, apikey);
+    const key = (name: string, place: string, required = true): Json => ({
+      name,
+      in: place,
+      required,
+      schema: { type: "string" },
+    });
+    const parameters = [key("x-api-key", "header"), key("user_token", "query"), key("X-Trace-Token", "header", false)];
+    const paths = { "/state": { get: { operationId: "state", parameters } } };
+    const { tools } = await tenant.client.post(`/v1/tool-services/${id}/import`, { openapi: { ...document(), paths } });
+    expect(tools[0].warnings).toEqual([
+      "Parameter 'user_token' is for a key, and models are asked for it; 'auth_config' can send it.",
+      "Parameter 'X-Trace-Token' is for a key, which 'auth_config' sends; it is left out.",
+    ]);
+    const { target, headers } = await sent("api://shop/state", { user_token: "u" });
+    expect([target, headers["x-api-key"]]).toEqual(["/api/state?user_token=u", "shop-key-1234"]);
+  });
+
   test("may call its operations what every object has", async () => {
     const { id } = await addService("shop", {});
     const paths = { "/made": { get: { operationId: "constructor" } }, "/text": { get: { operationId: "toString" } } };

@@ -7,6 +7,7 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
+import { authConfigOf } from "../services/http-auth.ts";
 import { requireService, updateService } from "../services/register.ts";
 import type { ToolService } from "../services/service.ts";
 import { ownMember } from "../tools/json-schema/document.ts";
@@ -71,7 +72,7 @@ export async function importIntoService(
     exclude: request.exclude,
     baseUrl: baseOf(baseUrl),
     variables: {},
-    auth: { config: null },
+    auth: { config: authConfigOf(before.config) ?? null },
     allowedOrigins: new Set(),
     pace: new Pace(),
   });

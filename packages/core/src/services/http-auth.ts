@@ -10,6 +10,7 @@ import { authConfigSchema, type AuthConfig, type AuthMapping } from "../blind/de
 import type { CredentialContext, CredentialResolver } from "../blind/credential-resolver.ts";
 import { isWebAddress } from "../oauth/client.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import type { JsonObject } from "../json.ts";
 import { credentialsIn, SchemaVariants, secretField, variantsKeyword, type SecretReference } from "./config-fields.ts";
 import { jwtSchema, type JwtConfig } from "./jwt.ts";
 import { addProblems } from "./invalid-config.ts";
@@ -116,6 +117,11 @@ export function toHttpAuth(fields: AuthFields): HttpAuth {
   const made = makeHttpAuth(fields);
   read.set(fields, made);
   return made;
+}
+
+/** Of a stored configuration with `authFields`: where its credentials go. */
+export function authConfigOf(config: JsonObject): AuthConfig | undefined {
+  return toHttpAuth(z.object(authFields).parse(config)).authConfig;
 }
 
 function makeHttpAuth({ auth_type: type, auth_config: config }: AuthFields): HttpAuth {

@@ -14,7 +14,7 @@ import { textMember, type ApiOperation, type ApiParameter } from "./operation.ts
 import { keysOfPath, readOperations } from "./operations.ts";
 import { keyPlaces, placeKey, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
 import { chooseBase, chooseOperationBase, type BaseAddress, type ServerOptions } from "./servers.ts";
-import { toCandidate, Unsupported } from "./to-definition.ts";
+import { toCandidate, Unsupported, type KeyUse } from "./to-definition.ts";
 
 export interface OpenApiOptions extends ServerOptions, Filters {
   readonly documentId?: string | undefined;
@@ -31,8 +31,11 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const skipped: Skipped[] = [];
   const present = new Set<string>();
   const places = keyPlaces(document);
-  const isKey = (parameter: ApiParameter): boolean =>
-    places.has(placeKey(parameter.in, parameter.name)) || (options.auth.config !== null && isKeyParameter(parameter));
+  const keyUse = (parameter: ApiParameter): KeyUse | undefined => {
+    const isOfScheme = places.has(placeKey(parameter.in, parameter.name));
+    if (!isOfScheme && !isKeyParameter(parameter)) return undefined;
+    return parameter.required || (!isOfScheme && options.auth.config === null) ? "asked for" : "left out";
+  };
   const work = new ImportWork();
   const gaps: string[] = [];
   for (const operation of readOperations(document, { onGap: (path) => gaps.push(path), work })) {
@@ -46,7 +49,7 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
     present.add(key);
     if (!isWanted(operation, options)) continue;
     await options.pace.turn();
-    const read = readOne(document, operation, { ...options, base, isKey, work });
+    const read = readOne(document, operation, { ...options, base, keyUse, work });
     if (typeof read === "string") skipped.push({ key, label, reason: read });
     else candidates.push(read);
   }
@@ -79,17 +82,17 @@ function readOne(
   operation: ApiOperation,
   options: OpenApiOptions & {
     readonly base: BaseAddress;
-    readonly isKey: (parameter: ApiParameter) => boolean;
+    readonly keyUse: (parameter: ApiParameter) => KeyUse | undefined;
     readonly work: ImportWork;
   },
 ): Candidate | string {
-  const { base, prefix, isKey, work, auth: overrides } = options;
+  const { base, prefix, keyUse, work, auth: overrides } = options;
   const own =
     operation.servers === undefined ? { url: base.url } : chooseOperationBase(document, operation.servers, options);
   if ("refused" in own) return own.refused;
   const auth = proposeAuth(operation, { document, origin: new URL(own.url).origin, overrides });
   try {
-    return toCandidate(operation, { document, base: own.url, auth, prefix, isKey, work });
+    return toCandidate(operation, { document, base: own.url, auth, prefix, keyUse, work });
   } catch (error) {
     if (error instanceof Unsupported) return error.message;
     throw error;

@@ -19,14 +19,17 @@ import { SchemaConverter, SchemaTooLarge, type SchemaSize } from "./schema.ts";
 import { mayBe } from "./schema-types.ts";
 import { placeKey, type AuthProposal } from "./security.ts";
 
+/** No model should be told of keys, so what may be left out is. */
+export type KeyUse = "left out" | "asked for";
+
 export interface DefinitionOptions {
   readonly document: ApiDocument;
   /** Address that the path is appended to. */
   readonly base: string;
   readonly auth: AuthProposal;
   readonly prefix: string;
-  /** Is a parameter for a key, of which no model should be told? */
-  readonly isKey: (parameter: ApiParameter) => boolean;
+  /** Of a parameter that is for a key, and that no credential fills. */
+  readonly keyUse: (parameter: ApiParameter) => KeyUse | undefined;
   readonly work: ImportWork;
 }
 
@@ -190,7 +193,7 @@ function slotKeys({ config }: AuthProposal): ReadonlySet<string> {
 function readParameterArguments(
   operation: ApiOperation,
   converter: SchemaConverter,
-  { auth, route, isKey, work }: ToolOptions,
+  { auth, route, keyUse, work }: ToolOptions,
 ): readonly Argument[] {
   const { notes } = operation;
   work.look(operation.parameters.length + route.placeholders.size);
@@ -223,13 +226,15 @@ function readParameterArguments(
       continue;
     }
     if (isAuth(parameter) || (operation.method !== "GET" && isIdempotencyKey(parameter))) continue;
-    if (!parameter.required && isKey(parameter)) {
-      notes.add(`Parameter '${parameter.name}' is for a key; it is left out ('auth.config' of the import sends one).`);
+    const use = keyUse(parameter);
+    const problem = use === "left out" ? "is for a key, which 'auth_config' sends" : problemOf(parameter, route);
+    if (problem !== undefined) {
+      notes.add(`Parameter '${parameter.name}' ${problem}; it is left out.`);
       continue;
     }
-    const problem = problemOf(parameter, route);
-    if (problem !== undefined) notes.add(`Parameter '${parameter.name}' ${problem}; it is left out.`);
-    else list.push(toArgument(parameter, converter, notes));
+    if (use !== undefined)
+      notes.add(`Parameter '${parameter.name}' is for a key, and models are asked for it; 'auth_config' can send it.`);
+    list.push(toArgument(parameter, converter, notes));
   }
   return list;
 }
