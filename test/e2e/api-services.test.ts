@@ -494,6 +494,16 @@ describe(`an OpenAPI document ${verifies("API-1", "BLIND-1")}`, () => {
     expect([made.method, made.body.toString()]).toEqual(["POST", '{"sku":"a"}']);
   });
 
+  test("has operations that cannot be the service's left out, each with its reason", async () => {
+    const { id } = await addService("shop", {});
+    const paths = { "//raw": { get: { operationId: "raw" } }, "/made": { get: { operationId: "made" } } };
+    const { tools } = await tenant.client.post(`/v1/tool-services/${id}/import`, { openapi: { ...document(), paths } });
+    expect(tools.map(({ operation, action, reason }: Json) => [operation, action, reason])).toEqual([
+      ["GET //raw", "skipped", expect.stringMatching(/^its 'endpoint' must start with one '\/'/)],
+      ["GET /made", "added", null],
+    ]);
+  });
+
   test("asks nobody for a key that the service sends, and says which keys models are asked for", async () => {
     const apikey = { auth_type: "apikey", auth_config: { header: "X-Api-Key", value: "shop-key-1234" } };
     const { id } = await addService("shop", {}, apikey);

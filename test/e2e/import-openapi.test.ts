@@ -1067,6 +1067,23 @@ describe(`keys that a document asks for as parameters ${verifies("BLIND-1", "BLI
     expect(result.credentials).toEqual([]);
   });
 
+  test("leave alone what was set up here for the same places", async () => {
+    const document = documentWith([key("X-Api-Key"), key("q", "query")]);
+    const first = await importing(document, { base_url: backEnd.url });
+    const { plugin_id: id, definition: guessed } = first.operations[0];
+    const { required_credentials: _guessed, ...definition } = guessed;
+    const mapping = [{ source: "MINE", target: "x-api-key", location: "header" }];
+    await tenant.client.expect("put", `/v1/plugins/${id}`, {
+      ...definition,
+      auth_config: { type: "api_key", mapping },
+    });
+    const again = await importing(document, { base_url: backEnd.url });
+    expect([again.diff.unchanged, again.credentials]).toEqual([["x"], []]);
+    const more = await importing(documentWith([key("X-Api-Key"), key("X-Auth-Token")]), { base_url: backEnd.url });
+    expect(more.diff.changed).toHaveLength(1);
+    expect(definitionOf(more, "GET /x").auth_config.mapping).toHaveLength(2);
+  });
+
   test("that may be left out are, and said; with 'config': null all are arguments", async () => {
     const document = documentWith([key("X-Api-Key", "header", { required: false }), key("auth_token", "query")]);
     const told = await importing(document, { dry_run: true });

@@ -203,8 +203,8 @@ export function mappingProblems(config: AuthConfig): readonly AuthProblem[] {
   return [...problems, ...oauthProblems(config)];
 }
 
-/** Names of headers have no case. */
-function placeOf({ location, name }: AuthSlot): string {
+/** A slot as a key; names of headers have no case. */
+export function placeOf({ location, name }: AuthSlot): string {
   return `${location}:${location === "header" ? name.toLowerCase() : name}`;
 }
 

@@ -21,6 +21,8 @@ export interface CandidateAuth {
   readonly schemes: readonly string[];
   readonly alternatives: readonly (readonly string[])[];
   readonly credentials: readonly WantedCredential[];
+  /** By what parameters are called: authentication that was set up here for the same places stays. */
+  readonly isGuess?: boolean;
 }
 
 export const noAuth: CandidateAuth = { schemes: [], alternatives: [], credentials: [] };

@@ -6,8 +6,10 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { schemaProblem } from "../errors/schema-problems.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
 import { authConfigOf } from "../services/http-auth.ts";
+import { operationSchema } from "../services/http-operations.ts";
 import { requireService, updateService } from "../services/register.ts";
 import type { ToolService } from "../services/service.ts";
 import { ownMember } from "../tools/json-schema/document.ts";
@@ -123,9 +125,15 @@ function plan(source: ReadSource, { service, base, request }: Planning): Plan {
     const id = names.get(candidate.key) ?? candidate.wish;
     const operation = toOperation(candidate, { base, document: document.id });
     const { label, warnings } = candidate;
-    if (operation === undefined) {
-      const reason = `it is not below the service's base_url ${base}`;
-      tools.push({ operation: label, action: "skipped", ...view(null), changed_fields: [], warnings, reason });
+    if (typeof operation === "string") {
+      tools.push({
+        operation: label,
+        action: "skipped",
+        ...view(null),
+        changed_fields: [],
+        warnings,
+        reason: operation,
+      });
       continue;
     }
     const before = ownMember(existing, id);
@@ -172,16 +180,16 @@ function imported(before: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(before).filter(([field]) => !localFields.some((local) => local === field)));
 }
 
-/** Undefined where the operation is at another address. */
+/** @returns the reason where it cannot be one of the service's */
 function toOperation(
   { key, definition }: Candidate,
   { base, document }: { readonly base: string; readonly document: string },
-): JsonObject | undefined {
+): JsonObject | string {
   const { title, description, parameters, execution } = definition;
-  if (!isJsonObject(execution) || !isJsonObject(parameters)) return undefined;
-  const { base_url: address, ...others } = execution;
-  if (typeof address !== "string" || !address.startsWith(`${base}/`)) return undefined;
-  return {
+  const { base_url: address, ...others } = isJsonObject(execution) ? execution : {};
+  if (typeof address !== "string" || !isJsonObject(parameters) || !address.startsWith(`${base}/`))
+    return `it is not below the service's base_url ${base}`;
+  const operation = {
     ...others,
     content_type: others["content_type"] ?? "application/json",
     ...(title === undefined ? {} : { title }),
@@ -189,5 +197,9 @@ function toOperation(
     endpoint: address.slice(base.length),
     parameters,
     source: { document, operation: key },
-  };
+  } satisfies JsonObject;
+  const { error } = operationSchema.safeParse(operation);
+  if (error === undefined) return operation;
+  const { path, says } = schemaProblem(error);
+  return `its '${path.join(".")}' ${says}`;
 }

@@ -4,13 +4,14 @@
  * what was decided here about it (who may use it, whether it is on), whatever the document says now.
  */
 import { definitionOf, registerPlugin, under } from "../blind/register.ts";
-import type { PluginDefinition } from "../blind/definition.ts";
+import { authSlots, placeOf } from "../blind/auth-mapping.ts";
+import { authConfigSchema, type PluginDefinition } from "../blind/definition.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
-import type { Candidate, CandidateAuth, ReadSource, Skipped } from "./candidate.ts";
+import { noAuth, type Candidate, type CandidateAuth, type ReadSource, type Skipped } from "./candidate.ts";
 import { changedFields } from "./compare.ts";
 import { configToJson } from "./credentials.ts";
 import { assignNames } from "./names.ts";
@@ -77,10 +78,11 @@ export async function planImport(source: ReadSource, options: PlanOptions): Prom
     const existing = existingOf(candidate);
     if (isExact && existing !== undefined && existing.type !== "HTTP") throw nameTaken(name, index);
     const kept = isExact || existing === undefined ? undefined : { before: definitionOf(existing), keepsAuth };
-    const definition = complete(candidate, { name, document: id, kept });
+    const asked = kept === undefined ? candidate : withSetUpAuth(candidate, kept);
+    const definition = complete(asked, { name, document: id, kept });
     try {
       const warnings = [...candidate.warnings, ...warningsOfName(candidate, name, existing)];
-      planned.push({ ...compare(candidate, { definition, existing, egress: options.egress }), warnings });
+      planned.push({ ...compare(asked, { definition, existing, egress: options.egress }), warnings });
     } catch (error) {
       if (!(error instanceof GatewayError)) throw error;
       if (isExact) throw under(`definitions.${index}`, error);
@@ -120,6 +122,18 @@ function complete(candidate: Candidate, { name, document, kept }: Completion): J
   return { ...(kept === undefined ? definition : withKeptFields(kept, definition)), name, ...source };
 }
 
+/** What was guessed gives way to what was set up here for the same places. */
+function withSetUpAuth(candidate: Candidate, { before, keepsAuth }: KeptDefinition): Candidate {
+  const { definition, auth } = candidate;
+  const guessed = auth.isGuess === true ? authConfigSchema.safeParse(definition["auth_config"]).data : undefined;
+  if (!keepsAuth || guessed === undefined || before.auth_config === undefined || !isSameOrigin(before, definition))
+    return candidate;
+  const places = new Set(authSlots(before.auth_config).map(placeOf));
+  if (!authSlots(guessed).every((slot) => places.has(placeOf(slot)))) return candidate;
+  const { auth_config: _guessed, ...rest } = definition;
+  return { ...candidate, definition: rest, auth: noAuth };
+}
+
 /** Fields that no document sets: once set by hand they stay. */
 const keptKeys = ["icon_url", "sensitive", "roles"] as const;
 const keptExecutionKeys = ["headers", "idempotency_header", "effect", "timeout_ms", "max_attempts"] as const;
@@ -130,16 +144,18 @@ function withKeptFields({ before, keepsAuth }: KeptDefinition, definition: JsonO
     before.execution[key] === undefined ? [] : [[key, before.execution[key]] as const],
   );
   const execution = isJsonObject(definition["execution"]) ? definition["execution"] : {};
-  // A credential stays with its origin.
-  const isSameOrigin = originOf(before.execution.base_url) === originOf(execution["base_url"]);
-  const auth =
-    keepsAuth && isSameOrigin && before.auth_config !== undefined ? configToJson(before.auth_config) : undefined;
+  const setUp = keepsAuth && isSameOrigin(before, definition) ? before.auth_config : undefined;
   return {
     ...(Object.fromEntries(fields) as JsonObject),
-    ...(auth === undefined ? {} : { auth_config: auth }),
+    ...(setUp === undefined ? {} : { auth_config: configToJson(setUp) }),
     ...definition,
     execution: { ...(Object.fromEntries(executionFields) as JsonObject), ...execution },
   };
+}
+
+/** A credential stays with its origin. */
+function isSameOrigin(before: PluginDefinition, { execution }: JsonObject): boolean {
+  return originOf(before.execution.base_url) === originOf(isJsonObject(execution) ? execution["base_url"] : undefined);
 }
 
 function originOf(address: JsonValue | undefined): string | undefined {

@@ -31,6 +31,8 @@ export interface AuthProposal {
   readonly alternatives: readonly (readonly string[])[];
   readonly credentials: readonly WantedCredential[];
   readonly problems: readonly string[];
+  /** Made out of parameters alone, by what they are called. */
+  readonly isGuess?: boolean;
 }
 
 const nothing: AuthProposal = { config: undefined, schemes: [], alternatives: [], credentials: [], problems: [] };
@@ -90,7 +92,7 @@ function withKeys(proposed: AuthProposal, parameters: readonly ApiParameter[], o
         ? "an access token"
         : `the value of ${key.in === "header" ? "header" : "query parameter"} '${key.name}'`,
   }));
-  return { ...proposed, config, credentials: [...credentials, ...wanted] };
+  return { ...proposed, config, credentials: [...credentials, ...wanted], isGuess: known === undefined };
 }
 
 function slotFor({ name, in: place }: ApiParameter, options: ProposeOptions): Slot {

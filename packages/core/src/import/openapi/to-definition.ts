@@ -63,7 +63,12 @@ export function toCandidate(operation: ApiOperation, options: DefinitionOptions)
       ...tool,
       ...(auth.config === undefined ? {} : { auth_config: configToJson(auth.config) }),
     },
-    auth: { schemes: auth.schemes, alternatives: auth.alternatives, credentials: auth.credentials },
+    auth: {
+      schemes: auth.schemes,
+      alternatives: auth.alternatives,
+      credentials: auth.credentials,
+      ...(auth.isGuess === true ? { isGuess: true } : {}),
+    },
     warnings: notes.texts,
   };
 }
