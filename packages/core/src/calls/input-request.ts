@@ -10,7 +10,6 @@ import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
-import type { Redactor } from "../secrets/redactor.ts";
 import type { InputRequired } from "../tools/adapter.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import type { PendingOutcome } from "../tools/outcome.ts";
@@ -51,7 +50,7 @@ export async function pauseForInput(
   }
   const asked = { requests, ...(state === undefined ? {} : { state }) };
   const input = await sealInput(deps, context, call.id, { ...inputOf(context, call), asked });
-  const shown = redacted(requests, context.redactor);
+  const shown = context.redactor.redactObject(requests);
   const error = {
     code: "input_required" as const,
     message: `'${call.tool.name}' asks for input before it goes on: ${questionsOf(shown)}`,
@@ -61,17 +60,6 @@ export async function pauseForInput(
     outcome: { kind: "pending", reason: "input", callId: call.id, requests: shown },
     finish: { state: "input_required", error, continued: { input } },
   };
-}
-
-function redacted(requests: JsonObject, redactor: Redactor): JsonObject {
-  const walk = (value: JsonValue): JsonValue => {
-    if (typeof value === "string") return redactor.redact(value);
-    if (Array.isArray(value)) return value.map(walk);
-    return isJsonObject(value) ? walkObject(value) : value;
-  };
-  const walkObject = (object: JsonObject): JsonObject =>
-    Object.fromEntries(Object.entries(object).map(([key, value]) => [redactor.redact(key), walk(value)]));
-  return walkObject(requests);
 }
 
 /** For people, in a line. */

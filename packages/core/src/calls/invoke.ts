@@ -23,7 +23,7 @@ import { awaitCall } from "./await-call.ts";
 import { endStates, type Call } from "./call.ts";
 import { holdLease, reasonOf, takenOver } from "./lease.ts";
 import { newToolCall, outcomeOf, refusedCall, type CallPlace } from "./new-call.ts";
-import { recordEnd } from "./record-end.ts";
+import { recordEnd, recordEndFirst } from "./record-end.ts";
 import { enqueue } from "./enqueue.ts";
 
 export interface InvokeRequest {
@@ -250,6 +250,9 @@ interface Ending {
   readonly signal: AbortSignal;
 }
 
+/** Longest that whoever asked for a write waits for an end that cannot be recorded. */
+const keepingMs = 10_000;
+
 /** Records the end. What was done is told even where it cannot be: an error would invite to do it again. */
 async function settleCall(deps: CoreDeps, context: CallContext, ending: Ending): Promise<ToolOutcome> {
   try {
@@ -267,15 +270,17 @@ async function settledOutcome(
   { tenant }: CallContext,
   { call, execution, signal }: Ending,
 ): Promise<ToolOutcome> {
-  const own = { tenant, id: call.id, attempt: 1, repeat: call.repeat };
-  if (await recordEnd(deps, own, execution.finish)) {
+  const { id, effect, repeat } = call;
+  const own = { tenant, id, attempt: 1, effect, repeat };
+  const { finish } = execution;
+  if (await recordEndFirst(deps, own, { finish, keepingMs })) {
     deps.reach("call.finished");
     return execution.outcome;
   }
   const row = await deps.repos.calls.get(tenant, call.id);
   if (row === undefined) return execution.outcome;
   const theirs = await awaitCall(deps, row, signal);
-  if (theirs.state === "unknown" && (await recordEnd(deps, own, execution.finish))) return execution.outcome;
+  if (theirs.state === "unknown" && (await recordEnd(deps, own, finish))) return execution.outcome;
   return outcomeOf(theirs);
 }
 

@@ -4,6 +4,7 @@
  * that ended `unknown` still counts (design "The call"). Or that its tenant was erased: then nothing may be left.
  */
 import type { CoreDeps } from "../deps.ts";
+import { throughOutage } from "../errors/outage.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { clearErased } from "../tenants/erase.ts";
 import { endStates, type Call } from "./call.ts";
@@ -21,6 +22,21 @@ export async function recordEnd(
   const isRecorded = finish.state === "queued" ? await park(deps, call, finish) : await end(deps, call, finish);
   if (!isRecorded) await clearErased(deps, call.tenant);
   return isRecorded;
+}
+
+/** Would a write be sent again, and over what was written since, should its end not come on record? Keys tell back ends which one it is. */
+export function isSentAgain({ effect, repeat }: Pick<Call, "effect" | "repeat">): boolean {
+  return effect === "write" && repeat === "natural";
+}
+
+/** As `recordEnd`, and through an outage for what would be sent again: whoever waits for it may write the next one then. */
+export function recordEndFirst(
+  deps: Pick<CoreDeps, "repos" | "blobs" | "queue" | "log" | "clock">,
+  call: EndedCall & Pick<Call, "effect">,
+  { finish, keepingMs }: { readonly finish: CallFinish; readonly keepingMs: number },
+): Promise<boolean> {
+  const record = (): Promise<boolean> => recordEnd(deps, call, finish);
+  return isSentAgain(call) ? throughOutage(deps.clock, keepingMs, record) : record();
 }
 
 async function end(

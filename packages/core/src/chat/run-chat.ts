@@ -172,6 +172,7 @@ class ChatRun {
         } finally {
           round.end();
         }
+        await this.#tools.recordedFirst();
         const turn = this.#turnWithCalls();
         if (turn === undefined) {
           yield this.#told(this.#finish());
@@ -219,6 +220,7 @@ class ChatRun {
       return false;
     }
     if (this.#pending.some(waitsForPerson)) {
+      await this.#tools.recordedFirst();
       yield this.#told(this.#finishForApproval());
       return false;
     }
@@ -519,12 +521,10 @@ class ChatRun {
       yield* this.#finishForClient(turn, owned, messages.slice(1));
       return false;
     }
-    if (this.#pending.some(waitsForPerson)) {
-      yield this.#told(this.#finishForApproval());
-      return false;
-    }
-    if (!goesOn) {
-      yield this.#told(this.#finish());
+    const isAsked = this.#pending.some(waitsForPerson);
+    if (isAsked || !goesOn) {
+      await this.#tools.recordedFirst();
+      yield this.#told(isAsked ? this.#finishForApproval() : this.#finish());
       return false;
     }
     this.#messages.push(...messages);

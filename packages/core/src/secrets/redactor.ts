@@ -2,6 +2,7 @@
  * Replaces the secret values of one call wherever they appear: in tool output, errors, logs and
  * audit views (BLIND-6), in every form in which back ends tend to echo them (`secret-pattern.ts`).
  */
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { createSecretPatterns, type SecretPattern } from "./secret-pattern.ts";
 
 export const redactedText = "[redacted]";
@@ -55,11 +56,24 @@ export class Redactor {
     return result;
   }
 
+  /** Text by text: taken out of JSON, a secret could take a quote with it. */
+  redactObject(object: JsonObject): JsonObject {
+    return Object.fromEntries(
+      Object.entries(object).map(([key, value]) => [this.redact(key), this.#redactValue(value)]),
+    );
+  }
+
   /** Bytes that hold a secret as UTF-8 are redacted as text is; others are returned as they came. */
   redactBytes(bytes: Uint8Array): Uint8Array {
     if (this.isEmpty) return bytes;
     const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
     const redacted = this.redact(text);
     return redacted === text ? bytes : Buffer.from(redacted, "latin1");
+  }
+
+  #redactValue(value: JsonValue): JsonValue {
+    if (typeof value === "string") return this.redact(value);
+    if (Array.isArray(value)) return value.map((item) => this.#redactValue(item));
+    return isJsonObject(value) ? this.redactObject(value) : value;
   }
 }

@@ -11,10 +11,8 @@ import { errorForRecord } from "../calls/new-call.ts";
 import { shapeReply } from "../calls/result-store.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import type { CallFinish } from "../ports/repos.ts";
 import { usesToTell } from "../secrets/credential-use.ts";
-import type { Redactor } from "../secrets/redactor.ts";
 import type { CallContext } from "../context.ts";
 import { deliveryOf, type Delivery } from "../errors/delivery.ts";
 import { InputRequired, Parked, type InvocationContext } from "./adapter.ts";
@@ -308,22 +306,9 @@ function failure(call: PreparedCall, context: CallContext, failed: Failure): Exe
   const callError: CallError = {
     code: error.code,
     message: context.redactor.redact(error.message) + (sends > 1 ? ` (${sends} sends)` : ""),
-    ...(details === undefined ? {} : { details: redactObject(details, context.redactor) }),
+    ...(details === undefined ? {} : { details: context.redactor.redactObject(details) }),
   };
   return ended(context, "failed", callError);
-}
-
-/** Text by text: taken out of JSON, a secret could take a quote with it. */
-function redactObject(object: JsonObject, redactor: Redactor): JsonObject {
-  return Object.fromEntries(
-    Object.entries(object).map(([key, value]) => [redactor.redact(key), redactValue(value, redactor)]),
-  );
-}
-
-function redactValue(value: JsonValue, redactor: Redactor): JsonValue {
-  if (typeof value === "string") return redactor.redact(value);
-  if (Array.isArray(value)) return value.map((item) => redactValue(item, redactor));
-  return isJsonObject(value) ? redactObject(value, redactor) : value;
 }
 
 function ended(context: CallContext, state: "failed" | "unknown" | "cancelled", error: CallError): Execution {

@@ -9,11 +9,11 @@ import { awaitCall } from "../calls/await-call.ts";
 import type { Call } from "../calls/call.ts";
 import { outcomeOf, effectKeyOf, newToolCall, refusedCall, type CallPlace } from "../calls/new-call.ts";
 import { holdLease, isLeftToOthers } from "../calls/lease.ts";
-import { recordEnd } from "../calls/record-end.ts";
+import { isSentAgain, recordEndFirst } from "../calls/record-end.ts";
 import type { SlotPool } from "../calls/slots.ts";
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
-import { toGatewayError } from "../errors/gateway-error.ts";
+import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import type { CallFinish, NewCall } from "../ports/repos.ts";
 import type { Adapters } from "./catalog.ts";
 import { executeCall, type Execution } from "./execute-call.ts";
@@ -34,6 +34,9 @@ export interface ToolRunOptions extends CallPlace {
   readonly meter: ChatMeter;
 }
 
+/** Longest that an end which nothing may be written before is tried to be recorded; well within its lease. */
+const keepingMs = 30_000;
+
 export interface RoundCall {
   readonly callId: string;
   readonly tool: string;
@@ -49,6 +52,10 @@ export class ToolRun {
   readonly #lines = new Map<string, Promise<unknown>>();
   readonly #deferred: { readonly row: Promise<NewCall>; readonly started: number; readonly finished: number }[] = [];
   readonly #finishing: Promise<unknown>[] = [];
+  /** Those of writes that would be sent again. */
+  readonly #endingFirst: Promise<unknown>[] = [];
+  /** Such a one that could not be recorded. */
+  #lostEnd: GatewayError | undefined;
   /** What has been started and not ended, whether or not somebody still waits for what it comes to. */
   readonly #running = new Set<Promise<unknown>>();
   readonly #toldInTime: string[] = [];
@@ -94,6 +101,7 @@ export class ToolRun {
     this.#hasReadOutside ||= prepared.some(bringsContentFromOutside);
     this.#hasAskedAgents ||= prepared.some(asksAgent);
     const known = await this.#record(prepared);
+    await this.recordedFirst();
     return prepared.map((preparation, at) => this.#start(preparation, items[at]?.arguments ?? "", known));
   }
 
@@ -127,6 +135,11 @@ export class ToolRun {
   finished(): Promise<unknown> | undefined {
     if (this.#running.size === 0 && this.#finishing.length === 0) return undefined;
     return Promise.all(this.#running).then(() => Promise.all(this.#finishing));
+  }
+
+  /** What would be sent again is on record, as it has to be before anybody writes after it. */
+  recordedFirst(): Promise<unknown> | undefined {
+    return this.#endingFirst.length === 0 ? undefined : Promise.all(this.#endingFirst.splice(0));
   }
 
   async #record(prepared: readonly Preparation[]): Promise<ReadonlyMap<string, Call>> {
@@ -255,17 +268,23 @@ export class ToolRun {
     // The row is ours while it waits in line, too.
     const lease = holdLease(this.#deps, { tenant: this.#context.tenant, id: call.id, attempt: 1, pollCancel: false });
     const running = before
-      .then(() => this.#inSlot(call, () => this.#execute(call)))
+      .then(() =>
+        this.#inSlot(call, () => {
+          if (this.#lostEnd !== undefined) throw this.#lostEnd;
+          return this.#execute(call);
+        }),
+      )
       .finally(() => {
         lease.stop();
       });
-    this.#lines.set(
-      call.service,
-      running.catch(() => undefined),
-    );
-    const { outcome, finish } = await running;
-    this.#options.meter.addCall(finish.cost, "recorded");
-    if (!isLeftToOthers(this.#options.signal, finish)) this.#finishing.push(this.#finish(call, finish));
+    const ended = running.then(({ finish }) => {
+      this.#options.meter.addCall(finish.cost, "recorded");
+      return isLeftToOthers(this.#options.signal, finish) ? undefined : this.#finish(call, finish);
+    });
+    this.#finishing.push(ended);
+    this.#lines.set(call.service, isSentAgain(call) ? ended : running);
+    if (isSentAgain(call)) this.#endingFirst.push(ended);
+    const { outcome } = await running;
     return outcome;
   }
 
@@ -273,11 +292,18 @@ export class ToolRun {
     try {
       const { tenant } = this.#context;
       const end = this.#deliveryOf(finish) === "due" ? withDelivery(finish) : finish;
-      await recordEnd(this.#deps, { tenant, id: call.id, attempt: 1, repeat: call.repeat }, end);
+      const { id, effect, repeat } = call;
+      await recordEndFirst(this.#deps, { tenant, id, attempt: 1, effect, repeat }, { finish: end, keepingMs });
       this.#deps.reach("call.finished");
     } catch (error) {
       // The row keeps its lease until it runs out; then the sweep finds what became of the call.
-      this.#deps.log.log("error", "outcome not stored", { call_id: call.id, error: toGatewayError(error).code });
+      const { code } = toGatewayError(error);
+      if (isSentAgain(call))
+        this.#lostEnd = new GatewayError(
+          code,
+          `What '${call.tool.name}' came to could not be recorded; nothing is written after it.`,
+        );
+      this.#deps.log.log("error", "outcome not stored", { call_id: call.id, error: code });
     }
   }
 
