@@ -304,6 +304,42 @@ describe(`results ${verifies("MCP-3")}`, () => {
       await client.close();
     });
 
+    test.each(eras)(
+      "are wrapped for a client of revision %s as the server had wrapped them",
+      async (_revision, connect) => {
+        const wrapping = (name: string, schema: Json): Json =>
+          anyTool(name, { outputSchema: { type: "object", properties: { result: schema }, required: ["result"] } });
+        stub.tools = [
+          wrapping("say", { type: "string" }),
+          wrapping("list", { type: "array" }),
+          wrapping("either", { anyOf: [{ type: "integer" }, { type: "string" }] }),
+        ];
+        const config = { url: stub.url };
+        await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "wrapping", config });
+        const client = await connect({ url: `${url}/wrapping`, key: tenant.key });
+        await client.listTools();
+        const given = async (name: string, texts: readonly string[], result: Json): Promise<Json> => {
+          const content = texts.map((text) => ({ type: "text", text }));
+          stub.onCall = () => ({ content, structuredContent: { result } });
+          return client.callTool({ name, arguments: {} });
+        };
+        const long = "a line\n".repeat(20_000);
+        for (const text of ["plain", "3", '{"a": 1}', long]) {
+          const told = await given("say", [text], text);
+          expect(told.structuredContent).toEqual({ result: text });
+          expect(told).not.toHaveProperty("isError");
+        }
+        expect(await given("list", ["1", "x"], [1, "x"])).toMatchObject({
+          content: [{ text: '[1,"x"]' }],
+          structuredContent: { result: [1, "x"] },
+        });
+        for (const value of [3, "3"]) {
+          expect((await given("either", ["3"], value)).structuredContent).toEqual({ result: value });
+        }
+        await client.close();
+      },
+    );
+
     test("are described in the list over HTTP, too", async () => {
       const listed = await tenant.client.get("/v1/tools?format=mcp");
       expect(listed.tools.map((tool: Json) => tool.outputSchema)).toContainEqual(outputSchema);
