@@ -144,12 +144,25 @@ describe.each(eras)(`a client of revision %s ${verifies("CHAT-11", "CHAT-13", "C
 });
 
 describe(`pages of the list ${verifies("CHAT-11")}`, () => {
+  // FastMCP 2 and a bare session of the SDK for Python do not ask for another.
+  test("are one where the tools are not many", async () => {
+    const stub = await startMcpStub({ tools: Array.from({ length: 400 }, (_, at) => anyTool(`t${at}`)) });
+    await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "db", config: { url: stub.url } });
+    const { result } = (await raw.ask("tools/list")).answer;
+    expect(result.tools.length).toBeGreaterThan(400);
+    expect(result).not.toHaveProperty("nextCursor");
+    await stub.close();
+  });
+
   test("are given by any instance, each with how long it may be kept, and only for cursors of ours", async () => {
-    const stub = await startMcpStub({ tools: Array.from({ length: 120 }, (_, at) => anyTool(`t${at}`)) });
+    const description = "x".repeat(8_000);
+    const tools = Array.from({ length: 160 }, (_, at) => anyTool(`t${at}`, { description }));
+    const stub = await startMcpStub({ tools });
     await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "db", config: { url: stub.url } });
     const first = (await raw.ask("tools/list")).answer.result;
     expect(first).toMatchObject({ resultType: "complete", cacheScope: "private", ttlMs: expect.any(Number) });
-    expect(first.tools).toHaveLength(100);
+    expect(JSON.stringify(first.tools).length).toBeGreaterThan(1_000_000);
+    expect(first.tools.length).toBeLessThan(tools.length);
     const second = (await raw.ask("tools/list", { cursor: first.nextCursor })).answer.result;
     expect(second).not.toHaveProperty("nextCursor");
     expect(second.tools[0].name > first.tools.at(-1).name).toBe(true);
