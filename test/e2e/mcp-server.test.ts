@@ -225,7 +225,7 @@ describe("toolsets", () => {
 
   test("that are not there are not found", async () => {
     const { status, answer } = await raw.at(`${url}/nothing`).ask("tools/list");
-    expect([status, answer.error.code]).toEqual([404, "not_found"]);
+    expect([status, answer.error.data.code]).toEqual([404, "not_found"]);
   });
 });
 
@@ -679,6 +679,31 @@ describe("who may come in", () => {
     expect(metadata).not.toHaveProperty("authorization_servers");
   });
 
+  // Clients in Python read nothing else of it.
+  test("whoever is refused reads why in an error of the protocol", async () => {
+    const limited = await tenant.newKey({ requests_per_minute: 1 });
+    await rawClient(url, limited.key).ask("tools/list");
+    for (const [at, key, status, code, words] of [
+      [url, "ty_nobody_x", 401, "invalid_api_key", "API key"],
+      [url, limited.key, 429, "rate_limited", "requests per minute"],
+      [`${url}/nowhere`, tenant.key, 404, "not_found", "nowhere"],
+    ] as const) {
+      const refused = await rawClient(at, key).ask("tools/list");
+      expect(refused.status).toBe(status);
+      expect(refused.answer).toEqual({
+        jsonrpc: "2.0",
+        id: null,
+        error: {
+          code: -32_600,
+          message: expect.stringContaining(words),
+          data: expect.objectContaining({ code, request_id: refused.headers.get("x-request-id") }),
+        },
+      });
+      const plain = await rawClient(at, key).ask("tools/list", {}, { headers: { accept: "application/json" } });
+      expect([plain.status, plain.answer.error.code]).toEqual([status, code]);
+    }
+  });
+
   test("a tenant names the issuers that its clients are sent to", async () => {
     const issuer = "https://login.example.com/realms/tea";
     await tenant.client.expect("patch", "/v1/settings", { mcp_authorization_servers: [issuer] });
@@ -721,7 +746,7 @@ describe("who may come in", () => {
 
     const asked = async (claims: Json): Promise<readonly unknown[]> => {
       const { status, answer, headers } = await rawClient(url, await sign(claims)).ask("tools/list");
-      return [status, answer.error?.code, headers.get("www-authenticate")];
+      return [status, answer.error?.data.code, headers.get("www-authenticate")];
     };
     expect(await asked({ may: ["chat"] })).toEqual([
       403,
