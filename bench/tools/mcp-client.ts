@@ -22,6 +22,7 @@ export async function openMcpClient(url: string): Promise<McpClient> {
     {
       url,
       name,
+      tool: `${name}/*`,
       auth: { authConfig: undefined, literals: new Map() },
       headers: { authorization: "Bearer token-of-the-crm" },
       tls: () => Promise.resolve(undefined),

@@ -6,6 +6,7 @@ import { authenticatorOf } from "./authenticator.ts";
 import type { RouteModule } from "./define-route.ts";
 import { describeThrown } from "./describe-thrown.ts";
 import { toErrorReply } from "./errors.ts";
+import { toMcpRefusal } from "./mcp-refusal.ts";
 import { answerInExchange } from "./middleware/exchange.ts";
 import { answerPreflight } from "./middleware/preflight.ts";
 import { challengeFor } from "./protected-resource.ts";
@@ -60,8 +61,10 @@ function answerError(c: AppContext, thrown: unknown, publicUrl: string): Respons
     });
   }
   const { status, headers, body } = toErrorReply(error, requestId);
-  const challenge = challengeFor(error, { publicUrl, path: c.req.path, tenant: c.req.query("tenant") });
-  return new Response(body, {
+  const { method, path } = c.req;
+  const refusal = toMcpRefusal(error, { method, path, accept: c.req.header("accept"), requestId });
+  const challenge = challengeFor(error, { publicUrl, path, tenant: c.req.query("tenant") });
+  return new Response(refusal ?? body, {
     status,
     headers: challenge === undefined ? headers : { ...headers, "www-authenticate": challenge },
   });

@@ -7,6 +7,10 @@ import type { GatewayError } from "@toolyard/core/errors/gateway-error";
 export const metadataPath = "/.well-known/oauth-protected-resource";
 export const mcpPath = "/mcp";
 
+export function isMcpPath(path: string): boolean {
+  return path === mcpPath || path.startsWith(`${mcpPath}/`);
+}
+
 interface RefusedRequest {
   readonly publicUrl: string;
   readonly path: string;
@@ -17,7 +21,7 @@ interface RefusedRequest {
 /** The challenge of a refusal that other credentials could turn around; undefined: none, or not of these routes. */
 export function challengeFor({ code, spec, details }: GatewayError, request: RefusedRequest): string | undefined {
   const { publicUrl, path, tenant } = request;
-  if (path !== mcpPath && !path.startsWith(`${mcpPath}/`)) return undefined;
+  if (!isMcpPath(path)) return undefined;
   const named = tenant !== undefined && /^[\w-]{1,64}$/.test(tenant) ? `?tenant=${tenant}` : "";
   const metadata = `resource_metadata="${publicUrl}${metadataPath}${mcpPath}${named}"`;
   if (spec.http === 401) {

@@ -75,6 +75,19 @@ describe(`faults of a back end before its first byte ${verifies("CHAT-1")}`, () 
     expect(second.root_id).toBe(first.id);
   });
 
+  test("are repeated as often as the SDK is told to, while nothing has been written", async () => {
+    llm.script(busy, busy, busy, text("Here I am."));
+    const answer = await sdk(3).chat.completions.create({ model, messages });
+    expect(answer.choices[0]?.message.content).toBe("Here I am.");
+    llm.script(busy);
+    const given = sdk().chat.completions.create({ model, messages: [{ role: "user", content: "And now?" }] });
+    await expect(given).rejects.toMatchObject({ status: 503, code: "provider_unavailable" });
+    await expect(given).rejects.toMatchObject({
+      error: expect.not.objectContaining({ write_started: true }) as unknown,
+    });
+    expect(llm.requests).toHaveLength(4 + 3);
+  });
+
   test("are not repeated once a write has begun", async () => {
     llm.script(order, busy);
     const asked = sdk().chat.completions.create({ model, messages });

@@ -149,7 +149,7 @@ describe(`a body of megabytes ${verifies("CHAT-12")}`, () => {
   async function codeOf(key: string, path: string, raw: string | ReadableStream<Uint8Array>): Promise<string | number> {
     const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
     const { json } = await one.client(key).send("post", path, undefined, { raw, headers });
-    return json.error.code;
+    return json.error.data?.code ?? json.error.code;
   }
 
   test.each(paths)("is read by %s for callers that there are, and for nobody else", async (path, unreadable) => {

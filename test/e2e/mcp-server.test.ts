@@ -144,12 +144,25 @@ describe.each(eras)(`a client of revision %s ${verifies("CHAT-11", "CHAT-13", "C
 });
 
 describe(`pages of the list ${verifies("CHAT-11")}`, () => {
+  // FastMCP 2 and a bare session of the SDK for Python do not ask for another.
+  test("are one where the tools are not many", async () => {
+    const stub = await startMcpStub({ tools: Array.from({ length: 400 }, (_, at) => anyTool(`t${at}`)) });
+    await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "db", config: { url: stub.url } });
+    const { result } = (await raw.ask("tools/list")).answer;
+    expect(result.tools.length).toBeGreaterThan(400);
+    expect(result).not.toHaveProperty("nextCursor");
+    await stub.close();
+  });
+
   test("are given by any instance, each with how long it may be kept, and only for cursors of ours", async () => {
-    const stub = await startMcpStub({ tools: Array.from({ length: 120 }, (_, at) => anyTool(`t${at}`)) });
+    const description = "x".repeat(8_000);
+    const tools = Array.from({ length: 160 }, (_, at) => anyTool(`t${at}`, { description }));
+    const stub = await startMcpStub({ tools });
     await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "db", config: { url: stub.url } });
     const first = (await raw.ask("tools/list")).answer.result;
     expect(first).toMatchObject({ resultType: "complete", cacheScope: "private", ttlMs: expect.any(Number) });
-    expect(first.tools).toHaveLength(100);
+    expect(JSON.stringify(first.tools).length).toBeGreaterThan(1_000_000);
+    expect(first.tools.length).toBeLessThan(tools.length);
     const second = (await raw.ask("tools/list", { cursor: first.nextCursor })).answer.result;
     expect(second).not.toHaveProperty("nextCursor");
     expect(second.tools[0].name > first.tools.at(-1).name).toBe(true);
@@ -212,7 +225,7 @@ describe("toolsets", () => {
 
   test("that are not there are not found", async () => {
     const { status, answer } = await raw.at(`${url}/nothing`).ask("tools/list");
-    expect([status, answer.error.code]).toEqual([404, "not_found"]);
+    expect([status, answer.error.data.code]).toEqual([404, "not_found"]);
   });
 });
 
@@ -303,6 +316,42 @@ describe(`results ${verifies("MCP-3")}`, () => {
       });
       await client.close();
     });
+
+    test.each(eras)(
+      "are wrapped for a client of revision %s as the server had wrapped them",
+      async (_revision, connect) => {
+        const wrapping = (name: string, schema: Json): Json =>
+          anyTool(name, { outputSchema: { type: "object", properties: { result: schema }, required: ["result"] } });
+        stub.tools = [
+          wrapping("say", { type: "string" }),
+          wrapping("list", { type: "array" }),
+          wrapping("either", { anyOf: [{ type: "integer" }, { type: "string" }] }),
+        ];
+        const config = { url: stub.url };
+        await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "wrapping", config });
+        const client = await connect({ url: `${url}/wrapping`, key: tenant.key });
+        await client.listTools();
+        const given = async (name: string, texts: readonly string[], result: Json): Promise<Json> => {
+          const content = texts.map((text) => ({ type: "text", text }));
+          stub.onCall = () => ({ content, structuredContent: { result } });
+          return client.callTool({ name, arguments: {} });
+        };
+        const long = "a line\n".repeat(20_000);
+        for (const text of ["plain", "3", '{"a": 1}', long]) {
+          const told = await given("say", [text], text);
+          expect(told.structuredContent).toEqual({ result: text });
+          expect(told).not.toHaveProperty("isError");
+        }
+        expect(await given("list", ["1", "x"], [1, "x"])).toMatchObject({
+          content: [{ text: '[1,"x"]' }],
+          structuredContent: { result: [1, "x"] },
+        });
+        for (const value of [3, "3"]) {
+          expect((await given("either", ["3"], value)).structuredContent).toEqual({ result: value });
+        }
+        await client.close();
+      },
+    );
 
     test("are described in the list over HTTP, too", async () => {
       const listed = await tenant.client.get("/v1/tools?format=mcp");
@@ -630,6 +679,31 @@ describe("who may come in", () => {
     expect(metadata).not.toHaveProperty("authorization_servers");
   });
 
+  // Clients in Python read nothing else of it.
+  test("whoever is refused reads why in an error of the protocol", async () => {
+    const limited = await tenant.newKey({ requests_per_minute: 1 });
+    await rawClient(url, limited.key).ask("tools/list");
+    for (const [at, key, status, code, words] of [
+      [url, "ty_nobody_x", 401, "invalid_api_key", "API key"],
+      [url, limited.key, 429, "rate_limited", "requests per minute"],
+      [`${url}/nowhere`, tenant.key, 404, "not_found", "nowhere"],
+    ] as const) {
+      const refused = await rawClient(at, key).ask("tools/list");
+      expect(refused.status).toBe(status);
+      expect(refused.answer).toEqual({
+        jsonrpc: "2.0",
+        id: null,
+        error: {
+          code: -32_600,
+          message: expect.stringContaining(words),
+          data: expect.objectContaining({ code, request_id: refused.headers.get("x-request-id") }),
+        },
+      });
+      const plain = await rawClient(at, key).ask("tools/list", {}, { headers: { accept: "application/json" } });
+      expect([plain.status, plain.answer.error.code]).toEqual([status, code]);
+    }
+  });
+
   test("a tenant names the issuers that its clients are sent to", async () => {
     const issuer = "https://login.example.com/realms/tea";
     await tenant.client.expect("patch", "/v1/settings", { mcp_authorization_servers: [issuer] });
@@ -672,7 +746,7 @@ describe("who may come in", () => {
 
     const asked = async (claims: Json): Promise<readonly unknown[]> => {
       const { status, answer, headers } = await rawClient(url, await sign(claims)).ask("tools/list");
-      return [status, answer.error?.code, headers.get("www-authenticate")];
+      return [status, answer.error?.data.code, headers.get("www-authenticate")];
     };
     expect(await asked({ may: ["chat"] })).toEqual([
       403,

@@ -215,6 +215,50 @@ describe(`answers ${verifies("MCP-3")}`, () => {
     expect(await content("mcp://crm/get_price")).toBe(expected);
   });
 
+  // As the official SDK for Python and FastMCP send what functions return that is no object.
+  const text = "text/plain";
+  const json = "application/json";
+  test.each([
+    { what: "a text", texts: ['say "hi"\n'], value: 'say "hi"\n', type: "string", given: ['say "hi"\n', text] },
+    { what: "JSON that is a text", texts: ['{"a": 1}'], value: '{"a": 1}', type: "string", given: ['{"a": 1}', text] },
+    { what: "a number", texts: ["3"], value: 3, type: "integer", given: ["3", json] },
+    { what: "a list in one text", texts: ["[1,2]"], value: [1, 2], type: "array", given: ["[1,2]", json] },
+    { what: "a list text by text", texts: ["1", "x"], value: [1, "x"], type: "array", given: ['[1,"x"]', json] },
+    {
+      what: "long numbers as they came",
+      texts: ['{"id": 1}', '{"id": 12345678901234567890}'],
+      value: [{ id: 1 }, { id: Number("12345678901234567890") }],
+      type: "array",
+      given: ['[{"id": 1},{"id": 12345678901234567890}]', json],
+    },
+    { what: "an empty list", texts: [], value: [], type: "array", given: ["[]", json] },
+    { what: "nothing", texts: [], value: null, type: "null", given: ["null", json] },
+  ])("gives the model what a server had to wrap: $what", async ({ texts, value, type, given }) => {
+    const outputSchema = { type: "object", properties: { result: { type } }, required: ["result"] };
+    stub.tools = [anyTool("get", { outputSchema })];
+    const content = texts.map((said) => ({ type: "text", text: said }));
+    stub.onCall = () => ({ content, structuredContent: { result: value }, isError: false });
+    await addService();
+    const called = await invoke("mcp://crm/get");
+    expect([called.json.content, called.json.media_type]).toEqual(given);
+    expect(called.json).not.toHaveProperty("handle");
+  });
+
+  test.each([
+    ["a picture", (picture: Json) => picture],
+    ["a list of pictures", (picture: Json) => ({ result: [picture] })],
+  ])("spares the model the bytes of %s that is structured content, too", async (_which, structure) => {
+    stub.tools = [anyTool("shoot", { outputSchema: { type: "object" } })];
+    const picture = { type: "image", data: "iVBORw0KGgo=", mimeType: "image/png" };
+    const structuredContent = structure({ ...picture, annotations: null, _meta: null });
+    stub.onCall = () => ({ content: [picture], structuredContent, isError: false });
+    await addService();
+    const { json } = await invoke("mcp://crm/shoot");
+    expect(json.content).toMatch(/^\[image: image\/png, 8 bytes\]\n\[the whole result: [^\n]*\]$/);
+    const whole = await tenant.client.send("get", `/v1/calls/${json.id}/result`);
+    expect(whole.json).toEqual({ content: [picture], structuredContent });
+  });
+
   test("gives one picture as its bytes", async () => {
     const bytes = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 255]);
     stub.onCall = () => ({ content: [{ type: "image", data: bytes.toString("base64"), mimeType: "image/png" }] });

@@ -20,7 +20,11 @@ const rude = `
       const send = (result) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\\n");
       if (method === "initialize") send({ protocolVersion: "2025-06-18", capabilities: { tools: {} }, serverInfo: { name: "rude" } });
       if (method === "tools/list") send({ tools: [{ name: "say", inputSchema: { type: "object" } }] });
-      if (method === "tools/call") send({ content: [{ type: "text", text: Object.keys(process.env).sort().join(" ") }] });
+      if (method === "tools/call" && process.env.MOOD === "asks") {
+        const params = { message: "Who?", requestedSchema: { type: "object", properties: {} } };
+        process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id: 0, method: "ping" }) + "\\n");
+        process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id: 1, method: "elicitation/create", params }) + "\\n");
+      } else if (method === "tools/call") send({ content: [{ type: "text", text: Object.keys(process.env).sort().join(" ") }] });
     }
   });
 `;
@@ -159,6 +163,14 @@ describe(`programs that are not what they should be ${verifies("MCP-1", "MCP-4")
     expect(json.error.code).toBe("tool_unreachable");
     expect(json.error.message).toContain("out of");
     expect(json.error.message).not.toContain("sentinel-of-rude");
+  });
+
+  // As FastMCP's `ctx.elicit` does, whatever the client has declared.
+  test("one that asks somebody is not waited for", async () => {
+    await addService("rude", { env: { MOOD: "asks" } });
+    const { json } = await invoke("mcp://rude/say");
+    expect(json.error).toMatchObject({ code: "outcome_unknown", message: expect.stringContaining("on a node") });
+    expect(json.error.message).toContain("'elicitation/create'");
   });
 
   test("one that hangs ends with the time of the call", async () => {

@@ -19,6 +19,7 @@ import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
 import { calls as toolCalls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { anyTool, startMcpStub, textResult, type McpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 import { filesBelow, findSecrets } from "../support/written-secrets.ts";
 
@@ -169,6 +170,78 @@ const accountOf = (reply: Reply): unknown => {
   expect(reply.status).toBe(200);
   return JSON.parse(reply.json.content).account;
 };
+
+/** An MCP server that tells nobody anything, its tools neither, without the token of an account. */
+async function newServer(): Promise<{ readonly stub: McpStub; readonly office: Office; readonly id: string }> {
+  const stub = await startMcpStub({
+    tools: [anyTool("whoami")],
+    authorization: (given) => authority.accepts(given.replace("Bearer ", "")),
+    onCall: ({ request }) => {
+      const token = String(request.headers["authorization"]).replace("Bearer ", "");
+      return textResult(JSON.stringify({ account: authority.ownerOf(token) }));
+    },
+  });
+  onTestFinished(() => stub.close());
+  const office = await newOffice();
+  const config = { url: stub.url, auth_type: "mapping", auth_config: definition() };
+  const made = await office.tenant.client.send("post", "/v1/tool-services", {
+    scheme: "mcp",
+    service_id: "desk",
+    config,
+  });
+  expect(made.status).toBe(201);
+  return { stub, office, id: made.json.id as string };
+}
+
+describe(`an MCP server that wants its user's own access ${verifies("BLIND-3", "MCP-3")}`, () => {
+  const whoami = (client: Client): Promise<Reply> =>
+    client.send("post", "/v1/tools/invoke", { uri: "mcp://desk/whoami", arguments: {} });
+
+  test("is reached with it, though nobody has been told its tools before", async () => {
+    const { office } = await newServer();
+    const { json } = await whoami(office.ann);
+    expect(json.error).toMatchObject({ ...missing, tool_name: "mcp_desk__whoami" });
+    const account = await connect(json.error.connect_url);
+    expect(accountOf(await whoami(office.ann))).toBe(account);
+    expect((await whoami(office.bob)).json.error).toMatchObject(missing);
+  });
+
+  test("has a link on demand", async () => {
+    const { office } = await newServer();
+    const { status, json } = await office.ann.send("post", "/v1/oauth/connections", { tool: "mcp://desk/whoami" });
+    expect(status).toBe(201);
+    const account = await connect(json.connect_url);
+    expect(accountOf(await whoami(office.ann))).toBe(account);
+  });
+
+  test("names its tools to whoever manages and has connected, and models are offered them", async () => {
+    const { office, id } = await newServer();
+    const { client: keeper } = await office.tenant.newKey({
+      user_id: "kim",
+      role: "admin",
+      scopes: ["chat", "tools", "manage"],
+    });
+    const asked = await keeper.send("get", `/v1/tool-services/${id}/tools`);
+    expect(asked.json.error).toMatchObject(missing);
+    const account = await connect(asked.json.error.connect_url);
+    const listed = await keeper.send("get", `/v1/tool-services/${id}/tools`);
+    expect(listed.json.data).toMatchObject([{ uri: "mcp://desk/whoami" }]);
+    model.script(toolCalls({ name: "mcp_desk__whoami", arguments: {} }), text("You."));
+    const answer = await keeper.send("post", "/v1/chat/completions", {
+      messages: [{ role: "user", content: "Who am I?" }],
+    });
+    expect(answer.json.choices[0].message.content).toBe("You.");
+    const heard: Json = model.requests.at(-1);
+    expect(JSON.parse(heard.messages.at(-1).content)).toEqual({ account });
+    // A link to a connection that has ended leads there again.
+    const [connection] = (await keeper.get("/v1/oauth/connections")).data;
+    expect((await keeper.send("delete", `/v1/oauth/connections/${connection.id}`)).status).toBeLessThan(300);
+    expect(authority.revoked.length).toBeGreaterThan(0);
+    const again = await keeper.send("get", `/v1/tool-services/${id}/tools?refresh=true`);
+    await connect(again.json.error.connect_url);
+    expect((await keeper.send("get", `/v1/tool-services/${id}/tools?refresh=true`)).status).toBe(200);
+  });
+});
 
 describe(`a tool that acts for its user ${verifies("BLIND-3", "BLIND-5")}`, () => {
   test("is refused with a link before anything is sent, follows it, and acts with that account", async () => {

@@ -28,8 +28,8 @@ export interface McpStub {
   era: "session" | "stateless";
   /** How requests are answered. */
   answersAs: "json" | "sse";
-  /** Credentials without which everything is refused. */
-  authorization: string | undefined;
+  /** Credentials without which everything is refused, or which of them are taken. */
+  authorization: string | ((given: string) => boolean) | undefined;
   onCall: (call: McpCall) => Answer;
   /** JSON-RPC messages as they came. */
   readonly messages: Json[];
@@ -89,7 +89,10 @@ async function answer(
   request: RecordedRequest,
   response: ServerResponse,
 ): Promise<StubReply | undefined> {
-  if (stub.authorization !== undefined && request.headers["authorization"] !== stub.authorization) {
+  const { authorization } = stub;
+  const given = String(request.headers["authorization"] ?? "");
+  const isTaken = typeof authorization === "function" ? authorization(given) : given === (authorization ?? given);
+  if (!isTaken) {
     return { status: 401, body: JSON.stringify({ error: "invalid_token" }) };
   }
   const sessionId = String(request.headers["mcp-session-id"] ?? "");

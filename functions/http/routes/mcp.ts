@@ -31,8 +31,14 @@ const messageSchema = z
   .looseObject({ jsonrpc: z.literal("2.0") })
   .meta({ description: "A JSON-RPC message of the Model Context Protocol." });
 
-/** An error of JSON-RPC, or the gateway's own where the request has not come so far. */
+/** An error of JSON-RPC, or the gateway's own for who takes no streams (mcp-refusal.ts). */
 const refusalSchema = z.looseObject({ error: z.looseObject({ message: z.string() }) });
+const refusals = Object.fromEntries(
+  [401, 403, 413, 429, 500, 503].map((status) => [
+    status,
+    { description: "Not read: `error.data`, or `error` itself, has the gateway's `code`.", schema: refusalSchema },
+  ]),
+);
 
 function mcpRoute(path: string, summary: string, isolation: Isolation): RouteModule {
   return defineRoute({
@@ -60,6 +66,7 @@ function mcpRoute(path: string, summary: string, isolation: Isolation): RouteMod
         content: { "text/event-stream": messageSchema },
       },
       202: { description: "Taken; there is nothing to answer." },
+      ...refusals,
       400: { description: "No message of the protocol, or not as its headers say.", schema: refusalSchema },
       404: { description: "No such method, session or toolset.", schema: refusalSchema },
     },

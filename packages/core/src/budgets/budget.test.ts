@@ -54,6 +54,7 @@ describe(`a budget without room ${verifies("CHAT-12")}`, () => {
     const never = overBudget("budget_exceeded", refusal({ asked: 101 }));
     expect(never.details.retryAfterMs).toBeUndefined();
     expect(never.message).not.toContain("wait");
+    expect(never.message).toContain("Raise it with PATCH /v1/budgets/bud_1, or lower 'max_tokens'.");
   });
 });
 

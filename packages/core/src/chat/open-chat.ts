@@ -211,7 +211,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
       continue;
     }
     deps.reach("chat.admitted");
-    const chat = await openAdmitted(deps, input, { prepared, row, result });
+    const chat = await openAdmitted(deps, input, { prepared, row, result, earlier: plan.supersedes });
     return { kind: "run", chat, ...opened, callId: row.id };
   }
   throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
@@ -562,13 +562,24 @@ async function awaitEnd(
   return current;
 }
 
+/** Whoever could not say so at its end may have. */
+function mayHaveWritten(earlier: Call | undefined): boolean {
+  return earlier !== undefined && earlier.error?.details?.["write_started"] !== false;
+}
+
 async function openAdmitted(
   deps: CoreDeps,
   input: ChatInput,
-  admitted: { readonly prepared: Prepared; readonly row: NewCall; readonly result: AdmitResult },
+  admitted: {
+    readonly prepared: Prepared;
+    readonly row: NewCall;
+    readonly result: AdmitResult;
+    readonly earlier: Call | undefined;
+  },
 ): Promise<OpenedChat> {
-  const { prepared, row, result } = admitted;
+  const { prepared, row, result, earlier } = admitted;
   const { request, context } = prepared;
+  const writesBefore = input.inner === undefined ? mayHaveWritten(earlier) : input.inner.isRepeated;
   try {
     const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
@@ -579,7 +590,7 @@ async function openAdmitted(
       dialect: read.dialect,
       callId: row.id,
       rootId: row.rootId ?? row.id,
-      writesBefore: input.inner === undefined ? row.rootId !== null : input.inner.isRepeated,
+      writesBefore,
       route: input.route,
       // Behind the pipeline: what a tool has said is not for it to work on.
       messages: insertBeforeLastUser(conversation.messages, read.late.messages),
@@ -605,7 +616,7 @@ async function openAdmitted(
     const error = toGatewayError(thrown);
     await deps.repos.calls.finish(input.tenant, row.id, 1, {
       state: "failed",
-      error: { code: error.code, message: error.message },
+      error: { code: error.code, message: error.message, details: { write_started: writesBefore } },
     });
     throw error;
   }

@@ -7,6 +7,7 @@ import type { OpenResult } from "../calls/result-store.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import { partsMediaType } from "../mcp/call-result.ts";
 import { rpcCodes } from "../mcp/revisions.ts";
+import { describedValue } from "../mcp/wrapped-result.ts";
 import { readAll } from "../ports/blob-store.ts";
 import { parseKeepingDigits } from "../tools/native/json-path.ts";
 import { textForModel, type CompletedOutcome, type ToolOutcome } from "../tools/outcome.ts";
@@ -70,7 +71,7 @@ async function toCompletedReply(outcome: CompletedOutcome, options: ReplyOptions
   const head: JsonObject = { type: "text", text };
   // A tool whose results are described may give its JSON as a text.
   if (handle === undefined) {
-    return { content: [head], ...(isJson(mediaType) || isDescribed ? readStructured(text, options) : {}) };
+    return { content: [head], ...(isJson(mediaType) || isDescribed ? readStructured(text, options, mediaType) : {}) };
   }
   const link = linkTo(handle, options);
   const kind = /^(image|audio)\//.exec(mediaType)?.[1];
@@ -84,7 +85,7 @@ async function toCompletedReply(outcome: CompletedOutcome, options: ReplyOptions
   }
   // What a model reads of it is cut; a program has been promised the whole where it is described.
   const read = mediaType === partsMediaType ? readParts : readStructured;
-  return { content: [head, ...link], ...read(bytes.toString("utf8"), options) };
+  return { content: [head, ...link], ...read(bytes.toString("utf8"), options, mediaType) };
 }
 
 function isJson(mediaType: string): boolean {
@@ -92,8 +93,8 @@ function isJson(mediaType: string): boolean {
 }
 
 /** A value for clients that read values. */
-function readStructured(text: string, { peer }: ReplyOptions): JsonObject {
-  const value = parseKeepingDigits(text);
+function readStructured(text: string, { peer, outputSchema }: ReplyOptions, mediaType: string): JsonObject {
+  const value = describedValue(text, { mediaType, schema: outputSchema });
   return mayBeTold(value, peer) ? { structuredContent: value } : {};
 }
 

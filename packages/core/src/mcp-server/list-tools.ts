@@ -8,7 +8,9 @@ import { resultTool, resultToolName } from "./get-call-result.ts";
 import { outputSchemaFor } from "./output-schema.ts";
 import { exposedTools } from "./toolset.ts";
 
-const pageSize = 100;
+/** Characters of a page, and one tool more: clients that do not ask for a second page are to see what there mostly is. */
+const pageLength = 1_048_576;
+const mostTools = 1_000;
 /** Milliseconds that a client may go by what it was told. */
 const freshMs = 60_000;
 
@@ -17,13 +19,24 @@ export function listPage(exchange: AdmittedExchange, params: JsonObject): JsonOb
   const all = describeTools(exchange);
   const after = readCursor(params["cursor"]);
   const rest = after === undefined ? all : all.filter(({ name }) => name > after);
-  const page = rest.slice(0, pageSize);
-  const last = rest.length > pageSize ? page.at(-1)?.name : undefined;
+  const page = firstOf(rest);
+  const last = rest.length > page.length ? page.at(-1)?.name : undefined;
   return {
     tools: page.map(({ tool }) => tool),
     ...(last === undefined ? {} : { nextCursor: toCursor(last) }),
     ...(exchange.peer.era === "stateless" ? { ttlMs: freshMs, cacheScope: "private" } : {}),
   };
+}
+
+function firstOf(tools: readonly Described[]): readonly Described[] {
+  let length = 0;
+  let count = 0;
+  for (const { tool } of tools) {
+    if (length > pageLength || count === mostTools) break;
+    length += JSON.stringify(tool).length;
+    count += 1;
+  }
+  return tools.slice(0, count);
 }
 
 interface Described {

@@ -9,6 +9,7 @@ import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../jso
 import { withDelivery } from "../errors/delivery.ts";
 import type { ToolReply } from "../tools/adapter.ts";
 import { checkValue } from "../tools/arguments.ts";
+import { sayWrapped, toUnwrappedReply, wrappedIn } from "./wrapped-result.ts";
 
 /** Of results that are kept as `tools/call` gave them; back ends cannot say it, for parameters of their types are dropped. */
 export const partsMediaType = "application/json; profile=mcp-result";
@@ -27,7 +28,7 @@ export function toToolReply(result: JsonObject, { toolName, outputSchema }: Resu
   if (result["isError"] === true) throw toToolError(toolName, parts, structured);
   if (structured === undefined) return toPartsReply(parts, result);
   if (outputSchema !== undefined) requireFit(toolName, outputSchema, structured);
-  return toStructuredReply(parts, structured, result);
+  return toUnwrapped(parts, structured, outputSchema) ?? toStructuredReply(parts, structured, result);
 }
 
 type Part =
@@ -102,6 +103,19 @@ function toPartsReply(parts: readonly Part[], result: JsonObject): ToolReply {
   return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
 }
 
+function toUnwrapped(
+  parts: readonly Part[],
+  structured: JsonValue,
+  schema: JsonObject | undefined,
+): ToolReply | undefined {
+  const texts = textsOf(parts);
+  return texts.length === parts.length ? toUnwrappedReply(texts, structured, schema) : undefined;
+}
+
+function textsOf(parts: readonly Part[]): readonly string[] {
+  return parts.flatMap((part) => (part.kind === "text" ? [part.text] : []));
+}
+
 function toStructuredReply(parts: readonly Part[], structured: JsonValue, result: JsonObject): ToolReply {
   const [only] = parts;
   const isJson = { mediaType: "application/json" };
@@ -110,9 +124,28 @@ function toStructuredReply(parts: readonly Part[], structured: JsonValue, result
     // As the server wrote it: reading has rounded its long numbers.
     return { ...isJson, body: only.text };
   }
-  const repeats = parts.some((part) => part.kind === "text" && isDeepStrictEqual(parseJson(part.text), structured));
-  const text = repeats ? joined(parts) : `${joined(parts)}\n${JSON.stringify(structured)}`;
+  const text = repeats(parts, structured, result["content"])
+    ? joined(parts)
+    : `${joined(parts)}\n${JSON.stringify(structured)}`;
   return { mediaType: partsMediaType, body: JSON.stringify(wholeOf(result)), forModel: text };
+}
+
+/** Whether what is structured is said by the parts, too, or is nothing else than one of them, or all. */
+function repeats(parts: readonly Part[], structured: JsonValue, content: JsonValue | undefined): boolean {
+  const texts = textsOf(parts);
+  if (texts.some((text) => isDeepStrictEqual(parseJson(text), structured)) || sayWrapped(texts, structured))
+    return true;
+  const given = withoutNulls(wrappedIn(structured) ?? structured);
+  const whole = withoutNulls(content ?? []);
+  return isDeepStrictEqual(given, whole) || isDeepStrictEqual([given], whole);
+}
+
+/** Some write what a part does not have as null where it is structured. */
+function withoutNulls(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (!isJsonObject(value)) return value;
+  const entries = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(entries.map(([name, member]) => [name, withoutNulls(member)]));
 }
 
 function joined(parts: readonly Part[]): string {

@@ -55,6 +55,7 @@ test(`news of changed tools are followed at once, and less often the longer they
     {
       url: stub.url,
       name: "mcp://crm",
+      tool: "mcp://crm/*",
       auth: { authConfig: undefined, literals: new Map() },
       headers: {},
       tls: () => Promise.resolve(undefined),

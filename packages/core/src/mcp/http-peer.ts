@@ -24,6 +24,8 @@ export interface HttpPeerOptions {
   readonly url: string;
   /** `mcp://maps`: what errors call it. */
   readonly name: string;
+  /** Stands for all of its tools where a user has to give access. */
+  readonly tool: string;
   readonly auth: HttpAuth;
   readonly headers: Readonly<Record<string, string>>;
   readonly tls: (context: CallContext) => Promise<EgressTls | undefined>;
@@ -128,13 +130,13 @@ export class HttpPeer {
   }
 
   async #authorize({ context, signal }: SendOptions, refused?: AccessToken): Promise<Authorized> {
-    const { auth, name } = this.#options;
+    const { auth, name, tool } = this.#options;
     let token: AccessToken | undefined;
     try {
       const placed = await placeSecrets(auth.authConfig, {
         values: this.#names.length === 0 ? new Map() : await this.#credentials.resolve(context, this.#names),
         accessToken: async (client) => {
-          token = await this.#deps.tokens.accessToken(client, { context, signal, tool: name, toolName: name, refused });
+          token = await this.#deps.tokens.accessToken(client, { context, signal, tool, toolName: name, refused });
           return token.value;
         },
         hide: (secret) => context.redactor.add(secret),

@@ -40,7 +40,10 @@ function peerAt(url: string): HttpPeer {
   const tokens = { accessToken: () => Promise.reject(new Error("nobody asks for a token")) };
   const auth = { authConfig: undefined, literals: new Map() };
   const tls = (): Promise<undefined> => Promise.resolve(undefined);
-  return new HttpPeer({ egress, credentials, tokens }, { url, name: "mcp://stub", auth, headers: {}, tls });
+  return new HttpPeer(
+    { egress, credentials, tokens },
+    { url, name: "mcp://stub", tool: "mcp://stub/*", auth, headers: {}, tls },
+  );
 }
 
 /** A server over HTTP, and how many answers it got and had under way at once. */

@@ -24,6 +24,7 @@ test.each(["json", "sse"] as const)(
       {
         url: stub.url,
         name: "mcp://stub",
+        tool: "mcp://stub/*",
         auth: { authConfig: undefined, literals: new Map() },
         headers: {},
         tls: () => Promise.resolve(undefined),

@@ -51,6 +51,8 @@ export class StdioOnce implements McpTransport {
     let failure: GatewayError | undefined;
     const take = (message: RpcMessage): void => {
       if (message.kind === "notice") options.onNotice?.(message);
+      // Told everything at its start, it would wait for the word of somebody until its time is over.
+      if (message.kind === "request" && asksSomebody(message)) throw toUnanswered(this.#program.name, message.method);
       if (answer !== undefined || !isAnswerTo(message, request.id)) return;
       answer = message;
       answered.abort();
@@ -117,6 +119,21 @@ function toInput(request: RpcRequest): string {
     encodeRequest(request),
     "",
   ].join("\n");
+}
+
+const questions: readonly string[] = ["elicitation/create", "sampling/createMessage"];
+
+/** Rather than us, who need not be told what a server goes on without. */
+function asksSomebody({ method }: RpcRequest): boolean {
+  return questions.includes(method);
+}
+
+function toUnanswered(name: string, method: string): GatewayError {
+  const hint = "hold its program on a node ('node'), where it is answered";
+  return new GatewayError(
+    "tool_failed",
+    `'${name}' asks '${method}', which a process of one call is not told; ${hint}.`,
+  );
 }
 
 /** Characters of what a server writes beside its answers. */

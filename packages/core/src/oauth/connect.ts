@@ -151,7 +151,9 @@ async function followedFrom(deps: CoreDeps, tenant: string, link: OAuthLink): Pr
   const context = contextOfUser(tenant, config, userId);
   try {
     const { tool } = findTool(deps.adapters, context, uri);
-    const target = tool.enabled ? await connectTargetOf(deps, context, tool) : undefined;
+    // A definition that waits to be accepted changes nothing in who asks for access.
+    const isThere = tool.enabled || tool.quarantined === true;
+    const target = isThere ? await connectTargetOf(deps, context, tool) : undefined;
     if (target !== undefined && (await ownerOf(deps.sealer, context, target.client)).identity === identity) {
       return { context, target };
     }

@@ -166,7 +166,7 @@ class ServiceAdapter implements ToolAdapter, ServiceRuntime {
     const { services } = this.#index(context.config);
     for (const record of services.values()) {
       const opened = this.#open(record);
-      for (const made of opened.byId.values()) {
+      for (const made of [...opened.byId.values(), ...opened.unlisted.values()]) {
         if (made.tool.uri === tool.uri)
           return this.#behaviour.userClient?.({ ...opened, tool: made.described }, context);
       }

@@ -153,7 +153,9 @@ export const mcpScheme = defineScheme({
       tools: ({ record, config }) => (record.discovered?.tools ?? []).map((tool) => describe({ record, config }, tool)),
       // Until the server has been asked, which the first call does, there is a tool of every name.
       findTool: ({ record, config }, id) =>
-        record.discovered === null ? describe({ record, config }, unknownTool(id)) : undefined,
+        record.discovered === null || (id === everyTool && actsForUser(config))
+          ? describe({ record, config }, unknownTool(id))
+          : undefined,
       pinning: ({ config }) => config.pin_definitions,
       discover: (service, context) => servers.discover(service, context),
       invoke: (call, context) => servers.invoke(call, context),
@@ -259,6 +261,9 @@ function unusable(name: string): GatewayError {
     "not_sent",
   );
 }
+
+/** What users are asked to give access to where no call is asked for, as it is not where a server is asked for its tools. */
+const everyTool = "*";
 
 function actsForUser(config: McpConfig): boolean {
   return toHttpAuth(config).authConfig?.grant === "authorization_code";
@@ -469,6 +474,7 @@ class McpServers {
     const peer = new HttpPeer(this.#deps, {
       url: toHttp(url),
       name: formatToolUri("mcp", record.serviceId),
+      tool: formatToolUri("mcp", record.serviceId, everyTool),
       auth: toHttpAuth(config),
       headers: config.headers ?? {},
       tls: (context) => openTls(config.tls, this.#deps.credentials, context),
