@@ -71,11 +71,13 @@ const fields = {
   updated_at: timeSchema,
 };
 const flowSchema = z.strictObject(fields);
-const editedSchema = z.strictObject({
-  ...fields,
-  definition: draftField.meta({ description: "The draft." }),
-  problems: z.array(problemSchema).meta({ description: "What is wrong with the draft; it cannot be published so." }),
-});
+const editedSchema = z
+  .strictObject({
+    ...fields,
+    definition: draftField.meta({ description: "The draft." }),
+    problems: z.array(problemSchema).meta({ description: "What is wrong with the draft; it cannot be published so." }),
+  })
+  .meta({ id: "FlowDraft" });
 
 const versionFields = {
   id: z.string().meta({ example: "ver_3" }),
@@ -87,7 +89,9 @@ const versionFields = {
   published_at: timeSchema,
 };
 const versionSchema = z.strictObject(versionFields);
-const wholeVersionSchema = z.strictObject({ ...versionFields, definition: draftField });
+const wholeVersionSchema = z
+  .strictObject({ ...versionFields, definition: draftField })
+  .meta({ id: "FlowVersionDefinition" });
 
 function viewFlow(flow: FlowRecord): z.output<typeof flowSchema> {
   return {

@@ -34,22 +34,24 @@ const invokeBody = z
     path: ["uri"],
   });
 
-const invokedSchema = z.object({
-  id: z.string(),
-  object: z.literal("call"),
-  tool: z.string(),
-  status: z.enum(["completed", "queued", "running", "input_required"]),
-  content: z.string().optional().meta({
-    description:
-      "What a model would read: JSON text stays byte for byte. Of a running call, what its tool has answered first.",
-  }),
-  media_type: z.string().optional(),
-  handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
-  url: z.string().optional().meta({ description: "Where the call can be followed." }),
-  input_requests: z.record(z.string(), z.json()).optional().meta({
-    description: "What the tool asks a person for, by name; answer with POST /v1/calls/{id}/approve.",
-  }),
-});
+const invokedSchema = z
+  .object({
+    id: z.string(),
+    object: z.literal("call"),
+    tool: z.string(),
+    status: z.enum(["completed", "queued", "running", "input_required"]),
+    content: z.string().optional().meta({
+      description:
+        "What a model would read: JSON text stays byte for byte. Of a running call, what its tool has answered first.",
+    }),
+    media_type: z.string().optional(),
+    handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
+    url: z.string().optional().meta({ description: "Where the call can be followed." }),
+    input_requests: z.record(z.string(), z.json()).optional().meta({
+      description: "What the tool asks a person for, by name; answer with POST /v1/calls/{id}/approve.",
+    }),
+  })
+  .meta({ id: "InvokedCall" });
 
 export const invoke = defineRoute({
   method: "post",

@@ -62,12 +62,14 @@ const holderSchema = z.strictObject({
   last_seen_at: timeSchema,
 });
 
-const withStatusSchema = z.strictObject({
-  ...fields,
-  state: z.enum(["disabled", "blocked", "unheld", "starting", "failing", "consuming"]),
-  reason: errorField.meta({ description: "Why it does not consume." }),
-  holders: z.array(holderSchema).meta({ description: "Nodes that consume it, or did within the last day." }),
-});
+const withStatusSchema = z
+  .strictObject({
+    ...fields,
+    state: z.enum(["disabled", "blocked", "unheld", "starting", "failing", "consuming"]),
+    reason: errorField.meta({ description: "Why it does not consume." }),
+    holders: z.array(holderSchema).meta({ description: "Nodes that consume it, or did within the last day." }),
+  })
+  .meta({ id: "SubscriptionStatus" });
 
 function viewSubscription(
   subscription: MessageSubscription,

@@ -44,7 +44,7 @@ const itemSchema = z.strictObject({
   created_at: timeSchema,
   updated_at: timeSchema,
 });
-const variableSchema = itemSchema.extend({ content: z.string() });
+const variableSchema = itemSchema.extend({ content: z.string() }).meta({ id: "VcpVariableContent" });
 
 function viewItem(entry: VariableEntry): z.output<typeof itemSchema> {
   const { id, kind, name, position, bytes, version } = entry;
@@ -277,7 +277,7 @@ export const importVcpVariables = defineRoute({
   tags,
   scope: "manage",
   request: {
-    stream: { mediaTypes: ["application/zip", "application/json"], description: "The files." },
+    stream: { mediaTypes: ["application/zip", "application/json"], description: "The files.", json: jsonFiles },
     maxBytes: mostZipped,
   },
   responses: {
