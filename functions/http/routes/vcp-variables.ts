@@ -211,7 +211,9 @@ export const deleteVcpVariable = defineRoute({
   },
 });
 
-const messageSchema = z.custom<JsonObject>(isJsonObject, "must be a message of a chat").meta({
+const isMessage = (value: unknown): value is JsonObject => isJsonObject(value) && typeof value["role"] === "string";
+
+const messageSchema = z.custom<JsonObject>(isMessage, "must be a message of a chat, with its 'role'").meta({
   type: "object",
   properties: { role: { type: "string" }, content: {} },
   required: ["role"],
