@@ -2,6 +2,7 @@ import { hashApiKey } from "@toolyard/core/callers/api-key";
 import * as z from "zod";
 import { describe, expect, test } from "vitest";
 import { createFakeCore } from "../../test/support/fake-core.ts";
+import { verifies } from "../../test/support/verifies.ts";
 import { createApp } from "./app.ts";
 import { defineRoute, type RouteModule } from "./define-route.ts";
 import { docsPolicy, renderDocs, renderLlmsText } from "./docs.ts";
@@ -284,6 +285,25 @@ describe("the OpenAPI document", () => {
     expect(names).toEqual(expect.arrayContaining(["Agent", "AgentList", "Call", "Plugin", "RunWithSteps"]));
     // Two forms under one name are told apart by numbers, which change with the order of the routes: `id` names the second.
     expect(names.filter((name) => !/^[A-Z][A-Za-z]*$/.test(name))).toEqual([]);
+  });
+
+  test(`of the whole gateway says what an answer of a chat holds ${verifies("CHAT-1")}`, () => {
+    const { schemas } = toOpenApi(allRoutes, { version: "1", url: "http://x" }).components;
+    const fields = (part: string): unknown => ({
+      properties: { choices: { items: { properties: { [part]: { properties: { content: expect.anything() } } } } } },
+    });
+    expect(schemas).toMatchObject({ ChatCompletion: fields("message"), ChatCompletionChunk: fields("delta") });
+  });
+
+  test("of the whole gateway has patterns that other languages read, too", () => {
+    const text = JSON.stringify(toOpenApi(allRoutes, { version: "1", url: "http://x" }));
+    const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, one = '""']) =>
+      String(JSON.parse(one)),
+    );
+    expect(patterns.length).toBeGreaterThan(0);
+    // In Rust's, which pydantic has, a bracket within brackets begins a class of its own.
+    const unescaped = patterns.map((pattern) => pattern.replaceAll(/\\./g, ""));
+    expect(unescaped.filter((pattern) => /\[[^\]]*\[/.test(pattern))).toEqual([]);
   });
 
   test("of the whole gateway refers to nothing that is not there", () => {
