@@ -20,7 +20,9 @@ export interface StoredBytes {
   readonly link?: () => Promise<PresignedRequest>;
 }
 
-/** For the declarations of routes. */
+/** For the declarations of routes: the bytes have a media type of their own. */
+export const ofAnyType = ["application/octet-stream", "*/*"] as const;
+
 export const tooLargeHere = {
   description: "More than this host can answer with (a function: 50 MB): 'Location' is a link that needs no key",
 } as const;

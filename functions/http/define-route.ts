@@ -28,10 +28,19 @@ export type Admission = "request" | "own" | "none";
 export interface ResponseSpec {
   readonly description: string;
   readonly schema?: z.ZodType;
-  /** Absent: `application/json` where there is a schema. */
-  readonly mediaType?: string;
+  /** Absent: `application/json` where there is a schema. Without a schema the answer is bytes of these types. */
+  readonly mediaType?: string | readonly string[];
   /** More forms of the answer by media type: `text/event-stream` with the schema of one event's data. */
   readonly content?: Readonly<Record<string, z.ZodType>>;
+}
+
+export interface StreamSpec {
+  readonly mediaTypes: readonly string[];
+  readonly description: string;
+  /** What it should be where it is JSON, for the document; absent: any JSON. */
+  readonly json?: z.ZodType;
+  /** It may be left out. */
+  readonly optional?: true;
 }
 
 export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, Body extends z.ZodType> {
@@ -39,8 +48,8 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
   readonly query?: Query;
   /** JSON body. */
   readonly body?: Body;
-  /** A body that is not JSON and is read as it arrives, through `input.stream`. */
-  readonly stream?: { readonly mediaTypes: readonly string[]; readonly description: string };
+  /** A body that is read as it arrives, through `input.stream`. */
+  readonly stream?: StreamSpec;
   /** Fields of the body whose numbers go on to others: none of them may be changed by being read. */
   readonly exact?: readonly string[];
   /** Bytes; default 10 MiB. */
@@ -135,7 +144,8 @@ export interface RouteDescription {
   readonly scope: Scope | "operator" | null;
   readonly admission: Admission;
   readonly request: RequestSpec<z.ZodType, z.ZodType, z.ZodType>;
-  readonly responses: Readonly<Record<number, ResponseSpec>>;
+  /** `4XX` and `5XX` are all that is not there by itself. */
+  readonly responses: Readonly<Record<number, ResponseSpec> & Partial<Record<"4XX" | "5XX", ResponseSpec>>>;
   readonly isolation?: Isolation;
   /** Answers with the one list shape and pages; the paging suite runs over it. */
   readonly list: boolean;

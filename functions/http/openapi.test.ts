@@ -2,9 +2,11 @@ import { hashApiKey } from "@toolyard/core/callers/api-key";
 import * as z from "zod";
 import { describe, expect, test } from "vitest";
 import { createFakeCore } from "../../test/support/fake-core.ts";
+import { verifies } from "../../test/support/verifies.ts";
 import { createApp } from "./app.ts";
-import { defineRoute } from "./define-route.ts";
+import { defineRoute, type RouteModule } from "./define-route.ts";
 import { docsPolicy, renderDocs, renderLlmsText } from "./docs.ts";
+import { listSchema } from "./list.ts";
 import { toOpenApi, type OpenApiDocument } from "./openapi.ts";
 import { routes as allRoutes } from "./routes/index.ts";
 
@@ -153,6 +155,155 @@ describe("the OpenAPI document", () => {
     expect(text).toContain('"asked"');
     expect(text).toContain('"answered"');
     expect(references(whole).filter((reference) => find(whole, reference) === undefined)).toEqual([]);
+  });
+
+  const answering = (responses: RouteModule["responses"], request: RouteModule["request"] = {}): OpenApiDocument => {
+    const route = defineRoute({
+      method: "post",
+      path: "/x",
+      summary: "x",
+      tags: ["x"],
+      scope: null,
+      request,
+      responses,
+      handler: (c) => c.text(""),
+    });
+    return toOpenApi({ route }, { version: "1", url: "http://x" });
+  };
+
+  test("makes a component of what says what it is, and of a page of it", () => {
+    const thing = z.strictObject({ object: z.literal("odd.thing"), size: z.int() });
+    const whole = answering({
+      200: { description: "", schema: listSchema(thing) },
+      201: { description: "", schema: thing.extend({ secret: z.string() }).meta({ id: "NewThing" }) },
+      202: { description: "", schema: z.strictObject({ made: thing.nullable() }) },
+    });
+    expect(whole.components["schemas"]).toMatchObject({
+      OddThing: { type: "object", required: ["object", "size"] },
+      OddThingList: { properties: { data: { items: { $ref: "#/components/schemas/OddThing" } } } },
+      NewThing: { properties: { secret: { type: "string" } } },
+    });
+    expect(whole.paths["/x"]?.["post"]?.responses).toMatchObject({
+      200: { content: { "application/json": { schema: { $ref: "#/components/schemas/OddThingList" } } } },
+      201: { content: { "application/json": { schema: { $ref: "#/components/schemas/NewThing" } } } },
+      202: {
+        content: {
+          "application/json": {
+            schema: { properties: { made: { anyOf: [{ $ref: "#/components/schemas/OddThing" }, { type: "null" }] } } },
+          },
+        },
+      },
+    });
+  });
+
+  test("says any JSON by saying nothing, which no generator writes down without end", () => {
+    const schema = z.strictObject({
+      any: z.json().meta({ description: "Whatever." }),
+      by_name: z.record(z.string(), z.json()),
+    });
+    const whole = answering({ 200: { description: "", schema }, 201: { description: "", schema: z.json() } });
+    expect(whole.paths["/x"]?.["post"]?.responses).toMatchObject({
+      200: { content: { "application/json": { schema: { properties: { any: { description: "Whatever." } } } } } },
+      201: { content: { "application/json": { schema: {} } } },
+    });
+    expect(JSON.stringify(whole)).not.toMatch(/__schema|x_output|propertyNames/);
+    expect(JSON.stringify(whole)).toContain('"by_name":{"type":"object","additionalProperties":{}}');
+  });
+
+  test("says a tuple of one kind as a list of that length", () => {
+    const whole = answering({ 200: { description: "", schema: z.tuple([z.string(), z.string()]) } });
+    expect(whole.paths["/x"]?.["post"]?.responses["200"]?.content?.["application/json"]?.schema).toEqual({
+      type: "array",
+      items: { type: "string" },
+      minItems: 2,
+      maxItems: 2,
+    });
+  });
+
+  test("says what bytes, pages and streamed bodies are", () => {
+    const whole = answering(
+      {
+        200: { description: "", mediaType: ["application/octet-stream", "*/*"] },
+        201: { description: "", mediaType: "text/html" },
+        204: { description: "" },
+      },
+      {
+        stream: {
+          mediaTypes: ["application/json", "application/zip"],
+          description: "Files",
+          json: z.object({ files: z.array(z.string()) }),
+          optional: true,
+        },
+      },
+    );
+    const bytes = { schema: { type: "string", format: "binary" } };
+    expect(whole.paths["/x"]?.["post"]).toMatchObject({
+      requestBody: {
+        required: false,
+        content: {
+          "application/json": { schema: { type: "object", required: ["files"], description: "Files" } },
+          "application/zip": { schema: { ...bytes.schema, description: "Files" } },
+        },
+      },
+      responses: {
+        200: { content: { "application/octet-stream": bytes, "*/*": { schema: {} } } },
+        201: { content: { "text/html": { schema: { type: "string" } } } },
+        204: { description: "" },
+      },
+    });
+    expect(whole.paths["/x"]?.["post"]?.responses["204"]).not.toHaveProperty("content");
+  });
+
+  test("bounds the headers that are read in one way everywhere", () => {
+    const headers = { "idempotency-key": "Once", "if-match": "Based on", range: "Part" };
+    const parameters = answering({ 204: { description: "" } }, { headers }).paths["/x"]?.["post"]?.parameters ?? [];
+    const allows = (name: string, value: string): boolean => {
+      const pattern = parameters.find((parameter) => parameter.name === name)?.schema["pattern"];
+      return typeof pattern !== "string" || new RegExp(pattern, "u").test(value);
+    };
+    expect(["k-1", "", "a b", "k".repeat(256)].map((key) => allows("idempotency-key", key))).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
+    expect(['"3"', 'W/"3"', "3", "*", "", '"x"', "0"].map((tag) => allows("if-match", tag))).toEqual([
+      true,
+      true,
+      true,
+      true,
+      false,
+      false,
+      false,
+    ]);
+    expect(allows("range", "anything")).toBe(true);
+  });
+
+  test("of the whole gateway has names that say something", () => {
+    const { schemas } = toOpenApi(allRoutes, { version: "1", url: "http://x" }).components;
+    const names = Object.keys(schemas ?? {});
+    expect(names).toEqual(expect.arrayContaining(["Agent", "AgentList", "Call", "Plugin", "RunWithSteps"]));
+    // Two forms under one name are told apart by numbers, which change with the order of the routes: `id` names the second.
+    expect(names.filter((name) => !/^[A-Z][A-Za-z]*$/.test(name))).toEqual([]);
+  });
+
+  test(`of the whole gateway says what an answer of a chat holds ${verifies("CHAT-1")}`, () => {
+    const { schemas } = toOpenApi(allRoutes, { version: "1", url: "http://x" }).components;
+    const fields = (part: string): unknown => ({
+      properties: { choices: { items: { properties: { [part]: { properties: { content: expect.anything() } } } } } },
+    });
+    expect(schemas).toMatchObject({ ChatCompletion: fields("message"), ChatCompletionChunk: fields("delta") });
+  });
+
+  test("of the whole gateway has patterns that other languages read, too", () => {
+    const text = JSON.stringify(toOpenApi(allRoutes, { version: "1", url: "http://x" }));
+    const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, one = '""']) =>
+      String(JSON.parse(one)),
+    );
+    expect(patterns.length).toBeGreaterThan(0);
+    // In Rust's, which pydantic has, a bracket within brackets begins a class of its own.
+    const unescaped = patterns.map((pattern) => pattern.replaceAll(/\\./g, ""));
+    expect(unescaped.filter((pattern) => /\[[^\]]*\[/.test(pattern))).toEqual([]);
   });
 
   test("of the whole gateway refers to nothing that is not there", () => {

@@ -7,6 +7,8 @@ import type { JsonObject, JsonValue } from "@toolyard/core/json";
 import { isJsonObject } from "@toolyard/core/json";
 import * as z from "zod";
 import type { ResponseSpec, RouteModule } from "./define-route.ts";
+import { idempotencyKeyPattern } from "./idempotency-key.ts";
+import { ifMatchPattern } from "./if-match.ts";
 
 export interface OpenApiInfo {
   readonly version: string;
@@ -16,7 +18,12 @@ export interface OpenApiInfo {
 
 export interface OpenApiDocument {
   readonly openapi: "3.1.0";
-  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly info: {
+    readonly title: string;
+    readonly version: string;
+    readonly description: string;
+    readonly license: { readonly name: string; readonly identifier: string };
+  };
   readonly servers: readonly { readonly url: string }[];
   readonly tags: readonly { readonly name: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
@@ -85,7 +92,12 @@ export function toOpenApi(routes: Readonly<Record<string, RouteModule>>, info: O
   const tags = [...new Set(Object.values(routes).flatMap((route) => route.tags))];
   return {
     openapi: "3.1.0",
-    info: { title: "Toolyard", version: info.version, description },
+    info: {
+      title: "Toolyard",
+      version: info.version,
+      description,
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
     servers: [{ url: info.url }],
     tags: tags.map((name) => ({ name })),
     paths,
@@ -141,7 +153,7 @@ function toParameters(operationId: string, { path, request }: RouteModule, schem
     required,
   }));
   const inHeader = Object.entries(request.headers ?? {}).map(([name, text]): Parameter => ({
-    ...toParameter(name, "header", { type: "string", description: text }),
+    ...toParameter(name, "header", { type: "string", ...headerForms[name], description: text }),
     required: false,
   }));
   return [...inPath, ...inQuery, ...inHeader];
@@ -151,6 +163,12 @@ function toParameter(name: string, place: Parameter["in"], schema: JsonObject): 
   const { description: text, ...rest } = schema;
   return { name, in: place, ...(typeof text === "string" ? { description: text } : {}), schema: rest };
 }
+
+/** Of headers that several routes read in one way. */
+const headerForms: Readonly<Record<string, JsonObject>> = {
+  "idempotency-key": { pattern: idempotencyKeyPattern.source },
+  "if-match": { pattern: ifMatchPattern.source },
+};
 
 interface Field {
   readonly name: string;
@@ -173,21 +191,41 @@ function toRequestBody(
   schemas: SchemaCollector,
 ): Operation["requestBody"] {
   if (request.stream !== undefined) {
-    const schema: JsonObject = { type: "string", format: "binary", description: request.stream.description };
-    return { required: true, content: Object.fromEntries(request.stream.mediaTypes.map((type) => [type, { schema }])) };
+    const { mediaTypes, description: text, json, optional } = request.stream;
+    const content = mediaTypes.map((type) => {
+      const schema = json !== undefined && isJson(type) ? schemas.convert(json, "input", operationId) : schemaOf(type);
+      return [type, { schema: { ...schema, description: text } }] as const;
+    });
+    return { required: optional !== true, content: Object.fromEntries(content) };
   }
   if (request.body === undefined) return undefined;
   const required = request.body instanceof z.ZodUnknown || !request.body.safeParse(undefined).success;
   return { required, content: { "application/json": { schema: schemas.convert(request.body, "input", operationId) } } };
 }
 
+function isJson(mediaType: string): boolean {
+  return mediaType === "application/json";
+}
+
+/** Of a body that no validator describes. */
+function schemaOf(mediaType: string): JsonObject {
+  if (isJson(mediaType) || mediaType === "*/*") return {};
+  if (mediaType.startsWith("text/")) return { type: "string" };
+  if (mediaType.includes("form")) return { type: "object", additionalProperties: { type: "string" } };
+  return { type: "string", format: "binary" };
+}
+
 function toResponse(operationId: string, response: ResponseSpec, schemas: SchemaCollector): ResponseObject {
   const content: Record<string, { schema: JsonObject }> = {};
-  const add = (mediaType: string, schema: z.ZodType): void => {
-    content[mediaType] = { schema: schemas.convert(schema, "output", operationId) };
+  const add = (type: string, validator: z.ZodType): void => {
+    content[type] = { schema: schemas.convert(validator, "output", operationId) };
   };
-  if (response.schema !== undefined) add(response.mediaType ?? "application/json", response.schema);
-  for (const [mediaType, schema] of Object.entries(response.content ?? {})) add(mediaType, schema);
+  const { schema, mediaType = schema === undefined ? [] : "application/json" } = response;
+  for (const type of typeof mediaType === "string" ? [mediaType] : mediaType) {
+    if (schema === undefined) content[type] = { schema: schemaOf(type) };
+    else add(type, schema);
+  }
+  for (const [type, other] of Object.entries(response.content ?? {})) add(type, other);
   return { description: response.description, ...(Object.keys(content).length === 0 ? {} : { content }) };
 }
 
@@ -202,27 +240,52 @@ class SchemaCollector {
   }
 
   convert(schema: z.ZodType, io: "input" | "output", operationId: string): JsonObject {
-    const { $schema, $defs, ...root } = z.toJSONSchema(schema, {
-      io,
-      unrepresentable: "any",
-      override: resolveDescription,
-    });
+    const { $schema, $defs, ...root } = z.toJSONSchema(schema, { io, unrepresentable: "any", override: spell });
     void $schema;
     const definitions = plain($defs ?? {});
     const names = new Map<string, string>();
     for (const [name, definition] of Object.entries(definitions)) {
+      if (isAnyJson(definition, `#/$defs/${name}`)) {
+        names.set(name, anything);
+        delete definitions[name];
+        continue;
+      }
       // zod numbers schemas without an `id` anew in each conversion.
       const wanted = name.startsWith("__") ? `${operationId}_${io}` : name;
       names.set(name, this.#claim(wanted, JSON.stringify(definition)));
     }
     const whole = plain(root);
+    if (isAnyJson(whole, "#")) {
+      const { description: text } = whole;
+      return text === undefined ? {} : { description: text };
+    }
     const source = JSON.stringify(whole);
     const isRecursive = source.includes('"$ref":"#"');
     if (isRecursive) names.set("#", this.#claim(`${operationId}_${io}`, source));
     for (const [name, definition] of Object.entries(isRecursive ? { ...definitions, "#": whole } : definitions)) {
-      this.#schemas.set(names.get(name) ?? name, rename(definition, names));
+      const renamed = rename(definition, names);
+      this.#schemas.set(names.get(name) ?? name, io === "output" ? this.#nameWithin(renamed) : renamed);
     }
-    return rename(isRecursive ? { $ref: "#" } : whole, names);
+    const converted = rename(isRecursive ? { $ref: "#" } : whole, names);
+    return io === "output" ? this.#name(this.#nameWithin(converted)) : converted;
+  }
+
+  /** What says by its field `object` what it is becomes a component, so that a generated client has one type for it. */
+  #name(schema: JsonObject): JsonObject {
+    const name = nameOf(schema);
+    if (name === undefined) return schema;
+    const { description: text, ...rest } = schema;
+    const claimed = this.#claim(name, JSON.stringify(rest));
+    this.#schemas.set(claimed, rest);
+    return { $ref: componentPath + claimed, ...(text === undefined ? {} : { description: text }) };
+  }
+
+  #nameWithin(schema: JsonObject): JsonObject {
+    const named = (part: JsonValue): JsonValue => {
+      if (Array.isArray(part)) return part.map(named);
+      return isJsonObject(part) ? this.#name(this.#nameWithin(part)) : part;
+    };
+    return Object.fromEntries(Object.entries(schema).map(([key, part]) => [key, named(part)]));
   }
 
   /** One name per meaning: what reads otherwise in requests than in answers gets a second one. */
@@ -234,6 +297,55 @@ class SchemaCollector {
       if (known === undefined || known === source) return name;
     }
   }
+}
+
+const componentPath = "#/components/schemas/";
+
+/** `flow.version` is `FlowVersion`, and a page of them is a `FlowVersionList`. */
+function nameOf({ type, properties }: JsonObject): string | undefined {
+  if (type !== "object" || !isJsonObject(properties)) return undefined;
+  const { object, data } = properties;
+  const kind = isJsonObject(object) ? object["const"] : undefined;
+  if (typeof kind !== "string") return undefined;
+  if (kind !== "list") {
+    return kind.replaceAll(/(?:^|[._])(\w)/g, (_whole, letter: string) => letter.toUpperCase());
+  }
+  const items = isJsonObject(data) ? data["items"] : undefined;
+  const item = isJsonObject(items) ? items["$ref"] : undefined;
+  return typeof item === "string" ? `${item.replace(componentPath, "")}List` : undefined;
+}
+
+/** In place of a component's name: whatever is written in JSON is allowed, which a schema without keywords says. */
+const anything = "";
+
+/** Whether this is `z.json()`, which holds itself: a type that generators of clients write without end, and that says nothing. */
+function isAnyJson(schema: JsonValue, reference: string): boolean {
+  if (!isJsonObject(schema)) return false;
+  const { anyOf, description: _text, ...others } = schema;
+  const itself = { $ref: reference };
+  const kinds = [
+    { type: "string" },
+    { type: "number" },
+    { type: "boolean" },
+    { type: "null" },
+    { type: "array", items: itself },
+    { type: "object", additionalProperties: itself },
+  ];
+  return Object.keys(others).length === 0 && JSON.stringify(anyOf) === JSON.stringify(kinds);
+}
+
+/** For `z.toJSONSchema`: the same in words that more generators of clients know. */
+function spell(converted: { readonly jsonSchema: z.core.JSONSchema.BaseSchema }): void {
+  resolveDescription(converted, spell);
+  const { jsonSchema: schema } = converted;
+  // Every name of a property is a string.
+  if (JSON.stringify(schema.propertyNames) === '{"type":"string"}') delete schema.propertyNames;
+  const { prefixItems, items } = schema;
+  if (prefixItems === undefined || items !== false) return;
+  const [first] = prefixItems;
+  if (first === undefined || prefixItems.some((item) => JSON.stringify(item) !== JSON.stringify(first))) return;
+  delete schema.prefixItems;
+  Object.assign(schema, { items: first, minItems: prefixItems.length, maxItems: prefixItems.length });
 }
 
 /** zod's result as plain JSON. */
@@ -251,9 +363,10 @@ function renameIn(value: JsonValue, names: ReadonlyMap<string, string>): JsonVal
   if (Array.isArray(value)) return value.map((item) => renameIn(item, names));
   if (!isJsonObject(value)) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, part]) => {
+    Object.entries(value).flatMap(([key, part]) => {
       const name = key === "$ref" && typeof part === "string" ? names.get(part.replace("#/$defs/", "")) : undefined;
-      return [key, name === undefined ? renameIn(part, names) : `#/components/schemas/${name}`];
+      if (name === anything) return [];
+      return [[key, name === undefined ? renameIn(part, names) : componentPath + name]];
     }),
   );
 }

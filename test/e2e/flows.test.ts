@@ -80,6 +80,17 @@ describe(`drafts and versions ${verifies("FLOW-4")}`, () => {
     expect(await tenant.client.get(`/v1/flows/${id}`)).toMatchObject({ latest_version: 1 });
   });
 
+  test.each([
+    [{}, "'definition.name' is required."],
+    [{ name: 5 }, "'definition.name' is not valid: expected string, received number."],
+  ])("a definition with %j for a name is told so", async (change, message) => {
+    const { name: _name, ...unnamed } = definition();
+    expect(await tenant.client.send("post", "/v1/flows", { definition: { ...unnamed, ...change } })).toMatchObject({
+      status: 400,
+      json: { error: { code: "invalid_definition", param: "definition.name", message } },
+    });
+  });
+
   test("a name is taken once and never changes", async () => {
     const { id } = await create({ definition: definition() });
     expect(await tenant.client.send("post", "/v1/flows", { definition: definition() })).toMatchObject({

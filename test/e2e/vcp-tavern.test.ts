@@ -222,6 +222,24 @@ describe(`a world book ${verifies("VCP-9")}`, () => {
   });
 });
 
+describe(`a name ${verifies("VCP-9")}`, () => {
+  test.each(["presets", "world_books", "characters"])(
+    "of %s that nothing could say is refused by name",
+    async (kind) => {
+      const body = kind === "characters" ? { name: "Ada" } : {};
+      expect(await tenant.client.send("put", `/v1/vcp/${kind}/a%7Bb`, body)).toMatchObject({
+        status: 400,
+        json: {
+          error: {
+            param: "name",
+            message: "Path field 'name' may hold neither braces, colons, slashes nor control characters.",
+          },
+        },
+      });
+    },
+  );
+});
+
 describe(`a character ${verifies("VCP-9")}`, () => {
   const card = {
     spec: "chara_card_v2",

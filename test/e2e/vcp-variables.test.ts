@@ -53,6 +53,14 @@ describe(`variables ${verifies("VCP-19")}`, () => {
     expect(await preview(tenant, system("in {{VarCity}}"))).toEqual(["in {{VarCity}}"]);
   });
 
+  test("is not looked for in what is no message", async () => {
+    for (const message of [{ content: "{{VarCity}}" }, { role: {}, content: "{{VarCity}}" }]) {
+      const answer = await tenant.client.send("post", "/v1/vcp/variables/preview", { messages: [message] });
+      expect(answer).toMatchObject({ status: 400, json: { error: { code: "invalid_request", param: "messages.0" } } });
+      expect(answer.json.error.message).toContain("'role'");
+    }
+  });
+
   test.each([
     [{ kind: "var", name: "City", content: "x" }, "name", "must begin with 'Var'"],
     [{ kind: "var", name: "VCP_ASYNC_RESULT::P::1", content: "x" }, "name", "but for 'VCP_ASYNC_RESULT::'"],

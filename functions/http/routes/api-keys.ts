@@ -95,7 +95,7 @@ export const createApiKey = defineRoute({
   responses: {
     201: {
       description: "The key",
-      schema: apiKeySchema.extend({ key: z.string().meta({ description: "Shown once." }) }),
+      schema: apiKeySchema.extend({ key: z.string().meta({ description: "Shown once." }) }).meta({ id: "NewApiKey" }),
     },
   },
   isolation: { kind: "nothing-owned", reason: "Makes a key of the caller's own tenant." },

@@ -6,7 +6,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { largestUploadBytes } from "@toolyard/core/ports/blob-store";
 import { blobPath, type BlobLink } from "@toolyard/core/secrets/blob-links";
 import * as z from "zod";
-import { answerBytes } from "../answer-bytes.ts";
+import { answerBytes, ofAnyType } from "../answer-bytes.ts";
 import { headerOf, type AppContext, type AppDeps } from "../app-env.ts";
 import { defineRoute } from "../define-route.ts";
 
@@ -30,8 +30,8 @@ export const getBlob = defineRoute({
   description: "The link is all that is needed, and a secret while it lasts. Ranges are answered.",
   request: { params, headers: { range: "One range of bytes, for example `bytes=0-1023`." } },
   responses: {
-    200: { description: "The bytes, in their own media type", mediaType: "application/octet-stream" },
-    206: { description: "The bytes of the range", mediaType: "application/octet-stream" },
+    200: { description: "The bytes, in their own media type", mediaType: ofAnyType },
+    206: { description: "The bytes of the range", mediaType: ofAnyType },
     416: { description: "Nothing of it lies in the range" },
   },
   async handler(c, { app, core, params: { token } }) {
@@ -61,7 +61,7 @@ export const putBlob = defineRoute({
     "Takes exactly the bytes and the type that the link was made for, once. Then say that they are there: POST /v1/sessions/{id}/uploads/{upload_id}/complete.",
   request: {
     params,
-    stream: { mediaTypes: ["*/*"], description: "As many bytes as were announced, of the type that was." },
+    stream: { mediaTypes: ofAnyType, description: "As many bytes as were announced, of the type that was." },
     maxBytes: largestUploadBytes,
   },
   responses: { 201: { description: "All bytes are stored" } },

@@ -17,7 +17,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { newId } from "@toolyard/core/ids";
 import type { CallFilter } from "@toolyard/core/ports/repos";
 import * as z from "zod";
-import { answerBytes, tooLargeHere } from "../answer-bytes.ts";
+import { answerBytes, ofAnyType, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -91,9 +91,11 @@ const callSchema = z.strictObject({
 });
 
 /** A line of an archive. */
-export const archivedCallSchema = callSchema.extend({
-  result: callSchema.shape.result.unwrap().omit({ url: true }).nullable(),
-});
+export const archivedCallSchema = callSchema
+  .extend({
+    result: callSchema.shape.result.unwrap().omit({ url: true }).nullable(),
+  })
+  .meta({ id: "ArchivedCall" });
 
 const callReply = { 200: { description: "The call as it is now", schema: callSchema } };
 
@@ -305,8 +307,8 @@ export const getCallResult = defineRoute({
   scope: null,
   request: { params: idParams, headers: { range: "One range of bytes, for example `bytes=0-1023`." } },
   responses: {
-    200: { description: "The bytes, in the result's own media type", mediaType: "application/octet-stream" },
-    206: { description: "The bytes of the range", mediaType: "application/octet-stream" },
+    200: { description: "The bytes, in the result's own media type", mediaType: ofAnyType },
+    206: { description: "The bytes of the range", mediaType: ofAnyType },
     307: tooLargeHere,
     416: { description: "Nothing of the result lies in the range" },
   },

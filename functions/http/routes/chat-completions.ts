@@ -24,6 +24,46 @@ import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
 import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
 
+/** Model back ends say more beside it, which is passed on. */
+const usageSchema = () =>
+  z.looseObject({
+    prompt_tokens: z.number().optional(),
+    completion_tokens: z.number().optional(),
+    total_tokens: z.number().optional(),
+  });
+
+const messageSchema = () =>
+  z.looseObject({
+    role: z.literal("assistant"),
+    content: z.string().nullable(),
+    tool_calls: z
+      .array(
+        z.looseObject({
+          id: z.string(),
+          type: z.string(),
+          function: z.looseObject({ name: z.string(), arguments: z.string() }).optional(),
+        }),
+      )
+      .optional()
+      .meta({ description: "Calls that the client is to run." }),
+  });
+
+const deltaSchema = () =>
+  z.looseObject({
+    role: z.string().nullish(),
+    content: z.string().nullish(),
+    tool_calls: z
+      .array(
+        z.looseObject({
+          index: z.number(),
+          id: z.string().nullish(),
+          type: z.string().nullish(),
+          function: z.looseObject({ name: z.string().nullish(), arguments: z.string().nullish() }).nullish(),
+        }),
+      )
+      .nullish(),
+  });
+
 const chatCompletionSchema = () =>
   z
     .looseObject({
@@ -32,9 +72,9 @@ const chatCompletionSchema = () =>
       created: z.number(),
       model: z.string(),
       choices: z.array(
-        z.looseObject({ index: z.number(), message: z.looseObject({}), finish_reason: z.string().nullable() }),
+        z.looseObject({ index: z.number(), message: messageSchema(), finish_reason: z.string().nullable() }),
       ),
-      usage: z.looseObject({}).optional(),
+      usage: usageSchema().optional(),
       tool_execution: toolExecutionSchema().optional(),
     })
     .meta({ description: "OpenAI's chat.completion; `tool_execution` where the gateway ran tools." });
@@ -44,7 +84,14 @@ const candidatesSchema = () => z.array(z.looseObject({}));
 
 const chunkSchema = () =>
   z
-    .looseObject({ id: z.string(), object: z.literal("chat.completion.chunk"), choices: z.array(z.looseObject({})) })
+    .looseObject({
+      id: z.string(),
+      object: z.literal("chat.completion.chunk"),
+      created: z.number(),
+      model: z.string(),
+      choices: z.array(z.looseObject({ index: z.number(), delta: deltaSchema(), finish_reason: z.string().nullish() })),
+      usage: usageSchema().nullish(),
+    })
     .meta({ description: "OpenAI's chat.completion.chunk; the stream ends with `[DONE]`." });
 
 type Shape = "v1" | "api";

@@ -26,12 +26,14 @@ const itemSchema = z.strictObject({
   created_at: timeSchema,
 });
 
-const setSchema = itemSchema.extend({
-  services: z.array(
-    z.strictObject({ name: z.string().meta({ example: "loyalty.v1.Customers" }), methods: z.array(z.string()) }),
-  ),
-  used_by: z.array(z.string()).meta({ description: "Services whose configuration refers to it." }),
-});
+const setSchema = itemSchema
+  .extend({
+    services: z.array(
+      z.strictObject({ name: z.string().meta({ example: "loyalty.v1.Customers" }), methods: z.array(z.string()) }),
+    ),
+    used_by: z.array(z.string()).meta({ description: "Services whose configuration refers to it." }),
+  })
+  .meta({ id: "DescriptorSetContents" });
 
 function viewItem({ id, bytes, createdAt }: StoredDescriptorSet): z.output<typeof itemSchema> {
   return { id, object: "descriptor_set", bytes, created_at: toRfc3339(createdAt) };

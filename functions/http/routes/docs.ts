@@ -18,7 +18,7 @@ export const docs = defineRoute({
   ...open,
   path: "/docs",
   summary: "This API for people",
-  responses: { 200: { description: "An HTML page that loads nothing else" } },
+  responses: { 200: { description: "An HTML page that loads nothing else", mediaType: "text/html" } },
   handler: (c, input) =>
     answerPage(c, pagesOf(input).docs, {
       "content-type": "text/html; charset=utf-8",
@@ -30,7 +30,7 @@ export const llms = defineRoute({
   ...open,
   path: "/llms.txt",
   summary: "This API for language models",
-  responses: { 200: { description: "Markdown" } },
+  responses: { 200: { description: "Markdown", mediaType: "text/plain" } },
   handler: (c, input) => answerPage(c, pagesOf(input).llms, { "content-type": "text/plain; charset=utf-8" }),
 });
 
@@ -41,7 +41,7 @@ export const security = defineRoute({
   ...open,
   path: "/.well-known/security.txt",
   summary: "Where to report a security problem (RFC 9116)",
-  responses: { 200: { description: "Plain text" } },
+  responses: { 200: { description: "Plain text", mediaType: "text/plain" } },
   handler(c, { app }) {
     const { publicUrl, clock } = app.core;
     const lines = [

@@ -27,11 +27,13 @@ const fields = {
   updated_at: timeSchema,
 };
 const hookSchema = z.strictObject(fields);
-const newHookSchema = z.strictObject({
-  ...fields,
-  url: z.string().meta({ description: "Shown this once. Whoever has it can start runs, where `signed` is false." }),
-  secret: z.string().optional().meta({ description: "Shown this once; for signing.", example: "whsec_MfKQ9r8GKYqr" }),
-});
+const newHookSchema = z
+  .strictObject({
+    ...fields,
+    url: z.string().meta({ description: "Shown this once. Whoever has it can start runs, where `signed` is false." }),
+    secret: z.string().optional().meta({ description: "Shown this once; for signing.", example: "whsec_MfKQ9r8GKYqr" }),
+  })
+  .meta({ id: "NewFlowHook" });
 
 function viewHook(hook: FlowHook): z.output<typeof hookSchema> {
   return {
@@ -179,7 +181,9 @@ export const takeFlowHook = defineRoute({
   responses: {
     202: {
       description: "The run goes on by itself",
-      schema: z.strictObject({ object: z.literal("run"), run_id: z.string(), url: z.string() }),
+      schema: z
+        .strictObject({ object: z.literal("run"), run_id: z.string(), url: z.string() })
+        .meta({ id: "StartedRun" }),
     },
   },
   isolation: { kind: "nothing-owned", reason: "The token is the key to the one flow that it belongs to." },

@@ -30,6 +30,8 @@ const register = () => import("@toolyard/core/flows/register");
 /** As it came: a draft may have faults, which are told beside it. */
 const draftField = z.custom<JsonObject>(isJsonObject, "Invalid input: expected object").meta({
   type: "object",
+  properties: { name: { type: "string", pattern: "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$" } },
+  required: ["name"],
   additionalProperties: true,
   description: "The flow; `GET /v1/flows/schema` has its JSON Schema. Its `name` never changes.",
 });
@@ -71,11 +73,13 @@ const fields = {
   updated_at: timeSchema,
 };
 const flowSchema = z.strictObject(fields);
-const editedSchema = z.strictObject({
-  ...fields,
-  definition: draftField.meta({ description: "The draft." }),
-  problems: z.array(problemSchema).meta({ description: "What is wrong with the draft; it cannot be published so." }),
-});
+const editedSchema = z
+  .strictObject({
+    ...fields,
+    definition: draftField.meta({ description: "The draft." }),
+    problems: z.array(problemSchema).meta({ description: "What is wrong with the draft; it cannot be published so." }),
+  })
+  .meta({ id: "FlowDraft" });
 
 const versionFields = {
   id: z.string().meta({ example: "ver_3" }),
@@ -87,7 +91,9 @@ const versionFields = {
   published_at: timeSchema,
 };
 const versionSchema = z.strictObject(versionFields);
-const wholeVersionSchema = z.strictObject({ ...versionFields, definition: draftField });
+const wholeVersionSchema = z
+  .strictObject({ ...versionFields, definition: draftField })
+  .meta({ id: "FlowVersionDefinition" });
 
 function viewFlow(flow: FlowRecord): z.output<typeof flowSchema> {
   return {

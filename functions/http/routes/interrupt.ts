@@ -13,7 +13,7 @@ const name = z.string().min(1).max(256);
 const namedSchema = z
   .looseObject({ requestId: name.optional(), messageId: name.optional(), call_id: name.optional() })
   .refine((body) => body.requestId !== undefined || body.messageId !== undefined || body.call_id !== undefined, {
-    error: "needs 'requestId', 'messageId' or 'call_id'",
+    error: "is required, where neither 'messageId' nor 'call_id' says which chat",
     path: ["requestId"],
   });
 

@@ -4,6 +4,7 @@ import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { toErrorDetails } from "@toolyard/core/tools/outcome";
+import { toolUriForm } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
@@ -18,7 +19,7 @@ const invokeBody = z
       .min(1)
       .max(2_048)
       .optional()
-      .meta({ description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
+      .meta({ pattern: toolUriForm, description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
     name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
     arguments: argumentsField,
     async: z.boolean().default(false).meta({ description: "Answer 202 at once; the call runs on a worker." }),
@@ -34,22 +35,24 @@ const invokeBody = z
     path: ["uri"],
   });
 
-const invokedSchema = z.object({
-  id: z.string(),
-  object: z.literal("call"),
-  tool: z.string(),
-  status: z.enum(["completed", "queued", "running", "input_required"]),
-  content: z.string().optional().meta({
-    description:
-      "What a model would read: JSON text stays byte for byte. Of a running call, what its tool has answered first.",
-  }),
-  media_type: z.string().optional(),
-  handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
-  url: z.string().optional().meta({ description: "Where the call can be followed." }),
-  input_requests: z.record(z.string(), z.json()).optional().meta({
-    description: "What the tool asks a person for, by name; answer with POST /v1/calls/{id}/approve.",
-  }),
-});
+const invokedSchema = z
+  .object({
+    id: z.string(),
+    object: z.literal("call"),
+    tool: z.string(),
+    status: z.enum(["completed", "queued", "running", "input_required"]),
+    content: z.string().optional().meta({
+      description:
+        "What a model would read: JSON text stays byte for byte. Of a running call, what its tool has answered first.",
+    }),
+    media_type: z.string().optional(),
+    handle: z.object({ call_id: z.string(), bytes: z.number(), media_type: z.string() }).optional(),
+    url: z.string().optional().meta({ description: "Where the call can be followed." }),
+    input_requests: z.record(z.string(), z.json()).optional().meta({
+      description: "What the tool asks a person for, by name; answer with POST /v1/calls/{id}/approve.",
+    }),
+  })
+  .meta({ id: "InvokedCall" });
 
 export const invoke = defineRoute({
   method: "post",

@@ -71,7 +71,9 @@ const baseSchema = z.strictObject({
   updated_at: timeSchema,
 });
 
-const briefBaseSchema = baseSchema.pick({ id: true, object: true, name: true, created_at: true, updated_at: true });
+const briefBaseSchema = baseSchema
+  .pick({ id: true, object: true, name: true, created_at: true, updated_at: true })
+  .meta({ id: "KnowledgeBaseName" });
 
 function viewBrief({ id, name, createdAt, updatedAt }: KnowledgeBase): z.output<typeof briefBaseSchema> {
   return {

@@ -31,6 +31,8 @@ const messageSchema = z
   .looseObject({ jsonrpc: z.literal("2.0") })
   .meta({ description: "A JSON-RPC message of the Model Context Protocol." });
 
+const oneOrMore = z.union([messageSchema, z.array(messageSchema)]);
+
 /** An error of JSON-RPC, or the gateway's own for who takes no streams (mcp-refusal.ts). */
 const refusalSchema = z.looseObject({ error: z.looseObject({ message: z.string() }) });
 const refusals = Object.fromEntries(
@@ -51,7 +53,11 @@ function mcpRoute(path: string, summary: string, isolation: Isolation): RouteMod
     scope: "tools",
     admission: "own",
     request: {
-      stream: { mediaTypes: ["application/json"], description: "One JSON-RPC message." },
+      stream: {
+        mediaTypes: ["application/json"],
+        description: "One JSON-RPC message; of revision 2025-03-26 a list of them, too.",
+        json: oneOrMore,
+      },
       maxBytes: maxBodyBytes,
       headers: {
         "mcp-protocol-version": "The revision that the client speaks.",
@@ -62,7 +68,7 @@ function mcpRoute(path: string, summary: string, isolation: Isolation): RouteMod
     responses: {
       200: {
         description: "The answer; to a batch, which revision 2025-03-26 has, a list.",
-        schema: z.union([messageSchema, z.array(messageSchema)]),
+        schema: oneOrMore,
         content: { "text/event-stream": messageSchema },
       },
       202: { description: "Taken; there is nothing to answer." },

@@ -34,7 +34,11 @@ const described = {
   },
 } as const;
 const body = {
-  stream: { mediaTypes: ["application/json"], description: "A JSON object; every field of it is kept." },
+  stream: {
+    mediaTypes: ["application/json"],
+    description: "A JSON object; every field of it is kept.",
+    json: z.looseObject({}),
+  },
   // Here it is refused in upstream's form, beyond it in ours alone.
   maxBytes: 10 * largestCallback,
 } as const;

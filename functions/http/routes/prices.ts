@@ -18,9 +18,11 @@ const operatorOnly = {
 const tableSchema = z.array(priceSchema).max(mostPrices);
 const bodySchema = z.strictObject({ prices: tableSchema });
 const operatorSchema = z.strictObject({ object: z.literal("price_table"), prices: tableSchema });
-const pricesSchema = operatorSchema.extend({
-  operator_prices: tableSchema.meta({ description: "They hold for names that no entry of 'prices' fits." }),
-});
+const pricesSchema = operatorSchema
+  .extend({
+    operator_prices: tableSchema.meta({ description: "They hold for names that no entry of 'prices' fits." }),
+  })
+  .meta({ id: "PriceTables" });
 
 /** @throws GatewayError `invalid_request` naming the entry that is there twice */
 function checkTable(prices: readonly Price[]): void {

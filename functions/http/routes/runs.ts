@@ -60,12 +60,14 @@ const stepSchema = z.strictObject({
   started_at: timeSchema,
   finished_at: timeSchema.nullable(),
 });
-const wholeRunSchema = z.strictObject({
-  ...runFields,
-  output: z.json().meta({ description: "null while there is none, or where it is long: see `output_url`." }),
-  output_url: z.string().nullable(),
-  steps: z.array(stepSchema),
-});
+const wholeRunSchema = z
+  .strictObject({
+    ...runFields,
+    output: z.json().meta({ description: "null while there is none, or where it is long: see `output_url`." }),
+    output_url: z.string().nullable(),
+    steps: z.array(stepSchema),
+  })
+  .meta({ id: "RunWithSteps" });
 
 function viewRun(call: Call): z.output<typeof runSchema> {
   return {

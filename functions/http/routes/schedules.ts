@@ -55,13 +55,15 @@ const fields = {
   updated_at: timeSchema,
 };
 const scheduleSchema = z.strictObject(fields);
-const withTaskSchema = z.strictObject({
-  ...fields,
-  task: z
-    .record(z.string(), z.json())
-    .nullable()
-    .meta({ description: "What it calls; null: it cannot be read any more." }),
-});
+const withTaskSchema = z
+  .strictObject({
+    ...fields,
+    task: z
+      .record(z.string(), z.json())
+      .nullable()
+      .meta({ description: "What it calls; null: it cannot be read any more." }),
+  })
+  .meta({ id: "ScheduledTask" });
 
 function viewSchedule(schedule: Schedule, now: number): z.output<typeof scheduleSchema> {
   const { id, name, taskId, given, timeZone, misfire, target, deliver, fired, lastError, caller } = schedule;

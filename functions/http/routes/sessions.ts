@@ -14,7 +14,7 @@ import { presignFile } from "@toolyard/core/workspace/uploads";
 import { createWorkspace } from "@toolyard/core/workspace/workspace";
 import * as z from "zod";
 import { headerOf, type AppContext } from "../app-env.ts";
-import { answerBytes, tooLargeHere } from "../answer-bytes.ts";
+import { answerBytes, ofAnyType, tooLargeHere } from "../answer-bytes.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
 import { defaultExpiresInMs } from "./links.ts";
@@ -48,14 +48,16 @@ function viewSession(session: Session): z.output<typeof sessionSchema> {
   };
 }
 
-export const fileSchema = z.strictObject({
-  id: z.string().meta({ description: "The path; 'after' takes it." }),
-  object: z.literal("file"),
-  path: z.string().meta({ description: "Relative to the workspace root." }),
-  bytes: z.int(),
-  media_type: z.string(),
-  updated_at: timeSchema,
-});
+export const fileSchema = z
+  .strictObject({
+    id: z.string().meta({ description: "The path; 'after' takes it." }),
+    object: z.literal("file"),
+    path: z.string().meta({ description: "Relative to the workspace root." }),
+    bytes: z.int(),
+    media_type: z.string(),
+    updated_at: timeSchema,
+  })
+  .meta({ id: "SessionFile" });
 
 export function viewFile(file: WorkspaceFile): z.output<typeof fileSchema> {
   return {
@@ -198,8 +200,8 @@ export const getFile = defineRoute({
   scope: null,
   request: { params: fileParams, headers: { range: "One range of bytes, for example `bytes=0-1023`." } },
   responses: {
-    200: { description: "The bytes", mediaType: "application/octet-stream" },
-    206: { description: "The bytes of the range", mediaType: "application/octet-stream" },
+    200: { description: "The bytes", mediaType: ofAnyType },
+    206: { description: "The bytes of the range", mediaType: ofAnyType },
     307: tooLargeHere,
     416: { description: "Nothing of the file lies in the range" },
   },
@@ -248,7 +250,7 @@ export const putFile = defineRoute({
   scope: null,
   request: {
     params: fileParams,
-    stream: { mediaTypes: ["*/*"], description: "The file's bytes; 'Content-Type' is kept with it." },
+    stream: { mediaTypes: ofAnyType, description: "The file's bytes; 'Content-Type' is kept with it." },
     maxBytes: maxFileBytes,
   },
   responses: {

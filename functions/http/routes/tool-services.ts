@@ -91,12 +91,14 @@ function answerService(c: AppContext, service: ToolService): Response {
   return c.json(viewService(service), 200, { etag: `"${service.version}"` });
 }
 
-const changedServiceSchema = serviceSchema.extend({
-  warnings: z
-    .array(z.string())
-    .optional()
-    .meta({ description: "Where its back end names its tools and has not done so: why." }),
-});
+const changedServiceSchema = serviceSchema
+  .extend({
+    warnings: z
+      .array(z.string())
+      .optional()
+      .meta({ description: "Where its back end names its tools and has not done so: why." }),
+  })
+  .meta({ id: "ChangedToolService" });
 
 /** @param unknown why its back end has not named its tools now */
 function answerChanged(
@@ -387,15 +389,17 @@ const quarantinedSchema = z.strictObject({
   parameters: z.record(z.string(), z.unknown()),
 });
 
-const serviceToolsSchema = z.strictObject({
-  object: z.literal("list"),
-  data: z.array(listedToolSchema),
-  discovered_at: timeSchema.nullable().meta({ description: "When the back end named them." }),
-  quarantined: z
-    .array(quarantinedSchema)
-    .meta({ description: "Neither listed to models nor called until they are accepted." }),
-  warnings: z.array(z.string()).meta({ description: "What the back end named and was left out, with the reason." }),
-});
+const serviceToolsSchema = z
+  .strictObject({
+    object: z.literal("list"),
+    data: z.array(listedToolSchema),
+    discovered_at: timeSchema.nullable().meta({ description: "When the back end named them." }),
+    quarantined: z
+      .array(quarantinedSchema)
+      .meta({ description: "Neither listed to models nor called until they are accepted." }),
+    warnings: z.array(z.string()).meta({ description: "What the back end named and was left out, with the reason." }),
+  })
+  .meta({ id: "ToolServiceTools" });
 
 function viewTools(context: CallContext, listed: ListedServiceTools): object {
   const { service, tools, quarantined } = listed;

@@ -43,11 +43,16 @@ async function arrangeService(owner: IsolationDriver): Promise<IsolatedRequest> 
   return { params: { name, path: "status" } };
 }
 
-const answers = { description: "What the module answers, with its status.", mediaType: "*/*" };
+const anyType = ["application/json", "application/octet-stream", "*/*"];
+const whole = { description: "What the module answers, with its status.", mediaType: anyType };
+const bare = { description: whole.description };
 /** Whatever a module says. */
-const ofModules = Object.fromEntries(
-  [200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 307, 308].map((status) => [status, answers]),
-);
+const ofModules = {
+  ...Object.fromEntries([200, 201, 202, 203, 206, 300, 301, 302, 303, 307, 308].map((status) => [status, whole])),
+  ...Object.fromEntries([204, 205, 304].map((status) => [status, bare])),
+  "4XX": whole,
+  "5XX": whole,
+};
 
 function defineFor(method: Method, path: string): RouteModule {
   return defineRoute({
@@ -63,7 +68,10 @@ function defineFor(method: Method, path: string): RouteModule {
       params: z.strictObject({ name: z.string(), path: z.string() }),
       ...(method === "get"
         ? {}
-        : { stream: { mediaTypes: ["*/*"], description: "As the module wants it." }, maxBytes: largestBody }),
+        : {
+            stream: { mediaTypes: anyType, description: "As the module wants it.", optional: true } as const,
+            maxBytes: largestBody,
+          }),
       headers: { "idempotency-key": "The first answer is given again for 24 hours." },
     },
     responses: ofModules,

@@ -2,7 +2,6 @@
  * Presets, world books and characters of the Tavern (VCP specification 4.5; VCP-9): each is put under its name,
  * which is what `{{VCPTavern::name}}` and presets say. All of it is the tenant's configuration.
  */
-import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { TavernEntry, TavernKind } from "@toolyard/core/ports/tavern";
 import { parseJson } from "@toolyard/core/json";
@@ -64,15 +63,6 @@ function viewEntry({ kind, id, name, bytes, hash, createdAt, updatedAt }: Tavern
   };
 }
 
-/** @throws GatewayError `invalid_request` */
-function checkName(name: string): string {
-  const checked = tavernNameSchema.safeParse(name);
-  if (checked.success) return checked.data;
-  throw new GatewayError("invalid_request", `name: ${checked.error.issues[0]?.message ?? "is not valid"}`, {
-    param: "name",
-  });
-}
-
 interface TavernRoutes {
   readonly put: RouteModule;
   readonly list: RouteModule;
@@ -103,11 +93,11 @@ function routesFor<Kind extends TavernKind>({
       description: "One of this name is replaced. Every instance uses it from its next request on.",
       tags,
       scope: "manage",
-      request: { params: nameParams, body: schema, maxBytes: largestBody },
+      request: { params: z.strictObject({ name: tavernNameSchema }), body: schema, maxBytes: largestBody },
       responses: { 200: { description: `The ${one}`, schema: entrySchema } },
       isolation: { kind: "nothing-owned", reason: "The name is each tenant's own, like that of a credential." },
       async handler(c, { core, tenant, params, body }) {
-        const item = { kind, name: checkName(params.name), content: body };
+        const item = { kind, name: params.name, content: body };
         return c.json(viewEntry(await putTavernItem(core, tenant, item)));
       },
     }),

@@ -44,7 +44,7 @@ const itemSchema = z.strictObject({
   created_at: timeSchema,
   updated_at: timeSchema,
 });
-const variableSchema = itemSchema.extend({ content: z.string() });
+const variableSchema = itemSchema.extend({ content: z.string() }).meta({ id: "VcpVariableContent" });
 
 function viewItem(entry: VariableEntry): z.output<typeof itemSchema> {
   const { id, kind, name, position, bytes, version } = entry;
@@ -211,7 +211,9 @@ export const deleteVcpVariable = defineRoute({
   },
 });
 
-const messageSchema = z.custom<JsonObject>(isJsonObject, "must be a message of a chat").meta({
+const isMessage = (value: unknown): value is JsonObject => isJsonObject(value) && typeof value["role"] === "string";
+
+const messageSchema = z.custom<JsonObject>(isMessage, "must be a message of a chat, with its 'role'").meta({
   type: "object",
   properties: { role: { type: "string" }, content: {} },
   required: ["role"],
@@ -277,7 +279,7 @@ export const importVcpVariables = defineRoute({
   tags,
   scope: "manage",
   request: {
-    stream: { mediaTypes: ["application/zip", "application/json"], description: "The files." },
+    stream: { mediaTypes: ["application/zip", "application/json"], description: "The files.", json: jsonFiles },
     maxBytes: mostZipped,
   },
   responses: {

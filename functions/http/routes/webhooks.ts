@@ -49,10 +49,12 @@ const webhookFields = {
   updated_at: timeSchema,
 };
 const webhookSchema = z.strictObject(webhookFields);
-const webhookWithSecretSchema = z.strictObject({
-  ...webhookFields,
-  secret: z.string().meta({ description: "Shown this once.", example: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" }),
-});
+const webhookWithSecretSchema = z
+  .strictObject({
+    ...webhookFields,
+    secret: z.string().meta({ description: "Shown this once.", example: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw" }),
+  })
+  .meta({ id: "NewWebhook" });
 
 const deliverySchema = z.strictObject({
   id: z.string().meta({ description: "The header `webhook-id`, the same with each attempt." }),

@@ -9,6 +9,9 @@ import { isJsonObject, type JsonObject } from "../json.ts";
 
 const text = (max: number) => z.string().min(1).max(max);
 
+/** For documents; what is wrong with an address is told where it is checked. */
+const webAddress = "^https?://";
+
 const toolNameSchema = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "must be 1 to 64 letters, digits, '_' or '-'");
 
 /** Shown to callers and models, and part of `PUT /v1/credentials/{name}`. */
@@ -77,7 +80,7 @@ function readUrlAlias(input: unknown): unknown {
 export const executionFields = z.strictObject({
   method: httpMethodSchema,
   /** With `{name}` where a path parameter stands. */
-  base_url: text(2_048),
+  base_url: text(2_048).meta({ pattern: webAddress }),
   content_type: z
     .string()
     .max(128)
@@ -169,16 +172,20 @@ export const importSourceSchema = z.strictObject({
 export type ImportSource = z.infer<typeof importSourceSchema>;
 
 /** Checked by the compiler of arguments; copying it here would lose names like `__proto__`. */
-const parametersSchema = z
-  .custom<JsonObject>(isJsonObject, "Invalid input: expected object")
-  .meta({ type: "object", additionalProperties: true, description: "JSON Schema of an object." });
+const parametersSchema = z.custom<JsonObject>(isJsonObject, "Invalid input: expected object").meta({
+  type: "object",
+  properties: { type: { const: "object" } },
+  required: ["type"],
+  additionalProperties: true,
+  description: "JSON Schema of an object.",
+});
 
 export const pluginDefinitionSchema = z.strictObject({
   schema_version: z.literal("v1", 'must be "v1"'),
   name: toolNameSchema,
   description: text(16_384),
   title: text(256).optional(),
-  icon_url: text(2_048).optional(),
+  icon_url: text(2_048).meta({ pattern: webAddress }).optional(),
   parameters: parametersSchema,
   execution: executionSchema,
   auth_config: authConfigSchema.optional(),

@@ -6,6 +6,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
+import { schemaProblem } from "../errors/schema-problems.ts";
 import { newId } from "../ids.ts";
 import { canonicalJson, isDeeperThan, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import type { FlowContent, FlowRecord } from "../ports/flows.ts";
@@ -143,8 +144,8 @@ async function readDraft(
 function nameOf({ name }: JsonObject): string {
   const parsed = flowNameSchema.safeParse(name);
   if (parsed.success) return parsed.data;
-  const message = parsed.error.issues[0]?.message ?? "is missing";
-  throw new GatewayError("invalid_definition", `'definition.name' ${message}.`, { param: "definition.name" });
+  const { says } = schemaProblem(parsed.error);
+  throw new GatewayError("invalid_definition", `'definition.name' ${says}.`, { param: "definition.name" });
 }
 
 function refuseOtherName({ name }: FlowRecord, wanted: string): void {

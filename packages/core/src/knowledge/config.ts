@@ -38,7 +38,7 @@ const chunkFields = z.strictObject({
 const weight = z.number().min(0).max(10);
 const weightFields = z
   .strictObject({ vector: weight, full_text: weight })
-  .refine((weights) => weights.vector + weights.full_text > 0, "one of them must count")
+  .refine((weights) => weights.vector + weights.full_text > 0, "must not both be 0")
   .meta({ description: "How much either search counts where both are made." });
 
 const configFields = z.strictObject({
