@@ -15,7 +15,7 @@ export const displayNameSchema = z
   .string()
   .trim()
   .regex(
-    /^[^\p{Cc}\x5b\x5d@:：]{1,64}$/u,
+    /^[^\p{Cc}\x5b\x5d@:\uff1a]{1,64}$/u,
     "has 1 to 64 characters, none of them '[', ']', '@', ':' or a control character",
   );
 
