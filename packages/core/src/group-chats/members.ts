@@ -15,7 +15,8 @@ export const displayNameSchema = z
   .string()
   .trim()
   .regex(
-    /^[^\p{Cc}\x5b\x5d@:\uff1a]{1,64}$/u,
+    // Out of a text: the colon stands for itself in documents, and is escaped in bundles.
+    new RegExp("^[^\\p{Cc}\\x5b\\x5d@:\uff1a]{1,64}$", "u"),
     "has 1 to 64 characters, none of them '[', ']', '@', ':' or a control character",
   );
 
