@@ -30,6 +30,8 @@ const register = () => import("@toolyard/core/flows/register");
 /** As it came: a draft may have faults, which are told beside it. */
 const draftField = z.custom<JsonObject>(isJsonObject, "Invalid input: expected object").meta({
   type: "object",
+  properties: { name: { type: "string", pattern: "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$" } },
+  required: ["name"],
   additionalProperties: true,
   description: "The flow; `GET /v1/flows/schema` has its JSON Schema. Its `name` never changes.",
 });

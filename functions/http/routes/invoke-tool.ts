@@ -4,6 +4,7 @@ import { invokeTool, type Invoked } from "@toolyard/core/calls/invoke";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { toErrorDetails } from "@toolyard/core/tools/outcome";
+import { toolUriForm } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
@@ -18,7 +19,7 @@ const invokeBody = z
       .min(1)
       .max(2_048)
       .optional()
-      .meta({ description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
+      .meta({ pattern: toolUriForm, description: "Tool URI.", example: "plugin://search_company_basic?timeout=5000" }),
     name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
     arguments: argumentsField,
     async: z.boolean().default(false).meta({ description: "Answer 202 at once; the call runs on a worker." }),

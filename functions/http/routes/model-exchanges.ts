@@ -19,10 +19,10 @@ const maxBodyBytes = 33_554_432;
 
 const requestSchemas = {
   embeddings: z.looseObject({
-    model: z.string().optional(),
-    input: z.unknown().meta({ description: "A text, or a list of texts or tokens." }),
+    model: z.string().min(1).nullish(),
+    input: z.union([z.string(), z.array(z.unknown())]).meta({ description: "A text, or a list of texts or tokens." }),
   }),
-  images: z.looseObject({ model: z.string().optional(), prompt: z.string() }),
+  images: z.looseObject({ model: z.string().min(1).nullish(), prompt: z.string() }),
 } satisfies Record<ModelExchange, z.ZodType>;
 
 function exchangeRoute(
@@ -103,13 +103,25 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
 export const createEmbedding = exchangeRoute("embeddings", {
   path: "/v1/embeddings",
   summary: "Vectors of texts",
-  answer: z.looseObject({ data: z.array(z.looseObject({})) }),
+  answer: z.looseObject({
+    data: z.array(
+      z.looseObject({
+        index: z.number().optional(),
+        embedding: z
+          .union([z.array(z.number()), z.string()])
+          .optional()
+          .meta({ description: "A text where `encoding_format` is `base64`." }),
+      }),
+    ),
+  }),
   streams: false,
 });
 
 export const createImage = exchangeRoute("images", {
   path: "/v1/images/generations",
   summary: "Pictures from a text",
-  answer: z.looseObject({}),
+  answer: z.looseObject({
+    data: z.array(z.looseObject({ url: z.string().optional(), b64_json: z.string().optional() })).optional(),
+  }),
   streams: true,
 });

@@ -8,7 +8,7 @@ import {
 import type { Promised, SubscriptionStatus } from "@toolyard/core/subscriptions/status";
 import type { TenantConfig } from "@toolyard/core/tenant-config";
 import { toRfc3339 } from "@toolyard/core/time";
-import { formatToolUri } from "@toolyard/core/tools/uri";
+import { formatToolUri, toolUriForm } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import type { AppContext } from "../app-env.ts";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
@@ -161,7 +161,7 @@ const uriField = z
   .string()
   .min(1)
   .max(2_048)
-  .meta({ description: "`mq://{service}/{topic}`", example: "mq://order-service/order_created" });
+  .meta({ pattern: toolUriForm, description: "`mq://{service}/{topic}`", example: "mq://order-service/order_created" });
 
 export const createSubscription = defineRoute({
   method: "post",

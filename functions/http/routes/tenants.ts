@@ -129,7 +129,7 @@ export const eraseTenant = defineRoute({
   path: "/v1/tenants/{id}",
   summary: "Erase a tenant",
   description:
-    "Removes every row and every stored file of the tenant and its data key. There is no way back. If it is interrupted, ask again: the tenant is suspended first, calls that run are given ten seconds to stop, and its own row goes last.",
+    "Removes every row and every stored file of the tenant and its data key. There is no way back. If it is interrupted, ask again: the tenant is suspended first, calls that run are given ten seconds to stop, and its own row goes last. The default tenant of a server is there again, empty, when it starts the next time.",
   tags,
   scope: "operator",
   request: { params: idParams },

@@ -5,6 +5,7 @@ import { requireScope } from "@toolyard/core/calls/admit";
 import { sessionIdSchema } from "@toolyard/core/chat/schema";
 import type { CallContext } from "@toolyard/core/context";
 import { explainCall } from "@toolyard/core/tools/explain";
+import { toolUriForm } from "@toolyard/core/tools/uri";
 import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { arrangePlugin } from "./plugins.ts";
@@ -44,7 +45,12 @@ const explanationSchema = z.strictObject({
 
 const explainBody = z
   .strictObject({
-    uri: z.string().min(1).max(2_048).optional().meta({ example: "plugin://search_company_basic" }),
+    uri: z
+      .string()
+      .min(1)
+      .max(2_048)
+      .optional()
+      .meta({ pattern: toolUriForm, example: "plugin://search_company_basic" }),
     name: z.string().min(1).max(64).optional().meta({ description: "Tool name, instead of `uri`." }),
     arguments: argumentsField,
     session_id: sessionIdSchema.optional(),

@@ -7,12 +7,15 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { GroupChatViewer } from "../ports/group-chats.ts";
 import type { GroupChat, NewGroupChatMember } from "./group-chat.ts";
 
-/** Stands before what somebody says, and behind an `@`: it must not look like either. The second colon is the full-width one. */
+/**
+ * Stands before what somebody says, and behind an `@`: it must not look like either. `\uff1a` is the full-width colon;
+ * `\x5b\x5d` are `[]`, which engines read differently within brackets.
+ */
 export const displayNameSchema = z
   .string()
   .trim()
   .regex(
-    /^[^\p{Cc}\[\]@:：]{1,64}$/u,
+    /^[^\p{Cc}\x5b\x5d@:\uff1a]{1,64}$/u,
     "has 1 to 64 characters, none of them '[', ']', '@', ':' or a control character",
   );
 

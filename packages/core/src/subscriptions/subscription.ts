@@ -6,6 +6,7 @@
 import * as z from "zod";
 import type { Role } from "../callers/caller.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
+import { toolUriForm } from "../tools/uri.ts";
 
 /** Of calls that were made of messages: as it stands in the record, and part of their idempotency. */
 export const subscriptionRoute = "mq.subscription";
@@ -23,7 +24,11 @@ const shortText = (description: string): z.ZodString => z.string().min(1).max(25
 const wholeMessage: JsonObject = { $message: "/body" };
 
 export const targetSchema = z.strictObject({
-  uri: z.string().min(1).max(2_048).meta({ description: "Tool URI.", example: "api://oms-service/sync_order" }),
+  uri: z
+    .string()
+    .min(1)
+    .max(2_048)
+    .meta({ pattern: toolUriForm, description: "Tool URI.", example: "api://oms-service/sync_order" }),
   arguments: z.custom<JsonObject>(isJsonObject, "Invalid input: expected object").default(wholeMessage).meta({
     type: "object",
     additionalProperties: true,

@@ -23,6 +23,9 @@ const schemeShapes = {
   knowledge: "optional",
 } as const;
 
+/** For documents: how each begins. */
+export const toolUriForm = "^[A-Za-z][A-Za-z0-9+.-]*://";
+
 export type ToolScheme = keyof typeof schemeShapes;
 
 export function isToolScheme(text: string): text is ToolScheme {
