@@ -8,15 +8,14 @@ import type { GroupChatViewer } from "../ports/group-chats.ts";
 import type { GroupChat, NewGroupChatMember } from "./group-chat.ts";
 
 /**
- * Stands before what somebody says, and behind an `@`: it must not look like either. The second colon is the full-width
- * one; `\x5b\x5d` are `[]`, which engines read differently within brackets.
+ * Stands before what somebody says, and behind an `@`: it must not look like either. `\uff1a` is the full-width colon;
+ * `\x5b\x5d` are `[]`, which engines read differently within brackets.
  */
 export const displayNameSchema = z
   .string()
   .trim()
   .regex(
-    // Out of a text: the colon stands for itself in documents, and is escaped in bundles.
-    new RegExp("^[^\\p{Cc}\\x5b\\x5d@:\uff1a]{1,64}$", "u"),
+    /^[^\p{Cc}\x5b\x5d@:\uff1a]{1,64}$/u,
     "has 1 to 64 characters, none of them '[', ']', '@', ':' or a control character",
   );
 
