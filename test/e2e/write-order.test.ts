@@ -1,4 +1,5 @@
 /** Writes that may be sent again: what came after them is never undone by that (API-5). */
+import { setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -92,4 +93,29 @@ test(`a caller's writes ${verifies("API-5")} keep their order`, async () => {
     ["a", "b"],
     ["completed", "completed"],
   ]);
+});
+
+test(`a chat's next write ${verifies("API-5", "CHAT-10")} waits for whoever has sent the one before again`, async () => {
+  const { calls: repo } = gateway.core.repos;
+  const { finish } = repo;
+  const open: string[] = [];
+  shop.answer = async ({ body }) => {
+    const { sku } = JSON.parse(String(body));
+    prices.push(sku, ...open);
+    if (prices.length !== 2) return { body: "{}" };
+    open.push("while another is under way");
+    await sleep(1_500);
+    open.pop();
+    return { body: "{}" };
+  };
+  // The process stands still after the first write until another attempt has been sent.
+  vi.spyOn(repo, "finish").mockImplementationOnce(async (...args) => {
+    await vi.waitUntil(() => prices.length === 2, { timeout: 10_000 });
+    return finish(...args);
+  });
+  const [first, second] = ["a", "b"].map((sku) => calls({ name: "set_price", arguments: { sku } }));
+  model.script(first ?? text(""), second ?? text(""), text("done"));
+  await tenant.client.post("/v1/chat/completions", { messages: [{ role: "user", content: "x" }] });
+  await settled();
+  expect(prices).toEqual(["a", "a", "b"]);
 });
