@@ -1100,6 +1100,9 @@ describe(`keys that a document asks for as parameters ${verifies("BLIND-1", "BLI
     });
     const again = await importing(document, { base_url: backEnd.url });
     expect([again.diff.unchanged, again.credentials]).toEqual([["x"], []]);
+    const moved = await importing(document, { base_url: "http://127.0.0.1:9", dry_run: true });
+    expect(JSON.stringify(definitionOf(moved, "GET /x").auth_config)).not.toContain("MINE");
+    expect(moved.credentials).toHaveLength(1);
     const more = await importing(documentWith([key("X-Api-Key"), key("X-Auth-Token")]), { base_url: backEnd.url });
     expect(more.diff.changed).toHaveLength(1);
     expect(definitionOf(more, "GET /x").auth_config.mapping).toHaveLength(2);
