@@ -33,7 +33,8 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const places = keyPlaces(document);
   const keyUse = (parameter: ApiParameter, isOpen: boolean): KeyUse | undefined => {
     const isOfScheme = places.has(placeKey(parameter.in, parameter.name));
-    if (!isOfScheme && !isKeyParameter(parameter, isOpen)) return undefined;
+    // What is asked for in any case may as well be named.
+    if (!isOfScheme && !isKeyParameter(parameter, isOpen || parameter.required)) return undefined;
     return parameter.required || (!isOfScheme && options.auth.config === null) ? "asked for" : "left out";
   };
   const work = new ImportWork();
