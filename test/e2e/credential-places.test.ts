@@ -237,6 +237,20 @@ describe(`a credential in path and body ${verifies("BLIND-3", "BLIND-6", "BLIND-
     });
   });
 
+  test("follows no redirect to another host", async () => {
+    const other = await startHttpStub();
+    backEnd.answer = () => ({ status: 307, headers: { location: `${other.url}/there` } });
+    await tenant.addPlugin({
+      name: "sign_in",
+      execution: { method: "POST", base_url: `${backEnd.url}/in`, param_placement: "body" },
+      auth_config: { type: "api_key", mapping: [{ source: "PLAIN", target: "secret", location: "body" }] },
+    });
+    const { json } = await invoke({ name: "sign_in" });
+    await other.close();
+    expect([json.error.code, json.error.reason]).toEqual(["egress_denied", "secret_redirected"]);
+    expect(other.requests).toEqual([]);
+  });
+
   test.each(["path", "body"])("has no place in a service, which says so: %s", async (location) => {
     const { status, json } = await tenant.client.send("post", "/v1/tool-services", {
       scheme: "api",

@@ -1059,12 +1059,33 @@ describe(`keys that a document asks for as parameters ${verifies("BLIND-1", "BLI
     ["a signature", key("X-Signature")],
     ["how far a list was read", key("page_token", "query")],
     ["a part of the path", key("apikey", "path")],
+    ["a flag", key("append_api_key", "query", { schema: { type: "boolean" }, description: "Append the API key?" })],
+    ["a code", key("code", "query", { description: "Is exchanged for an access token." })],
+    ["the id of a key", key("id", "query", { description: "Of the API key to delete." })],
+    ["the state of a session", key("x-amz-lex-session-state")],
+    ["what a request is answered by", key("x-amz-request-token")],
   ])("are not %s", async (_what, parameter) => {
     const path = parameter.in === "path" ? "/x/{apikey}" : "/x";
     const document = documentOf({ [path]: { get: { operationId: "x", parameters: [parameter], ...ok } } });
     const result = await importing(document, { dry_run: true });
     expect(Object.keys(definitionOf(result, `GET ${path}`).parameters.properties)).toEqual([parameter.name]);
     expect(result.credentials).toEqual([]);
+  });
+
+  test.each([
+    ["somebody else's token", key("customerAuthToken", "query", { description: "Access token of the customer." })],
+    ["what the operation stores", key("PrivateKey", "query", { description: "The private key in PEM." })],
+    [
+      "a filter",
+      key("applicationKey", "query", { required: false, description: "The application key of the product." }),
+    ],
+  ])("are not, where a scheme of the document lets the caller in, %s", async (_what, parameter) => {
+    const securitySchemes = { token: { type: "http", scheme: "bearer" } };
+    const document = { ...documentWith([parameter], { security: [{ token: [] }] }), components: { securitySchemes } };
+    const result = await importing(document, { dry_run: true });
+    expect(Object.keys(definitionOf(result, "GET /x").parameters.properties)).toEqual([parameter.name]);
+    expect(result.credentials.map(({ name }: Json) => name)).toEqual([own("token")]);
+    expect(result.operations[0].warnings).toHaveLength(parameter.required ? 1 : 0);
   });
 
   test("leave alone what was set up here for the same places", async () => {
@@ -1079,6 +1100,9 @@ describe(`keys that a document asks for as parameters ${verifies("BLIND-1", "BLI
     });
     const again = await importing(document, { base_url: backEnd.url });
     expect([again.diff.unchanged, again.credentials]).toEqual([["x"], []]);
+    const moved = await importing(document, { base_url: "http://127.0.0.1:9", dry_run: true });
+    expect(JSON.stringify(definitionOf(moved, "GET /x").auth_config)).not.toContain("MINE");
+    expect(moved.credentials).toHaveLength(1);
     const more = await importing(documentWith([key("X-Api-Key"), key("X-Auth-Token")]), { base_url: backEnd.url });
     expect(more.diff.changed).toHaveLength(1);
     expect(definitionOf(more, "GET /x").auth_config.mapping).toHaveLength(2);

@@ -9,12 +9,12 @@ const marks =
 const jumble = /(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16}/;
 /** Forms that are theirs alone. */
 const forms =
-  /^glpat-(?=[\w-]*[A-Z]|(?:[a-z_-]*\d){3})[\w-]{20,}$|^ty_(?:operator|[a-z0-9]{8,})_(?=[\w-]*[A-Z])[\w-]{32,}$|^(?:AKIA|ASIA)[A-Z0-9]{16}$|^AIza[\w-]{30,40}$|^eyJ[\w-]{10,}\.[\w-]{10,}/;
+  /^glpat-(?=[\w-]*[A-Z]|(?:[a-z_-]*\d){3})[\w-]{20,}$|^ty_(?:operator|[a-z0-9]{8,})_(?=[\w-]*[A-Z])[\w-]{32,}$|^(?:AKIA|ASIA)[A-Z0-9]{16}$|^AIza[\w-]{30,40}$|^\d{6,12}:[\w-]{30,}$|^eyJ[\w-]{10,}\.[\w-]{10,}/;
 
 /** Of a longer one the beginning tells as much: the jumble is looked for from each of its characters. */
 const longestToken = 512;
 
-function isToken(text: string): boolean {
+export function isToken(text: string): boolean {
   return forms.test(text) || (marks.test(text) && jumble.test(text.slice(0, longestToken)));
 }
 

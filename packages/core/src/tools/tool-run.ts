@@ -293,8 +293,10 @@ export class ToolRun {
       const { tenant } = this.#context;
       const end = this.#deliveryOf(finish) === "due" ? withDelivery(finish) : finish;
       const { id, effect, repeat } = call;
-      await recordEndFirst(this.#deps, { tenant, id, attempt: 1, effect, repeat }, { finish: end, keepingMs });
+      const own = { tenant, id, attempt: 1, effect, repeat };
+      const isOurs = await recordEndFirst(this.#deps, own, { finish: end, keepingMs });
       this.#deps.reach("call.finished");
+      if (!isOurs && isSentAgain(call)) await this.#endElsewhere(id);
     } catch (error) {
       // The row keeps its lease until it runs out; then the sweep finds what became of the call.
       const { code } = toGatewayError(error);
@@ -305,6 +307,12 @@ export class ToolRun {
         );
       this.#deps.log.log("error", "outcome not stored", { call_id: call.id, error: code });
     }
+  }
+
+  /** Another process has it since this one stood still, and may be sending it just now. */
+  async #endElsewhere(id: string): Promise<void> {
+    const row = await this.#deps.repos.calls.get(this.#context.tenant, id);
+    if (row !== undefined) await awaitCall(this.#deps, row, this.#options.signal);
   }
 
   async #execute(call: PreparedCall): Promise<Execution> {

@@ -109,3 +109,104 @@ describe(`short secrets in a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
     expect(candidates).not.toMatchObject([{ definition: { parameters: { required: expect.anything() } } }]);
   });
 });
+
+describe(`secrets in the path of a command ${verifies("BLIND-3", "BLIND-5")}`, () => {
+  const uuid = "3f2504e0-4f89-41d3-9a0c-0305e82c3301";
+
+  test.each([
+    [
+      "https://api.telegram.org/bot123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11/sendMessage",
+      "123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11",
+    ],
+    ["https://hooks.slack.com/services/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", "Ab3dEf6hIj9lMn2pQr5tUv8x"],
+    [`https://open.feishu.cn/open-apis/bot/v2/hook/${uuid}`, uuid],
+    [`https://n8n.example.com/webhook-test/${uuid}`, uuid],
+    ["https://hook.eu1.make.com/abcd1234efgh5678ijkl9012mnop3456", "abcd1234efgh5678ijkl9012mnop3456"],
+    ["https://mm.example.com/hooks/x1y2z3a4b5c6d7e8f9g0h1i2j3", "x1y2z3a4b5c6d7e8f9g0h1i2j3"],
+    ["https://maker.ifttt.com/trigger/lamp/with/key/dWx3pBvmAyHz1aZ8cQfR2t", "dWx3pBvmAyHz1aZ8cQfR2t"],
+  ])("are what opens it to whoever knows it: %s", (address, secret) => {
+    const { document, candidates, secrets } = read(`curl ${address} -d text=hi`);
+    expect([...secrets.values()]).toEqual([secret]);
+    expect(JSON.stringify([document, candidates])).not.toContain(secret);
+  });
+
+  test.each([
+    "https://api.stripe.com/v1/payment_intents/pi_3MtwBwLkdIwHu7ix28a3tqPa",
+    "https://api.cloudflare.com/client/v4/accounts/a/dns_records/372e67954025e0ba6aaa6d586b9e0b59",
+    "https://api.elevenlabs.io/v1/text-to-speech/JBFqnCBsd6RMkjVDRZzb",
+    "https://api.example.com/v1/webhooks/3MtwBwLkdIwHu7ix28a3tqPa",
+  ])("are none where another key opens it: %s", (address) => {
+    const { candidates, secrets } = read(`curl ${address} -H "Authorization: Bearer $KEY"`);
+    expect([...secrets.keys()]).toEqual([`${new URL(address).host}:authorization`]);
+    expect(candidates).toMatchObject([
+      { definition: { execution: { base_url: address } }, warnings: [expect.stringContaining("may be a secret")] },
+    ]);
+    expect(candidates[0]?.wish).not.toContain(address.slice(-10));
+  });
+
+  test("tell one webhook of a host from another, and one bot's methods by the same name", () => {
+    const [one, other] = ["x1y2z3a4b5c6d7e8f9g0h1i2j3", "y1y2z3a4b5c6d7e8f9g0h1i2j3"].map((id) =>
+      read(`curl https://mm.example.com/hooks/${id} -d text=hi`),
+    );
+    expect(one?.document.id).not.toBe(other?.document.id);
+    expect([...(one?.secrets.keys() ?? [])]).not.toEqual([...(other?.secrets.keys() ?? [])]);
+    const [send, look] = ["sendMessage", "getUpdates"].map(
+      (method) => read(`curl https://api.telegram.org/bot123456:ABC-DEF1234ghIkl-zyx57W2v1u123ew11/${method}`).secrets,
+    );
+    expect(send).toEqual(look);
+  });
+
+  test.each([
+    ['"https://api.example.com/bot$TOKEN/x"', ["api.example.com:token"]],
+    ["'https://api.example.com/bot<YOUR_TOKEN>/x'", ["api.example.com:your_token"]],
+    ['"https://api.example.com/sessions/$SESSION_ID"', []],
+    ['"https://api.example.com/kv/$KEY" -u a:b', ["api.example.com:username", "api.example.com:password"]],
+  ])("are variables that are called so, but no ids, and none beside another key: %s", (rest, names) => {
+    expect([...read(`curl ${rest}`).secrets.keys()]).toEqual(names);
+  });
+});
+
+describe(`what is a credential in a body ${verifies("BLIND-3", "BLIND-5")}`, () => {
+  test.each([
+    [`-d token=abc -d user=u`, ["api.example.com:token"]],
+    [
+      `--json '{"client_id":"c","secret":"s","public_token":"public-sandbox-b0e2c4ee-a763"}'`,
+      ["api.example.com:secret"],
+    ],
+    [`--json '{"sessionId":"user-42","chatInput":"hi"}'`, []],
+    [`--json '{"key":"color","value":"red"}' -H "X-Api-Key: $KEY"`, ["api.example.com:x-api-key"]],
+    [`-F password=Rex-24 -H "X-Api-Key: $KEY"`, ["api.example.com:x-api-key", "api.example.com:password"]],
+  ])("is the same with every call, and beside another key nothing that only may be one: %s", (rest, names) => {
+    const { secrets, candidates } = read(`curl https://api.example.com/x ${rest}`);
+    expect([...secrets.keys()]).toEqual(names);
+    expect(JSON.stringify(candidates)).not.toMatch(/public-sandbox|user-42|Rex-24/);
+  });
+
+  test("has a name of its own for each place", () => {
+    const { secrets, candidates } = read(
+      `curl 'https://api.example.com/x?Key=k-1&key=k-2&authorization=q-1' -u ann:pw -H 'key: k-3'`,
+    );
+    expect(new Set(secrets.values())).toEqual(new Set(["Basic YW5uOnB3", "k-1", "k-2", "k-3", "q-1"]));
+    const mapping = [...secrets.keys()].map((source) => expect.objectContaining({ source }));
+    expect(candidates).toMatchObject([{ definition: { auth_config: { mapping } } }]);
+  });
+
+  test("is sent once where it is written out twice, as curl sends it", () => {
+    const { secrets, candidates } = read(`curl https://api.example.com/x -u ann:pw -H 'Authorization: Bearer tok-1'`);
+    expect([...secrets]).toEqual([["api.example.com:authorization", "tok-1"]]);
+    expect(candidates).toMatchObject([{ definition: { auth_config: { type: "bearer", mapping: { length: 1 } } } }]);
+  });
+
+  test.each(["<YOUR-TOKEN>", "{access_token}", "${TOKEN}", "YOUR_API_KEY", "xxxxxxxx", "****"])(
+    "is not known where documentation has only its place: %s",
+    (value) => {
+      expect([...read(`curl https://api.example.com/x -H 'X-Api-Key: ${value}'`).secrets.values()]).toEqual([
+        undefined,
+      ]);
+      expect([...read(`curl https://api.example.com/x -u 'api:${value}'`).secrets.values()]).toEqual([
+        "api",
+        undefined,
+      ]);
+    },
+  );
+});

@@ -15,8 +15,18 @@ import { nameArguments, placeArguments, toParameters, type Argument } from "../o
 import { describeRoute } from "../text.ts";
 import { inferSchema, readPlain, withDefault } from "./infer.ts";
 import { parseCurl, type CurlCommand, type DataPart } from "./options.ts";
-import { isSecretName, mayBeSecret } from "../../secrets/secret-shape.ts";
-import { CommandSecrets, holdsSecret, isSecretSegment, isSecretText, looksSecret, mentionsSecret } from "./secrets.ts";
+import { mayBeSecret } from "../../secrets/secret-shape.ts";
+import {
+  CommandSecrets,
+  holdsSecret,
+  isHook,
+  isLastingSecret,
+  isSecretText,
+  isSecretVariable,
+  looksSecret,
+  mentionsSecret,
+  secretInSegment,
+} from "./secrets.ts";
 import { hasVariable, replaceVariables } from "./words.ts";
 
 export interface CurlOptions {
@@ -41,12 +51,16 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
   const command = parseCurl(text, notes);
   const written = readAddress(command.url);
   const secrets = new CommandSecrets(written.origin);
-  const address = withoutSecrets(written, secrets, notes);
   const method = methodOf(command);
   const headers = readHeaders(command, secrets, notes);
   if (command.user !== undefined) addUser(secrets, command.user);
-  if (address.user !== undefined) addUser(secrets, address.user);
-  const query = [...address.query, ...(command.isGet ? pairsOf(command.data, notes) : [])];
+  if (written.user !== undefined) addUser(secrets, written.user);
+  const query = fromPairs([...written.query, ...(command.isGet ? pairsOf(command.data, notes) : [])], "query", {
+    secrets,
+    notes,
+  });
+  // What path and body have depends on whether the command has a credential already.
+  const address = withoutSecrets(written, secrets, notes);
   const body = command.isGet ? undefined : readBody(command, headers.contentType, { secrets, notes });
   const list = [
     ...address.placeholders.map((name): Argument => ({
@@ -55,20 +69,21 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
       schema: { type: "string" },
       required: true,
     })),
-    ...fromPairs(query, "query", { secrets, notes }),
+    ...query,
     ...(body?.arguments ?? []),
   ];
   const named = nameArguments(list);
   const key = `${method} ${address.origin}${address.path}`;
+  const shown = shownPath(address.path);
   const candidate: Candidate = {
     key,
     label: `${method} ${address.path}`,
     wish:
       options.name ??
-      `${options.prefix}${method.toLowerCase()}_${toToolName(address.path === "/" ? new URL(address.origin).hostname : address.path)}`,
+      `${options.prefix}${method.toLowerCase()}_${toToolName(shown === "/" ? new URL(address.origin).hostname : shown)}`,
     definition: {
       schema_version: "v1",
-      description: describeRoute(method, address.path),
+      description: describeRoute(method, shown),
       parameters: toParameters(named, body?.additional ?? false),
       execution: {
         method,
@@ -118,7 +133,7 @@ type Pair = readonly [name: string, value: string];
 
 interface Address {
   readonly origin: string;
-  /** With `{name}` where a shell variable or a placeholder stood. */
+  /** With `{name}` where a shell variable, a placeholder or `<name>` stood. */
   readonly path: string;
   readonly placeholders: readonly string[];
   readonly query: readonly Pair[];
@@ -137,7 +152,8 @@ function readAddress(text: string): Address {
   if (/[{}]/.test(host)) throw invalid("has a variable in the address of the server; write it out");
   const url = URL.parse(host);
   if (url === null || !/^https?:$/.test(url.protocol)) throw invalid("has a URL that is no http or https address");
-  const path = (slash < 0 ? "/" : template.slice(slash)).replaceAll(/\{([^{}]*)\}/g, (_whole, name: string) => {
+  const given = (slash < 0 ? "/" : template.slice(slash)).replaceAll(/<([^<>/]+)>/g, "{$1}");
+  const path = given.replaceAll(/\{([^{}]*)\}/g, (_whole, name: string) => {
     const argument = toArgumentName(name);
     placeholders.add(argument);
     return `{${argument}}`;
@@ -155,24 +171,38 @@ function readAddress(text: string): Address {
 
 /** Secrets in the path become credentials: segments that are one, and variables that are called so. */
 function withoutSecrets(address: Address, secrets: CommandSecrets, notes: Notes): Address {
+  const isAuthorized = !secrets.isEmpty;
   const segments = address.path.split("/");
-  let number = 0;
+  const isHookHost = new URL(address.origin).hostname.split(".").some(isHook);
+  const firstHook = isHookHost ? -1 : segments.findIndex(isHook);
   const path = segments.map((segment, index) => {
-    const isOpen = /[{}]/.test(segment);
-    if (isOpen || !isSecretSegment(segment, segments[index - 1] ?? "")) {
-      if (!isOpen && looksSecret(segment)) notes.add(secretInPath);
-      return segment;
-    }
-    number += 1;
-    const name = number === 1 ? "path_secret" : `path_secret_${number}`;
-    return secrets.add("path", name, decode(segment)) ? `{${name}}` : segment;
+    if (/[{}]/.test(segment)) return segment;
+    const text = decode(segment);
+    const isOfHook = isHookHost || (firstHook >= 0 && firstHook < index);
+    const secret = secretInSegment(text, { before: segments[index - 1] ?? "", isOfHook, isAuthorized });
+    // One host has many webhooks, which differ in nothing else.
+    const name = secret === undefined ? "" : `path_secret_${shortHash(secret, 8)}`;
+    if (secret !== undefined && secrets.add("path", name, secret))
+      return `${text.slice(0, text.length - secret.length)}{${name}}`;
+    if (looksSecret(segment)) notes.add(secretInPath);
+    return segment;
   });
-  const named = address.placeholders.filter((name) => isSecretName(name) && secrets.add("path", name, ""));
+  const named = address.placeholders.filter(
+    (name) => isSecretVariable(name, { isAuthorized }) && secrets.add("path", name, ""),
+  );
   return {
     ...address,
     path: path.join("/"),
     placeholders: address.placeholders.filter((name) => !named.includes(name)),
   };
+}
+
+const pathSecret = /\{path_secret_[0-9a-f]{8}\}$/;
+
+/** For names and descriptions, which models are told: without what is or may be a secret. */
+function shownPath(path: string): string {
+  const words = path.split("/").map((segment) => segment.replace(pathSecret, ""));
+  return `/${words.filter((word) => word !== "" && (!looksSecret(word) || /[{}]/.test(word))).join("/")}`;
 }
 
 const secretInPath =
@@ -239,6 +269,7 @@ function fromPairs(
   place: "query" | "body",
   { secrets, notes }: PairContext,
 ): readonly Argument[] {
+  const isAuthorized = place === "body" && !secrets.isEmpty;
   const byName = new Map<string, string[]>();
   for (const [name, value] of pairs) {
     const values = byName.get(name);
@@ -247,7 +278,8 @@ function fromPairs(
   }
   return [...byName].flatMap(([name, values]): Argument[] => {
     const [value = "", ...more] = values;
-    if (values.some((each) => mayBeSecret(name, each)) && secrets.add(place, name, value)) return [];
+    const isLasting = values.some((each) => isLastingSecret(name, each, isAuthorized));
+    if (isLasting && secrets.add(place, name, value)) return [];
     const isSecret = place === "body" ? isSecretText : mayBeSecret;
     if (values.some((each) => isSecret(name, each)))
       return [secretArgument({ name, place }, { type: "string" }, notes)];
@@ -292,9 +324,11 @@ function readBody(command: CurlCommand, declared: string | undefined, context: P
     return { contentType, arguments: fromPairs(readPairs(text), "body", context), additional: true };
   const value = format === "json" && !isFile ? parseJson(text) : undefined;
   if (isJsonObject(value) && Object.keys(value).length > 0) {
+    const isAuthorized = !secrets.isEmpty;
     const list = Object.entries(value).flatMap(([name, member]) => {
       if (!holdsSecret({ [name]: member })) return [toArgument(name, "body", member)];
-      if (typeof member === "string" && mayBeSecret(name, member) && secrets.add("body", name, member)) return [];
+      const isLasting = typeof member === "string" && isLastingSecret(name, member, isAuthorized);
+      if (isLasting && secrets.add("body", name, member)) return [];
       return [secretArgument({ name, place: "body" }, inferSchema(member), notes)];
     });
     return { contentType, arguments: list, additional: undefined };
@@ -349,6 +383,7 @@ function contentTypeOf(
 }
 
 function readMultipart({ form }: CurlCommand, { secrets, notes }: PairContext): ReadBody {
+  const isAuthorized = !secrets.isEmpty;
   const list = form.flatMap(({ name, value, isFile, mediaType }): readonly Argument[] => {
     if (value === undefined) {
       const file: JsonObject = {
@@ -359,7 +394,8 @@ function readMultipart({ form }: CurlCommand, { secrets, notes }: PairContext): 
       };
       return [{ place: "body", wireName: name, schema: isFile ? file : { type: "string" }, required: true }];
     }
-    if (mediaType === undefined && mayBeSecret(name, value) && secrets.add("body", name, value)) return [];
+    const isLasting = mediaType === undefined && isLastingSecret(name, value, isAuthorized);
+    if (isLasting && secrets.add("body", name, value)) return [];
     const isSecret = isSecretText(name, value) || (mediaType !== undefined && mentionsSecret(value));
     if (isSecret)
       return [{ ...secretArgument({ name, place: "body" }, { type: "string" }, notes), partType: mediaType }];

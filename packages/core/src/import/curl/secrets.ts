@@ -1,7 +1,14 @@
 /** Which parts of a command are secrets: they become credentials and stand in no definition. */
 import type { AuthConfig, AuthMapping } from "../../blind/definition.ts";
 import { isJsonObject, parseJson, type JsonValue } from "../../json.ts";
-import { isSecretName, isSecretValue, looksLikeSecret, mayBeSecret } from "../../secrets/secret-shape.ts";
+import {
+  isSecretName,
+  isSecretValue,
+  isToken,
+  looksLikeSecret,
+  mayBeSecret,
+  wordsOf,
+} from "../../secrets/secret-shape.ts";
 import type { CandidateAuth } from "../candidate.ts";
 import { ownCredentialName } from "../credentials.ts";
 import { eachContainer } from "../walk.ts";
@@ -42,7 +49,11 @@ export function mentionsSecret(text: string): boolean {
 /** Long mixtures of letters and digits in a path, as webhooks have them. */
 export function looksSecret(segment: string): boolean {
   const isUuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(segment);
-  return /[A-Za-z]/.test(segment) && /\d/.test(segment) && /[A-Za-z0-9_-]{20,}/.test(segment) && !isUuid;
+  return isJumble(segment) && /[A-Za-z0-9_-]{20,}/.test(segment) && !isUuid;
+}
+
+function isJumble(text: string): boolean {
+  return /[A-Za-z]/.test(text) && /\d/.test(text);
 }
 
 type Place = AuthMapping["location"];
@@ -55,17 +66,55 @@ const placeNames: Readonly<Record<Place, string>> = {
   body: "field",
 };
 
-/**
- * Is a segment one whoever knows it may call, as in the addresses of webhooks? What follows a plural is more likely
- * the id of one of them.
- */
-export function isSecretSegment(segment: string, before: string): boolean {
-  const isIdOf = before === "d" || (/^[a-z]+s$/i.test(before) && !/^(?:web)?hooks$|^services$/i.test(before));
-  return !isIdOf && (looksLikeSecret(segment) || (segment.match(/[A-Za-z0-9]{20,}/g)?.some(isMixed) ?? false));
+interface SegmentPlace {
+  readonly before: string;
+  /** Does the host or a segment before it say that it is a webhook's? */
+  readonly isOfHook: boolean;
+  /** Does the command have a credential elsewhere? Then what the path has are ids. */
+  readonly isAuthorized: boolean;
+}
+
+/** A segment of a path that opens something to whoever knows it, without a word that stands in front (`bot123:…`). */
+export function secretInSegment(segment: string, { before, isOfHook, isAuthorized }: SegmentPlace): string | undefined {
+  const token = segment.replace(/^bot(?=\d)/, "");
+  if (isToken(token)) return token;
+  if (isAuthorized) return undefined;
+  if (isOfHook) return isJumble(segment) && /[\w-]{16,}/.test(segment) ? segment : undefined;
+  // What follows a plural is more likely the id of one of them.
+  const isId = before === "d" || (/^[a-z][\w-]*s$/i.test(before) && before !== "services");
+  const isSecret = looksLikeSecret(segment) || (segment.match(/[A-Za-z0-9]{20,}/g)?.some(isMixed) ?? false);
+  return isSecret && !isId ? segment : undefined;
+}
+
+/** As in the addresses of webhooks: `/hooks/…`, `/v2/hook/…`, `/IncomingWebhook/…`, `hook.eu1.example.com`. */
+export function isHook(word: string): boolean {
+  return /(?:^|[-_]|web)hooks?(?:b\d|-test)?$/i.test(word);
 }
 
 function isMixed(run: string): boolean {
   return /[a-z]/.test(run) && /[A-Z]/.test(run) && /\d/.test(run);
+}
+
+/** Does a variable of the path stand for a secret? An id is none. */
+export function isSecretVariable(name: string, { isAuthorized }: Pick<SegmentPlace, "isAuthorized">): boolean {
+  return !isAuthorized && isSecretName(name) && !wordsOf(name).endsWith("id");
+}
+
+/** Called like a secret, and another one for each session, form or device. */
+const ofOneCall =
+  /sess(?:ion)?-?id$|[cx]srf|captcha|(?:^|-)(?:public|device|registration|push|client|client-request|change)-?token$/;
+
+/** Is a field or parameter the same secret with every call? Beside a credential elsewhere, only what says so itself. */
+export function isLastingSecret(name: string, value: string, isAuthorized: boolean): boolean {
+  if (ofOneCall.test(wordsOf(name))) return isToken(value);
+  return isAuthorized ? isSecretValue(name, value) : mayBeSecret(name, value);
+}
+
+/** What documentation writes where a secret is to stand: `<token>`, `${TOKEN}`, `YOUR_API_KEY`, `xxxxxx`. */
+const standIn = /^(?:<[^<>]*>|\$?\{[^{}]*\}|\{\{[^{}]*\}\}|\[[^[\]]*\]|\.{3}|…|[x*]{3,}|your[-_ ].*)$/i;
+
+function isUnknown(value: string): boolean {
+  return hasVariable(value) || value === "" || standIn.test(value);
 }
 
 interface Found {
@@ -105,13 +154,23 @@ export class CommandSecrets {
   /** @returns whether there is room for it, under this name */
   add(location: Place, target: string, value: string): boolean {
     if (target === "" || target.length > longestTarget || this.#found.length >= mostFound) return false;
-    const plain = ownCredentialName(this.#origin, target.toLowerCase());
-    const isTaken = this.#found.some(
-      (other) => other.name === plain && placeOf(other) !== placeOf({ target, location }),
-    );
-    const name = isTaken ? ownCredentialName(this.#origin, `${location}.${target.toLowerCase()}`) : plain;
+    const name = this.#freeName(target.toLowerCase(), { location, target });
     this.#found.push({ target, location, name, value, holds: `the value of ${placeNames[location]} '${target}'` });
     return true;
+  }
+
+  #freeName(part: string, place: Pick<Found, "location" | "target">): string {
+    const others = this.#found.filter((other) => placeOf(other) !== placeOf(place));
+    const taken = new Set(others.map(({ name }) => name));
+    for (let number = 0; ; number += 1) {
+      const written = number === 0 ? part : `${place.location}.${part}${number === 1 ? "" : `.${number}`}`;
+      const name = this.#named(written);
+      if (!taken.has(name)) return name;
+    }
+  }
+
+  get isEmpty(): boolean {
+    return this.#found.length === 0 && this.#basic === undefined;
   }
 
   get config(): AuthConfig | undefined {
@@ -142,11 +201,11 @@ export class CommandSecrets {
     return { schemes: [], alternatives: [], credentials };
   }
 
-  /** By the name of the credential; a value is absent where the command had a variable in its place. */
+  /** By the name of the credential; a value is absent where the command had a variable or the like in its place. */
   values(): ReadonlyMap<string, { readonly value: string | undefined; readonly holds: string }> {
     const values = new Map<string, { readonly value: string | undefined; readonly holds: string }>();
     const put = (name: string, value: string, holds: string): void =>
-      void values.set(name, { value: hasVariable(value) || value === "" ? undefined : value, holds });
+      void values.set(name, { value: isUnknown(value) ? undefined : value, holds });
     const slots = this.#slots();
     if (this.#basic !== undefined && slots.length === 0) {
       put(this.#named("username"), this.#basic.username, "the user name");
@@ -169,17 +228,16 @@ export class CommandSecrets {
   /** Beside other secrets, user name and password are one more header. */
   #basicSlot(): readonly Found[] {
     if (this.#basic === undefined || this.#found.length === 0) return [];
+    const place = { target: "Authorization", location: "header" } as const;
+    // A header that is written out is sent instead.
+    if (this.#found.some((other) => placeOf(other) === placeOf(place))) return [];
     const { username, password } = this.#basic;
-    const isKnown = !hasVariable(username + password);
-    const value = isKnown
-      ? `Basic ${Buffer.from(`${username}:${password}`, "utf8").toString("base64")}`
-      : username + password;
-    const target = "Authorization";
+    const isKnown = ![username, password].some((text) => text !== "" && isUnknown(text));
+    const value = isKnown ? `Basic ${Buffer.from(`${username}:${password}`, "utf8").toString("base64")}` : "";
     return [
       {
-        target,
-        location: "header",
-        name: this.#named("authorization"),
+        ...place,
+        name: this.#freeName("authorization", place),
         value,
         holds: "the word Basic, a space, and user:password in base64",
       },

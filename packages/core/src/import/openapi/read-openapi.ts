@@ -14,7 +14,7 @@ import { textMember, type ApiOperation, type ApiParameter } from "./operation.ts
 import { keysOfPath, readOperations } from "./operations.ts";
 import { keyPlaces, placeKey, proposeAuth, schemesOf, type AuthOverrides } from "./security.ts";
 import { chooseBase, chooseOperationBase, type BaseAddress, type ServerOptions } from "./servers.ts";
-import { toCandidate, Unsupported, type KeyUse } from "./to-definition.ts";
+import { toCandidate, Unsupported, type DefinitionOptions, type KeyUse } from "./to-definition.ts";
 
 export interface OpenApiOptions extends ServerOptions, Filters {
   readonly documentId?: string | undefined;
@@ -31,9 +31,10 @@ export async function readOpenApi(document: ApiDocument, options: OpenApiOptions
   const skipped: Skipped[] = [];
   const present = new Set<string>();
   const places = keyPlaces(document);
-  const keyUse = (parameter: ApiParameter): KeyUse | undefined => {
+  const keyUse = (parameter: ApiParameter, isOpen: boolean): KeyUse | undefined => {
     const isOfScheme = places.has(placeKey(parameter.in, parameter.name));
-    if (!isOfScheme && !isKeyParameter(parameter)) return undefined;
+    // What is asked for in any case may as well be named.
+    if (!isOfScheme && !isKeyParameter(parameter, isOpen || parameter.required)) return undefined;
     return parameter.required || (!isOfScheme && options.auth.config === null) ? "asked for" : "left out";
   };
   const work = new ImportWork();
@@ -82,7 +83,7 @@ function readOne(
   operation: ApiOperation,
   options: OpenApiOptions & {
     readonly base: BaseAddress;
-    readonly keyUse: (parameter: ApiParameter) => KeyUse | undefined;
+    readonly keyUse: DefinitionOptions["keyUse"];
     readonly work: ImportWork;
   },
 ): Candidate | string {

@@ -75,7 +75,9 @@ function withKeys(proposed: AuthProposal, parameters: readonly ApiParameter[], o
   const taken = new Set(
     (known === undefined ? [] : authSlots(known)).map(({ location, name }) => placeKey(location, name)),
   );
-  const keys = requiredKeys(parameters).filter(({ in: place, name }) => !taken.has(placeKey(place, name)));
+  const keys = requiredKeys(parameters, known === undefined).filter(
+    ({ in: place, name }) => !taken.has(placeKey(place, name)),
+  );
   if (keys.length === 0) return proposed;
   const slots = keys.map((key) => ({ key, slot: slotFor(key, options) }));
   const config = withSlots(

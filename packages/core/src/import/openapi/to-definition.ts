@@ -28,8 +28,8 @@ export interface DefinitionOptions {
   readonly base: string;
   readonly auth: AuthProposal;
   readonly prefix: string;
-  /** Of a parameter that is for a key, and that no credential fills. */
-  readonly keyUse: (parameter: ApiParameter) => KeyUse | undefined;
+  /** Of a parameter that is for a key, and that no credential fills. `isOpen`: nothing else lets the caller in. */
+  readonly keyUse: (parameter: ApiParameter, isOpen: boolean) => KeyUse | undefined;
   readonly work: ImportWork;
 }
 
@@ -203,6 +203,7 @@ function readParameterArguments(
   const { notes } = operation;
   work.look(operation.parameters.length + route.placeholders.size);
   const slots = slotKeys(auth);
+  const isOpen = auth.config === undefined || auth.isGuess === true;
   const isAuth = ({ in: place, name }: ApiParameter): boolean =>
     slots.has(place === "cookie" ? placeKey("header", "Cookie") : placeKey(place, name));
   const placeholders = new Set(route.placeholders.values());
@@ -231,7 +232,7 @@ function readParameterArguments(
       continue;
     }
     if (isAuth(parameter) || (operation.method !== "GET" && isIdempotencyKey(parameter))) continue;
-    const use = keyUse(parameter);
+    const use = keyUse(parameter, isOpen);
     const problem = use === "left out" ? "is for a key, which 'auth_config' sends" : problemOf(parameter, route);
     if (problem !== undefined) {
       notes.add(`Parameter '${parameter.name}' ${problem}; it is left out.`);
