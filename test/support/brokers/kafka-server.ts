@@ -70,7 +70,10 @@ export async function startKafkaServer(): Promise<KafkaServer> {
     "--add-scram",
     `${mechanism}=[name=${kafkaUser.name},password=${kafkaUser.password}]`,
   ]);
-  const clusterId = randomBytes(16).toString("base64url");
+  const id = randomBytes(16);
+  // The program takes one that begins with '-' for an option.
+  id[0] = 0;
+  const clusterId = id.toString("base64url");
   await runProgram(java, [...run, "kafka.tools.StorageTool", "format", "-t", clusterId, "-c", config, ...scram]);
 
   let child: ChildProcess;
