@@ -130,33 +130,6 @@ describe("the OpenAPI document", () => {
     });
   });
 
-  test("keeps schemas apart that hold themselves and have no name", () => {
-    const nested = (word: string): z.ZodType => {
-      const node: z.ZodType = z.object({
-        word: z.literal(word),
-        get kids(): z.ZodType {
-          return z.array(node);
-        },
-      });
-      return node;
-    };
-    const route = defineRoute({
-      method: "post",
-      path: "/x",
-      summary: "x",
-      tags: ["x"],
-      scope: null,
-      request: { body: nested("asked") },
-      responses: { 200: { description: "", schema: nested("answered") } },
-      handler: (c) => c.text(""),
-    });
-    const whole = toOpenApi({ route }, { version: "1", url: "http://x" });
-    const text = JSON.stringify(whole.components);
-    expect(text).toContain('"asked"');
-    expect(text).toContain('"answered"');
-    expect(references(whole).filter((reference) => find(whole, reference) === undefined)).toEqual([]);
-  });
-
   const answering = (responses: RouteModule["responses"], request: RouteModule["request"] = {}): OpenApiDocument => {
     const route = defineRoute({
       method: "post",
@@ -170,6 +143,23 @@ describe("the OpenAPI document", () => {
     });
     return toOpenApi({ route }, { version: "1", url: "http://x" });
   };
+
+  test("keeps schemas apart that hold themselves and have no name", () => {
+    const nested = (word: string): z.ZodType => {
+      const node: z.ZodType = z.object({
+        word: z.literal(word),
+        get kids(): z.ZodType {
+          return z.array(node);
+        },
+      });
+      return node;
+    };
+    const whole = answering({ 200: { description: "", schema: nested("answered") } }, { body: nested("asked") });
+    const text = JSON.stringify(whole.components);
+    expect(text).toContain('"asked"');
+    expect(text).toContain('"answered"');
+    expect(references(whole).filter((reference) => find(whole, reference) === undefined)).toEqual([]);
+  });
 
   test("makes a component of what says what it is, and of a page of it", () => {
     const thing = z.strictObject({ object: z.literal("odd.thing"), size: z.int() });

@@ -227,7 +227,7 @@ function entryProblem(config: AuthConfig, entry: AuthMapping, taken: Taken): Ent
   if (!isPart || entry.location === "header" || entry.location === "query") return undefined;
   return {
     field: "location",
-    message: `is for keys and tokens; what type '${config.type}' is made of has no place of its own`,
+    message: `must be left out: type '${config.type}' sends the header 'Authorization' made of its parts, and a key elsewhere has 'type' 'api_key'`,
   };
 }
 

@@ -1,4 +1,5 @@
 /** Which parts of a command are secrets: they become credentials and stand in no definition. */
+import { placeOf as placeOfSlot } from "../../blind/auth-mapping.ts";
 import type { AuthConfig, AuthMapping } from "../../blind/definition.ts";
 import { isJsonObject, parseJson, type JsonValue } from "../../json.ts";
 import {
@@ -249,9 +250,8 @@ export class CommandSecrets {
   }
 }
 
-/** Names of headers have no case. */
 function placeOf({ location, target }: Pick<Found, "location" | "target">): string {
-  return `${location} ${location === "header" ? target.toLowerCase() : target}`;
+  return placeOfSlot({ location, name: target });
 }
 
 function isBearer({ target, location, value }: Found): boolean {
