@@ -16,6 +16,7 @@ import { openShards, type OpenShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startDatabaseProxy, type DatabaseFault, type DatabaseProxy } from "../support/database-proxy.ts";
 import { serverShards, type TestShards } from "../support/databases.ts";
+import { remembering } from "../support/query-plans.ts";
 import { newTool } from "./calls-fixture.ts";
 import { registrationOf, runOf } from "../support/registered-node.ts";
 
@@ -28,7 +29,7 @@ beforeAll(async () => {
   server = await serverShards();
   proxy = await startDatabaseProxy({ target: server.url });
   const database = await openDatabase({ url: proxy.url });
-  shards = await openShards(database, async (url) => openDatabase({ url }));
+  shards = await openShards(remembering(database, server.asked), async (url) => openDatabase({ url }));
   repos = createRepos(shards);
   await repos.tenants.create({ id: tenant, name: "T", wrappedKey: "k", settings: {} });
 });

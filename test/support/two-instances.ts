@@ -8,6 +8,7 @@ import { migrate } from "@toolyard/db/migrate";
 import { openShards, type OpenShards } from "@toolyard/db/shards";
 import { startDatabaseProxy, type DatabaseProxy } from "./database-proxy.ts";
 import { startHranaServer } from "./hrana-server.ts";
+import { remembering, requireIndexed } from "./query-plans.ts";
 
 export interface TwoInstances {
   readonly first: Shards;
@@ -21,33 +22,40 @@ export interface TwoInstances {
 
 export async function twoInstancesOfFile(): Promise<TwoInstances> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-file-"));
-  const url = `file:${join(directory, "test.db")}`;
-  return start({ firstUrl: url, secondUrl: url, proxy: undefined }, () => removeDirectory(directory));
+  const file = join(directory, "test.db");
+  const url = `file:${file}`;
+  return start({ file, firstUrl: url, secondUrl: url, proxy: undefined }, () => removeDirectory(directory));
 }
 
 export async function twoInstancesOfServer(): Promise<TwoInstances> {
   const directory = await mkdtemp(join(tmpdir(), "toolyard-server-"));
-  const server = await startHranaServer({ file: join(directory, "test.db") });
+  const file = join(directory, "test.db");
+  const server = await startHranaServer({ file });
   const proxy = await startDatabaseProxy({ target: server.url });
-  return start({ firstUrl: proxy.url, secondUrl: server.url, proxy }, async () => {
+  return start({ file, firstUrl: proxy.url, secondUrl: server.url, proxy }, async () => {
     await proxy.close();
     await server.close();
     await removeDirectory(directory);
   });
 }
 
-async function start(
-  urls: { readonly firstUrl: string; readonly secondUrl: string; readonly proxy: DatabaseProxy | undefined },
-  cleanUp: () => Promise<void>,
-): Promise<TwoInstances> {
-  const firstDatabase = await openDatabase({ url: urls.firstUrl });
+interface Place {
+  readonly file: string;
+  readonly firstUrl: string;
+  readonly secondUrl: string;
+  readonly proxy: DatabaseProxy | undefined;
+}
+
+async function start({ file, firstUrl, secondUrl, proxy }: Place, cleanUp: () => Promise<void>): Promise<TwoInstances> {
+  const firstDatabase = await openDatabase({ url: firstUrl });
   await migrate(firstDatabase);
-  const first = await toShards(firstDatabase);
-  const second = await toShards(await openDatabase({ url: urls.secondUrl }));
+  const asked = new Set<string>();
+  const first = await toShards(remembering(firstDatabase, asked));
+  const second = await toShards(await openDatabase({ url: secondUrl }));
   return {
     first,
     second,
-    proxy: urls.proxy,
+    proxy,
     run: async (sql, ...args) => {
       const [result] = await second.directory.batch([{ sql, args }]);
       return result?.rows ?? [];
@@ -55,7 +63,11 @@ async function start(
     close: async () => {
       await first.close();
       await second.close();
-      await cleanUp();
+      try {
+        await requireIndexed(file, asked);
+      } finally {
+        await cleanUp();
+      }
     },
   };
 }

@@ -113,11 +113,11 @@ export class ThreadReader {
 function tooMany(): GatewayError {
   return new GatewayError(
     "concurrency_limited",
-    `${mostWaiting} searches of this tenant wait already, which is as many as may; try again when some have been made, or search fewer or smaller knowledge bases at once.`,
+    `${mostWaiting} reads of this tenant that take long wait already, which is as many as may: searches in knowledge bases, lists of calls by state, kind or tool, sums of usage. Try again when some have been made, or ask for fewer at once.`,
     { retryAfterMs: comeAgainMs, extra: { limit: mostWaiting } },
   );
 }
 
 function givenUp(): GatewayError {
-  return new GatewayError("call_cancelled", "The search was given up before it was made.");
+  return new GatewayError("call_cancelled", "The read was given up before it was made.");
 }

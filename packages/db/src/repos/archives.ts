@@ -29,6 +29,9 @@ const takeUnfinished = `UPDATE call_archives SET claimed_by = ?1, claimed_until 
   WHERE rowid = (SELECT rowid FROM call_archives
     WHERE written_at IS NULL AND claimed_until <= ${now} ORDER BY claimed_until LIMIT 1)`;
 
+/** Of what is claimed: few have an index of their own among all that there are. */
+const unwritten = "a.written_at IS NULL";
+
 /** Where nothing was taken: a new one, for the day of some call that is due. */
 const begin = underCaps(
   (caps) => `INSERT INTO call_archives (tenant, id, day, created_at, claimed_by, claimed_until)
@@ -45,7 +48,7 @@ const fill = underCaps(
       SUM(1000 + LENGTH(old.input_view) + LENGTH(old.caller_chain) + COALESCE(LENGTH(old.outcome_text), 0)
         + COALESCE(LENGTH(old.error), 0) + COALESCE(LENGTH(old.usage), 0)) OVER oldest AS size
     FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant CROSS JOIN calls AS old
-    WHERE a.id = ?1 AND old.tenant = a.tenant AND old.archive_id IS NULL AND ${isPast(caps)}
+    WHERE a.id = ?1 AND ${unwritten} AND old.tenant = a.tenant AND old.archive_id IS NULL AND ${isPast(caps)}
       AND old.created_at >= a.day AND old.created_at < a.day + ${dayMs}
     WINDOW oldest AS (ORDER BY old.created_at, old.id ROWS UNBOUNDED PRECEDING))
   WHERE place <= ?2 AND (place = 1 OR size <= ?3))`,
@@ -53,7 +56,8 @@ const fill = underCaps(
 
 const readClaimed = underCaps(
   (caps) => `SELECT a.tenant, a.id, a.day, a.day > ${now} - ${dayMs} * ${setting("calls_archive_days", caps)} AS kept
-  FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant WHERE a.claimed_by = ?1`,
+  FROM call_archives AS a JOIN tenants AS t ON t.id = a.tenant
+  WHERE a.claimed_by = ?1 AND ${unwritten}`,
 );
 
 /** The sealed input is in no archive, and may be as large as all the rest together. */
@@ -63,7 +67,7 @@ const archived = Object.values(getTableColumns(calls))
   .join(", ");
 
 const readCalls = `SELECT ${archived} FROM call_archives AS a JOIN calls AS c ON c.tenant = a.tenant AND c.archive_id = a.id
-  WHERE a.claimed_by = ?1 ORDER BY c.created_at, c.id`;
+  WHERE a.claimed_by = ?1 AND ${unwritten} ORDER BY c.created_at, c.id`;
 
 const deleteCalls = "DELETE FROM calls WHERE tenant = ?1 AND archive_id = ?2";
 const own = "tenant = ?1 AND id = ?2";

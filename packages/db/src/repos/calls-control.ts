@@ -27,7 +27,7 @@ export async function findByOutcome(
   { uriPrefix, text, withinMs }: Parameters<CallRepo["findByOutcome"]>[1],
 ): Promise<Call | undefined> {
   const statement = { sql: readByOutcome, args: [tenant, withinMs, uriPrefix, text] };
-  const [found] = await database.batch([statement], { readonly: true });
+  const [found] = await database.batch([statement], { readonly: true, long: { owner: tenant } });
   return found?.rows.map(toCall)[0];
 }
 
@@ -78,11 +78,18 @@ export async function list(
     where.push(`(${time}, id) ${follows} (SELECT created_at, id FROM calls WHERE tenant = ? AND id = ?)`);
     args.push(tenant, after);
   }
+  // No index leads to these among all others: where there are few, the walk is as long as the tenant's time.
+  const isWalk =
+    !isNarrow &&
+    !isRunning &&
+    filter.state !== "input_required" &&
+    [filter.state, filter.kind, filter.tool, filter.runs].some((value) => value !== undefined);
   const sql = `SELECT * FROM calls ${isRunning ? "INDEXED BY calls_running" : ""} WHERE ${where.join(" AND ")}
     ORDER BY ${time} ${direction}, id ${direction} LIMIT ?`;
   const statements = [{ sql, args: [...args, page.limit + 1] }];
   if (after !== undefined) statements.push({ sql: readPlace, args: [tenant, after] });
-  const [found, place] = await database.batch(statements, { readonly: true });
+  const long = isWalk ? { long: { owner: tenant } } : {};
+  const [found, place] = await database.batch(statements, { readonly: true, ...long });
   requirePlace(place);
   const rows = found?.rows ?? [];
   return { data: rows.slice(0, page.limit).map(toCall), hasMore: rows.length > page.limit };

@@ -53,6 +53,12 @@ const among = (table: string, where: string): string => `rowid IN (SELECT rowid 
 
 const forget = (table: string, where: string): string => `DELETE FROM ${table} WHERE ${among(table, where)}`;
 
+/** Sought tenant by tenant: their index begins with the tenant, and nothing else has a day. */
+const forgetUsage = `DELETE FROM usage_days WHERE rowid IN (
+    SELECT old.rowid FROM tenants AS t CROSS JOIN usage_days AS old
+    WHERE old.tenant = t.id AND old.day <= ${now} - ${usageKeptDays * dayMs}
+    LIMIT ?1)`;
+
 /** What is still to be sent is not old. */
 const forgetDeliveries = underCaps(
   (caps) => `DELETE FROM webhook_deliveries WHERE rowid IN (
@@ -82,7 +88,7 @@ const expiry: readonly string[] = [
         WHERE kept.tenant = connection_events.tenant AND kept.audience_value = '${vcpLogClient}'
         ORDER BY kept.seq DESC LIMIT 1 OFFSET ${vcpLogKept}))`,
   ),
-  forget("usage_days", `day <= ${now} - ${usageKeptDays * dayMs}`),
+  forgetUsage,
   forget("queue_messages", `dead_at IS NOT NULL AND dead_at <= ${now} - ${14 * dayMs}`),
 ];
 

@@ -75,13 +75,13 @@ const putNode = `INSERT INTO nodes (tenant, name, instance, hashes, version, cal
     since = CASE WHEN nodes.instance = excluded.instance THEN nodes.since ELSE ${now} END, instance = excluded.instance`;
 const isThis = "EXISTS (SELECT 1 FROM nodes WHERE tenant = ?1 AND name = ?2 AND instance = ?3)";
 const adoptOffers = `UPDATE node_runs SET instance = ?3
-  WHERE tenant = ?1 AND node = ?2 AND state = 'offered' AND ${isThis}`;
+  WHERE tenant = ?1 AND node = ?2 AND ${isUnderWay} AND state = 'offered' AND ${isThis}`;
 const moveRuns = `UPDATE node_runs SET connection_id = ?4
   WHERE tenant = ?1 AND node = ?2 AND instance = ?3 AND ${isUnderWay} AND ${isThis}`;
 const offerAgain = tell(
   "node.call",
   offered,
-  `${runAt} WHERE r.tenant = ?1 AND r.node = ?2 AND r.instance = ?3 AND r.state = 'offered'`,
+  `${runAt} WHERE r.tenant = ?1 AND r.node = ?2 AND r.instance = ?3 AND r.${isUnderWay} AND r.state = 'offered'`,
 );
 
 const nodeColumns = `n.*, ${hasConnection("n")} AS connected,
@@ -96,7 +96,8 @@ const listNodes = {
 const isMeant = "n.tenant = ?1 AND n.name = ?2 AND (?3 = '' OR n.instance = ?3)";
 const tellRemoved = tell("node.removed", "json_object('name', n.name)", `${nodeAt} WHERE ${isMeant} AND ?3 = ''`);
 const takeBackOffers = `UPDATE node_runs SET state = 'withdrawn', ended_at = ${now}, input = CASE WHEN input = '' THEN '' END
-  WHERE tenant = ?1 AND node = ?2 AND state = 'offered' AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
+  WHERE tenant = ?1 AND node = ?2 AND ${isUnderWay} AND state = 'offered'
+    AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
 const raiseForRemoval = `UPDATE tenants SET config_version = config_version + 1
   WHERE id = ?1 AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
 const deleteNode = "DELETE FROM nodes WHERE tenant = ?1 AND name = ?2 AND (?3 = '' OR instance = ?3) RETURNING name";

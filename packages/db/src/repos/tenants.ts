@@ -36,7 +36,7 @@ const sampleDirectory = sampleWrappedKeys(
 const sampleShard = sampleWrappedKeys("true");
 
 /** Rows of a table that one batch of an erasure removes: no more than others can well wait for. */
-const erasedAtOnce = 1_000;
+const erasedAtOnce = 250;
 
 export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): TenantRepo {
   const reader: Reader<typeof tenants, Tenant> = {

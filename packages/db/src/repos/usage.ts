@@ -27,7 +27,8 @@ export function createUsageRepo(shards: Shards): UsageRepo {
         WHERE tenant = ?1 AND day >= ?2 AND day < ?3 AND (?4 IS NULL OR caller_id = ?4) ${of}
           AND (?5 IS NULL OR ${by} ${follows[page.order]} ?5)
         GROUP BY part ORDER BY part ${directions[page.order]} LIMIT ?6`;
-      const [found] = await shards.databaseFor(tenant).batch([{ sql, args }], { readonly: true });
+      const options = { readonly: true, long: { owner: tenant } };
+      const [found] = await shards.databaseFor(tenant).batch([{ sql, args }], options);
       const sums = (found?.rows ?? []).map(toSum);
       return { data: sums.slice(0, page.limit), hasMore: sums.length > page.limit };
     },
