@@ -1108,6 +1108,18 @@ describe(`keys that a document asks for as parameters ${verifies("BLIND-1", "BLI
     expect(definitionOf(more, "GET /x").auth_config.mapping).toHaveLength(2);
   });
 
+  test("that may be left out and are all that there is are sent where a credential is named for them, which the preview says", async () => {
+    const document = documentWith([key("X-Api-Key", "header", { required: false })]);
+    const auth = { credentials: { "X-Api-Key": "NAME" } };
+    const { operations } = await importing(document, { dry_run: true });
+    expect(operations[0].warnings).toEqual([expect.stringContaining(`import with "auth": ${JSON.stringify(auth)}`)]);
+    const result = await importing(document, { base_url: backEnd.url, auth });
+    expect(result.operations[0].warnings).toEqual([]);
+    expect(result.credentials).toMatchObject([{ name: "NAME", holds: "the value of header 'X-Api-Key'" }]);
+    await tenant.putCredential("NAME", "k-0");
+    expect((await call("x", {})).headers).toMatchObject({ "x-api-key": "k-0" });
+  });
+
   test("that may be left out are, and said; with 'config': null all are arguments", async () => {
     const document = documentWith([key("X-Api-Key", "header", { required: false }), key("auth_token", "query")]);
     const told = await importing(document, { dry_run: true });
