@@ -157,6 +157,7 @@ function isRequest(value: JsonValue): boolean {
 
 async function answerOne(c: AppContext, app: AppDeps, one: One): Promise<void> {
   const { value, answer } = one;
+  c.get("exchange").rpcId = isRequest(value) ? idOf(value) : null;
   const timer = answer.takesStream ? setTimeout(() => answer.openStream(), streamAfterMs) : undefined;
   const mayTell = isRequest(value) && answer.takesStream;
   let reply: McpReply;
