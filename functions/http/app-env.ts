@@ -1,6 +1,7 @@
 /** What a request carries through the app, whichever host (Node server, Lambda, test) it came in by. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { CoreDeps } from "@toolyard/core/deps";
+import type { RpcId } from "@toolyard/core/mcp/json-rpc";
 import type { Metrics } from "@toolyard/core/ports/metrics";
 import type { Log } from "@toolyard/core/ports/log";
 import type { BlobLinks } from "@toolyard/core/secrets/blob-links";
@@ -48,6 +49,8 @@ export interface Exchange {
   route?: string;
   tenant?: string;
   callerId?: string;
+  /** Of the one message of JSON-RPC that the request brought, once it has been read. */
+  rpcId?: RpcId | null;
 }
 
 /** What the host gives beside the request; a plain `app.request` gives nothing. */

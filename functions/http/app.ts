@@ -48,7 +48,7 @@ export function createApp(deps: AppDeps, routes: Readonly<Record<string, RouteMo
 
 function answerError(c: AppContext, thrown: unknown, publicUrl: string): Response {
   const error = toGatewayError(thrown);
-  const { requestId, traceId, span, route, log } = c.get("exchange");
+  const { requestId, traceId, span, route, log, rpcId = null } = c.get("exchange");
   // A caller's mistake is told, but is no failure of the server.
   span?.set({ "error.type": error.code });
   if (error.spec.http >= 500) {
@@ -62,7 +62,7 @@ function answerError(c: AppContext, thrown: unknown, publicUrl: string): Respons
   }
   const { status, headers, body } = toErrorReply(error, requestId);
   const { method, path } = c.req;
-  const refusal = toMcpRefusal(error, { method, path, accept: c.req.header("accept"), requestId });
+  const refusal = toMcpRefusal(error, { method, path, accept: c.req.header("accept"), requestId, rpcId });
   const challenge = challengeFor(error, { publicUrl, path, tenant: c.req.query("tenant") });
   return new Response(refusal ?? body, {
     status,

@@ -2,7 +2,14 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { isDeeperThan, isJsonObject, mayLoseDigits, parseWatchingDigits, type JsonValue } from "@toolyard/core/json";
+import {
+  isDeeperThan,
+  isJsonObject,
+  mayLoseDigits,
+  parseJsonExactly,
+  parseWatchingDigits,
+  type JsonValue,
+} from "@toolyard/core/json";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
 
 /** Levels of a body; single fields may have fewer. */
@@ -32,7 +39,9 @@ export function streamBody(c: AppContext, limit: number): AsyncIterable<Uint8Arr
 }
 
 /** What is to be done about whole numbers that a double cannot hold, which would be sent on as others. */
-export type WholeNumbers = "as text" | { readonly refusedIn: readonly string[] };
+export type WholeNumbers =
+  | "as text"
+  | { readonly refusedIn?: readonly string[] | undefined; readonly asTextIn?: readonly string[] | undefined };
 
 /**
  * Parsed JSON of a body; `undefined` for an empty one.
@@ -50,13 +59,22 @@ export function parseJsonBody(c: AppContext, bytes: Uint8Array, numbers?: WholeN
   if (bytes.length > 2 * deepest && isDeeperThan(body, deepest)) {
     throw new GatewayError("invalid_json", `The body is nested deeper than ${deepest} levels.`);
   }
-  if (typeof numbers === "object") refuseInexact(text, numbers.refusedIn);
-  return body;
+  if (typeof numbers !== "object") return body;
+  refuseInexact(text, numbers.refusedIn ?? []);
+  return withDigits(body, text, numbers.asTextIn ?? []);
+}
+
+/** The body with these fields read so that such numbers are the texts of their digits. */
+function withDigits(body: unknown, text: string, fields: readonly string[]): unknown {
+  if (fields.length === 0 || !mayLoseDigits(text) || !isJsonObject(body)) return body;
+  const exact = parseJsonExactly(text);
+  if (!isJsonObject(exact)) return body;
+  return { ...body, ...Object.fromEntries(Object.entries(exact).filter(([name]) => fields.includes(name))) };
 }
 
 /** @throws GatewayError `invalid_request` naming the first whole number in these fields that would become another */
 function refuseInexact(text: string, fields: readonly string[]): void {
-  if (!mayLoseDigits(text)) return;
+  if (fields.length === 0 || !mayLoseDigits(text)) return;
   // Nobody can have sent it.
   const mark = randomUUID();
   const body = parseWatchingDigits(text, (digits) => mark + digits);

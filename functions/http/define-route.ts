@@ -50,8 +50,10 @@ export interface RequestSpec<Params extends z.ZodType, Query extends z.ZodType, 
   readonly body?: Body;
   /** A body that is read as it arrives, through `input.stream`. */
   readonly stream?: StreamSpec;
-  /** Fields of the body whose numbers go on to others: none of them may be changed by being read. */
+  /** Fields of the body whose numbers go on to others: none that would be changed by being read is taken. */
   readonly exact?: readonly string[];
+  /** Fields of the body with arguments of tools: whole numbers that would be changed are the texts of their digits. */
+  readonly toolArguments?: readonly string[];
   /** Bytes; default 10 MiB. */
   readonly maxBytes?: number;
   /** Headers that the route reads itself, for the document: lower-case name and what it does. */
@@ -287,7 +289,7 @@ async function readRequest(c: AppContext, request: RequestSpec<z.ZodType, z.ZodT
   }
   if (request.body === undefined) return { params, query, body: undefined, bytes: nothing, stream: noBytes };
   const bytes = await readBody(c, limit);
-  const numbers = request.exact === undefined ? undefined : { refusedIn: request.exact };
+  const numbers = { refusedIn: request.exact, asTextIn: request.toolArguments };
   const body = check(request.body, parseJsonBody(c, bytes, numbers), "body");
   return { params, query, body, bytes, stream: noBytes };
 }

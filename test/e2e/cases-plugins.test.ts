@@ -347,12 +347,11 @@ describe(`values in the body ${verifies("BLIND-2", "API-2", "CHAT-18")}`, () => 
     expect(jsonOf(backEnd.requests[0])).toEqual(args);
   });
 
-  test("numbers with more digits than a double are refused, as text they arrive", async () => {
-    const name = await addTool({ method: "POST", path: "/any", param_placement: "body" }, { any: {} });
-    expect(await callFromChat(name, '{"any":12345678901234567891}')).toContain("invalid_arguments");
-    expect(backEnd.requests).toHaveLength(0);
-    await callFromChat(name, '{"any":"12345678901234567891"}');
-    expect(jsonOf(backEnd.requests[0])).toEqual({ any: "12345678901234567891" });
+  test("numbers with more digits than a double arrive so, as text where no schema says that they are numbers", async () => {
+    const properties = { any: {}, id: { type: "integer" } };
+    const name = await addTool({ method: "POST", path: "/any", param_placement: "body" }, properties);
+    await callFromChat(name, '{"any":12345678901234567891,"id":12345678901234567891}');
+    expect(backEnd.requests[0]?.body.toString()).toBe('{"any":"12345678901234567891","id":12345678901234567891}');
   });
 
   test("a form repeats a list and never nests it", async () => {

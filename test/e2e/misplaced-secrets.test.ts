@@ -144,6 +144,25 @@ describe(`A secret where everybody would be told of it ${verifies("BLIND-5", "BL
     expect(JSON.stringify(json)).not.toContain(key);
   });
 
+  test("may be said not to be one, where nothing but its name tells so", async () => {
+    const headers = { "X-Tenant-Key": "acme" };
+    const config = { base_url: "https://crm.example.com/v1?token=eu", headers, tools: {} };
+    const made = { scheme: "api", service_id: "plain" };
+    const { json } = await send("/v1/tool-services", { ...made, config });
+    expect(json.error.message).toContain("where it is none, name 'config.base_url' in 'not_secret'");
+    const first = { ...made, config, not_secret: ["config.base_url"] };
+    expect((await send("/v1/tool-services", first)).json.error.param).toBe("config.headers.X-Tenant-Key");
+    const both = ["config.base_url", "config.headers.X-Tenant-Key"];
+    const { id, config: stored } = await tenant.client.post("/v1/tool-services", { ...first, not_secret: both });
+    expect(stored).toMatchObject({ base_url: config.base_url, headers });
+    const patch = (change: Json): Promise<Reply> => tenant.client.send("patch", `/v1/tool-services/${id}`, change);
+    const session = { config: { headers: { "X-Session": "eu-1" } } };
+    expect((await patch(session)).status).toBe(400);
+    expect((await patch({ ...session, not_secret: ["config.headers.X-Session"] })).status).toBe(200);
+    const plainly = { config: { headers: { "X-Custom": key } }, not_secret: ["config.headers.X-Custom"] };
+    expect((await patch(plainly)).status).toBe(400);
+  });
+
   test.each<readonly [string, Json, string]>([
     ["GitHub", { "X-GitHub-Api-Version": "2022-11-28" }, "hide_secret=true&secret_type=mailchimp_api_key"],
     ["Jira", { "X-Atlassian-Token": "no-check" }, "maxResults=50"],

@@ -1,13 +1,16 @@
 /** Whole numbers that a double cannot hold are often somebody's ids: none of them becomes another one on its way. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { callIn, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Reply, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
+import { anyTool, startMcpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
 const id = "1234567890123456789";
+
+const parameters = (type: unknown) => ({ type: "object", properties: { id: { type } }, required: ["id"] });
 
 let gateway: Gateway;
 let backEnd: HttpStub;
@@ -17,12 +20,28 @@ beforeAll(async () => {
   [gateway, backEnd] = await Promise.all([startGateway(), startHttpStub()]);
   tenant = await gateway.newTenant();
   const byId = { method: "DELETE", base_url: `${backEnd.url}/orders/{id}`, param_placement: "path" };
-  const parameters = (type: unknown) => ({ type: "object", properties: { id: { type } }, required: ["id"] });
   await tenant.addPlugin({
     ...writingTool(backEnd, "delete_order", byId),
     parameters: parameters(["integer", "string"]),
   });
   await tenant.addPlugin({ ...writingTool(backEnd, "delete_number", byId), parameters: parameters("integer") });
+  const number = { type: "integer" };
+  const other = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
+  await tenant.addPlugin({
+    ...writingTool(backEnd, "put_number"),
+    parameters: {
+      type: "object",
+      properties: {
+        id: number,
+        ids: { type: "array", items: number },
+        owner: { anyOf: [other, { type: "object", properties: { id: { $ref: "#/$defs/id" } } }] },
+        maybe: { anyOf: [number, { type: "null" }] },
+        name: { type: ["string", "integer"] },
+        most: { type: "integer", maximum: 1e18 },
+      },
+      $defs: { id: { type: "number" } },
+    },
+  });
   await tenant.addPlugin(readingTool(backEnd));
   const remove = { kind: "tool", name: "delete_order", arguments: { id: { $: "input.id" } } };
   await publishFlow(tenant, { name: "remove", start: "remove", nodes: { remove } });
@@ -43,27 +62,49 @@ function post(path: string, body: string): Promise<Reply> {
 
 const sent = (): string[] => backEnd.requests.map(({ method, target }) => `${method} ${target}`);
 
-describe(`a whole number of more digits than can be carried ${verifies("BLIND-8", "CHAT-18")}`, () => {
+describe(`a whole number of more digits than a double holds ${verifies("BLIND-8", "CHAT-18")}`, () => {
   test.each([
-    ["a call", "/v1/tools/invoke", `{"name":"delete_order","arguments":{"id":${id}}}`],
-    ["a call for later", "/v1/tools/invoke", `{"name":"delete_order","async":true,"arguments":{"id":${id}}}`],
-    ["an explanation", "/v1/tools/explain", `{"name":"delete_order","arguments":{"id":${id}}}`],
-    ["a run of a flow", "/v1/run_workflow", `{"workflow_id":"remove","stream":false,"input":{"id":${id}}}`],
-    ["a schedule", "/v1/schedule_task", `{"delay_ms":1,"task":{"uri":"delete_order","arguments":{"id":${id}}}}`],
-  ])("is refused in %s, with what to send instead", async (_what, path, body) => {
-    const { status, json } = await post(path, body);
+    ["a call", "/v1/tools/invoke", `{"name":"delete_number","arguments":{"id":${id}}}`],
+    ["a call for later", "/v1/tools/invoke", `{"name":"delete_number","async":true,"arguments":{"id":${id}}}`],
+    ["a schedule", "/v1/schedule_task", `{"delay_ms":1,"task":{"uri":"delete_number","arguments":{"id":${id}}}}`],
+  ])("arrives with all of them in %s", async (_what, path, body) => {
+    expect((await post(path, body)).status).toBeLessThan(300);
+    await vi.waitFor(() => expect(sent()).toEqual([`DELETE /orders/${id}`]), 10_000);
+  });
+
+  test.each([id, "175928847299117056", `-${id}`, "1764452000123000000"])(
+    "is the same number in a body of JSON, given as one or as a text: %s",
+    async (digits) => {
+      for (const given of [digits, `"${digits}"`]) {
+        const args = `{"id":${given},"ids":[${given},7],"owner":{"id":${given}},"maybe":${given},"name":${given}}`;
+        expect((await post("/v1/tools/invoke", `{"name":"put_number","arguments":${args}}`)).status).toBe(200);
+        const name = given === "1764452000123000000" ? undefined : `"${digits}"`;
+        expect(backEnd.requests.at(-1)?.body.toString()).toBe(
+          `{"id":${digits},"ids":[${digits},7],"owner":{"id":${digits}},"maybe":${digits},"name":${name ?? digits}}`,
+        );
+      }
+    },
+  );
+
+  test("is explained as it would be sent", async () => {
+    const { json } = await post("/v1/tools/explain", `{"name":"put_number","arguments":{"id":${id}}}`);
+    expect(json.request.body).toBe(`{"id":${id}}`);
+  });
+
+  test("is held to the bounds of its schema", async () => {
+    const { status, json } = await post("/v1/tools/invoke", `{"name":"put_number","arguments":{"most":${id}}}`);
+    expect([status, json.error.code]).toEqual([400, "invalid_arguments"]);
+    expect(json.error.message).toContain(`must be at most 1000000000000000000, got ${id}`);
+  });
+
+  test("is refused in a run of a flow, with what to send instead", async () => {
+    const body = `{"workflow_id":"remove","stream":false,"input":{"id":${id}}}`;
+    const { status, json } = await post("/v1/run_workflow", body);
     expect([status, json.error.code]).toEqual([400, "invalid_request"]);
     expect(json.error.message).toContain(
       `${id}, which cannot be carried exactly; send it as a string where its schema takes strings`,
     );
     expect(sent()).toEqual([]);
-  });
-
-  test("is refused as well where a double holds it exactly, which would be written with other digits", async () => {
-    const odd = "175928847299117056";
-    const { status, json } = await post("/v1/tools/invoke", `{"name":"delete_order","arguments":{"id":${odd}}}`);
-    expect([status, json.error?.code, sent()]).toEqual([400, "invalid_request", []]);
-    expect(json.error.message).toContain(odd);
   });
 
   test("is sent as it is where it is given as a string", async () => {
@@ -87,7 +128,7 @@ describe(`a whole number of more digits than can be carried ${verifies("BLIND-8"
             get: operation("readPost", {
               parameters: [
                 parameter("post", "path"),
-                parameter("after", "query"),
+                { ...parameter("after", "query"), schema: { type: "integer", format: "int64" } },
                 parameter("X-Owner", "header"),
                 { name: "ids", in: "query", schema: { type: "array", items: schema } },
                 {
@@ -125,11 +166,15 @@ describe(`a whole number of more digits than can be carried ${verifies("BLIND-8"
     for (const [name, wrong] of [
       ["readPost", { post: "7a" }],
       ["readPost", { post: 0 }],
+      ["readPost", { post: "0" }],
+      ["readPost", { post: `-${id}` }],
       ["sendForm", { id: "" }],
-      ["sendJson", { id }],
+      ["sendJson", { id: `-${id}` }],
     ] as const) {
       expect((await call(name, wrong)).json.error.code).toBe("invalid_arguments");
     }
+    expect((await call("sendJson", { id, ids: [id, 7] })).status).toBe(200);
+    expect(backEnd.requests.at(-1)?.body.toString()).toBe(`{"id":${id},"ids":[${id},7]}`);
   });
 
   test("is a bound like any other in a definition, as where it is the largest of 64 bits", async () => {
@@ -144,19 +189,48 @@ describe(`a whole number of more digits than can be carried ${verifies("BLIND-8"
     expect(sent()).toEqual(["GET /own?q=x"]);
   });
 
-  test("is the text of its digits in a call of MCP, which fits the tool or is an error that a model can read", async () => {
-    const call = (name: string): Promise<Reply> =>
-      post(
-        "/mcp",
-        `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${name}","arguments":{"id":${id}}}}`,
-      );
-    expect((await call("delete_number")).json.result).toMatchObject({
-      isError: true,
-      content: [{ text: expect.stringContaining(id) }],
+  test("arrives so from a client of MCP, at a server of MCP and at a back end of a service", async () => {
+    const server = await startMcpStub({ tools: [anyTool("get", { inputSchema: parameters("integer") })] });
+    await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "far", config: { url: server.url } });
+    const orders = { description: "Orders.", endpoint: "/orders", method: "POST", parameters: parameters("integer") };
+    await tenant.client.post("/v1/tool-services", {
+      scheme: "api",
+      service_id: "shop",
+      config: { base_url: backEnd.url, tools: { order: orders } },
     });
-    expect(sent()).toEqual([]);
-    await call("delete_order");
+    const names = (await tenant.client.get("/v1/tools")).data as { readonly uri: string; readonly name: string }[];
+    const call = (uri: string): Promise<Reply> => {
+      const params = `{"name":"${names.find((tool) => tool.uri === uri)?.name}","arguments":{"id":${id}}}`;
+      return post("/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`);
+    };
+    expect((await call("plugin://delete_number")).json.result.isError).toBeUndefined();
     expect(sent()).toEqual([`DELETE /orders/${id}`]);
+    await call("mcp://far/get");
+    expect(server.http.requests.at(-1)?.body.toString()).toContain(`"arguments":{"id":${id}}`);
+    await call("api://shop/order");
+    expect(backEnd.requests.at(-1)?.body.toString()).toBe(`{"id":${id}}`);
+    await server.close();
+  });
+
+  test.each([
+    ["as it came", `{"jsonrpc":"2.0","id":${id},"method":"ping"}`, [`"id":${id},"result"`]],
+    ["as the text that it is", `{"jsonrpc":"2.0","id":"${id}","method":"ping"}`, [`"id":"${id}","result"`]],
+    ["with an error", `{"jsonrpc":"2.0","id":${id},"method":"tools/none"}`, [`"id":${id},"error"`]],
+    [
+      "of each message in a batch",
+      `[{"jsonrpc":"2.0","id":-${id},"method":"ping"},{"jsonrpc":"2.0","id":7,"method":"ping"}]`,
+      [`"id":-${id},"result"`, '"id":7,"result"'],
+    ],
+  ])(`is the id of a message of JSON-RPC that is given back %s ${verifies("CHAT-11")}`, async (_what, body, parts) => {
+    const { text } = await post("/mcp", body);
+    for (const part of parts) expect(text).toContain(part);
+  });
+
+  test("is an error that a model can read where the tool takes numbers that cannot be so long", async () => {
+    const call = `{"name":"read_result","arguments":{"call_id":"call_x","offset":${id}}}`;
+    const { json } = await post("/v1/tools/invoke", call);
+    expect(json.error.code).toBe("invalid_arguments");
+    expect(json.error.message).toContain(`"${id}", whose digits cannot be carried as a number`);
   });
 
   test("that a tool answers keeps its digits from one step of a flow to the next", async () => {

@@ -65,7 +65,7 @@ export const invoke = defineRoute({
   admission: "own",
   request: {
     body: invokeBody,
-    exact: ["arguments"],
+    toolArguments: ["arguments"],
     headers: { "idempotency-key": "The first outcome is given again for 24 hours." },
   },
   responses: {

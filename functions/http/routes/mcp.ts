@@ -5,7 +5,7 @@
 import type { Presented } from "@toolyard/core/callers/authenticate";
 import { GatewayError, toGatewayError } from "@toolyard/core/errors/gateway-error";
 import type { JsonValue } from "@toolyard/core/json";
-import { encodeError } from "@toolyard/core/mcp/json-rpc";
+import { encodeError, withLongIds } from "@toolyard/core/mcp/json-rpc";
 import { rpcCodes } from "@toolyard/core/mcp/revisions";
 import { invalidRequest, RpcFault } from "@toolyard/core/mcp-server/fault";
 import { idOf, readMessage } from "@toolyard/core/mcp-server/incoming";
@@ -136,8 +136,10 @@ async function readValue(c: AppContext, body: AsyncIterable<Uint8Array>): Promis
   const parts: Uint8Array[] = [];
   for await (const part of body) parts.push(part);
   try {
+    const bytes = Buffer.concat(parts);
     // What JSON parses to.
-    return (parseJsonBody(c, Buffer.concat(parts), "as text") ?? null) as JsonValue;
+    const value = (parseJsonBody(c, bytes, "as text") ?? null) as JsonValue;
+    return withLongIds(value, bytes.toString("utf8"));
   } catch (error) {
     if (!(error instanceof GatewayError) || error.code !== "invalid_json") throw error;
     return new RpcFault(rpcCodes.parseError, error.message, { status: 400 });
@@ -155,6 +157,7 @@ function isRequest(value: JsonValue): boolean {
 
 async function answerOne(c: AppContext, app: AppDeps, one: One): Promise<void> {
   const { value, answer } = one;
+  c.get("exchange").rpcId = isRequest(value) ? idOf(value) : null;
   const timer = answer.takesStream ? setTimeout(() => answer.openStream(), streamAfterMs) : undefined;
   const mayTell = isRequest(value) && answer.takesStream;
   let reply: McpReply;

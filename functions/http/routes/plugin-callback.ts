@@ -10,6 +10,7 @@ import { headerOf, type AppContext } from "../app-env.ts";
 import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
 import type { CoreDeps } from "@toolyard/core/deps";
+import { readWithin } from "@toolyard/core/read-body";
 
 const answerSchema = z.strictObject({ status: z.literal("success"), message: z.string() });
 /** Upstream's words beside ours; what is no address of a task is refused in ours alone. */
@@ -112,18 +113,10 @@ async function answer(c: AppContext, core: CoreDeps, { task, stream, proof }: Gi
 
 /** @throws GatewayError `payload_too_large`, `invalid_json` for what is no text */
 async function readText(stream: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of stream) {
-    bytes += part.byteLength;
-    if (bytes > largestCallback) {
-      const message = `A callback has at most ${largestCallback} bytes; keep what is larger elsewhere and send its address.`;
-      throw new GatewayError("payload_too_large", message);
-    }
-    parts.push(part);
-  }
+  const message = `A callback has at most ${largestCallback} bytes; keep what is larger elsewhere and send its address.`;
+  const bytes = await readWithin(stream, largestCallback, () => new GatewayError("payload_too_large", message));
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(parts));
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch (cause) {
     throw new GatewayError("invalid_json", "The body of a callback must be JSON in UTF-8; nothing was stored.", {
       cause,

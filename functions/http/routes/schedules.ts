@@ -173,7 +173,7 @@ export const createSchedule = defineRoute({
       upstreamBody,
       z.looseObject({}).meta({ description: "Anything else is refused, with the reason." }),
     ]),
-    exact: ["task", "tool_call"],
+    toolArguments: ["task", "tool_call"],
   },
   responses: {
     200: { description: "As VCP answers", schema: upstreamAnswer },

@@ -53,6 +53,16 @@ const configField = z
   .custom<JsonObject>(isJsonObject, "Invalid input: expected object")
   .meta({ type: "object", additionalProperties: true, description: "As the scheme's `config_schema` says." });
 
+const notSecretField = z
+  .array(z.string().max(1_024))
+  .max(64)
+  .optional()
+  .meta({
+    description:
+      "Fixed headers and the like that hold no secret, whatever they are called, as errors name them. Not stored.",
+    example: ["config.headers.X-Tenant-Key"],
+  });
+
 const schemeField = z.string().meta({ description: "Type of the tool URIs.", example: "api" });
 
 const serviceSchema = z.strictObject({
@@ -153,13 +163,15 @@ export const createToolService = defineRoute({
       description: descriptionField.nullable().default(null),
       enabled: z.boolean().default(true),
       config: configField,
+      not_secret: notSecretField,
     }),
   },
   responses: { 201: { description: "The service", schema: changedServiceSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a service of the caller's own tenant." },
   async handler(c, { core, context, body }) {
     const { scheme, service_id: serviceId, display_name: displayName, description, enabled, config } = body;
-    const request = { scheme, serviceId, displayName, description, enabled, config };
+    const { not_secret: notSecret = [] } = body;
+    const request = { scheme, serviceId, displayName, description, enabled, config, notSecret };
     const service = await createService(core, context, request);
     return answerChanged(c, service, { unknown: await discoverIfPossible(core, context, service), status: 201 });
   },
@@ -247,6 +259,7 @@ const changes = z.strictObject({
   config: configField.optional().meta({
     description: "Merged as RFC 7396 says: null removes a field, lists are replaced.",
   }),
+  not_secret: notSecretField,
   version: z
     .int()
     .min(1)
@@ -273,9 +286,9 @@ export const updateToolService = defineRoute({
     arrange: async (owner) => ({ ...(await arrangeObject(owner)), body: { display_name: "changed" } }),
   },
   async handler(c, { core, context, params, body }) {
-    const { display_name: displayName, description, enabled, config } = body;
+    const { display_name: displayName, description, enabled, config, not_secret: notSecret } = body;
     const version = readIfMatch(c, body.version, "service");
-    const patch: ServicePatch = withoutUndefined({ displayName, description, enabled, config });
+    const patch: ServicePatch = withoutUndefined({ displayName, description, enabled, config, notSecret });
     const options = { id: params.id, patch, ...(version === undefined ? {} : { expectedVersion: version }) };
     const service = await updateService(core, context, options);
     const unknown = config === undefined ? undefined : await discoverIfPossible(core, context, service);

@@ -72,7 +72,7 @@ export const explainTool = defineRoute({
   summary: "Show what a call would do, without doing it",
   tags: ["tools"],
   scope: "tools",
-  request: { body: explainBody, exact: ["arguments"] },
+  request: { body: explainBody, toolArguments: ["arguments"] },
   responses: { 200: { description: "The call as it would be made", schema: explanationSchema } },
   isolation: {
     kind: "object",

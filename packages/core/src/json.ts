@@ -84,3 +84,43 @@ export function parseJsonExactly(text: string): JsonValue | undefined {
     return undefined;
   }
 }
+
+/** A whole number as its digits, where a double might be another one. */
+export function isLongNumber(value: unknown): value is string {
+  return typeof value === "string" && /^-?[1-9]\d{15,39}$/.test(value) && !Number.isSafeInteger(Number(value));
+}
+
+interface RawJson {
+  rawJSON(text: string): RawNumber;
+  isRawJSON(value: unknown): boolean;
+}
+// Part of the language since ES2026, not yet of the type library.
+const rawJson = JSON as unknown as RawJson;
+
+/** A leaf that `JSON.stringify` writes as the number that this text is. */
+export type RawNumber = { readonly rawJSON: string } & JsonObject;
+
+export function toRawNumber(text: string): RawNumber {
+  return rawJson.rawJSON(text);
+}
+
+export function isRawNumber(value: unknown): value is RawNumber {
+  return rawJson.isRawJSON(value);
+}
+
+/**
+ * Numbers that a double cannot hold come back out of `JSON.stringify` as they went in; they are
+ * leaves that no path looks into. `undefined` where the text is not JSON.
+ */
+export function parseKeepingDigits(text: string): JsonValue | undefined {
+  const keep = (_key: string, value: JsonValue, context?: { readonly source?: string }): JsonValue => {
+    const source = context?.source;
+    return typeof value === "number" && source !== undefined && source !== String(value) ? toRawNumber(source) : value;
+  };
+  try {
+    // The reviver costs time, and few documents need it.
+    return (mayLoseDigits(text) ? JSON.parse(text, keep) : JSON.parse(text)) as JsonValue;
+  } catch {
+    return undefined;
+  }
+}

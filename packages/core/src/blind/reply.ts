@@ -9,6 +9,7 @@ import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { ToolReply } from "../tools/adapter.ts";
 import { decodeText, looksLikeText, parseContentType, type ContentType } from "./charset.ts";
+import { readAtMost } from "../read-body.ts";
 
 /** Characters of an error's body: enough to see what the back end did not like. */
 const errorBodyLength = 8_192;
@@ -97,22 +98,6 @@ function tooLarge(response: EgressResponse, { maxBytes, toolName }: ReplyOptions
     ),
     "answered",
   );
-}
-
-/** Reads no further than it has to; the connection is closed where there is more. */
-export async function readAtMost(
-  body: AsyncIterable<Uint8Array>,
-  maxBytes: number,
-): Promise<{ readonly bytes: Uint8Array; readonly isWhole: boolean }> {
-  const pieces: Uint8Array[] = [];
-  let size = 0;
-  for await (const piece of body) {
-    pieces.push(piece);
-    size += piece.byteLength;
-    if (size > maxBytes) return { bytes: Buffer.concat(pieces, maxBytes), isWhole: false };
-  }
-  const [only] = pieces;
-  return { bytes: pieces.length === 1 && only !== undefined ? only : Buffer.concat(pieces, size), isWhole: true };
 }
 
 /** What is still to come is not read. */

@@ -5,6 +5,7 @@
  */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
+import { compileArguments } from "../tools/arguments.ts";
 import type { PlacedSecret } from "./auth-mapping.ts";
 import { bodyWriters, writeWholeBody, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
 import { bodyFormatOf, type BodyFormat, type Execution, type ParameterStyle, type Placement } from "./definition.ts";
@@ -185,13 +186,15 @@ function sortArguments(plan: Plan, args: JsonObject, secrets: readonly PlacedSec
   const takenQuery = new Set(plan.template.queryNames);
   for (const { location, name } of secrets) if (location === "query") takenQuery.add(name);
   const [secretPath, secretBody] = [secretsAt("path", secrets), secretsAt("body", secrets)];
+  const inBody = plan.format === "json" ? compileArguments(plan.body.parameters).withLongNumbers(args) : args;
   for (const [argument, value] of Object.entries(args)) {
     const placement = placementOf(plan, argument);
     const name = wireNameOf(plan, argument);
     const style = plan.styles.get(argument);
     if (placement === "path") path.push([argument, value]);
-    else if (placement === "body") body.push([plan.bodyParam === undefined ? name : argument, value]);
-    else if (placement === "header") headers.push(...writeHeader(argument, { name, value, style }));
+    else if (placement === "body") {
+      body.push([plan.bodyParam === undefined ? name : argument, inBody[argument] ?? value]);
+    } else if (placement === "header") headers.push(...writeHeader(argument, { name, value, style }));
     else if (placement === "cookie") cookies.push(...writePairs(name, value, style).map(toPair));
     else
       query.push(

@@ -11,6 +11,7 @@ import type { Egress } from "../ports/egress.ts";
 import type { Log } from "../ports/log.ts";
 import type { TrustedIssuer } from "../ports/repos.ts";
 import type { Traces } from "../ports/traces.ts";
+import { readWithin } from "../read-body.ts";
 
 /** Fetched anew after this long, so that keys which the issuer withdrew stop working. */
 const freshMs = 10 * 60_000;
@@ -134,7 +135,7 @@ export class JwksCache {
         peer: issuer,
         span,
       });
-      const text = await readText(response.body);
+      const text = (await readWithin(response.body, largestDocument, tooLarge)).toString("utf8");
       if (response.status !== 200) throw new UnusableAnswer(`with status ${response.status}`);
       const document = documentSchema.safeParse(parseJson(text));
       if (!document.success) throw new UnusableAnswer("with what is no key set (JWKS)");
@@ -168,13 +169,6 @@ function toPublicKeys(document: z.infer<typeof documentSchema>): JSONWebKeySet {
   return { keys: document.keys.filter((key) => key.kty === "RSA" || key.kty === "EC" || key.kty === "OKP") };
 }
 
-async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of body) {
-    bytes += part.length;
-    if (bytes > largestDocument) throw new UnusableAnswer(`with more than ${largestDocument} bytes`);
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString("utf8");
+function tooLarge(): UnusableAnswer {
+  return new UnusableAnswer(`with more than ${largestDocument} bytes`);
 }

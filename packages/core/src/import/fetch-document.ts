@@ -4,6 +4,7 @@ import type { JsonValue } from "../json.ts";
 import type { Egress } from "../ports/egress.ts";
 import { importLimits } from "./limits.ts";
 import { readDocumentText } from "./read-text.ts";
+import { readWithin } from "../read-body.ts";
 
 export interface FetchedDocument {
   readonly document: JsonValue;
@@ -37,7 +38,7 @@ export async function fetchDocument(url: string, { egress, param, signal }: Fetc
     maxRedirects,
     ...(signal === undefined ? {} : { signal }),
   });
-  const bytes = await readAll(response.body, param);
+  const bytes = await readWithin(response.body, importLimits.documentBytes, () => tooLarge(param));
   const { host } = new URL(response.url);
   if (response.status >= 500) {
     throw new GatewayError(
@@ -56,21 +57,9 @@ export async function fetchDocument(url: string, { egress, param, signal }: Fetc
   return { document: await readDocumentText(decode(bytes, param), param), url: response.url, bytes: bytes.length };
 }
 
-async function readAll(body: AsyncIterable<Uint8Array>, param: string): Promise<Buffer> {
-  const parts: Uint8Array[] = [];
-  let length = 0;
-  for await (const part of body) {
-    length += part.length;
-    if (length > importLimits.documentBytes) {
-      throw new GatewayError(
-        "payload_too_large",
-        `The document at '${param}' is larger than ${importLimits.documentBytes} bytes.`,
-        { param },
-      );
-    }
-    parts.push(part);
-  }
-  return Buffer.concat(parts);
+function tooLarge(param: string): GatewayError {
+  const message = `The document at '${param}' is larger than ${importLimits.documentBytes} bytes.`;
+  return new GatewayError("payload_too_large", message, { param });
 }
 
 function decode(bytes: Buffer, param: string): string {

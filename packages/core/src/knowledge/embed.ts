@@ -10,6 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonValue } from "../json.ts";
 import { relay } from "../models/relay.ts";
 import { mostDimensions, type KnowledgeConfig } from "./config.ts";
+import { readWithin } from "../read-body.ts";
 
 export interface EmbedOptions {
   /** The call that needs the vectors. */
@@ -100,19 +101,12 @@ async function embedBatch(
 /** @param count of vectors that it may hold */
 async function readAll(model: string, pieces: AsyncIterable<Uint8Array>, count: number): Promise<string> {
   const largestAnswer = count * mostDimensions * bytesOfNumber + bytesAround;
-  const parts: Uint8Array[] = [];
-  let length = 0;
-  for await (const part of pieces) {
-    parts.push(part);
-    length += part.byteLength;
-    if (length > largestAnswer) {
-      throw invalid(
-        model,
-        `answered more than ${largestAnswer} bytes, and ${count} vectors of ${mostDimensions} dimensions have less`,
-      );
-    }
-  }
-  return Buffer.concat(parts).toString("utf8");
+  const tooLarge = (): GatewayError =>
+    invalid(
+      model,
+      `answered more than ${largestAnswer} bytes, and ${count} vectors of ${mostDimensions} dimensions have less`,
+    );
+  return (await readWithin(pieces, largestAnswer, tooLarge)).toString("utf8");
 }
 
 /**

@@ -9,6 +9,7 @@ import { withDelivery } from "../errors/delivery.ts";
 import { createWorkspace } from "../workspace/workspace.ts";
 import { isHeaderText } from "./address.ts";
 import { invalid, type AttachmentArgument } from "./request.ts";
+import { readWithin } from "../read-body.ts";
 
 type AttachmentDeps = Pick<AdapterDeps, "blobs" | "clock" | "log" | "repos">;
 
@@ -102,15 +103,8 @@ function sessionOf({ sessionId }: CallContext, field: string): string {
   throw invalid(`${field}.file`, `'${field}.file' is a file of a session; send 'session_id' with the request.`);
 }
 
-async function collect(body: AsyncIterable<Uint8Array>, wanted: Wanted): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of body) {
-    bytes += part.byteLength;
-    if (bytes > wanted.most) throw tooLarge(wanted);
-    parts.push(part);
-  }
-  return Buffer.concat(parts);
+function collect(body: AsyncIterable<Uint8Array>, wanted: Wanted): Promise<Uint8Array> {
+  return readWithin(body, wanted.most, () => tooLarge(wanted));
 }
 
 function limited(content: Uint8Array, wanted: Wanted): Uint8Array {

@@ -6,7 +6,7 @@ import { endStates, type Call } from "../calls/call.ts";
 import { questionsOf } from "../calls/input-request.ts";
 import { inputRequestsOf, outcomeOf } from "../calls/new-call.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
-import { encodeRequest } from "../mcp/json-rpc.ts";
+import { encodeRequest, type RpcId } from "../mcp/json-rpc.ts";
 import {
   answerCall,
   approvalKey,
@@ -140,7 +140,7 @@ function questionOf(call: Call): Question | undefined {
 }
 
 /** The answer to a question on a stream; one that answers nothing of ours is nothing. */
-export async function takeAnswer(exchange: AdmittedExchange, id: string | number, result: JsonObject): Promise<void> {
+export async function takeAnswer(exchange: AdmittedExchange, id: RpcId, result: JsonObject): Promise<void> {
   if (typeof id !== "string" || !id.startsWith(questionPrefix)) return;
   const [callId = ""] = id.slice(questionPrefix.length).split(".", 1);
   const call = await ownCall(exchange, callId);

@@ -4,12 +4,11 @@
  */
 import type { CallError } from "../calls/call.ts";
 import type { OpenResult } from "../calls/result-store.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, parseJson, parseKeepingDigits, type JsonObject, type JsonValue } from "../json.ts";
 import { partsMediaType } from "../mcp/call-result.ts";
 import { rpcCodes } from "../mcp/revisions.ts";
 import { describedValue } from "../mcp/wrapped-result.ts";
 import { readAll } from "../ports/blob-store.ts";
-import { parseKeepingDigits } from "../tools/native/json-path.ts";
 import { textForModel, type CompletedOutcome, type ToolOutcome } from "../tools/outcome.ts";
 import { RpcFault } from "./fault.ts";
 import { asDescribed, asRefusal } from "./output-schema.ts";

@@ -8,7 +8,7 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { ErrorCode } from "../errors/catalog.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import type { RpcRequest } from "../mcp/json-rpc.ts";
+import { isRpcId, type RpcRequest } from "../mcp/json-rpc.ts";
 import { rpcCodes } from "../mcp/revisions.ts";
 import { fromHeaderValue, mirroredArguments, valueAt } from "../mcp/mirrored-headers.ts";
 import { toOutcomeDetails } from "../tools/outcome.ts";
@@ -66,8 +66,7 @@ function readCall({ name, arguments: args }: JsonObject): AskedCall {
 
 function reporterFor({ send }: Exchange, params: JsonObject): ProgressReporter | undefined {
   const { progressToken } = metaOf(params);
-  const isToken = typeof progressToken === "string" || typeof progressToken === "number";
-  return isToken && send !== undefined ? new ProgressReporter(progressToken, send) : undefined;
+  return isRpcId(progressToken) && send !== undefined ? new ProgressReporter(progressToken, send) : undefined;
 }
 
 /** In the era of sessions a client that is gone has not cancelled anything. */

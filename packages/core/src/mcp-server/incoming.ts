@@ -1,5 +1,5 @@
 /** What clients post: one message of JSON-RPC, or in revision 2025-03-26 a batch of them. Strict, since anybody may post. */
-import { isJsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, isRawNumber, type JsonValue } from "../json.ts";
 import { decodeMessage, type RpcId, type RpcMessage } from "../mcp/json-rpc.ts";
 import { invalidRequest } from "./fault.ts";
 
@@ -23,5 +23,5 @@ export function readMessage(value: JsonValue): RpcMessage {
 export function idOf(value: JsonValue): RpcId | null {
   const id = isJsonObject(value) ? value["id"] : undefined;
   if (typeof id === "string" && id.length <= longestId) return id;
-  return typeof id === "number" && Number.isInteger(id) ? id : null;
+  return isRawNumber(id) || (typeof id === "number" && Number.isInteger(id)) ? id : null;
 }

@@ -12,6 +12,7 @@ import { isJsonObject, type JsonObject } from "../json.ts";
 import {
   encodeError,
   encodeResult,
+  isRpcId,
   type RpcId,
   type RpcMessage,
   type RpcNotice,
@@ -182,7 +183,7 @@ async function takeNotice(exchange: Exchange, { method, params }: RpcNotice): Pr
   const { requestId } = params;
   const { session } = exchange.peer;
   const isCancel = method === "notifications/cancelled" && session !== undefined;
-  if (isCancel && (typeof requestId === "string" || typeof requestId === "number")) {
+  if (isCancel && isRpcId(requestId)) {
     await cancelRequest(known, requestIdIn(session, requestId));
   }
   return known;
@@ -199,7 +200,7 @@ async function cancelRequest({ deps, context }: AdmittedExchange, requestId: str
   }
 }
 
-async function takeResult(exchange: Exchange, id: string | number, result: JsonObject): Promise<Admitted> {
+async function takeResult(exchange: Exchange, id: RpcId, result: JsonObject): Promise<Admitted> {
   const known = await admitExchange(exchange);
   await takeAnswer(known, id, result);
   return known;

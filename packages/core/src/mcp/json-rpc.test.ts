@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { decodeMessages, deepestMessage, encodeRequest, isAnswerTo } from "./json-rpc.ts";
+import { decodeMessages, deepestMessage, encodeRequest, encodeResult, isAnswerTo } from "./json-rpc.ts";
 
 describe("messages of JSON-RPC", () => {
   test.each([
@@ -28,6 +28,15 @@ describe("messages of JSON-RPC", () => {
   test("an answer is for the id of its own type only", () => {
     const [answer] = decodeMessages('{"id":"1","result":{}}');
     expect(answer !== undefined && isAnswerTo(answer, 1)).toBe(false);
+  });
+
+  test("an id that a double cannot hold is given back as it came", () => {
+    const [request] = decodeMessages('{"id":9007199254740993,"method":"ping","params":{"n":9007199254740993}}');
+    expect(request?.kind === "request" && encodeResult(request.id, {})).toBe(
+      '{"jsonrpc":"2.0","id":9007199254740993,"result":{}}',
+    );
+    const [text] = decodeMessages('{"id":"9007199254740993","method":"ping"}');
+    expect(text).toMatchObject({ id: "9007199254740993" });
   });
 
   test("whatever is sent by others is read or left, and nothing is thrown", () => {

@@ -2,12 +2,27 @@
  * JSON-RPC 2.0 messages as MCP servers send them. What comes is somebody else's: read loosely where nothing
  * hangs on it, and refused where it is not clear what it answers.
  */
-import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import {
+  isDeeperThan,
+  isJsonObject,
+  isRawNumber,
+  mayLoseDigits,
+  parseJson,
+  parseJsonExactly,
+  toRawNumber,
+  type JsonObject,
+  type JsonValue,
+  type RawNumber,
+} from "../json.ts";
 
-export type RpcId = string | number;
+/** Given back as it came, also where a double cannot hold it. */
+export type RpcId = string | number | RawNumber;
 
-export interface RpcRequest {
-  readonly id: RpcId;
+/** Of requests that we make. */
+export type OwnId = Exclude<RpcId, RawNumber>;
+
+export interface RpcRequest<Id extends RpcId = RpcId> {
+  readonly id: Id;
   readonly method: string;
   readonly params: JsonObject;
 }
@@ -68,7 +83,8 @@ export function isTooDeep(text: string, value: JsonValue | undefined): boolean {
 /** All messages of a text, which may hold a batch; what is none is left out. */
 export function decodeMessages(text: string): readonly RpcMessage[] {
   const parsed = parseJson(text);
-  const values = Array.isArray(parsed) ? parsed : [parsed];
+  const read = parsed === undefined ? undefined : withLongIds(parsed, text);
+  const values = Array.isArray(read) ? read : [read];
   return values.flatMap((value) => {
     const message = decodeMessage(value);
     if (message === undefined) return [];
@@ -94,8 +110,41 @@ export function decodeMessage(value: JsonValue | undefined): RpcMessage | undefi
   return isRpcId(id) && isJsonObject(result) ? { kind: "result", id, result } : undefined;
 }
 
-function isRpcId(value: unknown): value is RpcId {
-  return typeof value === "string" || typeof value === "number";
+export function isRpcId(value: unknown): value is RpcId {
+  return typeof value === "string" || typeof value === "number" || isRawNumber(value);
+}
+
+/** Where messages name requests, their own or others. */
+const idPlaces = [["id"], ["params", "requestId"], ["params", "_meta", "progressToken"]] as const;
+
+/**
+ * Messages with the ids in them as they are in the text.
+ * @param messages read from the text, with numbers or with texts of their digits
+ */
+export function withLongIds(messages: JsonValue, text: string): JsonValue {
+  if (!mayLoseDigits(text)) return messages;
+  const [plain, exact] = [parseJson(text), parseJsonExactly(text)];
+  if (!Array.isArray(messages)) return withIds(messages, plain, exact);
+  const at = (list: JsonValue | undefined, index: number): JsonValue | undefined =>
+    Array.isArray(list) ? list[index] : undefined;
+  return messages.map((message, index) => withIds(message, at(plain, index), at(exact, index)));
+}
+
+function withIds(message: JsonValue, plain: JsonValue | undefined, exact: JsonValue | undefined): JsonValue {
+  return idPlaces.reduce((read, place) => {
+    const id = memberAt(exact, place);
+    const isLong = typeof id === "string" && typeof memberAt(plain, place) === "number";
+    return isLong ? withMember(read, place, toRawNumber(id)) : read;
+  }, message);
+}
+
+function memberAt(value: JsonValue | undefined, place: readonly string[]): JsonValue | undefined {
+  return place.reduce((part, name) => (isJsonObject(part) ? part[name] : undefined), value);
+}
+
+function withMember(value: JsonValue, [name = "", ...rest]: readonly string[], member: JsonValue): JsonValue {
+  if (!isJsonObject(value)) return value;
+  return { ...value, [name]: rest.length === 0 ? member : withMember(value[name] ?? null, rest, member) };
 }
 
 function toError({ code, message, data = null }: JsonObject): RpcError {

@@ -12,6 +12,7 @@ import {
   encodeNotice,
   encodeRequest,
   isAnswerTo,
+  type OwnId,
   type RpcMessage,
   type RpcNotice,
   type RpcRequest,
@@ -42,7 +43,7 @@ export class StdioOnce implements McpTransport {
     this.#program = program;
   }
 
-  async request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse> {
+  async request(request: RpcRequest<OwnId>, options: ExchangeOptions): Promise<RpcResponse> {
     const { runner, command, environment } = this.#program;
     const variables = await environment(options.context);
     const answered = new AbortController();

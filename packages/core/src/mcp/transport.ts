@@ -2,7 +2,7 @@
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import type { SendOptions } from "./http-peer.ts";
-import { deepestMessage, type RpcNotice, type RpcRequest, type RpcResponse } from "./json-rpc.ts";
+import { deepestMessage, type OwnId, type RpcNotice, type RpcRequest, type RpcResponse } from "./json-rpc.ts";
 import { answerRequest } from "./server-requests.ts";
 
 export interface ExchangeOptions extends SendOptions {
@@ -27,7 +27,7 @@ export interface McpTransport {
    * The server's answer, an error of its among them.
    * @throws SessionLost; GatewayError with the fate of the request known to `deliveryOf`
    */
-  request(request: RpcRequest, options: ExchangeOptions): Promise<RpcResponse>;
+  request(request: RpcRequest<OwnId>, options: ExchangeOptions): Promise<RpcResponse>;
   /** Gives the request to whoever brings the answer to its call by itself. @throws GatewayError, not sent */
   handOver?(request: RpcRequest, options: ExchangeOptions): Promise<void>;
   /** @throws GatewayError where it could not be delivered */

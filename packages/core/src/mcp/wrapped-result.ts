@@ -4,10 +4,9 @@
  * given the schema get it wrapped again.
  */
 import { isDeepStrictEqual } from "node:util";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, parseJson, parseKeepingDigits, type JsonObject, type JsonValue } from "../json.ts";
 import type { ToolReply } from "../tools/adapter.ts";
 import { checkValue } from "../tools/arguments.ts";
-import { parseKeepingDigits } from "../tools/native/json-path.ts";
 
 const wrapper = "result";
 

@@ -19,6 +19,7 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { exchangePaths, largestKept, type ModelExchange } from "./special.ts";
+import { readWithin } from "../read-body.ts";
 
 export interface RelayedAnswer {
   readonly contentType: string;
@@ -166,16 +167,9 @@ class Relay {
   async *whole(response: EgressResponse): AsyncGenerator<Uint8Array, void, void> {
     const name = this.#chat.routes[0]?.provider.name ?? "";
     yield* this.#settled(async function* () {
-      const parts: Uint8Array[] = [];
-      let length = 0;
-      for await (const part of response.body) {
-        length += part.length;
-        if (length > largestWhole) {
-          throw new GatewayError("provider_failed", `Provider '${name}' answered more than ${largestWhole} bytes.`);
-        }
-        parts.push(part);
-      }
-      const bytes = Buffer.concat(parts);
+      const message = `Provider '${name}' answered more than ${largestWhole} bytes.`;
+      const tooLarge = (): GatewayError => new GatewayError("provider_failed", message);
+      const bytes = await readWithin(response.body, largestWhole, tooLarge);
       const answer = parseJson(bytes.toString("utf8"));
       if (!isJsonObject(answer))
         throw new GatewayError("provider_failed", `Provider '${name}' did not answer with JSON.`);

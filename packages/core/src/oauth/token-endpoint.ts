@@ -4,13 +4,13 @@
  * the words of `token-errors.ts`.
  */
 import { isHeaderValue } from "../blind/header-rules.ts";
-import { readAtMost } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { Egress, EgressResponse } from "../ports/egress.ts";
 import { Redactor } from "../secrets/redactor.ts";
 import { isWebAddress, type OAuthClient } from "./client.ts";
 import { notAnAddress, toAnswerError, toConnectionError } from "./token-errors.ts";
+import { readAtMost } from "../read-body.ts";
 
 /** How the client proved itself; remembered with the token. */
 export type ClientAuth = "basic" | "post" | "none";

@@ -1,5 +1,5 @@
 /** What is done with objects of a bucket, in the words of S3: get, head, put, delete, list. */
-import { leave, readAtMost } from "../blind/reply.ts";
+import { leave } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../errors/delivery.ts";
@@ -7,6 +7,7 @@ import { discard, type S3Client } from "./s3-client.ts";
 import { saysItIsMissing, toRefusal } from "./s3-errors.ts";
 import type { Pair } from "./sigv4.ts";
 import { elementsOf, escapeXml, textOf } from "./xml.ts";
+import { readAtMost } from "../read-body.ts";
 
 export interface ObjectRef {
   /** The whole key. */

@@ -4,11 +4,11 @@
  * without checksum headers, since that is what all stores take.
  */
 import { createHash } from "node:crypto";
-import { readAtMost } from "../blind/reply.ts";
 import type { Egress, EgressRequest, EgressResponse } from "../ports/egress.ts";
 import { pathOf, type BucketAddress } from "./bucket-address.ts";
 import { readRefusal, toS3Error, type S3Refusal } from "./s3-errors.ts";
 import { encodeQuery, presignQuery, sha256Hex, signRequest, type AccessKeys, type Pair } from "./sigv4.ts";
+import { readAtMost } from "../read-body.ts";
 
 export interface S3Request {
   readonly method: "GET" | "HEAD" | "PUT" | "POST" | "DELETE";

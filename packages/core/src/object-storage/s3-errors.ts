@@ -4,11 +4,12 @@
  * named: whoever calls a tool does not learn where it leads.
  */
 import type { JsonValue } from "../json.ts";
-import { parseRetryAfter, readAtMost } from "../blind/reply.ts";
+import { parseRetryAfter } from "../blind/reply.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { EgressResponse } from "../ports/egress.ts";
 import { withDelivery } from "../errors/delivery.ts";
 import { textOf } from "./xml.ts";
+import { readAtMost } from "../read-body.ts";
 
 /** A refusal as the store words it. */
 export interface S3Refusal {

@@ -150,6 +150,7 @@ function describeFor(
     title: operation.title,
     description: operation.description,
     parameters: parametersOf(operation),
+    carriesLongNumbers: true,
     effect: effectOf({ method, effect: operation.effect }),
     repeat: repeatOf({ ...operation, method }),
     sensitive: operation.sensitive,

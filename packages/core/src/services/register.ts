@@ -10,7 +10,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { haveNodesLook } from "../nodes/look.ts";
 import { newId } from "../ids.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
-import { hasSecretInQuery, looksLikeSecret, mayBeSecret, notAName } from "../secrets/secret-shape.ts";
+import { hasSecretInQuery, isSecretValue, looksLikeSecret, mayBeSecret, notAName } from "../secrets/secret-shape.ts";
 import { announceChange } from "../subscriptions/announce.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { isToolScheme } from "../tools/uri.ts";
@@ -42,6 +42,8 @@ export interface NewServiceRequest {
   readonly description: string | null;
   readonly enabled: boolean;
   readonly config: JsonObject;
+  /** Fields (`config.headers.X-Tenant-Key`) that hold none, whatever they are called. */
+  readonly notSecret: readonly string[];
 }
 
 /**
@@ -51,12 +53,12 @@ export interface NewServiceRequest {
 export async function createService(
   deps: ServiceDeps,
   context: CallContext,
-  request: NewServiceRequest,
+  { notSecret, ...request }: NewServiceRequest,
 ): Promise<ToolService> {
   const runtime = runtimeOf(deps.adapters, request.scheme);
   const { scheme } = runtime.scheme;
   const id = newId("toolService");
-  const { config, secrets } = readConfig(runtime, id, request.config);
+  const { config, secrets } = readConfig(runtime, { id, notSecret }, request.config);
   const record: ToolService = { ...request, ...firstState, id, scheme, config };
   await checkRecord(deps, context, { runtime, record });
   if (context.config.services.some((other) => other.scheme === scheme && other.serviceId === request.serviceId)) {
@@ -89,6 +91,8 @@ export interface ServicePatch {
   readonly config?: JsonObject;
   /** `config` is the whole instead. */
   readonly replacesConfig?: boolean;
+  /** As of a new one. */
+  readonly notSecret?: readonly string[];
 }
 
 /** Changes that are made at the same time are tried again on what the other left. */
@@ -131,14 +135,14 @@ async function changeOnce(
   context: CallContext,
   { record, patch, expectedVersion = record.version }: OneChange,
 ): Promise<ToolService> {
-  const { config: configPatch, replacesConfig = false, ...plain } = patch;
+  const { config: configPatch, replacesConfig = false, notSecret = [], ...plain } = patch;
   const runtime = runtimeOf(deps.adapters, record.scheme);
   const { tenant } = context;
   if (configPatch === undefined)
     return found(await deps.repos.services.update(tenant, record.id, plain, expectedVersion), record.id);
   const { config, secrets } = replacesConfig
-    ? readConfig(runtime, record.id, configPatch, record.config)
-    : readMerged(runtime, record, configPatch);
+    ? readConfig(runtime, { id: record.id, notSecret, before: record.config }, configPatch)
+    : readMerged(runtime, { record, notSecret }, configPatch);
   await checkRecord(deps, context, { runtime, record: { ...record, config } });
   const change: ToolServiceChange = { ...plain, config };
   const updated = await withSecrets(deps, context, secrets, async () =>
@@ -196,16 +200,21 @@ function noSuchService(id: string): GatewayError {
   return new GatewayError("not_found", `There is no tool service '${id}'.`, { param: "id" });
 }
 
-/** @param before the configuration that is replaced */
+interface ConfigOwner {
+  readonly id: string;
+  readonly notSecret: readonly string[];
+  /** The configuration that is replaced. */
+  readonly before?: JsonObject;
+}
+
 function readConfig(
   runtime: ServiceRuntime,
-  id: string,
+  { id, notSecret, before = {} }: ConfigOwner,
   input: JsonObject,
-  before: JsonObject = {},
 ): ReturnType<typeof liftSecrets> {
   const parsed = runtime.scheme.config.safeParse(input);
   if (!parsed.success) throw toInvalidConfig(parsed.error);
-  refuseSecrets(parsed.data, { id, before: new Set(textsIn(before)) });
+  refuseSecrets(parsed.data, { id, notSecret, before: new Set(textsIn(before)) });
   const suffix = newId("request").slice(-6);
   return liftSecrets(
     parsed.data,
@@ -214,9 +223,14 @@ function readConfig(
 }
 
 /** What was there and fits no longer is named by nobody's request, so what takes it away is said. */
-function readMerged(runtime: ServiceRuntime, record: ToolService, patch: JsonObject): ReturnType<typeof readConfig> {
+function readMerged(
+  runtime: ServiceRuntime,
+  { record, notSecret }: { readonly record: ToolService; readonly notSecret: readonly string[] },
+  patch: JsonObject,
+): ReturnType<typeof readConfig> {
   try {
-    return readConfig(runtime, record.id, mergePatch(record.config, patch), record.config);
+    const owner = { id: record.id, notSecret, before: record.config };
+    return readConfig(runtime, owner, mergePatch(record.config, patch));
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
     const path = (error.details.param ?? "").split(".").slice(1);
@@ -234,6 +248,7 @@ function isThere(value: JsonValue, [first, ...rest]: readonly string[]): boolean
 
 interface Registered {
   readonly id: string;
+  readonly notSecret: readonly string[];
   /** What is stored already, and stays as it is. */
   readonly before: ReadonlySet<string>;
 }
@@ -245,7 +260,7 @@ interface Registered {
  */
 function refuseSecrets(config: unknown, service: Registered, path: readonly string[] = []): void {
   if (typeof config === "string") {
-    const problem = service.before.has(config) ? undefined : misplacedSecret(config, path, service.id);
+    const problem = service.before.has(config) ? undefined : misplacedSecret(config, path, service);
     if (problem !== undefined) throw invalidConfig(path.join("."), problem);
   } else if (Array.isArray(config) || isJsonObject(config)) {
     for (const [key, value] of Object.entries(config)) refuseSecrets(value, service, [...path, key]);
@@ -258,7 +273,7 @@ const giveIt = "give the secret itself, or store it with PUT /v1/credentials and
 const notItsOwn = `is the credential of another service's own, which goes when that changes; ${giveIt}`;
 const itsOwnNoMore = `is a credential of its own that this service has had and has no more; ${giveIt}`;
 
-function misplacedSecret(text: string, path: readonly string[], id: string): string | undefined {
+function misplacedSecret(text: string, path: readonly string[], { id, notSecret }: Registered): string | undefined {
   const [last = "", holder] = path.toReversed();
   const isName = last === "credential" || (last === "source" && path.at(-3) === "mapping");
   if (isName && literalsName.test(text)) return text.startsWith(`${id}.`) ? itsOwnNoMore : notItsOwn;
@@ -267,13 +282,22 @@ function misplacedSecret(text: string, path: readonly string[], id: string): str
   if (path.includes("properties")) return undefined;
   // `tools.query.description` is of a tool that is called so.
   const isFixed = (holder === "headers" || holder === "query") && path.length !== 3;
-  if (isFixed) return isKept(last, text) ? `is a secret; ${storeIt}` : undefined;
+  const isAddress = /(?:^|_)url$/.test(last);
+  const holds = (isSecret: typeof isKept): boolean =>
+    isFixed ? isSecret(last, text) : isAddress && hasSecretInQuery(text, isSecret);
+  const field = ["config", ...path].join(".");
+  if (holds(isKept)) {
+    if (holds(isSecretValue)) return `${isFixed ? "is a secret" : "must not hold a secret in its query"}; ${sendIt}`;
+    const isCalled = isFixed ? "is called as secrets are" : "has a parameter that is called as secrets are";
+    if (!notSecret.includes(field)) return `${isCalled}; ${sendIt}; where it is none, name '${field}' in 'not_secret'`;
+  }
   // Endpoints are templates, so what stands in braces is no value yet.
-  const isMisplaced =
-    (/(?:^|_)url$/.test(last) && hasSecretInQuery(text, isKept)) ||
-    (/(?:^|_)(?:endpoint|path)$/.test(last) && hasSecretInQuery(text));
+  const isMisplaced = /(?:^|_)(?:endpoint|path)$/.test(last) && hasSecretInQuery(text);
   return isMisplaced ? `must not hold a secret in its query; ${storeIt}` : undefined;
 }
+
+const sendIt =
+  'store it with PUT /v1/credentials/{name} and have \'auth_config\' send it (with "auth_type": "mapping" in any header or parameter)';
 
 /** Is a value that is sent as it stands a secret, for all that is known? */
 const isKept = (name: string, text: string): boolean => text !== "" && mayBeSecret(name, text);

@@ -302,13 +302,15 @@ function makeTool(owner: ToolOwner, described: ServiceTool): MadeTool {
 
 function toTool(service: ToolOwner, described: ServiceTool): Tool {
   const { record } = service;
-  const { id, title, description, parameters, outputSchema, effect, effectOf, timeoutMs, maxAttempts } = described;
+  const { carriesLongNumbers, ...definition } = described;
+  const { id, title, description, parameters, outputSchema, effect, effectOf, timeoutMs, maxAttempts } = definition;
   return {
     uri: formatToolUri(record.scheme, record.serviceId, id),
     name: serviceToolName(record.scheme, record.serviceId, id),
     ...(title === undefined ? {} : { title }),
     description,
     parameters,
+    ...(carriesLongNumbers === true ? { carriesLongNumbers } : {}),
     ...(outputSchema === undefined ? {} : { outputSchema }),
     kind: "SERVICE",
     enabled: record.enabled && described.quarantined !== true,
@@ -325,7 +327,7 @@ function toTool(service: ToolOwner, described: ServiceTool): Tool {
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(maxAttempts === undefined ? {} : { maxAttempts }),
     outputTrust: described.outputTrust ?? "outside",
-    hash: hashOf([service.hash, { ...described, byMethod: null, effectOf: null }]),
+    hash: hashOf([service.hash, { ...definition, byMethod: null, effectOf: null }]),
   };
 }
 

@@ -27,6 +27,8 @@ export interface ServiceTool {
   readonly description: string;
   /** JSON Schema of an object. */
   readonly parameters: JsonObject;
+  /** As of a `Tool`. */
+  readonly carriesLongNumbers?: boolean;
   readonly outputSchema?: JsonObject | undefined;
   /** The tool by the option `method`, where it allows several; others are refused. */
   readonly byMethod?: ReadonlyMap<string, ServiceTool>;

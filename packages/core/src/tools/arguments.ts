@@ -3,11 +3,18 @@
  * checked against it before anything leaves (CHAT-18). A failure is a list that a model can act on.
  */
 import { GatewayError } from "../errors/gateway-error.ts";
-import { isDeeperThan, isJsonObject, parseWatchingDigits, type JsonObject, type JsonValue } from "../json.ts";
+import {
+  isDeeperThan,
+  isJsonObject,
+  isLongNumber,
+  parseWatchingDigits,
+  type JsonObject,
+  type JsonValue,
+} from "../json.ts";
 import { shorten, SchemaDocument } from "./json-schema/document.ts";
 import { Filler, FillPlans } from "./json-schema/fill.ts";
 import { RuleCompiler } from "./json-schema/rules.ts";
-import { type ArgumentError, Budget, ErrorList, Evaluated } from "./json-schema/run.ts";
+import { type ArgumentError, Budget, ErrorList, Evaluated, type Frame } from "./json-schema/run.ts";
 
 export type { ArgumentError };
 
@@ -20,7 +27,17 @@ export interface ArgumentValidator {
    * Defaults and unambiguous types applied to a copy, then checked.
    * @throws GatewayError `invalid_definition` for a schema that multiplies or circles without an end
    */
-  validate(given: JsonValue): CheckedArguments;
+  validate(given: JsonValue, options?: ValidateOptions): CheckedArguments;
+  /**
+   * Arguments that were checked, for JSON: texts are the whole numbers whose digits they are, where nothing but a number
+   * fits. `JSON.stringify` writes them; whatever else reads them takes them for objects.
+   */
+  withLongNumbers(args: JsonObject): JsonObject;
+}
+
+export interface ValidateOptions {
+  /** A whole number that a double cannot hold may be the text of its digits. */
+  readonly longNumbers?: boolean | undefined;
 }
 
 /** Levels of nesting in arguments. */
@@ -48,17 +65,26 @@ function createValidator(schema: JsonObject): ArgumentValidator {
   const rule = compiler.compile(schema, document.root, "");
   const plans = new FillPlans(compiler);
   return {
-    validate(given) {
+    validate(given, { longNumbers = false } = {}) {
       if (!isJsonObject(given)) return failure("must be a JSON object");
       if (isDeeperThan(given, deepestArguments)) return failure(tooDeep);
       const budget = new Budget();
       const value = new Filler(plans, budget).fill(given, schema, document.root);
-      const errors = new ErrorList();
-      const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
-      if (isJsonObject(value) && rule.evaluate(value, { budget, place: undefined, errors, evaluated })) {
-        return { ok: true, value };
-      }
-      return { ok: false, errors: errors.errors };
+      const check = (frame: Pick<Frame, "longNumbers">): CheckedArguments => {
+        const errors = new ErrorList();
+        const evaluated = document.tracksEvaluation ? new Evaluated() : undefined;
+        return isJsonObject(value) && rule.evaluate(value, { budget, place: undefined, errors, evaluated, ...frame })
+          ? { ok: true, value }
+          : { ok: false, errors: errors.errors };
+      };
+      const checked = check({});
+      // What fits as it is stays so, where both a number and a text would.
+      return checked.ok || !longNumbers || !hasLongNumber(value) ? checked : check({ longNumbers });
+    },
+    withLongNumbers(args) {
+      if (!hasLongNumber(args)) return args;
+      const written = new Filler(plans, new Budget(), "as numbers").fill(args, schema, document.root);
+      return isJsonObject(written) ? written : args;
     },
   };
 }
@@ -97,33 +123,30 @@ function compileValue(schema: JsonObject): CompiledValue {
   return made;
 }
 
+function hasLongNumber(value: JsonValue): boolean {
+  if (typeof value !== "object" || value === null) return isLongNumber(value);
+  return (Array.isArray(value) ? value : Object.values(value)).some(hasLongNumber);
+}
+
 function failure(message: string): CheckedArguments {
   return { ok: false, errors: [{ pointer: "", message }] };
 }
 
 /**
  * The arguments of a tool call as a model wrote them. Blank text means no arguments; anything else
- * must be one JSON object. Nothing is repaired: cut-off arguments must never run.
+ * must be one JSON object. Nothing is repaired: cut-off arguments must never run. Whole numbers that would become others
+ * are the texts of their digits.
  */
 export function parseToolArguments(text: string): CheckedArguments {
   if (text.trim() === "") return { ok: true, value: {} };
-  let lost: string | undefined;
   let parsed: JsonValue;
   try {
-    parsed = parseWatchingDigits(text, (digits) => {
-      lost ??= digits;
-      return digits;
-    });
+    parsed = parseWatchingDigits(text, (digits) => digits);
   } catch (error) {
     const reason = error instanceof Error ? shorten(error.message, 160) : "unreadable";
     return failure(`is not valid JSON (${reason}); send one complete JSON object`);
   }
   if (!isJsonObject(parsed)) return failure("must be a JSON object");
-  if (lost !== undefined) {
-    return failure(
-      `holds the number ${shorten(lost, 40)}, which cannot be carried exactly; send it as a string where its schema takes strings`,
-    );
-  }
   if (isDeeperThan(parsed, deepestArguments)) return failure(tooDeep);
   return { ok: true, value: parsed };
 }

@@ -10,11 +10,10 @@ import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject } from "../json.ts";
-import { compileArguments } from "./arguments.ts";
 import { findTool } from "./catalog.ts";
 import { toListedTool, type ListedTool } from "./describe.ts";
 import { toErrorDetails } from "./outcome.ts";
-import { prepareCall } from "./prepare.ts";
+import { prepareCall, validateArguments } from "./prepare.ts";
 import type { Tool } from "./tool.ts";
 
 export interface Explanation {
@@ -65,7 +64,7 @@ function planCall(deps: CoreDeps, context: CallContext, item: ExplainRequest): P
     };
   }
   const { tool, outcome } = prepared;
-  const checked = tool === undefined ? undefined : compileArguments(tool.parameters).validate(item.arguments);
+  const checked = tool === undefined ? undefined : validateArguments(tool, item.arguments);
   // Credentials come last: everything else about the call has been found in order.
   if (outcome.code !== "credential_missing" || tool === undefined || checked?.ok !== true) {
     throw new GatewayError(outcome.code, outcome.message, {

@@ -12,7 +12,7 @@ import type { ToolService } from "../services/service.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
 import type { ToolAdapter, ToolCall } from "./adapter.ts";
-import { compileArguments, parseToolArguments } from "./arguments.ts";
+import { compileArguments, parseToolArguments, type CheckedArguments } from "./arguments.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
 import type { Effect, Repeat, Tool } from "./tool.ts";
 import { parseToolUri, type ToolUri } from "./uri.ts";
@@ -184,7 +184,7 @@ function refusedAsked({ name }: Tool, why: string): GatewayError {
 
 function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {
   const parsed = typeof given === "string" ? parseToolArguments(given) : ({ ok: true, value: given } as const);
-  const checked = parsed.ok ? compileArguments(tool.parameters).validate(parsed.value) : parsed;
+  const checked = parsed.ok ? validateArguments(tool, parsed.value) : parsed;
   if (checked.ok) return checked.value;
   const list = checked.errors.map((error) => `${error.pointer === "" ? "arguments" : error.pointer}: ${error.message}`);
   throw new GatewayError(
@@ -196,6 +196,10 @@ function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {
       extra: { errors: checked.errors as unknown as JsonValue },
     },
   );
+}
+
+export function validateArguments(tool: Tool, given: JsonObject): CheckedArguments {
+  return compileArguments(tool.parameters).validate(given, { longNumbers: tool.carriesLongNumbers });
 }
 
 function requireCredentials(context: CallContext, tool: Tool): void {

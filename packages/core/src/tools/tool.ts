@@ -24,6 +24,8 @@ export interface Tool {
   readonly description: string;
   /** JSON Schema of the arguments, an object schema. */
   readonly parameters: JsonObject;
+  /** Whole numbers of any length reach its back end: they are texts of their digits until they are written. */
+  readonly carriesLongNumbers?: boolean;
   /** JSON Schema of structured results, where its back end has said one. */
   readonly outputSchema?: JsonObject;
   readonly kind: "HTTP" | "NATIVE" | "MCP" | "VCP" | "SERVICE" | "NODE" | "FLOW" | "AGENT";

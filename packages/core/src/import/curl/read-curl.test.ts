@@ -144,6 +144,25 @@ describe(`secrets in the path of a command ${verifies("BLIND-3", "BLIND-5")}`, (
     expect(candidates[0]?.wish).not.toContain(address.slice(-10));
   });
 
+  test.each([
+    ["https://oapi.dingtalk.com/robot/send?access_token=", "access_token"],
+    ["https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=", "key"],
+  ])("of the query tell one robot of a host from another: %s", (address, target) => {
+    const of = (secret: string) => read(`curl "${address}${secret}" --json '{"msgtype":"text"}'`);
+    const [one, other, again, unknown] = ["1a", "2b", "1a", ""]
+      .map((start) => (start === "" ? "$KEY" : `${start}f2504e0-4f89-41d3-9a0c-0305e82c3301`))
+      .map(of);
+    const keys = [one, other, again, unknown].map((each) => each?.candidates[0]?.key);
+    expect(new Set(keys).size).toBe(3);
+    expect(keys[2]).toBe(keys[0]);
+    const names = [one, other, again, unknown].map((each) => [...(each?.secrets.keys() ?? [])].join());
+    expect(new Set(names).size).toBe(3);
+    expect(names[0]).toMatch(new RegExp(`:${target}_[0-9a-f]{8}$`));
+    expect(names[3]).toMatch(new RegExp(`:${target}$`));
+    expect(one?.candidates[0]?.definition).toMatchObject({ auth_config: { mapping: [{ target, location: "query" }] } });
+    expect(JSON.stringify(one?.candidates)).not.toContain("1af2504e0");
+  });
+
   test("tell one webhook of a host from another, and one bot's methods by the same name", () => {
     const [one, other] = ["x1y2z3a4b5c6d7e8f9g0h1i2j3", "y1y2z3a4b5c6d7e8f9g0h1i2j3"].map((id) =>
       read(`curl https://mm.example.com/hooks/${id} -d text=hi`),

@@ -21,8 +21,10 @@ import {
   holdsSecret,
   isHook,
   isLastingSecret,
+  isRobot,
   isSecretText,
   isSecretVariable,
+  isUnknown,
   looksSecret,
   mentionsSecret,
   secretInSegment,
@@ -55,10 +57,9 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
   const headers = readHeaders(command, secrets, notes);
   if (command.user !== undefined) addUser(secrets, command.user);
   if (written.user !== undefined) addUser(secrets, written.user);
-  const query = fromPairs([...written.query, ...(command.isGet ? pairsOf(command.data, notes) : [])], "query", {
-    secrets,
-    notes,
-  });
+  const pairs = [...written.query, ...(command.isGet ? pairsOf(command.data, notes) : [])];
+  const robot = robotIn(written, pairs);
+  const query = fromPairs(pairs, "query", { secrets, notes, robot });
   // What path and body have depends on whether the command has a credential already.
   const address = withoutSecrets(written, secrets, notes);
   const body = command.isGet ? undefined : readBody(command, headers.contentType, { secrets, notes });
@@ -73,7 +74,7 @@ export function readCurl(text: string, options: CurlOptions): ReadCurl {
     ...(body?.arguments ?? []),
   ];
   const named = nameArguments(list);
-  const key = `${method} ${address.origin}${address.path}`;
+  const key = `${method} ${address.origin}${address.path}${robot === undefined ? "" : ` ${robot}`}`;
   const shown = shownPath(address.path);
   const candidate: Candidate = {
     key,
@@ -258,16 +259,24 @@ function addSecretHeader(secrets: CommandSecrets, notes: Notes, [name, value]: P
     notes.add(`Header '${name.slice(0, 60)}' is one secret more than a tool has; it is left out.`);
 }
 
+/** One address is many robots' and webhooks', which differ in a secret of the query: digits that tell this one. */
+function robotIn({ path }: Address, query: readonly Pair[]): string | undefined {
+  const known = query.filter(([name, value]) => isLastingSecret(name, value, false) && !isUnknown(value));
+  if (!path.split("/").some(isRobot) || known.length === 0) return undefined;
+  return shortHash(JSON.stringify(known), 8);
+}
+
 interface PairContext {
   readonly secrets: CommandSecrets;
   readonly notes: Notes;
+  readonly robot?: string | undefined;
 }
 
 /** Equal names are one list. */
 function fromPairs(
   pairs: readonly Pair[],
   place: "query" | "body",
-  { secrets, notes }: PairContext,
+  { secrets, notes, robot }: PairContext,
 ): readonly Argument[] {
   const isAuthorized = place === "body" && !secrets.isEmpty;
   const byName = new Map<string, string[]>();
@@ -279,7 +288,8 @@ function fromPairs(
   return [...byName].flatMap(([name, values]): Argument[] => {
     const [value = "", ...more] = values;
     const isLasting = values.some((each) => isLastingSecret(name, each, isAuthorized));
-    if (isLasting && secrets.add(place, name, value)) return [];
+    const part = robot === undefined ? undefined : `${name.toLowerCase()}_${robot}`;
+    if (isLasting && secrets.add(place, name, value, part)) return [];
     const isSecret = place === "body" ? isSecretText : mayBeSecret;
     if (values.some((each) => isSecret(name, each)))
       return [secretArgument({ name, place }, { type: "string" }, notes)];

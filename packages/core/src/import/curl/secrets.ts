@@ -92,6 +92,11 @@ export function isHook(word: string): boolean {
   return /(?:^|[-_]|web)hooks?(?:b\d|-test)?$/i.test(word);
 }
 
+/** As in addresses that are one for all webhooks and robots: `/robot/send?access_token=…`, `/cgi-bin/webhook/send?key=…`. */
+export function isRobot(word: string): boolean {
+  return /^(?:web-?)?hook$|^robot$/i.test(word);
+}
+
 function isMixed(run: string): boolean {
   return /[a-z]/.test(run) && /[A-Z]/.test(run) && /\d/.test(run);
 }
@@ -114,7 +119,7 @@ export function isLastingSecret(name: string, value: string, isAuthorized: boole
 /** What documentation writes where a secret is to stand: `<token>`, `${TOKEN}`, `YOUR_API_KEY`, `xxxxxx`. */
 const standIn = /^(?:<[^<>]*>|\$?\{[^{}]*\}|\{\{[^{}]*\}\}|\[[^[\]]*\]|\.{3}|…|[x*]{3,}|your[-_ ].*)$/i;
 
-function isUnknown(value: string): boolean {
+export function isUnknown(value: string): boolean {
   return hasVariable(value) || value === "" || standIn.test(value);
 }
 
@@ -152,10 +157,13 @@ export class CommandSecrets {
     return true;
   }
 
-  /** @returns whether there is room for it, under this name */
-  add(location: Place, target: string, value: string): boolean {
+  /**
+   * @param part what the credential's name says of it
+   * @returns whether there is room for it, under this name
+   */
+  add(location: Place, target: string, value: string, part = target.toLowerCase()): boolean {
     if (target === "" || target.length > longestTarget || this.#found.length >= mostFound) return false;
-    const name = this.#freeName(target.toLowerCase(), { location, target });
+    const name = this.#freeName(part, { location, target });
     this.#found.push({ target, location, name, value, holds: `the value of ${placeNames[location]} '${target}'` });
     return true;
   }

@@ -49,9 +49,18 @@ function mayBeText(schema: JsonValue): boolean {
   return types.length === 0 || types.includes("string");
 }
 
-/** The keys without which an operation cannot be called, and whose they are. */
-export function requiredKeys(parameters: readonly ApiParameter[], isOpen: boolean): readonly ApiParameter[] {
-  const required = parameters.filter((parameter) => parameter.required);
+/**
+ * The keys without which an operation cannot be called, and whose they are.
+ * @param isNamed has the caller a credential for it? Then it is sent, though it may be left out.
+ */
+export function requiredKeys(
+  parameters: readonly ApiParameter[],
+  isOpen: boolean,
+  isNamed: (parameter: ApiParameter) => boolean,
+): readonly ApiParameter[] {
+  const required = parameters.flatMap((parameter) =>
+    parameter.required || (isOpen && isNamed(parameter)) ? [{ ...parameter, required: true }] : [],
+  );
   const keys = required.filter((parameter) => isKeyParameter(parameter, isOpen));
   if (keys.length === 0) return [];
   const isOwner = ({ in: place, name }: ApiParameter): boolean =>

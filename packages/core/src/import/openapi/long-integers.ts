@@ -1,6 +1,6 @@
 /**
- * Integers that the document says have 64 bits. What a double cannot hold is taken in no arguments, so where a value
- * is written as text anyway, its digits are taken as a string, too: they look the same to the back end.
+ * Integers that the document says have 64 bits. Few clients can write what a double cannot hold, so where a value
+ * is written as text anyway, they are told that its digits are taken as a string, too: they look the same to the back end.
  */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { typeNames } from "./schema-types.ts";

@@ -75,7 +75,9 @@ function withKeys(proposed: AuthProposal, parameters: readonly ApiParameter[], o
   const taken = new Set(
     (known === undefined ? [] : authSlots(known)).map(({ location, name }) => placeKey(location, name)),
   );
-  const keys = requiredKeys(parameters, known === undefined).filter(
+  const named = options.overrides.credentials ?? {};
+  const isNamed = ({ name }: ApiParameter): boolean => Object.hasOwn(named, name);
+  const keys = requiredKeys(parameters, known === undefined, isNamed).filter(
     ({ in: place, name }) => !taken.has(placeKey(place, name)),
   );
   if (keys.length === 0) return proposed;

@@ -233,7 +233,7 @@ function readParameterArguments(
     }
     if (isAuth(parameter) || (operation.method !== "GET" && isIdempotencyKey(parameter))) continue;
     const use = keyUse(parameter, isOpen);
-    const problem = use === "left out" ? "is for a key, which 'auth_config' sends" : problemOf(parameter, route);
+    const problem = use === "left out" ? whyLeftOut(parameter, auth) : problemOf(parameter, route);
     if (problem !== undefined) {
       notes.add(`Parameter '${parameter.name}' ${problem}; it is left out.`);
       continue;
@@ -243,6 +243,12 @@ function readParameterArguments(
     list.push(toArgument(parameter, converter, notes));
   }
   return list;
+}
+
+function whyLeftOut({ name }: ApiParameter, { config }: AuthProposal): string {
+  if (config !== undefined) return "is for a key, which 'auth_config' sends";
+  const credentials = JSON.stringify({ credentials: { [name]: "NAME" } });
+  return `is for a key that need not be sent, and none is: import with "auth": ${credentials} to send the credential 'NAME' in it`;
 }
 
 function isIdempotencyKey({ in: place, name }: ApiParameter): boolean {

@@ -10,6 +10,7 @@ import { withDelivery } from "../../errors/delivery.ts";
 import type { InvocationContext } from "../../tools/adapter.ts";
 import type * as z from "zod";
 import type { Instance } from "../instance.ts";
+import { readWithin } from "../../read-body.ts";
 
 /** Milliseconds that a registry has to answer. */
 const answerMs = 5_000;
@@ -103,14 +104,8 @@ export class RegistryClient {
   }
 
   async #read({ body }: EgressResponse): Promise<string> {
-    const pieces: Uint8Array[] = [];
-    let size = 0;
-    for await (const piece of body) {
-      size += piece.byteLength;
-      if (size > largestAnswer) throw this.failure(`answered with more than ${largestAnswer} bytes`);
-      pieces.push(piece);
-    }
-    return Buffer.concat(pieces, size).toString("utf8");
+    const tooLarge = (): GatewayError => this.failure(`answered with more than ${largestAnswer} bytes`);
+    return (await readWithin(body, largestAnswer, tooLarge)).toString("utf8");
   }
 }
 

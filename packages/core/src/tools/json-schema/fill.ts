@@ -7,7 +7,16 @@
  * Only what applies for certain is followed: `$ref`, `allOf`, and the one alternative of `anyOf` or
  * `oneOf` that the value's type allows.
  */
-import { isDeeperThan, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import {
+  isDeeperThan,
+  isJsonObject,
+  isLongNumber,
+  isRawNumber,
+  parseJson,
+  toRawNumber,
+  type JsonObject,
+  type JsonValue,
+} from "../../json.ts";
 import { ownMember, type Resource } from "./document.ts";
 import { isNullable, type RuleCompiler } from "./rules.ts";
 import { type Budget, Evaluated, typeOf } from "./run.ts";
@@ -150,25 +159,31 @@ export class FillPlans {
   }
 }
 
+/** How whole numbers come out that a double cannot hold: as the texts that went in, or as JSON is to be written of them. */
+export type LongNumbers = "as text" | "as numbers";
+
 /** Fills one value. */
 export class Filler {
   readonly #plans: FillPlans;
   readonly #budget: Budget;
+  readonly #longNumbers: LongNumbers;
   /** Property schemas whose default is being filled in: a default may not breed itself. */
   readonly #open = new Set<JsonObject>();
 
-  constructor(plans: FillPlans, budget: Budget) {
+  constructor(plans: FillPlans, budget: Budget, longNumbers: LongNumbers = "as text") {
     this.#plans = plans;
     this.#budget = budget;
+    this.#longNumbers = longNumbers;
   }
 
   /** The value with defaults and unambiguous types; the given value is left as it is. */
   fill(value: JsonValue, schema: JsonValue | undefined, resource: Resource): JsonValue {
-    if (!isJsonObject(schema)) return value;
+    if (!isJsonObject(schema) || isRawNumber(value)) return value;
     this.#budget.spend(1);
     this.#budget.enter();
     const given = typeof value === "string" ? this.#coerce(value, schema, resource) : value;
-    const filled = typeof given === "object" && given !== null ? this.#fillParts(given, schema, resource) : given;
+    const hasParts = typeof given === "object" && given !== null && !isRawNumber(given);
+    const filled = hasParts ? this.#fillParts(given, schema, resource) : given;
     this.#budget.leave();
     return filled;
   }
@@ -176,16 +191,25 @@ export class Filler {
   #coerce(text: string, schema: JsonObject, resource: Resource): JsonValue {
     const types = this.#plans.typesOf(schema, resource, this.#budget);
     if (types === undefined || (types.size === 1 && types.has("string"))) return text;
+    const takesNumbers = types.has("integer") || types.has("number");
+    if (this.#longNumbers === "as numbers" && takesNumbers && !types.has("string") && isLongNumber(text)) {
+      return toRawNumber(text);
+    }
     const spelled = coerce(text, types, this.#budget);
     const mayStay = types.has("string") && spelled !== text && this.#fits(text, schema, resource);
     return mayStay ? text : spelled;
   }
 
-  #fits(value: JsonValue, schema: JsonObject, resource: Resource): boolean {
+  #fits(value: JsonValue, schema: JsonValue, resource: Resource): boolean {
     const { compiler } = this.#plans;
     const rule = compiler.compile(schema, resource, "");
     const evaluated = compiler.document.tracksEvaluation ? new Evaluated() : undefined;
-    return rule.evaluate(value, { budget: this.#budget, place: undefined, errors: undefined, evaluated });
+    const longNumbers = this.#longNumbers === "as numbers";
+    return rule.evaluate(value, { budget: this.#budget, place: undefined, errors: undefined, evaluated, longNumbers });
+  }
+
+  #fitting(value: JsonValue, { alternatives, resource }: Part): JsonValue | undefined {
+    return alternatives.find((branch) => this.#fits(value, branch, resource));
   }
 
   #fillParts(given: JsonObject | JsonValue[], schema: JsonObject, resource: Resource): JsonValue {
@@ -193,7 +217,8 @@ export class Filler {
     this.#budget.spend(parts.length);
     let filled: JsonValue = Array.isArray(given) ? this.#fillArray(given, parts) : this.#fillObject(given, parts);
     for (const part of parts) {
-      const branch = this.#plans.alternativeFor(typeOf(filled), part, this.#budget);
+      const only = this.#plans.alternativeFor(typeOf(filled), part, this.#budget);
+      const branch = only ?? (this.#longNumbers === "as numbers" ? this.#fitting(given, part) : undefined);
       filled = this.fill(filled, branch, part.resource);
     }
     return filled;

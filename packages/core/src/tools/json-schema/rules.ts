@@ -8,9 +8,10 @@
  * `$dynamicRef` and `$recursiveRef` resolve as `$ref` does: a tool's schema is one document. Members
  * beside a `$ref` always count, in every draft.
  */
-import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { canonicalJson, isJsonObject, isLongNumber, type JsonObject, type JsonValue } from "../../json.ts";
 import { escapePointer, invalidSchema, ownMember, shorten, type Resource, type SchemaDocument } from "./document.ts";
 import { formatCheck } from "./formats.ts";
+import { isEqual, isOfDigits, longNumberIn } from "./long-numbers.ts";
 import { compilePattern, type Pattern } from "../pattern.ts";
 import { Evaluated, ErrorList, preview, typeOf, type Budget, type Frame, type Message } from "./run.ts";
 
@@ -245,9 +246,14 @@ function typeKeyword(value: JsonValue, site: Site): Check {
     throw invalidSchema(site.location, `names the unknown type '${shorten(unknown)}'; known: ${typeNames.join(", ")}`);
   }
   const types = [...new Set(isNullable(site.schema) ? [...names, "null"] : names)];
+  const takesNumbers = types.includes("integer") || types.includes("number");
   return (given, frame) =>
     types.some((name) => hasType(given, name)) ||
-    fail(frame, () => `must be ${types.join(" or ")}, got ${described(given)}`);
+    (takesNumbers && longNumberIn(given, frame) !== undefined) ||
+    fail(frame, () => {
+      const why = takesNumbers && isLongNumber(given) ? ", whose digits cannot be carried as a number" : "";
+      return `must be ${types.join(" or ")}, got ${described(given)}${why}`;
+    });
 }
 
 /** OpenAPI 3.0 says so of a type; generators of definitions do of references, alternatives and values, too. */
@@ -280,17 +286,22 @@ function isComposite(value: JsonValue): boolean {
 }
 
 /** A bound on numbers; `exclusive` where draft 4 says so beside it. */
-function bound(keyword: string, words: string, passes: (value: number, limit: number) => boolean): Keyword {
+function bound(keyword: string, words: string, passes: (value: number | bigint, limit: number) => boolean): Keyword {
   return (value, site) => {
     // Draft 4: `exclusiveMinimum: true` belongs to `minimum`.
     if (typeof value === "boolean" && keyword.startsWith("exclusive")) return undefined;
     const limit = numberOf(value, site);
     const partner = `exclusive${keyword.charAt(0).toUpperCase()}${keyword.slice(1)}`;
     const exclusive = ownMember(site.schema, partner) === true;
-    return (given, frame) =>
-      typeof given !== "number" ||
-      (passes(given, limit) && !(exclusive && given === limit)) ||
-      fail(frame, () => `must be ${words} ${limit}, got ${given}`);
+    const mayBeDigits = isOfDigits(site.schema);
+    return (given, frame) => {
+      const number = typeof given === "number" ? given : longNumberIn(given, frame, mayBeDigits);
+      return (
+        number === undefined ||
+        (passes(number, limit) && !(exclusive && isEqual(number, limit))) ||
+        fail(frame, () => `must be ${words} ${limit}, got ${number}`)
+      );
+    };
   };
 }
 

@@ -219,6 +219,8 @@ export interface Frame {
   readonly errors: ErrorList | undefined;
   /** Absent where no schema asks. */
   readonly evaluated: Evaluated | undefined;
+  /** Whole numbers may be texts of their digits, where a double cannot hold them. */
+  readonly longNumbers?: boolean;
 }
 
 export type JsonType = "null" | "boolean" | "number" | "string" | "array" | "object";

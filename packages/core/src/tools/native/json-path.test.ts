@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import type { JsonValue } from "../../json.ts";
-import { parseKeepingDigits, selectJson } from "./json-path.ts";
+import { parseKeepingDigits, type JsonValue } from "../../json.ts";
+import { selectJson } from "./json-path.ts";
 
 const store: JsonValue = {
   book: [

@@ -3,7 +3,7 @@
  * and descent. Filters are left out; they are a language of their own.
  */
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, isRawNumber, type JsonValue } from "../../json.ts";
 
 type Selector =
   | { readonly kind: "name"; readonly name: string }
@@ -147,36 +147,4 @@ function unescape(text: string | undefined): string | undefined {
 function invalidPath(path: string, why: string): GatewayError {
   const shown = path.length > 80 ? `${path.slice(0, 80)}…` : path;
   return new GatewayError("invalid_arguments", `The JSONPath '${shown}' ${why}.`, { param: "jsonpath" });
-}
-
-// --- JSON whose numbers keep their digits
-
-interface RawJson {
-  rawJSON(text: string): JsonValue;
-  isRawJSON(value: unknown): boolean;
-}
-// Part of the language since ES2026, not yet of the type library.
-const rawJson = JSON as unknown as RawJson;
-
-function isRawNumber(value: JsonValue): boolean {
-  return rawJson.isRawJSON(value);
-}
-
-/**
- * Numbers that a double cannot hold come back out of `JSON.stringify` as they went in; they are
- * leaves that no path looks into. `undefined` where the text is not JSON.
- */
-export function parseKeepingDigits(text: string): JsonValue | undefined {
-  const keep = (_key: string, value: JsonValue, context?: { readonly source?: string }): JsonValue => {
-    const source = context?.source;
-    return typeof value === "number" && source !== undefined && source !== String(value)
-      ? rawJson.rawJSON(source)
-      : value;
-  };
-  try {
-    // The reviver costs time, and few documents need it.
-    return (/\d{16}/.test(text) ? JSON.parse(text, keep) : JSON.parse(text)) as JsonValue;
-  } catch {
-    return undefined;
-  }
 }

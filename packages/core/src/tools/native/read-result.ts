@@ -9,10 +9,11 @@ import { openHandle } from "../../calls/open-handle.ts";
 import { cutPoint, type OpenResult } from "../../calls/result-store.ts";
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
+import { parseKeepingDigits } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
 import type { ToolReply } from "../adapter.ts";
 import { compilePattern } from "../pattern.ts";
-import { parseKeepingDigits, selectJson, type Selection } from "./json-path.ts";
+import { selectJson, type Selection } from "./json-path.ts";
 import { answered, defineNativeTool, invalidInput, type NativeRun } from "./native-tool.ts";
 import { decodeStrictly, linePieces, type LinePiece } from "./text-lines.ts";
 

@@ -283,6 +283,7 @@ function describe({ record, config }: Service, tool: DiscoveredTool): ServiceToo
     title,
     description,
     parameters,
+    carriesLongNumbers: isSentAsWritten(config),
     outputSchema,
     hints,
     effect,
@@ -295,6 +296,11 @@ function describe({ record, config }: Service, tool: DiscoveredTool): ServiceToo
     timeoutMs: own?.timeout_ms ?? config.timeout_ms,
     maxAttempts: own?.max_attempts ?? config.max_attempts ?? defaultAttempts,
   };
+}
+
+/** Nodes read a request before they pass it on. */
+function isSentAsWritten({ node }: McpConfig): boolean {
+  return node === undefined;
 }
 
 function unknownTool(id: string): DiscoveredTool {
@@ -365,7 +371,7 @@ class McpServers {
     const mirrored = mirroredArguments(known.parameters);
     const request = {
       name: known.id,
-      arguments: args,
+      arguments: isSentAsWritten(config) ? compileArguments(known.parameters).withLongNumbers(args) : args,
       token: call.id,
       answers: call.answers,
       mirrored: typeof mirrored === "string" ? [] : mirror(mirrored, args),
@@ -603,7 +609,8 @@ function checkedArguments(
   tool: ServiceTool,
   { arguments: args, tool: { name } }: ServiceCall<McpConfig>["call"],
 ): typeof args {
-  const checked = compileArguments(tool.parameters).validate(args);
+  const { parameters, carriesLongNumbers: longNumbers } = tool;
+  const checked = compileArguments(parameters).validate(args, { longNumbers });
   if (checked.ok) return checked.value;
   const list = checked.errors.map(({ pointer, message }) => `${pointer === "" ? "arguments" : pointer}: ${message}`);
   throw withDelivery(

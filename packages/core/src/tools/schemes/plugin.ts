@@ -113,6 +113,7 @@ function toTool(record: PluginRecord): Tool {
     ...(record.title === null ? {} : { title: record.title }),
     description: record.description,
     parameters: record.parameterSchema,
+    carriesLongNumbers: true,
     kind: "HTTP",
     enabled: record.enabled,
     roles: record.roles,

@@ -21,6 +21,7 @@ import type { SigningContext, VendorReply, VendorRequest } from "../../sms/vendo
 import { withDelivery } from "../../errors/delivery.ts";
 import type { InvocationContext, ToolReply } from "../adapter.ts";
 import { jsonReply } from "../native/native-tool.ts";
+import { readWithin } from "../../read-body.ts";
 
 type Service = OpenService<SmsConfig>;
 
@@ -135,20 +136,12 @@ async function ask(
     ...(context.onSent === undefined ? {} : { onSent: context.onSent }),
     span: context.span,
   });
-  const text = await readText(response);
+  const text = (await readWithin(response.body, longestAnswer, endless)).toString("utf8");
   return { status: response.status, json: parseJson(text), retryAfterMs: retryAfterOf(response) };
 }
 
-async function readText({ body }: EgressResponse): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of body) {
-    bytes += part.byteLength;
-    if (bytes > longestAnswer)
-      throw withDelivery(new GatewayError("tool_output_too_large", "The vendor's answer has no end."), "uncertain");
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString("utf8");
+function endless(): GatewayError {
+  return withDelivery(new GatewayError("tool_output_too_large", "The vendor's answer has no end."), "uncertain");
 }
 
 function retryAfterOf({ headers }: EgressResponse): number | undefined {

@@ -8,6 +8,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { newId } from "../../ids.ts";
 import { createWorkspace } from "../../workspace/workspace.ts";
 import { classOf, sniffType, type MediaClass } from "./media-types.ts";
+import { readWithin } from "../../read-body.ts";
 
 export interface Media {
   readonly mediaType: string;
@@ -170,16 +171,9 @@ export class MediaSource {
   }
 
   /** Stops reading where it is too much. */
-  async #read(body: AsyncIterable<Uint8Array>, shown: string): Promise<Uint8Array> {
+  #read(body: AsyncIterable<Uint8Array>, shown: string): Promise<Uint8Array> {
     const most = this.#options.limits.bytes;
-    const parts: Uint8Array[] = [];
-    let bytes = 0;
-    for await (const part of body) {
-      bytes += part.length;
-      if (bytes > most) throw tooLarge(`'${shown}' has more than ${most} bytes`, most);
-      parts.push(part);
-    }
-    return Buffer.concat(parts);
+    return readWithin(body, most, () => tooLarge(`'${shown}' has more than ${most} bytes`, most));
   }
 }
 
