@@ -173,6 +173,8 @@ interface Prepared {
 interface Known {
   readonly caller: Caller;
   readonly config: TenantConfig;
+  /** The attempt at the same request that this one goes on with. */
+  readonly earlier: Call | undefined;
 }
 
 /** What is tried next when an earlier call stands in the way. */
@@ -184,7 +186,7 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   let plan = firstPlan(input);
   for (let admission = 0, stale = 0; admission < maxAdmissions;) {
     const known = await identify(deps, input, scopesFor(input));
-    const prepared = await prepareOrRecord(deps, input, known);
+    const prepared = await prepareOrRecord(deps, input, { ...known, earlier: plan.supersedes });
     if (prepared === undefined) {
       await afterStale(stale++);
       continue;
@@ -263,7 +265,7 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
   }
 }
 
-async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
+async function prepare(deps: CoreDeps, input: ChatInput, { caller, config, earlier }: Known): Promise<Prepared> {
   const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body, input.exchange);
   const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
   const isRelayed = isPicture || input.exchange !== undefined;
@@ -286,7 +288,8 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const request = agent?.request ?? (isPicture ? forImageModel(asked) : asked);
   const protocol = agent?.protocol ?? protocolOf(input, request, config);
   const offer = isRelayed ? noOffer : (agent?.offer ?? offerIn(protocol, deps.adapters, { context, request }));
-  const session = request.sessionId ?? (offer.runsTools ? newId("session") : undefined);
+  // Files that an attempt before has written are in its session, and what comes late of its calls is told there.
+  const session = request.sessionId ?? (offer.runsTools ? (earlier?.sessionId ?? newId("session")) : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   if (session !== undefined) agent?.workIn(session);
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
