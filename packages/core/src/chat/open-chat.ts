@@ -584,8 +584,12 @@ async function openAdmitted(
   const { request, context } = prepared;
   const writesBefore = input.inner === undefined ? mayHaveWritten(earlier) : input.inner.isRepeated;
   try {
-    const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
+    const restored = await restoreTurns(deps, context, {
+      messages: request.messages,
+      turns: result.turns,
+      ended: due.map(({ id }) => id),
+    });
     const read = await readInProtocol(deps, input, { prepared, messages: restored.messages, due });
     const conversation = await prepareForModel(deps, input, { prepared, row, messages: read.messages });
     return {
