@@ -1,4 +1,5 @@
 /** A chat that was cut short and is asked again: it goes on where the attempt before it was, in its session, too. */
+import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
@@ -61,6 +62,24 @@ describe(`a chat without a session that is asked again ${verifies("CHAT-8", "CHA
     expect(json.choices[0].message.content).toBe("Read.");
     const { messages } = llm.requests.at(-1) as Json;
     expect(messages.at(-1)).toMatchObject({ role: "tool", content: expect.stringContaining("as written") });
+  });
+
+  test("begins another session where that one is over", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { session_idle_ms: 60_000 });
+    const { client } = await tenant.newKey({ tools: ["write_file"] });
+    const write = calls({ name: "write_file", arguments: { path: "a.txt", content: "as written" } });
+    llm.script(write, waiting, write, text("Done."));
+    const headers = { "idempotency-key": "k-1" };
+    await leave(client, headers);
+    const [{ session_id: session }] = (await tenant.client.get("/v1/calls?kind=chat")).data;
+    const database = await openDatabase({ url: gateway.databaseUrl });
+    await database.batch([
+      { sql: "UPDATE sessions SET last_used_at = last_used_at - 3600000 WHERE id = ?1", args: [session] },
+    ]);
+    await database.close();
+    const { status, json } = await client.send("post", "/v1/chat/completions", body, { headers });
+    expect([status, json.choices[0].message.content]).toEqual([200, "Done."]);
+    expect(json.tool_execution.session_id).not.toBe(session);
   });
 
   test.each(ways)("%s hears in the session that it names of what was to come", async (_way, first, again) => {

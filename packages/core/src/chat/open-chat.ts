@@ -192,7 +192,14 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
       continue;
     }
     const row = await chatRow(deps, input, { prepared, digest, plan });
-    const { result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null });
+    let result: AdmitResult;
+    try {
+      ({ result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null }));
+    } catch (thrown) {
+      if (!isLostSession(thrown, prepared, plan)) throw thrown;
+      plan = inNewSession(plan);
+      continue;
+    }
     const { outcome } = result;
     const opened = { callerId: known.caller.id, request: prepared.request, rate: result.rate };
     // The admission has loaded the newer configuration.
@@ -219,6 +226,16 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
     retryAfterMs: 1_000,
   });
+}
+
+/** Is that of the attempt before gone, which the request does not name? */
+function isLostSession(thrown: unknown, { request }: Prepared, { supersedes }: Plan): boolean {
+  const isGone = thrown instanceof GatewayError && thrown.code === "session_expired";
+  return isGone && request.sessionId === undefined && (supersedes?.sessionId ?? null) !== null;
+}
+
+function inNewSession({ supersedes, ...plan }: Plan): Plan {
+  return supersedes === undefined ? plan : { ...plan, supersedes: { ...supersedes, sessionId: null } };
 }
 
 function scopesFor(input: ChatInput): readonly Scope[] {
