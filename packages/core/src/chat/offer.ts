@@ -132,8 +132,10 @@ export function choiceFor(offer: Offer, request: ChatRequest, choice: JsonValue)
   if (!isJsonObject(choice)) return choice;
   const allowed = allowedIn(choice);
   if (allowed === undefined) return knownAs(offer, request, choice);
-  const tools = namedIn(allowed).map((tool) => knownAs(offer, request, tool));
-  return { ...choice, allowed_tools: { ...allowed, tools } };
+  const named = namedIn(allowed);
+  const tools = named.map((tool) => knownAs(offer, request, tool));
+  // What is as it came can be sent in the request's own bytes.
+  return tools.every((tool, at) => tool === named[at]) ? choice : { ...choice, allowed_tools: { ...allowed, tools } };
 }
 
 function knownAs({ gatewayTools }: Offer, { clientToolNames }: ChatRequest, named: JsonObject): JsonObject {
