@@ -552,6 +552,14 @@ describe("errors of a handler", () => {
     expect((await send("GET", "/fail")).headers.get("x-should-retry")).toBe(expected);
   });
 
+  test.each([
+    ["as its code", {}, true],
+    ["not where a write has begun", { write_started: true }, undefined],
+  ])("a body says that it may be sent again %s", async (_when, extra, expected) => {
+    const { send } = setup({ failing: failing(new GatewayError("provider_unavailable", "x", { extra })) });
+    expect((await errorOf(await send("GET", "/fail")))["retryable"]).toBe(expected);
+  });
+
   test("503 always says how long to wait", async () => {
     const { send } = setup({ failing: failing(new GatewayError("database_unavailable", "away")) });
     const answer = await send("GET", "/fail");

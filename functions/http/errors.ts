@@ -4,7 +4,7 @@
  */
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { listedProblems, schemaProblems } from "@toolyard/core/errors/schema-problems";
-import { toOpenAiError } from "@toolyard/core/errors/to-openai";
+import { hasStartedWrite, toOpenAiError } from "@toolyard/core/errors/to-openai";
 import type * as z from "zod";
 import { setRateLimitHeaders } from "./rate-limit-headers.ts";
 
@@ -29,8 +29,7 @@ export function toErrorReply(error: GatewayError, requestId: string): ErrorReply
   }
   const wait = retryAfterMs ?? (retryable && (status === 429 || status === 503) ? 1_000 : undefined);
   if (wait !== undefined) headers["retry-after"] = String(Math.max(1, Math.ceil(wait / 1_000)));
-  // Once a write has begun, sending the request again could do it twice.
-  if (extra?.["write_started"] === true || (!retryable && isRetriedBySdks(status))) headers["x-should-retry"] = "false";
+  if (hasStartedWrite(error) || (!retryable && isRetriedBySdks(status))) headers["x-should-retry"] = "false";
   const limit = extra?.["limit"];
   if (error.code === "rate_limited" && typeof limit === "number") {
     setRateLimitHeaders(headers, { limit, remaining: 0, resetMs: retryAfterMs ?? 0 });

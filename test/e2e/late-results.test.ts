@@ -221,6 +221,34 @@ describe(`a result that the model is told in another way ${verifies("CHAT-11")}`
   });
 });
 
+describe(`a turn of both kinds whose call of ours has ended since ${verifies("CHAT-4", "CHAT-11")}`, () => {
+  test("does not say behind the result that it still waits, now or in the turns after it", async () => {
+    llm.script(text("It is ordered."));
+    await ask();
+    const tools = [{ type: "function", function: { name: "theirs" } }];
+    const theirs = { name: "theirs", arguments: {} };
+    llm.script(calls({ name: "create_order", arguments: { sku: "S2" } }, theirs), calls(theirs), text("Done."));
+    const messages: Json[] = bodyOf({})["messages"];
+    const goOn = async (): Promise<Json> => {
+      const { json } = await ask({ tools, messages });
+      const { message } = json.choices[0];
+      for (const { id } of message.tool_calls ?? []) {
+        messages.push(message, { role: "tool", tool_call_id: id, content: "done" });
+      }
+      return json;
+    };
+    const [{ call_id: id }] = (await goOn()).tool_execution.pending;
+    await tenant.client.post(`/v1/calls/${id}/approve`);
+    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${id}`)).state).toBe("completed");
+    await goOn();
+    const told = { status: "ended", call_id: id, message: expect.stringContaining(id) as unknown };
+    const [result, ours, other] = toldLast();
+    expect([result, JSON.parse(ours ?? ""), other]).toEqual([order, told, "done"]);
+    await goOn();
+    expect(toldLast()).toEqual([result, ours, "done", "done"]);
+  });
+});
+
 describe(`a request that names no session ${verifies("CHAT-4", "CHAT-11")}`, () => {
   test("is told of what waits in the session that its answer names", async () => {
     llm.script(calls({ name: "create_order", arguments: { sku: "S2" } }), text("It is ordered."));

@@ -450,6 +450,20 @@ describe(`a server that asks, behind /mcp ${verifies("MCP-3")}`, () => {
     expect((await ended).content[0].text).toBe("done");
   });
 
+  test("is told of where the call came with a configuration of its own, which no answer to a form can bring", async () => {
+    const runtime_config = { plugins: [], credentials: { OTHER: "inline-value-1" } };
+    asker = await tenant.newKey({ scopes: ["tools", "runtime_config"] });
+    const body = { uri: "mcp://crm/echo", arguments: { n: 1 }, runtime_config };
+    const { id } = await asker.client.post("/v1/tools/invoke", body);
+    const fetching = { name: "get_call_result", arguments: { call_id: id } };
+    const { isError, structuredContent } = await ask("tools/call", fetching, forms);
+    const { error } = structuredContent;
+    expect([isError, error.code, error.input_requests]).toEqual([true, "input_required", { a: form }]);
+    expect(error.message).toContain(`/approve {"input": …, "runtime_config": …}`);
+    await approve(id, { input: { a: yes("A-7") }, runtime_config });
+    expect((await callOf(id)).input_requests).toEqual({ a: second });
+  });
+
   test("is waited for by who asks for a result, where a stream cannot ask so much", async () => {
     stub.onCall = (call) =>
       paramsOf(call).requestState === undefined

@@ -533,6 +533,18 @@ describe(`what goes on after its request ${verifies("BLIND-7")}`, () => {
     expect(backEnd.requests).toHaveLength(1);
   });
 
+  test("a call that came without one is approved without one: it would run with what is stored", async () => {
+    await tenant.addPlugin({ ...writingTool(backEnd, "pay"), sensitive: true });
+    const { json } = await invoke(tenant.client, { name: "pay", arguments: { sku: "S1" } });
+    const path = `/v1/calls/${json.id}/approve`;
+    const other = withDefaults({ ...writingTool(backEnd, "pay"), sensitive: true, ...keyed });
+    const refused = refusal(await tenant.client.send("post", path, config(other)));
+    expect(refused).toEqual([400, "invalid_request", "runtime_config"]);
+    expect((await tenant.client.get(`/v1/calls/${json.id}`)).state).toBe("input_required");
+    await tenant.client.post(path, { runtime_config: null });
+    expect((await ended(json.id)).state).toBe("completed");
+  });
+
   test("an approved call whose process died before it ran ends as what it is, and is never run blindly", async () => {
     const pay = withDefaults({ ...writingTool(backEnd, "pay"), sensitive: true });
     const { json } = await invoke(tenant.client, { name: "pay", arguments: { sku: "S1" }, ...config(pay) });

@@ -337,6 +337,41 @@ describe(`an end that cannot wait ${verifies("CHAT-6")}`, () => {
     await Promise.all([staying.close(), llm.close(), backEnd.close()]);
   });
 
+  test.each([
+    ["has written has an end that nobody knows", true, "unknown", "outcome_unknown"],
+    ["has written nothing has failed, and may be asked again", false, "failed", "shutting_down"],
+  ])("an agent that %s", async (_what, writes, state, code) => {
+    const llm = await startLlmStub();
+    const backEnd = await startHttpStub(() => ({ body: "{}" }));
+    const staying = await startGateway();
+    const leaving = await startGateway({ sharedWith: staying, graceMs: 100 });
+    const tenant = await staying.newTenant();
+    await tenant.addProvider(llm.url);
+    await tenant.addPlugin(writingTool(backEnd));
+    await tenant.addPlugin(readingTool(backEnd));
+    const tools = ["create_order", "lookup"];
+    const agent = await tenant.client.post("/v1/agents", { name: "clerk", model: "stub-1", tools });
+    const asks = calls({ name: `agent_${agent.name}`, arguments: { prompt: "order" } });
+    const works = writes
+      ? calls({ name: "create_order", arguments: { sku: "x" } })
+      : calls({ name: "lookup", arguments: { q: "x" } });
+    llm.script(asks, works, { json: {}, delayMs: 60_000 }, asks, textRound("well"));
+    const body = { model: "stub-1", messages: [{ role: "user", content: "order" }] };
+    const options = { headers: { "idempotency-key": "order-1" } };
+    const cut = leaving.client(tenant.key).send("post", "/v1/chat/completions", body, options);
+    await expect.poll(() => llm.requests.length, { timeout: 20_000 }).toBe(3);
+    await leaving.close();
+    expect((await cut).json.error.code).toBe("shutting_down");
+    const asked = (await tenant.client.get("/v1/calls?kind=tool")).data.find(
+      ({ uri }: Json) => uri === "agent://clerk",
+    );
+    const again = await tenant.client.send("post", "/v1/chat/completions", body, options);
+    const { messages } = llm.requests.at(-1) as Json;
+    expect([asked.state, again.status]).toEqual([state, 200]);
+    expect(JSON.parse(messages.at(-1).content).error.code).toBe(code);
+    await Promise.all([staying.close(), llm.close(), backEnd.close()]);
+  });
+
   test("leaves what a client of /mcp has been waiting for to the worker that has it", async () => {
     const staying = await startGateway({ timing: { cancelPollMs: 50 } });
     const leaving = await startGateway({ sharedWith: staying, graceMs: 100, requestsOnly: true });

@@ -6,7 +6,7 @@ import { nothing, type Amount } from "../budgets/budget.ts";
 import { checkSpent, RunPurse } from "../budgets/run-purse.ts";
 import type { CallerLink } from "../calls/call.ts";
 import type { LoopLimits } from "../chat/loop-guard.ts";
-import { offerIn, withTools, type Offer } from "../chat/offer.ts";
+import { allowedBy, offerIn, withTools, type Offer } from "../chat/offer.ts";
 import type { ChatInput } from "../chat/open-chat.ts";
 import { resolveRoute } from "../chat/providers/route.ts";
 import type { ChatRequest, ToolProtocol } from "../chat/schema.ts";
@@ -109,7 +109,7 @@ export class AgentRun implements AgentVoice {
     this.#purse = new RunPurse(agent.name, { ...agent.limits, until }, asked.input.inner?.purse);
     this.#context = { ...context, purse: this.#purse };
     this.#handoffs = new Handoffs(agent);
-    this.#speaker = this.#speak(agent);
+    this.#speaker = this.#speak(agent, asked.asked);
   }
 
   get request(): ChatRequest {
@@ -158,9 +158,9 @@ export class AgentRun implements AgentVoice {
   }
 
   itemOf(call: { readonly name: string; readonly arguments: string }): DispatchItem | undefined {
-    const { agent } = this.#speaker;
+    const { agent, request } = this.#speaker;
     const to = targetOf(call.name);
-    if (to === undefined || !agent.handoffs.includes(to)) {
+    if (to === undefined || !handoffsOf(agent, request).includes(to)) {
       this.#handoffs.madeProgress();
       return undefined;
     }
@@ -198,7 +198,8 @@ export class AgentRun implements AgentVoice {
     const { to, reason } = wanted;
     this.#handoffs.admit(before.agent.name, to.name);
     this.#usedBefore = this.#purse.spent;
-    const speaker = this.#speak(to);
+    // What the request chooses is among the tools of the agent that it asks.
+    const speaker = this.#speak(to, { ...this.#asked.asked, toolChoice: undefined });
     this.#speaker = speaker;
     const { context, request, offer } = speaker;
     const routes = resolveRoute(context.config, request.model, this.#deps.defaultProvider);
@@ -213,11 +214,10 @@ export class AgentRun implements AgentVoice {
     };
   }
 
-  #speak(agent: AgentRecord): Speaker {
-    const { asked } = this.#asked;
+  #speak(agent: AgentRecord, asked: ChatRequest): Speaker {
     const context = { ...this.#context, caller: bind(this.#context.caller, agent) };
     const isVcp = agent.tool_protocol === "vcp";
-    const targets = agent.handoffs.flatMap((name) => findAgent(context.config.agents, name) ?? []);
+    const targets = handoffsOf(agent, asked).flatMap((name) => findAgent(context.config.agents, name) ?? []);
     const handoffs = targets.filter(({ enabled }) => enabled).map(handoffTool);
     const request: ChatRequest = {
       ...asked,
@@ -261,6 +261,11 @@ export class AgentRun implements AgentVoice {
       hasSession: request.sessionId !== undefined,
     }).dialect;
   }
+}
+
+/** A request that says which tools there may be says nothing of those of another agent. */
+function handoffsOf({ handoffs }: AgentRecord, { toolChoice }: ChatRequest): readonly string[] {
+  return allowedBy(toolChoice) === undefined ? handoffs : [];
 }
 
 function instructionsOf({ instructions, tool_protocol: protocol, handoffs }: AgentRecord): JsonObject | undefined {

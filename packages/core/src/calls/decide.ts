@@ -31,7 +31,7 @@ export interface Decision {
 /**
  * Deciding the same thing again changes nothing and answers with the call as it stands.
  * @throws GatewayError `not_found`, `conflict` where the call does not wait or was decided otherwise,
- * `runtime_config_required` where an approved call could not run without it
+ * `runtime_config_required` where an approved call could not run without it, `invalid_request` where it would not count
  */
 export async function decideCall(deps: CoreDeps, context: CallContext, request: Decision): Promise<Call> {
   const { callId, decision, reason } = request;
@@ -85,14 +85,25 @@ async function answeredBy(
   return { input: await withAnswers(deps, context, call, input), attempt: call.attempt };
 }
 
-/** A worker would not have the configuration, so it has to come with the approval (BLIND-7). */
+/**
+ * A worker would not have the configuration, so it has to come with the approval (BLIND-7). Where the call came without
+ * one it runs with what is stored, and whoever gives another one is not to believe that it counts.
+ */
 function inlineConfigFor(
   deps: CoreDeps,
   context: CallContext,
   { call, request: { runtimeConfig } }: Asked,
 ): RuntimeConfig | undefined {
   const waits = call.state === "input_required" || call.state === "queued";
-  if (!waits || !usedInlineConfig(call)) return undefined;
+  if (!waits) return undefined;
+  if (!usedInlineConfig(call)) {
+    if (runtimeConfig === undefined) return undefined;
+    throw new GatewayError(
+      "invalid_request",
+      `'${call.tool}' came without a 'runtime_config' and runs with what is stored; leave it out.`,
+      { param: "runtime_config", toolName: call.tool },
+    );
+  }
   if (runtimeConfig === undefined) {
     throw new GatewayError(
       "runtime_config_required",

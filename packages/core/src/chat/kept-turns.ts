@@ -7,7 +7,7 @@
 import type { CallContext } from "../context.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
-import { isJsonObject, type JsonObject } from "../json.ts";
+import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { KeptTurn } from "../ports/repos.ts";
 import type { ClientToolCall } from "./events.ts";
 import { insertBeforeLastUser } from "./late-results.ts";
@@ -82,7 +82,12 @@ export interface RestoredConversation {
 export async function restoreTurns(
   deps: CoreDeps,
   context: CallContext,
-  given: { readonly messages: readonly JsonObject[]; readonly turns: readonly KeptTurn[] },
+  given: {
+    readonly messages: readonly JsonObject[];
+    readonly turns: readonly KeptTurn[];
+    /** Calls whose results came late, and are told in this request. */
+    readonly ended: readonly string[];
+  },
 ): Promise<RestoredConversation> {
   if (!given.messages.some(hasCalls)) return { messages: [...given.messages], hasReadOutside: false };
   const turns = new Map<string, TurnContent>();
@@ -95,6 +100,7 @@ export async function restoreTurns(
     );
     turns.set(turn.key, JSON.parse(text) as TurnContent);
   }
+  const ended = new Set([...given.ended, ...[...turns.values()].flatMap(toldLateIn)]);
   const exchanges = exchangesOf(given.messages);
   const lastReply = exchanges.findLastIndex(({ head }) => head["role"] === "assistant");
   let messages: JsonObject[] = [];
@@ -119,12 +125,32 @@ export async function restoreTurns(
         { param: "runtime_config" },
       );
     }
-    const results = [...turn.results, ...answers.map((answer) => withBackEndId(answer, turn))];
+    const ours = ended.size === 0 ? turn.results : turn.results.map((result) => withEndTold(result, ended));
+    const results = [...ours, ...answers.map((answer) => withBackEndId(answer, turn))];
     const late = turn.before.slice(0, turn.late ?? 0);
     if (late.length > 0) messages = [...insertBeforeLastUser(messages, late)];
     messages.push(...turn.before.slice(late.length), turn.message, ...inCallOrder(turn.message, results));
   }
   return { messages, hasReadOutside: hasForgotten || [...turns.values()].some(({ readOutside }) => readOutside) };
+}
+
+/** Calls that the turn was told of before its last question. */
+function toldLateIn({ before, late = 0 }: TurnContent): readonly string[] {
+  return before.slice(0, late).flatMap(({ tool_call_id: id }) => (typeof id === "string" ? [id] : []));
+}
+
+/** What waited as the turn ended must not be said to wait behind its result, which stands before the last question. */
+function withEndTold(result: JsonObject, ended: ReadonlySet<string>): JsonObject {
+  const said = typeof result["content"] === "string" ? parseJson(result["content"]) : undefined;
+  if (!isJsonObject(said) || said["status"] !== "pending") return result;
+  const { call_id: id } = said;
+  if (typeof id !== "string" || !ended.has(id)) return result;
+  const told = {
+    status: "ended",
+    call_id: id,
+    message: `It has ended since; its result is told before, as that of ${id}.`,
+  };
+  return { ...result, content: JSON.stringify(told) };
 }
 
 function hasCalls(message: JsonObject): boolean {

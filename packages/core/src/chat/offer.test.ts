@@ -4,7 +4,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import type { Adapters } from "../tools/catalog.ts";
 import { aliasOf } from "../tools/compiled.ts";
 import type { Tool } from "../tools/tool.ts";
-import { dispatchItemOf, isOurs, makeOffer, type Offer } from "./offer.ts";
+import { choiceFor, dispatchItemOf, isOurs, makeOffer, type Offer } from "./offer.ts";
 import { parseChatRequest } from "./schema.ts";
 
 const named = (name: string): Tool => ({
@@ -74,5 +74,14 @@ describe(`offers ${verifies("CHAT-4")}`, () => {
     expect(isOurs(offerOf(["a"]), "search_tools")).toBe(false);
     expect(dispatchItemOf(offerOf(["a"]), { name: "call_tool", arguments: "{}" }).isOffered).toBe(false);
     expect(isOurs(offerOf(["a", "b"], { tools_offered_max: 1 }), "search_tools")).toBe(true);
+  });
+});
+
+describe(`a choice among tools ${verifies("CHAT-1")}`, () => {
+  test("is the one that came where no tool has another name for models: a request's own bytes say it", () => {
+    const tools = [{ type: "function", function: { name: "lookup" } }];
+    const choice = { type: "allowed_tools", allowed_tools: { mode: "auto", tools } };
+    const body = { model: "m", messages: [{ role: "user", content: "go" }], tools, tool_choice: choice };
+    expect(choiceFor(offerOf(["other"]), parseChatRequest(body), choice)).toBe(choice);
   });
 });

@@ -43,8 +43,13 @@ export function offerIn(
 /** For a model that asks in its text: it is told of the client's own functions only. */
 function offerForText(request: ChatRequest): Offer {
   const tools = request.tools.length === 0 ? undefined : request.tools;
-  checkToolChoice(request, request.clientToolNames);
-  const runsTools = !request.manual && request.choices === 1 && request.toolChoice !== "none";
+  checkToolChoice(
+    request,
+    request.clientToolNames,
+    " in 'tools'; others are not chosen where the model asks in its text",
+  );
+  const isForbidden = request.toolChoice === "none" || allowedBy(request.toolChoice) !== undefined;
+  const runsTools = !request.manual && request.choices === 1 && !isForbidden;
   return {
     gatewayTools: new Map(),
     listed: [],
@@ -122,12 +127,44 @@ export function withTools(offer: Offer, own: readonly Tool[], hasClientTools: bo
   return { ...offer, tools: toolsFor("openai"), toolsFor, mayMix: hasClientTools, runsTools: true };
 }
 
-/** A choice that names one of our tools, by the name that the model knows it by. */
+/** A choice that names tools of ours, by the names that the model knows them by. */
 export function choiceFor(offer: Offer, request: ChatRequest, choice: JsonValue): JsonValue {
-  const name = isJsonObject(choice) ? nameOf(choice) : undefined;
-  if (name === undefined || request.clientToolNames.has(name)) return choice;
+  if (!isJsonObject(choice)) return choice;
+  const allowed = allowedIn(choice);
+  if (allowed === undefined) return knownAs(offer, request, choice);
+  const named = namedIn(allowed);
+  const tools = named.map((tool) => knownAs(offer, request, tool));
+  // What is as it came can be sent in the request's own bytes.
+  return tools.every((tool, at) => tool === named[at]) ? choice : { ...choice, allowed_tools: { ...allowed, tools } };
+}
+
+function knownAs({ gatewayTools }: Offer, { clientToolNames }: ChatRequest, named: JsonObject): JsonObject {
+  const name = nameOf(named);
+  if (name === undefined || clientToolNames.has(name)) return named;
   const alias = aliasOf(name);
-  return alias !== name && offer.gatewayTools.has(alias) ? { type: "function", function: { name: alias } } : choice;
+  return alias !== name && gatewayTools.has(alias) ? { type: "function", function: { name: alias } } : named;
+}
+
+/** What holds of a choice beyond the first turn: were a tool forced there, too, the model could never answer. */
+export function choiceAfter(choice: JsonValue | undefined): JsonValue | undefined {
+  const allowed = allowedIn(choice);
+  if (!isJsonObject(choice) || allowed === undefined) return undefined;
+  return { ...choice, allowed_tools: { ...allowed, mode: "auto" } };
+}
+
+/** Names of the only tools that the model may call; undefined: the choice allows all. */
+export function allowedBy(choice: JsonValue | undefined): readonly string[] | undefined {
+  const allowed = allowedIn(choice);
+  return allowed && namedIn(allowed).flatMap((tool) => nameOf(tool) ?? []);
+}
+
+function allowedIn(choice: JsonValue | undefined): JsonObject | undefined {
+  const allowed = isJsonObject(choice) ? choice["allowed_tools"] : undefined;
+  return isJsonObject(allowed) ? allowed : undefined;
+}
+
+function namedIn({ tools }: JsonObject): JsonObject[] {
+  return Array.isArray(tools) ? tools.filter(isJsonObject) : [];
 }
 
 /** Is a call of this name run by us? */
@@ -159,10 +196,10 @@ function itemByName(offer: Offer, name: string, given: DispatchItem["arguments"]
   return { target, arguments: given, isOffered: tool !== undefined };
 }
 
-/** Where a tool has the name of ours, or the client runs all calls itself, the model is told of all. */
+/** Where a tool has the name of ours, or the client runs all calls itself or says which there may be, the model is told of all. */
 function mustSearch(tools: ReadonlyMap<string, Tool>, { config }: CallContext, request: ChatRequest): boolean {
   const { tools_offered_max: mostTools, tool_tokens_max: mostTokens } = config.settings;
-  if (request.manual) return false;
+  if (request.manual || allowedBy(request.toolChoice) !== undefined) return false;
   if (searchOffer.some(({ name }) => tools.has(name) || request.clientToolNames.has(name))) return false;
   if (tools.size > mostTools) return true;
   let tokens = 0;
@@ -180,15 +217,18 @@ function listedBesideSearch(tools: ReadonlyMap<string, Tool>, request: ChatReque
 function gatewayToolsFor(adapters: Adapters, context: CallContext, request: ChatRequest): ReadonlyMap<string, Tool> {
   // Several answers to one question cannot each go on with results of their own.
   if (request.choices > 1 || request.toolChoice === "none") return new Map();
+  const allowed = allowedBy(request.toolChoice);
+  const allowedAliases = allowed && new Set(allowed.map(aliasOf));
   const usable = listTools(adapters, context).filter((tool) => {
+    if (allowedAliases?.has(compileTool(tool).alias) === false) return false;
     if (request.clientToolNames.has(compileTool(tool).alias) && request.sessionId === undefined) return false;
     // Workspace tools need a workspace; a request that names no session does not ask for one.
     if (tool.kind !== "NATIVE" || tool.needsNoSession === true || request.sessionId !== undefined) return true;
     return isBoundByName(context.caller, tool.name);
   });
   const offered = new Map(usable.map((tool) => [compileTool(tool).alias, tool]));
-  const reader =
-    usable.length === 0 || offered.has(resultReader) ? undefined : findResultReader(adapters, context, request);
+  const needsReader = usable.length > 0 && !offered.has(resultReader) && allowedAliases?.has(resultReader) !== false;
+  const reader = needsReader ? findResultReader(adapters, context, request) : undefined;
   if (reader !== undefined) offered.set(reader.name, reader);
   return offered;
 }
@@ -206,18 +246,23 @@ function nameOf(tool: JsonObject): string | undefined {
   return isJsonObject(inner) && typeof inner["name"] === "string" ? inner["name"] : undefined;
 }
 
-function checkToolChoice(request: ChatRequest, known: ReadonlySet<string>): void {
-  const choice = request.toolChoice;
+/** @param among where `known` ones are, for people, if nowhere else */
+function checkToolChoice({ toolChoice: choice }: ChatRequest, known: ReadonlySet<string>, among?: string): void {
   if (choice === undefined) return;
   if (choice === "required" && known.size === 0) {
     throw new GatewayError(
       "invalid_request",
-      "tool_choice: 'required' needs at least one tool, in 'tools' or enabled for this key",
+      `tool_choice: 'required' needs at least one tool${among ?? ", in 'tools' or enabled for this key"}`,
       { param: "tool_choice" },
     );
   }
-  const name = isJsonObject(choice) ? nameOf(choice) : undefined;
-  if (name !== undefined && !known.has(name)) {
-    throw new GatewayError("tool_not_found", `Tool '${name}' not found`, { param: "tool_choice", toolName: name });
-  }
+  const named = isJsonObject(choice) ? nameOf(choice) : undefined;
+  const unknown = [...(named === undefined ? [] : [named]), ...(allowedBy(choice) ?? [])].find(
+    (name) => !known.has(name),
+  );
+  if (unknown === undefined) return;
+  throw new GatewayError("tool_not_found", `Tool '${unknown}' not found${among ?? ""}`, {
+    param: "tool_choice",
+    toolName: unknown,
+  });
 }

@@ -173,6 +173,8 @@ interface Prepared {
 interface Known {
   readonly caller: Caller;
   readonly config: TenantConfig;
+  /** The attempt at the same request that this one goes on with. */
+  readonly earlier: Call | undefined;
 }
 
 /** What is tried next when an earlier call stands in the way. */
@@ -184,13 +186,20 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   let plan = firstPlan(input);
   for (let admission = 0, stale = 0; admission < maxAdmissions;) {
     const known = await identify(deps, input, scopesFor(input));
-    const prepared = await prepareOrRecord(deps, input, known);
+    const prepared = await prepareOrRecord(deps, input, { ...known, earlier: plan.supersedes });
     if (prepared === undefined) {
       await afterStale(stale++);
       continue;
     }
     const row = await chatRow(deps, input, { prepared, digest, plan });
-    const { result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null });
+    let result: AdmitResult;
+    try {
+      ({ result } = await admit(deps, admissionOf(input, prepared, { row, plan }), { scope: null }));
+    } catch (thrown) {
+      if (!isLostSession(thrown, prepared, plan)) throw thrown;
+      plan = inNewSession(plan);
+      continue;
+    }
     const { outcome } = result;
     const opened = { callerId: known.caller.id, request: prepared.request, rate: result.rate };
     // The admission has loaded the newer configuration.
@@ -217,6 +226,16 @@ export async function openChat(deps: CoreDeps, input: ChatInput): Promise<Openin
   throw new GatewayError("idempotency_in_progress", "Other attempts at this request keep starting; try again.", {
     retryAfterMs: 1_000,
   });
+}
+
+/** Is that of the attempt before gone, which the request does not name? */
+function isLostSession(thrown: unknown, { request }: Prepared, { supersedes }: Plan): boolean {
+  const isGone = thrown instanceof GatewayError && thrown.code === "session_expired";
+  return isGone && request.sessionId === undefined && (supersedes?.sessionId ?? null) !== null;
+}
+
+function inNewSession({ supersedes, ...plan }: Plan): Plan {
+  return supersedes === undefined ? plan : { ...plan, supersedes: { ...supersedes, sessionId: null } };
 }
 
 function scopesFor(input: ChatInput): readonly Scope[] {
@@ -263,7 +282,7 @@ async function prepareOrRecord(deps: CoreDeps, input: ChatInput, known: Known): 
   }
 }
 
-async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Known): Promise<Prepared> {
+async function prepare(deps: CoreDeps, input: ChatInput, { caller, config, earlier }: Known): Promise<Prepared> {
   const asked = input.exchange === undefined ? parseChatRequest(input.body) : parseExchange(input.body, input.exchange);
   const isPicture = input.exchange === undefined && isImageChat(config.settings, asked);
   const isRelayed = isPicture || input.exchange !== undefined;
@@ -286,7 +305,8 @@ async function prepare(deps: CoreDeps, input: ChatInput, { caller, config }: Kno
   const request = agent?.request ?? (isPicture ? forImageModel(asked) : asked);
   const protocol = agent?.protocol ?? protocolOf(input, request, config);
   const offer = isRelayed ? noOffer : (agent?.offer ?? offerIn(protocol, deps.adapters, { context, request }));
-  const session = request.sessionId ?? (offer.runsTools ? newId("session") : undefined);
+  // Files that an attempt before has written are in its session, and what comes late of its calls is told there.
+  const session = request.sessionId ?? (offer.runsTools ? (earlier?.sessionId ?? newId("session")) : undefined);
   const placed: CallContext = session === undefined ? context : { ...context, sessionId: session };
   if (session !== undefined) agent?.workIn(session);
   if (offer.listed.length > 0) await checkCredentials(deps, placed, offer);
@@ -581,8 +601,12 @@ async function openAdmitted(
   const { request, context } = prepared;
   const writesBefore = input.inner === undefined ? mayHaveWritten(earlier) : input.inner.isRepeated;
   try {
-    const restored = await restoreTurns(deps, context, { messages: request.messages, turns: result.turns });
     const due = result.session?.due ?? [];
+    const restored = await restoreTurns(deps, context, {
+      messages: request.messages,
+      turns: result.turns,
+      ended: due.map(({ id }) => id),
+    });
     const read = await readInProtocol(deps, input, { prepared, messages: restored.messages, due });
     const conversation = await prepareForModel(deps, input, { prepared, row, messages: read.messages });
     return {

@@ -25,7 +25,7 @@ import type { ChatEvent, ToolExecution } from "./events.ts";
 import { clientCallId, hasOpaqueFields, keepTurn, toClientCall } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
-import { choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
+import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
 import { streamWithFallback } from "./providers/route.ts";
@@ -156,13 +156,13 @@ class ChatRun {
 
   async *events(): Steps {
     try {
-      for (let forced = this.#chat.request.toolChoice; ; forced = undefined) {
+      for (let choice = this.#chat.request.toolChoice; ; choice = choiceAfter(this.#chat.request.toolChoice)) {
         this.#round += 1;
         const metered = this.#meter.startRound(this.#promptTokens);
         const traced = this.#trace?.startRound(metered);
         const round = traced ?? metered;
         try {
-          for await (const batch of this.#askModel(forced, round, traced?.span)) {
+          for await (const batch of this.#askModel(choice, round, traced?.span)) {
             const events = this.#translate(batch, round);
             if (events.length > 0) yield this.#told(events);
           }
@@ -179,7 +179,6 @@ class ChatRun {
           return;
         }
         const { dialect } = this.#chat;
-        // A forced choice holds for the first turn only: otherwise the model could never answer.
         if (!(dialect?.asks === true ? yield* this.#runAsked(dialect, turn) : yield* this.#runTurn(turn))) return;
       }
     } catch (thrown) {

@@ -56,7 +56,16 @@ const clientToolSchema = z.looseObject({
 
 const toolChoiceSchema = z.union([
   z.enum(["auto", "none", "required"]),
-  z.looseObject({ type: z.string(), function: z.looseObject({ name: z.string().min(1) }).optional() }),
+  z.looseObject({
+    type: z.string(),
+    function: z.looseObject({ name: z.string().min(1) }).optional(),
+    allowed_tools: z
+      .looseObject({ mode: z.enum(["auto", "required"]), tools: z.array(clientToolSchema).max(mostTools) })
+      .optional()
+      .describe(
+        "With type `allowed_tools`: the only tools that the model may call, those of the gateway by their names, too.",
+      ),
+  }),
 ]);
 
 /** Documented in OpenAPI; parsed by `parseChatRequest`. */
@@ -151,6 +160,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
   const tools = (given["tools"] ?? []) as JsonObject[];
   const messages = (given["messages"] as JsonObject[]).map(withoutEmptyCalls);
   const clientToolNames = checkToolNames(tools);
+  checkAllowedTools(given["tool_choice"]);
   checkConversation(messages);
   return {
     model: request.model,
@@ -283,6 +293,12 @@ function checkToolNames(tools: readonly JsonObject[]): ReadonlySet<string> {
     names.add(name);
   });
   return names;
+}
+
+/** Without its list it would allow all, whatever the client has meant. */
+function checkAllowedTools(choice: JsonValue | undefined): void {
+  if (!isJsonObject(choice) || choice["type"] !== "allowed_tools" || isJsonObject(choice["allowed_tools"])) return;
+  throw invalid('\'tool_choice.allowed_tools\' is required: {"mode": …, "tools": […]}.', "tool_choice.allowed_tools");
 }
 
 /** Every call is answered by one tool message before the conversation goes on. */

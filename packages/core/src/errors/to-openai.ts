@@ -16,6 +16,11 @@ export interface OpenAiErrorBody {
   };
 }
 
+/** Sending the request again could then do it twice. */
+export function hasStartedWrite({ details }: GatewayError): boolean {
+  return details.extra?.["write_started"] === true;
+}
+
 export function toOpenAiError(error: GatewayError, requestId?: string): OpenAiErrorBody {
   const { param, toolName, retryAfterMs, extra } = error.details;
   return {
@@ -27,7 +32,7 @@ export function toOpenAiError(error: GatewayError, requestId?: string): OpenAiEr
       code: error.code,
       ...(toolName === undefined ? {} : { tool_name: toolName }),
       ...(requestId === undefined ? {} : { request_id: requestId }),
-      ...(error.spec.retryable ? { retryable: true } : {}),
+      ...(error.spec.retryable && !hasStartedWrite(error) ? { retryable: true } : {}),
       ...(retryAfterMs === undefined ? {} : { retry_after_ms: Math.ceil(retryAfterMs) }),
     },
   };

@@ -7,7 +7,7 @@
 import type { Call } from "../calls/call.ts";
 import { decideCall } from "../calls/decide.ts";
 import { inputAnswersSchema } from "../calls/input-request.ts";
-import { inputRequestsOf } from "../calls/new-call.ts";
+import { inputRequestsOf, usedInlineConfig } from "../calls/new-call.ts";
 import { hasScope } from "../callers/caller.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
@@ -22,9 +22,12 @@ const longestShown = 1_000;
 /** How long the answer may take. */
 const askedForMs = 3_600_000;
 
-/** What their own call asks, callers answer themselves, as far as it is asked with forms. */
+/**
+ * What their own call asks, callers answer themselves, as far as it is asked with forms. Where the call came with a
+ * `runtime_config`, which no answer here can bring, it is not asked.
+ */
 export function mayAsk({ peer, context }: Pick<AdmittedExchange, "peer" | "context">, call: Call): boolean {
-  if (!peer.takesForms) return false;
+  if (!peer.takesForms || usedInlineConfig(call)) return false;
   const requests = inputRequestsOf(call);
   return requests === undefined ? hasScope(context.caller, "approve") : Object.values(requests).every(isForm);
 }

@@ -4,7 +4,7 @@
  */
 import { endStates, type Call } from "../calls/call.ts";
 import { questionsOf } from "../calls/input-request.ts";
-import { inputRequestsOf, outcomeOf } from "../calls/new-call.ts";
+import { inputRequestsOf, outcomeOf, usedInlineConfig } from "../calls/new-call.ts";
 import { canonicalJson, isJsonObject, type JsonObject } from "../json.ts";
 import { encodeRequest, type RpcId } from "../mcp/json-rpc.ts";
 import {
@@ -180,10 +180,11 @@ function stillWaiting(exchange: AdmittedExchange, asked: AskedCall, call: Call):
   const { id, tool } = call;
   const url = `${exchange.deps.publicUrl}/v1/calls/${id}`;
   const requests = inputRequestsOf(call);
+  const config = usedInlineConfig(call) ? ["runtime_config"] : [];
   const waits =
     requests === undefined
-      ? `'${tool}' waits for a person's approval: POST ${url}/approve, with a key that has the scope 'approve'.`
-      : `'${tool}' asks for input before it goes on (${questionsOf(requests)}): answer ${Object.keys(requests).join(", ")} with POST ${url}/approve {"input": …}.`;
+      ? `'${tool}' waits for a person's approval: POST ${url}/approve${bodyOf(config)}, with a key that has the scope 'approve'.`
+      : `'${tool}' asks for input before it goes on (${questionsOf(requests)}): answer ${Object.keys(requests).join(", ")} with POST ${url}/approve${bodyOf(["input", ...config])}.`;
   const error = {
     code: requests === undefined ? "approval_required" : "input_required",
     message: `${waits} Then call '${resultToolName}' with call_id '${id}'.`,
@@ -193,4 +194,8 @@ function stillWaiting(exchange: AdmittedExchange, asked: AskedCall, call: Call):
   };
   const content = [{ type: "text", text: JSON.stringify({ error }) }];
   return asRefusal({ content, structuredContent: { error }, isError: true }, askedSchema(exchange, asked));
+}
+
+function bodyOf(fields: readonly string[]): string {
+  return fields.length === 0 ? "" : ` {${fields.map((field) => `"${field}": …`).join(", ")}}`;
 }

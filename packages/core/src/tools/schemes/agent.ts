@@ -7,6 +7,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
 import { withDelivery } from "../../errors/delivery.ts";
+import { hasStartedWrite } from "../../errors/to-openai.ts";
 import { readEveryPage } from "../../every-page.ts";
 import type { InvocationContext, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import { readInput, toParameters } from "../native/native-tool.ts";
@@ -95,7 +96,7 @@ async function ask(core: CoreDeps, call: ToolCall, context: InvocationContext): 
   for await (const event of run) {
     if (event.type === "thinking") ({ chatId } = event);
     else if (event.type === "text-delta") text += event.text;
-    else if (event.type === "error") throw withPartial(event.error, { text, chatId });
+    else if (event.type === "error") throw withFate(withPartial(event.error, { text, chatId }), context);
   }
   return { mediaType: "text/plain", body: text };
 }
@@ -151,6 +152,14 @@ async function refuseSecondWrite(core: CoreDeps, call: ToolCall, { tenant }: Cal
     ),
     "uncertain",
   );
+}
+
+/**
+ * An agent that was cut short after it had written has not come to an end that could be told from another one: like any
+ * write that gives no answer it is not asked again by itself.
+ */
+function withFate(error: GatewayError, { signal }: InvocationContext): GatewayError {
+  return signal.aborted && hasStartedWrite(error) ? withDelivery(error, "uncertain") : error;
 }
 
 /** What was said until then goes with the reason why no more was. */
