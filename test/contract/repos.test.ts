@@ -10,8 +10,10 @@ import type {
   Tenant,
   TrustedIssuer,
 } from "@toolyard/core/ports/repos";
+import { afterErasure } from "@toolyard/core/ports/task-queue";
 import type { Shards } from "@toolyard/db/database";
 import { openDatabase } from "@toolyard/db/client";
+import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -790,6 +792,17 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.tenants.get(gone.id)).toBeUndefined();
         expect(await repos.tenants.get(kept.id)).toBeDefined();
         expect(await repos.tenants.erase(gone.id)).toBe(false);
+      });
+
+      test("leaves the message that has a worker look once more", async () => {
+        const { id: gone } = await newTenant();
+        const queue = createDatabaseTaskQueue(shards);
+        await queue.send("short", [
+          { tenant: gone, callId: newId("call") },
+          { tenant: gone, callId: afterErasure },
+        ]);
+        expect(await repos.tenants.erase(gone, { everywhere: true })).toBe(true);
+        expect(await rowCounts(run, ["queue_messages"], gone)).toEqual([1]);
       });
 
       test("goes on to its last row, and nothing comes after it from who has not heard of it", async () => {
