@@ -216,7 +216,7 @@ export function defineRoute<
     request,
     list: spec.list ?? false,
     async respond(c, services) {
-      const needs = { scope: spec.scope, admission };
+      const needs: Needs = { scope: spec.scope, admission };
       let access = await grantAccess(c, services, needs);
       const since = performance.now();
       const read = await readRequest(c, request);
@@ -236,7 +236,7 @@ const provenMs = 1_000;
 
 interface Needs extends Pick<RouteDescription, "scope" | "admission"> {
   /** As a request of its minute, the first time that it was asked. */
-  readonly isCounted?: true;
+  readonly isCounted?: boolean;
 }
 
 async function grantAccess(

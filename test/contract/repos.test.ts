@@ -751,6 +751,32 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.config.load(tenant)).toMatchObject({ prices: { own: [] } });
       });
 
+      test("says by name what a newer release has written, and where", async () => {
+        const { id: tenant } = await newTenant();
+        const newer = await repos.plugins.create(tenant, plugin("of_tomorrow"));
+        await run(
+          `UPDATE sys_ai_plugin SET execution_config = json_set(execution_config, '$.auth_config',
+            json('{"type":"api_key","mapping":[{"source":"KEY","target":"token","location":"orbit"}]}')) WHERE plugin_id = ?`,
+          newer.pluginId,
+        );
+        broken.length = 0;
+        await repos.config.load(tenant);
+        const place = "'auth_config.mapping.0.location' is not valid";
+        expect(broken).toEqual([
+          {
+            table: "sys_ai_plugin",
+            tenant,
+            id: String(newer.pluginId),
+            name: "of_tomorrow",
+            reason: expect.any(String),
+          },
+        ]);
+        expect(broken[0]?.reason).toContain(place);
+        await expect(repos.plugins.get(tenant, newer.pluginId)).rejects.toThrow(
+          `${place}: expected one of "header"|"query"|"path"|"body"); a newer release may have written it, else write it anew.`,
+        );
+      });
+
       test("goes on without a row that cannot be read, and says which", async () => {
         const { id: tenant } = await newTenant();
         const good = await repos.plugins.create(tenant, plugin("good"));

@@ -51,7 +51,13 @@ describe.skipIf(noKafka !== undefined)(
           servers: [`127.0.0.1:${kafka.port}`],
           security: "none",
           allow_unencrypted: true,
-          topics: { orders: {}, texts: { name: "orders", content_type: "text/plain" }, shared: {}, handed: {}, packed: {} },
+          topics: {
+            orders: {},
+            texts: { name: "orders", content_type: "text/plain" },
+            shared: {},
+            handed: {},
+            packed: {},
+          },
         },
       });
       return { owner, nodeKey: key };

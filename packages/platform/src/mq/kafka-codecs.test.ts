@@ -22,7 +22,13 @@ describe(`batches of Kafka ${verifies("MQ-3")}`, () => {
 
   test("packed with LZ4 are read over blocks that repeat each other, with the checksums between them", () => {
     // `lz4 -9 -B4 -BD -BX --content-size` of 70,000 bytes, with the checksum of the whole, too.
-    const packed = bytes("04224d185c407011010000000000e30c0100002f61620200", "ff".repeat(256), "e65062616261621af884291b0000000f0400", "ff".repeat(17), "6950626162616247ac421d00000000f1e19f50");
+    const packed = bytes(
+      "04224d185c407011010000000000e30c0100002f61620200",
+      "ff".repeat(256),
+      "e65062616261621af884291b0000000f0400",
+      "ff".repeat(17),
+      "6950626162616247ac421d00000000f1e19f50",
+    );
     const text = "ab".repeat(35_000);
     expect(unlz4(packed, most).toString()).toBe(text);
     expect(unlz4(Buffer.concat([packed, packed]), most).toString()).toBe(text + text);
@@ -35,21 +41,24 @@ describe(`batches of Kafka ${verifies("MQ-3")}`, () => {
   });
 
   test("that are cut off or nonsense are an error", () => {
+    const said = (unpack: typeof unlz4, packed: Buffer): unknown => {
+      try {
+        return unpack(packed, most).toString("latin1");
+      } catch (error) {
+        return error;
+      }
+    };
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), fc.boolean(), (noise, isFrame) => {
-        const mark = isFrame ? bytes("04224d1860407f") : Buffer.alloc(0);
+        const packed = Buffer.concat([isFrame ? bytes("04224d1860407f") : Buffer.alloc(0), noise]);
         for (const unpack of [unsnappy, unlz4]) {
-          try {
-            expect(unpack(Buffer.concat([mark, noise]), most).length).toBeLessThanOrEqual(most);
-          } catch (error) {
-            expect(error).toBeInstanceOf(RangeError);
-          }
+          const what = said(unpack, packed);
+          expect(typeof what === "string" ? what.length <= most : what instanceof RangeError).toBe(true);
         }
       }),
     );
-    for (let length = 1; length < snappy.length; length += 1) {
-      const cut = snappy.subarray(0, length);
-      expect(() => expect(unsnappy(cut, most).toString()).toBe(words)).toThrow();
+    for (let length = 0; length < snappy.length; length += 1) {
+      expect(said(unsnappy, snappy.subarray(0, length))).not.toBe(words);
     }
   });
 });
