@@ -773,7 +773,7 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         ]);
         expect(broken[0]?.reason).toContain(place);
         await expect(repos.plugins.get(tenant, newer.pluginId)).rejects.toThrow(
-          `${place}: expected one of "header"|"query"|"path"|"body"); a newer release may have written it, else write it anew.`,
+          `${place}: expected one of "header"|"query"|"path"|"body"); a newer release may have written it, else delete it and write it anew.`,
         );
       });
 

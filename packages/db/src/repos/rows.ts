@@ -49,7 +49,7 @@ export function readFirst<T extends SQLiteTable, R>(
     const broken = describeBroken(reader, row, error);
     throw new GatewayError(
       "internal_error",
-      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); a newer release may have written it, else write it anew.`,
+      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); a newer release may have written it, else delete it and write it anew.`,
       { cause: error },
     );
   }
