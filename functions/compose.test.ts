@@ -6,7 +6,7 @@ import { openDatabase } from "@toolyard/db/client";
 import { migrate } from "@toolyard/db/migrate";
 import type { Sealer } from "@toolyard/core/secrets/sealer";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { encodeBoxFrame } from "@toolyard/core/plugins/box-protocol";
+import { encodeBoxFrame } from "@toolyard/core/boxes/box-protocol";
 import { newSigner } from "../test/support/aws/aws-server.ts";
 import { startConnectionsServer } from "../test/support/aws/connections-server.ts";
 import { startKmsServer } from "../test/support/aws/kms-server.ts";

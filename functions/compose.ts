@@ -173,8 +173,13 @@ export async function compose(environment: Environment, home: Home): Promise<Com
   const vault = await createVault(environment, home.masterKey);
   const shards = await openAllShards(environment, home);
   const stored = createRepos(shards, {
-    onBrokenRow: ({ table, tenant, id, reason }) =>
-      log.log("error", "a stored row cannot be read", { table, tenant, row: id, error: reason }),
+    onBrokenRow: ({ table, tenant, id, name, reason }) =>
+      log.log("error", "a stored row cannot be read", {
+        table,
+        tenant,
+        row: name === undefined ? id : `${id} '${name}'`,
+        error: reason,
+      }),
     ...(environment.settingsCaps === undefined ? {} : { caps: environment.settingsCaps }),
   });
   const openBreakers = new OpenBreakers();

@@ -218,19 +218,33 @@ export function defineRoute<
     request,
     list: spec.list ?? false,
     async respond(c, services) {
-      const access = await grantAccess(c, services, { scope: spec.scope, admission });
+      const needs: Needs = { scope: spec.scope, admission };
+      let access = await grantAccess(c, services, needs);
+      const since = performance.now();
+      const read = await readRequest(c, request);
+      if (admission === "request" && performance.now() - since > provenMs) {
+        access = await grantAccess(c, services, { ...needs, isCounted: true });
+      }
       const { app, routes } = services;
-      const input = { app, routes, core: app.core, ...(await readRequest(c, request)), ...access };
+      const input = { app, routes, core: app.core, ...read, ...access };
       // The pieces of `input` were made for exactly this scope and admission; the compiler cannot follow that.
       return handler(c, input as unknown as Parameters<typeof handler>[1]);
     },
   };
 }
 
+/** Whoever has a body arrive for longer may have lost the key meanwhile, and is asked for it once more. */
+const provenMs = 1_000;
+
+interface Needs extends Pick<RouteDescription, "scope" | "admission"> {
+  /** As a request of its minute, the first time that it was asked. */
+  readonly isCounted?: boolean;
+}
+
 async function grantAccess(
   c: AppContext,
   { app, authenticator }: RouteServices,
-  { scope, admission }: Pick<RouteDescription, "scope" | "admission">,
+  { scope, admission, isCounted = false }: Needs,
 ): Promise<Partial<AdmittedInput> | OperatorInput | { readonly presented: Presented }> {
   if (admission === "none") return {};
   const header = (name: string): string | undefined => headerOf(c, name);
@@ -246,11 +260,11 @@ async function grantAccess(
   }
   const { caller, config, result } = await admit(
     app.core,
-    { ...presented, limits: { countRequest: true } },
+    { ...presented, limits: { countRequest: !isCounted } },
     { scope: scope === "operator" ? null : scope },
   );
   c.get("exchange").callerId = caller.id;
-  setRateLimitHeaders(c.get("exchange").headers, result.rate);
+  if (!isCounted) setRateLimitHeaders(c.get("exchange").headers, result.rate);
   if (scope === "operator") throw new GatewayError("permission_denied", "Only the operator's key may do this.");
   if (scope === null) refuseNode(caller);
   return { caller, config, tenant: presented.tenant, admitted: result, context: toCallContext(c, caller, config) };

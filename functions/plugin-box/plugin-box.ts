@@ -13,7 +13,7 @@ import {
   readBoxRequest,
   toFileFrames,
   type BoxFrame,
-} from "@toolyard/core/plugins/box-protocol";
+} from "@toolyard/core/boxes/box-protocol";
 import type { Log } from "@toolyard/core/ports/log";
 import type { PluginExit, PluginRun } from "@toolyard/core/ports/plugin-runner";
 import { emptyDirectories } from "@toolyard/platform/local/empty-directories";

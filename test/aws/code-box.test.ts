@@ -3,7 +3,7 @@
  * network is the function's (test/infra); here it is seen that files come back, limits hold and nothing is left.
  */
 import { join } from "node:path";
-import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
+import { readBoxAnswer, toBoxRequest } from "@toolyard/core/boxes/box-protocol";
 import type { PluginExit, PluginRun } from "@toolyard/core/ports/plugin-runner";
 import { afterAll, describe, expect, inject, test } from "vitest";
 import { verifies } from "../support/verifies.ts";

@@ -3,7 +3,7 @@
  * docs/plugin-box.md. Plugins here do what they like; the table of processes and the files are compared.
  */
 import { join } from "node:path";
-import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
+import { readBoxAnswer, toBoxRequest } from "@toolyard/core/boxes/box-protocol";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { createLambdaPluginRunner } from "@toolyard/platform/aws/lambda-plugin-runner";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";

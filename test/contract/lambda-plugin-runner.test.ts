@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import { toGatewayError } from "@toolyard/core/errors/gateway-error";
-import { encodeBoxFrame, readBoxRequest, type BoxFrame } from "@toolyard/core/plugins/box-protocol";
+import { encodeBoxFrame, readBoxRequest, type BoxFrame } from "@toolyard/core/boxes/box-protocol";
 import type { PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { createLambdaPluginRunner } from "@toolyard/platform/aws/lambda-plugin-runner";
 import { createProcessPluginRunner } from "@toolyard/platform/local/process-plugin-runner";

@@ -10,8 +10,10 @@ import type {
   Tenant,
   TrustedIssuer,
 } from "@toolyard/core/ports/repos";
+import { afterErasure } from "@toolyard/core/ports/task-queue";
 import type { Shards } from "@toolyard/db/database";
 import { openDatabase } from "@toolyard/db/client";
+import { createDatabaseTaskQueue } from "@toolyard/db/queue";
 import { createRepos } from "@toolyard/db/repos/index";
 import { openShards } from "@toolyard/db/shards";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -749,6 +751,32 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.config.load(tenant)).toMatchObject({ prices: { own: [] } });
       });
 
+      test("says by name what a newer release has written, and where", async () => {
+        const { id: tenant } = await newTenant();
+        const newer = await repos.plugins.create(tenant, plugin("of_tomorrow"));
+        await run(
+          `UPDATE sys_ai_plugin SET execution_config = json_set(execution_config, '$.auth_config',
+            json('{"type":"api_key","mapping":[{"source":"KEY","target":"token","location":"orbit"}]}')) WHERE plugin_id = ?`,
+          newer.pluginId,
+        );
+        broken.length = 0;
+        await repos.config.load(tenant);
+        const place = "'auth_config.mapping.0.location' is not valid";
+        expect(broken).toEqual([
+          {
+            table: "sys_ai_plugin",
+            tenant,
+            id: String(newer.pluginId),
+            name: "of_tomorrow",
+            reason: expect.any(String),
+          },
+        ]);
+        expect(broken[0]?.reason).toContain(place);
+        await expect(repos.plugins.get(tenant, newer.pluginId)).rejects.toThrow(
+          `${place}: expected one of "header"|"query"|"path"|"body"); a newer release may have written it, else delete it and write it anew.`,
+        );
+      });
+
       test("goes on without a row that cannot be read, and says which", async () => {
         const { id: tenant } = await newTenant();
         const good = await repos.plugins.create(tenant, plugin("good"));
@@ -790,6 +818,17 @@ function describeRepos(name: string, makeShards: () => Promise<TestShards>): voi
         expect(await repos.tenants.get(gone.id)).toBeUndefined();
         expect(await repos.tenants.get(kept.id)).toBeDefined();
         expect(await repos.tenants.erase(gone.id)).toBe(false);
+      });
+
+      test("leaves the message that has a worker look once more", async () => {
+        const { id: gone } = await newTenant();
+        const queue = createDatabaseTaskQueue(shards);
+        await queue.send("short", [
+          { tenant: gone, callId: newId("call") },
+          { tenant: gone, callId: afterErasure },
+        ]);
+        expect(await repos.tenants.erase(gone, { everywhere: true })).toBe(true);
+        expect(await rowCounts(run, ["queue_messages"], gone)).toEqual([1]);
       });
 
       test("goes on to its last row, and nothing comes after it from who has not heard of it", async () => {

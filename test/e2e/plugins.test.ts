@@ -1,4 +1,5 @@
 /** Tools by configuration: registered, listed, changed and called through the public routes alone. */
+import { openDatabase } from "@toolyard/db/client";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -134,6 +135,29 @@ describe(`a plugin ${verifies("BLIND-1", "BLIND-4")}`, () => {
     const replaced = await tenant.client.expect("put", `/v1/plugins/${plugin.id}`, renamed);
     expect(replaced).toMatchObject({ id: plugin.id, name: "search_company", enabled: false, required_credentials: [] });
     expect(replaced.hash).not.toBe(plugin.hash);
+  });
+
+  test("that a newer release has written is missing, named in the log, and can be deleted and made anew", async () => {
+    const { id, name } = await tenant.client.post("/v1/plugins", companySearch({ name: "of_tomorrow" }));
+    const database = await openDatabase({ url: gateway.databaseUrl });
+    const rewrite = `UPDATE sys_ai_plugin SET execution_config = REPLACE(execution_config, '"header"', '"orbit"') WHERE plugin_id = ?`;
+    await database.batch([{ sql: rewrite, args: [Number(id.slice(4))] }]);
+    await database.close();
+    await tenant.client.expect("patch", "/v1/settings", { rounds: 5 });
+    const { json } = await tenant.client.send("post", "/v1/tools/invoke", { name, arguments: { keyword: "x" } });
+    expect(json.error.code).toBe("tool_not_found");
+    expect(gateway.logged).toContainEqual(
+      expect.objectContaining({
+        message: "a stored row cannot be read",
+        fields: expect.objectContaining({
+          row: `${id.slice(4)} '${name}'`,
+          error: expect.stringContaining("'auth_config.mapping.0.location' is not valid"),
+        }),
+      }),
+    );
+    await tenant.client.expect("delete", `/v1/plugins/${id}`);
+    const again = await tenant.client.post("/v1/plugins", companySearch({ name }));
+    await tenant.client.expect("delete", `/v1/plugins/${again.id}`);
   });
 
   test("is gone when it is deleted", async () => {

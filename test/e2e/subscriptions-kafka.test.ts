@@ -24,7 +24,7 @@ describe.skipIf(noKafka !== undefined)(
     let nodeKey: string;
 
     beforeAll(async () => {
-      kafka = await startKafka(["orders", "orders-dead", "shared", "handed"]);
+      kafka = await startKafka(["orders", "orders-dead", "shared", "handed", "packed"]);
       backEnd = await startHttpStub();
       gateway = await startGateway({ timing: { leaseMs: 6_000, heartbeatMs: 1_000 }, tickEveryMs: 200 });
     }, 120_000);
@@ -51,7 +51,13 @@ describe.skipIf(noKafka !== undefined)(
           servers: [`127.0.0.1:${kafka.port}`],
           security: "none",
           allow_unencrypted: true,
-          topics: { orders: {}, texts: { name: "orders", content_type: "text/plain" }, shared: {}, handed: {} },
+          topics: {
+            orders: {},
+            texts: { name: "orders", content_type: "text/plain" },
+            shared: {},
+            handed: {},
+            packed: {},
+          },
         },
       });
       return { owner, nodeKey: key };
@@ -131,6 +137,16 @@ describe.skipIf(noKafka !== undefined)(
       },
       120_000,
     );
+
+    test("takes batches in whatever form producers pack them", async () => {
+      const codecs = ["gzip", "snappy", "lz4", "zstd"] as const;
+      for (const codec of codecs) await kafka.publishPacked("packed", codec, 5, `{"sku":"${codec.repeat(20)}"}`);
+      const { id } = await subscribe("packed", { start_from: "earliest" });
+      await node();
+      await expect.poll(async () => (await callsOf(id)).length, within).toBe(20);
+      const sent = codecs.flatMap((codec) => Array<string>(5).fill(codec.repeat(20)));
+      await expect.poll(() => skus().toSorted(), within).toEqual(sent.toSorted());
+    }, 120_000);
 
     test("is another group for each tenant: both have every message, and neither sees the other's calls", async () => {
       const { id } = await subscribe("shared", { start_from: "earliest" });

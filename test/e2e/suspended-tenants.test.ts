@@ -1,4 +1,5 @@
 /** What becomes of the calls of a tenant that is suspended or erased while they wait and run, with two instances (CHAT-11, BLIND-5). */
+import { eraseTenant } from "@toolyard/core/tenants/erase";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database, SqlValue } from "@toolyard/db/database";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -131,5 +132,34 @@ describe(`a tenant that is erased while its calls run ${verifies("BLIND-5")}`, (
         expect(await query(`SELECT tenant FROM ${table} WHERE tenant = ?1`, tenant.id), table).toEqual([]);
       }
     }, within);
+  });
+
+  test("is there until it is certain that a worker looks once more, so that it can be asked for again", async () => {
+    await query(`CREATE TRIGGER no_message BEFORE INSERT ON queue_messages WHEN NEW.tenant = '${tenant.id}'
+      BEGIN SELECT RAISE(ABORT, 'no room'); END`);
+    try {
+      expect((await other.operator.send("delete", `/v1/tenants/${tenant.id}`)).status).toBeGreaterThanOrEqual(500);
+    } finally {
+      await query("DROP TRIGGER no_message");
+    }
+    expect((await other.operator.send("delete", `/v1/tenants/${tenant.id}`)).status).toBe(204);
+    expect(await query("SELECT call_id FROM queue_messages WHERE tenant = ?1", tenant.id)).toHaveLength(1);
+  });
+
+  test("has somebody look once more although its process ended with the last row", async () => {
+    const { repos } = gateway.core;
+    const { promise: gone, resolve: end } = Promise.withResolvers<void>();
+    const erase = async (id: string): Promise<boolean> => {
+      await repos.tenants.erase(id);
+      end();
+      return new Promise(() => {});
+    };
+    const tenants: typeof repos.tenants = Object.create(repos.tenants, { erase: { value: erase } });
+    void eraseTenant({ ...gateway.core, repos: { ...repos, tenants } }, tenant.id);
+    await gone;
+    const late = `${tenant.id}/late`;
+    await gateway.core.blobs.put(late, Buffer.from("personal data"));
+    await query("UPDATE queue_messages SET visible_at = 0 WHERE tenant = ?1", tenant.id);
+    await vi.waitFor(async () => expect(await blobs()).toEqual([]), within);
   });
 });

@@ -1,6 +1,7 @@
 /** The server form as processes: two on one data directory are one gateway; they end as they should. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { TestTenant } from "../support/gateway-client.ts";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGatewayProcess, type GatewayProcess } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -38,6 +39,35 @@ describe(`two processes on one data directory ${verifies("BLIND-1", "CHAT-11", "
     await tenant.client.expect("delete", `/v1/api-keys/${key.id}`);
     expect((await there.send("get", "/v1/tools")).status).toBe(401);
   });
+
+  test.each(["first", "second"])(
+    "a key revoked while a body of it is on its way to the %s makes nothing",
+    async (at) => {
+      const key = await tenant.newKey({ scopes: ["manage"] });
+      const body = JSON.stringify({ name: "kept for later", scopes: ["manage"] });
+      const { promise: told, resolve: tell } = Promise.withResolvers<void>();
+      const raw = new ReadableStream<Uint8Array>({
+        async start(stream) {
+          stream.enqueue(Buffer.from(body.slice(0, 5)));
+          await told;
+          stream.enqueue(Buffer.from(body.slice(5)));
+          stream.close();
+        },
+      });
+      const there = at === "first" ? first : second;
+      const headers = { "content-type": "application/json" };
+      const answer = there.client(key.key).send("post", "/v1/api-keys", undefined, { raw, headers });
+      const lastUsed = async (): Promise<unknown> =>
+        (await tenant.client.get("/v1/api-keys?limit=100")).data.find(({ id }: Json) => id === key.id).last_used_at;
+      await expect.poll(lastUsed, { timeout: 5_000 }).not.toBeNull();
+      await tenant.client.expect("delete", `/v1/api-keys/${key.id}`);
+      await sleep(1_100);
+      tell();
+      expect((await answer).json).toMatchObject({ error: { code: "invalid_api_key" } });
+      const names = (await tenant.client.get("/v1/api-keys?limit=100")).data.map(({ name }: Json) => name);
+      expect(names).not.toContain("kept for later");
+    },
+  );
 
   test("settings changed at both at once both count", async () => {
     const there = second.client(tenant.key);

@@ -48,8 +48,9 @@ async function startNode(more: Partial<VcpNodeOptions> = {}): Promise<VcpNode> {
 }
 
 /** Its plugin answers at once, and works on. */
-async function startFilm(): Promise<VcpNode> {
+async function startFilm(more: Partial<VcpNodeOptions> = {}): Promise<VcpNode> {
   const node = await startNode({
+    ...more,
     tools: [vcpManifest("Film", { pluginType: "asynchronous" })],
     run: () => ({ requestId: "task-1", messageForAI: "It will take a while." }),
   });
@@ -528,6 +529,19 @@ describe(`VCPLog ${verifies("VCP-22", "VCP-13")}`, () => {
       { tool_name: "Film", details: { ...details, state: "running" } },
       { tool_name: "Film", details: { ...details, state: "completed" } },
     ]);
+  });
+
+  test("names the node that was called, where two have the plugin", async () => {
+    const log = await watch("/VCPlog");
+    const [node, other] = [await startFilm(), await startFilm({ serverName: "studio" })];
+    await expect.poll(async () => (await invoke({ uri: "node://studio/Film" })).status, { timeout: 5_000 }).toBe(202);
+    const callbackData = { pluginName: "Film", taskId: "task-1", message: "ready" };
+    other.client.say({ type: "plugin_callback_forward", data: { serverName: "studio", callbackData } });
+    const told = (): Json[] =>
+      log.of("vcp_log").flatMap(({ data: { details } }) => (details.taskId === "task-1" ? [details] : []));
+    await expect.poll(() => told().map(({ state }) => state), { timeout: 5_000 }).toEqual(["running", "completed"]);
+    expect(told().map(({ serverId }) => serverId)).toEqual([other.serverId, other.serverId]);
+    expect(node.asked).toEqual([]);
   });
 
   test("is for those who may read the call", async () => {

@@ -1,13 +1,8 @@
 /** Queries of knowledge bases (KB-1, KB-3). Found texts are told at once or, as `stream`, in the events of runs. */
 import type { CallContext } from "@toolyard/core/context";
 import { knowledgeFilterSchema, searchModes } from "@toolyard/core/knowledge/filter";
+import { encodeQueryEvent, errorEvent, queryEventSchema, type QueryEvent } from "@toolyard/core/knowledge/query-events";
 import type { KnowledgeQuery, OpenedSearch } from "@toolyard/core/knowledge/search";
-import {
-  encodeWorkflowEvent,
-  errorEvent,
-  workflowEventSchema,
-  type WorkflowEvent,
-} from "@toolyard/core/workflow-events";
 import * as z from "zod";
 import { inEitherSpelling } from "../camel-names.ts";
 import { defineRoute } from "../define-route.ts";
@@ -74,7 +69,7 @@ export const queryKnowledge = defineRoute({
     200: {
       description: "What was found, the best first.",
       schema: answerSchema,
-      content: { "text/event-stream": workflowEventSchema },
+      content: { "text/event-stream": queryEventSchema },
     },
   },
   isolation: {
@@ -118,7 +113,7 @@ async function streamSearch(
   asked: { readonly body: QueryBody; readonly context: CallContext; readonly requestId: string },
 ): Promise<void> {
   const { body, context, requestId } = asked;
-  const tell = async (event: WorkflowEvent): Promise<void> => sink.write(encodeWorkflowEvent(event, context.traceId));
+  const tell = async (event: QueryEvent): Promise<void> => sink.write(encodeQueryEvent(event, context.traceId));
   sink.head(200, eventStreamHeaders);
   await tell({ type: "tool_thinking", content: `Searching ${opened.names.join(", ")}.` });
   await tell({

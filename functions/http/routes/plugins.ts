@@ -322,12 +322,16 @@ export const deletePlugin = defineRoute({
   responses: { 204: { description: "The plugin is gone" } },
   isolation: { kind: "object", arrange: arrangeObject },
   async handler(c, { core, tenant, config, context, params }) {
-    const record = await findPlugin(core, tenant, params.id);
-    requireOwn(record);
-    const vcp = vcpPluginsOf(config).get(record.name);
-    if (vcp?.pluginId === record.pluginId) await forgetPluginValues(core, context, vcp);
-    if (!(await core.repos.plugins.delete(tenant, record.pluginId))) throw notFound("plugin", params.id);
-    if (record.type === "VCP") await haveNodesLook(core, tenant);
+    const id = toPluginId(params.id);
+    // One that cannot be read is in no configuration, and can be deleted all the same.
+    const record = config.plugins.find(({ pluginId }) => pluginId === id);
+    const vcp = record === undefined ? undefined : vcpPluginsOf(config).get(record.name);
+    if (vcp?.pluginId === id) await forgetPluginValues(core, context, vcp);
+    if (!(await core.repos.plugins.delete(tenant, id))) {
+      requireOwn(await findPlugin(core, tenant, params.id));
+      throw notFound("plugin", params.id);
+    }
+    if (record?.type === "VCP") await haveNodesLook(core, tenant);
     return c.body(null, 204);
   },
 });

@@ -1,7 +1,8 @@
+/** The configuration as it is now, where none came with a request or that has changed it. */
 import type { TenantConfig } from "./tenant-config.ts";
 import type { CoreDeps } from "./deps.ts";
 
-/** The configuration as it is now, where none came with a request or that has changed it; undefined: the tenant is gone. */
+/** @returns undefined: the tenant is gone */
 export async function currentConfig(
   deps: Pick<CoreDeps, "repos" | "configs">,
   tenant: string,

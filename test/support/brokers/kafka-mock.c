@@ -1,7 +1,8 @@
 /*
  * Brokers that speak Kafka's protocol: librdkafka's mock cluster, with the topics that the arguments name. Prints
  * its addresses, then does what standard input says: `t <topic> <code>` answers the next produce request with an
- * error, `p <topic>` prints what lies in partition 0, `q` ends.
+ * error, `p <topic>` prints what lies in partition 0, `w <topic> <codec> <count> <value>` publishes a batch of so many
+ * messages that is packed so, `q` ends.
  */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
@@ -45,6 +46,22 @@ static void print_topic(const char *servers, const char *topic) {
   rd_kafka_destroy(consumer);
 }
 
+static void write_batch(const char *servers, const char *topic, const char *codec, int count, const char *value) {
+  char error[512];
+  rd_kafka_conf_t *conf = rd_kafka_conf_new();
+  rd_kafka_conf_set(conf, "bootstrap.servers", servers, error, sizeof error);
+  rd_kafka_conf_set(conf, "compression.codec", codec, error, sizeof error);
+  rd_kafka_conf_set(conf, "linger.ms", "100", error, sizeof error);
+  rd_kafka_t *producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, error, sizeof error);
+  for (int at = 0; at < count; at++)
+    rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(0),
+                      RD_KAFKA_V_VALUE((void *)value, strlen(value)), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                      RD_KAFKA_V_END);
+  printf("left %d\nend\n", (int)rd_kafka_flush(producer, 10000));
+  fflush(stdout);
+  rd_kafka_destroy(producer);
+}
+
 int main(int count, char **topics) {
   char error[512];
   rd_kafka_t *handle = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), error, sizeof error);
@@ -55,7 +72,7 @@ int main(int count, char **topics) {
   const char *servers = rd_kafka_mock_cluster_bootstraps(cluster);
   printf("%s\n", servers);
   fflush(stdout);
-  char line[512], topic[256];
+  char line[512], topic[256], codec[16], value[256];
   int code;
   while (fgets(line, sizeof line, stdin) != NULL && line[0] != 'q') {
     if (sscanf(line, "t %255s %d", topic, &code) == 2) {
@@ -64,6 +81,8 @@ int main(int count, char **topics) {
       fflush(stdout);
     } else if (sscanf(line, "p %255s", topic) == 1) {
       print_topic(servers, topic);
+    } else if (sscanf(line, "w %255s %15s %d %255s", topic, codec, &code, value) == 4) {
+      write_batch(servers, topic, codec, code, value);
     }
   }
   rd_kafka_mock_cluster_destroy(cluster);

@@ -32,6 +32,8 @@ export interface KafkaMock {
   failNext(code: number): Promise<void>;
   /** What lies in the topic's only partition. */
   read(topic: string): Promise<readonly KafkaRecord[]>;
+  /** Publishes so many messages at once, packed as librdkafka does. @param value without blanks */
+  publishPacked(topic: string, codec: "gzip" | "snappy" | "lz4" | "zstd", count: number, value: string): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -63,6 +65,10 @@ export async function startKafka(topics: readonly string[]): Promise<KafkaMock> 
       await ask(`t any ${code}`);
     },
     read: async (topic) => (await ask(`p ${topic}`)).map(toRecord),
+    async publishPacked(topic, codec, count, value) {
+      const said = await ask(`w ${topic} ${codec} ${count} ${value}`);
+      if (said[0] !== "left 0") throw new Error(`Messages packed with ${codec} were not published: ${said.join()}`);
+    },
     async close() {
       child.stdin.end("q\n");
       await stop(child);

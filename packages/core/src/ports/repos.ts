@@ -98,7 +98,7 @@ export interface TenantRepo {
     },
   ): Promise<Tenant | undefined>;
   /**
-   * Removes every row of the tenant in every table. Blobs are the caller's.
+   * Removes every row of the tenant in every table, but for the message `afterErasure`. Blobs are the caller's.
    * @param options `everywhere`: in every database, since nothing says any more in which one the tenant was
    */
   erase(id: string, options?: { readonly everywhere?: boolean }): Promise<boolean>;

@@ -7,6 +7,12 @@ export interface QueueMessage {
   readonly callId: string;
 }
 
+/**
+ * In place of a call's id: what an erased tenant's last requests have stored is to go (tenants/erase.ts). Erasing rows
+ * leaves such messages. An older worker finds no such call and lets it be.
+ */
+export const afterErasure = "tenant-erased";
+
 /** `short`: expected to end within a minute; `long`: anything else. */
 export type QueueName = "short" | "long";
 

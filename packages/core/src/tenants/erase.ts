@@ -6,8 +6,8 @@
  */
 import { deleteBelow } from "../delete-blobs.ts";
 import type { CoreDeps } from "../deps.ts";
-import { toGatewayError } from "../errors/gateway-error.ts";
 import { tenantKey } from "../ports/blob-store.ts";
+import { afterErasure } from "../ports/task-queue.ts";
 
 /** Calls looked at that may still be held. */
 const pageSize = 100;
@@ -18,8 +18,6 @@ const lookAgainMs = 200;
 
 /** Longer than a request may take to arrive and a function may run, and as long as a message can wait. */
 const lookAfterMs = 900_000;
-/** In a message, where calls have their id: an older worker finds no such call and lets it be. */
-export const afterErasure = "tenant-erased";
 
 const allOf = (tenant: string): string => `${tenantKey(tenant)}/`;
 
@@ -29,15 +27,11 @@ export async function eraseTenant(deps: CoreDeps, tenant: string): Promise<boole
   if (suspended === undefined) return false;
   await awaitStopped(deps, tenant);
   await deleteBelow(deps.blobs, allOf(tenant));
+  // Before the rows go: without the tenant's own, nobody could ask for it again.
+  await deps.queue.send("short", [{ tenant, callId: afterErasure }], { delayMs: lookAfterMs });
   const erased = await deps.repos.tenants.erase(tenant);
   // Who has not stopped may have stored something since.
   await deleteBelow(deps.blobs, allOf(tenant));
-  await deps.queue
-    .send("short", [{ tenant, callId: afterErasure }], { delayMs: lookAfterMs })
-    .catch((thrown: unknown) => {
-      const { code } = toGatewayError(thrown);
-      deps.log.log("warn", "nobody will look for what an erased tenant's last requests have stored", { tenant, code });
-    });
   return erased;
 }
 

@@ -5,6 +5,7 @@
 import { and, asc, desc, gt, lt, sql, type InferSelectModel, type SQL } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
+import { schemaProblems } from "@toolyard/core/errors/schema-problems";
 import type { Page, PageRequest } from "@toolyard/core/ports/repos";
 import * as z from "zod";
 import type { Statement, StatementResult } from "../database.ts";
@@ -16,6 +17,8 @@ export interface BrokenRow {
   readonly tenant: string;
   /** Primary key, or the setting's name for a setting. */
   readonly id: string;
+  /** By which its tenant knows it. */
+  readonly name?: string;
   /** Columns and what is wrong with them; no values. */
   readonly reason: string;
 }
@@ -46,7 +49,7 @@ export function readFirst<T extends SQLiteTable, R>(
     const broken = describeBroken(reader, row, error);
     throw new GatewayError(
       "internal_error",
-      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); write it anew.`,
+      `Row '${broken.id}' of table ${broken.table} cannot be read (${broken.reason}); a newer release may have written it, else delete it and write it anew.`,
       { cause: error },
     );
   }
@@ -137,10 +140,12 @@ function readRows<T extends SQLiteTable, R>(reader: Reader<T, R>, rows: readonly
 }
 
 function describeBroken<T extends SQLiteTable, R>(reader: Reader<T, R>, row: Row, error: unknown): BrokenRow {
+  const name = nameIn(row, "name");
   return {
     table: reader.tableName,
     tenant: nameIn(row, "tenant"),
     id: nameIn(row, reader.key.name),
+    ...(name === "" ? {} : { name }),
     reason: reasonOf(error),
   };
 }
@@ -152,7 +157,9 @@ function nameIn(row: Row, column: string): string {
 
 function reasonOf(error: unknown): string {
   if (error instanceof z.ZodError) {
-    return error.issues.map(({ path, message }) => `${path.join(".")}: ${message}`.slice(0, 200)).join("; ");
+    return schemaProblems(error)
+      .map(({ path, says }) => `'${path.join(".")}' ${says}`.slice(0, 200))
+      .join("; ");
   }
   // The parser's own text quotes the value.
   return error instanceof SyntaxError ? "a column holds no JSON" : "a column holds a value of another kind";

@@ -7,6 +7,7 @@ import { and, eq, getTableColumns, getTableName, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { Page, PageRequest, Tenant, TenantRepo, WrappedKeySample } from "@toolyard/core/ports/repos";
+import { afterErasure } from "@toolyard/core/ports/task-queue";
 import type { Shards, Statement, StatementResult } from "../database.ts";
 import * as schema from "../schema/index.ts";
 import { parseOwnSettings } from "../settings.ts";
@@ -148,12 +149,15 @@ function toSample(row: StatementResult["rows"][number]): WrappedKeySample {
 
 /** Of every table that has a tenant some rows; and the tenant itself, where those were the last. */
 function eraseSome(id: string): readonly Statement[] {
-  const names = Object.values<SQLiteTable>(schema)
+  const owned = Object.values<SQLiteTable>(schema)
     .filter((table) => getTableColumns(table)["tenant"] !== undefined)
-    .map((table) => `"${getTableName(table)}"`);
-  const some = (name: string): string =>
-    `DELETE FROM ${name} WHERE rowid IN (SELECT rowid FROM ${name} WHERE tenant = ?1 LIMIT ${erasedAtOnce})`;
-  const isEmpty = (name: string): string => `NOT EXISTS (SELECT 1 FROM ${name} WHERE tenant = ?1)`;
-  const last = `DELETE FROM tenants WHERE id = ?1 AND ${names.map(isEmpty).join(" AND ")}`;
-  return [...names.map(some), last].map((sql) => ({ sql, args: [id] }));
+    .map((table) => {
+      const kept = table === schema.queueMessages ? ` AND call_id <> '${afterErasure}'` : "";
+      return `"${getTableName(table)}" WHERE tenant = ?1${kept}`;
+    });
+  const some = (rows: string): string =>
+    `DELETE FROM ${rows} AND rowid IN (SELECT rowid FROM ${rows} LIMIT ${erasedAtOnce})`;
+  const isEmpty = (rows: string): string => `NOT EXISTS (SELECT 1 FROM ${rows})`;
+  const last = `DELETE FROM tenants WHERE id = ?1 AND ${owned.map(isEmpty).join(" AND ")}`;
+  return [...owned.map(some), last].map((sql) => ({ sql, args: [id] }));
 }

@@ -5,7 +5,7 @@
  */
 import { lookup } from "node:dns/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
+import { readBoxAnswer, toBoxRequest } from "@toolyard/core/boxes/box-protocol";
 import type { PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { withDelivery } from "@toolyard/core/errors/delivery";
 import { lazily } from "@toolyard/core/once";

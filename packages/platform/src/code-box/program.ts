@@ -6,7 +6,7 @@
 import { readFileSync } from "node:fs";
 import { argv } from "node:process";
 import type { PluginRun } from "@toolyard/core/ports/plugin-runner";
-import type { BoxFrame, BoxRequest } from "@toolyard/core/plugins/box-protocol";
+import type { BoxFrame, BoxRequest } from "@toolyard/core/boxes/box-protocol";
 import { endOtherProcesses } from "../local/other-processes.ts";
 import { createProcessPluginRunner } from "../local/process-plugin-runner.ts";
 

@@ -8,7 +8,7 @@ import { randomInt } from "node:crypto";
 import { access, readdir, readFile, readlink, statfs } from "node:fs/promises";
 import { Readable, Writable } from "node:stream";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
-import { readBoxAnswer, toBoxRequest } from "@toolyard/core/plugins/box-protocol";
+import { readBoxAnswer, toBoxRequest } from "@toolyard/core/boxes/box-protocol";
 import type { Confinement, PluginExit, PluginRun, PluginRunner } from "@toolyard/core/ports/plugin-runner";
 import { callFilter } from "./call-filter.ts";
 import { codeBoxProgram } from "./code-box-program.ts";

@@ -2,8 +2,6 @@
  * Kafka (MQ-1, MQ-4): acknowledged by all replicas in sync. The client repeats nothing by itself; whether a
  * message had begun to leave when something broke is read off the bytes that were written.
  */
-import { promisify } from "node:util";
-import { unzip } from "node:zlib";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type {
   BrokerAccount,
@@ -15,6 +13,7 @@ import type {
 } from "@toolyard/core/ports/message-broker";
 import { withDelivery } from "@toolyard/core/errors/delivery";
 import kafkajs, { Kafka, logLevel, Partitioners, type ISocketFactory, type Producer, type SASLOptions } from "kafkajs";
+import { ungzip, unlz4, unsnappy, unzstd } from "./kafka-codecs.ts";
 import { LateSocket } from "./late-socket.ts";
 import {
   connectTo,
@@ -39,14 +38,17 @@ const produceRequest = 0;
  */
 const largestFrameBytes = { publishing: 4 * 1_048_576, consuming: 64 * 1_048_576 } as const;
 
-/** The library unpacks whatever comes of it: a batch of 1 MB, as brokers take it, may have a thousand times that. */
+/** A batch of 1 MB, as brokers take it, may have a thousand times that when it is unpacked. We ourselves pack none. */
 const { CompressionCodecs, CompressionTypes } = kafkajs;
-const gzip = CompressionCodecs[CompressionTypes.GZIP]() as { readonly compress: (encoder: unknown) => Promise<Buffer> };
-CompressionCodecs[CompressionTypes.GZIP] = () => ({
-  compress: gzip.compress,
-  decompress: (packed: Buffer) => unpack(packed, { maxOutputLength: largestFrameBytes.consuming }),
-});
-const unpack = promisify(unzip);
+const unpackedBy =
+  (unpack: (packed: Buffer, mostBytes: number) => Buffer | Promise<Buffer>) =>
+  (): { readonly decompress: (packed: Buffer) => Promise<Buffer> } => ({
+    decompress: async (packed) => unpack(packed, largestFrameBytes.consuming),
+  });
+CompressionCodecs[CompressionTypes.GZIP] = unpackedBy(ungzip);
+CompressionCodecs[CompressionTypes.Snappy] = unpackedBy(unsnappy);
+CompressionCodecs[CompressionTypes.LZ4] = unpackedBy(unlz4);
+CompressionCodecs[CompressionTypes.ZSTD] = unpackedBy(unzstd);
 
 /** Said no, and may say yes in a moment; the message is not there. */
 const passing: ReadonlySet<string> = new Set([

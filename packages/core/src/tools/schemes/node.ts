@@ -130,7 +130,7 @@ function collect({ nodes }: TenantConfig): NodeTools {
       const isSame = pooled === undefined || pooled.hash === tool.hash;
       if (!isSame) continue;
       const all = [...(pooled?.nodes ?? []), node.name];
-      byName.set(offered.name, { ...tool, uri: formatToolUri("node", offered.name), nodes: all });
+      byName.set(offered.name, { ...(pooled ?? tool), uri: formatToolUri("node", offered.name), nodes: all });
     }
   }
   const named = [...byName.values()].flatMap((tool) =>

@@ -14,6 +14,7 @@ import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
 import type { VcpTask } from "../../ports/vcp-callbacks.ts";
 import type { CallFinish } from "../../ports/repos.ts";
 import type { ToolReply } from "../../tools/adapter.ts";
+import { parseToolUri } from "../../tools/uri.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { logToolCall } from "../log/vcp-log.ts";
@@ -39,8 +40,7 @@ export async function endCall(deps: CoreDeps, config: TenantConfig, { task, text
   await deps.repos.vcpCallbacks.settle(tenant, task);
   if (ended && call !== undefined) {
     const { state, error } = finish;
-    const isOwn = vcpPluginsOf(config).has(task.plugin);
-    const serverId = isOwn ? undefined : distributedToolsOf(config).get(task.plugin)?.serverId;
+    const serverId = serverIdOf(config, call, task.plugin);
     logToolCall(deps, contextOf(config, call), {
       callId: call.id,
       tool: call.tool,
@@ -54,6 +54,13 @@ export async function endCall(deps: CoreDeps, config: TenantConfig, { task, text
     await deps.tellNow();
   }
   return ended;
+}
+
+/** Of the node that the call named, else of one that has the plugin. */
+function serverIdOf(config: TenantConfig, { uri }: Call, plugin: string): string | undefined {
+  const { scheme, service, tool } = parseToolUri(uri);
+  if (scheme === "node" && tool !== "") return config.nodes.find(({ name }) => name === service)?.serverId;
+  return vcpPluginsOf(config).has(plugin) ? undefined : distributedToolsOf(config).get(plugin)?.serverId;
 }
 
 async function finishOf(

@@ -23,6 +23,8 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
       "31 January 2030 09:00:00",
       "Thu, 31 Jan 2030 9:00 AM",
       "2030-01-31 (Thu) 09:00",
+      "2030-01-31 (THU) 09:00",
+      "2030-01-31 09:00 (北京时间)",
     ]) {
       expect(at(written), written).toBe("2030-01-31T01:00:00.000Z");
     }
@@ -43,6 +45,8 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
       expect(at(written), written).toBe("2030-01-31T09:00:00.000Z");
       expect(at(written, "Europe/Berlin"), written).toBe("2030-01-31T09:00:00.000Z");
     }
+    expect(at("Sat Feb 2 2030 09:00:00 (SAT)")).toBe("2030-02-02T01:00:00.000Z");
+    expect(at("Thu Jan 31 2030 18:00:00 GMT+0900 (JST)")).toBe("2030-01-31T09:00:00.000Z");
     expect(at("Thu Jan 31 2030 17:00:00 GMT+0100 (CST)")).toBe("2030-01-31T16:00:00.000Z");
   });
 
@@ -70,6 +74,9 @@ describe(`the time of a call for later ${verifies("VCP-18")}`, () => {
       "2030-01-31-09:00:61",
       "1893456000000",
       "2030-01-31 17:00 (Asia/Shanghai)",
+      "2030-01-31 18:00 JST",
+      "2030-01-31 18:00 (JST)",
+      "Jan 31, 2030 7:00 PM (AEST)",
     ]) {
       expect(at(written), written).toBeUndefined();
     }

@@ -100,6 +100,9 @@ export function readTime(written: string, timeZone: string): number | undefined 
   return onClockOf(timeZone, Date.UTC(year, month - 1, day, hour, minute, second, thousandths));
 }
 
+/** Short for zones that `Date` does not know. In brackets it would pass over them, and the clock be taken for the tenant's. */
+const unknownZone = /\(\s*(?!SAT\b|OCT\b)[A-Z]{2,3}T\s*\)/;
+
 /** To `Date` it is Chicago's; where the clock shows China's time, it is that. */
 const cst = /\bCST\b/i;
 const chinaMs = 8 * 3_600_000;
@@ -116,6 +119,7 @@ function readWords(text: string, timeZone: string): number | undefined {
     if (!Number.isNaN(wall) && offsetAt(wall, timeZone) === chinaMs) return onClockOf(timeZone, wall);
   }
   const hasZone = zone.test(bare);
+  if (!hasZone && unknownZone.test(text)) return undefined;
   const isOutside = !hasZone || zone.test(text.replaceAll(/\([^()]*\)/g, " "));
   const read = isOutside ? text : bare;
   const parsed = Date.parse(hasZone ? read : `${read} UTC`);

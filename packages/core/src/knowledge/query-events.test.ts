@@ -1,34 +1,28 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { GatewayError } from "./errors/gateway-error.ts";
-import { encodeWorkflowEvent, errorEvent, workflowEventSchema } from "./workflow-events.ts";
+import { GatewayError } from "../errors/gateway-error.ts";
+import { encodeQueryEvent, errorEvent, queryEventSchema } from "./query-events.ts";
 
-describe("events of a run", () => {
+describe("events of a streamed query", () => {
   it("names the event, and the trace in its data", () => {
-    const text = encodeWorkflowEvent({ type: "tool_start", tool: "knowledge_search", top_k: 3 }, "abc");
+    const text = encodeQueryEvent({ type: "tool_start", tool: "knowledge_search", top_k: 3 }, "abc");
     expect(text).toBe(
       'event: tool_start\ndata: {"type":"tool_start","tool":"knowledge_search","top_k":3,"trace_id":"abc"}\n\n',
     );
   });
 
-  it("gives events an id where a client can resume after it", () => {
-    expect(encodeWorkflowEvent({ type: "done" }, "abc", "7")).toBe(
-      'id: 7\nevent: done\ndata: {"type":"done","trace_id":"abc"}\n\n',
-    );
-  });
-
   it("lets no field of an event stand for the trace", () => {
-    expect(encodeWorkflowEvent({ type: "done", trace_id: "forged" }, "abc")).toContain('"trace_id":"abc"');
+    expect(encodeQueryEvent({ type: "done", trace_id: "forged" }, "abc")).toContain('"trace_id":"abc"');
   });
 
   it("keeps any text on one line of its event", () => {
     fc.assert(
       fc.property(fc.string({ unit: "binary" }), (content) => {
-        const text = encodeWorkflowEvent({ type: "message_chunk", content }, "abc");
+        const text = encodeQueryEvent({ type: "message_chunk", content }, "abc");
         const lines = text.split(/\r\n|[\n\r]/);
         expect(lines).toHaveLength(4);
         const data: unknown = JSON.parse((lines[1] ?? "").slice("data: ".length));
-        expect(workflowEventSchema.parse(data)).toMatchObject({ content, trace_id: "abc" });
+        expect(queryEventSchema.parse(data)).toMatchObject({ content, trace_id: "abc" });
       }),
     );
   });

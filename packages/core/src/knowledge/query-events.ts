@@ -1,15 +1,14 @@
 /**
- * The events of a run that somebody watches (specification of native tools, 4; FLOWRUN-1, KB-1): flows and
- * streamed queries of knowledge bases are told in the same words and the same framing. Every event names the
- * trace that it belongs to.
+ * The events of a query that is streamed (KB-1): those of workflows (specification of native tools, 4), as flows tell
+ * their runs (flows/workflow-events.ts), with what belongs to a search. Every event names the trace that it belongs to.
  */
 import * as z from "zod";
-import { toGatewayError } from "./errors/gateway-error.ts";
-import { toOpenAiError, type OpenAiErrorBody } from "./errors/to-openai.ts";
-import type { JsonObject } from "./json.ts";
+import { toGatewayError } from "../errors/gateway-error.ts";
+import { toOpenAiError, type OpenAiErrorBody } from "../errors/to-openai.ts";
+import type { JsonObject } from "../json.ts";
 
 /** What an event says; further fields are those of whoever emits it. The encoder adds the trace. */
-export type WorkflowEvent =
+export type QueryEvent =
   | (JsonObject &
       (
         | { readonly type: "tool_thinking"; readonly content: string }
@@ -23,7 +22,7 @@ export type WorkflowEvent =
 const traceId = z.string().describe("Trace that the event belongs to.");
 
 /** The `data:` of every event, for OpenAPI. */
-export const workflowEventSchema = z.discriminatedUnion("type", [
+export const queryEventSchema = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("tool_thinking"), trace_id: traceId, content: z.string() }),
   z.looseObject({ type: z.literal("tool_start"), trace_id: traceId, tool: z.string() }),
   z.looseObject({ type: z.literal("tool_result"), trace_id: traceId, tool: z.string(), success: z.boolean() }),
@@ -36,14 +35,13 @@ export const workflowEventSchema = z.discriminatedUnion("type", [
   }),
 ]);
 
-/** One event of a `text/event-stream`; `id` is what a client resumes after. */
-export function encodeWorkflowEvent(event: WorkflowEvent, trace: string, id?: string): string {
-  const data = JSON.stringify({ ...event, trace_id: trace });
-  return `${id === undefined ? "" : `id: ${id}\n`}event: ${event.type}\ndata: ${data}\n\n`;
+/** One event of a `text/event-stream`. */
+export function encodeQueryEvent(event: QueryEvent, trace: string): string {
+  return `event: ${event.type}\ndata: ${JSON.stringify({ ...event, trace_id: trace })}\n\n`;
 }
 
-/** The last event of a run that failed. */
-export function errorEvent(thrown: unknown, requestId: string): WorkflowEvent {
+/** The last event of a query that failed. */
+export function errorEvent(thrown: unknown, requestId: string): QueryEvent {
   const { error } = toOpenAiError(toGatewayError(thrown), requestId);
   return { type: "error", error };
 }

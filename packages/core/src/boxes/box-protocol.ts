@@ -1,7 +1,6 @@
 /**
- * What travels between the gateway and the plugin box (design "AWS"): the run as one JSON request, the
- * answer as lines of JSON while the plugin runs, so that what an asynchronous plugin says first arrives
- * at once. Neither side needs the other's platform; adapters carry bytes.
+ * What travels between the gateway and a box, that of plugins on Lambda or that of code (design "AWS"): the run as one
+ * JSON request, the answer as lines of JSON while it runs, so that what an asynchronous plugin says first arrives at once. Neither side needs the other's platform; adapters carry bytes.
  */
 import * as z from "zod";
 import { catalog, type ErrorCode } from "../errors/catalog.ts";
