@@ -683,17 +683,17 @@ describe("who may come in", () => {
   test("whoever is refused reads why in an error of the protocol", async () => {
     const limited = await tenant.newKey({ requests_per_minute: 1 });
     await rawClient(url, limited.key).ask("tools/list");
-    for (const [at, key, status, code, words] of [
-      [url, "ty_nobody_x", 401, "invalid_api_key", "API key"],
-      [url, limited.key, 429, "rate_limited", "requests per minute"],
-      [`${url}/nowhere`, tenant.key, 404, "not_found", "nowhere"],
+    // Of a key of nobody's no message is read.
+    for (const [at, key, status, code, words, id] of [
+      [url, "ty_nobody_x", 401, "invalid_api_key", "API key", null],
+      [url, limited.key, 429, "rate_limited", "requests per minute", expect.any(Number)],
+      [`${url}/nowhere`, tenant.key, 404, "not_found", "nowhere", expect.any(Number)],
     ] as const) {
       const refused = await rawClient(at, key).ask("tools/list");
       expect(refused.status).toBe(status);
       expect(refused.answer).toEqual({
         jsonrpc: "2.0",
-        // Of a key of nobody's no message is read.
-        id: status === 401 ? null : expect.any(Number),
+        id,
         error: {
           code: -32_600,
           message: expect.stringContaining(words),

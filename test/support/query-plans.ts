@@ -50,7 +50,10 @@ export async function requireIndexed(file: string, asked: Iterable<string>): Pro
   if (walks.length > 0) throw new Error(`These walk through tables that grow:\n${walks.join("\n")}`);
 }
 
-/** Each with the step of its plan. */
+/**
+ * Each with the step of its plan. Whoever wants nothing but the tenant's rows, some of them at a time, needs no more
+ * than an index; whoever goes through that twice goes through all for each of the times.
+ */
 async function walksOf(database: Database, asked: Iterable<string>): Promise<readonly string[]> {
   const read = async (sql: string): Promise<readonly string[]> => {
     const [found] = await database.batch([{ sql, args: [] }], { readonly: true });
@@ -61,7 +64,8 @@ async function walksOf(database: Database, asked: Iterable<string>): Promise<rea
   const walks: string[] = [];
   for (const sql of asked) {
     if (!/^\s*(?:with|select|insert|update|delete)\b/i.test(sql)) continue;
-    for (const step of await read(`EXPLAIN QUERY PLAN ${sql}`)) {
+    const steps = await read(`EXPLAIN QUERY PLAN ${sql}`);
+    for (const [at, step] of steps.entries()) {
       const [, name = "", index = "", ofTenant] =
         /^S(?:CAN|EARCH) (\w+)(?: USING (?:COVERING )?INDEX (\w+))?( \(tenant=\?\))?$/.exec(step) ?? [];
       const table = tables.has(name) ? name : tableNamed(name, sql);
@@ -69,7 +73,9 @@ async function walksOf(database: Database, asked: Iterable<string>): Promise<rea
       const isWalk =
         ofTenant === undefined
           ? step.startsWith("SCAN") && !(table in walked)
-          : large.includes(table) && !inOrder.includes(index) && !step.includes("COVERING");
+          : large.includes(table) &&
+            !inOrder.includes(index) &&
+            (!step.includes("COVERING") || steps.indexOf(step) < at);
       if (isWalk) walks.push(`${step}: ${sql}`);
     }
   }

@@ -149,15 +149,14 @@ function toSample(row: StatementResult["rows"][number]): WrappedKeySample {
 
 /** Of every table that has a tenant some rows; and the tenant itself, where those were the last. */
 function eraseSome(id: string): readonly Statement[] {
-  const owned = Object.values<SQLiteTable>(schema)
-    .filter((table) => getTableColumns(table)["tenant"] !== undefined)
-    .map((table) => {
-      const kept = table === schema.queueMessages ? ` AND call_id <> '${afterErasure}'` : "";
-      return `"${getTableName(table)}" WHERE tenant = ?1${kept}`;
-    });
-  const some = (rows: string): string =>
-    `DELETE FROM ${rows} AND rowid IN (SELECT rowid FROM ${rows} LIMIT ${erasedAtOnce})`;
-  const isEmpty = (rows: string): string => `NOT EXISTS (SELECT 1 FROM ${rows})`;
-  const last = `DELETE FROM tenants WHERE id = ?1 AND ${owned.map(isEmpty).join(" AND ")}`;
-  return [...owned.map(some), last].map((sql) => ({ sql, args: [id] }));
+  const tables = Object.values<SQLiteTable>(schema).filter((table) => getTableColumns(table)["tenant"] !== undefined);
+  const rowsOf = (table: SQLiteTable): string => {
+    const kept = table === schema.queueMessages ? ` AND call_id <> '${afterErasure}'` : "";
+    return `FROM "${getTableName(table)}" WHERE tenant = ?1${kept}`;
+  };
+  const some = (table: SQLiteTable): string =>
+    `DELETE FROM "${getTableName(table)}" WHERE rowid IN (SELECT rowid ${rowsOf(table)} LIMIT ${erasedAtOnce})`;
+  const isEmpty = (table: SQLiteTable): string => `NOT EXISTS (SELECT 1 ${rowsOf(table)})`;
+  const last = `DELETE FROM tenants WHERE id = ?1 AND ${tables.map(isEmpty).join(" AND ")}`;
+  return [...tables.map(some), last].map((sql) => ({ sql, args: [id] }));
 }
