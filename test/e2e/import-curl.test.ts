@@ -292,14 +292,31 @@ describe(`secrets in a curl command ${verifies("BLIND-3", "BLIND-5", "BLIND-6")}
     );
   });
 
+  test("further in a body of JSON are sent where they stood", async () => {
+    const merchant = `{"name":"ann","apiKey":"${secret}","inner":{"a/b":{"password":"${secret}2"}}}`;
+    const command = `curl --json '{"merchant":${merchant},"auth":{"token":"${secret}3"},"amount":3}' URL/pay`;
+    const expected = await sentByCurl(command);
+    const result = await tenant.client.post("/v1/plugins/import", { curl: at(command), store_credentials: true });
+    expect(JSON.stringify(result)).not.toContain(secret);
+    const { name, definition } = result.operations[0];
+    expect(Object.keys(definition.parameters.properties).sort()).toEqual(["amount", "merchant"]);
+    expect(definition.parameters.properties.merchant.default).toEqual({ name: "ann" });
+    expect(definition.auth_config.mapping).toEqual([
+      { source: own("merchant.apikey"), target: "/merchant/apiKey", location: "body" },
+      { source: own("merchant.inner.a_b.password"), target: "/merchant/inner/a~1b/password", location: "body" },
+      { source: own("auth.token"), target: "/auth/token", location: "body" },
+    ]);
+    expect(JSON.parse(String((await sentByTool(name)).body))).toEqual(JSON.parse(String(expected.body)));
+  });
+
   test.each([
-    `curl --json '{"auth":{"api_key":"${secret}"}}' URL/login`,
     `curl --json '[{"token":"${secret}"}]' URL/login`,
     `curl URL/login -F 'login={"password":"${secret}"};type=application/json'`,
     `curl --json '{"config":{"access_tokens":["${secret}"],"user":"ann"}}' URL/login`,
     `curl --json '{"config":{"password":{"value":"${secret}"}}}' URL/login`,
     `curl URL/login -H 'Content-Type: application/xml' -d '<a><password>${secret}</password></a>'`,
     `curl URL/login -H 'Content-Type: text/plain' -d 'api-key: ${secret}'`,
+    `curl --json '{"payload":{"text":"{\\"password\\":\\"${secret}\\"}"}}' URL/login`,
   ])("in a body are kept nowhere: each call brings them: %s", async (command) => {
     const reply = await tenant.client.send("post", "/v1/plugins/import", {
       curl: at(command),

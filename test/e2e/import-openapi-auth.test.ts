@@ -492,8 +492,17 @@ describe(`a document whose keys stand in path and body ${verifies("BLIND-1", "BL
         "application/json": {
           schema: {
             type: "object",
-            properties: { secret: { type: "string" }, amount: { type: "integer" } },
-            required: ["secret", "amount"],
+            properties: {
+              secret: { type: "string" },
+              amount: { type: "integer" },
+              merchant: {
+                type: "object",
+                properties: { key: { type: "string" }, name: { type: "string" } },
+                required: ["key", "name"],
+              },
+              auth: { type: "object", properties: { key: { type: "string" } }, required: ["key"] },
+            },
+            required: ["secret", "amount", "auth"],
           },
         },
       },
@@ -513,23 +522,34 @@ describe(`a document whose keys stand in path and body ${verifies("BLIND-1", "BL
     const mapping = [
       { source: "BOT", target: "token", location: "path" },
       { source: "SECRET", target: "secret", location: "body" },
+      { source: "SECRET", target: "/merchant/key", location: "body" },
+      { source: "SECRET", target: "/auth/key", location: "body" },
     ];
     const result = await importing(document, {
       auth: { config: { type: "api_key", mapping } },
       base_url: backEnd.url,
     });
-    expect(definitionOf(result, "POST /bot{token}/pay").parameters).toMatchObject({
-      properties: { amount: { type: "integer" } },
-      required: ["amount"],
-    });
+    const { properties, required } = definitionOf(result, "POST /bot{token}/pay").parameters;
+    expect([properties, required]).toEqual([
+      {
+        amount: { type: "integer" },
+        merchant: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+      },
+      ["amount"],
+    ]);
     expect(definitionOf(result, "GET /bot{token}/state").auth_config.mapping).toEqual([mapping[0]]);
     expect(definitionOf(result, "GET /health").auth_config).toBeUndefined();
     await tenant.putCredential("BOT", "1:AbcDef");
     await tenant.putCredential("SECRET", "s-12345678");
-    const paid = await call("pay", { amount: 3 });
+    const paid = await call("pay", { amount: 3, merchant: { name: "ann" } });
     expect([paid.target, JSON.parse(String(paid.body))]).toEqual([
       "/bot1:AbcDef/pay",
-      { amount: 3, secret: "s-12345678" },
+      {
+        amount: 3,
+        secret: "s-12345678",
+        merchant: { name: "ann", key: "s-12345678" },
+        auth: { key: "s-12345678" },
+      },
     ]);
     expect((await call("state")).target).toBe("/bot1:AbcDef/state");
   });

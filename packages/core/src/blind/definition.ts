@@ -130,7 +130,8 @@ export const authMappingSchema = z.strictObject({
   /** Name of a credential of the tenant. */
   source: credentialNameSchema,
   /**
-   * Header or query parameter, placeholder of `base_url`, field of the body; for basic `username`/`password`;
+   * Header or query parameter, placeholder of `base_url`, field of the body (further in one of JSON by a pointer,
+   * `/merchant/apiKey`); for basic `username`/`password`;
    * for oauth2 `client_id`, …
    */
   target: text(128).optional(),

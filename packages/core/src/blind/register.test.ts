@@ -368,6 +368,37 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
       },
       "auth_config.mapping.0.target",
     ],
+    ...[
+      ["that is no pointer", "/a//b"],
+      ["that is none either", "/a~2"],
+      ["that an argument has, too", "/keyword"],
+    ].map(
+      ([what, target]) =>
+        [
+          `a field further in ${what}`,
+          {
+            "execution/method": "POST",
+            "execution/param_placement": "body",
+            "execution/content_type": "application/json",
+            "auth_config/mapping/0/location": "body",
+            "auth_config/mapping/0/target": target,
+          },
+          "auth_config.mapping.0.target",
+        ] as const,
+    ),
+    [
+      "a field in a field of another credential",
+      {
+        "execution/method": "POST",
+        "execution/param_placement": "body",
+        "execution/content_type": "application/json",
+        "auth_config/mapping": [
+          { source: "A", target: "auth", location: "body" },
+          { source: "B", target: "/auth/key", location: "body" },
+        ],
+      },
+      "auth_config.mapping.1.target",
+    ],
     [
       "a user name in the body",
       {

@@ -11,6 +11,7 @@ import type { Egress } from "../ports/egress.ts";
 import type { NewPlugin } from "../ports/repos.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { authSlots, mappingProblems } from "./auth-mapping.ts";
+import { hasPropertyAt, namesTo, pointerProblem } from "./body-pointer.ts";
 import { isElementName } from "./body-writers.ts";
 import {
   pluginDefinitionSchema,
@@ -18,6 +19,7 @@ import {
   type AuthMapping,
   type Execution,
   type PluginDefinition,
+  type AuthConfig,
 } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 import type { PluginRecord } from "./plugin.ts";
@@ -399,16 +401,46 @@ function checkAuth({ auth_config: config, execution }: PluginDefinition, plan: P
     if (location === "path" && !plan.template.placeholders.includes(name)) {
       throw invalid(field, `is '${name}', but base_url has no placeholder '{${name}}'`);
     }
-    if (location === "body") checkSecretField(field, name, plan);
+    if (location === "body") checkSecretField(field, name, { plan, properties });
   });
+  checkApart(config, plan);
 }
 
 /** Which bodies have room for a field beside the arguments. */
-function checkSecretField(field: string, name: string, { format, bodyParam, body }: Plan): void {
+function checkSecretField(
+  field: string,
+  name: string,
+  { plan, properties }: { readonly plan: Plan; readonly properties: Properties },
+): void {
+  const { format, bodyParam, body } = plan;
   if (bodyParam !== undefined) throw invalid(field, `is '${name}' in the body, which is the argument '${bodyParam}'`);
   if (format === "text" || format === "raw")
     throw invalid(field, `is '${name}' in the body, and a body of type ${body.contentType} has no fields`);
   if (format === "xml" && !isElementName(name)) throw invalid(field, "cannot be the name of an XML element");
+  if (format !== "json") return;
+  const problem = pointerProblem(name);
+  if (problem !== undefined) throw invalid(field, problem);
+  const [top, ...rest] = namesTo(name);
+  const argument = [...properties].find(
+    ([other, schema]) =>
+      placementOf(plan, other) === "body" && wireNameOf(plan, other) === top && hasPropertyAt(schema, rest),
+  );
+  if (argument !== undefined) throw invalid(field, `is '${name}', which the argument '${argument[0]}' has, too`);
+}
+
+/** A value cannot be both a credential and what holds another one. */
+function checkApart(config: AuthConfig, { format }: Plan): void {
+  const places = authSlots(config).filter(({ location }) => format === "json" && location === "body");
+  for (const { name } of places) {
+    const names = namesTo(name);
+    const outer = places.find((other) => {
+      const own = namesTo(other.name);
+      return other.name !== name && own.length <= names.length && own.every((each, index) => each === names[index]);
+    });
+    if (outer === undefined) continue;
+    const index = config.mapping.findIndex((entry) => entry.target === name && entry.location === "body");
+    throw invalid(`auth_config.mapping.${index}.target`, `is '${name}', which lies in '${outer.name}'`);
+  }
 }
 
 function checkAddress(execution: Execution, { egress }: RegisterOptions): void {

@@ -556,6 +556,25 @@ describe(`credentials in path and body ${verifies("BLIND-2", "BLIND-3")}`, () =>
     values,
   });
 
+  test("a field further in a body of JSON beats what an argument says of it, and leaves it the rest", async () => {
+    const auth: AuthConfig = {
+      type: "api_key",
+      mapping: [
+        { source: "ID", target: "/merchant/~1id", location: "body" },
+        { source: "SECRET", target: "/head/__proto__/key", location: "body" },
+      ],
+    };
+    const given = { ...post("application/json"), auth };
+    const args = { merchant: { "/id": "mine", name: "ann" }, head: "mine", a: 1 };
+    expect((await build(args, given)).body).toBe(
+      `{"a":1,"merchant":{"name":"ann","/id":"c-1"},"head":{"__proto__":{"key":${JSON.stringify(values.SECRET)}}}}`,
+    );
+    expect((await build({}, given)).hasSecretBody).toBe(true);
+    // Elsewhere it is a name like others.
+    const form = await build({}, { ...post("application/x-www-form-urlencoded"), auth });
+    expect(form.body).toContain("%2Fmerchant%2F%7E1id=c-1");
+  });
+
   test("a part of the path stands as people paste it, and ends no segment", async () => {
     const args = { method: "send Message", TOKEN: "mine" };
     const built = await build(args, { execution: path, auth: inPath, values: { BOT: "123:AA-b_C" } });

@@ -7,6 +7,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import type { PlacedSecret } from "./auth-mapping.ts";
+import { namesTo, withValueAt } from "./body-pointer.ts";
 import { bodyWriters, writeWholeBody, type BodyArguments, type BodySpec, type WrittenBody } from "./body-writers.ts";
 import { bodyFormatOf, type BodyFormat, type Execution, type ParameterStyle, type Placement } from "./definition.ts";
 import { isHeaderValue } from "./header-rules.ts";
@@ -210,8 +211,17 @@ function sortArguments(plan: Plan, args: JsonObject, secrets: readonly PlacedSec
     secretPath: secretPath.map(([name]) => name),
     query,
     headers,
-    body: [...body.filter(([name]) => secretBody.every(([own]) => own !== name)), ...secretBody],
+    body: withSecretFields(plan, body, secretBody),
   };
+}
+
+/** Whatever arguments there are, a field of a credential holds it. */
+function withSecretFields(plan: Plan, args: BodyArguments, secrets: BodyArguments): BodyArguments {
+  if (plan.format === "json" && secrets.length > 0) {
+    const body: JsonObject = Object.fromEntries(args);
+    return Object.entries(secrets.reduce((whole, [name, value]) => withValueAt(whole, namesTo(name), value), body));
+  }
+  return [...args.filter(([name]) => secrets.every(([own]) => own !== name)), ...secrets];
 }
 
 function secretsAt(

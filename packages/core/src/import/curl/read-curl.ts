@@ -3,6 +3,7 @@
  * query, form and JSON body can be given otherwise. Nothing is run and no file is read; secrets become
  * credentials that stand in no definition.
  */
+import { toPointer } from "../../blind/body-pointer.ts";
 import { bodyFormatOf } from "../../blind/definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "../../blind/header-rules.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
@@ -338,12 +339,40 @@ function readBody(command: CurlCommand, declared: string | undefined, context: P
     const list = Object.entries(value).flatMap(([name, member]) => {
       if (!holdsSecret({ [name]: member })) return [toArgument(name, "body", member)];
       const isLasting = typeof member === "string" && isLastingSecret(name, member, isAuthorized);
-      if (isLasting && secrets.add("body", name, member)) return [];
-      return [secretArgument({ name, place: "body" }, inferSchema(member), notes)];
+      if (isLasting && secrets.add("body", toTarget([name]), member, name.toLowerCase())) return [];
+      const left = isJsonObject(member) ? withoutSecretsAt([name], member, { secrets, isAuthorized }) : member;
+      if (isJsonObject(left) && Object.keys(left).length === 0) return [];
+      if (!holdsSecret({ [name]: left })) return [toArgument(name, "body", left)];
+      return [secretArgument({ name, place: "body" }, inferSchema(left), notes)];
     });
     return { contentType, arguments: list, additional: undefined };
   }
   return { contentType, arguments: [wholeArgument(value ?? text, { format, isFile, notes })], additional: false };
+}
+
+/** As mappings name a field: a name that could be read as a pointer is one. */
+function toTarget(names: readonly string[]): string {
+  const [only = ""] = names;
+  return names.length === 1 && !only.startsWith("/") ? only : toPointer(names);
+}
+
+/** What is left of an object whose lasting secrets are credentials. */
+function withoutSecretsAt(
+  names: readonly string[],
+  value: JsonObject,
+  context: { readonly secrets: CommandSecrets; readonly isAuthorized: boolean },
+): JsonObject {
+  const entries = Object.entries(value).flatMap(([name, member]): [string, JsonValue][] => {
+    const path = [...names, name];
+    if (isJsonObject(member)) {
+      const left = withoutSecretsAt(path, member, context);
+      return Object.keys(left).length === 0 && Object.keys(member).length > 0 ? [] : [[name, left]];
+    }
+    const isLasting = typeof member === "string" && isLastingSecret(name, member, context.isAuthorized);
+    const part = path.join(".").toLowerCase();
+    return isLasting && context.secrets.add("body", toTarget(path), member, part) ? [] : [[name, member]];
+  });
+  return Object.fromEntries(entries);
 }
 
 function textOf(data: readonly DataPart[], joiner: string): string {

@@ -1,5 +1,6 @@
 /** One operation as the definition of a tool. */
 import { authSlots } from "../../blind/auth-mapping.ts";
+import { namesTo, withoutPropertyAt } from "../../blind/body-pointer.ts";
 import { stylesOf, type ParameterStyle } from "../../blind/definition.ts";
 import { isHeaderName, isTransportHeader } from "../../blind/header-rules.ts";
 import { isJsonObject, type JsonObject } from "../../json.ts";
@@ -168,8 +169,7 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
     body === undefined
       ? { arguments: [], additional: false }
       : readBodyArguments(body, { document, converter, operation });
-  const slots = slotKeys(options.auth);
-  const ofCaller = fromBody.arguments.filter(({ wireName }) => !slots.has(placeKey("body", wireName)));
+  const ofCaller = withoutSecrets(fromBody.arguments, { ...options.auth, isJson: body?.format === "json" });
   const named = nameArguments([...fromParameters, ...ofCaller]);
   const idempotency = method === "GET" ? undefined : operation.parameters.find(isIdempotencyKey);
   const xmlRoot = "xmlRoot" in fromBody ? fromBody.xmlRoot : undefined;
@@ -187,6 +187,23 @@ function buildTool(operation: ApiOperation, options: ToolOptions): JsonObject {
       ...(idempotency === undefined ? {} : { idempotency_header: idempotency.name }),
     } as JsonObject,
   };
+}
+
+/** Fields of a body that no credential fills. */
+function withoutSecrets(
+  list: readonly Argument[],
+  { config, isJson }: Pick<AuthProposal, "config"> & { readonly isJson: boolean },
+): readonly Argument[] {
+  const slots = config === undefined ? [] : authSlots(config).filter(({ location }) => location === "body");
+  const places = slots.map(({ name }) => (isJson ? namesTo(name) : [name]));
+  return list.flatMap((argument) => {
+    const inner = places.filter(([top]) => top === argument.wireName).map(([, ...rest]) => rest);
+    const schema = inner.reduce<JsonObject | undefined>(
+      (left, names) => (left === undefined || names.length === 0 ? undefined : withoutPropertyAt(left, names)),
+      argument.schema,
+    );
+    return schema === undefined ? [] : [{ ...argument, schema }];
+  });
 }
 
 /** Places that credentials fill. */
