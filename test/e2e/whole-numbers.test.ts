@@ -42,6 +42,19 @@ beforeAll(async () => {
       $defs: { id: { type: "number" } },
     },
   });
+  const holding = (type: string) => ({ type: "object", properties: { id: { type } }, required: ["id"] });
+  await tenant.addPlugin({
+    ...writingTool(backEnd, "put_either"),
+    parameters: {
+      type: "object",
+      properties: {
+        id: number,
+        either: { oneOf: [number, { type: "string" }] },
+        owner: { anyOf: [holding("integer"), holding("string")] },
+        since: { anyOf: [{ type: "string", pattern: "^[a-z]+$" }, number] },
+      },
+    },
+  });
   await tenant.addPlugin(readingTool(backEnd));
   const remove = { kind: "tool", name: "delete_order", arguments: { id: { $: "input.id" } } };
   await publishFlow(tenant, { name: "remove", start: "remove", nodes: { remove } });
@@ -85,6 +98,17 @@ describe(`a whole number of more digits than a double holds ${verifies("BLIND-8"
       }
     },
   );
+
+  test.each([
+    ["a list that is given as its text", "put_number", { ids: `[${id}]` }, `{"ids":[${id}]}`],
+    ["an object that is given as its text", "put_number", { owner: `{"id":${id}}` }, `{"owner":{"id":${id}}}`],
+    ["a text, where objects with either are taken", "put_either", { owner: { id } }, `{"owner":{"id":"${id}"}}`],
+    ["a text beside one, where either is taken", "put_either", { id, either: id }, `{"id":${id},"either":"${id}"}`],
+    ["one where texts have another form", "put_either", { since: id }, `{"since":${id}}`],
+  ])("is sent as what it is in %s", async (_what, name, args, body) => {
+    expect((await post("/v1/tools/invoke", JSON.stringify({ name, arguments: args }))).status).toBe(200);
+    expect(backEnd.requests.at(-1)?.body.toString()).toBe(body);
+  });
 
   test("is explained as it would be sent", async () => {
     const { json } = await post("/v1/tools/explain", `{"name":"put_number","arguments":{"id":${id}}}`);

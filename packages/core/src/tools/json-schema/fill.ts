@@ -13,13 +13,14 @@ import {
   isLongNumber,
   isRawNumber,
   parseJson,
+  parseJsonExactly,
   toRawNumber,
   type JsonObject,
   type JsonValue,
 } from "../../json.ts";
 import { ownMember, type Resource } from "./document.ts";
 import { isNullable, type RuleCompiler } from "./rules.ts";
-import { type Budget, Evaluated, typeOf } from "./run.ts";
+import { type Budget, Evaluated, type Frame, typeOf } from "./run.ts";
 
 /** A schema that applies to a value for certain, as filling reads it. */
 interface Part {
@@ -192,24 +193,27 @@ export class Filler {
     const types = this.#plans.typesOf(schema, resource, this.#budget);
     if (types === undefined || (types.size === 1 && types.has("string"))) return text;
     const takesNumbers = types.has("integer") || types.has("number");
-    if (this.#longNumbers === "as numbers" && takesNumbers && !types.has("string") && isLongNumber(text)) {
-      return toRawNumber(text);
+    if (this.#longNumbers === "as numbers" && takesNumbers && isLongNumber(text)) {
+      return types.has("string") && this.#fits(text, schema, resource) ? text : toRawNumber(text);
     }
     const spelled = coerce(text, types, this.#budget);
     const mayStay = types.has("string") && spelled !== text && this.#fits(text, schema, resource);
     return mayStay ? text : spelled;
   }
 
-  #fits(value: JsonValue, schema: JsonValue, resource: Resource): boolean {
+  #fits(value: JsonValue, schema: JsonValue, resource: Resource, frame: Pick<Frame, "longNumbers"> = {}): boolean {
     const { compiler } = this.#plans;
     const rule = compiler.compile(schema, resource, "");
     const evaluated = compiler.document.tracksEvaluation ? new Evaluated() : undefined;
-    const longNumbers = this.#longNumbers === "as numbers";
-    return rule.evaluate(value, { budget: this.#budget, place: undefined, errors: undefined, evaluated, longNumbers });
+    return rule.evaluate(value, { budget: this.#budget, place: undefined, errors: undefined, evaluated, ...frame });
   }
 
+  /** Texts stay texts where an alternative takes them. */
   #fitting(value: JsonValue, { alternatives, resource }: Part): JsonValue | undefined {
-    return alternatives.find((branch) => this.#fits(value, branch, resource));
+    return (
+      alternatives.find((branch) => this.#fits(value, branch, resource)) ??
+      alternatives.find((branch) => this.#fits(value, branch, resource, { longNumbers: true }))
+    );
   }
 
   #fillParts(given: JsonObject | JsonValue[], schema: JsonObject, resource: Resource): JsonValue {
@@ -307,7 +311,8 @@ function coerce(text: string, types: ReadonlySet<string>, budget: Budget): JsonV
   const trimmed = text.trim();
   const isWritten = (trimmed.startsWith("[") && types.has("array")) || (trimmed.startsWith("{") && types.has("object"));
   budget.spend(Math.ceil((isWritten ? text.length : 1) / charactersPerStep));
-  const spelled = isWritten || scalarSpelling.test(trimmed) ? parseJson(trimmed) : undefined;
+  const isScalar = !isWritten && scalarSpelling.test(trimmed);
+  const spelled = isWritten ? parseJsonExactly(trimmed) : isScalar ? parseJson(trimmed) : undefined;
   if (spelled === undefined || isDeeperThan(spelled, deepestSpelled)) return text;
   const type = typeOf(spelled);
   if (typeof spelled === "number" && !keepsItsDigits(spelled, trimmed)) return text;

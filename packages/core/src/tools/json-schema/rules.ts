@@ -655,7 +655,7 @@ function anyOfKeyword(value: JsonValue, site: Site): Check {
 
 function oneOfKeyword(value: JsonValue, site: Site): Check {
   const rules = rulesOf(value, site);
-  return (given, frame) => {
+  const check: Check = (given, frame) => {
     const nearest = new Nearest(frame);
     let fitting = 0;
     const evaluated = scratch(frame);
@@ -664,11 +664,14 @@ function oneOfKeyword(value: JsonValue, site: Site): Check {
       if (inPlace(rule, given, { ...frame, evaluated, errors })) fitting += 1;
       else nearest.failed(errors);
     }
+    // Digits that are a text to one and a number to the other are the text that they are.
+    if (fitting > 1 && frame.longNumbers === true) return check(given, { ...frame, longNumbers: false });
     if (fitting > 1) return fail(frame, () => `fits ${fitting} of its alternatives; exactly one is allowed`);
     if (fitting === 0) return nearest.report(`fits none of its ${rules.length} alternatives`);
     if (evaluated !== undefined) frame.evaluated?.merge(evaluated, frame.budget);
     return true;
   };
+  return check;
 }
 
 /** The alternative that came closest, whose errors help most; of equal ones the first. */
