@@ -2,7 +2,7 @@
  * Where in a body of JSON a credential goes: a field at its top by its name, one further in by a pointer (RFC 6901),
  * `/merchant/apiKey`. Objects are made on the way; lists are not entered.
  */
-import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { isJsonObject, isRawNumber, type JsonObject, type JsonValue } from "../json.ts";
 
 /** The names that lead to a target. */
 export function namesTo(target: string): readonly string[] {
@@ -27,7 +27,8 @@ export function pointerProblem(target: string): string | undefined {
 /** A copy that holds the value there, whatever was in its way. */
 export function withValueAt(body: JsonObject, [name = "", ...rest]: readonly string[], value: JsonValue): JsonObject {
   const inner = Object.hasOwn(body, name) ? body[name] : undefined;
-  const own = rest.length === 0 ? value : withValueAt(isJsonObject(inner) ? inner : {}, rest, value);
+  const outer = isJsonObject(inner) && !isRawNumber(inner) ? inner : {};
+  const own = rest.length === 0 ? value : withValueAt(outer, rest, value);
   // `fromEntries` makes an own property of any name.
   return Object.fromEntries([...Object.entries(body).filter(([other]) => other !== name), [name, own]]);
 }

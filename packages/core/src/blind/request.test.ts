@@ -569,6 +569,9 @@ describe(`credentials in path and body ${verifies("BLIND-2", "BLIND-3")}`, () =>
     expect((await build(args, given)).body).toBe(
       `{"a":1,"merchant":{"name":"ann","/id":"c-1"},"head":{"__proto__":{"key":${JSON.stringify(values.SECRET)}}}}`,
     );
+    const numbers = { ...given, properties: { head: { type: ["object", "integer"] } } };
+    const inPlaceOfOne = await build({ head: "9007199254740993" }, numbers);
+    expect(JSON.parse(String(inPlaceOfOne.body))).toEqual(JSON.parse(String((await build({}, given)).body)));
     expect((await build({}, given)).hasSecretBody).toBe(true);
     // Elsewhere it is a name like others.
     const form = await build({}, { ...post("application/x-www-form-urlencoded"), auth });
