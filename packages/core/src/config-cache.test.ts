@@ -44,3 +44,30 @@ describe(`snapshots of a tenant with many plugins ${verifies("BLIND-9")}`, () =>
     expect(after.plugins.map((plugin) => before.plugins.includes(plugin))).toEqual([true, false, false, false, false]);
   });
 });
+
+describe(`snapshots of many tenants ${verifies("BLIND-9")}`, () => {
+  test("are as many as their tools allow, and the one that was not used for longest goes first", async () => {
+    const loads: string[] = [];
+    const counts: Readonly<Record<string, number>> = { ten_a: 9_000, ten_b: 9_000, ten_c: 9_000, ten_d: 30_000 };
+    const cache = new ConfigCache({
+      load: (tenant) => {
+        loads.push(tenant);
+        const plugins = Array.from({ length: counts[tenant] ?? 0 }, (_none, at) => record(at));
+        return Promise.resolve({ ...emptyConfig(tenant), version: 1, plugins });
+      },
+    });
+    const use = async (...tenants: readonly string[]): Promise<void> => {
+      for (const tenant of tenants) await cache.get(tenant, 1);
+    };
+    await use("ten_a", "ten_b", "ten_a", "ten_c");
+    expect(loads.splice(0)).toEqual(["ten_a", "ten_b", "ten_c"]);
+    await use("ten_a", "ten_c");
+    expect(loads).toEqual([]);
+    await use("ten_b", "ten_c", "ten_a");
+    expect(loads.splice(0)).toEqual(["ten_b", "ten_a"]);
+    await use("ten_d", "ten_d");
+    expect(loads.splice(0)).toEqual(["ten_d"]);
+    await use("ten_a", "ten_b", "ten_a");
+    expect(loads).toEqual(["ten_a", "ten_b"]);
+  });
+});

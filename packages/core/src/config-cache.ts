@@ -5,17 +5,21 @@
 import { GatewayError } from "./errors/gateway-error.ts";
 import type { PluginRecord } from "./blind/plugin.ts";
 import type { Caller } from "./callers/caller.ts";
+import { isJsonObject, type JsonObject } from "./json.ts";
 import type { ToolService } from "./services/service.ts";
 import type { ConfigRepo } from "./ports/repos.ts";
 import type { TenantConfig } from "./tenant-config.ts";
 
 /** Snapshots kept; the least recently used tenant goes first. */
 const capacity = 1_000;
+/** Tools in all of them together. With what is made of it one takes some 8 KB, and a tenant may have thousands. */
+const toolCapacity = 20_000;
 
 export class ConfigCache {
   readonly #repo: ConfigRepo;
   readonly #prepare: (config: TenantConfig) => Promise<void>;
   readonly #snapshots = new Map<string, TenantConfig>();
+  #tools = 0;
   readonly #callers = new Map<string, { readonly version: number; readonly caller: Caller }>();
   readonly #loading = new Map<string, Promise<TenantConfig>>();
 
@@ -66,12 +70,10 @@ export class ConfigCache {
       if (loaded === undefined) throw new GatewayError("not_found", `There is no tenant '${tenant}'.`);
       await this.#prepare(loaded);
       const config = keepKnown(loaded, this.#snapshots.get(tenant));
-      this.#snapshots.delete(tenant);
+      this.#forget(tenant);
       this.#snapshots.set(tenant, config);
-      if (this.#snapshots.size > capacity) {
-        const oldest = this.#snapshots.keys().next().value;
-        if (oldest !== undefined) this.#snapshots.delete(oldest);
-      }
+      this.#tools += toolsIn(config);
+      this.#makeRoom();
       return config;
     });
     this.#loading.set(tenant, loading);
@@ -81,6 +83,29 @@ export class ConfigCache {
     loading.then(done, done);
     return loading;
   }
+
+  /** The one that came last stays, however large it is. */
+  #makeRoom(): void {
+    for (const oldest of this.#snapshots.keys()) {
+      const isTooMuch = this.#snapshots.size > capacity || this.#tools > toolCapacity;
+      if (!isTooMuch || this.#snapshots.size === 1) return;
+      this.#forget(oldest);
+    }
+  }
+
+  #forget(tenant: string): void {
+    const known = this.#snapshots.get(tenant);
+    if (known === undefined) return;
+    this.#snapshots.delete(tenant);
+    this.#tools -= toolsIn(known);
+  }
+}
+
+/** As far as it can be told without making any. */
+function toolsIn({ plugins, services }: TenantConfig): number {
+  const configured = ({ tools }: JsonObject): number => (isJsonObject(tools) ? Object.keys(tools).length : 0);
+  const ofService = ({ discovered, config }: ToolService): number => discovered?.tools.length ?? configured(config);
+  return plugins.length + services.reduce((sum, service) => sum + ofService(service), 0);
 }
 
 /**
