@@ -387,6 +387,17 @@ describe(`what is refused at registration, by its field ${verifies("BLIND-10", "
         ] as const,
     ),
     [
+      "a field further in a form",
+      {
+        "execution/method": "POST",
+        "execution/param_placement": "body",
+        "execution/content_type": "application/x-www-form-urlencoded",
+        "auth_config/mapping/0/location": "body",
+        "auth_config/mapping/0/target": "/merchant/apiKey",
+      },
+      "auth_config.mapping.0.target",
+    ],
+    [
       "a field in a field of another credential",
       {
         "execution/method": "POST",

@@ -417,6 +417,11 @@ function checkSecretField(
   if (format === "text" || format === "raw")
     throw invalid(field, `is '${name}' in the body, and a body of type ${body.contentType} has no fields`);
   if (format === "xml" && !isElementName(name)) throw invalid(field, "cannot be the name of an XML element");
+  if (format !== "json" && name.startsWith("/"))
+    throw invalid(
+      field,
+      `is the pointer '${name}', and a body of type ${body.contentType} has fields at its top alone`,
+    );
   if (format !== "json") return;
   const problem = pointerProblem(name);
   if (problem !== undefined) throw invalid(field, problem);
@@ -425,7 +430,11 @@ function checkSecretField(
     ([other, schema]) =>
       placementOf(plan, other) === "body" && wireNameOf(plan, other) === top && hasPropertyAt(schema, rest),
   );
-  if (argument !== undefined) throw invalid(field, `is '${name}', which the argument '${argument[0]}' has, too`);
+  if (argument !== undefined)
+    throw invalid(
+      field,
+      `is '${name}', which the argument '${argument[0]}' has, too; leave it out of that argument's schema`,
+    );
 }
 
 /** A value cannot be both a credential and what holds another one. */

@@ -122,12 +122,20 @@ const idPlaces = [["id"], ["params", "requestId"], ["params", "_meta", "progress
  * @param messages read from the text, with numbers or with texts of their digits
  */
 export function withLongIds(messages: JsonValue, text: string): JsonValue {
-  if (!mayLoseDigits(text)) return messages;
+  // Results are long, and mostly it is they that have such numbers.
+  if (!mayLoseDigits(text) || !(Array.isArray(messages) ? messages : [messages]).some(mayHaveLongId)) return messages;
   const [plain, exact] = [parseJson(text), parseJsonExactly(text)];
   if (!Array.isArray(messages)) return withIds(messages, plain, exact);
   const at = (list: JsonValue | undefined, index: number): JsonValue | undefined =>
     Array.isArray(list) ? list[index] : undefined;
   return messages.map((message, index) => withIds(message, at(plain, index), at(exact, index)));
+}
+
+function mayHaveLongId(message: JsonValue): boolean {
+  return idPlaces.some((place) => {
+    const id = memberAt(message, place);
+    return typeof id === "string" ? /^-?\d{16,}$/.test(id) : typeof id === "number" && !Number.isSafeInteger(id);
+  });
 }
 
 function withIds(message: JsonValue, plain: JsonValue | undefined, exact: JsonValue | undefined): JsonValue {
