@@ -2,10 +2,11 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 const sources = ["packages/**/src", "functions"];
-const programs = "**/*.program.test.ts";
+/** Not among the quick ones: what starts programs, and what takes as much work as a bound lets it. */
+const slow = ["**/*.program.test.ts", "**/*.bounds.test.ts"];
 
 /**
- * unit: beside the source; contract: ports and wire fixtures, and what starts programs (`*.program.test.ts`); e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client.
+ * unit: beside the source; contract: ports and wire fixtures, and what is slow beside it; e2e: whole gateway over sockets; kill: process kills; aws: the built functions under Lambda's runtime client.
  * Files of the first three share their workers' modules (`isolate: false`): reading the whole gateway anew for each
  * would be a third of the work.
  */
@@ -21,7 +22,7 @@ export default defineConfig({
         test: {
           name: "unit",
           include: sources.map((directory) => `${directory}/**/*.test.ts`),
-          exclude: ["**/node_modules/**", programs],
+          exclude: ["**/node_modules/**", ...slow],
           isolate: false,
           testTimeout: 30_000,
         },
@@ -29,7 +30,10 @@ export default defineConfig({
       {
         test: {
           name: "contract",
-          include: ["test/contract/**/*.test.ts", ...sources.map((directory) => `${directory}/${programs}`)],
+          include: [
+            "test/contract/**/*.test.ts",
+            ...sources.flatMap((directory) => slow.map((each) => `${directory}/${each}`)),
+          ],
           isolate: false,
           testTimeout: 30_000,
         },

@@ -15,7 +15,7 @@ describe(`replies that are kept ${verifies("CHAT-14")}`, () => {
     const cache = new ReplyCache();
     for (let at = 0; at < 40_000; at += 1) {
       cache.keep(`read ${at}`, "ten_1 shop", answered(""));
-      cache.find("read 0");
+      if (at % 1_000 === 0) cache.find("read 0");
     }
     expect(cache.find("read 0")).toBeDefined();
     expect(cache.find("read 1")).toBeUndefined();

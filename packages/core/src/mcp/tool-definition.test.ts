@@ -16,7 +16,7 @@ describe(`a list of large tools ${verifies("MCP-2")}`, () => {
   test("is read as far as all of them together may go, and the thread is let go in between", async () => {
     let turns = 0;
     const turning = setInterval(() => (turns += 1), 0);
-    const listed = Array.from({ length: 300 }, (_none, at) => large(at, { maxItems: 1 }));
+    const listed = Array.from({ length: 100 }, (_none, at) => large(at, { maxItems: 1 }));
     const { tools, warnings } = await readToolDefinitions(listed);
     clearInterval(turning);
     expect(tools.length).toBeGreaterThan(30);
@@ -26,7 +26,7 @@ describe(`a list of large tools ${verifies("MCP-2")}`, () => {
   });
 
   test("counts those that cannot be used, too", async () => {
-    const listed = Array.from({ length: 300 }, (_none, at) => large(at, { maxItems: -1 }));
+    const listed = Array.from({ length: 100 }, (_none, at) => large(at, { maxItems: -1 }));
     const { tools, warnings } = await readToolDefinitions([...listed, { name: "small" }]);
     expect(tools).toEqual([]);
     expect(warnings[0]).toContain("cannot be used");
