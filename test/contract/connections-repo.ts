@@ -449,6 +449,19 @@ export function describeConnectionRepo(name: string, make: MakeInstances): void 
       expect(await fixture.run(pending, tenant)).toEqual([]);
     });
 
+    test("an event says who may still be connecting: who has said nothing, for as long as that may take", async () => {
+      const [quiet, earlier] = [await connect({ holder: null }), await connect({ holder: null })];
+      const speaking = await listen({ holder: null });
+      await fixture.run("UPDATE connections SET created_at = created_at - 30000 WHERE id = ?", earlier.id);
+      await connections().publish(tenant, [note({ kind: "tenant" })]);
+      const [found] = await claim();
+      expect(Object.fromEntries((found?.connections ?? []).map(({ id, isConnecting }) => [id, isConnecting]))).toEqual({
+        [quiet.id]: true,
+        [earlier.id]: false,
+        [speaking.id]: false,
+      });
+    });
+
     test("whom one tenant has much to tell keeps no other's waiting", async () => {
       const other = await fixture.newTenant();
       const heard: Audience[] = [];

@@ -135,6 +135,31 @@ describe(`events ${verifies("CHAT-13")}`, () => {
     expect(typesOf(client)).toHaveLength(2);
   });
 
+  test("that are told while a client connects, whom API Gateway does not know yet, cost it nothing", async () => {
+    const listening = await open(owner.key, "?client_type=VCPLog");
+    await look();
+    await functions.tick();
+    await expect.poll(() => listening.of("vcp_log")).toHaveLength(1);
+    // It is due once more, and the next `$connect` finds it.
+    await functions.run("UPDATE connection_events SET next_at = 1 WHERE tenant = ?", owner.id);
+    const late = await open(owner.key, "?client_type=VCPLog");
+    await expect.poll(() => listening.of("vcp_log")).toHaveLength(2);
+    expect(late.frames).toEqual([]);
+    expect(await connections()).toHaveLength(2);
+    await look();
+    await functions.tick();
+    await expect.poll(() => late.of("vcp_log")).toHaveLength(1);
+  });
+
+  test("find who left without a word, soon after it could have connected", async () => {
+    await open(owner.key, "?client_type=VCPLog");
+    functions.api.cut();
+    await functions.run("UPDATE connections SET created_at = created_at - 30000 WHERE tenant = ?", owner.id);
+    await look();
+    await functions.tick();
+    expect(await connections()).toEqual([]);
+  });
+
   test("of `chat` are told by itself, once its answer is out", async () => {
     const client = await open();
     await client.ask({ type: "subscribe", id: "s", topic: "calls", events: ["call.completed"] });

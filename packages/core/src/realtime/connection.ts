@@ -117,11 +117,16 @@ export interface RealtimeEvent {
   readonly createdAt: number;
 }
 
+export interface ClaimedConnection extends Connection {
+  /** Who has said nothing yet may still be connecting: until its `$connect` has ended, API Gateway calls it gone. */
+  readonly isConnecting: boolean;
+}
+
 /** An event that is sent from here, and to whom it may go. */
 export interface ClaimedEvent {
   readonly event: RealtimeEvent;
   readonly attempt: number;
-  readonly connections: readonly Connection[];
+  readonly connections: readonly ClaimedConnection[];
 }
 
 /** Does anybody of a tenant listen? Comes with what is read anyway. */

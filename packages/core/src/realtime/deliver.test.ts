@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import { createFakeCore } from "../../../../test/support/fake-core.ts";
 import type { ConnectionRepo } from "../ports/connections.ts";
 import type { Push } from "../ports/push.ts";
-import type { ClaimedEvent, Connection } from "./connection.ts";
+import type { ClaimedConnection, ClaimedEvent } from "./connection.ts";
 import { deliverEvents } from "./deliver.ts";
 
-const listener = (id: string): Connection => ({
+const listener = (id: string): ClaimedConnection => ({
   id,
   tenant: "ten_a",
   holder: null,
@@ -13,9 +13,10 @@ const listener = (id: string): Connection => ({
   clientType: null,
   subscriptions: { s: { topic: "calls" } },
   closesAt: 0,
+  isConnecting: false,
 });
 
-function claimed(seq: number, connections: readonly Connection[]): ClaimedEvent {
+function claimed(seq: number, connections: readonly ClaimedConnection[]): ClaimedEvent {
   const body = JSON.stringify({ type: "call.failed", seq });
   const about = { callId: null, callerId: null, sessionId: null, decided: false, createdAt: 0 };
   const event = { tenant: "ten_a", seq, type: "call.failed", audience: { kind: "calls" }, ...about, body } as const;
@@ -59,6 +60,12 @@ describe("events for connections that no process holds", () => {
       Promise.resolve("gone"),
     );
     expect(done).toMatchObject({ settled: [1, 2], removed: ["a"] });
+  });
+
+  test("leave who is still connecting alone, and count as told", async () => {
+    const connecting = { ...listener("a"), isConnecting: true };
+    const done = await deliver([[claimed(1, [connecting, listener("b")])]], () => Promise.resolve("gone"));
+    expect(done).toMatchObject({ settled: [1], removed: ["b"] });
   });
 
   test("that cannot be sent stay claimed with those after them, and keep nobody else's back", async () => {

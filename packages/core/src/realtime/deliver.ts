@@ -6,7 +6,7 @@ import type { CoreDeps } from "../deps.ts";
 import { toGatewayError } from "../errors/gateway-error.ts";
 import type { Push } from "../ports/push.ts";
 import { namesFor } from "./audience.ts";
-import type { ClaimedEvent, Connection } from "./connection.ts";
+import type { ClaimedConnection, ClaimedEvent } from "./connection.ts";
 import { toFrame } from "./frames.ts";
 
 const claimLimit = 100;
@@ -36,8 +36,9 @@ async function tellAll(deps: DeliverDeps, push: Push, claimed: readonly ClaimedE
       // One after the other, so that each connection gets them in order.
       for (const [at, { frame }] of due.entries()) {
         const sent = await send(deps, push, { connection, frame });
+        // Whom it does not know yet had not connected when this happened.
+        if (sent === "sent" || (sent === "gone" && connection.isConnecting)) continue;
         if (sent === "gone") return deps.repos.connections.remove(connection.tenant, connection.id);
-        if (sent === "sent") continue;
         for (const rest of due.slice(at)) untold.add(rest.claimed);
         return undefined;
       }
@@ -57,7 +58,7 @@ async function tellAll(deps: DeliverDeps, push: Push, claimed: readonly ClaimedE
 }
 
 interface Listener {
-  readonly connection: Connection;
+  readonly connection: ClaimedConnection;
   readonly due: { readonly claimed: ClaimedEvent; readonly frame: string }[];
 }
 
@@ -78,7 +79,7 @@ function listenersOf(claimed: readonly ClaimedEvent[]): ReadonlyMap<string, List
 async function send(
   { log }: DeliverDeps,
   push: Push,
-  { connection, frame }: { readonly connection: Connection; readonly frame: string },
+  { connection, frame }: { readonly connection: ClaimedConnection; readonly frame: string },
 ): Promise<"sent" | "gone" | "failed"> {
   try {
     return await push.send(connection.id, frame);

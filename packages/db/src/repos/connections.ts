@@ -7,6 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { ConnectionAt, ConnectionRepo, Speaker } from "@toolyard/core/ports/connections";
 import type {
   Audience,
+  ClaimedConnection,
   ClaimedEvent,
   Connection,
   NewConnection,
@@ -29,6 +30,8 @@ const mostConnections = 1_000;
 const mostSubscriptions = 50;
 /** As API Gateway has it; so what a token or a key allows is asked anew from time to time. */
 const longestMs = 2 * 3_600_000;
+/** API Gateway gives `$connect` 29 s. */
+const connectingMs = 30_000;
 /** An event that could not be sent so often is left to what its client reads when it comes back. */
 const mostAttempts = 5;
 
@@ -200,7 +203,8 @@ const claimDue = `UPDATE connection_events
   WHERE seq IN (${nextDue})
   RETURNING *, (
     SELECT json_group_array(json_object('id', c.id, 'caller', json(c.caller), 'client_type', c.client_type,
-      'subscriptions', json(c.subscriptions), 'closes_at', c.closes_at))
+      'subscriptions', json(c.subscriptions), 'closes_at', c.closes_at,
+      'connecting', c.subscriptions = '{}' AND c.created_at > ${now} - ${connectingMs}))
     FROM connections AS c WHERE c.tenant = connection_events.tenant AND c.holder = '' AND ${isLive}) AS listening`;
 const settleEvent = "UPDATE connection_events SET next_at = NULL WHERE tenant = ?1 AND seq = ?2 AND attempt = ?3";
 
@@ -453,14 +457,15 @@ function toClaimed(row: Row): ClaimedEvent {
   return {
     event,
     attempt: Number(row["attempt"]),
-    connections: listening.map(({ caller, subscriptions, ...rest }) =>
-      toConnection({
+    connections: listening.map(({ caller, subscriptions, connecting, ...rest }): ClaimedConnection => ({
+      ...toConnection({
         ...rest,
         tenant: event.tenant,
         holder: "",
         caller: JSON.stringify(caller),
         subscriptions: JSON.stringify(subscriptions),
       }),
-    ),
+      isConnecting: connecting === 1,
+    })),
   };
 }
