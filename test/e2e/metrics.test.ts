@@ -133,6 +133,8 @@ describe(`metrics of functions ${verifies("CHAT-15")}`, () => {
     const metrics = createEmbeddedMetrics((line) => void lines.push(JSON.parse(line)));
     metrics.count("toolyard_tool_calls_total", { tool: "look", state: "completed", code: "" });
     metrics.count("toolyard_tool_calls_total", { tool: "look", state: "completed", code: "" });
+    metrics.count("toolyard_tool_calls_total", { tool: "look", state: "failed", code: "tool_timeout" });
+    metrics.count("toolyard_tool_calls_total", { tool: "搜索", state: "rejected", code: "tool_not_found" });
     metrics.observe("toolyard_tool_call_duration_seconds", { tool: "look" }, 0.25);
     metrics.observe("toolyard_tool_call_duration_seconds", { tool: "look" }, 0.5);
     metrics.flush();
@@ -146,12 +148,15 @@ describe(`metrics of functions ${verifies("CHAT-15")}`, () => {
           CloudWatchMetrics: [
             {
               Namespace: "Toolyard",
-              Dimensions: [["tool", "state", "code"]],
+              // What CloudWatch takes as values of dimensions; of others it would drop these, too.
+              Dimensions: [["tool", "state"]],
               Metrics: [{ Name: "toolyard_tool_calls_total", Unit: "Count" }],
             },
           ],
         },
       },
+      { code: "tool_timeout", _aws: { CloudWatchMetrics: [{ Dimensions: [["tool", "state", "code"]] }] } },
+      { tool: "搜索", _aws: { CloudWatchMetrics: [{ Dimensions: [["state", "code"]] }] } },
       { toolyard_tool_call_duration_seconds: [0.25, 0.5], tool: "look" },
     ]);
   });

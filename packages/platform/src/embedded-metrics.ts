@@ -20,6 +20,8 @@ interface Series {
 const namespace = "Toolyard";
 /** Values that one line may hold for a metric. */
 const mostValues = 100;
+/** What a dimension may be. One value that is none, as that of an empty label, and CloudWatch counts without any dimension. */
+const dimensionValue = /^(?=.*\S)[\x20-\x7e]{1,1024}$/;
 
 export function createEmbeddedMetrics(write: (line: string) => void): EmbeddedMetrics {
   const series = new Map<string, Series>();
@@ -56,7 +58,7 @@ function toLine({ name, labels }: Series, values: readonly number[]): string {
       CloudWatchMetrics: [
         {
           Namespace: namespace,
-          Dimensions: [Object.keys(labels)],
+          Dimensions: [Object.keys(labels).filter((label) => dimensionValue.test(labels[label] ?? ""))],
           Metrics: [{ Name: name, Unit: type === "counter" ? "Count" : "Seconds" }],
         },
       ],
