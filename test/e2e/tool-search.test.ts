@@ -5,6 +5,7 @@ import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
 import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { anyTool, startMcpStub } from "../support/mcp-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
@@ -218,6 +219,32 @@ describe(`the threshold ${verifies("CHAT-4")}`, () => {
   });
 });
 
+/** What the models' own servers say of a function, and refuse the whole request with. */
+function refusalOf(model: string, { name, parameters }: Json): string[] {
+  if (!/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/.test(name)) return [`${name}: Invalid function name.`];
+  if (parameters.properties === undefined) return [`${name}: object schema missing properties.`];
+  const all = partsOf(parameters);
+  if (all.some((part) => [part.type].flat().includes("array") && part.items === undefined))
+    return [`${name}: array schema missing items.`];
+  const older = (part: Json): boolean =>
+    Array.isArray(part.items) || typeof part.exclusiveMinimum === "boolean" || part.description === null;
+  if (all.some(older)) return [`${name}: JSON schema is invalid. It must match JSON Schema draft 2020-12`];
+  const isClaudes = (key: string): boolean => /^[a-zA-Z0-9_.-]{1,64}$/.test(key);
+  return model === "claude" && !Object.keys(parameters.properties).every(isClaudes)
+    ? [`${name}: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'`]
+    : [];
+}
+
+function partsOf(schema: Json): Json[] {
+  const { properties = {}, patternProperties = {}, items } = schema;
+  const below = [
+    ...Object.values(properties),
+    ...Object.values(patternProperties),
+    ...(items === undefined ? [] : [items]),
+  ];
+  return [schema, ...below.flat().flatMap(partsOf)];
+}
+
 describe(`schemas for other families of models ${verifies("CHAT-4")}`, () => {
   test("are told as each family reads them; the call is checked against the whole", async () => {
     const tenant = await gateway.newTenant();
@@ -279,6 +306,83 @@ describe(`schemas for other families of models ${verifies("CHAT-4")}`, () => {
     expect(await toldTo("google")).toEqual(geminis);
     await choose(null);
     expect([await toldTo("assistant"), await toldTo("google")]).toEqual([others, geminis]);
+  });
+
+  test("are told so that no back end refuses a request for them, whatever a definition or a server of MCP leaves out", async () => {
+    const tenant = await gateway.newTenant();
+    await tenant.addProvider(llm.url, { models: { gpt: "gpt-5", claude: "claude-opus-5", google: "gemini-stub" } });
+    const schemas: Readonly<Record<string, Json>> = {
+      bare: { type: "object" },
+      lists: { type: "object", properties: { tags: { type: "array" }, more: { type: ["array", "null"] } } },
+      older: {
+        $schema: "http://json-schema.org/draft-07/schema#",
+        type: "object",
+        properties: {
+          pair: { type: "array", items: [{ type: "string" }, { type: "integer" }], additionalItems: false },
+          count: { type: "integer", minimum: 0, exclusiveMinimum: true },
+          note: { type: "string", description: null },
+        },
+      },
+      "1c_names": {
+        type: "object",
+        properties: { 城市: { type: "string" }, "filter[id]": { type: "array" }, $top: { type: "integer" } },
+        required: ["城市"],
+      },
+    };
+    for (const [name, parameters] of Object.entries(schemas)) {
+      await tenant.addPlugin({ ...writingTool(backEnd, name), parameters });
+    }
+    const mcp = await startMcpStub({
+      tools: Object.entries(schemas).map(([name, inputSchema]) => anyTool(name, { inputSchema })),
+    });
+    await tenant.client.post("/v1/tool-services", {
+      scheme: "mcp",
+      service_id: "foreign",
+      config: { transport: "http", url: mcp.url },
+    });
+    const args = { 城市: "北京", "filter[id]": [7], $top: 1 };
+    for (const model of ["gpt", "claude", "google"]) {
+      backEnd.requests.length = 0;
+      llm.respond(({ tools, messages }) => {
+        const told = tools as Json[];
+        const refusal = told.flatMap((tool) => refusalOf(model, tool.function))[0];
+        if (refusal !== undefined) return { status: 400, json: { error: { message: refusal } } };
+        const name = told.map((tool): string => tool.function.name).find((each) => each.startsWith("_1c_names_"));
+        return (messages as Json[]).length > 1 ? text("done") : calls({ name: name ?? "", arguments: args });
+      });
+      expect((await chat(tenant.client, { model })).tool_execution.tools_called).toEqual(["1c_names"]);
+      expect(backEnd.requests.map(({ target, body }) => [target, JSON.parse(body.toString())])).toEqual([
+        ["/1c_names", args],
+      ]);
+      const names = offered(-1).filter((name) => name !== "read_result");
+      expect(names).toHaveLength(8);
+    }
+    await mcp.close();
+  });
+
+  test("have names that whoever runs the calls of a model can use as the model does", async () => {
+    const tenant = await newTenant();
+    await tenant.addPlugin(readingTool(backEnd, "2fa_check"));
+    llm.respond(({ tools }) => calls({ name: (tools as Json[])[0].function.name, arguments: { q: "x" } }));
+    const asked = await chat(tenant.client, { tool_execution: "manual" });
+    const { name } = asked.choices[0].message.tool_calls[0].function;
+    expect(name).toMatch(/^_2fa_check_[0-9a-f]{12}$/);
+    const call = await tenant.client.post("/v1/tools/invoke", { name, arguments: { q: "x" } });
+    expect([call.tool, backEnd.requests[0]?.target]).toEqual(["2fa_check", "/2fa_check?q=x"]);
+    const { client } = await tenant.newKey({ tools: ["other"] });
+    expect((await client.send("post", "/v1/tools/invoke", { name, arguments: { q: "x" } })).status).toBe(404);
+    const mine = [
+      { type: "function", function: { name: "2fa_check", parameters: { type: "object", properties: {} } } },
+    ];
+    llm.script(text("done"));
+    await chat(tenant.client, { tools: mine });
+    expect(offered(-1)).toEqual(["2fa_check"]);
+    const tool_choice = { type: "function", function: { name: "2fa_check" } };
+    await chat(tenant.client, { tools: mine, session_id: "s1", tool_choice });
+    expect([offered(-1).filter((each) => each.includes("2fa")), request(-1).tool_choice.function.name]).toEqual([
+      [name],
+      name,
+    ]);
   });
 
   test("are refused where there is no such family, naming those that there are", async () => {

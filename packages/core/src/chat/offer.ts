@@ -90,7 +90,7 @@ export function makeOffer(adapters: Adapters, context: CallContext, request: Cha
 
 function newOffer(adapters: Adapters, context: CallContext, request: ChatRequest): Offer {
   const gatewayTools = gatewayToolsFor(adapters, context, request);
-  const clientTools = request.tools.filter((tool) => !gatewayTools.has(nameOf(tool) ?? ""));
+  const clientTools = request.tools.filter((tool) => !gatewayTools.has(aliasOf(nameOf(tool) ?? "")));
   const isSearched = mustSearch(gatewayTools, context, request);
   const listed = isSearched ? listedBesideSearch(gatewayTools, request) : [...gatewayTools.values()];
   const told = isSearched ? [...listed, ...searchOffer] : listed;
@@ -128,19 +128,19 @@ export function withTools(offer: Offer, own: readonly Tool[], hasClientTools: bo
 }
 
 /** A choice that names tools of ours, by the names that the model knows them by. */
-export function choiceFor(offer: Offer, request: ChatRequest, choice: JsonValue): JsonValue {
+export function choiceFor(offer: Offer, choice: JsonValue): JsonValue {
   if (!isJsonObject(choice)) return choice;
   const allowed = allowedIn(choice);
-  if (allowed === undefined) return knownAs(offer, request, choice);
+  if (allowed === undefined) return knownAs(offer, choice);
   const named = namedIn(allowed);
-  const tools = named.map((tool) => knownAs(offer, request, tool));
+  const tools = named.map((tool) => knownAs(offer, tool));
   // What is as it came can be sent in the request's own bytes.
   return tools.every((tool, at) => tool === named[at]) ? choice : { ...choice, allowed_tools: { ...allowed, tools } };
 }
 
-function knownAs({ gatewayTools }: Offer, { clientToolNames }: ChatRequest, named: JsonObject): JsonObject {
+function knownAs({ gatewayTools }: Offer, named: JsonObject): JsonObject {
   const name = nameOf(named);
-  if (name === undefined || clientToolNames.has(name)) return named;
+  if (name === undefined) return named;
   const alias = aliasOf(name);
   return alias !== name && gatewayTools.has(alias) ? { type: "function", function: { name: alias } } : named;
 }
@@ -221,7 +221,7 @@ function gatewayToolsFor(adapters: Adapters, context: CallContext, request: Chat
   const allowedAliases = allowed && new Set(allowed.map(aliasOf));
   const usable = listTools(adapters, context).filter((tool) => {
     if (allowedAliases?.has(compileTool(tool).alias) === false) return false;
-    if (request.clientToolNames.has(compileTool(tool).alias) && request.sessionId === undefined) return false;
+    if (isClients(request, tool) && request.sessionId === undefined) return false;
     // Workspace tools need a workspace; a request that names no session does not ask for one.
     if (tool.kind !== "NATIVE" || tool.needsNoSession === true || request.sessionId !== undefined) return true;
     return isBoundByName(context.caller, tool.name);
@@ -231,6 +231,11 @@ function gatewayToolsFor(adapters: Adapters, context: CallContext, request: Chat
   const reader = needsReader ? findResultReader(adapters, context, request) : undefined;
   if (reader !== undefined) offered.set(reader.name, reader);
   return offered;
+}
+
+/** The client lists it, by its own name or the one that models know it by. */
+function isClients({ clientToolNames }: ChatRequest, tool: Tool): boolean {
+  return clientToolNames.has(tool.name) || clientToolNames.has(compileTool(tool).alias);
 }
 
 /** Whoever gets results may read on where one was cut. */

@@ -319,9 +319,7 @@ class ChatRun {
       ...request.passthrough,
       messages: this.#messages,
       ...(offer.tools === undefined ? {} : { tools: [...offer.tools] }),
-      ...(offer.tools === undefined || toolChoice === undefined
-        ? {}
-        : { tool_choice: choiceFor(offer, request, toolChoice) }),
+      ...(offer.tools === undefined || toolChoice === undefined ? {} : { tool_choice: choiceFor(offer, toolChoice) }),
     };
     // Back ends refuse it where there are none.
     if (offer.tools === undefined) delete body["parallel_tool_calls"];

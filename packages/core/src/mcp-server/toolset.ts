@@ -108,7 +108,10 @@ function lookUp(adapters: Adapters, context: CallContext, address: string): Tool
 
 const plainName = /^[A-Za-z0-9_.-]{1,128}$/;
 
+const modelName = /^[A-Za-z0-9_-]{1,64}$/;
+
 function nameOf(tool: Tool, { service }: Toolset): string {
-  const own = service === undefined ? "" : parseToolUri(tool.uri).tool;
+  if (service === undefined) return modelName.test(tool.name) ? tool.name : compileTool(tool).alias;
+  const own = parseToolUri(tool.uri).tool;
   return plainName.test(own) ? own : compileTool(tool).alias;
 }

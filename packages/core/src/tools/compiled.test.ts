@@ -22,7 +22,11 @@ describe("the projection of a schema", () => {
   test.each(schemaFamilies)("keeps properties that are called like keywords, for %s", (family) => {
     const { schema, warnings } = projectSchema(hostile, family);
     expect(schema["type"]).toBe("object");
-    expect(Object.keys(propertiesOf(schema)).sort()).toEqual([...hostileNames].sort());
+    // Claude takes no '$' in a name of a property.
+    const others = family === "anthropic-compatible" ? ["$defs", "$ref"] : [];
+    const patterns = schema["patternProperties"];
+    expect(isJsonObject(patterns) ? Object.keys(patterns).sort() : []).toEqual(others.map((name) => `^\\${name}$`));
+    expect([...Object.keys(propertiesOf(schema)), ...others].sort()).toEqual([...hostileNames].sort());
     expect(propertiesOf(schema)["const"]).toEqual({ type: "string", description: "The const" });
     expect(new Set(schema["required"] as string[])).toEqual(new Set(hostileNames));
     expect(warnings).toEqual([]);
@@ -31,6 +35,25 @@ describe("the projection of a schema", () => {
   test("keeps a property called __proto__", () => {
     const schema = JSON.parse('{"type":"object","properties":{"__proto__":{"type":"string"}}}') as JsonObject;
     expect(JSON.stringify(projectSchema(schema, "gemini").schema)).toContain('"__proto__":{"type":"string"}');
+  });
+
+  test("tells Claude the properties that it would refuse by patterns, which match nothing else", () => {
+    const names = ["城市", "filter[id]", "$top", "a b", "x".repeat(65), "a|b", "__proto__", "ok.-_"];
+    const properties = Object.fromEntries(names.map((name) => [name, { type: "array", title: name }]));
+    const given = { type: "object", properties, required: names, patternProperties: { "^y": {} } };
+    const { schema, warnings } = projectSchema(given, "anthropic-compatible");
+    expect([Object.keys(propertiesOf(schema)), schema["required"], warnings]).toEqual([
+      ["__proto__", "ok.-_"],
+      names,
+      [],
+    ]);
+    const patterns = Object.entries(schema["patternProperties"] ?? {}).filter(([pattern]) => pattern !== "^y");
+    const told = names.slice(0, 6);
+    expect(patterns).toHaveLength(told.length);
+    for (const [at, [pattern, part]] of patterns.entries()) {
+      expect(names.filter((name) => new RegExp(pattern, "u").test(name))).toEqual([told[at]]);
+      expect(part).toEqual({ type: "array", title: told[at], items: {} });
+    }
   });
 
   test("is the very same object for back ends that read JSON Schema", () => {
@@ -343,16 +366,18 @@ describe(`an alias ${verifies("CHAT-4")}`, () => {
   test("is the name itself where back ends take it", () => {
     expect(aliasOf("search_company-2")).toBe("search_company-2");
     expect(aliasOf("x".repeat(64))).toBe("x".repeat(64));
+    expect(aliasOf("_1")).toBe("_1");
   });
 
   test("of other names is legal, always the same, and tells names apart that look alike", () => {
     expect(aliasOf("crm.find customer")).toMatch(/^crm_find_customer_[0-9a-f]{12}$/);
+    expect(aliasOf("1c-reload")).toMatch(/^_1c-reload_[0-9a-f]{12}$/);
     const long = "a".repeat(70);
     expect(aliasOf(`${long}1`)).not.toBe(aliasOf(`${long}2`));
     expect(aliasOf("a.b")).not.toBe(aliasOf("a b"));
     fc.assert(
       fc.property(fc.string({ unit: "binary", maxLength: 200 }), (name) => {
-        expect(aliasOf(name)).toMatch(/^[a-zA-Z0-9_-]{1,64}$/);
+        expect(aliasOf(name)).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
         expect(aliasOf(name)).toBe(aliasOf(name));
       }),
     );

@@ -9,7 +9,7 @@ import { projectSchema, schemaFamilies, type ProjectedSchema, type SchemaFamily 
 import type { Tool } from "./tool.ts";
 
 export interface CompiledTool {
-  /** `[a-zA-Z0-9_-]{1,64}`; the tool's own name where that is one. */
+  /** `[a-zA-Z_][a-zA-Z0-9_-]{0,63}`; the tool's own name where that is one. */
   readonly alias: string;
   /** The entry of a request's `tools`: name, description and parameters, and nothing else (BLIND-6). */
   readonly wireFor: (family: SchemaFamily) => JsonObject;
@@ -57,13 +57,15 @@ function compile({ name, description, parameters }: Described): CompiledTool {
   };
 }
 
-const legalName = /^[a-zA-Z0-9_-]{1,64}$/;
+/** Gemini and Kimi refuse the whole request for a name that begins with anything else. */
+const legalName = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/;
 const hashLength = 12;
 
 /** A name that every back end takes; equal names have equal aliases, different ones different ones. */
 export function aliasOf(name: string): string {
   if (legalName.test(name)) return name;
   const hash = createHash("sha256").update(name).digest("hex").slice(0, hashLength);
-  const readable = name.replaceAll(/[^a-zA-Z0-9_-]+/g, "_").slice(0, 64 - hashLength - 1);
+  const plain = name.replaceAll(/[^a-zA-Z0-9_-]+/g, "_");
+  const readable = (/^[a-zA-Z_]/.test(plain) ? plain : `_${plain}`).slice(0, 64 - hashLength - 1);
   return `${readable}_${hash}`;
 }

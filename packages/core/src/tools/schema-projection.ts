@@ -5,8 +5,9 @@
  * a property.
  */
 import { canonicalJson, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { currentSchema } from "./current-schema.ts";
 
-/** `openai` reads JSON Schema as it is, but for its top. */
+/** `openai` reads JSON Schema 2020-12 as it is, but for its top. */
 export type SchemaFamily = "openai" | "gemini" | "anthropic-compatible" | "plain";
 
 export const schemaFamilies = ["openai", "gemini", "anthropic-compatible", "plain"] as const satisfies SchemaFamily[];
@@ -30,8 +31,13 @@ export interface ProjectedSchema {
   readonly warnings: readonly string[];
 }
 
-export function projectSchema(schema: JsonObject, family: SchemaFamily): ProjectedSchema {
-  if (family === "openai" || family === "anthropic-compatible") return projectTop(schema);
+export function projectSchema(given: JsonObject, family: SchemaFamily): ProjectedSchema {
+  const schema = currentSchema(given);
+  if (family === "openai") return projectTop(schema);
+  if (family === "anthropic-compatible") {
+    const { schema: told, warnings } = projectTop(schema);
+    return { schema: withNamesAsPatterns(told), warnings };
+  }
   // Of parts that have no properties these tell as much as of others.
   const top = ["anyOf", "oneOf"].some((keyword) => gatherTop(schema, [keyword]).names.size > 0)
     ? projectTop(schema)
@@ -44,16 +50,17 @@ export function projectSchema(schema: JsonObject, family: SchemaFamily): Project
 /** GPT models refuse these at the top, and the whole request with them; Claude the first three. */
 const refusedAtTop = ["allOf", "anyOf", "oneOf", "enum", "not"] as const;
 
-/** One object at the top, with the properties of all of its parts. */
+/** One object at the top, with the properties of all of its parts; GPT models want a list of these though it is empty. */
 function projectTop(schema: JsonObject): ProjectedSchema {
   const refused = refusedAtTop.filter((keyword) => Object.hasOwn(schema, keyword));
-  if (refused.length === 0 && schema["type"] === "object") return { schema, warnings: [] };
+  const isObject = refused.length === 0 && schema["type"] === "object";
+  if (isObject && Object.hasOwn(schema, "properties")) return { schema, warnings: [] };
   const top = gatherTop(schema, refused);
   const kept = Object.entries(schema).filter(([key]) => !(refusedAtTop as readonly string[]).includes(key));
   return {
     schema: {
       ...Object.fromEntries(kept),
-      ...(refused.length === 0 ? {} : { properties: top.properties() }),
+      ...(refused.length === 0 ? { properties: schema["properties"] ?? {} } : { properties: top.properties() }),
       ...(top.required.size === 0 ? {} : { required: [...top.required] }),
       type: "object",
     },
@@ -63,6 +70,29 @@ function projectTop(schema: JsonObject): ProjectedSchema {
         : `of '${keyword}' at the top the properties are told to the model`,
     ),
   };
+}
+
+const claudesName = /^[a-zA-Z0-9_.-]{1,64}$/;
+
+/** Claude refuses the whole request for other names of properties at the top; patterns that only they match it takes. */
+function withNamesAsPatterns(schema: JsonObject): JsonObject {
+  const { properties, patternProperties, ...rest } = schema;
+  const all = Object.entries(isJsonObject(properties) ? properties : {});
+  const others = all.filter(([name]) => !claudesName.test(name));
+  if (others.length === 0) return schema;
+  const patterns = others.map(([name, part]): [string, JsonValue] => [`^${literal(name)}$`, part]);
+  return {
+    ...rest,
+    properties: Object.fromEntries(all.filter(([name]) => claudesName.test(name))),
+    patternProperties: Object.fromEntries([
+      ...Object.entries(isJsonObject(patternProperties) ? patternProperties : {}),
+      ...patterns,
+    ]),
+  };
+}
+
+function literal(name: string): string {
+  return name.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
 }
 
 /** @param keywords whose parts are gathered beside the schema's own */

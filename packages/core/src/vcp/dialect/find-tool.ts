@@ -5,8 +5,7 @@
 import type { CallContext } from "../../context.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
-import { findTool, listTools, type Adapters, type FoundTool } from "../../tools/catalog.ts";
-import { compileTool } from "../../tools/compiled.ts";
+import { findTool, type Adapters, type FoundTool } from "../../tools/catalog.ts";
 import { isVcpPlugin, type Tool } from "../../tools/tool.ts";
 import { parseToolUri } from "../../tools/uri.ts";
 
@@ -15,12 +14,8 @@ export function findByName(adapters: Adapters, context: CallContext, name: strin
   const vcp = adapters.vcp;
   const plugin = vcp?.find?.(name, context);
   if (vcp !== undefined && plugin !== undefined) return { adapter: vcp, tool: plugin, uri: parseToolUri(plugin.uri) };
-  return find(adapters, context, name) ?? findByAlias(adapters, context, name);
-}
-
-function find(adapters: Adapters, context: CallContext, target: string): FoundTool | undefined {
   try {
-    return findTool(adapters, context, target);
+    return findTool(adapters, context, name);
   } catch (error) {
     if (error instanceof GatewayError && isMissing.has(error.code)) return undefined;
     throw error;
@@ -28,11 +23,6 @@ function find(adapters: Adapters, context: CallContext, target: string): FoundTo
 }
 
 const isMissing: ReadonlySet<string> = new Set(["tool_not_found", "invalid_uri"]);
-
-function findByAlias(adapters: Adapters, context: CallContext, name: string): FoundTool | undefined {
-  const tool = listTools(adapters, context).find((each) => compileTool(each).alias === name);
-  return tool === undefined ? undefined : find(adapters, context, tool.uri);
-}
 
 /** Words of VCP that a plugin reads and no other tool knows. */
 const pluginWords = ["maid", "valet", "timely_contact", "tool_password"];
