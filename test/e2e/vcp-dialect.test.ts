@@ -299,6 +299,32 @@ describe(`tools of every kind ${verifies("VCP-21")}`, () => {
     expect(bad).toContain("/qty");
   });
 
+  test("arguments are read by the names that models are told of, whatever script or characters those have", async () => {
+    const properties = {
+      关键词: {},
+      "user-id": {},
+      id: {},
+      "page[size]": { type: "integer" },
+      "a.b": {},
+      词: {},
+      ok: {},
+    };
+    await tenant.addPlugin(tool("Search", { parameters: { type: "object", properties, required: ["关键词"] } }));
+    const { data } = await tenant.client.get("/v1/tools?format=vcp");
+    const told = data.find(({ name }: Json) => name === "Search").text as string;
+    for (const name of Object.keys(properties)) expect(told).toContain(`${name}:「始」`);
+    const given = { 关键词: "字节 ok:「始」", "user-id": "u-1", "page[size]": "7", "a.b": "x", ok: "y", 其他: "z" };
+    llm.script(says(block("Search", given)), says("done"));
+    await chat();
+    const read = { 关键词: "字节 ok:「始」", "user-id": "u-1", "page[size]": 7, "a.b": "x", ok: "y" };
+    expect(bodies()).toEqual([read]);
+    expect((await byHandOf(block("Search", { 关键词: "字节", id: "1" }))).status).toBe(200);
+    expect(bodies()[1]).toEqual({ 关键词: "字节", id: "1" });
+    const cut = await byHandOf(block("Search", { 关键词: "字节" }).replace("「末」\n<<<", "\n<<<"));
+    expect(cut.json).toMatchObject({ plugin_error: expect.stringContaining("'关键词' has no end marker") });
+    expect(backEnd.requests).toHaveLength(2);
+  });
+
   test("a block reaches an MCP tool by its address, and MCPO lists, describes and calls it", async () => {
     const ask = async (text: string): Promise<Json> => {
       llm.requests.length = 0;

@@ -8,6 +8,7 @@ import type { JsonObject } from "../../json.ts";
 import { findTool, type Adapters, type FoundTool } from "../../tools/catalog.ts";
 import { isVcpPlugin, type Tool } from "../../tools/tool.ts";
 import { parseToolUri } from "../../tools/uri.ts";
+import { readWithNames, type ToolRequest } from "./tool-request.ts";
 
 /** Undefined where there is none of the name. */
 export function findByName(adapters: Adapters, context: CallContext, name: string): FoundTool | undefined {
@@ -30,9 +31,22 @@ const pluginWords = ["maid", "valet", "timely_contact", "tool_password"];
 /** Arguments as this tool takes them: VCP's own words are left out where it does not name them. */
 export function argumentsFor(tool: Tool, args: JsonObject): JsonObject {
   if (isVcpPlugin(tool)) return args;
-  const { properties } = tool.parameters;
-  const known = typeof properties === "object" && properties !== null ? properties : {};
+  const known = propertiesOf(tool);
   return Object.fromEntries(
     Object.entries(args).filter(([key]) => !pluginWords.includes(key) || Object.hasOwn(known, key)),
   );
+}
+
+/** The request with the arguments by the names that the tool has for them, as models are told of them. */
+export function requestFor(tool: Tool, request: ToolRequest): ToolRequest {
+  const names = Object.keys(propertiesOf(tool)).filter((name) => !/^\w+$/.test(name));
+  // Of two that end alike the longer one is meant where it stands.
+  return readWithNames(
+    request,
+    names.sort((a, b) => b.length - a.length),
+  );
+}
+
+function propertiesOf({ parameters: { properties } }: Tool): object {
+  return typeof properties === "object" && properties !== null ? properties : {};
 }

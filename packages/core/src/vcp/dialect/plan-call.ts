@@ -12,7 +12,7 @@ import type { DispatchItem } from "../../tools/prepare.ts";
 import { isVcpPlugin } from "../../tools/tool.ts";
 import { globalValueName } from "../plugins/configuration-names.ts";
 import { riverOf } from "./conversation.ts";
-import { argumentsFor, findByName } from "./find-tool.ts";
+import { argumentsFor, findByName, requestFor } from "./find-tool.ts";
 import { asMcpoResult, mcpoName, planMcpo } from "./mcpo.ts";
 import { textResult, type CallResult } from "./results.ts";
 import { isTimed, planTimedCall } from "./timed-call.ts";
@@ -37,13 +37,14 @@ export interface PlanOptions {
   readonly messages?: readonly JsonObject[];
 }
 
-export async function planCall(deps: CoreDeps, request: ToolRequest, options: PlanOptions): Promise<PlannedCall> {
-  const { name, flaw } = request;
+export async function planCall(deps: CoreDeps, asked: ToolRequest, options: PlanOptions): Promise<PlannedCall> {
+  const { name } = asked;
   const { context } = options;
+  const found = findByName(deps.adapters, context, name);
+  const request = found === undefined ? asked : requestFor(found.tool, asked);
   const password = request.args[passwordKey];
   if (typeof password === "string") context.redactor.add(password);
-  const found = findByName(deps.adapters, context, name);
-  const why = flaw ?? (await passwordFlaw(deps, context, request.args));
+  const why = request.flaw ?? (await passwordFlaw(deps, context, request.args));
   if (why !== undefined) return refused(request, found, why);
   const args = withoutPassword(context, request.args);
   if (found === undefined && name === mcpoName) return ofMcpo(deps, { ...request, args }, options);

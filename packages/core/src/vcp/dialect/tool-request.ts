@@ -22,6 +22,8 @@ export interface ToolRequest {
   readonly vref: string | null;
   /** Why it must not run. */
   readonly flaw?: string;
+  /** What its fields were read from. */
+  readonly block?: ReadOptions & { readonly text: string };
 }
 
 export interface ReadOptions {
@@ -32,27 +34,43 @@ export interface ReadOptions {
 /** Undefined where the block names no tool. */
 export function readToolRequest(block: string, { fuzzy }: ReadOptions): ToolRequest | undefined {
   const { fields, flaw } = readFields(block, fuzzy ? fuzzyValues : strictValues);
-  const request = ofFields(fields) ?? ofMcpCall(block);
+  const read = ofFields(fields);
+  const request = read === undefined ? ofMcpCall(block) : { ...read, block: { text: block, fuzzy } };
   return request === undefined || flaw === undefined ? request : { ...request, flaw };
+}
+
+/**
+ * The arguments once more, for a tool that has some of these names, which are no words to the grammar: of `user-id` it
+ * reads `id`, and of `关键词` nothing.
+ */
+export function readWithNames(request: ToolRequest, names: readonly string[]): ToolRequest {
+  const { block } = request;
+  if (block === undefined || names.length === 0) return request;
+  const { fields, flaw } = readFields(block.text, block.fuzzy ? fuzzyValues : strictValues, names);
+  return { ...request, args: argsOf(fields), ...(flaw === undefined ? {} : { flaw }) };
 }
 
 function ofFields(fields: ReadonlyMap<string, string>): ToolRequest | undefined {
   const name = fields.get("tool_name") ?? "";
   if (name === "") return undefined;
-  const args: Record<string, string> = {};
-  for (const [key, value] of fields) if (!reserved.has(key)) args[key] = value;
-  const valet = fields.get("valet");
-  if (valet !== undefined && !fields.has("maid")) args["maid"] = valet;
   const archery = fields.get("archery");
   return {
     name,
-    args,
+    args: argsOf(fields),
     archery: archery === "true" || archery === "no_reply",
     archeryNoReply: archery === "no_reply",
     markHistory: fields.get("ink") === "mark_history",
     river: fields.get("river") ?? null,
     vref: fields.get("vref") ?? null,
   };
+}
+
+function argsOf(fields: ReadonlyMap<string, string>): JsonObject {
+  const args: Record<string, string> = {};
+  for (const [key, value] of fields) if (!reserved.has(key)) args[key] = value;
+  const valet = fields.get("valet");
+  if (valet !== undefined && !fields.has("maid")) args["maid"] = valet;
+  return args;
 }
 
 /** Words to the loop; and a name that no argument can have. */
@@ -79,7 +97,10 @@ export function ofMcpCall(text: string): ToolRequest | undefined {
 }
 
 interface Values {
-  /** A key, and, where it has a value, which of the two kinds begins behind it: a raw one, a plain one. */
+  /**
+   * A key, or the end of what is none, and, where it has a value, which of the two kinds begins behind it: a raw one, a
+   * plain one.
+   */
   readonly field: RegExp;
   readonly end: FindEnd;
 }
@@ -89,14 +110,14 @@ type FindEnd = (block: string, at: number) => { readonly from: number; readonly 
 
 const escapeEnd = byPattern(/[「{]末escape[」}]/gi);
 const strictValues: Values = {
-  field: new RegExp(`(\\w+)(?:\\s*:\\s*(?:([「{]始escape[」}])|(${valueStart}))?)?`, "gi"),
+  field: new RegExp(`(\\w+|[^\\w\\s](?=\\s*:))(?:\\s*:\\s*(?:([「{]始escape[」}])|(${valueStart}))?)?`, "gi"),
   end: (block, at) => {
     const from = block.indexOf(valueEnd, at);
     return from < 0 ? undefined : { from, to: from + valueEnd.length };
   },
 };
 const fuzzyValues: Values = {
-  field: /(\w+)(?:\s*:\s*(?:([「{]始escape[」}])|([「{]始[^\n「{]*?[」}]))?)?/gi,
+  field: /(\w+|[^\w\s](?=\s*:))(?:\s*:\s*(?:([「{]始escape[」}])|([「{]始[^\n「{]*?[」}]))?)?/gi,
   end: byPattern(/[「{]末(?!escape[」}])[^\n「{]*?[」}]/gi),
 };
 
@@ -111,6 +132,7 @@ function byPattern(pattern: RegExp): FindEnd {
 function readFields(
   block: string,
   { field, end }: Values,
+  names: readonly string[] = [],
 ): { readonly fields: ReadonlyMap<string, string>; readonly flaw?: string } {
   const fields = new Map<string, string>();
   let at = 0;
@@ -120,9 +142,15 @@ function readFields(
     if (found === null) return { fields };
     const valueAt = field.lastIndex;
     at = valueAt;
-    const [, key = "", raw, plain] = found;
+    const [, word = "", raw, plain] = found;
     const isRaw = raw !== undefined;
     if (!isRaw && plain === undefined) continue;
+    const wordEnd = found.index + word.length;
+    const key = nameEndingAt(block, wordEnd, names) ?? (/\w/.test(word) ? word : undefined);
+    if (key === undefined) {
+      at = wordEnd;
+      continue;
+    }
     const closed = isRaw ? escapeEnd(block, valueAt) : end(block, valueAt);
     if (closed === undefined) return { fields, flaw: `The value of '${key}' has no end marker.` };
     const value = block.slice(valueAt, closed.from).trim();
@@ -130,3 +158,13 @@ function readFields(
     at = closed.to;
   }
 }
+
+function nameEndingAt(block: string, end: number, names: readonly string[]): string | undefined {
+  return names.find((name) => {
+    const start = end - name.length;
+    return block.endsWith(name, end) && !isInWord.test(block.slice(Math.max(0, start - 2), start));
+  });
+}
+
+/** What stands before a name belongs to a longer one. */
+const isInWord = /[\p{L}\p{N}_]$/u;
