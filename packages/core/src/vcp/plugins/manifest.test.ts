@@ -64,13 +64,17 @@ describe(`manifests ${verifies("VCP-1")}`, () => {
       { commands: [], placeholders: [] },
     ],
     [
-      "with a placeholder without braces",
+      "with a placeholder without braces, or alone",
       {
         capabilities: {
-          systemPromptPlaceholders: [{ placeholder: "Next" }, { placeholder: "{{Other}}", isDynamic: true }],
+          systemPromptPlaceholders: [
+            { placeholder: "Next" },
+            { placeholder: "{{Other}}", isDynamic: true },
+            "{{Alone}}",
+          ],
         },
       },
-      { placeholders: [{ placeholder: "{{Next}}" }, { placeholder: "{{Other}}" }] },
+      { placeholders: [{ placeholder: "{{Next}}" }, { placeholder: "{{Other}}" }, { placeholder: "{{Alone}}" }] },
     ],
     [
       "with a cron expression of six fields",

@@ -231,12 +231,13 @@ function readParameter(value: JsonValue): readonly CommandParameter[] {
   ];
 }
 
-/** Some leave the braces out; both forms mean the same. */
+/** Some leave the braces out, or write the placeholder alone; all forms mean the same. */
 function readPlaceholder(value: JsonValue): readonly SystemPlaceholder[] {
-  if (!isJsonObject(value)) return [];
-  const text = textAt(value, "placeholder")?.trim();
+  const entry = typeof value === "string" ? { placeholder: value } : value;
+  if (!isJsonObject(entry)) return [];
+  const text = textAt(entry, "placeholder")?.trim();
   if (text === undefined || text === "") return [];
-  const description = textAt(value, "description");
+  const description = textAt(entry, "description");
   return [
     {
       placeholder: text.startsWith("{{") && text.endsWith("}}") ? text : `{{${text}}}`,
