@@ -128,6 +128,11 @@ describe(`a static plugin ${verifies("VCP-20")}`, () => {
     expect((await first.core.repos.vcpStaticValues.list(tenant.id)).values).toMatchObject([{ value: null }]);
     await tenant.client.send("delete", `/v1/plugins/${imported.plugin_id ?? imported.id}`);
     expect(await prompt("{{VCPLong}}")).toBe("{{VCPLong}}");
+    const kept = async (): Promise<unknown> => (await first.core.repos.vcpStaticValues.list(tenant.id)).values;
+    await expect.poll(kept, { timeout: 10_000 }).toEqual([]);
+    // Another one of the name does not speak with its words.
+    await importVcp(tenant.client, staticPlugin("Long", "process.exit(3)"));
+    expect(await prompt("{{VCPLong}}")).toBe("[Error updating Long: it exited with code 3]");
   });
 
   test("keeps its placeholder, whatever a node has said of it before", async () => {

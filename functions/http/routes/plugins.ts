@@ -19,6 +19,8 @@ import { forgetPluginValues } from "@toolyard/core/vcp/plugins/configure";
 import { decideOnPlugin, type PluginDecisions } from "@toolyard/core/vcp/plugins/decide";
 import type { VcpManifest } from "@toolyard/core/vcp/plugins/manifest";
 import { readVcpPlugin, vcpPluginsOf } from "@toolyard/core/vcp/plugins/plugin";
+import { askForRefresh } from "@toolyard/core/vcp/static/source-message";
+import { pluginSource } from "@toolyard/core/vcp/static/static-plugin";
 import * as z from "zod";
 import { defineRoute, type IsolatedRequest, type IsolationDriver } from "../define-route.ts";
 import { listSchema, pageQuery, toList, toPageRequest } from "../list.ts";
@@ -332,6 +334,10 @@ export const deletePlugin = defineRoute({
       throw notFound("plugin", params.id);
     }
     if (record?.type === "VCP") await haveNodesLook(core, tenant);
+    // A worker finds it gone, and what it has given to placeholders goes, too.
+    if (vcp?.pluginId === id && vcp.manifest.pluginType === "static") {
+      await askForRefresh(core, { tenant, source: pluginSource(vcp.name), expectedMs: 0 });
+    }
     return c.body(null, 204);
   },
 });
