@@ -707,6 +707,11 @@ describe(`a credential that a tool needs ${verifies("BLIND-5", "BLIND-10")}`, ()
       expect(refused).toMatchObject({ status: 500, json: { error: { code: "credential_unreadable", param: "KEY" } } });
     }
     expect([llm.requests.length, backEnd.requests.length]).toEqual([0, 0]);
+    // A value that a request brings along is readable, and says nothing of the row.
+    llm.script(text("ok"));
+    const brought = await chat(tenant.client, { runtime_config: { credentials: { KEY: "of-the-request" } } });
+    expect(brought.status).toBe(200);
+    expect((await chat(tenant.client)).json.error).toMatchObject({ code: "credential_unreadable", param: "KEY" });
     // Everything that does not need this very row goes on.
     expect((await invoke(tenant.client, "plain", { q: "x" })).status).toBe(200);
     expect((await invoke(tenant.client, "second", { q: "x" })).status).toBe(200);

@@ -3,7 +3,12 @@
  * Everything here refuses with a status, before the first byte of an answer.
  */
 import { hash } from "node:crypto";
-import { createCredentialResolver, missingCredentials } from "../blind/credential-resolver.ts";
+import {
+  createCredentialResolver,
+  describeMissing,
+  findCredential,
+  missingCredentials,
+} from "../blind/credential-resolver.ts";
 import { parseRuntimeConfig } from "../blind/register.ts";
 import type { RuntimeConfig } from "../blind/runtime-config.ts";
 import { nothing, type Amount } from "../budgets/budget.ts";
@@ -360,7 +365,7 @@ async function checkCredentials(deps: CoreDeps, context: CallContext, offer: Off
     if (missing === undefined) continue;
     throw new GatewayError(
       "credential_missing",
-      `Tool '${tool.name}' needs the credential '${missing}', which is not stored; add it with PUT /v1/credentials/${missing}, or disable the tool.`,
+      `Tool '${tool.name}' needs the credential '${missing}', which ${describeMissing(context, missing)}, or disable the tool.`,
       { param: missing, toolName: tool.name },
     );
   }
@@ -375,7 +380,10 @@ async function checkReadable(deps: CoreDeps, context: CallContext, names: Readon
   const known = readable.get(context.config) ?? new Set<string>();
   readable.set(context.config, known);
   const identity = (name: string): string => `${context.caller.userId ?? ""} ${name}`;
-  const unknown = [...names].filter((name) => !known.has(identity(name)));
+  // Values of the request's own are there and readable, and say nothing of those that are stored.
+  const unknown = [...names].filter(
+    (name) => !known.has(identity(name)) && findCredential(context, name)?.level !== "inline",
+  );
   if (unknown.length === 0) return;
   await createCredentialResolver(deps).resolve(context, unknown);
   for (const name of unknown) known.add(identity(name));

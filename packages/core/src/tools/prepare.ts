@@ -2,7 +2,7 @@
  * From what a model or a caller asked for to a call that could run: address, permission, arguments,
  * limits, approval (design "The dispatcher, in this order and nowhere else"). No I/O.
  */
-import { missingCredentials } from "../blind/credential-resolver.ts";
+import { describeMissing, missingCredentials } from "../blind/credential-resolver.ts";
 import { mayUseTool, type Caller } from "../callers/caller.ts";
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -208,7 +208,7 @@ function requireCredentials(context: CallContext, tool: Tool): void {
   if (first === undefined) return;
   throw new GatewayError(
     "credential_missing",
-    `Tool '${tool.name}' needs the credential '${first}', which this tenant has not stored; add it with PUT /v1/credentials/${first}.`,
+    `Tool '${tool.name}' needs the credential '${first}', which ${describeMissing(context, first)}.`,
     { param: first, toolName: tool.name, extra: { missing: [...missing] } },
   );
 }
