@@ -168,11 +168,15 @@ describe(`a plugin ${verifies("BLIND-1", "BLIND-4")}`, () => {
         json: { error: { code: "not_found", param: "id" } },
       });
     }
-    const reply = await tenant.client.send("post", "/v1/tools/invoke", { name: "search_company" });
-    expect(reply).toMatchObject({
-      status: 404,
-      json: { error: { code: "tool_not_found", type: "invalid_request_error", tool_name: "search_company" } },
-    });
+    for (const [param, value] of [
+      ["name", "search_company"],
+      ["uri", "plugin://search_company"],
+    ] as const) {
+      expect(await tenant.client.send("post", "/v1/tools/invoke", { [param]: value })).toMatchObject({
+        status: 404,
+        json: { error: { code: "tool_not_found", type: "invalid_request_error", param, tool_name: value } },
+      });
+    }
   });
 
   test.each(["plg_", "plg_0", "plg_1e3", "plg_-1", "plg_99999999999999999999", "1", "plg_1%00"])(

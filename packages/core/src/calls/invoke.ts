@@ -106,7 +106,7 @@ export async function invokeTool(deps: CoreDeps, request: InvokeRequest): Promis
       return { ...replayOf(row, result.outcome.call), callerId: caller.id, context, rate: result.rate };
     deps.reach("invoke.recorded");
     if (preparation.kind !== "ready") tellNotRun(context, preparation);
-    if (preparation.kind === "refused") throw refusal(preparation);
+    if (preparation.kind === "refused") throw refusal(preparation, request);
     request.onRecorded?.(row.id);
     const about = {
       callId: row.id,
@@ -304,9 +304,10 @@ function replayOf(row: NewCall, call: Call): Omit<Invoked, "callerId" | "context
 }
 
 /** The error body of a call that could not start (CHAT-7). */
-function refusal(preparation: Extract<Preparation, { kind: "refused" }>): GatewayError {
+function refusal(preparation: Extract<Preparation, { kind: "refused" }>, { isUri }: InvokeRequest): GatewayError {
   const { code, message, details } = preparation.outcome;
-  const { param = code === "invalid_uri" || code === "tool_not_found" ? "uri" : undefined, extra } =
+  const ofTarget = isUri === false ? "name" : "uri";
+  const { param = code === "invalid_uri" || code === "tool_not_found" ? ofTarget : undefined, extra } =
     toErrorDetails(details);
   return new GatewayError(code, message, {
     toolName: preparation.tool?.name ?? preparation.target,
