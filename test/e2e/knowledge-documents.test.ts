@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { docxOf, pdfOf } from "../support/documents.ts";
 import { startEmbeddingStub, type EmbeddingStub } from "../support/embedding-stub.ts";
-import type { Client, Json, TestTenant } from "../support/gateway-client.ts";
+import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { verifies } from "../support/verifies.ts";
@@ -339,6 +339,23 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     expect(stopped).toMatchObject({ state: "failed", error: { code: "call_cancelled" } });
     await call(tenant.client, what, { ...document, ...more });
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready" });
+  });
+
+  test("is changed field by field, the inner ones too, and refused as a whole", async () => {
+    const base = await newBase(tenant.client, { weights: { fullText: 2 }, chunk: { size: 200 } });
+    const update = (config: Json): Promise<Reply> =>
+      tenant.client.send("post", "/v1/knowledge/update_config", { knowledge_base: base, config });
+    const changed = await update({ weights: { vector: 0 }, chunk: { overlap: 20 } });
+    expect(changed.json.config).toMatchObject({
+      weights: { vector: 0, full_text: 2 },
+      chunk: { size: 200, overlap: 20, by: "sentence" },
+    });
+    for (const [config, param] of [
+      [{ weights: { full_text: 0 } }, "config.weights"],
+      [{ chunk: { overlap: 101 } }, "config.chunk.overlap"],
+    ] as const) {
+      expect(await update(config)).toMatchObject({ status: 400, json: { error: { code: "invalid_request", param } } });
+    }
   });
 
   test("builds a new index beside the old one, which serves until all is there", async () => {

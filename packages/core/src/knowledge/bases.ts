@@ -40,17 +40,23 @@ export async function requireBase(
   );
 }
 
-/** Pieces must grow by more than they repeat. */
+/** Pieces must grow by more than they repeat, and one search has to count. */
 function checked(config: KnowledgeConfig): KnowledgeConfig {
   const { size, overlap } = config.chunk;
-  if (overlap <= size / 2) return config;
-  throw new GatewayError(
-    "invalid_request",
-    `'chunk.overlap' (${overlap}) may be half of 'chunk.size' (${size}) at most.`,
-    {
-      param: "config.chunk.overlap",
-    },
-  );
+  if (overlap > size / 2) {
+    throw new GatewayError(
+      "invalid_request",
+      `'chunk.overlap' (${overlap}) may be half of 'chunk.size' (${size}) at most.`,
+      { param: "config.chunk.overlap" },
+    );
+  }
+  const { vector, full_text: fullText } = config.weights;
+  if (vector + fullText === 0) {
+    throw new GatewayError("invalid_request", "'weights.vector' and 'weights.full_text' must not both be 0.", {
+      param: "config.weights",
+    });
+  }
+  return config;
 }
 
 /**

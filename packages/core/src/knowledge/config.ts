@@ -38,7 +38,6 @@ const chunkFields = z.strictObject({
 const weight = z.number().min(0).max(10);
 const weightFields = z
   .strictObject({ vector: weight, full_text: weight })
-  .refine((weights) => weights.vector + weights.full_text > 0, "must not both be 0")
   .meta({ description: "How much either search counts where both are made." });
 
 const configFields = z.strictObject({
@@ -66,6 +65,7 @@ export const knowledgeConfigChangeSchema = z.strictObject({
   ...configFields.partial().shape,
   embedding: embeddingFields.partial().optional(),
   chunk: chunkFields.partial().optional(),
+  weights: weightFields.partial().optional(),
 });
 export type KnowledgeConfigChange = z.output<typeof knowledgeConfigChangeSchema>;
 
@@ -80,12 +80,13 @@ export const usualConfig: KnowledgeConfig = {
 };
 
 export function changeConfig(config: KnowledgeConfig, change: KnowledgeConfigChange): KnowledgeConfig {
-  const { embedding, chunk, ...rest } = change;
+  const { embedding, chunk, weights, ...rest } = change;
   return configFields.parse({
     ...config,
     ...defined(rest),
     embedding: { ...config.embedding, ...defined(embedding ?? {}) },
     chunk: { ...config.chunk, ...defined(chunk ?? {}) },
+    weights: { ...config.weights, ...defined(weights ?? {}) },
   });
 }
 
