@@ -236,12 +236,8 @@ function refusalOf(model: string, { name, parameters }: Json): string[] {
 }
 
 function partsOf(schema: Json): Json[] {
-  const { properties = {}, patternProperties = {}, items } = schema;
-  const below = [
-    ...Object.values(properties),
-    ...Object.values(patternProperties),
-    ...(items === undefined ? [] : [items]),
-  ];
+  const { properties = {}, items } = schema;
+  const below = [...Object.values(properties), ...(items === undefined ? [] : [items])];
   return [schema, ...below.flat().flatMap(partsOf)];
 }
 
@@ -383,6 +379,25 @@ describe(`schemas for other families of models ${verifies("CHAT-4")}`, () => {
       [name],
       name,
     ]);
+  });
+
+  test("are told of arguments by names that Claude takes, and the back end gets their own", async () => {
+    const tenant = await gateway.newTenant();
+    await tenant.addProvider(llm.url, { models: { "claude-x": "claude-x" } });
+    const properties = { 关键词: { type: "string" }, page: { type: "integer" } };
+    const parameters = { type: "object", properties, required: ["关键词"], additionalProperties: false };
+    await tenant.addPlugin({ ...readingTool(backEnd, "search_company"), parameters });
+    llm.script(text("done"));
+    await chat(tenant.client, { model: "claude-x" });
+    const told = request(-1).tools[0].function.parameters;
+    const [alias = ""] = Object.keys(told.properties);
+    expect(alias).toMatch(/^[a-zA-Z0-9_.-]{1,64}$/);
+    expect(told.required).toEqual([alias]);
+    llm.script(calls({ name: "search_company", arguments: { [alias]: "字节", page: 2 } }), text("found"));
+    backEnd.requests.length = 0;
+    await chat(tenant.client, { model: "claude-x" });
+    const sent = new URL(backEnd.requests[0]?.target ?? "", "http://back.end").searchParams;
+    expect(Object.fromEntries(sent)).toEqual({ 关键词: "字节", page: "2" });
   });
 
   test("are refused where there is no such family, naming those that there are", async () => {

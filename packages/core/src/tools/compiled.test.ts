@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import { aliasOf, compileTool } from "./compiled.ts";
+import { aliasOf, compileTool, withOwnNames } from "./compiled.ts";
 import { projectSchema, schemaFamilies, schemaFamilyOf } from "./schema-projection.ts";
 
 const hostileNames = ["const", "$ref", "type", "anyOf", "properties", "items", "enum", "default", "required", "$defs"];
@@ -22,11 +22,7 @@ describe("the projection of a schema", () => {
   test.each(schemaFamilies)("keeps properties that are called like keywords, for %s", (family) => {
     const { schema, warnings } = projectSchema(hostile, family);
     expect(schema["type"]).toBe("object");
-    // Claude takes no '$' in a name of a property.
-    const others = family === "anthropic-compatible" ? ["$defs", "$ref"] : [];
-    const patterns = schema["patternProperties"];
-    expect(isJsonObject(patterns) ? Object.keys(patterns).sort() : []).toEqual(others.map((name) => `^\\${name}$`));
-    expect([...Object.keys(propertiesOf(schema)), ...others].sort()).toEqual([...hostileNames].sort());
+    expect(Object.keys(propertiesOf(schema)).sort()).toEqual([...hostileNames].sort());
     expect(propertiesOf(schema)["const"]).toEqual({ type: "string", description: "The const" });
     expect(new Set(schema["required"] as string[])).toEqual(new Set(hostileNames));
     expect(warnings).toEqual([]);
@@ -35,25 +31,6 @@ describe("the projection of a schema", () => {
   test("keeps a property called __proto__", () => {
     const schema = JSON.parse('{"type":"object","properties":{"__proto__":{"type":"string"}}}') as JsonObject;
     expect(JSON.stringify(projectSchema(schema, "gemini").schema)).toContain('"__proto__":{"type":"string"}');
-  });
-
-  test("tells Claude the properties that it would refuse by patterns, which match nothing else", () => {
-    const names = ["城市", "filter[id]", "$top", "a b", "x".repeat(65), "a|b", "__proto__", "ok.-_"];
-    const properties = Object.fromEntries(names.map((name) => [name, { type: "array", title: name }]));
-    const given = { type: "object", properties, required: names, patternProperties: { "^y": {} } };
-    const { schema, warnings } = projectSchema(given, "anthropic-compatible");
-    expect([Object.keys(propertiesOf(schema)), schema["required"], warnings]).toEqual([
-      ["__proto__", "ok.-_"],
-      names,
-      [],
-    ]);
-    const patterns = Object.entries(schema["patternProperties"] ?? {}).filter(([pattern]) => pattern !== "^y");
-    const told = names.slice(0, 6);
-    expect(patterns).toHaveLength(told.length);
-    for (const [at, [pattern, part]] of patterns.entries()) {
-      expect(names.filter((name) => new RegExp(pattern, "u").test(name))).toEqual([told[at]]);
-      expect(part).toEqual({ type: "array", title: told[at], items: {} });
-    }
   });
 
   test("is the very same object for back ends that read JSON Schema", () => {
@@ -359,6 +336,58 @@ describe("a compiled tool", () => {
       "gemini: 'multipleOf' is not told to the model",
       "plain: 'multipleOf' is not told to the model",
     ]);
+  });
+});
+
+describe(`names of arguments that Claude would refuse the whole request for ${verifies("CHAT-18")}`, () => {
+  const parameters: JsonObject = {
+    type: "object",
+    properties: { 关键词: { type: "string" }, "page[size]": { title: "Size", type: "integer" }, $any: true, "a.b": {} },
+    required: ["a.b", "关键词"],
+    dependentRequired: { 关键词: ["a.b"] },
+    additionalProperties: false,
+  };
+  const told = (family: (typeof schemaFamilies)[number], given = parameters): JsonObject =>
+    (compileTool({ name: "find", description: "", parameters: given }).wireFor(family)["function"] as JsonObject)[
+      "parameters"
+    ] as JsonObject;
+
+  test("are told as others, with their own as title, and what comes by those is theirs", () => {
+    const schema = told("anthropic-compatible");
+    const [keyword = "", size = "", any = "", ...rest] = Object.keys(propertiesOf(schema));
+    for (const name of [keyword, size, any, ...rest]) expect(name).toMatch(/^[a-zA-Z0-9_.-]{1,64}$/);
+    expect(schema).toEqual({
+      type: "object",
+      properties: {
+        [keyword]: { title: "关键词", type: "string" },
+        [size]: { title: "Size", type: "integer" },
+        [any]: { title: "$any" },
+        "a.b": {},
+      },
+      required: ["a.b", keyword],
+      additionalProperties: false,
+    });
+    const given = { [keyword]: "字节", [size]: 2, "a.b": 1, other: 3 };
+    expect(withOwnNames({ parameters }, given)).toEqual({ 关键词: "字节", "page[size]": 2, "a.b": 1, other: 3 });
+    expect(compileTool({ name: "find", description: "", parameters }).warnings()).toContain(
+      `anthropic-compatible: '关键词' is told as '${keyword}'`,
+    );
+  });
+
+  test("stay for the others, and so does all else for Claude", () => {
+    expect(told("openai")).toBe(parameters);
+    const plain: JsonObject = { type: "object", properties: { "a.b": {}, "x-y": {}, Z_1: {} } };
+    expect(told("anthropic-compatible", plain)).toBe(plain);
+    const args = { "a.b": 1 };
+    expect(withOwnNames({ parameters: plain }, args)).toBe(args);
+  });
+
+  test("that stand in alternatives at the top are told so, too", () => {
+    const given: JsonObject = { type: "object", oneOf: [{ properties: { 城市: {} } }, { properties: { 省: {} } }] };
+    const names = Object.keys(propertiesOf(told("anthropic-compatible", given)));
+    expect(names).toHaveLength(2);
+    const [city = "", province = ""] = names;
+    expect(withOwnNames({ parameters: given }, { [city]: 1, [province]: 2 })).toEqual({ 城市: 1, 省: 2 });
   });
 });
 

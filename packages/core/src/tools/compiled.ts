@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { tokensOfTool } from "../budgets/estimate.ts";
-import type { JsonObject } from "../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { projectSchema, schemaFamilies, type ProjectedSchema, type SchemaFamily } from "./schema-projection.ts";
 import type { Tool } from "./tool.ts";
 
@@ -35,7 +35,7 @@ function compile({ name, description, parameters }: Described): CompiledTool {
   const alias = aliasOf(name);
   const projections = new Map<SchemaFamily, ProjectedSchema>();
   const projectionFor = (family: SchemaFamily): ProjectedSchema => {
-    const projected = projections.get(family) ?? projectSchema(parameters, family);
+    const projected = projections.get(family) ?? projectFor(family, parameters);
     projections.set(family, projected);
     return projected;
   };
@@ -68,4 +68,72 @@ export function aliasOf(name: string): string {
   const plain = name.replaceAll(/[^a-zA-Z0-9_-]+/g, "_");
   const readable = (/^[a-zA-Z_]/.test(plain) ? plain : `_${plain}`).slice(0, 64 - hashLength - 1);
   return `${readable}_${hash}`;
+}
+
+function projectFor(family: SchemaFamily, parameters: JsonObject): ProjectedSchema {
+  const projected = projectSchema(parameters, family);
+  return family === "anthropic-compatible" ? renameProperties(projected, ownNamesOf(parameters)) : projected;
+}
+
+/** Claude refuses the whole request for another name at the top. */
+const legalProperty = /^[a-zA-Z0-9_.-]{1,64}$/;
+
+const ownNames = new WeakMap<JsonObject, ReadonlyMap<string, string>>();
+
+/** Names of arguments that not every back end takes, by the alias that is told instead. */
+function ownNamesOf(parameters: JsonObject): ReadonlyMap<string, string> {
+  const known = ownNames.get(parameters);
+  if (known !== undefined) return known;
+  const { properties } = projectSchema(parameters, "openai").schema;
+  const odd = Object.keys(isJsonObject(properties) ? properties : {}).filter((name) => !legalProperty.test(name));
+  const names = new Map(odd.map((name) => [aliasOf(name), name]));
+  ownNames.set(parameters, names);
+  return names;
+}
+
+/** What a model gave by the names that it was told. */
+export function withOwnNames({ parameters }: Pick<Tool, "parameters">, args: JsonObject): JsonObject {
+  const names = ownNamesOf(parameters);
+  if (names.size === 0) return args;
+  return Object.fromEntries(Object.entries(args).map(([name, value]) => [names.get(name) ?? name, value]));
+}
+
+/** Keywords that name properties, too; without them less is told. */
+const namingKeywords: ReadonlySet<string> = new Set([
+  "dependencies",
+  "dependentRequired",
+  "dependentSchemas",
+  "if",
+  "then",
+  "else",
+  "patternProperties",
+  "propertyNames",
+]);
+
+function renameProperties({ schema, warnings }: ProjectedSchema, names: ReadonlyMap<string, string>): ProjectedSchema {
+  if (names.size === 0) return { schema, warnings };
+  const aliases = new Map([...names].map(([alias, name]) => [name, alias]));
+  const { properties, required, ...rest } = schema;
+  const told = Object.entries(isJsonObject(properties) ? properties : {}).map(
+    ([name, property]): [string, JsonValue] => {
+      const alias = aliases.get(name);
+      return alias === undefined ? [name, property] : [alias, titled(name, property)];
+    },
+  );
+  return {
+    schema: {
+      ...Object.fromEntries(Object.entries(rest).filter(([key]) => !namingKeywords.has(key))),
+      properties: Object.fromEntries(told),
+      ...(Array.isArray(required)
+        ? { required: required.map((name) => (typeof name === "string" ? (aliases.get(name) ?? name) : name)) }
+        : {}),
+    },
+    warnings: [...warnings, ...[...aliases].map(([name, alias]) => `'${name}' is told as '${alias}'`)],
+  };
+}
+
+/** The model is to know what it is called. */
+function titled(name: string, property: JsonValue): JsonValue {
+  if (property === true) return { title: name };
+  return isJsonObject(property) && property["title"] === undefined ? { title: name, ...property } : property;
 }

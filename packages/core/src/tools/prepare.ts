@@ -13,6 +13,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
 import type { ToolAdapter, ToolCall } from "./adapter.ts";
 import { compileArguments, parseToolArguments, type CheckedArguments } from "./arguments.ts";
+import { withOwnNames } from "./compiled.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
 import type { Effect, Repeat, Tool } from "./tool.ts";
 import { parseToolUri, type ToolUri } from "./uri.ts";
@@ -199,7 +200,9 @@ function checkArguments(tool: Tool, given: string | JsonObject): JsonObject {
 }
 
 export function validateArguments(tool: Tool, given: JsonObject): CheckedArguments {
-  return compileArguments(tool.parameters).validate(given, { longNumbers: tool.carriesLongNumbers });
+  return compileArguments(tool.parameters).validate(withOwnNames(tool, given), {
+    longNumbers: tool.carriesLongNumbers,
+  });
 }
 
 function requireCredentials(context: CallContext, tool: Tool): void {

@@ -33,11 +33,7 @@ export interface ProjectedSchema {
 
 export function projectSchema(given: JsonObject, family: SchemaFamily): ProjectedSchema {
   const schema = currentSchema(given);
-  if (family === "openai") return projectTop(schema);
-  if (family === "anthropic-compatible") {
-    const { schema: told, warnings } = projectTop(schema);
-    return { schema: withNamesAsPatterns(told), warnings };
-  }
+  if (family === "openai" || family === "anthropic-compatible") return projectTop(schema);
   // Of parts that have no properties these tell as much as of others.
   const top = ["anyOf", "oneOf"].some((keyword) => gatherTop(schema, [keyword]).names.size > 0)
     ? projectTop(schema)
@@ -70,29 +66,6 @@ function projectTop(schema: JsonObject): ProjectedSchema {
         : `of '${keyword}' at the top the properties are told to the model`,
     ),
   };
-}
-
-const claudesName = /^[a-zA-Z0-9_.-]{1,64}$/;
-
-/** Claude refuses the whole request for other names of properties at the top; patterns that only they match it takes. */
-function withNamesAsPatterns(schema: JsonObject): JsonObject {
-  const { properties, patternProperties, ...rest } = schema;
-  const all = Object.entries(isJsonObject(properties) ? properties : {});
-  const others = all.filter(([name]) => !claudesName.test(name));
-  if (others.length === 0) return schema;
-  const patterns = others.map(([name, part]): [string, JsonValue] => [`^${literal(name)}$`, part]);
-  return {
-    ...rest,
-    properties: Object.fromEntries(all.filter(([name]) => claudesName.test(name))),
-    patternProperties: Object.fromEntries([
-      ...Object.entries(isJsonObject(patternProperties) ? patternProperties : {}),
-      ...patterns,
-    ]),
-  };
-}
-
-function literal(name: string): string {
-  return name.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
 }
 
 /** @param keywords whose parts are gathered beside the schema's own */
