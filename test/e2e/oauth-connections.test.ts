@@ -964,6 +964,23 @@ describe(`the routes of connections ${verifies("BLIND-3", "BLIND-6")}`, () => {
     );
   });
 
+  test.each(["MAIL_TOKEN_URL", "MAIL_REVOCATION_URL"])(
+    "show the tenant's secret to no address that a user has set, as %s",
+    async (name) => {
+      const { tenant, ann } = await newOffice();
+      await connect(await linkFor(ann));
+      const [{ id }] = (await ann.get("/v1/oauth/connections")).data;
+      const own = await startHttpStub(() => ({ body: "{}" }));
+      await ann.expect("put", `/v1/credentials/${name}`, { value: own.url, user_id: "ann" });
+      const refused = { status: 400, json: { error: { code: "credential_invalid", param: name } } };
+      expect(await call(ann)).toMatchObject(refused);
+      expect(await ann.send("post", "/v1/oauth/connections", { tool: "read_mail" })).toMatchObject(refused);
+      expect((await tenant.client.send("delete", `/v1/oauth/connections/${id}`)).status).toBe(204);
+      expect(own.requests).toEqual([]);
+      await own.close();
+    },
+  );
+
   test("the tenant's own tokens are no connections", async () => {
     const { tenant, ann } = await newOffice();
     const { mapping } = definition();

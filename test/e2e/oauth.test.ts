@@ -202,6 +202,29 @@ describe(`one token for all ${verifies("BLIND-3")}`, () => {
     expect(sent[0]).not.toBe(sent[1]);
   });
 
+  test("a user who says where tokens come from brings the secret, too: the tenant's is not sent there", async () => {
+    const { tenant } = await newBench();
+    const own = await startHttpStub(() => ({ body: '{"access_token":"of-their-own-server"}' }));
+    const { client } = await tenant.newKey({ user_id: "ann", scopes: ["tools"] });
+    // Without any scope but that of the calls: it is the user's own.
+    await client.expect("put", "/v1/credentials/CRM_TOKEN_URL", { value: `${own.url}/token`, user_id: "ann" });
+    const lookUp = { name: "lookup", arguments: { q: "x" } };
+    expect(await client.send("post", "/v1/tools/invoke", lookUp)).toMatchObject({
+      status: 400,
+      json: {
+        error: { code: "credential_invalid", param: "CRM_TOKEN_URL", message: expect.stringContaining("'CRM_SECRET'") },
+      },
+    });
+    expect(own.requests).toEqual([]);
+    await client.expect("put", "/v1/credentials/CRM_SECRET", { value: "a-secret-of-ann", user_id: "ann" });
+    await client.send("post", "/v1/tools/invoke", lookUp);
+    const [asked] = own.requests;
+    const basic = String(asked?.headers.authorization).replace("Basic ", "");
+    expect(Buffer.from(basic, "base64").toString()).toBe(`client-${tenant.id}:a-secret-of-ann`);
+    expect(backEnd.requests.at(-1)?.headers.authorization).toBe("Bearer of-their-own-server");
+    await own.close();
+  });
+
   test("it is nowhere to be read: not in answers, the log or a file", async () => {
     const { call, tenant } = await newBench();
     // Careless back ends repeat what they were sent.
