@@ -614,6 +614,44 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
     expect(report).toMatchObject({ ok: false, error: { code: "credential_invalid", param: "config.auth_config" } });
   });
 
+  test("a server that repeats in its definitions or errors what it was sent tells it to nobody", async () => {
+    const secret = "s3cret-of-the-server";
+    const token = { type: "string", title: `As ${secret}`, description: `Is ${secret}.`, default: secret };
+    stub.tools = [
+      anyTool("echo", {
+        title: `For ${secret}`,
+        description: `Connected with ${secret}. ${"x".repeat(8_192)}`,
+        inputSchema: { type: "object", properties: { token, region: { type: "string", default: "eu" } } },
+      }),
+      anyTool("bad", { inputSchema: { type: secret } }),
+    ];
+    const made = await addService({ auth_type: "bearer", auth_config: { token: secret } });
+    const shown = [made, await tenant.client.get("/v1/tools"), await toolsOf(made.id, "?refresh=true")];
+    expect(JSON.stringify(shown)).not.toContain(secret);
+    const { data, warnings } = await toolsOf(made.id);
+    expect(data[0]).toMatchObject({
+      title: "For [redacted]",
+      parameters: { properties: { region: { default: "eu" } } },
+    });
+    expect(data[0].parameters.properties.token).toEqual({
+      type: "string",
+      title: "As [redacted]",
+      description: "Is [redacted].",
+    });
+    expect(warnings[0]).toContain("'bad' is left out");
+    expect(JSON.stringify(await gateway.core.repos.services.get(tenant.id, made.id))).not.toContain(secret);
+    stub.http.answer = () => ({
+      body: JSON.stringify({
+        jsonrpc: "2.0",
+        id: null,
+        error: { code: -32_000, message: `no ${secret}`, data: secret },
+      }),
+    });
+    const refused = await tenant.client.send("get", `/v1/tool-services/${made.id}/tools?refresh=true`);
+    expect(refused.status).toBe(502);
+    expect(refused.text).not.toContain(secret);
+  });
+
   test("an address that is not to be reached is refused when the service is made", async () => {
     const reply = await tenant.client.send("post", "/v1/tool-services", {
       scheme: "mcp",

@@ -17,7 +17,7 @@ describe(`a list of large tools ${verifies("MCP-2")}`, () => {
     let turns = 0;
     const turning = setInterval(() => (turns += 1), 0);
     const listed = Array.from({ length: 100 }, (_none, at) => large(at, { maxItems: 1 }));
-    const { tools, warnings } = await readToolDefinitions(listed);
+    const { tools, warnings } = await readToolDefinitions(listed, String);
     clearInterval(turning);
     expect(tools.length).toBeGreaterThan(30);
     expect(tools.length).toBeLessThan(60);
@@ -27,7 +27,7 @@ describe(`a list of large tools ${verifies("MCP-2")}`, () => {
 
   test("counts those that cannot be used, too", async () => {
     const listed = Array.from({ length: 100 }, (_none, at) => large(at, { maxItems: -1 }));
-    const { tools, warnings } = await readToolDefinitions([...listed, { name: "small" }]);
+    const { tools, warnings } = await readToolDefinitions([...listed, { name: "small" }], String);
     expect(tools).toEqual([]);
     expect(warnings[0]).toContain("cannot be used");
     expect(warnings.filter((warning) => warning.includes("cannot be used")).length).toBeLessThan(60);

@@ -33,8 +33,12 @@ const longestSchema = 65_536;
 const longestOfAll = 2_097_152;
 const mostWarnings = 50;
 
-export async function readToolDefinitions(listed: readonly JsonValue[]): Promise<ReadTools> {
-  const list = new ToolList();
+/** @param hide takes the secrets of whoever asks out of what is for reading: a server may repeat what it was sent */
+export async function readToolDefinitions(
+  listed: readonly JsonValue[],
+  hide: (text: string) => string,
+): Promise<ReadTools> {
+  const list = new ToolList(hide);
   const warnings: string[] = [];
   const pace = new Pace();
   for (const entry of listed) {
@@ -42,16 +46,21 @@ export async function readToolDefinitions(listed: readonly JsonValue[]): Promise
     const name = isJsonObject(entry) && typeof entry["name"] === "string" ? entry["name"] : "";
     const problem = isJsonObject(entry) ? list.add(name, entry) : "it is no object";
     if (problem !== undefined && warnings.length < mostWarnings) {
-      warnings.push(`'${shownPart(name, longestName)}' is left out: ${problem}.`);
+      warnings.push(hide(`'${shownPart(name, longestName)}' is left out: ${problem}.`));
     }
   }
   return { tools: list.byName, warnings };
 }
 
 class ToolList {
+  readonly #hide: (text: string) => string;
   readonly #tools = new Map<string, ToolDefinition>();
   /** Of all that was read, whether it can be used or not: compiling a schema takes its time either way. */
   #size = 0;
+
+  constructor(hide: (text: string) => string) {
+    this.#hide = hide;
+  }
 
   get byName(): readonly ToolDefinition[] {
     return [...this.#tools.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -61,7 +70,7 @@ class ToolList {
   add(name: string, entry: JsonObject): string | undefined {
     const tooLong = `all definitions together have more than ${longestOfAll} characters`;
     if (this.#size > longestOfAll) return tooLong;
-    const read = readDefinition(name, entry);
+    const read = readDefinition(name, entry, this.#hide);
     if (typeof read === "string") {
       this.#size += sizeOfSchemas(entry);
       return read;
@@ -81,7 +90,7 @@ function sizeOfSchemas({ inputSchema, outputSchema }: JsonObject): number {
 }
 
 /** The definition, or what is wrong with it. */
-function readDefinition(name: string, entry: JsonObject): ToolDefinition | string {
+function readDefinition(name: string, entry: JsonObject, hide: (text: string) => string): ToolDefinition | string {
   const { title, description, inputSchema, outputSchema, annotations } = entry;
   if (name === "" || name.length > longestName) return `a name has 1 to ${longestName} characters`;
   if (visible(name) !== name || /\s/u.test(name)) return "its name holds spaces or characters that cannot be seen";
@@ -95,10 +104,10 @@ function readDefinition(name: string, entry: JsonObject): ToolDefinition | strin
   const shownTitle = typeof title === "string" ? title : hints["title"];
   return {
     name,
-    title: typeof shownTitle === "string" ? shownPart(shownTitle, longestTitle) : undefined,
-    description: typeof description === "string" ? shownPart(description, longestDescription) : "",
-    inputSchema: visibleIn(schema),
-    outputSchema: isJsonObject(outputSchema) ? visibleIn(outputSchema) : undefined,
+    title: typeof shownTitle === "string" ? shownPart(shownTitle, longestTitle, hide) : undefined,
+    description: typeof description === "string" ? shownPart(description, longestDescription, hide) : "",
+    inputSchema: visibleIn(schema, hide),
+    outputSchema: isJsonObject(outputSchema) ? visibleIn(outputSchema, hide) : undefined,
     hints: readHints(hints),
   };
 }
@@ -136,16 +145,20 @@ function visible(text: string): string {
   return text.replaceAll(unseen, "");
 }
 
-/** Texts of a schema that are for reading; names, constants and patterns stay what they are. */
-function visibleIn(schema: JsonObject): JsonObject {
+/**
+ * Texts of a schema that are for reading; names, constants and patterns stay what they are. A default that holds a
+ * secret goes: the server knows its own.
+ */
+function visibleIn(schema: JsonObject, hide: (text: string) => string): JsonObject {
   const clean = (value: JsonValue): JsonValue => {
     if (Array.isArray(value)) return value.map(clean);
     if (!isJsonObject(value)) return value;
     return Object.fromEntries(
-      Object.entries(value).map(([key, part]) => [
-        key,
-        typeof part === "string" && (key === "description" || key === "title") ? visible(part) : clean(part),
-      ]),
+      Object.entries(value).flatMap(([key, part]): [string, JsonValue][] => {
+        if (typeof part !== "string") return [[key, clean(part)]];
+        if (key === "default" && hide(part) !== part) return [];
+        return [[key, key === "description" || key === "title" ? hide(visible(part)) : part]];
+      }),
     );
   };
   const cleaned = clean(schema);
@@ -153,7 +166,7 @@ function visibleIn(schema: JsonObject): JsonObject {
 }
 
 /** Looks no further than twice what is shown, however long the text is and whatever it hides. */
-function shownPart(text: string, most: number): string {
-  const seen = visible(text.slice(0, 2 * most));
+function shownPart(text: string, most: number, hide: (text: string) => string = String): string {
+  const seen = hide(visible(text.slice(0, 2 * most)));
   return seen.length > most || text.length > 2 * most ? `${seen.slice(0, most - 1)}…` : seen;
 }

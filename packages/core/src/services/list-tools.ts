@@ -160,9 +160,20 @@ export async function probing<Found>(
   try {
     return await Promise.race([working, late]);
   } catch (error) {
-    throw signal.aborted ? tooSlow(error) : error;
+    throw signal.aborted ? tooSlow(error) : withoutSecrets(context, error);
   } finally {
     clearTimeout(timer);
     working.catch(() => undefined);
   }
+}
+
+/** A back end may repeat what it was sent. */
+function withoutSecrets({ redactor }: CallContext, thrown: unknown): unknown {
+  if (!(thrown instanceof GatewayError)) return thrown;
+  const { code, message, details } = thrown;
+  const { extra } = details;
+  return new GatewayError(code, redactor.redact(message), {
+    ...details,
+    ...(extra === undefined ? {} : { extra: redactor.redactObject({ ...extra }) }),
+  });
 }

@@ -453,10 +453,11 @@ class McpServers {
 
   async #list(session: McpSession, exchange: ExchangeOptions, config: McpConfig): Promise<DiscoveredTools> {
     const listed = await session.listTools(exchange);
-    const { tools, warnings } = await readToolDefinitions(listed.tools);
+    const hide = (text: string): string => exchange.context.redactor.redact(text);
+    const { tools, warnings } = await readToolDefinitions(listed.tools, hide);
     return {
       tools: tools.map(toServiceTool),
-      warnings: [...listed.warnings, ...warnings, ...strangers(config, listed.tools)],
+      warnings: [...listed.warnings.map(hide), ...warnings, ...strangers(config, listed.tools)],
     };
   }
 
