@@ -3,7 +3,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { callIn, childrenOf, publishFlow } from "../support/flows.ts";
-import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
+import type { Client, Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { readingTool, writingTool } from "../support/http-tools.ts";
@@ -416,6 +416,49 @@ describe("a run under way", () => {
       decision: "approved",
       input: { note: "hello" },
     });
+  });
+
+  test("shows who decides and may not read it what was decided alone, and to others not what waits in it", async () => {
+    const ask = { kind: "approval", message: "Send it?" };
+    await publishFlow(tenant, {
+      name: "secretive",
+      start: "find",
+      nodes: {
+        find: { ...lookUp, next: "both" },
+        both: {
+          kind: "parallel",
+          branches: { one: { start: "here", nodes: { here: ask } }, two: { start: "there", nodes: { there: ask } } },
+          next: "end",
+        },
+        end: { kind: "end", output: { $: "steps.find.output" } },
+      },
+    });
+    const { json: run } = await runWorkflow({
+      workflow_id: "secretive",
+      input: { word: "a" },
+      stream: false,
+      wait: false,
+    });
+    await until(async () => (await tenant.client.get(`/v1/runs/${run.id}`)).state === "waiting");
+    const { client: nobody } = await tenant.newKey({ scopes: ["tools"] });
+    const { client: decides } = await tenant.newKey({ scopes: ["approve"] });
+    const approve = (client: Client, step?: string): Promise<Reply> =>
+      client.send("post", `/v1/runs/${run.id}/approve`, step === undefined ? {} : { step });
+    const hidden = await approve(nobody);
+    expect([hidden.status, hidden.json.error.param]).toEqual([403, "approve"]);
+    expect((await nobody.send("post", "/v1/runs/call_none/approve", {})).json.error.message).toBe(
+      hidden.json.error.message,
+    );
+    expect((await approve(decides)).json.error.message).toContain("both.one/here, both.two/there");
+    for (const step of ["both.one/here", "both.two/there", "both.one/here"]) {
+      const { status, json } = await approve(decides, step);
+      expect({ status, ...json }).toMatchObject({ status: 200, id: run.id, output: null, output_url: null });
+      expect(json.steps.map(({ path }: Json) => path)).toEqual([step]);
+    }
+    await callIn(tenant, run.id);
+    expect((await approve(decides, "both.two/there")).json).toMatchObject({ state: "completed", output: null });
+    expect((await decides.send("get", `/v1/runs/${run.id}`)).status).toBe(404);
+    expect((await approve(tenant.client, "both.two/there")).json.steps).toHaveLength(5);
   });
 
   test("can be cancelled, and run again from a step", async () => {

@@ -5,6 +5,7 @@
 import { runtimeConfigField } from "@toolyard/core/blind/runtime-config";
 import { callStates, endStates, type Call } from "@toolyard/core/calls/call";
 import { findCall } from "@toolyard/core/calls/find-call";
+import { maySeeCall } from "@toolyard/core/calls/view";
 import { hasScope } from "@toolyard/core/callers/caller";
 import type { CallContext } from "@toolyard/core/context";
 import type { CoreDeps } from "@toolyard/core/deps";
@@ -134,6 +135,20 @@ async function showRun(core: CoreDeps, context: CallContext, id: string): Promis
   const { viewRun: read } = await import("@toolyard/core/flows/run/follow");
   const { call, steps } = await read(core, context, id);
   return viewWhole(call, steps, core.publicUrl);
+}
+
+/** Who decides and may not read the runs of others is shown what was decided, as its call is. */
+async function showAnswered(
+  core: CoreDeps,
+  context: CallContext,
+  id: string,
+  asked: Call,
+): Promise<z.output<typeof wholeRunSchema>> {
+  const { viewRun: read } = await import("@toolyard/core/flows/run/follow");
+  const { call, steps } = await read(core, context, id);
+  if (maySeeCall(context.caller, call)) return viewWhole(call, steps, core.publicUrl);
+  const decided = steps.filter(({ callId, questionId }) => callId === asked.id || questionId === asked.id);
+  return { ...viewWhole(call, decided, core.publicUrl), error: null, output: null, output_url: null };
 }
 
 /** What runs are told is read where there is one. */
@@ -440,8 +455,8 @@ function answerRoute(
       const { answerRun } = await control();
       const { step, reason, input } = body as { step?: string; reason?: string; input?: JsonObject };
       const decision = verb === "reject" ? "rejected" : "approved";
-      await answerRun(core, context, params.id, { step, decision, reason, input });
-      return c.json(await showRun(core, context, params.id));
+      const asked = await answerRun(core, context, params.id, { step, decision, reason, input });
+      return c.json(await showAnswered(core, context, params.id, asked));
     },
   });
 }
@@ -449,7 +464,7 @@ function answerRoute(
 export const approveRun = answerRoute("approve", {
   summary: "Approve what a run asks",
   description:
-    "Of a node `approval`, with its form filled in, or of a step whose tool waits for approval. Said again it changes nothing. Needs the scope 'approve'.",
+    "Of a node `approval`, with its form filled in, or of a step whose tool waits for approval. Said again it changes nothing. Needs the scope 'approve'. Of the runs of others who may not read those ('calls') is shown the step that was answered.",
 });
 export const rejectRun = answerRoute("reject", {
   summary: "Reject what a run asks",

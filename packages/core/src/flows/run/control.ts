@@ -1,4 +1,5 @@
 /** What people and machines tell a run: signals, answers to what it asks, and to do it again from a step. */
+import { requireScope } from "../../calls/admit.ts";
 import { endStates, type Call } from "../../calls/call.ts";
 import { cancelCall } from "../../calls/cancel.ts";
 import { decideCall } from "../../calls/decide.ts";
@@ -115,7 +116,7 @@ export async function answerRun(
   runId: string,
   { step, decision, reason, input }: RunAnswer,
 ): Promise<Call> {
-  const record = await requireRun(deps, context, runId);
+  const record = await requireAnswerable(deps, context, runId);
   const callId = await questionOf(deps, record, step);
   const call = await deps.repos.calls.get(context.tenant, callId);
   const hasForm = call?.error?.details?.["input_requests"] !== undefined;
@@ -131,6 +132,17 @@ export async function answerRun(
   } catch (thrown) {
     throw inPlaceOfRun(thrown);
   }
+}
+
+/**
+ * What of one's own run is asked is one's own to answer, or not (`decideCall`). To others a run says nothing of what
+ * waits in it, nor that it is there. @throws GatewayError `permission_denied`, `not_found`
+ */
+async function requireAnswerable(deps: CoreDeps, context: CallContext, runId: string): Promise<FlowRunRecord> {
+  const record = await deps.repos.flowRuns.load(context.tenant, runId);
+  if (record?.call.callerId !== context.caller.id) requireScope(context.caller, "approve");
+  if (record === undefined || !isRun(record.call)) throw runNotFound(runId);
+  return record;
 }
 
 /** What is filled in stands elsewhere in a call's answer than in a run's. */
