@@ -115,6 +115,25 @@ describe(`a session that somebody else has ${verifies("CHAT-8", "CHAT-9")}`, () 
     expect(await boris.send("get", `/v1/sessions/${session}`)).toMatchObject(foreign);
   });
 
+  test("does not open the results of one of this name that was deleted", async () => {
+    await write(anna, "of-anna.txt");
+    const read = { name: "read_file", arguments: { path: "of-anna.txt" }, session_id: session };
+    const { id } = await anna.post("/v1/tools/invoke", read);
+    await vi.waitFor(async () => expect(await anna.get(`/v1/calls/${id}`)).toMatchObject({ state: "completed" }));
+    const open = (client: Client): Promise<Json> =>
+      client.send("post", "/v1/tools/invoke", {
+        name: "read_result",
+        arguments: { call_id: id },
+        session_id: session,
+      });
+    const { client: manager } = await tenant.newKey({ scopes: ["tools", "manage"] });
+    expect((await open(manager)).json.content).toContain("private");
+    expect((await anna.send("delete", `/v1/sessions/${session}`)).status).toBe(204);
+    await write(boris, "of-boris.txt");
+    expect(await open(boris)).toMatchObject({ status: 404, json: { error: { code: "not_found", param: "call_id" } } });
+    expect(await open(manager)).toMatchObject({ status: 404 });
+  });
+
   test("is not worked in by whoever replays one of its calls", async () => {
     const listing = await anna.post("/v1/tools/invoke", { name: "list_files", arguments: {}, session_id: session });
     const written = await write(anna, "of-anna.txt");

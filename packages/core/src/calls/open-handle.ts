@@ -1,11 +1,12 @@
 /**
  * Opens the result that a handle stands for: a handle is the id of the call, and opens for the caller who
- * made it and in the session it was made in. For anyone else there is no such result.
+ * made it and in the session it was made in, not in a later one of that name. For anyone else there is no such result.
  */
 import type { CallContext } from "../context.ts";
 import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Call } from "./call.ts";
+import { isOfSession } from "./own-session.ts";
 import { openOwnResult, openResult, type OpenResult, type ResultRange } from "./result-store.ts";
 
 /**
@@ -21,7 +22,7 @@ export async function openHandle(
   const own = await openOwnResult(deps, context, callId, range);
   if (own !== undefined) return own;
   const call = await deps.repos.calls.get(context.tenant, callId);
-  if (call === undefined || !mayRead(call, context)) {
+  if (call === undefined || !(await mayRead(deps, call, context))) {
     throw new GatewayError(
       "not_found",
       `There is no result '${callId.slice(0, 64)}'; handles are call ids from earlier results.`,
@@ -31,7 +32,7 @@ export async function openHandle(
   return openResult(deps, context.tenant, call, range);
 }
 
-function mayRead(call: Call, context: CallContext): boolean {
+async function mayRead(deps: Pick<AdapterDeps, "repos">, call: Call, context: CallContext): Promise<boolean> {
   if (call.kind !== "tool") return false;
-  return call.callerId === context.caller.id || (call.sessionId !== null && call.sessionId === context.sessionId);
+  return call.callerId === context.caller.id || isOfSession(deps, context, call);
 }

@@ -10,6 +10,7 @@ import type { CoreDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Session } from "../ports/repos.ts";
 import type { TenantSettings } from "../tenant-config.ts";
+import type { Call } from "./call.ts";
 
 /** @throws GatewayError `session_not_found`, the same for one that there is not and somebody else's */
 export function requireOwnSession(
@@ -52,6 +53,17 @@ export async function enterSession(
   });
   requireOwnSession(caller, { id, owner: session.callerId }, param);
   return session;
+}
+
+/** Was that made in the caller's session as it is now, and not in one of its name that was deleted since? */
+export async function isOfSession(
+  { repos }: Pick<CoreDeps, "repos">,
+  { tenant, sessionId }: Pick<CallContext, "tenant" | "sessionId">,
+  made: Pick<Call, "sessionId" | "createdAt">,
+): Promise<boolean> {
+  if (sessionId === undefined || made.sessionId !== sessionId) return false;
+  const session = await repos.sessions.get(tenant, sessionId);
+  return session !== undefined && session.createdAt <= made.createdAt;
 }
 
 export function sessionExpired(

@@ -1,4 +1,5 @@
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
+import { callRow } from "../../../../../test/support/call-row.ts";
 import { createFakeCore } from "../../../../../test/support/fake-core.ts";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import type { VcpTask } from "../../ports/vcp-callbacks.ts";
@@ -43,6 +44,12 @@ describe(`a result ${verifies("VCP-11")}`, () => {
     caller: { kind: "key", id: "key_a", role: "member", scopes: ["chat"], tools: null },
     ...change,
   });
+  const madeAt = 1_000;
+  /** When the reader's session was begun. */
+  let begunAt = 0;
+  beforeEach(() => {
+    begunAt = madeAt;
+  });
   const read = async (context: ResultReader, change: Partial<VcpTask> = {}, taskId = "p0abc"): Promise<string> => {
     const blobs = createMemoryBlobStore();
     if (change.done !== false) {
@@ -63,7 +70,15 @@ describe(`a result ${verifies("VCP-11")}`, () => {
       ...repos.vcpCallbacks,
       task: (tenant: string) => Promise.resolve(tenant === "ten_a" ? task : undefined),
     };
-    return readAsyncText({ repos: { ...repos, vcpCallbacks }, blobs, log }, context, "VideoGenerator", taskId);
+    const call = callRow({ id: task.callId, sessionId: task.sessionId, createdAt: madeAt });
+    const calls = { ...repos.calls, get: () => Promise.resolve(call) };
+    const session = { bytes: 0, callerId: "key_b", lastUsedAt: 0, expired: false };
+    const sessions = {
+      ...repos.sessions,
+      get: (_tenant: string, id: string) => Promise.resolve({ ...session, id, createdAt: begunAt }),
+    };
+    const deps = { repos: { ...repos, vcpCallbacks, calls, sessions }, blobs, log };
+    return readAsyncText(deps, context, "VideoGenerator", taskId);
   };
   const other = { kind: "key", id: "key_b", role: "member", scopes: ["chat"], tools: null } as const;
 
@@ -71,6 +86,12 @@ describe(`a result ${verifies("VCP-11")}`, () => {
     expect(await read(reader())).toBe("ready");
     expect(await read(reader({ caller: { ...other, userId: "ada" } }), { userId: "ada" })).toBe("ready");
     expect(await read(reader({ caller: other, sessionId: "sess_a" }), { sessionId: "sess_a" })).toBe("ready");
+  });
+
+  test("is pending in a session that has begun since under the name of the one that asked for it", async () => {
+    begunAt = madeAt + 1;
+    expect(await read(reader({ caller: other, sessionId: "sess_a" }), { sessionId: "sess_a" })).toBe(pending);
+    expect(await read(reader({ sessionId: "sess_a" }), { sessionId: "sess_a" })).toBe("ready");
   });
 
   test("is pending for everybody else", async () => {

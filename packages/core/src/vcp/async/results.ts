@@ -4,11 +4,12 @@
  * to everybody else the task does not exist.
  */
 import type { CallContext } from "../../context.ts";
+import { isOfSession } from "../../calls/own-session.ts";
 import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
-import type { TaskName, TaskOwner } from "../../ports/vcp-callbacks.ts";
+import type { TaskName, VcpTask } from "../../ports/vcp-callbacks.ts";
 import { isTaskName, resultKey } from "./task.ts";
 
 export type ResultDeps = Pick<AdapterDeps, "repos" | "blobs" | "log">;
@@ -46,7 +47,7 @@ async function readOwnResult(deps: ResultDeps, context: ResultReader, name: Task
   if (!isTaskName(name)) return undefined;
   const task = await deps.repos.vcpCallbacks.task(context.tenant, name);
   // What is stored counts, also where whoever stored it died before it could say so.
-  if (task === undefined || !isOwn(context, task)) return undefined;
+  if (task === undefined || !(await isOwn(deps, context, task))) return undefined;
   return readResult(deps, context.tenant, name);
 }
 
@@ -60,11 +61,13 @@ export async function readResult(
   return blob === undefined ? undefined : Buffer.from(await readAll(blob.body)).toString("utf8");
 }
 
-/** The session, the caller or the user who asked for the call. */
-function isOwn({ caller, sessionId }: ResultReader, owner: TaskOwner): boolean {
-  if (owner.sessionId !== null && owner.sessionId === sessionId) return true;
-  if (owner.userId !== null) return owner.userId === caller.userId;
-  return owner.callerId === caller.id;
+/** The caller or the user who asked for the call, or its session. */
+async function isOwn({ repos }: ResultDeps, context: ResultReader, task: VcpTask): Promise<boolean> {
+  const { caller, tenant } = context;
+  const isAsker = task.userId === null ? task.callerId === caller.id : task.userId === caller.userId;
+  if (isAsker || task.sessionId === null || task.sessionId !== context.sessionId) return isAsker;
+  const call = await repos.calls.get(tenant, task.callId);
+  return call !== undefined && isOfSession({ repos }, context, call);
 }
 
 /** Pure: the words are upstream's. */
