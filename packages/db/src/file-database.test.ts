@@ -1,6 +1,6 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, stat } from "node:fs/promises";
+import { chmod, mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -42,6 +42,22 @@ async function value(query: string): Promise<unknown> {
 function rival(): DatabaseSync {
   return new DatabaseSync(path);
 }
+
+describe("the files", () => {
+  test("are for the owner alone where they are new; the rights of one that was there stay", async () => {
+    const rightsOf = async (file: string): Promise<number> => (await stat(file)).mode & 0o777;
+    await database.batch([increment]);
+    expect(await Promise.all([path, `${path}-wal`, `${path}-shm`].map(rightsOf))).toEqual([0o600, 0o600, 0o600]);
+    await database.close();
+    await chmod(path, 0o640);
+    database = await openDatabase({ url: `file:${path}` });
+    await database.batch([increment]);
+    expect(await Promise.all([path, `${path}-wal`].map(rightsOf))).toEqual([0o640, 0o640]);
+    const made = await openDatabase({ url: `file:${join(directory, "made", "new.db")}` });
+    await made.close();
+    expect(await rightsOf(join(directory, "made"))).toBe(0o700);
+  });
+});
 
 describe("group commit", () => {
   test("writes what comes together with one commit, and gives each caller its own results", async () => {

@@ -3,7 +3,7 @@
  * once, every transaction begun and ended without giving up the event loop. Several processes may share
  * the file (write-ahead log); while another one writes, we wait asleep.
  */
-import { mkdir } from "node:fs/promises";
+import { mkdir, open } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
@@ -47,7 +47,8 @@ interface Asked extends Omit<Waiting, "statements"> {
 /** @throws GatewayError `database_unavailable` naming the file */
 export async function openFileDatabase(path: string, options: { readonly budgetMs: number }): Promise<Database> {
   try {
-    await mkdir(dirname(path), { recursive: true });
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await makePrivate(path);
     // A busy timeout would block the event loop of the whole process.
     const connection = new DatabaseSync(path, { timeout: 0, enableForeignKeyConstraints: false });
     defineVectorFunctions(connection);
@@ -57,6 +58,15 @@ export async function openFileDatabase(path: string, options: { readonly budgetM
   } catch (error) {
     if (error instanceof GatewayError) throw error;
     throw unavailable(`file '${path}' cannot be opened (DATABASE_URL)`, error);
+  }
+}
+
+/** What is new is read by nobody else of the machine; SQLite gives the files beside it the same rights. */
+async function makePrivate(path: string): Promise<void> {
+  try {
+    await (await open(path, "wx", 0o600)).close();
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
   }
 }
 
