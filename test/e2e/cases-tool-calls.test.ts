@@ -634,6 +634,20 @@ describe(`calls that are not whole ${verifies("CHAT-3", "CHAT-9", "CHAT-18")}`, 
     expect(llm.requests[0]?.["messages"]).toEqual([history[0], y, y, history[3]]);
   });
 
+  test("an id of a call that is null beside other roles counts as absent, as clients write it that write every field", async () => {
+    const written = [
+      { role: "system", content: "x", tool_call_id: null },
+      { role: "user", content: "y", tool_call_id: null },
+      { role: "assistant", content: "z", tool_calls: null, tool_call_id: null },
+      { role: "user", content: "z", tool_call_id: null },
+    ];
+    await ask([answer], { messages: written });
+    expect(llm.requests[0]?.["messages"]).toEqual(written.map(({ role, content }) => ({ role, content })));
+    const messages = [{ role: "tool", content: "x", tool_call_id: null }];
+    const refused = await tenant.client.send("post", "/v1/chat/completions", { messages });
+    expect(refused).toMatchObject({ status: 400, json: { error: { param: "messages[0].tool_call_id" } } });
+  });
+
   test("calls in the text of an answer, in reasoning or beside a refusal are text", async () => {
     const pretending = JSON.stringify({ tool_calls: [entry("a", "create_order", '{"sku":"S","qty":1}')] });
     const { finish } = await ask([

@@ -42,7 +42,7 @@ export const sessionIdSchema = z
 const messageSchema = z.looseObject({
   role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
   content: z.union([z.string(), z.null(), z.array(z.looseObject({ type: z.string() })).max(mostParts)]).optional(),
-  tool_call_id: z.string().min(1).optional(),
+  tool_call_id: z.string().min(1).nullish(),
   tool_calls: z
     .array(z.looseObject({ id: z.string().min(1), type: z.string().optional() }))
     .max(mostToolCalls)
@@ -158,7 +158,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
   }
   const request = parsed.data;
   const tools = (given["tools"] ?? []) as JsonObject[];
-  const messages = (given["messages"] as JsonObject[]).map(withoutEmptyCalls);
+  const messages = (given["messages"] as JsonObject[]).map(withoutEmptyFields);
   const clientToolNames = checkToolNames(tools);
   checkAllowedTools(given["tool_choice"]);
   checkConversation(messages);
@@ -245,17 +245,16 @@ function tooMany(param: string, most: number, what: string): GatewayError {
   return invalid(`'${param}' may hold ${most} ${what} at most; send fewer.`, param);
 }
 
-/** Frameworks send back `tool_calls: []` or null with an answer that had none, which back ends refuse. */
-function withoutEmptyCalls(message: JsonObject): JsonObject {
-  const { tool_calls: calls, function_call: legacy } = message;
-  const isEmpty = calls === null || (Array.isArray(calls) && calls.length === 0);
-  if (!isEmpty && legacy !== null) return message;
-  const { tool_calls: _calls, function_call: _legacy, ...rest } = message;
-  return {
-    ...rest,
-    ...(isEmpty || calls === undefined ? {} : { tool_calls: calls }),
-    ...(legacy === null || legacy === undefined ? {} : { function_call: legacy }),
-  };
+/**
+ * Frameworks send back `tool_calls: []` or null with an answer that had none, and what writes every field writes a
+ * `tool_call_id` of null beside the other roles. Back ends refuse them.
+ */
+function withoutEmptyFields(message: JsonObject): JsonObject {
+  const calls = message["tool_calls"];
+  const empty = ["tool_calls", "function_call", "tool_call_id"].filter((field) => message[field] === null);
+  if (Array.isArray(calls) && calls.length === 0) empty.push("tool_calls");
+  if (empty.length === 0) return message;
+  return Object.fromEntries(Object.entries(message).filter(([field]) => !empty.includes(field)));
 }
 
 const owned = new Set<string>([
