@@ -577,6 +577,18 @@ describe(`tools that fail ${verifies("CHAT-7", "CHAT-18")}`, () => {
     expect(llm.requests).toHaveLength(1);
   });
 
+  test("on_tool_error fail says of a tool that there is not what is said everywhere", async () => {
+    llm.script(calls({ name: "unknown_tool", arguments: {} }), text("never"));
+    const body = { messages: [user("x")], on_tool_error: "fail" };
+    const { status, json } = await tenant.client.send("post", "/v1/chat/completions", body);
+    expect(status).toBe(404);
+    expect(json.error).toMatchObject({
+      message: "Tool 'unknown_tool' not found",
+      type: "invalid_request_error",
+      code: "tool_not_found",
+    });
+  });
+
   test("on_tool_error fail leaves no call of the turn without its record", async () => {
     for (const name of ["refused", "slow"]) await tenant.addPlugin(lookup(name));
     const release = Promise.withResolvers<void>();

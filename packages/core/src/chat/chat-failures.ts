@@ -6,9 +6,10 @@ import { toErrorDetails, type ToolOutcome } from "../tools/outcome.ts";
 export function refuseFailure(tool: string, outcome: ToolOutcome): void {
   if (outcome.kind !== "failed" && outcome.kind !== "rejected") return;
   const { param, extra } = toErrorDetails(outcome.details);
+  const isThere = outcome.code !== "tool_not_found";
   throw new GatewayError(
-    outcome.code === "tool_not_found" ? "tool_not_found" : "tool_failed",
-    `Tool execution failed: ${outcome.message}`,
+    isThere ? "tool_failed" : "tool_not_found",
+    isThere ? `Tool execution failed: ${outcome.message}` : outcome.message,
     {
       toolName: tool,
       ...(param === undefined ? {} : { param }),
