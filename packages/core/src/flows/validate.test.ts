@@ -218,6 +218,16 @@ describe("definitions of flows", () => {
     await expect(requireFlow(deep)).rejects.toMatchObject({ code: "flow_invalid" });
   });
 
+  test("what is said of the first fault is one sentence", async () => {
+    const saying = async (nodes: Parameters<typeof flow>[0]): Promise<string> =>
+      requireFlow(flow(nodes)).then(String, (thrown: Error) => thrown.message);
+    const uri = "no-uri";
+    expect(await saying({ first: { kind: "tool", uri } })).toMatch(/^'\/nodes\/first\/uri' .*\?options\.$/);
+    expect(await saying({ first: { kind: "tool", uri, next: "second" }, second: { kind: "tool", uri } })).toMatch(
+      /\?options and 1 more, see 'problems'\.$/,
+    );
+  });
+
   test("what is too large is refused before it is read", async () => {
     const message = expect.stringContaining("524288 bytes");
     const wide = flow({ first: { kind: "end", output: Array.from({ length: 2_000_000 }, () => []) } });

@@ -107,7 +107,8 @@ export async function requireFlow(
   const [first] = problems;
   const more = problems.length > 1 ? ` and ${problems.length - 1} more, see 'problems'` : "";
   const where = first === undefined || first.pointer === "" ? "definition" : first.pointer;
-  throw new GatewayError("flow_invalid", `'${where}' ${first?.message ?? "cannot be used"}${more}.`, {
+  const says = first?.message.replace(/\.$/, "") ?? "cannot be used";
+  throw new GatewayError("flow_invalid", `'${where}' ${says}${more}.`, {
     param: where,
     extra: { problems: problems.map(({ pointer, message }) => ({ pointer, message })) },
   });
