@@ -178,6 +178,17 @@ describe(`a hybridservice ${verifies("VCP-7")}`, () => {
     expect(text).not.toContain("tells-4711");
   });
 
+  test("that fails is told with the end of what it has printed, and no piece of a key where that is cut", async () => {
+    const code = `let given; exports.initialize = (config) => { given = config; };
+      exports.processToolCall = () => { console.log("x".repeat(600) + given.API_KEY + " loading " + "y".repeat(480)); throw new Error("no"); };`;
+    await importVcp(tenant.client, {
+      ...module("Prints", "hybridservice", code, { ...commands, configSchema: { API_KEY: "string" } }),
+      files: { "index.js": code, "config.env": "API_KEY=sk-tells-4711-secret\n" },
+    });
+    const { json } = await invoke("vcp://Prints");
+    expect(json.error.message).toMatch(/^'Prints' failed: no; it printed: loading y+$/);
+  });
+
   test("that is no preprocessor is left alone, and not asked again", async () => {
     const code = `console.log("loaded"); exports.initialize = () => { require("node:fs"); }; exports.processToolCall = () => "fine";`;
     await add(module("OnlyTool", "hybridservice", code, commands));

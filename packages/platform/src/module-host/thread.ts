@@ -34,8 +34,8 @@ export async function runInThread(): Promise<void> {
     say({ kind: "done", text: toText(await ask(module, task)), open });
   } catch (thrown) {
     const { fault, message } = toFault(thrown);
-    const said = printed.tail().trim();
-    const about = said === "" ? "" : `; it printed: ${said.slice(-500)}`;
+    const said = printed.tail();
+    const about = said === "" ? "" : `; it printed: ${said}`;
     say({ kind: "failed", failed: { fault, message: `${message}${about}` }, open });
   }
 }
