@@ -184,6 +184,7 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
     });
     expect(silent.status).toBe(504);
     expect(silent.json.error.message).toContain('Plugin "Silent" initial response timed out.');
+    expect(silent.json.error.message).toContain("It had 700 ms");
     const crashed = await invoke({ log: "no JSON", exit: 3 });
     expect(crashed.json.error.message).toContain(`Plugin "${name}" exited with code 3. Stdout: no JSON`);
     const refused = await invoke({ answer: { status: "error", error: "no credits" } });
@@ -192,9 +193,11 @@ describe(`an asynchronous plugin ${verifies("VCP-5")}`, () => {
 
   test("that dies after its answer leaves its call unknown, until a callback says what came of it", async () => {
     const desk = desks.open();
-    const { json } = await invoke({ desk: desk.url, answer: answerOf("t1"), exit: 9 });
+    const { json } = await invoke({ desk: desk.url, answer: answerOf("t1"), complaint: "no such model", exit: 9 });
     await ended(json.id, "unknown");
-    expect((await callOf(json.id)).error.message).toContain("ended with code 9");
+    const { message } = (await callOf(json.id)).error;
+    expect(message).toContain("ended with code 9");
+    expect(message).toContain("Stderr: no such model");
     await post(`${desk.environment().CALLBACK_BASE_URL}/${name}/t1`, { message: "made elsewhere" });
     await ended(json.id);
   });

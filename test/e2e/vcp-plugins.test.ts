@@ -206,6 +206,35 @@ describe(`what a process can do wrong ${verifies("VCP-4")}`, () => {
     expect(lives.object).toBe("list");
   });
 
+  test("of a long complaint the end is quoted, too, where a trace says why", async () => {
+    const script = "cat >/dev/null; yes frame | head -n 400 >&2; echo 'ValueError: no such city' >&2; exit 1";
+    await sh("Tracing", script);
+    const { plugin_execution_error: said } = (await errorOf("vcp://Tracing")).vcp_error;
+    expect(said).toMatch(/^Plugin "Tracing" exited with code 1\. Stderr: frame\n/);
+    expect(said).toMatch(/frame\nValueError: no such city$/);
+    expect(said.length).toBeLessThan(1_000);
+  });
+
+  test.for<[string, string]>([
+    ["a crash", `printf '%0197d%s' 0 "$API_KEY" >&2; printf '%0900d' 0 >&2; exit 1`],
+    ["the end of a crash", `printf '%0900d%s' 0 "$API_KEY" >&2; printf '%0490d' 0 >&2; exit 1`],
+    ["noise", `printf '%0197d%s' 0 "$API_KEY"; printf '%0900d' 0`],
+    ["too much", `printf '%0197d%s' 0 "$API_KEY"; head -c 20000000 /dev/zero`],
+    ["a time limit", `printf '%0197d%s%0900d' 0 "$API_KEY" 0; sleep 60`],
+    ["an error of its own", `printf '{"status":"error","error":"%016370d%s%0100d"}' 0 "$API_KEY" 0`],
+  ])("no piece of a secret is left where %s is cut", async ([what, script]) => {
+    await importVcp(tenant.client, {
+      name: "Telling",
+      manifest: { communication: { protocol: "stdio", timeout: 1_500 }, configSchema: { API_KEY: "string" } },
+      files: { "plugin.sh": `cat >/dev/null; ${script}`, "config.env": "API_KEY=sk-verysecretvalue-0123456789\n" },
+    });
+    await tenant.client.expect("patch", "/v1/settings", { result_max_bytes: 100_000 });
+    const error = await errorOf("vcp://Telling");
+    expect(error.status, what).toBeGreaterThanOrEqual(500);
+    expect(JSON.stringify(error)).not.toMatch(/sk-|secretv|0123456/);
+    expect(JSON.stringify(await tenant.client.get(`/v1/calls/${error.call_id}`))).not.toMatch(/sk-|secretv|0123456/);
+  });
+
   test.for([
     ["nothing", "", "did not provide a valid initial JSON response"],
     ["two answers", `echo '{"status":"success"}'; echo '{"status":"success"}'`, "did not provide a valid"],
@@ -231,7 +260,10 @@ describe(`what a process can do wrong ${verifies("VCP-4")}`, () => {
     const since = performance.now();
     const [waited, left] = await Promise.all([errorOf("vcp://Waits"), resultOf("vcp://Leaves")]);
     expect(waited).toMatchObject({ status: 504, code: "tool_timeout" });
-    expect(waited.vcp_error.plugin_execution_error).toBe('Plugin "Waits" execution timed out.');
+    expect(waited.vcp_error.plugin_execution_error).toBe(
+      'Plugin "Waits" execution timed out. Stdout: {"status":"success","result":"early"}',
+    );
+    expect(waited.message).toContain("It had 1500 ms");
     expect(left.original_plugin_output).toBe("early");
     expect(performance.now() - since).toBeLessThan(8_000);
     await expectNoneRuns("sleep 661");
@@ -262,6 +294,8 @@ describe(`what a plugin says ${verifies("VCP-4")}`, () => {
     const error = await errorOf("vcp://Refusing", { maid: "Nova" });
     expect(error).toMatchObject({ status: 502, code: "tool_failed" });
     expect(error.vcp_error).toMatchObject({ result: { hint: "h" }, plugin_error: said.error, MaidName: "Nova" });
+    await importVcp(tenant.client, printing("Wordy", '{"status":"error","message":"no such file"}'));
+    expect(await errorOf("vcp://Wordy")).toMatchObject({ message: "'Wordy' failed: no such file" });
   });
 });
 
@@ -402,7 +436,10 @@ describe(`an import ${verifies("VCP-24", "VCP-1")}`, () => {
     ]);
     const told = Object.fromEntries(json.operations.map((each: Json) => [each.operation, [each.action, each.reason]]));
     expect(told.Good).toEqual(["changed", null]);
-    expect(told.broken).toEqual(["skipped", "'plugin-manifest.json' is not valid JSON."]);
+    expect(told.broken).toEqual([
+      "skipped",
+      expect.stringMatching(/^'plugin-manifest.json' is not valid JSON \(.*position 18.*\)\.$/),
+    ]);
     expect(told.twice[1]).toBe("its name 'Good' is that of the plugin in 'Good', which was taken");
     expect(told.type[1]).toContain("'pluginType' is 'daemon'; known: static,");
     expect(told.protocol[1]).toContain("'communication.protocol' is");

@@ -26,6 +26,7 @@ while (order.waits && (await (await fetch(order.desk)).text()) !== "go") await p
 const statuses = [];
 for (const late of order.late ?? []) statuses.push(await call(late));
 if (order.late) await send(order.desk, { statuses });
+if (order.complaint) console.error(order.complaint);
 if (order.stays) await pause(order.stays);
 process.exit(order.exit ?? 0);
 `;

@@ -13,7 +13,7 @@ const ones = (many: number): string => Array(many).fill("1").join(",");
 
 const replyTo = (answer: string): ReturnType<typeof toToolReply> => {
   const exit = { stdout: answer, stderr: "", exitCode: 0, ended: "exit" } as const;
-  return toToolReply("Deep", outcomeOfStdout({ name: "Deep", at: new Date(0) }, exit));
+  return toToolReply("Deep", outcomeOfStdout({ name: "Deep", at: new Date(0) }, exit, 1_000));
 };
 const resultFrom = (text: string): ReturnType<typeof resultOf> =>
   resultOf({

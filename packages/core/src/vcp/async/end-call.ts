@@ -20,7 +20,7 @@ import type { TenantConfig } from "../../tenant-config.ts";
 import { logToolCall } from "../log/vcp-log.ts";
 import { distributedToolsOf } from "../nodes/distributed-tools.ts";
 import { vcpPluginsOf } from "../plugins/plugin.ts";
-import { textOfResult } from "./results.ts";
+import { hasFailed, textOfResult } from "./results.ts";
 
 export interface TaskResult {
   readonly task: VcpTask;
@@ -95,10 +95,6 @@ export function endOf({ task, text }: TaskResult): TaskEnd {
 
 const longestMessage = 4_096;
 const longestDetails = 16_384;
-
-function hasFailed({ status }: JsonObject): boolean {
-  return typeof status === "string" && ["failed", "error", "failure"].includes(status.toLowerCase());
-}
 
 /** The price of the tool beside what is known of the chat that it was called in; on record already with a first answer. */
 function costOf(deps: CoreDeps, config: TenantConfig, { tool, cost }: Call): { readonly cost?: CallCost } {

@@ -11,7 +11,7 @@ import type { CallAttempt, TaskName, VcpTask } from "../../ports/vcp-callbacks.t
 import { withDelivery } from "../../errors/delivery.ts";
 import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
 import type { PluginCall, PluginInvoker } from "../plugins/invoke.ts";
-import { failedToRun, outcomeOfAnswer, outcomeOfStdout, type Speaker } from "../plugins/outcome.ts";
+import { outcomeOfAnswer, outcomeOfStdout, timedOut, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";
 import { prettyJson } from "../pretty-json.ts";
 import { runPlugin } from "../plugins/run.ts";
@@ -47,8 +47,9 @@ export const invokeAsynchronous: PluginInvoker = async (deps, called, context) =
   });
   context.onSent?.();
   const said = await firstWord(deps, called, { context, environment });
-  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"] };
-  if (said.kind === "ended") return toToolReply(plugin.name, outcomeOfEnd(speaker, said.exit));
+  const { redactor } = context;
+  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"], redactor };
+  if (said.kind === "ended") return toToolReply(plugin.name, outcomeOfEnd(speaker, said.exit, limitOf(called)));
   return answerWith(deps, context, { speaker, attempt, answer: said.answer });
 };
 
@@ -63,11 +64,8 @@ interface Place {
 }
 
 /** The run goes on behind it, and is nobody's any more once the plugin has answered. */
-async function firstWord(
-  deps: AdapterDeps,
-  { plugin, call }: PluginCall,
-  { context, environment }: Place,
-): Promise<FirstWord> {
+async function firstWord(deps: AdapterDeps, called: PluginCall, { context, environment }: Place): Promise<FirstWord> {
+  const { plugin, call } = called;
   const answered = Promise.withResolvers<FirstWord>();
   const first = new FirstAnswer();
   const stopped = new AbortController();
@@ -77,7 +75,7 @@ async function firstWord(
   const run = runPlugin(deps, context, plugin, {
     stdin: stdinOf(call.arguments),
     timeoutMs: longestRunMs,
-    answerWithinMs: call.timeoutMs ?? plugin.manifest.timeoutMs,
+    answerWithinMs: limitOf(called),
     maxOutputBytes: context.config.settings.result_max_bytes,
     signal: stopped.signal,
     environment,
@@ -101,11 +99,15 @@ async function firstWord(
   }
 }
 
-function outcomeOfEnd(speaker: Speaker, exit: PluginExit): ReturnType<typeof outcomeOfStdout> {
-  if (exit.ended === "timeout") {
-    return failedToRun(speaker, "timeout", `Plugin "${speaker.name}" initial response timed out.`);
-  }
-  return outcomeOfStdout(speaker, exit);
+/** Of the first answer. */
+function limitOf({ plugin, call }: PluginCall): number {
+  return call.timeoutMs ?? plugin.manifest.timeoutMs;
+}
+
+function outcomeOfEnd(speaker: Speaker, exit: PluginExit, limitMs: number): ReturnType<typeof outcomeOfStdout> {
+  return exit.ended === "timeout"
+    ? timedOut(speaker, exit, { words: "initial response timed out.", limitMs })
+    : outcomeOfStdout(speaker, exit, limitMs);
 }
 
 export interface Answered {

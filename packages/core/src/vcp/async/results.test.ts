@@ -25,9 +25,11 @@ describe(`the text of a result ${verifies("VCP-11")}`, () => {
     [{ status: "Failed", reason: "quota" }, "任务 VideoGenerator (ID: p0abc) 处理失败。原因: quota"],
     [{ status: "Failed", error: { code: 1 } }, '任务 VideoGenerator (ID: p0abc) 处理失败。原因: {"code":1}'],
     [{ status: "Failed" }, '任务 VideoGenerator (ID: p0abc) 处理失败。原因: {"status":"Failed"}'],
+    [{ status: "error", error: "quota" }, '任务 VideoGenerator (ID: p0abc) 处理失败。原因: "quota"'],
+    [{ status: "failed" }, '任务 VideoGenerator (ID: p0abc) 处理失败。原因: {"status":"failed"}'],
     [{ status: "done" }, "[任务 VideoGenerator (ID: p0abc) 已完成]"],
     [[1], "[任务 VideoGenerator (ID: p0abc) 已完成]"],
-  ])("of %j is what upstream says", ([result, text]) => {
+  ])("of %j is what upstream says, failed or done", ([result, text]) => {
     expect(textOf(result)).toBe(text);
   });
 

@@ -70,7 +70,7 @@ async function isOwn({ repos }: ResultDeps, context: ResultReader, task: VcpTask
   return call !== undefined && isOfSession({ repos }, context, call);
 }
 
-/** Pure: the words are upstream's. */
+/** Pure: the words are upstream's, which knows `Failed` alone. */
 export function textOfResult(name: TaskName, text: string): string {
   const whole = parseJsonExactly(text);
   const { plugin, taskId } = name;
@@ -81,8 +81,13 @@ export function textOfResult(name: TaskName, text: string): string {
   if (status === "Succeed") {
     return `任务 ${plugin} (ID: ${taskId}) 已成功完成。详情: ${firstOf(whole, ["data", "result"])}`;
   }
-  if (status === "Failed") return `任务 ${plugin} (ID: ${taskId}) 处理失败。原因: ${reasonOf(whole)}`;
+  if (hasFailed(whole)) return `任务 ${plugin} (ID: ${taskId}) 处理失败。原因: ${reasonOf(whole)}`;
   return `[任务 ${plugin} (ID: ${taskId}) 已完成]`;
+}
+
+/** Whether its call has failed by it: upstream's `Failed`, and what plugins write for it. */
+export function hasFailed({ status }: JsonObject): boolean {
+  return typeof status === "string" && ["failed", "error", "failure"].includes(status.toLowerCase());
 }
 
 function reasonOf(whole: JsonObject): string {

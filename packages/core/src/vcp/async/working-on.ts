@@ -9,6 +9,7 @@ import type { AdapterDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
 import type { CallAttempt } from "../../ports/vcp-callbacks.ts";
+import { quote } from "../plugins/outcome.ts";
 
 type EndDeps = Pick<AdapterDeps, "repos" | "blobs" | "queue" | "log" | "tellNow">;
 
@@ -44,7 +45,7 @@ async function endBadly(
   const { ended, exitCode } = exit;
   if (ended === "aborted" || (ended === "exit" && exitCode === 0)) return;
   const { callId: id } = attempt;
-  const reason = redactor.redact(exit.stderr.trim()).slice(-500);
+  const reason = quote(exit.stderr, redactor);
   deps.log.log("warn", "an asynchronous plugin ended badly after its answer", {
     tenant,
     plugin,
@@ -54,7 +55,8 @@ async function endBadly(
     reason,
   });
   const how = ended === "timeout" ? "was stopped at its time limit" : `ended with code ${exitCode}`;
-  const message = `'${plugin}' has answered first, and ${how} before it said what came of it; a callback would still be taken.`;
+  const complained = reason === "" ? "" : ` Stderr: ${reason}`;
+  const message = `'${plugin}' has answered first, and ${how} before it said what came of it; a callback would still be taken.${complained}`;
   const parentId = (await deps.repos.calls.get(tenant, id))?.parentId ?? null;
   const row = { tenant, id, attempt: attempt.attempt, repeat: "never", parentId } as const;
   await recordEnd(deps, row, { state: "unknown", error: { code: "outcome_unknown", message } });

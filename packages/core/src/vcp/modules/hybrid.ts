@@ -20,7 +20,8 @@ import type { Fault, ModuleFault } from "./wire.ts";
 
 export const invokeHybrid: PluginInvoker = async (deps, called, context) => {
   const { plugin, call } = called;
-  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"] };
+  const { redactor } = context;
+  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"], redactor };
   const outcome = await outcomeOf(deps, called, context, speaker);
   return toToolReply(plugin.name, outcome);
 };

@@ -29,5 +29,5 @@ export async function readLateModuleAnswer(
   const { result } = answer;
   if (httpAnswerSchema.safeParse(result).success)
     return { mediaType: "application/json", body: JSON.stringify(result) };
-  return toToolReply(name, outcomeOfResult({ name, at: new Date() }, result));
+  return toToolReply(name, outcomeOfResult({ name, at: new Date(), redactor: context.redactor }, result));
 }

@@ -5,7 +5,8 @@
 import { isUtf8 } from "node:buffer";
 import { checkCron } from "../../cron.ts";
 import { GatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
+import { shorten } from "../../tools/json-schema/document.ts";
 import {
   isPluginType,
   isProtocolName,
@@ -95,9 +96,16 @@ export function readManifest(file: Uint8Array | string): VcpManifest {
     throw invalid(manifestFileName, `has more than ${largestManifest} bytes`);
   }
   // Editors on Windows begin files with a mark that JSON does not know.
-  const parsed = parseJson(text.replace(/^\uFEFF/, ""));
-  if (parsed === undefined) throw invalid(manifestFileName, "is not valid JSON");
-  return parseManifest(parsed);
+  return parseManifest(jsonOf(text.replace(/^\uFEFF/, "")));
+}
+
+function jsonOf(text: string): JsonValue {
+  try {
+    return JSON.parse(text) as JsonValue;
+  } catch (error) {
+    const place = error instanceof Error ? ` (${shorten(error.message, 160)})` : "";
+    throw invalid(manifestFileName, `is not valid JSON${place}`);
+  }
 }
 
 function textOf(bytes: Uint8Array): string {

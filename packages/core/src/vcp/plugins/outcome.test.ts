@@ -16,6 +16,7 @@ const caseSchema = z.object({
 });
 
 const speaker = { name: "EchoSync", at: new Date(0) };
+const limitMs = 4_000;
 
 function outcomeOf({ stdout, stderr, exitCode }: z.output<typeof caseSchema>): VcpOutcome {
   return outcomeOfStdout(
@@ -23,6 +24,7 @@ function outcomeOf({ stdout, stderr, exitCode }: z.output<typeof caseSchema>): V
     stdout === null
       ? { stdout: "", stderr, exitCode: null, ended: "timeout" }
       : { stdout, stderr, exitCode, ended: "exit" },
+    limitMs,
   );
 }
 
@@ -56,7 +58,7 @@ describe(`outcomes of plugins ${verifies("VCP-4")}`, () => {
 
   test("honours what the specification says beside the result", () => {
     const stdout = JSON.stringify({ status: "success", result: "r", messageForAI: "Look at it.", base64: "AAAA" });
-    const outcome = outcomeOfStdout(speaker, { stdout, stderr: "", exitCode: 0, ended: "exit" });
+    const outcome = outcomeOfStdout(speaker, { stdout, stderr: "", exitCode: 0, ended: "exit" }, limitMs);
     expect(outcome).toMatchObject({ kind: "success", messageForAI: "Look at it.", base64: "AAAA" });
   });
 
@@ -79,7 +81,7 @@ describe(`outcomes of plugins ${verifies("VCP-4")}`, () => {
 
   test("says how a run ended that could say nothing itself", () => {
     const said = (exit: Parameters<typeof outcomeOfStdout>[1]): unknown => {
-      const outcome = outcomeOfStdout(speaker, exit);
+      const outcome = outcomeOfStdout(speaker, exit, limitMs);
       return outcome.kind === "error" ? outcome.error["plugin_execution_error"] : outcome;
     };
     const nothing = { stdout: "", stderr: "", exitCode: null };
@@ -90,8 +92,11 @@ describe(`outcomes of plugins ${verifies("VCP-4")}`, () => {
     expect(said({ ...nothing, exitCode: 7, stderr: "trace", ended: "exit" })).toBe(
       'Plugin "EchoSync" exited with code 7. Stderr: trace',
     );
-    expect(said({ stdout: "x".repeat(500), stderr: "", exitCode: 0, ended: "exit" })).toBe(
-      `Plugin "EchoSync" exited successfully but did not provide a valid initial JSON response. Stdout: ${"x".repeat(200)}`,
+    expect(said({ ...nothing, ended: "timeout", stdout: "step 1", stderr: "no route" })).toBe(
+      'Plugin "EchoSync" execution timed out. Stdout: step 1 Stderr: no route',
+    );
+    expect(said({ ...nothing, exitCode: 0, stderr: "no module", ended: "exit" })).toBe(
+      'Plugin "EchoSync" exited successfully but did not provide a valid initial JSON response. Stdout:  Stderr: no module',
     );
   });
 });

@@ -5,6 +5,7 @@
  */
 import { isDeeperThan, isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
+import type { Redactor } from "../../secrets/redactor.ts";
 
 export interface VcpSuccess {
   readonly kind: "success";
@@ -21,6 +22,8 @@ export interface VcpFailure {
   /** `plugin_error`: the plugin said so; `plugin_execution_error`: it could not say anything. With `timestamp`. */
   readonly error: JsonObject;
   readonly reason: "said" | "crashed" | "timeout" | "output" | "not_started" | "aborted";
+  /** Of a time limit that was reached, which upstream's words leave out. */
+  readonly limitMs?: number;
 }
 
 export type VcpOutcome = VcpSuccess | VcpFailure;
@@ -31,24 +34,27 @@ export interface Speaker {
   readonly at: Date;
   /** Argument `maid`: who asked; copied to the result. */
   readonly maid?: JsonValue | undefined;
+  /** Of the call. Errors are redacted here, since half of a secret, cut off, is known to nobody. */
+  readonly redactor?: Redactor | undefined;
 }
 
 type Said = Pick<PluginExit, "stdout" | "stderr" | "exitCode" | "ended">;
 
-/** Characters of an output that an error quotes. */
-const quoted = 200;
+/** Characters of an output that an error quotes: of its beginning, and of its end, where traces say why. */
+const quoted = { beginning: 200, end: 500 } as const;
 
 /** The outcome of a process that has ended. Its whole output has to be one JSON object; then its exit code says nothing. */
-export function outcomeOfStdout(speaker: Speaker, { stdout, stderr, exitCode, ended }: Said): VcpOutcome {
-  const { name } = speaker;
+export function outcomeOfStdout(speaker: Speaker, exit: Said, limitMs: number): VcpOutcome {
+  const { name, redactor } = speaker;
+  const { stdout, stderr, ended } = exit;
   switch (ended) {
     case "timeout":
-      return failedToRun(speaker, "timeout", `Plugin "${name}" execution timed out.`);
+      return timedOut(speaker, exit, { words: "execution timed out.", limitMs });
     case "output":
       return failedToRun(
         speaker,
         "output",
-        `Plugin "${name}" wrote more than a result may have ('result_max_bytes'). Stdout: ${stdout.trim().slice(0, quoted)}`,
+        `Plugin "${name}" wrote more than a result may have ('result_max_bytes'). Stdout: ${beginningOf(stdout, redactor)}`,
       );
     case "spawn":
       return failedToRun(speaker, "not_started", `Plugin "${name}" could not be started. ${stderr.trim()}`);
@@ -57,7 +63,7 @@ export function outcomeOfStdout(speaker: Speaker, { stdout, stderr, exitCode, en
     case "exit": {
       const answer = readAnswer(stdout);
       return answer === undefined
-        ? failedToRun(speaker, "crashed", notUnderstood(name, { stdout, stderr, exitCode }))
+        ? failedToRun(speaker, "crashed", notUnderstood(speaker, exit))
         : outcomeOfAnswer(speaker, answer);
     }
     default:
@@ -75,7 +81,7 @@ export function readAnswer(stdout: string): JsonObject | undefined {
 /** The outcome of `{status, result?, error?, messageForAI?, base64?}`. */
 export function outcomeOfAnswer(speaker: Speaker, answer: JsonObject): VcpOutcome {
   if (isDeeperThan(answer, deepestResult)) return tooDeep(speaker);
-  const { status, result, error, code, messageForAI } = answer;
+  const { status, result, error, code, message, messageForAI } = answer;
   const beside = extrasOf(answer);
   if (status !== "error") {
     const outcome = outcomeOfResult(speaker, result);
@@ -83,7 +89,7 @@ export function outcomeOfAnswer(speaker: Speaker, answer: JsonObject): VcpOutcom
   }
   return failed(speaker, {
     ...(result === undefined ? {} : { result }),
-    plugin_error: error ?? messageForAI ?? "The plugin reported an error and did not say which.",
+    plugin_error: error ?? messageForAI ?? message ?? "The plugin reported an error and did not say which.",
     ...(code === undefined ? {} : { code }),
     ...(beside.messageForAI === undefined || error === undefined ? {} : { messageForAI: beside.messageForAI }),
   });
@@ -132,13 +138,42 @@ export function tooDeep(speaker: Speaker): VcpFailure {
   return failedToRun(speaker, "crashed", message);
 }
 
-function notUnderstood(name: string, { stdout, stderr, exitCode }: Omit<Said, "ended">): string {
-  const [said, complained] = [stdout.trim().slice(0, quoted), stderr.trim().slice(0, quoted)];
-  if (exitCode === 0) {
-    return `Plugin "${name}" exited successfully but did not provide a valid initial JSON response. Stdout: ${said}`;
-  }
-  const parts = [said === "" ? "" : ` Stdout: ${said}`, complained === "" ? "" : ` Stderr: ${complained}`];
-  return `Plugin "${name}" exited with code ${exitCode}.${parts.join("")}`;
+/** The outcome of a process that had to be ended. */
+export function timedOut(
+  speaker: Speaker,
+  exit: Pick<Said, "stdout" | "stderr">,
+  { words, limitMs }: { readonly words: string; readonly limitMs: number },
+): VcpFailure {
+  const message = `Plugin "${speaker.name}" ${words}${seenOf(speaker, exit)}`;
+  return { ...failedToRun(speaker, "timeout", message), limitMs };
+}
+
+function notUnderstood(speaker: Speaker, { stdout, stderr, exitCode }: Omit<Said, "ended">): string {
+  const { name, redactor } = speaker;
+  if (exitCode !== 0) return `Plugin "${name}" exited with code ${exitCode}.${seenOf(speaker, { stdout, stderr })}`;
+  const complained = seenOf(speaker, { stdout: "", stderr });
+  return `Plugin "${name}" exited successfully but did not provide a valid initial JSON response. Stdout: ${quote(stdout, redactor)}${complained}`;
+}
+
+function seenOf({ redactor }: Speaker, { stdout, stderr }: Pick<Said, "stdout" | "stderr">): string {
+  const [said, complained] = [quote(stdout, redactor), quote(stderr, redactor)];
+  return `${said === "" ? "" : ` Stdout: ${said}`}${complained === "" ? "" : ` Stderr: ${complained}`}`;
+}
+
+/** What a process wrote, as an error shows it. */
+export function quote(text: string, redactor: Redactor | undefined): string {
+  const said = redacted(text, redactor);
+  if (said.length <= quoted.beginning + quoted.end) return said;
+  return `${said.slice(0, quoted.beginning)} … ${said.slice(-quoted.end)}`;
+}
+
+/** Of an output that broke off. */
+function beginningOf(text: string, redactor: Redactor | undefined): string {
+  return redacted(text, redactor).slice(0, quoted.beginning);
+}
+
+function redacted(text: string, redactor: Redactor | undefined): string {
+  return redactor === undefined ? text.trim() : redactor.redact(text.trim());
 }
 
 function succeeded(speaker: Speaker, value: JsonObject): VcpSuccess {
@@ -146,7 +181,9 @@ function succeeded(speaker: Speaker, value: JsonObject): VcpSuccess {
 }
 
 function failed(speaker: Speaker, error: JsonObject): VcpFailure {
-  return { kind: "error", reason: "said", error: signed(speaker, error) };
+  const { redactor } = speaker;
+  const told = redactor === undefined ? error : redactor.redactObject(error);
+  return { kind: "error", reason: "said", error: signed(speaker, told) };
 }
 
 function signed({ at, maid }: Speaker, value: JsonObject): JsonObject {

@@ -7,14 +7,16 @@ import type { PluginInvoker } from "./invoke.ts";
 
 export const invokeSynchronous: PluginInvoker = async (deps, { plugin, call }, context) => {
   context.onSent?.();
+  const timeoutMs = call.timeoutMs ?? plugin.manifest.timeoutMs;
   const exit = await runPlugin(deps, context, plugin, {
     stdin: stdinOf(call.arguments),
-    timeoutMs: call.timeoutMs ?? plugin.manifest.timeoutMs,
+    timeoutMs,
     maxOutputBytes: context.config.settings.result_max_bytes,
     signal: context.signal,
   });
-  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"] };
-  const outcome = outcomeOfStdout(speaker, exit);
+  const { redactor } = context;
+  const speaker = { name: plugin.name, at: new Date(deps.clock.now()), maid: call.arguments["maid"], redactor };
+  const outcome = outcomeOfStdout(speaker, exit, timeoutMs);
   if (outcome.kind === "success") {
     const result = readAnswer(exit.stdout)?.["result"];
     await pushResult(deps, context, { plugin, callId: call.id, result });

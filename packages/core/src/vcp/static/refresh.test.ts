@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import type { PluginExit } from "../../ports/plugin-runner.ts";
+import { Redactor } from "../../secrets/redactor.ts";
 import { nothingSaid, valueOf } from "./refresh.ts";
 
 const exit: PluginExit = { stdout: "", stderr: "", exitCode: 0, ended: "exit", durationMs: 1 };
@@ -28,6 +29,15 @@ describe(`what a static plugin's run gives ${verifies("VCP-20")}`, () => {
       { error: "it could not be started: ENOENT" },
     ],
   ])("is %s", ([, change, value]) => {
-    expect(valueOf({ ...exit, ...change }, 500)).toEqual(value);
+    expect(valueOf({ ...exit, ...change }, 500, new Redactor())).toEqual(value);
+  });
+
+  test("is an error without a piece of a secret, where the complaint is cut", () => {
+    const redactor = new Redactor();
+    redactor.add("sk-0123456789");
+    const stderr = `${"x".repeat(195)}sk-0123456789${"x".repeat(900)}`;
+    const { error } = { error: "", ...valueOf({ ...exit, stderr, exitCode: 1 }, 500, redactor) };
+    expect(error).toContain("x");
+    expect(error).not.toContain("sk-");
   });
 });

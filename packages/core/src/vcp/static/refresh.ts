@@ -11,6 +11,7 @@ import { tenantKey } from "../../ports/blob-store.ts";
 import type { Refreshed, StoredStaticValue } from "../../ports/vcp-static-values.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
+import { quote } from "../plugins/outcome.ts";
 import { longestRunMs } from "../plugins/plugin-types.ts";
 import { runPlugin } from "../plugins/run.ts";
 import { askForRefresh } from "./source-message.ts";
@@ -21,7 +22,6 @@ const longestInRow = 16_384;
 const longestOutput = 1_048_576;
 /** Beside the run itself. */
 const leaseSlackMs = 30_000;
-const quoted = 200;
 
 /** What an empty output comes to where there is no value from before. */
 export const nothingSaid = "data currently unavailable";
@@ -80,7 +80,7 @@ async function runForValue(deps: CoreDeps, config: TenantConfig, plugin: StaticP
       timeoutMs: limitOf(plugin),
       maxOutputBytes: longestOutput,
     });
-    const result = valueOf(exit, limitOf(plugin));
+    const result = valueOf(exit, limitOf(plugin), redactor);
     return "text" in result ? { text: redactor.redact(result.text) } : { error: redactor.redact(result.error) };
   } catch (thrown) {
     const error = toGatewayError(thrown);
@@ -90,18 +90,22 @@ async function runForValue(deps: CoreDeps, config: TenantConfig, plugin: StaticP
 }
 
 /** Pure. Whatever it prints is the value; one that is stopped at its time limit has said what it had to say. */
-export function valueOf({ ended, exitCode, stdout, stderr }: PluginExit, limitMs: number): ValueResult {
+export function valueOf(
+  { ended, exitCode, stdout, stderr }: PluginExit,
+  limitMs: number,
+  redactor: Redactor,
+): ValueResult {
   const text = stdout.trim();
   switch (ended) {
     case "exit":
       if (exitCode === 0) return text === "" ? { error: nothingSaid } : { text };
-      return { error: `it exited with code ${exitCode}${quote(stderr)}` };
+      return { error: `it exited with code ${exitCode}${complaintOf(stderr, redactor)}` };
     case "timeout":
-      return text === "" ? { error: `it said nothing within ${limitMs} ms` } : { text };
+      return text === "" ? { error: `it said nothing within ${limitMs} ms${complaintOf(stderr, redactor)}` } : { text };
     case "output":
       return { error: `it printed more than ${longestOutput} bytes` };
     case "spawn":
-      return { error: `it could not be started${quote(stderr)}` };
+      return { error: `it could not be started${complaintOf(stderr, redactor)}` };
     case "aborted":
       return { error: "it was stopped" };
     default:
@@ -109,8 +113,8 @@ export function valueOf({ ended, exitCode, stdout, stderr }: PluginExit, limitMs
   }
 }
 
-function quote(stderr: string): string {
-  const text = stderr.trim().slice(0, quoted);
+function complaintOf(stderr: string, redactor: Redactor): string {
+  const text = quote(stderr, redactor);
   return text === "" ? "" : `: ${text}`;
 }
 
