@@ -124,6 +124,7 @@ describe(`a flow that is called ${verifies("FLOW-1")}`, () => {
     const { status, json } = await invokeFlow(tenant, "flow://mirror");
     expect(status).toBe(422);
     expect(json.error).toMatchObject({ code: "flow_depth_exceeded", flow: "mirror" });
+    expect(json.error.message).toMatch(/^Flow 'mirror' failed at '\w+': 'flow:\/\/mirror' would be flow number/);
     expect(json.error.message).toContain("flow_depth_max");
   });
 });

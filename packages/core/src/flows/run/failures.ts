@@ -69,7 +69,9 @@ export function callFailed(id: string, state: string, error: CallError | null): 
 export function runFailed(flow: string, failed: BodyFailed): GatewayError {
   const { path, node, error } = failed;
   const { code, message, details = {} } = error;
-  const within = code === "flow_failed" && isJsonObject(details["failure"]) ? details["failure"] : undefined;
+  // How deep flows are within each other is no matter of the node that is one too many.
+  const own = code === "flow_depth_exceeded" ? code : "flow_failed";
+  const within = code === own && isJsonObject(details["failure"]) ? details["failure"] : undefined;
   const said = typeof within?.["message"] === "string" ? within["message"] : message;
   const failure: JsonObject = {
     node,
@@ -81,8 +83,6 @@ export function runFailed(flow: string, failed: BodyFailed): GatewayError {
     ...(details["failed_at"] === undefined ? {} : { failed_at: details["failed_at"] }),
     ...(within === undefined ? {} : { cause: within }),
   };
-  // How deep flows are within each other is no matter of the node that is one too many.
-  const own = code === "flow_depth_exceeded" ? code : "flow_failed";
   return withDelivery(
     new GatewayError(own, `Flow '${flow}' failed at '${path}': ${said}`, {
       extra: { flow, failure, ...(isErrorCode(code) ? {} : { flow_error: code }) },
