@@ -103,7 +103,7 @@ function toGatewayError(name: string, { error, reason, limitMs }: VcpFailure): G
   const limit =
     limitMs === undefined
       ? ""
-      : ` It had ${limitMs} ms ('timeout' of the URI, or 'communication.timeout' of its manifest).`;
+      : ` (It had ${limitMs} ms: 'timeout' of the URI, or 'communication.timeout' of its manifest.)`;
   const failure = new GatewayError(codes[reason], `'${name}' failed: ${wordsOf(kept)}${limit}`, details);
   // A process that was ended is over, and so is what it could do: it has answered by its end.
   return withDelivery(failure, reason === "not_started" ? "not_sent" : reason === "aborted" ? "uncertain" : "answered");
