@@ -1,6 +1,6 @@
 /**
- * Lambda: every route that answers within a minute. By streaming as well: whole answers could take no longer
- * than 29 s in an account whose quota nobody has raised, nor be larger than 6 MB.
+ * Lambda: every route that answers whole. By streaming as well: else answers could take no longer than 29 s in an
+ * account whose quota nobody has raised, nor be larger than 6 MB.
  */
 import { composeFunction } from "./compose-function.ts";
 import { createApp } from "./http/app.ts";
@@ -10,4 +10,4 @@ import { routes } from "./http/routes/index.ts";
 const { app, log, finish } = await composeFunction("handed-on", { readsAllSchemes: true });
 
 /** @public The runtime calls it by name. */
-export const handler = createStreamingHandler(createApp(app, routes), log, finish);
+export const handler = createStreamingHandler(createApp(app, routes), log, { after: finish });

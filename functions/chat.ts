@@ -13,4 +13,4 @@ const serving = createLateApp(
 );
 
 /** @public The runtime calls it by name. */
-export const handler = createStreamingHandler(serving, log, finish);
+export const handler = createStreamingHandler(serving, log, { after: finish });

@@ -1,5 +1,5 @@
 /**
- * HTTP: `chat` serves the routes that stream, for up to 15 minutes, `api` all others within a minute. Both
+ * HTTP: `chat` serves the routes that stream, for up to 15 minutes, `api` all others, which may say nothing for five. Both
  * answer by streaming, because only streamed answers may take longer than 29 s without a raised quota.
  */
 import { gateway } from "./environment.ts";
@@ -29,7 +29,7 @@ export const chat = createFunction("Chat", {
 
 export const api = createFunction("Api", {
   bundle: "api",
-  description: "Every route that answers within a minute",
+  description: "Every route that answers whole",
   seconds: seconds.api,
   memoryMb: 1024,
   variables: gateway,

@@ -5,7 +5,8 @@ import { isPermanent } from "./settings.ts";
 export const seconds = {
   /** As long as API Gateway streams an answer. */
   chat: 900,
-  api: 60,
+  /** What a caller waits for runs here. API Gateway ends an answer that says nothing for five minutes; ours come before. */
+  api: 330,
   /** API Gateway waits 29 s for an answer to a WebSocket frame. */
   realtime: 29,
   /**

@@ -1,6 +1,6 @@
 /**
  * Which paths may answer for up to 15 minutes. A test holds them against the routes that declare an event
- * stream. The rest is answered within a minute.
+ * stream. The rest is answered whole.
  */
 export const longPaths = [
   "/v1/chat/completions",

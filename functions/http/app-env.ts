@@ -63,6 +63,8 @@ export interface HostBindings {
 export interface LambdaBinding {
   /** Milliseconds until the invocation is cut. */
   readonly remainingMs: () => number;
+  /** Milliseconds after which an answer is given up that has said nothing. */
+  readonly silenceMs: number;
   /** Of the request, which is there as a whole. */
   readonly body: Uint8Array;
   /** Of the answer. */

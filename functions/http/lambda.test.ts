@@ -241,7 +241,11 @@ describe("a streaming function", () => {
       const { app, core } = build();
       const answer = new FakeResponseStream();
       const after = vi.fn<() => void>();
-      const invoked = createStreamingHandler(app, core.log, after)(toEvent({ method: "GET", path }), answer, context);
+      const invoked = createStreamingHandler(app, core.log, { after })(
+        toEvent({ method: "GET", path }),
+        answer,
+        context,
+      );
       await expect(invoked).rejects.toThrow("the answer was cut off");
       expect(answer.head?.statusCode).toBe(200);
       expect(answer.errored).toBeNull();

@@ -11,6 +11,7 @@ import { describeThrown } from "./describe-thrown.ts";
 import { PlainHeaders, toLightRequest } from "./lambda-request.ts";
 import type { LambdaResponseHead, LambdaStream } from "./lambda-stream.ts";
 import type { ServingApp } from "./late-app.ts";
+import { longestSilenceMs } from "./silence.ts";
 import { isAlreadySent } from "./sink.ts";
 
 /** The part of API Gateway's event that is used. Other parties write it, so the rest passes. */
@@ -58,13 +59,23 @@ const methodsWithoutBody = new Set(["GET", "HEAD"]);
 export type AfterInvocation = () => void | Promise<void>;
 export const nothingAfter: AfterInvocation = () => undefined;
 
-export function createStreamingHandler(app: ServingApp, log: Log, after = nothingAfter): StreamingHandler {
+export interface StreamingOptions {
+  readonly after?: AfterInvocation;
+  /** What the gateway before it waits for a word of an answer. */
+  readonly silenceMs?: number;
+}
+
+export function createStreamingHandler(
+  app: ServingApp,
+  log: Log,
+  { after = nothingAfter, silenceMs = longestSilenceMs }: StreamingOptions = {},
+): StreamingHandler {
   const handler: StreamingHandler = async (event, stream, context) => {
     const answer = new StreamedAnswer(stream);
     try {
       const { request, body } = toRequest(requestEventSchema.parse(event));
       const remainingMs = (): number => context.getRemainingTimeInMillis();
-      const response = await app.fetch(request, { lambda: { remainingMs, body, stream: answer } });
+      const response = await app.fetch(request, { lambda: { remainingMs, silenceMs, body, stream: answer } });
       if (!isAlreadySent(response)) await answer.send(response);
     } catch (thrown) {
       log.log("error", "an invocation failed", { ...describeThrown(thrown) });

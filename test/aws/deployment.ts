@@ -64,7 +64,7 @@ export interface Deployment {
 
 const timeoutMs: Readonly<Record<FunctionName, number>> = {
   chat: 900_000,
-  api: 60_000,
+  api: 330_000,
   ws: 29_000,
   worker: 900_000,
   tick: 60_000,

@@ -104,8 +104,8 @@ export async function startRealtimeFunctions(): Promise<RealtimeFunctions> {
   ]);
   const log = { log: () => undefined };
   const removeRuntime = installRuntime();
-  const wholeHandler = createStreamingHandler(createApp(whole.app, routes), log, whole.finish);
-  const chatHandler = createStreamingHandler(createApp(streamed.app, streamedRoutes), log, streamed.finish);
+  const wholeHandler = createStreamingHandler(createApp(whole.app, routes), log, { after: whole.finish });
+  const chatHandler = createStreamingHandler(createApp(streamed.app, streamedRoutes), log, { after: streamed.finish });
   const workerHandler = createQueueHandler((message) => handleMessage(worker.app.core, message), log, worker.finish);
   handlers.resolve(createSocketHandler(ws.app, push, ws.finish));
 

@@ -22,6 +22,7 @@ import { defineRoute, type RouteModule } from "../define-route.ts";
 import { toErrorReply } from "../errors.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+import { wholeAnswerLimit } from "../silence.ts";
 import { answerThroughSink, eventStreamHeaders, type ResponseSink } from "../sink.ts";
 
 /** Model back ends say more beside it, which is passed on. */
@@ -192,6 +193,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
     stop,
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
+    ...wholeAnswerLimit(c),
   });
   setRateLimitHeaders(exchange.headers, opening.rate);
   exchange.callerId = opening.callerId;

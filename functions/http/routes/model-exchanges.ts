@@ -13,6 +13,7 @@ import { defineRoute, type RouteModule } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { answerPieces, answerRelayed } from "../relayed.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
+import { wholeAnswerLimit } from "../silence.ts";
 import { answerThroughSink } from "../sink.ts";
 
 const maxBodyBytes = 33_554_432;
@@ -84,6 +85,7 @@ async function answerExchange(c: AppContext, core: CoreDeps, asked: Asked): Prom
     isSdkRetry: Number(headerOf(c, "x-stainless-retry-count")) > 0,
     stop,
     ...(Number.isFinite(timeLimitMs) ? { timeLimitMs } : {}),
+    ...wholeAnswerLimit(c),
   });
   setRateLimitHeaders(headers, opening.rate);
   c.get("exchange").callerId = opening.callerId;

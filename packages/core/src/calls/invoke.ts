@@ -324,14 +324,14 @@ async function rowFor(
   const place = placeOf(request);
   if (preparation.kind === "refused") return refusedCall(context, place, preparation, request.arguments);
   const { call } = preparation;
-  const tooLong =
-    call.timeoutMs > (request.queueOverMs ?? Number.POSITIVE_INFINITY) ||
-    call.timeoutMs * call.maxAttempts > deps.timing.invokeBudgetMs;
+  const { invokeBudgetMs } = deps.timing;
+  const queueOverMs = Math.min(request.queueOverMs ?? invokeBudgetMs, invokeBudgetMs);
+  const tooLong = call.timeoutMs > queueOverMs || call.timeoutMs * call.maxAttempts > invokeBudgetMs;
   const queued = request.async || call.uri.options.async === true || tooLong;
   if (queued && preparation.kind === "ready" && request.runtimeConfig !== undefined) {
     throw new GatewayError(
       "runtime_config_required",
-      `'${call.tool.name}' would run later, when the inline 'runtime_config' is gone, since it is never stored; store the plugin, or call it without 'async' and within ${deps.timing.invokeBudgetMs} ms.`,
+      `'${call.tool.name}' would run later, when the inline 'runtime_config' is gone, since it is never stored; store the plugin, or call it without 'async' and within ${queueOverMs} ms.`,
       { param: "runtime_config", toolName: call.tool.name },
     );
   }

@@ -74,6 +74,8 @@ export interface ChatInput {
   readonly isSdkRetry: boolean;
   /** Milliseconds after which the client gives up, or the host ends the invocation. */
   readonly timeLimitMs?: number;
+  /** The same, where nothing is said before the end. */
+  readonly wholeLimitMs?: number;
   /** Aborted when the client has left, and by the chat itself when it has to stop. */
   readonly stop: AbortController;
 }
@@ -693,7 +695,7 @@ async function prepareForModel(
   const { prepared, row, messages } = given;
   const { context, request, agent, offer, routes, reserved, protocol, isRelayed } = prepared;
   const wallClockMs = Math.min(
-    wallClockOf(context.config, input.timeLimitMs),
+    wallClockOf(context.config, limitOf(input, request)),
     agent?.leftMs ?? Number.POSITIVE_INFINITY,
   );
   const isOpen = !isRelayed && input.within === undefined;
@@ -707,6 +709,11 @@ async function prepareForModel(
   const plan = { request, tools: offer.tools, routes };
   const asked = { callId: row.id, messages, plan, isWhole, knowledge };
   return prepareChat(deps, context, { ...asked, reserved, wallClockMs, stop: input.stop });
+}
+
+function limitOf({ timeLimitMs, wholeLimitMs }: ChatInput, { stream }: ChatRequest): number | undefined {
+  if (stream || wholeLimitMs === undefined) return timeLimitMs;
+  return Math.min(wholeLimitMs, timeLimitMs ?? Number.POSITIVE_INFINITY);
 }
 
 function wallClockOf(config: TenantConfig, timeLimitMs: number | undefined): number {

@@ -60,7 +60,7 @@ export class StopSignal {
   // One function for all timers: a closure for each chat would be garbage on the hottest path.
   static readonly #onTimer = (stop: StopSignal): void => {
     const whose = stop.#isAgent ? "setting or limit of the agent" : "setting";
-    const limit = `${stop.#wallClockMs} ms (${whose} 'wall_clock_ms', or the client's own time limit)`;
+    const limit = `${stop.#wallClockMs} ms (${whose} 'wall_clock_ms', or the time limit of the client or of the host)`;
     stop.#end(new GatewayError("wall_clock_exceeded", `The request took longer than ${limit}.`), false);
   };
 
