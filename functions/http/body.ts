@@ -3,17 +3,15 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import {
-  isDeeperThan,
+  deepestJson,
   isJsonObject,
+  isTooDeep,
   mayLoseDigits,
   parseJsonExactly,
   parseWatchingDigits,
   type JsonValue,
 } from "@toolyard/core/json";
 import { headerOf, hostOf, type AppContext } from "./app-env.ts";
-
-/** Levels of a body; single fields may have fewer. */
-const deepest = 1_000;
 
 /** @throws GatewayError `payload_too_large` naming the limit */
 export async function readBody(c: AppContext, limit: number): Promise<Buffer> {
@@ -55,9 +53,8 @@ export function parseJsonBody(c: AppContext, bytes: Uint8Array, numbers?: WholeN
     text,
     numbers === "as text" ? (json) => parseWatchingDigits(json, (digits) => digits) : JSON.parse,
   );
-  // What is so deep has at least a bracket and its end for each level.
-  if (bytes.length > 2 * deepest && isDeeperThan(body, deepest)) {
-    throw new GatewayError("invalid_json", `The body is nested deeper than ${deepest} levels.`);
+  if (isTooDeep(body, bytes)) {
+    throw new GatewayError("invalid_json", `The body is nested deeper than ${deepestJson} levels.`);
   }
   if (typeof numbers !== "object") return body;
   refuseInexact(text, numbers.refusedIn ?? []);

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { request as send, type ClientRequest, type IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -460,6 +460,52 @@ describe(`back ends that fail under a good status ${verifies("CHAT-1", "CHAT-6")
         expect([reply.status, reply.json.error.code.startsWith("provider_")]).toEqual([status, true]);
       }
     }
+  });
+
+  test.each([
+    [
+      "text",
+      (deep: unknown) => ({ choices: [{ index: 0, delta: { content: "A", odd: deep }, finish_reason: "stop" }] }),
+    ],
+    [
+      "log probabilities",
+      (deep: unknown) => ({
+        choices: [{ index: 0, delta: { content: "A" }, logprobs: { content: deep }, finish_reason: "stop" }],
+      }),
+    ],
+    [
+      "a call",
+      (deep: unknown) => ({
+        choices: [
+          {
+            index: 0,
+            delta: { tool_calls: [{ index: 0, id: "a", function: { name: "remove_dir", arguments: { path: deep } } }] },
+            finish_reason: "tool_calls",
+          },
+        ],
+      }),
+    ],
+    ["an error", (deep: unknown) => ({ error: { message: "no", details: deep } })],
+    ["a list of errors", (deep: unknown) => deep],
+  ])("what nobody could write again, beside %s, is told as the back end's", async (_name, chunkOf) => {
+    const mark = "deep";
+    const deep = `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
+    const event = JSON.stringify(chunkOf(mark)).replace(`"${mark}"`, deep);
+    const answer = llm.http.answer;
+    onTestFinished(() => void (llm.http.answer = answer));
+    for (const path of paths) {
+      for (const stream of [true, false]) {
+        llm.http.answer = () => ({
+          headers: { "content-type": stream ? "text/event-stream" : "application/json" },
+          body: stream ? `data: ${event}\n\n${done}` : event.replace('"delta"', '"message"'),
+        });
+        const reply = await tenant.client.send("post", path, { ...body, stream });
+        expect([reply.status, reply.json.error.code]).toEqual([502, "provider_failed"]);
+        llm.http.answer = () => ({ status: 400, body: event });
+        expect((await tenant.client.send("post", path, { ...body, stream })).json.error.code).toBe("provider_rejected");
+      }
+    }
+    expect(removed()).toEqual([]);
   });
 
   test("text and usage beside the finish_reason are not lost", async () => {

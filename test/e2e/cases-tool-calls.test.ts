@@ -423,6 +423,13 @@ describe(`a call that is sent twice ${verifies("CHAT-3", "CHAT-4", "CHAT-10")}`,
     },
   );
 
+  test("too deep to be written again, it is one that does not run", async () => {
+    const deep = `{"sku":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
+    await ask([streamed([0, 1].map((index) => [entry("call_7", "create_order", deep, { index })])), answer]);
+    expect(runs()).toEqual([]);
+    expect(told().results.map(({ content }) => JSON.parse(content).error.code)).toEqual(["invalid_arguments"]);
+  });
+
   test("the same id in the next round is another call", async () => {
     const round = streamed([[entry("call_0", "create_order", order, { index: 0 })]]);
     const { finish } = await ask([round, round, answer]);
@@ -536,6 +543,7 @@ describe(`calls that are not whole ${verifies("CHAT-3", "CHAT-9", "CHAT-18")}`, 
     "text after": `${report}"} and that is it`,
     "two objects": `${report}"}{"path":"report.md","content":"y"}`,
     NaN: '{"path":"report.md","content":NaN}',
+    "more depth than can be written again": `{"path":"report.md","content":${"[".repeat(20_000)}${"]".repeat(20_000)}}`,
   };
 
   test.each(Object.entries(unreadable))(

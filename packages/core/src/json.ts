@@ -25,6 +25,20 @@ export function canonicalJson(value: unknown): string {
   });
 }
 
+/** JSON text in one spelling; what is none, and what is nested too deep to be written again, as it is. */
+export function canonicalText(text: string): string {
+  const value = parseJson(text);
+  return value === undefined || isTooDeep(value, text) ? text : canonicalJson(value);
+}
+
+/** Levels of what clients and back ends send. */
+export const deepestJson = 1_000;
+
+/** @param text that `value` was read from: what is so deep has at least a bracket and its end for each level */
+export function isTooDeep(value: unknown, text: { readonly length: number }): boolean {
+  return text.length > 2 * deepestJson && isDeeperThan(value, deepestJson);
+}
+
 /** `undefined` where the text is not JSON. */
 export function parseJson(text: string): JsonValue | undefined {
   try {

@@ -1,7 +1,7 @@
 /** The hard limits of one chat; each ends it with its own code, never as a silent success (CHAT-12). */
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { Usage } from "../calls/call.ts";
-import { canonicalJson, parseJson } from "../json.ts";
+import { canonicalText } from "../json.ts";
 import type { TenantSettings } from "../tenant-config.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";
 
@@ -89,7 +89,7 @@ export class LoopGuard {
 
   /** What is wrong where the call has been made too often. */
   #countCall(call: GuardedCall): string | undefined {
-    const identity = `${call.name} ${canonicalJson(parseJson(call.arguments) ?? call.arguments)}`;
+    const identity = `${call.name} ${canonicalText(call.arguments)}`;
     const count = (this.#seen.get(identity) ?? 0) + 1;
     this.#seen.set(identity, count);
     const most = this.#settings.identical_calls;

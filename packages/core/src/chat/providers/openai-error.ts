@@ -4,7 +4,7 @@
  */
 import { GatewayError, type ErrorDetails } from "../../errors/gateway-error.ts";
 import type { ErrorCode } from "../../errors/catalog.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { isJsonObject, isTooDeep, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { EgressResponse } from "../../ports/egress.ts";
 import { Redactor } from "../../secrets/redactor.ts";
 import type { ProviderRecord } from "./provider.ts";
@@ -45,7 +45,7 @@ const longestRetryAfterMs = 24 * 3_600_000;
 /** Reads an answer whose status says that it failed. */
 export function readFailure(status: number, headers: Headers, body: string): UpstreamFailure {
   const parsed = parseJson(body);
-  const found = parsed === undefined ? undefined : failureIn(parsed);
+  const found = parsed === undefined || isTooDeep(parsed, body) ? undefined : failureIn(parsed);
   const advice = retryAfter(headers) ?? found?.retryAfterMs;
   if (found !== undefined) return { ...found, status, raw: body, retryAfterMs: advice };
   return {

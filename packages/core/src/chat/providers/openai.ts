@@ -5,7 +5,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { GatewayError, toGatewayError } from "../../errors/gateway-error.ts";
-import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { deepestJson, isJsonObject, isTooDeep, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
 import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
 import { redactPieces } from "../../secrets/redact-pieces.ts";
 import { redactedText, Redactor } from "../../secrets/redactor.ts";
@@ -280,9 +280,16 @@ class ModelExchange {
     if (parsed === undefined && event.name !== "error") {
       throw this.#fail("provider_failed", `sent an event that is not JSON: ${this.#quote(event.data)}`);
     }
+    this.#requireDepth(parsed, event.data);
     const failure = failureInAnswer(parsed ?? event.data, event.name === "error");
     if (failure !== undefined) throw this.#error(failure);
     return isJsonObject(parsed) ? parsed : undefined;
+  }
+
+  /** What is nested deeper could not be written to anybody; of a usage only so much is read. */
+  #requireDepth(parsed: JsonValue | undefined, text: string): void {
+    if (isTooDeep(isJsonObject(parsed) ? { ...parsed, usage: null } : parsed, text))
+      throw this.#fail("provider_failed", `sent JSON that is nested deeper than ${deepestJson} levels.`);
   }
 
   countBody(read: Uint8Array): void {
@@ -299,6 +306,7 @@ class ModelExchange {
     if (parsed === undefined && /^\s*[{[]/.test(text)) {
       throw this.#fail("provider_stream_incomplete", "broke off in the middle of its answer.");
     }
+    this.#requireDepth(parsed, text);
     const failure = parsed === undefined ? undefined : failureInAnswer(parsed);
     if (failure !== undefined) throw this.#error(failure);
     if (isJsonObject(parsed) && Array.isArray(parsed["choices"])) {

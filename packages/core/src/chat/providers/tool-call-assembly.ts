@@ -8,7 +8,7 @@
  * appearance, `id` and `name` once, the argument pieces of a call joined being exactly its arguments.
  */
 import { randomBytes } from "node:crypto";
-import { canonicalJson, isJsonObject, parseJson, type JsonObject, type JsonValue } from "../../json.ts";
+import { canonicalText, isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import { ArgumentsText } from "./arguments-text.ts";
 import { mergeDelta } from "./merge-delta.ts";
 import type { AssembledToolCall } from "./provider.ts";
@@ -331,9 +331,7 @@ function saysTheSame(original: Slot, repetition: Slot, isEnd: boolean): boolean 
 function jsonOf(slot: Slot): string {
   const { text } = slot.arguments;
   if (slot.said?.text !== text) {
-    const trimmed = text.trim();
-    const parsed = parseJson(trimmed);
-    slot.said = { text, json: parsed === undefined ? trimmed : canonicalJson(parsed) };
+    slot.said = { text, json: canonicalText(text.trim()) };
   }
   return slot.said.json;
 }
