@@ -93,6 +93,7 @@ describe(`a credential ${verifies("BLIND-5", "BLIND-6")}`, () => {
 
   test.each([
     ["", "value"],
+    [" \t", "value"],
     ["a\n", "value"],
     ["\r\na", "value"],
     ["a\u0000b", "value"],

@@ -62,7 +62,7 @@ const pemStart = "-----BEGIN ";
  */
 const valueSchema = z
   .string()
-  .min(1, "must not be empty")
+  .regex(/\S/, "must not be empty, nor blanks alone")
   .max(65_536, "must have 65,536 characters at most")
   .refine((value) => !value.includes("\0"), "must not hold NUL characters")
   .refine(

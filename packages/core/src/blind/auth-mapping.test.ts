@@ -220,12 +220,15 @@ describe(`credentials in their places ${verifies("BLIND-3")}`, () => {
 describe(`credentials that cannot be used ${verifies("BLIND-5", "BLIND-10")}`, () => {
   const auth = config("api_key", { source: "QCC_KEY", target: "Token" });
 
-  test.each([{}, { QCC_KEY: "" }])("missing or empty (%j): names the key and how to add it", async (values) => {
-    const error = await refusal(place(auth, values));
-    expect(error).toMatchObject({ code: "credential_missing", details: { param: "QCC_KEY" } });
-    expect(String(error)).toContain("PUT /v1/credentials/QCC_KEY");
-    expect(deliveryOf(error)).toBe("not_sent");
-  });
+  test.each([{}, { QCC_KEY: "" }, { QCC_KEY: "  " }])(
+    "missing or empty (%j): names the key and how to add it",
+    async (values) => {
+      const error = await refusal(place(auth, values));
+      expect(error).toMatchObject({ code: "credential_missing", details: { param: "QCC_KEY" } });
+      expect(String(error)).toContain("PUT /v1/credentials/QCC_KEY");
+      expect(deliveryOf(error)).toBe("not_sent");
+    },
+  );
 
   test.each(["a\r\nX-Evil: 1", "a\n", "a\rb", "a\0b", "密钥", "a\u007fb"])(
     "%j is refused in a header, and never shown",

@@ -14,6 +14,7 @@ import {
   type OAuthClient,
 } from "../oauth/client.ts";
 import { withDelivery } from "../errors/delivery.ts";
+import { isBlank } from "../secrets/credential.ts";
 import type { AuthConfig, AuthMapping } from "./definition.ts";
 import { isHeaderName, isHeaderValue, isTransportHeader } from "./header-rules.ts";
 
@@ -302,11 +303,11 @@ export async function maskSecrets(config: AuthConfig | undefined): Promise<reado
 }
 
 function checkedValue(name: string, value: string | undefined): string {
-  if (value === undefined || value === "") {
+  if (value === undefined || isBlank(value)) {
     throw withDelivery(
       new GatewayError(
         "credential_missing",
-        `Credential '${name}' is ${value === "" ? "empty" : "not set"}; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
+        `Credential '${name}' is ${value === undefined ? "not set" : "empty"}; add it with PUT /v1/credentials/${encodeURIComponent(name)}.`,
         { param: name },
       ),
       "not_sent",

@@ -6,7 +6,7 @@
 import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { CredentialRepo, CredentialView } from "../ports/repos.ts";
-import type { CredentialRef, StoredCredential } from "../secrets/credential.ts";
+import { isBlank, type CredentialRef, type StoredCredential } from "../secrets/credential.ts";
 import type { Sealer } from "../secrets/sealer.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import { withDelivery } from "../errors/delivery.ts";
@@ -179,7 +179,7 @@ function checkCredential(name: string, value: string): void {
       },
     );
   }
-  if (value === "" || value.length > longestValue) {
+  if (isBlank(value) || value.length > longestValue) {
     throw new GatewayError("invalid_request", `'value' must have 1 to ${longestValue} characters.`, { param: "value" });
   }
 }

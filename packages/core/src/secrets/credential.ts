@@ -13,3 +13,8 @@ export interface StoredCredential extends CredentialRef {
   /** JWE, see secrets/sealer.ts; AAD = tenant|level|user|name|version. */
   readonly sealed: string;
 }
+
+/** Nothing, or what is nothing where it is sent: around the value of a header blanks do not count. */
+export function isBlank(value: string): boolean {
+  return value.trim() === "";
+}

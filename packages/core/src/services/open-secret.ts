@@ -3,6 +3,7 @@ import type { CredentialContext, CredentialResolver } from "../blind/credential-
 import { isHeaderValue } from "../blind/header-rules.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { withDelivery } from "../errors/delivery.ts";
+import { isBlank } from "../secrets/credential.ts";
 import type { SecretReference } from "./config-fields.ts";
 
 /**
@@ -15,7 +16,7 @@ export async function openSecret(
   context: CredentialContext,
 ): Promise<string> {
   const value = (await credentials.resolve(context, [name])).get(name);
-  if (value !== undefined && value !== "") return value;
+  if (value !== undefined && !isBlank(value)) return value;
   throw withDelivery(
     new GatewayError(
       "credential_missing",
