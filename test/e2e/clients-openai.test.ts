@@ -360,6 +360,41 @@ describe(`tools of the client and of the gateway ${verifies("CHAT-3", "CHAT-4", 
     },
   );
 
+  test.each([false, true])(
+    "runTools goes on with models that want ids of their own kind, whoever made those of the conversation (stream: %s)",
+    async (stream) => {
+      await tenant.addProvider(llm.url, { models: { theirs: "mistral-large-latest", ours: "gpt-5" } });
+      const idsIn = (body: Json): string[] =>
+        body.messages.flatMap((each: Json) => each.tool_call_id ?? each.tool_calls?.map(({ id }: Json) => id) ?? []);
+      llm.respond((body) => {
+        const refused = idsIn(body).find((id) => body["model"] !== "gpt-5" && !/^[a-zA-Z0-9]{9}$/.test(id));
+        const message = `Tool call id was ${refused} but must be a-z, A-Z, 0-9, with a length of 9.`;
+        if (refused !== undefined) return { status: 400, json: { object: "error", message, code: "3280" } };
+        const { length } = body["messages"] as Json[];
+        return length < 5
+          ? calls({ id: "D681PevKs", name: "get_weather", arguments: { city: "北京" } })
+          : text("Sunny.");
+      });
+      const before = { id: "call_PTLP8xhu3uwZk4l3nlnrrJha", name: "get_weather", arguments: '{"city":"广州"}' };
+      const { id, ...called } = before;
+      const history: ChatCompletionMessageParam[] = [
+        ...messages,
+        { role: "assistant", tool_calls: [{ id, type: "function", function: called }] },
+        { role: "tool", tool_call_id: id, content: "rain" },
+      ];
+      for (const name of ["theirs", "ours"]) {
+        const body = { model: name, messages: history, tools: [clientWeather(() => "sunny")] };
+        const runner = stream
+          ? openai.chat.completions.runTools({ ...body, stream: true })
+          : openai.chat.completions.runTools(body);
+        expect(await runner.finalContent()).toBe("Sunny.");
+        const ids = idsIn(llm.requests.at(-1));
+        expect([ids[0] === ids[1], ids[2] === ids[3], new Set(ids).size]).toEqual([true, true, 2]);
+        expect(ids[0] === id).toBe(name === "ours");
+      }
+    },
+  );
+
   test("a result that came late is still known after the client's turn", async () => {
     await tenant.addPlugin({ ...writingTool(backEnd, "wire_money"), sensitive: true });
     const session = { session_id: "late-1" };

@@ -15,6 +15,7 @@ import type { Span } from "../../ports/traces.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
+import { withCallIdsFor } from "./call-ids.ts";
 import { isProviderKind, providerKinds, providerOf } from "./index.ts";
 import type { ChatProvider, ProviderEvent, ProviderRecord, TakeEvents } from "./provider.ts";
 import { scriptedModel } from "./scripted.ts";
@@ -404,8 +405,14 @@ async function openOnce(deps: RouteDeps, route: Route, request: RoutedRequest): 
   const { provider, model } = route;
   const family = provider.schemaFamily ?? schemaFamilyOf(model);
   const tools = family === "openai" ? undefined : request.toolsFor?.(family);
+  const messages = withCallIdsFor(model, request.body["messages"]);
   const events = backEndOf(deps, provider).stream({
-    body: { ...request.body, ...(tools === undefined ? {} : { tools: [...tools] }), model },
+    body: {
+      ...request.body,
+      ...(messages === undefined ? {} : { messages }),
+      ...(tools === undefined ? {} : { tools: [...tools] }),
+      model,
+    },
     ...(request.original === undefined ? {} : { original: request.original }),
     stream: request.stream,
     signal: request.signal,
