@@ -288,6 +288,24 @@ describe(`answers ${verifies("MCP-3")}`, () => {
     const { json } = await invoke("mcp://crm/echo");
     expect(json.error).toMatchObject({ code: "tool_failed", message: expect.stringContaining("no such customer") });
   });
+
+  const key = "sk-verysecretvalue-0123456789";
+  const around = (before: number): string => `${"x".repeat(before)}${key}${"y".repeat(500)}`;
+  const refusal = (id: unknown): string =>
+    JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32_000, message: around(1_980) } });
+
+  test.each<[string, McpStub["onCall"]]>([
+    ["a tool's error", () => ({ isError: true, content: [{ type: "text", text: around(8_180) }] })],
+    ["an error of the protocol", (call) => () => ({ body: refusal(call.id) })],
+    ["what is no JSON", () => () => ({ body: around(110) })],
+    ["content of a kind that is not known", () => ({ content: [{ type: "new", text: around(2_010) }] })],
+  ])("no piece of a key is left where %s is cut", async (_what, onCall) => {
+    stub.onCall = onCall;
+    await addService({ auth_type: "bearer", auth_config: { token: key } });
+    const { text: said } = await invoke("mcp://crm/echo");
+    expect(said).toContain("xxx");
+    expect(said).not.toContain("sk-");
+  });
 });
 
 const deep = (levels: number): string => `${"[".repeat(levels)}${"]".repeat(levels)}`;

@@ -7,6 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
 import { withDelivery } from "../errors/delivery.ts";
+import type { Redactor } from "../secrets/redactor.ts";
 import type { ToolReply } from "../tools/adapter.ts";
 import { checkValue } from "../tools/arguments.ts";
 import { sayWrapped, toUnwrappedReply, wrappedIn } from "./wrapped-result.ts";
@@ -18,14 +19,17 @@ export interface ResultOptions {
   /** Of the tool, for messages. */
   readonly toolName: string;
   readonly outputSchema: JsonObject | undefined;
+  /** Of the call. What is cut is redacted before: half of a secret is known to nobody. */
+  readonly redactor: Redactor;
 }
 
 /** @throws GatewayError `tool_failed`, answered: `isError`, or a structured result that does not fit its schema */
-export function toToolReply(result: JsonObject, { toolName, outputSchema }: ResultOptions): ToolReply {
-  const parts = (Array.isArray(result["content"]) ? result["content"] : []).map(readPart);
+export function toToolReply(result: JsonObject, options: ResultOptions): ToolReply {
+  const { toolName, outputSchema, redactor } = options;
+  const parts = (Array.isArray(result["content"]) ? result["content"] : []).map((part) => readPart(part, redactor));
   const structured = result["structuredContent"];
   // The tool's own words first: a schema is for results that are some.
-  if (result["isError"] === true) throw toToolError(toolName, parts, structured);
+  if (result["isError"] === true) throw toToolError(options, parts, structured);
   if (structured === undefined) return toPartsReply(parts, result);
   if (outputSchema !== undefined) requireFit(toolName, outputSchema, structured);
   return toUnwrapped(parts, structured, outputSchema) ?? toStructuredReply(parts, structured, result);
@@ -40,7 +44,7 @@ type Part =
 
 const mediaTypePattern = /^[a-z0-9][a-z0-9!#$&^_.+-]{0,126}\/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}$/i;
 
-function readPart(part: JsonValue): Part {
+function readPart(part: JsonValue, redactor: Redactor): Part {
   if (!isJsonObject(part)) return other(JSON.stringify(part));
   const kind = textOf(part["type"]);
   switch (kind) {
@@ -54,7 +58,7 @@ function readPart(part: JsonValue): Part {
     case "resource_link":
       return { kind: "resource", text: `[resource link: ${describeResource(part)}]` };
     default:
-      return other(JSON.stringify(part).slice(0, longestUnknown));
+      return other(redactor.redact(JSON.stringify(part)).slice(0, longestUnknown));
   }
 }
 
@@ -160,8 +164,12 @@ function wholeOf({ content = [], structuredContent }: JsonObject): JsonObject {
 /** Characters of a tool's words that an error repeats. */
 const longestError = 8_192;
 
-function toToolError(toolName: string, parts: readonly Part[], structured: JsonValue | undefined): GatewayError {
-  const text = joined(parts).slice(0, longestError);
+function toToolError(
+  { toolName, redactor }: ResultOptions,
+  parts: readonly Part[],
+  structured: JsonValue | undefined,
+): GatewayError {
+  const text = redactor.redact(joined(parts)).slice(0, longestError);
   const words = text === "" ? "it gave no reason" : text;
   return failed(`'${toolName}' failed: ${words}`, {
     tool_error: true,

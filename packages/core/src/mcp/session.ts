@@ -7,6 +7,7 @@ import { isDeepStrictEqual } from "node:util";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { deliveryOf, withDelivery } from "../errors/delivery.ts";
+import type { Redactor } from "../secrets/redactor.ts";
 import { InputRequired, type InputAnswers } from "../tools/adapter.ts";
 import type { SendOptions } from "./http-peer.ts";
 import type { RpcError, RpcNotice } from "./json-rpc.ts";
@@ -253,7 +254,7 @@ export class McpSession {
       );
       if (answer.kind === "result") return answer.result;
       if (answer.kind === "too-deep") throw toTooDeep(this.#options.name);
-      throw toFailure(this.#options.name, answer.error);
+      throw toFailure(this.#options.name, answer.error, exchange.context.redactor);
     } catch (error) {
       if (this.#era === "stateless" && isAboutEra(error)) this.#isStale = true;
       if (isSent && exchange.signal.aborted) this.#cancel(id, exchange);
@@ -421,11 +422,11 @@ function textOf(value: JsonValue | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-function toFailure(name: string, { code, message, status, data }: RpcError): GatewayError {
+function toFailure(name: string, { code, message, status, data }: RpcError, redactor: Redactor): GatewayError {
   const text = message === "" ? `error ${code}` : `${message} (error ${code})`;
   const supported = code === rpcCodes.unsupportedVersion && isJsonObject(data) ? data["supported"] : undefined;
   return withDelivery(
-    new GatewayError("tool_failed", `'${name}' refused: ${text.slice(0, 2_000)}`, {
+    new GatewayError("tool_failed", `'${name}' refused: ${redactor.redact(text).slice(0, 2_000)}`, {
       extra: {
         rpc_code: code,
         ...(status === undefined ? {} : { status }),

@@ -100,7 +100,8 @@ export class StreamableHttp implements McpTransport {
     if (typeOf(response) === "text/event-stream") return this.#follow(request, response, options);
     const text = await readText(response, { name: this.#peer.name, options });
     const answer = pick(decodeMessages(text), request.id);
-    if (answer === undefined) throw toNoAnswer(this.#peer.name, describeNonsense(response.status, text));
+    if (answer === undefined)
+      throw toNoAnswer(this.#peer.name, describeNonsense(response.status, options.context.redactor.redact(text)));
     return answer;
   }
 

@@ -163,7 +163,7 @@ export const mcpScheme = defineScheme({
       readLate: async ({ config, tool, name, text }, context) => {
         await hideVariables(config.env ?? {}, deps.credentials, context);
         const { toLateReply } = await import("../../mcp/late-answer.ts");
-        return toLateReply(text, { toolName: name, outputSchema: tool.outputSchema });
+        return toLateReply(text, { toolName: name, outputSchema: tool.outputSchema, redactor: context.redactor });
       },
       breaker: ({ config }) => config.breaker,
       probe: (service, context) => servers.probe(service, context),
@@ -345,7 +345,8 @@ class McpServers {
     return this.#connections.use(this.#endpointOf(call, context), context, async (session) => {
       const { exchange, known, request } = await this.#toRequest(call, session, context);
       const result = await session.callTool(request, exchange);
-      return toToolReply(result, { toolName: call.call.tool.name, outputSchema: known.outputSchema });
+      const { redactor } = context;
+      return toToolReply(result, { toolName: call.call.tool.name, outputSchema: known.outputSchema, redactor });
     });
   }
 
