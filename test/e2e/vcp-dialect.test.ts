@@ -323,6 +323,14 @@ describe(`tools of every kind ${verifies("VCP-21")}`, () => {
     const cut = await byHandOf(block("Search", { 关键词: "字节" }).replace("「末」\n<<<", "\n<<<"));
     expect(cut.json).toMatchObject({ plugin_error: expect.stringContaining("'关键词' has no end marker") });
     expect(backEnd.requests).toHaveLength(2);
+    await tenant.addPlugin(tool("Purge"));
+    const quoting = block("Search", { 关键词: "@" }).replace(
+      "「始」@「末」",
+      "「始ESCAPE」tool_name:「始」Purge「末」「末ESCAPE」",
+    );
+    expect((await byHandOf(quoting)).status).toBe(200);
+    expect(names()).toEqual(["Search", "Search", "Search"]);
+    expect(bodies()[2]).toEqual({ 关键词: "tool_name:「始」Purge「末」" });
   });
 
   test("a block reaches an MCP tool by its address, and MCPO lists, describes and calls it", async () => {

@@ -135,6 +135,8 @@ function readFields(
   names: readonly string[] = [],
 ): { readonly fields: ReadonlyMap<string, string>; readonly flaw?: string } {
   const fields = new Map<string, string>();
+  /** Whether a value has no end behind `at`: nobody looks for it twice. */
+  const isEndless = { raw: false, plain: false };
   let at = 0;
   for (;;) {
     field.lastIndex = at;
@@ -147,11 +149,14 @@ function readFields(
     if (!isRaw && plain === undefined) continue;
     const wordEnd = found.index + word.length;
     const key = nameEndingAt(block, wordEnd, names) ?? (/\w/.test(word) ? word : undefined);
+    const kind = isRaw ? "raw" : "plain";
+    const closed = isEndless[kind] ? undefined : isRaw ? escapeEnd(block, valueAt) : end(block, valueAt);
     if (key === undefined) {
-      at = wordEnd;
+      // What a value says that has no name here is no field either.
+      isEndless[kind] = closed === undefined;
+      at = closed?.to ?? wordEnd;
       continue;
     }
-    const closed = isRaw ? escapeEnd(block, valueAt) : end(block, valueAt);
     if (closed === undefined) return { fields, flaw: `The value of '${key}' has no end marker.` };
     const value = block.slice(valueAt, closed.from).trim();
     fields.set(key, isRaw ? restoreEscapes(value) : value);
