@@ -286,6 +286,31 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     expect(result.text).toContain("https://x/film");
   });
 
+  test.for([
+    ["words with its placeholder", "Submitted. {{VCP_ASYNC_RESULT::Clip::task-2}}"],
+    ["the text of an object", '{"requestId":"task-2","messageForAI":"Submitted."}'],
+  ])("waits for a task that the plugin names in %s", async ([, said]) => {
+    const node = await startNode({ tools: [vcpManifest("Clip", { pluginType: "asynchronous" })], run: () => said });
+    await listed("Clip");
+    const { json } = await invoke({ uri: "vcp://Clip" });
+    expect(json).toMatchObject({ status: "running" });
+    expect(JSON.stringify(json)).toContain("Submitted.");
+    const callbackData = { pluginName: "Clip", taskId: "task-2", status: "Succeed", message: "cut" };
+    node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    const stateOf = async (): Promise<Json> => (await tenant.client.get(`/v1/calls/${json.id}`)).state;
+    await expect.poll(stateOf, { timeout: 5_000 }).toBe("completed");
+    expect((await tenant.client.send("get", `/v1/calls/${json.id}/result`)).text).toContain("cut");
+    expect(node.client.of("error")).toEqual([]);
+  });
+
+  test("has an asynchronous plugin's words as its result where they name no task of its own", async () => {
+    const said = "What {{VCP_ASYNC_RESULT::Other::task-2}} says.";
+    await startNode({ tools: [vcpManifest("Clip", { pluginType: "asynchronous" })], run: () => said });
+    await listed("Clip");
+    const { json } = await invoke({ uri: "vcp://Clip" });
+    expect(json).toMatchObject({ status: "completed", content: expect.stringContaining(said) });
+  });
+
   test("has what its plugin says later told to a model in the plugin's own words", async () => {
     const llm = await startLlmStub();
     open.push(llm);

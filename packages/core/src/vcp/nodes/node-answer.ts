@@ -1,9 +1,10 @@
 /** `tool_result` of a VCP node, read as what any plugin says (VCP-15): the same unwrapping, the same errors. */
 import type { CallContext } from "../../context.ts";
 import type { AdapterDeps } from "../../deps.ts";
-import { isJsonObject, parseJsonExactly, type JsonObject } from "../../json.ts";
+import { isJsonObject, parseJsonExactly, type JsonObject, type JsonValue } from "../../json.ts";
 import type { InvocationContext, ToolReply } from "../../tools/adapter.ts";
 import { randomHex } from "../../random-hex.ts";
+import { namedTask } from "../async/named-task.ts";
 import { failedToRun, outcomeOfAnswer, type Speaker } from "../plugins/outcome.ts";
 import { toToolReply } from "../plugins/reply.ts";
 import { pushResult, type PushDeps } from "../push/web-socket-push.ts";
@@ -57,8 +58,8 @@ export async function readFirstAnswer(
   text: string,
 ): Promise<ToolReply> {
   const { speaker, answer } = read(text, plugin);
-  const result = answer?.["result"];
-  if (answer?.["status"] !== "success" || !isJsonObject(result)) return readNodeAnswer(text, plugin);
+  const said = answer?.["status"] === "success" ? saidIn(answer["result"], plugin) : undefined;
+  if (said === undefined) return readNodeAnswer(text, plugin);
   await deps.repos.vcpCallbacks.open(context.tenant, {
     ...attempt,
     hash: randomHex(32),
@@ -70,12 +71,22 @@ export async function readFirstAnswer(
     keptMs: context.config.settings.calls_retention_days * dayMs,
   });
   const { answerWith } = await import("../async/invoke.ts");
-  // Nodes hand on what is in `result`, and of what the plugin says no more.
-  const said =
-    result["status"] === "success" || result["status"] === "error"
-      ? result
-      : { status: "success", ...taskOf(result), result };
   return answerWith(deps, context, { speaker, attempt, answer: said });
+}
+
+/**
+ * The plugin's answer: nodes hand on what is in its `result`, and no more of it. A text may be that, too, or words
+ * with the placeholder of a task; undefined where there is no task to wait for.
+ */
+function saidIn(result: JsonValue | undefined, plugin: string): JsonObject | undefined {
+  const value = typeof result === "string" ? (parseJsonExactly(result) ?? result) : result;
+  if (typeof value === "string") {
+    const words = { status: "success", result: value };
+    return namedTask(plugin, words) === undefined ? undefined : words;
+  }
+  if (!isJsonObject(value)) return undefined;
+  const { status } = value;
+  return status === "success" || status === "error" ? value : { status: "success", ...taskOf(value), result: value };
 }
 
 function taskOf({ requestId, taskId, task_id: other }: JsonObject): JsonObject {
