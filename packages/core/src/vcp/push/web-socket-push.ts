@@ -11,7 +11,7 @@ import { publish, type Publication } from "../../realtime/publish.ts";
 /** As the manifest has it. */
 export interface WebSocketPush {
   readonly enabled: boolean;
-  /** A result that is an object is the frame. */
+  /** A result that is an object is the frame, a callback's body where it has a `type`. */
   readonly usePluginResultAsMessage: boolean;
   readonly messageType?: string;
   /** Null: every client. */
@@ -90,8 +90,10 @@ export function frameOf(
   { usePluginResultAsMessage, messageType }: WebSocketPush,
   said: Pick<PluginSaid, "plugin" | "from" | "result">,
 ): JsonObject {
-  const { result } = said;
-  if (usePluginResultAsMessage && isJsonObject(result)) return result;
+  const { result, from } = said;
+  // The body of a callback has a form of its own, without the type by which clients know a frame.
+  const isFrame = isJsonObject(result) && (from === "result" || typeof result["type"] === "string");
+  if (usePluginResultAsMessage && isFrame) return result;
   return { type: messageType ?? defaultType(said), data: result };
 }
 
