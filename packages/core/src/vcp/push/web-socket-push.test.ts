@@ -14,7 +14,13 @@ describe(`what a plugin came to ${verifies("VCP-12")}`, () => {
     ["in an envelope of its own type", { messageType: "video" }, "callback", "x", { type: "video", data: "x" }],
     ["as a synchronous result", {}, "result", { a: 1 }, { type: "vcp_tool_result_Video", data: { a: 1 } }],
     ["as it is", { usePluginResultAsMessage: true, messageType: "no" }, "result", { type: "t" }, { type: "t" }],
-    ["as it is where a callback has a type", { usePluginResultAsMessage: true }, "callback", { type: "t" }, { type: "t" }],
+    [
+      "as it is where a callback has a type",
+      { usePluginResultAsMessage: true },
+      "callback",
+      { type: "t" },
+      { type: "t" },
+    ],
     [
       "in an envelope where a callback has no type",
       { usePluginResultAsMessage: true, messageType: "video_generation_status" },
