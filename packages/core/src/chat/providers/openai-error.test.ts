@@ -197,6 +197,18 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     expect(errorFor(429, body).code).toBe("provider_rate_limited");
   });
 
+  test("takes Gemini's limit by the minute for a limit, though it speaks of plan and billing", () => {
+    const message =
+      "You exceeded your current quota, please check your plan and billing details. * Quota exceeded for metric: generativelanguage.googleapis.com/generate_content_free_tier_requests, limit: 10 Please retry in 7.4s.";
+    const error = { code: 429, message, status: "RESOURCE_EXHAUSTED", details: [{ retryDelay: "7s" }] };
+    const limited = errorFor(429, [{ error }]);
+    expect(limited.code).toBe("provider_rate_limited");
+    expect(limited.spec.retryable).toBe(true);
+    expect(limited.details.retryAfterMs).toBe(7_000);
+    const inStream = failureInAnswer([{ error }]);
+    expect(inStream && toProviderError(inStream, context).code).toBe("provider_rate_limited");
+  });
+
   test.each([
     [{ error: { message: "boom", code: 502 } }, "provider_unavailable"],
     [{ error: { message: "boom", code: "429" } }, "provider_rate_limited"],

@@ -182,7 +182,9 @@ const keyWords = /authentication|invalid_api_key|permission_denied|unauthorized|
 function kindOf(failure: UpstreamFailure): Kind {
   const { status } = failure;
   const labels = `${failure.code ?? ""} ${failure.type ?? ""}`;
-  const isQuota = quotaWords.test(labels) || quotaWords.test(failure.message ?? "");
+  // Gemini tells of a limit by the minute in the words that OpenAI has for an empty account, and calls it by its name.
+  const isLimit = limitWords.test(labels);
+  const isQuota = quotaWords.test(labels) || (!isLimit && quotaWords.test(failure.message ?? ""));
   if (status === 402 || (isQuota && (status === undefined || status === 403 || status === 429))) return kinds.quota;
   if (status === undefined) return kindOfLabels(labels);
   if (status === 429) return kinds.rateLimited;
