@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
-import { startVendorStub, type VendorName, type VendorStub } from "../support/sms-vendors.ts";
+import { startVendorStub, twilioKeySid, type VendorName, type VendorStub } from "../support/sms-vendors.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: Gateway;
@@ -193,6 +193,18 @@ describe(`the vendors' own ways ${verifies("SMS-3")}`, () => {
     await create("aksk", "huawei", { account: { ...account, authentication: "aksk" } });
     const result = await sent("sms://aksk/verification_code", { to: "13800138000", template, params: ["369751"] });
     expect(result.status).toBe("sent");
+  });
+
+  test("Twilio takes API keys, which may send and not read the account", async () => {
+    const account = { ...stubOf("twilio").account, api_key_sid: twilioKeySid };
+    const { id } = await create("api-key", "twilio", { account });
+    expect(await tenant.client.post(`/v1/tool-services/${id}/test`)).toMatchObject({ ok: true });
+    expect((await sent("sms://api-key/verification_code", { to: "+8613800138000", content: "Hello" })).status).toBe(
+      "sent",
+    );
+    const elsewhere = { ...account, account_sid: `AC${"9".repeat(32)}` };
+    const { id: wrong } = await create("api-key-elsewhere", "twilio", { account: elsewhere });
+    expect(await tenant.client.post(`/v1/tool-services/${wrong}/test`)).toMatchObject({ ok: false });
   });
 
   test.each(["aliyun", "tencent"] as const)("a stale time is refused by %s and told", async (name) => {

@@ -268,22 +268,28 @@ const huawei: Wire = {
 };
 
 const twilioSid = `AC${"0".repeat(32)}`;
+/** Of a standard API key. */
+export const twilioKeySid = `SK${"2".repeat(32)}`;
 const twilio: Wire = {
   secret: "sentinel-of-twilio",
   template: `HX${"1".repeat(32)}`,
   account: (endpoint) => ({ account_sid: twilioSid, auth_token: twilio.secret, from: "+15005550006", endpoint }),
-  sends: (request) => request.method === "POST",
+  sends: (request) => request.method === "POST" && new URLSearchParams(request.body.toString("utf8")).has("To"),
   answer({ request, stub }) {
     const fail = (code: number, status = 400): StubReply =>
       json({ code, message: `${code} it is`, more_info: `https://www.twilio.com/docs/errors/${code}`, status }, status);
-    const expected = `Basic ${Buffer.from(`${twilioSid}:${stub.secret}`).toString("base64")}`;
-    if (header(request, "authorization") !== expected) return fail(20003, 401);
+    const proofOf = (user: string): string => `Basic ${Buffer.from(`${user}:${stub.secret}`).toString("base64")}`;
+    const given = header(request, "authorization");
+    const isKey = given === proofOf(twilioKeySid);
+    if (!isKey && given !== proofOf(twilioSid)) return fail(20003, 401);
     const base = `/2010-04-01/Accounts/${twilioSid}`;
+    // Keys other than main ones may do everything but this.
     if (request.method === "GET" && request.target === `${base}.json`)
-      return json({ sid: twilioSid, status: "active" });
+      return isKey ? fail(20003, 401) : json({ sid: twilioSid, status: "active" });
     if (request.method !== "POST" || request.target !== `${base}/Messages.json`) return fail(20404, 404);
     const form = new URLSearchParams(request.body.toString("utf8"));
-    const to = form.get("To") ?? "";
+    const to = form.get("To");
+    if (to === null) return fail(21604);
     if (!/^\+\d{8,15}$/.test(to)) return fail(21211);
     if (form.get("From") !== "+15005550006") return fail(21212);
     const code = stub.refuses.get(to);

@@ -57,28 +57,19 @@ export const twilio = defineVendor({
   countryCode: undefined,
   endpoint: ({ endpoint }) => endpoint,
   secret: ({ auth_token: secret }) => secret,
-  send(account, message, context) {
-    const body = fieldsOf(account, message)
-      .map(([name, value]) => `${name}=${encodeStrictly(value)}`)
-      .join("&");
-    return {
-      method: "POST",
-      url: `${addressOf(account)}/Messages.json`,
-      headers: [["content-type", "application/x-www-form-urlencoded"], proof(account, context)],
-      body,
-    };
-  },
+  send: (account, message, context) => toMessages(account, context, fieldsOf(account, message)),
   read(reply, numbers) {
     const refusal = refusalOf(reply);
     if (refusal !== undefined) return numbers.map((number) => ({ ...refusal, number }));
     return forAll(numbers, { status: "accepted", messageId: textOf(fieldOf(reply.json, "sid")) });
   },
-  probe: (account, context) => ({
-    method: "GET",
-    url: `${addressOf(account)}.json`,
-    headers: [proof(account, context)],
-  }),
-  readProbe: (reply) => (reply.status === 200 ? undefined : refusalOf(reply)),
+  // Without recipient nothing can be sent. The account itself may not be read with every API key that may send.
+  probe: (account, context) => toMessages(account, context, senderOf(account)),
+  readProbe(reply) {
+    const refusal = refusalOf(reply);
+    const isAboutMessage = refusal?.status === "rejected" && /^21\d{3}$/.test(refusal.code ?? "");
+    return isAboutMessage ? undefined : refusal;
+  },
   receipts({ form, query }) {
     const [status, messageId] = [form.get("MessageStatus"), form.get("MessageSid")];
     if (status === null || messageId === null) return undefined;
@@ -100,8 +91,16 @@ function receiptStatus(status: string): SmsReceipt["status"] {
   return /^(?:undelivered|failed|canceled)$/.test(status) ? "failed" : "sent";
 }
 
-function addressOf({ endpoint, account_sid: account }: Account): string {
-  return `${new URL(endpoint).origin}/2010-04-01/Accounts/${account}`;
+type Field = readonly [name: string, value: string];
+
+function toMessages(account: Account, context: SigningContext, fields: readonly Field[]): VendorRequest {
+  const { endpoint, account_sid: sid } = account;
+  return {
+    method: "POST",
+    url: `${new URL(endpoint).origin}/2010-04-01/Accounts/${sid}/Messages.json`,
+    headers: [["content-type", "application/x-www-form-urlencoded"], proof(account, context)],
+    body: fields.map(([name, value]) => `${name}=${encodeStrictly(value)}`).join("&"),
+  };
 }
 
 function proof(account: Account, { reveal }: SigningContext): VendorRequest["headers"][number] {
@@ -109,12 +108,14 @@ function proof(account: Account, { reveal }: SigningContext): VendorRequest["hea
   return ["authorization", basic({ id, secret: reveal(account.auth_token) })];
 }
 
-function fieldsOf(account: Account, message: OutgoingSms): readonly (readonly [name: string, value: string])[] {
-  const { numbers, content, callId, receiptUrl } = message;
-  const service = account.messaging_service_sid;
+function senderOf({ from = "", messaging_service_sid: service }: Account): readonly Field[] {
+  return [service === undefined ? ["From", from] : ["MessagingServiceSid", service]];
+}
+
+function fieldsOf(account: Account, { numbers, content, callId, receiptUrl }: OutgoingSms): readonly Field[] {
   return [
     ["To", numbers[0] ?? ""],
-    service === undefined ? ["From", account.from ?? ""] : ["MessagingServiceSid", service],
+    ...senderOf(account),
     ...("text" in content
       ? [["Body", content.text] as const]
       : [
