@@ -184,7 +184,8 @@ describe(`who is calling ${verifies("API-3")}`, () => {
       const auth_config = { client_id: "x", client_secret: "wrong-secret", token_url: `${authority.url}/nothing` };
       const { id } = await addService("crm", { list: operation() }, { auth_type: "oauth2", auth_config });
       const { json } = await invoke("api://crm/list");
-      expect(json.error.message).toContain("auth_config.token_url");
+      expect(json.error.message).toContain("check 'auth_config.token_url'");
+      expect(json.error.message).not.toContain("PUT /v1/credentials");
       expect(await tenant.client.post(`/v1/tool-services/${id}/test`)).toMatchObject({ ok: false });
       expect(backEnd.requests).toHaveLength(0);
     });

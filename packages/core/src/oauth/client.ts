@@ -130,7 +130,12 @@ export function readOAuthClient(config: AuthConfig, valueOf: (source: string) =>
 
 /** A part of the client as its tenant knows it: `credential 'CRM_ID' (client_id)`. */
 export function settingOf(client: OAuthClient, target: OAuthTarget): string {
-  const source = client.sources[target];
-  if (source !== undefined) return `credential '${source}' (${target})`;
-  return `'auth_config.${target}'`;
+  const source = credentialOf(client, target);
+  return source === undefined ? `'auth_config.${target}'` : `credential '${source}' (${target})`;
+}
+
+/** Name of the credential behind a part; undefined where the definition, or the configuration of a service, says it. */
+export function credentialOf({ sources }: OAuthClient, target: OAuthTarget): string | undefined {
+  const source = sources[target];
+  return source === `auth_config.${target}` ? undefined : source;
 }

@@ -69,6 +69,50 @@ describe(`the proof of a client ${verifies("BLIND-3")}`, () => {
     expect(server.requests).toHaveLength(2);
   });
 
+  test.each([
+    ["401 without a word", { status: 401, headers: { "www-authenticate": "Basic" } }],
+    ["401 in words of its own", { status: 401, body: '{"message":"Unauthorized"}' }],
+    ["a missing parameter", { status: 400, body: '{"error":"invalid_request","error_description":"client_id?"}' }],
+    ["Auth0's denial", { status: 401, body: '{"error":"access_denied","error_description":"Unauthorized"}' }],
+    ["Facebook's", { status: 400, body: '{"error":{"message":"Missing client_id parameter.","code":101}}' }],
+    ["Twitch's", { status: 400, body: '{"status":400,"message":"missing client id"}' }],
+  ])("goes into the body where a server that looks for it there says %s", async (_what, refusal) => {
+    server.requests.length = 0;
+    server.answer = ({ headers }) => (headers.authorization === undefined ? json({ access_token: "t" }) : refusal);
+    const form = { grant_type: "client_credentials" } as const;
+    const reply = await requestToken(egress, clientAt(), { form, clientAuth: undefined });
+    expect(reply).toMatchObject({ accessToken: "t", clientAuth: "post" });
+    expect(server.requests).toHaveLength(2);
+  });
+
+  test.each([
+    [
+      "basic",
+      { status: 401, body: '{"error":"invalid_client"}' },
+      { status: 400, body: '{"error":"invalid_request"}' },
+    ],
+    ["post", { status: 400, body: '{"error":"invalid_request"}' }, { status: 401, body: '{"error":"invalid_client"}' }],
+  ])("that is wrong is told as such by a server that takes %s only", async (_taken, basic, post) => {
+    server.answer = ({ headers }): StubReply => (headers.authorization === undefined ? post : basic);
+    const form = { grant_type: "client_credentials" } as const;
+    const error = await failureOf(requestToken(egress, clientAt(), { form, clientAuth: undefined }));
+    expect(oauthErrorOf(error)).toBe("invalid_client");
+  });
+
+  test.each(["invalid_grant", "invalid_scope", "unauthorized_client"])(
+    "is taken where the server goes on to say %s",
+    async (error) => {
+      await failureOf(ask({ status: 400, ...json({ error }) }));
+      expect(server.requests).toHaveLength(1);
+    },
+  );
+
+  test("that is refused without a word is at fault, not the address", async () => {
+    const error = await failureOf(ask({ status: 401 }));
+    expect(error).toMatchObject({ code: "credential_invalid", details: { param: "SECRET" } });
+    expect(error.message).toContain("check credential 'ID' (client_id), set with PUT /v1/credentials/ID");
+  });
+
   test("a client without a secret only names itself", async () => {
     await ask(
       json({ access_token: "t" }),

@@ -58,14 +58,30 @@ export async function requestToken(egress: Egress, client: OAuthClient, request:
     return await send(egress, client, { form: request.form, clientAuth: first });
   } catch (error) {
     const other = first === "basic" ? "post" : "basic";
-    const mayTry = first !== "none" && client.clientAuth === undefined && oauthErrorOf(error) === "invalid_client";
-    if (!mayTry) throw error;
+    if (first === "none" || client.clientAuth !== undefined || !mayMissProof(error)) throw error;
     return await send(egress, client, { form: request.form, clientAuth: other }).catch((second: unknown) => {
+      const said = oauthErrorOf(second);
+      if (said === "invalid_client" && oauthErrorOf(error) !== said) throw second;
       // A code may be spent with the first try; what is said of it then explains nothing.
-      const isSpent = request.form.grant_type === "authorization_code" && oauthErrorOf(second) !== undefined;
-      throw isSpent || oauthErrorOf(second) === "invalid_client" ? error : second;
+      const isSpent = request.form.grant_type === "authorization_code" && said !== undefined;
+      throw isSpent || mayMissProof(second) ? error : second;
     });
   }
+}
+
+/** Said to a client that is known. */
+const saidToKnown: ReadonlySet<string | undefined> = new Set([
+  "invalid_grant",
+  "invalid_scope",
+  "invalid_target",
+  "unauthorized_client",
+  "unsupported_grant_type",
+]);
+
+/** Servers that look for the proof elsewhere say anything: that they do not know the client, or miss a parameter. */
+function mayMissProof(error: unknown): boolean {
+  const isAnswer = error instanceof GatewayError && error.code === "credential_invalid";
+  return isAnswer && !saidToKnown.has(oauthErrorOf(error));
 }
 
 /** The `error` of RFC 6749 that the server answered with. */

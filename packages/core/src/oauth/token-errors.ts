@@ -6,7 +6,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { parseRetryAfter } from "../blind/reply.ts";
 import type { JsonObject } from "../json.ts";
 import type { EgressResponse } from "../ports/egress.ts";
-import { settingOf, type OAuthClient, type OAuthTarget } from "./client.ts";
+import { credentialOf, settingOf, type OAuthClient, type OAuthTarget } from "./client.ts";
 
 /** Characters of the server's own words. */
 const longestQuote = 300;
@@ -31,6 +31,8 @@ export function toAnswerError(client: OAuthClient, answer: TokenAnswer): Gateway
   if (isOk && typeof fields["access_token"] === "string" && fields["access_token"] !== "") {
     return failedServer(client, answer, "gave a token that cannot be sent as a bearer token");
   }
+  // RFC 6749, 5.2: the status of a client that is not known, said without words.
+  if (response.status === 401) return unknownClient(client, answer.grant);
   const type = contentTypeOf(response);
   const what = `status ${response.status}${type === "" ? "" : ` and ${type}`}`;
   return invalid(
@@ -46,14 +48,16 @@ interface Advice {
   readonly text: (client: OAuthClient, grant: string) => string;
 }
 
+const clientAdvice: Advice = {
+  target: "client_secret",
+  text: (client) =>
+    client.clientSecret === undefined
+      ? `${check(client, "client_id")}, or map a 'client_secret' if the server wants one`
+      : `${check(client, "client_id")} and ${settingOf(client, "client_secret")}, and 'auth_config.client_auth' if it is set`,
+};
+
 const advice: Readonly<Record<string, Advice>> = {
-  invalid_client: {
-    target: "client_secret",
-    text: (client) =>
-      client.clientSecret === undefined
-        ? `${check(client, "client_id")}, or map a 'client_secret' if the server wants one`
-        : `${check(client, "client_id")} and ${settingOf(client, "client_secret")}, and 'auth_config.client_auth' if it is set`,
-  },
+  invalid_client: clientAdvice,
   unauthorized_client: {
     target: "client_id",
     text: (client, grant) => `allow the client of ${settingOf(client, "client_id")} the grant '${grant}' at the server`,
@@ -65,7 +69,7 @@ const advice: Readonly<Record<string, Advice>> = {
   invalid_scope: {
     target: "scope",
     text: (client) =>
-      client.sources.scope === undefined
+      client.scope === undefined
         ? "map a credential to the target 'scope' with what the server allows"
         : check(client, "scope"),
   },
@@ -81,6 +85,16 @@ const advice: Readonly<Record<string, Advice>> = {
         : "it has expired, was used before or was withdrawn; give the access anew",
   },
 };
+
+function unknownClient(client: OAuthClient, grant: string): GatewayError {
+  const { target, text } = clientAdvice;
+  return invalid(
+    client,
+    target,
+    `The authorization server gave no access token and no reason (status 401); ${text(client, grant)}, and that ${settingOf(client, "token_url")} is its token endpoint.`,
+    { oauth_error: "invalid_client" },
+  );
+}
 
 const serverFaults = new Set(["server_error", "temporarily_unavailable", "slow_down"]);
 
@@ -158,17 +172,17 @@ function paramOf(client: OAuthClient, target: OAuthTarget): { readonly param: st
 }
 
 function check(client: OAuthClient, target: OAuthTarget): string {
-  return `check ${settingOf(client, target)}${client.sources[target] === undefined ? "" : `, set with ${put(client, target)}`}`;
+  return `check ${settingOf(client, target)}${credentialOf(client, target) === undefined ? "" : `, set with ${put(client, target)}`}`;
 }
 
 function howToSet(client: OAuthClient, target: OAuthTarget): string {
-  return client.sources[target] === undefined
+  return credentialOf(client, target) === undefined
     ? "change the tool's definition"
     : `set it again with ${put(client, target)}`;
 }
 
 function put(client: OAuthClient, target: OAuthTarget): string {
-  return `PUT /v1/credentials/${encodeURIComponent(client.sources[target] ?? "")}`;
+  return `PUT /v1/credentials/${encodeURIComponent(credentialOf(client, target) ?? "")}`;
 }
 
 function contentTypeOf({ headers }: Pick<EgressResponse, "headers">): string {
