@@ -107,6 +107,25 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     expect(errorFor(429, openai("slow down", "rate_limit_exceeded")).spec.retryable).toBe(true);
   });
 
+  test.each([
+    [429, { error: { code: "1113", message: "余额不足或无可用资源包,请充值。" } }],
+    [429, { error: { code: "1113", message: "您的账户已欠费，请充值后重试。" } }],
+    [400, { error: { code: "Arrearage", message: "Access denied, make sure your account is in good standing." } }],
+    [
+      403,
+      { error: { code: "AccountOverdueError", message: "Your account has an overdue balance.", type: "Forbidden" } },
+    ],
+    [403, { code: 30_011, message: "Your paid balance is insufficient. Please top up and try again.", data: null }],
+    [401, { error: { type: "CreditsError", message: "Insufficient balance. Manage your billing here." } }],
+  ])("knows an empty account by %i and %j", (status, body) => {
+    expect(errorFor(status, body).details.extra).toMatchObject({ quota_exhausted: true });
+  });
+
+  test("takes what a request is refused for as that, whatever it speaks of", () => {
+    const error = errorFor(400, openai("'messages' speaks of an insufficient balance and is too long", "bad_request"));
+    expect(error.code).toBe("provider_rejected");
+  });
+
   test("names the provider and the credential that was refused, and not what the back end says of it", () => {
     const error = errorFor(401, openai("Incorrect API key provided: abc", "invalid_api_key"));
     expect(error.message).toBe(

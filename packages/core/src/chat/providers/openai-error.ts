@@ -168,8 +168,11 @@ const kinds = {
   },
 } as const satisfies Record<string, Kind>;
 
+/** Of vendors in China, too: DashScope, Volcengine, SiliconFlow, Zhipu. */
 const quotaWords =
-  /insufficient_(?:quota|balance|funds|credits?)|exceeded_current_quota|billing_(?:hard_limit|not_active)|exceeded your current quota|insufficient balance/i;
+  /insufficient_(?:quota|balance|funds|credits?)|exceeded_current_quota|billing_(?:hard_limit|not_active)|exceeded your current quota|insufficient balance|balance is insufficient|arrearage|account_?overdue|余额不足|欠费/i;
+/** With these an empty account is told, in words alone; with 400 the label has to say it. */
+const quotaStatuses: ReadonlySet<number | undefined> = new Set([undefined, 401, 403, 429]);
 const limitWords = /rate.?limit|too.?many.?requests|resource_exhausted|throttl/i;
 const overloadWords =
   /overloaded|unavailable|server_error|internal_error|internal server error|timeout|capacity|bad_gateway/i;
@@ -184,8 +187,9 @@ function kindOf(failure: UpstreamFailure): Kind {
   const labels = `${failure.code ?? ""} ${failure.type ?? ""}`;
   // Gemini tells of a limit by the minute in the words that OpenAI has for an empty account, and calls it by its name.
   const isLimit = limitWords.test(labels);
-  const isQuota = quotaWords.test(labels) || (!isLimit && quotaWords.test(failure.message ?? ""));
-  if (status === 402 || (isQuota && (status === undefined || status === 403 || status === 429))) return kinds.quota;
+  const isLabelled = quotaWords.test(labels);
+  const isSaid = quotaStatuses.has(status) && !isLimit && quotaWords.test(failure.message ?? "");
+  if (status === 402 || isSaid || (isLabelled && (status === 400 || quotaStatuses.has(status)))) return kinds.quota;
   if (status === undefined) return kindOfLabels(labels);
   if (status === 429) return kinds.rateLimited;
   if (status === 401 || status === 403) return kinds.unauthorized;
