@@ -168,9 +168,9 @@ const kinds = {
   },
 } as const satisfies Record<string, Kind>;
 
-/** Of vendors in China, too: DashScope, Volcengine, SiliconFlow, Zhipu. */
+/** Of vendors in China, too: DashScope, Volcengine, SiliconFlow, Zhipu. The last two say "balance insufficient", "in arrears". */
 const quotaWords =
-  /insufficient_(?:quota|balance|funds|credits?)|exceeded_current_quota|billing_(?:hard_limit|not_active)|exceeded your current quota|insufficient balance|balance is insufficient|arrearage|account_?overdue|余额不足|欠费/i;
+  /insufficient_(?:quota|balance|funds|credits?)|exceeded_current_quota|billing_(?:hard_limit|not_active)|exceeded your current quota|insufficient balance|balance is insufficient|arrearage|account_?overdue|\u4f59\u989d\u4e0d\u8db3|\u6b20\u8d39/i;
 /** With these an empty account is told, in words alone; with 400 the label has to say it. */
 const quotaStatuses: ReadonlySet<number | undefined> = new Set([undefined, 401, 403, 429]);
 const limitWords = /rate.?limit|too.?many.?requests|resource_exhausted|throttl/i;
