@@ -225,6 +225,23 @@ describe(`one token for all ${verifies("BLIND-3")}`, () => {
     await own.close();
   });
 
+  test("a user who says what it is for brings the secret, too: the tenant's gets the tenant's own scope", async () => {
+    const scope = { source: "CRM_SCOPE", target: "scope" };
+    const { tenant } = await newBench({ mapping: [...mapping, scope] }, { CRM_SCOPE: "crm.read" });
+    const { client } = await tenant.newKey({ user_id: "ann", scopes: ["tools"] });
+    const lookUp = { name: "lookup", arguments: { q: "x" } };
+    await client.expect("put", "/v1/credentials/CRM_SCOPE", { value: "crm.admin", user_id: "ann" });
+    expect(await client.send("post", "/v1/tools/invoke", lookUp)).toMatchObject({
+      status: 400,
+      json: { error: { code: "credential_invalid", param: "CRM_SCOPE" } },
+    });
+    expect(authority.asks).toEqual([]);
+    await client.expect("put", "/v1/credentials/CRM_ID", { value: "client-of-ann", user_id: "ann" });
+    await client.expect("put", "/v1/credentials/CRM_SECRET", { value: secretOf("client-of-ann"), user_id: "ann" });
+    expect((await client.send("post", "/v1/tools/invoke", lookUp)).status).toBe(200);
+    expect(authority.asks.map(({ form }) => form["scope"])).toEqual(["crm.admin"]);
+  });
+
   test("it is nowhere to be read: not in answers, the log or a file", async () => {
     const { call, tenant } = await newBench();
     // Careless back ends repeat what they were sent.

@@ -24,7 +24,7 @@ import {
   type ConnectLink,
   type ConnectTarget,
 } from "./connect-link.ts";
-import { openToken, ownerOf, requireOwnAddresses, sealReply } from "./grant.ts";
+import { openToken, ownerOf, requireOwnClient, sealReply } from "./grant.ts";
 import { challengeOf } from "./pkce.ts";
 import { requestToken, revokeToken } from "./token-endpoint.ts";
 
@@ -268,7 +268,7 @@ async function revokeGrant(deps: CoreDeps, { tenant, config }: CallContext, gran
   const target = await connectTargetOf(deps, context, tool);
   const token = await openToken(sealer, context, grant);
   if (target === undefined || token === undefined) return;
-  requireOwnAddresses(context, target.client);
+  requireOwnClient(context, target.client);
   const [value, hint] =
     token.refresh_token === undefined
       ? ([token.access_token, "access_token"] as const)

@@ -23,7 +23,7 @@ export interface GrantOwner extends OAuthGrantKey {
  * into the client: then what comes of it is that user's, too.
  */
 export async function ownerOf(sealer: Sealer, context: CredentialContext, client: OAuthClient): Promise<GrantOwner> {
-  requireOwnAddresses(context, client);
+  requireOwnClient(context, client);
   const origins = Object.values(client.sources).map((source) => findCredential(context, source));
   const inline = origins.find((origin) => origin?.level === "inline");
   if (inline !== undefined && client.grant === "authorization_code") throw inlineConnection(inline.name);
@@ -40,21 +40,23 @@ export async function ownerOf(sealer: Sealer, context: CredentialContext, client
 }
 
 /**
- * Users may set what of a client is their own without any scope: the tenant's secret is not sent where one of them says.
- * @throws GatewayError `credential_invalid` naming the address
+ * Users may set their own values without any scope: the tenant's secret is neither sent where one of them says, nor does
+ * it get for the tenant's own access what one of them asks for.
+ * @throws GatewayError `credential_invalid` naming the user's value
  */
-export function requireOwnAddresses(context: CredentialContext, { sources }: OAuthClient): void {
+export function requireOwnClient(context: CredentialContext, { grant, sources }: OAuthClient): void {
   const { client_secret: secret } = sources;
   if (secret === undefined || findCredential(context, secret)?.level !== "tenant") return;
-  for (const target of ["token_url", "revocation_url"] as const) {
-    const address = sources[target];
-    const origin = address === undefined ? undefined : findCredential(context, address);
+  const addresses = ["token_url", "revocation_url"] as const;
+  for (const target of grant === "client_credentials" ? ([...addresses, "scope"] as const) : addresses) {
+    const source = sources[target];
+    const origin = source === undefined ? undefined : findCredential(context, source);
     if (origin?.level !== "user") continue;
     const { name, userId } = origin;
     throw withDelivery(
       new GatewayError(
         "credential_invalid",
-        `Credential '${name}' (${target}) is user '${userId}''s own, and '${secret}' (client_secret) is the tenant's, which goes to the tenant's own addresses only; set '${secret}' for this user, too, or delete the user's '${name}'.`,
+        `Credential '${name}' (${target}) is user '${userId}''s own, and '${secret}' (client_secret) is the tenant's, which is used as the tenant has set it up only; set '${secret}' for this user, too, or delete the user's '${name}'.`,
         { param: name },
       ),
       "not_sent",
