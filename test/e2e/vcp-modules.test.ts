@@ -216,7 +216,7 @@ let started = 0;
 module.exports = {
   initialize(config) { started = config.START; },
   registerApiRoutes(router, config, projectBasePath) {
-    router.get("/status/:id", (request, response) => response.set("x-own", "1").set("Set-Cookie", "a=b").json({ id: request.params.id, query: request.query, started, key: request.get("authorization") ?? null, language: request.get("accept-language") ?? null, original: request.originalUrl }));
+    router.get("/status/:id", (request, response) => response.set("x-own", "1").set("Set-Cookie", "a=b").set("X-Accel-Redirect", "/private").set("X-Sendfile", "/etc/hosts").json({ id: request.params.id, query: request.query, started, key: request.get("authorization") ?? null, language: request.get("accept-language") ?? null, original: request.originalUrl }));
     router.post("/echo", (request, response) => response.status(201).json(request.body));
     router.put("/size", express.raw({ type: "*/*", limit: "10mb" }), (request, response) => response.send(String(request.body.length)));
     router.get("/page", (request, response) => response.send("<script>1</script>"));
@@ -264,7 +264,7 @@ describe(`a service ${verifies("VCP-7")}`, () => {
       original: "/api/plugins/Board/status/a%2Fb?x=1&x=2",
     });
     expect(answer.headers.get("x-own")).toBe("1");
-    expect(answer.headers.get("set-cookie")).toBeNull();
+    for (const name of ["set-cookie", "x-accel-redirect", "x-sendfile"]) expect(answer.headers.get(name)).toBeNull();
     const id = answer.headers.get("x-toolyard-call-id") ?? "";
     expect(await tenant.client.get(`/v1/calls/${id}`)).toMatchObject({
       uri: "vcp://Board/_http",

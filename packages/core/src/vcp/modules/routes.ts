@@ -120,6 +120,9 @@ const passedBack = new Set([
   "retry-after",
 ]);
 
+/** Ours, and what servers in front of us take for an order to send a file or a page of their own. */
+const heldBack = /^x-(?:toolyard-|request-id$|accel-|sendfile|lighttpd-|litespeed-|reproxy-)/;
+
 /** @throws GatewayError `tool_failed` for what is no answer */
 export function readRouteAnswer(plugin: string, body: string): RouteAnswer {
   const parsed = httpAnswerSchema.safeParse(parseJson(body));
@@ -128,7 +131,7 @@ export function readRouteAnswer(plugin: string, body: string): RouteAnswer {
   const { status, headers, base64 } = parsed.data;
   return {
     status,
-    headers: headers.filter(([name]) => passedBack.has(name) || /^x-(?!toolyard-|request-id$)/.test(name)),
+    headers: headers.filter(([name]) => passedBack.has(name) || (name.startsWith("x-") && !heldBack.test(name))),
     body: Buffer.from(base64, "base64"),
   };
 }
