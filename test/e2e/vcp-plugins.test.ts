@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { packZip, type ZipFile } from "@toolyard/core/vcp/plugins/zip";
+import { findBubblewrap } from "@toolyard/platform/local/plugin-wall";
 import { readPluginDirectory } from "@toolyard/platform/local/plugin-directory";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
@@ -12,6 +13,9 @@ import { rawClient } from "../support/mcp-clients.ts";
 import { expectNoneRuns } from "../contract/plugin-runner.ts";
 import { importVcp, printing, vcpManifest } from "../support/vcp-plugins.ts";
 import { verifies } from "../support/verifies.ts";
+
+const { program: bubblewrap, missing } = await findBubblewrap(process.env["PATH"] ?? "");
+if (missing !== undefined) console.log(`Skipped: the wall around plugins; ${missing}.`);
 
 const samples = join(import.meta.dirname, "../../plugins");
 
@@ -154,6 +158,33 @@ describe(`what a tenant decides about a plugin ${verifies("CHAT-11", "VCP-1")}`,
     const { status, json } = await tenant.client.send("patch", `/v1/plugins/${id}`, { sensitive: true });
     expect(status).toBe(400);
     expect(json.error).toMatchObject({ param: "sensitive", message: expect.stringContaining("PUT /v1/plugins/{id}") });
+  });
+});
+
+describe.skipIf(bubblewrap === undefined)(`the wall around a process ${verifies("VCP-4")}`, () => {
+  test("is not opened for a program that the manifest names and that the machine has elsewhere", async () => {
+    const outside = await mkdtemp(join(tmpdir(), "toolyard-outside-"));
+    const script = join(outside, "deploy.sh");
+    await writeFile(script, "#!/bin/bash\n# of-the-operator\n", { mode: 0o755 });
+    for (const [name, command] of [
+      ["Absolute", script],
+      ["Relative", `../../../../../..${script}`],
+    ] as const) {
+      // Where the script were run, its own words would be what is said of it.
+      const files = { "says.sh": 'cat "$0"; exit 0', "config.env": "BASH_ENV=./says.sh\n" };
+      await importVcp(tenant.client, { name, manifest: { entryPoint: { command } }, files });
+      const { status, json, text } = await invoke(`vcp://${name}`);
+      expect(status, text).toBe(502);
+      expect(text).not.toContain("of-the-operator");
+      expect(json.error.message).toMatch(/not found|No such file/);
+    }
+    await rm(outside, { recursive: true });
+  });
+
+  test("leaves programs of the system where manifests name them by their paths", async () => {
+    const answer = printing("Path", '{"status":"success","result":"ran"}');
+    await importVcp(tenant.client, { ...answer, manifest: { entryPoint: { command: "/bin/sh ./plugin.sh" } } });
+    expect(await resultOf("vcp://Path")).toMatchObject({ original_plugin_output: "ran" });
   });
 });
 

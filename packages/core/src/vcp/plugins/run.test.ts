@@ -11,6 +11,11 @@ describe("the command of a manifest", () => {
     ["node $SCRIPT", ["/bin/sh", "-c", "node $SCRIPT"]],
     ["bin\\cli.exe", ["/bin/sh", "-c", "bin\\cli.exe"]],
     ["~/run", ["/bin/sh", "-c", "~/run"]],
+    ["./run --all", ["./run", "--all"]],
+    ["bin/run", ["bin/run"]],
+    ["/usr/bin/python3 a.py", ["/bin/sh", "-c", "/usr/bin/python3 a.py"]],
+    ["../run", ["/bin/sh", "-c", "../run"]],
+    ["./bin/../../run", ["/bin/sh", "-c", "./bin/../../run"]],
   ])("%j begins as a shell would begin it", ([command, expected]) => {
     expect(toCommand(command)).toEqual(expected);
   });

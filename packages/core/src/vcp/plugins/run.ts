@@ -82,12 +82,19 @@ function answerOf(runner: PluginRunner, run: PluginRun): Promise<PluginExit> {
 }
 
 /**
- * A manifest's command goes through a shell. One of plain words does the same without, which saves a process.
+ * A manifest's command goes through a shell. One of plain words does the same without, which saves a process: its program
+ * is on the PATH or in the plugin's folder. One that lies elsewhere is the shell's to find, behind the wall, which would
+ * be opened for it otherwise.
  */
 export function toCommand(command: string): PluginRun["command"] {
   const [first, ...rest] = command.split(" ").filter((word) => word !== "");
   const isPlain = /^[\w@%+,./-][\w@%+=:,./ -]*$/.test(command);
-  return first !== undefined && isPlain && !isAssignment(first) ? [first, ...rest] : ["/bin/sh", "-c", command];
+  const isOurs = first !== undefined && isPlain && !isAssignment(first) && !isElsewhere(first);
+  return isOurs ? [first, ...rest] : ["/bin/sh", "-c", command];
+}
+
+function isElsewhere(program: string): boolean {
+  return program.startsWith("/") || program.split("/").includes("..");
 }
 
 /** `NAME=value program` is the shell's to understand. */
