@@ -174,6 +174,9 @@ describe(`agent:// ${verifies("AGENT-1")}`, () => {
     expect(sentMessages(0).at(-1)).toEqual(user('Context:\n{"order":7}\n\nHow many?'));
     const [chat] = (await client.get(`/v1/calls?parent_id=${call.id}`)).data;
     expect(chat).toMatchObject({ kind: "chat", tool: "agent/sample-agent", route: "agent" });
+    llm.script(text("Of what?"));
+    await invoke("agent://sample-agent", { prompt: "How many?", context: null });
+    expect(sentMessages(1).at(-1)).toEqual(user("How many?"));
   });
 
   test("takes a conversation, says what is missing, and is not there under another name", async () => {

@@ -120,7 +120,8 @@ function refuseTooDeep({ tool }: ToolCall, { caller }: CallContext): void {
 /** @throws GatewayError `invalid_arguments` where there is nothing to ask */
 function messagesOf(args: JsonObject): JsonObject[] {
   const { prompt, context, messages = [] } = readInput(input, args);
-  const about = context === undefined ? [] : [typeof context === "string" ? context : JSON.stringify(context)];
+  const about =
+    context === undefined || context === null ? [] : [typeof context === "string" ? context : JSON.stringify(context)];
   const asked = [...about.map((text) => `Context:\n${text}`), ...(prompt === undefined ? [] : [prompt])].join("\n\n");
   const all = [...messages, ...(asked === "" ? [] : [{ role: "user", content: asked }])];
   if (all.length > 0) return all;
