@@ -3,7 +3,15 @@ import { handleMessage } from "@toolyard/core/calls/worker";
 import { composeFunction } from "./compose-function.ts";
 import { createQueueHandler } from "./http/lambda.ts";
 
+/** For what a call has come to to be recorded and told. */
+const lastMs = 15_000;
+
 const { app, log, finish } = await composeFunction("all");
+const { core } = app;
 
 /** @public The runtime calls it by name. */
-export const handler = createQueueHandler((message) => handleMessage(app.core, message), log, finish);
+export const handler = createQueueHandler(
+  (message, remainingMs) => handleMessage(core, message, { endsAt: core.clock.now() + remainingMs - lastMs }),
+  log,
+  finish,
+);

@@ -235,17 +235,17 @@ export interface QueueResult {
  * one that is no message of ours fails too, so that it ends in the dead-letter queue and is seen.
  */
 export function createQueueHandler(
-  handle: (message: QueueMessage) => Promise<void>,
+  handle: (message: QueueMessage, remainingMs: number) => Promise<void>,
   log: Log,
   after = nothingAfter,
-): (event: unknown) => Promise<QueueResult> {
-  return async (event) => {
+): (event: unknown, context?: LambdaContext) => Promise<QueueResult> {
+  return async (event, context) => {
     const { Records: records } = queueEventSchema.parse(event);
     const failures = await Promise.all(
       records.map(async ({ messageId, body }) => {
         try {
           const { tenant, callId } = queueMessageSchema.parse(JSON.parse(body));
-          await handle({ tenant, callId });
+          await handle({ tenant, callId }, context?.getRemainingTimeInMillis() ?? Number.POSITIVE_INFINITY);
           return [];
         } catch (thrown) {
           log.log("error", "a queue message failed", { message_id: messageId, ...describeThrown(thrown) });

@@ -4,6 +4,7 @@
  */
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
+import { handleMessage } from "@toolyard/core/calls/worker";
 import { hashApiKey } from "@toolyard/core/callers/api-key";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createApp } from "../../functions/http/app.ts";
@@ -28,7 +29,7 @@ let handler: StreamingHandler;
 let uninstall: () => void;
 
 beforeAll(async () => {
-  [gateway, llm, backEnd] = await Promise.all([startGateway(), startLlmStub(), startHttpStub()]);
+  [gateway, llm, backEnd] = await Promise.all([startGateway({ requestsOnly: true }), startLlmStub(), startHttpStub()]);
   tenant = await gateway.newTenant();
   await tenant.addProvider(llm.url);
   const { core } = gateway;
@@ -90,11 +91,28 @@ describe("a tool", () => {
     expect(asked.status).toBe(202);
     const { id, url } = JSON.parse(asked.text);
     expect(url).toContain(`/v1/calls/${String(id)}`);
-    await expect.poll(async () => (await tenant.client.get(`/v1/calls/${String(id)}`)).state).toBe("completed");
+    await handleMessage(gateway.core, { tenant: tenant.id, callId: id });
+    expect(await tenant.client.get(`/v1/calls/${String(id)}`)).toMatchObject({ state: "completed" });
     expect((await post("/v1/tools/invoke", { name: "quick", arguments: { q: "x" } })).status).toBe(200);
     const block = (name: string): string =>
       `<<<[TOOL_REQUEST]>>>\ntool_name:「始」${name}「末」,\nq:「始」x「末」\n<<<[END_TOOL_REQUEST]>>>`;
     expect((await post("/v1/human/tool", block("slow"))).status).toBe(202);
     expect((await post("/v1/human/tool", block("quick"))).status).toBe(200);
+  });
+
+  test.each([
+    ["in what is left of its function's time", 600, 1],
+    ["as often as it may where the process lives on", Number.POSITIVE_INFINITY, 3],
+  ])(`that does not answer is tried again %s ${verifies("API-5")}`, async (_how, leftMs, tries) => {
+    const name = `silent_${tries}`;
+    backEnd.answer = ({ target }) => ({ body: "{}", delayMs: target.includes("silent") ? 2_000 : 0 });
+    await tenant.addPlugin(readingTool(backEnd, name, { timeout_ms: 400, max_attempts: 3 }));
+    const { id } = await tenant.client.post("/v1/tools/invoke", { name, arguments: { q: "x" }, async: true });
+    await handleMessage(gateway.core, { tenant: tenant.id, callId: id }, { endsAt: Date.now() + leftMs });
+    expect(await tenant.client.get(`/v1/calls/${String(id)}`)).toMatchObject({
+      state: "failed",
+      error: { code: "tool_timeout" },
+    });
+    expect(backEnd.requests.filter(({ target }) => target.startsWith(`/${name}`))).toHaveLength(tries);
   });
 });

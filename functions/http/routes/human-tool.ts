@@ -3,7 +3,7 @@ import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
-import { queueOver } from "../silence.ts";
+import { toolCallLimits } from "../silence.ts";
 import { answerThroughSink } from "../sink.ts";
 
 const longestBody = 1_048_576;
@@ -45,7 +45,7 @@ export const humanTool = defineRoute({
         requestId: exchange.requestId,
         traceId: exchange.traceId,
         span: exchange.span,
-        ...queueOver(c),
+        ...toolCallLimits(c, core.clock),
         signal: stop.signal,
         ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
       });

@@ -9,7 +9,7 @@ import * as z from "zod";
 import { defineRoute } from "../define-route.ts";
 import { readIdempotencyKey } from "../idempotency-key.ts";
 import { setRateLimitHeaders } from "../rate-limit-headers.ts";
-import { queueOver } from "../silence.ts";
+import { toolCallLimits } from "../silence.ts";
 import { answerThroughSink } from "../sink.ts";
 import { argumentsField } from "./shared.ts";
 
@@ -118,7 +118,7 @@ export const invoke = defineRoute({
         isUri: body.uri !== undefined,
         arguments: body.arguments,
         async: body.async,
-        ...queueOver(c),
+        ...toolCallLimits(c, core.clock),
         signal: stop.signal,
         onResult: tell,
         ...(body.session_id === undefined ? {} : { sessionId: body.session_id }),

@@ -46,6 +46,7 @@ export interface InvokeRequest {
   readonly narrow?: (caller: Caller, config: TenantConfig) => Caller;
   /** Milliseconds of one attempt above which the call is a worker's; absent: only what outlasts every request. */
   readonly queueOverMs?: number;
+  readonly endsAt?: ExecutionOptions["endsAt"];
   readonly onProgress?: ExecutionOptions["onProgress"];
   readonly onEvent?: ExecutionOptions["onEvent"];
   /** What the caller needs; absent: `tools`. */
@@ -189,6 +190,7 @@ async function proceed(
     const execution = await executeCall(deps, call, context, {
       attempt: 1,
       signal: stopped.signal,
+      endsAt: request.endsAt,
       ...(onProgress === undefined ? {} : { onProgress }),
       ...(onEvent === undefined ? {} : { onEvent }),
     });

@@ -33,18 +33,24 @@ import { tellParent } from "./wake.ts";
 /** To whoever waits for a call that found no free slot. */
 const busyRetryMs = 1_000;
 
+/** What the worker runs in. */
+export interface WorkHost {
+  /** When it is ended; absent: it lives on. */
+  readonly endsAt?: number;
+}
+
 /**
  * Handles one message. Returns when the row needs nothing more from it; throws only where the
  * message should be delivered again (the database or the key is away).
  */
-export async function handleMessage(deps: CoreDeps, message: QueueMessage): Promise<void> {
+export async function handleMessage(deps: CoreDeps, message: QueueMessage, host: WorkHost = {}): Promise<void> {
   if (message.callId === afterErasure) return clearAfterErasure(deps, message.tenant);
   const source = refreshedSource(message.callId);
   if (source !== undefined) {
     const { refreshSource } = await import("../vcp/static/refresh.ts");
     return refreshSource(deps, message.tenant, source);
   }
-  await runQueued(deps, message, undefined);
+  await runQueued(deps, message, { inline: undefined, host });
 }
 
 /**
@@ -52,10 +58,14 @@ export async function handleMessage(deps: CoreDeps, message: QueueMessage): Prom
  * @throws GatewayError `concurrency_limited`: the call stays queued, for whoever approves it again
  */
 export async function runWithConfig(deps: CoreDeps, message: QueueMessage, inline: RuntimeConfig): Promise<void> {
-  await runQueued(deps, message, inline);
+  await runQueued(deps, message, { inline, host: {} });
 }
 
-async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeConfig | undefined): Promise<void> {
+async function runQueued(
+  deps: CoreDeps,
+  message: QueueMessage,
+  { inline, host }: Pick<Claimed, "inline" | "host">,
+): Promise<void> {
   const { tenant, callId } = message;
   deps.reach("worker.received");
   const row = await deps.repos.tenants.get(tenant);
@@ -89,7 +99,7 @@ async function runQueued(deps: CoreDeps, message: QueueMessage, inline: RuntimeC
     return;
   }
   deps.reach("worker.claimed");
-  await runClaimed(deps, { ...claimed, config, inline });
+  await runClaimed(deps, { ...claimed, config, inline, host });
   deps.reach("worker.finished");
 }
 
@@ -118,6 +128,7 @@ interface Claimed {
   readonly sessionOwner?: string;
   readonly config: CallContext["config"];
   readonly inline: RuntimeConfig | undefined;
+  readonly host: WorkHost;
 }
 
 async function runClaimed(deps: CoreDeps, claimed: Claimed): Promise<void> {
@@ -235,7 +246,7 @@ type WorkContext = CallContext & { readonly input: SealedInput };
 
 async function runIn(
   deps: CoreDeps,
-  { call }: Claimed,
+  { call, host }: Claimed,
   context: WorkContext,
   signal: AbortSignal,
 ): Promise<CallFinish | "handed-over"> {
@@ -269,6 +280,7 @@ async function runIn(
     const { finish } = await executeCall(deps, { ...preparation.call, id: call.id, answers }, context, {
       attempt: call.attempt,
       signal,
+      endsAt: host.endsAt,
     });
     return finish;
   } catch (thrown) {

@@ -37,6 +37,8 @@ export interface ExecutionOptions {
   readonly attempt: number;
   /** Cancels the call. */
   readonly signal: AbortSignal;
+  /** When the host ends the process: the call is not sent again where that may take longer. */
+  readonly endsAt?: number | undefined;
   readonly onProgress?: InvocationContext["onProgress"];
   readonly onEvent?: InvocationContext["onEvent"];
 }
@@ -100,14 +102,16 @@ async function carryOut(
     isOpen ||= delivery === "uncertain";
     const { retryAfterMs } = error.details;
     const may = send < call.maxAttempts && !options.signal.aborted && isPassing(error) && mayRepeat(call, delivery);
-    if (!may || !isWaitedFor(retryAfterMs, until - deps.clock.now())) {
+    const waitMs = backoffMs(send, retryAfterMs);
+    const hasTime = deps.clock.now() + waitMs + call.timeoutMs <= (options.endsAt ?? Number.POSITIVE_INFINITY);
+    if (!may || !hasTime || !isWaitedFor(retryAfterMs, until - deps.clock.now())) {
       const ending = processEnd(options.signal);
       const cancelled = options.signal.aborted && ending === undefined;
       const reason = error.code === "call_cancelled" ? (ending ?? error) : error;
       const execution = failure(call, context, { error: reason, isOpen, cancelled, sends: send });
       return reached ? charged(deps, context, { call, execution }) : execution;
     }
-    await deps.clock.sleep(backoffMs(send, retryAfterMs), options.signal).catch(() => undefined);
+    await deps.clock.sleep(waitMs, options.signal).catch(() => undefined);
   }
 }
 
