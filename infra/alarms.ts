@@ -4,7 +4,8 @@
  */
 import { api, chat } from "./api.ts";
 import { codeBox } from "./code-box.ts";
-import { realtime, rest } from "./gateways.ts";
+import { logGroupOf } from "./function.ts";
+import { rest } from "./gateways.ts";
 import { seconds } from "./limits.ts";
 import { pluginBox } from "./plugin-box.ts";
 import { long, short } from "./queue.ts";
@@ -61,6 +62,18 @@ function ofQueue(queue: sst.aws.Queue, metric: string): Metric {
 function ofRest(metric: string, statistic: string): Metric {
   const dimensions = { ApiName: rest.nodes.api.name, Stage: $app.stage };
   return { namespace: "AWS/ApiGateway", name: metric, dimensions, statistic };
+}
+
+/** API Gateway's own count of a WebSocket API has refusals in it: clients with an old key would wake somebody. */
+function countRealtimeFaults(): Metric {
+  const metric = { namespace: `Toolyard/${$app.stage}`, name: "RealtimeFaults" };
+  new aws.cloudwatch.LogMetricFilter(metric.name, {
+    logGroupName: logGroupOf("Ws").name,
+    // What functions/realtime/lambda.ts writes of them.
+    pattern: '{ $.level = "error" && $.msg = "a WebSocket event was refused" }',
+    metricTransformation: { ...metric, value: "1" },
+  });
+  return { ...metric, dimensions: {}, statistic: "Sum" };
 }
 
 function createAlarms(): void {
@@ -133,12 +146,9 @@ function createAlarms(): void {
     description: "More than five answers in five minutes were faults of ours, or of back ends of tools and models",
     above: 5,
   });
-  create("RealtimeIntegration", {
-    namespace: "AWS/ApiGateway",
-    name: "IntegrationError",
-    dimensions: { ApiId: realtime.nodes.api.id, Stage: "$default" },
-    statistic: "Sum",
-    description: "WebSocket frames met faults of ours",
+  create("RealtimeFaults", {
+    ...countRealtimeFaults(),
+    description: "More than five connections or frames of WebSockets in five minutes met faults of ours",
     above: 5,
   });
   create("SchedulerDropped", {

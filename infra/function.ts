@@ -35,7 +35,8 @@ export function createFunction(name: string, spec: FunctionSpec): sst.aws.Functi
     permissions: [...spec.may, writeLog(logs)],
     // Lambda's own lines become JSON beside ours.
     logging: { logGroup: logs.name, format: "json" },
-    // Events that Lambda queues by itself (the scheduler's) are of no use later.
+    // Events that Lambda queues by itself (the scheduler's) are of no use later, nor after waiting for a free one: it
+    // would try for six hours.
     retries: 0,
     transform: {
       role: (args) => {
@@ -45,6 +46,7 @@ export function createFunction(name: string, spec: FunctionSpec): sst.aws.Functi
         args.assumeRolePolicy = onlyLambda;
         return undefined;
       },
+      eventInvokeConfig: { maximumEventAgeInSeconds: 60 },
       function: (args, options) => {
         args.kmsKeyArn = storageKey.arn;
         options.dependsOn = [...(spec.after ?? [])];
@@ -54,11 +56,22 @@ export function createFunction(name: string, spec: FunctionSpec): sst.aws.Functi
   });
 }
 
+const logGroups = new Map<string, aws.cloudwatch.LogGroup>();
+
 export function createLogGroup(name: string): aws.cloudwatch.LogGroup {
-  return new aws.cloudwatch.LogGroup(`${name}Log`, {
+  const group = new aws.cloudwatch.LogGroup(`${name}Log`, {
     name: `/${$app.name}/${$app.stage}/${name}`,
     retentionInDays: logRetentionDays,
   });
+  logGroups.set(name, group);
+  return group;
+}
+
+/** Of a function that is there already. */
+export function logGroupOf(name: string): aws.cloudwatch.LogGroup {
+  const group = logGroups.get(name);
+  if (group === undefined) throw new Error(`${name} has no log yet`);
+  return group;
 }
 
 export function writeLog(group: aws.cloudwatch.LogGroup): Permission {

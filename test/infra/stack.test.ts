@@ -160,7 +160,10 @@ describe("functions", () => {
   test("are not handed an event again by Lambda's own retries", () => {
     const configured = production.of("lambda/functionEventInvokeConfig");
     expect(configured).toHaveLength(zippedFunctions.length);
-    for (const { inputs } of configured) expect(inputs["maximumRetryAttempts"]).toBe(0);
+    for (const { inputs } of configured) {
+      // Those that had to wait for a free place are retried all the same, until they are too old.
+      expect(inputs).toMatchObject({ maximumRetryAttempts: 0, maximumEventAgeInSeconds: 60 });
+    }
   });
 });
 
@@ -915,9 +918,13 @@ describe("alarms", () => {
       expect(inputs).toMatchObject({ namespace: "AWS/Lambda", extendedStatistic: "p99" });
       expect(inputs["threshold"]).toBeLessThan(1_000 * watched?.inputs["timeout"]);
     }
-    for (const metric of ["5XXError", "IntegrationError"]) {
+    for (const [metric, namespace] of [
+      ["5XXError", "AWS/ApiGateway"],
+      ["RealtimeFaults", "Toolyard/production"],
+    ] as const) {
+      expect(of(metric), metric).toHaveLength(1);
       for (const { inputs } of of(metric)) {
-        expect(inputs).toMatchObject({ namespace: "AWS/ApiGateway", statistic: "Sum" });
+        expect(inputs).toMatchObject({ namespace, statistic: "Sum" });
         expect(inputs["threshold"]).toBeLessThanOrEqual(5);
       }
     }
@@ -930,15 +937,20 @@ describe("alarms", () => {
       ApiName: production.one("apigateway/restApi").inputs["name"],
       Stage: production.one("apigateway/stage").inputs["stageName"],
     });
-    const [sockets] = production.of("apigatewayv2/api");
-    const [stage] = production.of("apigatewayv2/stage");
-    expect(dimensionsOf("RealtimeIntegrationAlarm")).toEqual({
-      ApiId: `${String(sockets?.inputs["name"] ?? sockets?.name)}-id`,
-      Stage: stage?.inputs["name"],
-    });
     expect(dimensionsOf("SchedulerDroppedAlarm")).toEqual({
       ScheduleGroup: production.one("scheduler/schedule").inputs["groupName"] ?? "default",
     });
+  });
+
+  test("count faults of WebSockets by the lines of their function, where refusals are none", async () => {
+    const { pattern, logGroupName, metricTransformation } = production.one("cloudwatch/logMetricFilter").inputs;
+    expect(logGroupName).toBe(production.function("Ws").inputs["loggingConfig"].logGroup);
+    const alarm = production.one("cloudwatch/metricAlarm", "RealtimeFaultsAlarm").inputs;
+    expect(metricTransformation).toEqual({ namespace: alarm["namespace"], name: alarm["metricName"], value: "1" });
+    expect(alarm["dimensions"]).toEqual({});
+    const [, level, message = ""] = /^\{ \$\.level = "(\w+)" && \$\.msg = "([^"]+)" \}$/.exec(String(pattern)) ?? [];
+    expect(level).toBe("error");
+    expect(await readFile(join(root, "functions/realtime/lambda.ts"), "utf8")).toContain(`"${message}"`);
   });
 
   test("take silence for a fault of the tick alone", () => {
