@@ -387,6 +387,28 @@ describe(`a configuration sent with the request ${verifies("BLIND-7")}`, () => {
   );
 });
 
+test(`A value of blanks is none: nothing is sent in its name, by a tool or by a service ${verifies("BLIND-5", "BLIND-10")}`, async () => {
+  await tenant.client.post("/v1/tool-services", {
+    scheme: "api",
+    service_id: "stored",
+    config: {
+      base_url: backEnd.url,
+      auth_type: "bearer",
+      auth_config: { token: { credential: "KEY" } },
+      tools: { read: { method: "GET", endpoint: "/read", description: "Reads." } },
+    },
+  });
+  for (const KEY of ["", "   ", "\t"]) {
+    const body = { runtime_config: { plugins: [lookup(keyed)], credentials: { KEY } } };
+    const replies = [
+      await invoke(tenant.client, body),
+      await invoke(tenant.client, { ...body, name: "api_stored__read" }),
+    ];
+    for (const reply of replies) expect(reply.json.error).toMatchObject({ code: "credential_missing", param: "KEY" });
+  }
+  expect(backEnd.requests).toHaveLength(0);
+});
+
 describe(`a configuration with a mistake ${verifies("BLIND-7", "BLIND-10")}`, () => {
   const execution = (change: Json): Json => ({ execution: { ...lookup().execution, ...change } });
   const cases: readonly (readonly [what: string, make: () => Json, param: string])[] = [
