@@ -80,6 +80,25 @@ function filterOrders(answer: Round): void {
   llm.respond((request) => (JSON.stringify(request).includes("o-1") ? filtered : answer));
 }
 
+/** As Mistral's server puts it. */
+function mistralRefuses(messages: readonly Json[]): string | undefined {
+  for (const [at, { role, tool_calls: made = [], tool_call_id: id }] of messages.entries()) {
+    const before = messages[at - 1]?.role;
+    if (before === "tool" && role !== "tool" && role !== "assistant")
+      return `Unexpected role '${role}' after role 'tool'`;
+    const odd = [id, ...made.map((call: Json) => call.id)].find((each) => each && !/^[a-zA-Z0-9]{9}$/.test(each));
+    if (odd !== undefined) return `Tool call id was ${odd} but must be a-z, A-Z, 0-9, with a length of 9.`;
+  }
+  return undefined;
+}
+
+function geminiRefuses(messages: readonly Json[]): string | undefined {
+  const calls = messages.findIndex((message) => message.tool_calls !== undefined);
+  return ["user", "tool"].includes(messages[calls - 1]?.role)
+    ? undefined
+    : "Please ensure that function call turn comes immediately after a user turn or after a function response turn.";
+}
+
 const overloaded = { json: { error: { message: "overloaded", type: "server_error" } }, status: 503 };
 
 describe(`a result that comes late ${verifies("CHAT-11")}`, () => {
@@ -222,6 +241,27 @@ describe(`a result that the model is told in another way ${verifies("CHAT-11")}`
 });
 
 describe(`a turn of both kinds whose call of ours has ended since ${verifies("CHAT-4", "CHAT-11")}`, () => {
+  test.each([
+    ["mistral-large-latest", mistralRefuses],
+    ["gemini-3-pro", geminiRefuses],
+  ])("is told to %s, whose server takes conversations in one order only", async (name, refuses) => {
+    await tenant.addProvider(llm.url, { models: { theirs: name }, max_attempts: 1 });
+    llm.respond(({ messages }) => {
+      const message = refuses(messages as Json[]);
+      return message === undefined ? text("It is ordered.") : { status: 400, json: { object: "error", message } };
+    });
+    const messages = [
+      { role: "user", content: "Order S1." },
+      { role: "assistant", content: "It waits for approval." },
+      { role: "user", content: "Is it done?" },
+    ];
+    expect((await ask({ model: "theirs", messages })).status).toBe(200);
+    expect([llm.requests.length, toldLast()]).toEqual([1, [order]]);
+    const said = llm.requests.flatMap((request) => request["messages"] as Json[]);
+    const words = messages.map(({ content }) => content);
+    expect(said.map(({ content }) => content)).toEqual(expect.arrayContaining(words));
+  });
+
   test("does not say behind the result that it still waits, now or in the turns after it", async () => {
     llm.script(text("It is ordered."));
     await ask();

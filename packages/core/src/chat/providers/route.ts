@@ -15,7 +15,7 @@ import type { Span } from "../../ports/traces.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { schemaFamilyOf, type SchemaFamily } from "../../tools/schema-projection.ts";
 import type { OriginalRequest } from "./forwardable-body.ts";
-import { withCallIdsFor } from "./call-ids.ts";
+import { conversationFor } from "./conversation-form.ts";
 import { isProviderKind, providerKinds, providerOf } from "./index.ts";
 import type { ChatProvider, ProviderEvent, ProviderRecord, TakeEvents } from "./provider.ts";
 import { scriptedModel } from "./scripted.ts";
@@ -405,7 +405,7 @@ async function openOnce(deps: RouteDeps, route: Route, request: RoutedRequest): 
   const { provider, model } = route;
   const family = provider.schemaFamily ?? schemaFamilyOf(model);
   const tools = family === "openai" ? undefined : request.toolsFor?.(family);
-  const messages = withCallIdsFor(model, request.body["messages"]);
+  const messages = conversationFor({ model, family }, request.body["messages"]);
   const events = backEndOf(deps, provider).stream({
     body: {
       ...request.body,
