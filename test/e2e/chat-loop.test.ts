@@ -459,6 +459,29 @@ describe(`who runs a call ${verifies("CHAT-3", "CHAT-4", "CHAT-5")}`, () => {
     expect(tool.tool_call_id).toBe("up");
   });
 
+  test("what was thought comes back to the back end, and does not where that refuses it, in any turn after", async () => {
+    const other = await gateway.newTenant();
+    await other.addProvider(llm.url);
+    await other.addPlugin(lookup("consult"));
+    const refusal = "'messages.1' : for 'role:assistant' property 'reasoning' is unsupported, did you mean 'role'?";
+    llm.respond(({ messages }) => {
+      const sent = messages as Json[];
+      if (sent.some(({ reasoning }) => reasoning !== undefined))
+        return { status: 400, json: { error: { message: refusal } } };
+      if (sent.length > 4) return text("ok");
+      const called = calls({ name: "consult", arguments: { q: `${sent.length}` } });
+      return { writes: [chunk({ role: "assistant", reasoning: "Let me see." }), ...called.writes] };
+    });
+    const body = { messages: [user("w")], stream: true };
+    expect((await other.client.send("post", "/v1/chat/completions", body)).text).toContain('"ok"');
+    expect(llm.requests.map(({ messages }) => JSON.stringify(messages).includes("Let me see."))).toEqual([
+      false,
+      true,
+      false,
+      false,
+    ]);
+  });
+
   test("a named choice of an unknown tool is a 404 before the model is asked", async () => {
     const reply = await tenant.client.send("post", "/v1/chat/completions", {
       messages: [user("x")],

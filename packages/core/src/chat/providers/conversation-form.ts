@@ -20,6 +20,21 @@ export function conversationFor(
   return family === "gemini" ? withCallsInReplies(messages) : messages;
 }
 
+/** The very same where no message says what was thought. */
+export function leaveOutReasoning(messages: JsonValue | undefined): JsonValue | undefined {
+  if (!Array.isArray(messages) || !messages.some(isThoughtful)) return messages;
+  return messages.map((message) => {
+    if (!isThoughtful(message)) return message;
+    const { reasoning_content: _content, reasoning: _reasoning, reasoning_details: _details, ...rest } = message;
+    return rest;
+  });
+}
+
+function isThoughtful(message: JsonValue): message is JsonObject {
+  if (!isJsonObject(message) || message["role"] !== "assistant") return false;
+  return ["reasoning_content", "reasoning", "reasoning_details"].some((field) => Object.hasOwn(message, field));
+}
+
 /** Mistral's want a word of the assistant between results and whoever speaks next. */
 function withReplies(messages: readonly JsonValue[]): JsonValue[] {
   return messages.flatMap((message, at) => {

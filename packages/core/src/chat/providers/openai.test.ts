@@ -153,6 +153,42 @@ describe(`requests to an OpenAI-compatible back end ${verifies("CHAT-1")}`, () =
     expect(stub.requests.map((body) => "stream_options" in body)).toEqual([true, false, false]);
   });
 
+  test.each([
+    ["reasoning", { error: { message: "'messages.1' : property 'reasoning' is unsupported, did you mean 'role'?" } }],
+    [
+      "reasoning_content",
+      { detail: [{ type: "extra_forbidden", loc: ["body", "messages", 1, "assistant", "reasoning_content"] }] },
+    ],
+    ["reasoning_details", { error: { message: "Unknown field messages[1].reasoning_details" } }],
+  ])(
+    "are repeated without what was thought where its %s is refused, and sent to that model without it from then on",
+    async (field, json) => {
+      stub.respond((body) =>
+        JSON.stringify(body["messages"]).includes(`"${field}"`) ? { json, status: 400 } : text("ok"),
+      );
+      const messages = [
+        { role: "user", content: "a" },
+        { role: "assistant", content: "b", reasoning: "r", reasoning_content: "r", reasoning_details: [] },
+      ];
+      const asked = (model: string): ProviderRequest => request({ body: { model, messages } });
+      for (let at = 0; at < 2; at += 1) expect(textOf(await collect(provider.stream(asked("stub-1"))))).toBe("ok");
+      expect(stub.requests).toHaveLength(3);
+      expect(stub.requests[2]?.["messages"]).toEqual([messages[0], { role: "assistant", content: "b" }]);
+      expect(textOf(await collect(provider.stream(asked("stub-2"))))).toBe("ok");
+      expect(stub.requests).toHaveLength(5);
+    },
+  );
+
+  test.each([
+    "messages.1: reasoning_content must be passed back to the API",
+    "'reasoning_effort' is not supported with messages of this kind",
+  ])("are not repeated without what was thought where the complaint is %s", async (message) => {
+    stub.script({ json: { error: { message } }, status: 400 });
+    const messages = [{ role: "assistant", content: "b", reasoning_content: "r" }];
+    const failure = await failureOf(provider.stream(request({ body: { model: "stub-1", messages } })));
+    expect([failure.code, stub.requests.length]).toEqual(["provider_rejected", 1]);
+  });
+
   test("are not repeated for another complaint", async () => {
     stub.script({ json: { error: { message: "temperature is too high" } }, status: 400 });
     expect((await failureOf(provider.stream(request()))).code).toBe("provider_rejected");

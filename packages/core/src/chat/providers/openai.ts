@@ -10,6 +10,7 @@ import type { Egress, EgressBody, EgressResponse } from "../../ports/egress.ts";
 import { redactPieces } from "../../secrets/redact-pieces.ts";
 import { redactedText, Redactor } from "../../secrets/redactor.ts";
 import { ChunkForm } from "./chunk-form.ts";
+import { leaveOutReasoning } from "./conversation-form.ts";
 import { forwardableBody } from "./forwardable-body.ts";
 import { AnswerReader, type WholeBody } from "./openai-answer.ts";
 import { failureInAnswer, readFailure, redactFor, toProviderError, type UpstreamFailure } from "./openai-error.ts";
@@ -45,7 +46,11 @@ const listTimeoutMs = 5_000;
 const rememberedBackEnds = 1_000;
 
 export function createOpenAiProvider(deps: OpenAiProviderDeps): ChatProvider {
-  const memory: Memory = { withoutUsage: new Set(), afterFinishMs: deps.afterFinishMs ?? 5_000 };
+  const memory: Memory = {
+    withoutUsage: new Set(),
+    withoutReasoning: new Set(),
+    afterFinishMs: deps.afterFinishMs ?? 5_000,
+  };
   return {
     stream: (request) => answer(new ModelExchange(deps.egress, request, memory)),
     relay: (request) => relay(deps.egress, request),
@@ -131,6 +136,8 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
 interface Memory {
   /** Back ends that refuse `stream_options`. */
   readonly withoutUsage: Set<string>;
+  /** Models of back ends that refuse what was thought before, theirs or another one's. */
+  readonly withoutReasoning: Set<string>;
   readonly afterFinishMs: number;
 }
 
@@ -158,16 +165,26 @@ class ModelExchange {
   /** Sends and gives the body of a good answer. */
   async open(): Promise<EgressBody> {
     const { provider, stream } = this.#request;
-    const { withoutUsage } = this.#memory;
+    const { withoutUsage, withoutReasoning } = this.#memory;
     const key = `${provider.id} ${provider.baseUrl}`;
     const asksUsage = stream && !withoutUsage.has(key);
-    const response = await this.#send(asksUsage);
+    const modelKey = `${key} ${this.model}`;
+    const messages = withoutReasoning.has(modelKey) ? this.#thoughtless() : undefined;
+    const response = await this.#send(asksUsage, messages);
     if (response.status >= 200 && response.status < 300) return response.body;
     const failure = await this.#readFailure(response);
-    if (!asksUsage || !refusesStreamOptions(failure)) throw this.#error(failure);
-    if (withoutUsage.size >= rememberedBackEnds) withoutUsage.clear();
-    withoutUsage.add(key);
+    if (asksUsage && refusesStreamOptions(failure)) remember(withoutUsage, key);
+    else if (messages === undefined && refusesReasoning(failure) && this.#thoughtless() !== undefined)
+      remember(withoutReasoning, modelKey);
+    else throw this.#error(failure);
     return this.open();
+  }
+
+  /** The conversation without what was thought in it; undefined where nothing was. */
+  #thoughtless(): JsonValue | undefined {
+    const { messages } = this.#request.body;
+    const without = leaveOutReasoning(messages);
+    return without === messages ? undefined : without;
   }
 
   /** The next bytes; undefined at the end. @param isFinished a connection that breaks now takes nothing away */
@@ -334,7 +351,7 @@ class ModelExchange {
     throw this.#fail("provider_stream_incomplete", how);
   }
 
-  async #send(asksUsage: boolean): Promise<EgressResponse> {
+  async #send(asksUsage: boolean, messages: JsonValue | undefined): Promise<EgressResponse> {
     const { provider, apiKey, stream, signal, span } = this.#request;
     const headers: [string, string][] = [
       ["content-type", "application/json"],
@@ -346,7 +363,7 @@ class ModelExchange {
         method: "POST",
         url: chatEndpoint(provider),
         headers,
-        body: toBytes(this.#request, asksUsage),
+        body: toBytes(this.#request, { asksUsage, messages }),
         signal,
         timeoutMs: provider.timeoutMs,
         sensitiveHeaders: ["authorization"],
@@ -447,9 +464,16 @@ function formOf(read: Uint8Array): "events" | "whole" | undefined {
   return undefined;
 }
 
-function toBytes(request: ProviderRequest, asksUsage: boolean): Uint8Array | string {
+interface Sending {
+  readonly asksUsage: boolean;
+  /** Instead of the request's own. */
+  readonly messages: JsonValue | undefined;
+}
+
+function toBytes(request: ProviderRequest, { asksUsage, messages }: Sending): Uint8Array | string {
   const { original } = request;
-  const body = toBody(request, asksUsage);
+  const own = toBody(request, asksUsage);
+  const body = messages === undefined ? own : { ...own, messages };
   return (original === undefined ? undefined : forwardableBody(original, body)) ?? JSON.stringify(body);
 }
 
@@ -458,6 +482,19 @@ function toBody(request: ProviderRequest, asksUsage: boolean): JsonObject {
   if (!request.stream) return body;
   if (!asksUsage) return { ...body, stream: true };
   return { ...body, stream: true, stream_options: { ...(isJsonObject(options) ? options : {}), include_usage: true } };
+}
+
+function remember(backEnds: Set<string>, key: string): void {
+  if (backEnds.size >= rememberedBackEnds) backEnds.clear();
+  backEnds.add(key);
+}
+
+const aboutReasoning = /\bmessages\b.*\breasoning(?:_content|_details)?\b/s;
+const isUnknown = /unsupported|not supported|not permitted|forbidden|not allowed|unknown|unrecognized|unexpected/i;
+
+/** Groq's `property 'reasoning' is unsupported`, Mistral's `extra_forbidden`; not DeepSeek's, that it must be there. */
+function refusesReasoning({ status, raw }: UpstreamFailure): boolean {
+  return (status === 400 || status === 422) && aboutReasoning.test(raw) && isUnknown.test(raw);
 }
 
 function refusesStreamOptions({ status, raw }: UpstreamFailure): boolean {
