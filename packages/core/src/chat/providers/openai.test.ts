@@ -140,6 +140,17 @@ describe(`requests to an OpenAI-compatible back end ${verifies("CHAT-1")}`, () =
     expect(stub.http.requests[0]?.target).toBe(target);
   });
 
+  test.each([
+    ["/v1", "secret-key", undefined],
+    ["/openai/deployments/x?api-version=1", "secret-key", "secret-key"],
+    ["/openai/deployments/x?api-version=1", "eyJh.eyJz.c2ln", undefined],
+  ])("to '%s' prove themselves with %s as Azure wants it", async (end, apiKey, ofAzure) => {
+    await play(text("ok"), { provider: record({ baseUrl: stub.http.url + end }), apiKey });
+    const { headers } = stub.http.requests[0] ?? {};
+    expect(headers?.authorization).toBe(`Bearer ${apiKey}`);
+    expect(headers?.["api-key"]).toBe(ofAzure);
+  });
+
   test("are repeated once without stream_options where the back end refuses them, and never again with them", async () => {
     stub.respond((body) =>
       "stream_options" in body

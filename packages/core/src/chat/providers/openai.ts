@@ -357,7 +357,7 @@ class ModelExchange {
       ["content-type", "application/json"],
       ["accept", stream ? "text/event-stream, application/json" : "application/json"],
     ];
-    if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+    if (apiKey !== undefined) headers.push(...proofOf(apiKey, provider));
     try {
       return await this.#egress.request({
         method: "POST",
@@ -366,7 +366,7 @@ class ModelExchange {
         body: toBytes(this.#request, { asksUsage, messages }),
         signal,
         timeoutMs: provider.timeoutMs,
-        sensitiveHeaders: ["authorization"],
+        sensitiveHeaders,
         span,
       });
     } catch (thrown) {
@@ -520,6 +520,15 @@ function endpoint({ baseUrl, name }: ProviderRecord, path: string): string {
   return url.href;
 }
 
+const sensitiveHeaders = ["authorization", "api-key"];
+
+/** Deployments at Azure (`…/deployments/x?api-version=…`) look for keys in a header of their own, for tokens in the usual one. */
+function proofOf(apiKey: string, provider: ProviderRecord): [name: string, value: string][] {
+  const usual: [string, string] = ["authorization", bearer(apiKey, provider)];
+  const isToken = /^ey[\w-]+\.[\w-]+\.[\w-]+$/.test(apiKey);
+  return isToken || !/\/deployments\/[^/?#]/.test(provider.baseUrl) ? [usual] : [usual, ["api-key", apiKey]];
+}
+
 function bearer(apiKey: string, provider: ProviderRecord): string {
   if (/^[\x21-\x7e]+$/.test(apiKey)) return `Bearer ${apiKey}`;
   throw new GatewayError(
@@ -548,10 +557,9 @@ async function relay(egress: Egress, request: RelayRequest): Promise<EgressRespo
     ["content-type", "application/json"],
     ["accept", request.accept],
   ];
-  if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+  if (apiKey !== undefined) headers.push(...proofOf(apiKey, provider));
   const url = endpoint(provider, request.path);
   const { timeoutMs } = provider;
-  const sensitiveHeaders = ["authorization"];
   let response: EgressResponse;
   try {
     const { bytes: body } = request;
@@ -609,7 +617,7 @@ async function listModels(
   { provider, apiKey, signal, span }: ModelListRequest,
 ): Promise<readonly string[]> {
   const headers: [string, string][] = [["accept", "application/json"]];
-  if (apiKey !== undefined) headers.push(["authorization", bearer(apiKey, provider)]);
+  if (apiKey !== undefined) headers.push(...proofOf(apiKey, provider));
   const timeoutMs = Math.min(provider.timeoutMs, listTimeoutMs);
   const url = endpoint(provider, "/models");
   const request = { method: "GET", url, headers, signal, timeoutMs, span };
