@@ -126,6 +126,18 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     expect(error.code).toBe("provider_rejected");
   });
 
+  test("repeats what a limit is told with: no wait helps a request that is larger than the limit", () => {
+    const said =
+      "Request too large for m-1 in organization org-1a2b3c4d on tokens per min: Limit 30000, Requested 56000.";
+    const { message } = errorFor(429, openai(said, "rate_limit_exceeded", "tokens"), { "retry-after": "2" });
+    expect(message).toBe(
+      "Provider 'acme' limits requests at the moment (HTTP 429); try again in 2 s. It says: Request too large for m-1 in organization [redacted] on tokens per min: Limit 30000, Requested 56000.",
+    );
+    expect(errorFor(429, "").message).toBe(
+      "Provider 'acme' limits requests at the moment (HTTP 429); try again later.",
+    );
+  });
+
   test("names the provider and the credential that was refused, and not what the back end says of it", () => {
     const error = errorFor(401, openai("Incorrect API key provided: abc", "invalid_api_key"));
     expect(error.message).toBe(

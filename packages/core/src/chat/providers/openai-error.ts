@@ -124,6 +124,8 @@ interface Kind {
 interface Sayings {
   /** `: …` with the back end's words, or `. It gave no reason`. */
   readonly reason: string;
+  /** ` It says: …` or nothing: a request may be larger than the limit itself. */
+  readonly words: string;
   /** ` (HTTP 503)` or nothing. */
   readonly status: string;
   readonly credential: string;
@@ -135,7 +137,7 @@ const kinds = {
   rateLimited: {
     code: "provider_rate_limited",
     message: (provider, said) =>
-      `Provider '${provider.name}' limits requests at the moment${said.status}; try again ${said.wait}.`,
+      `Provider '${provider.name}' limits requests at the moment${said.status}; try again ${said.wait}.${said.words}`,
   },
   quota: {
     code: "provider_failed",
@@ -213,6 +215,7 @@ function sayings(failure: UpstreamFailure, context: FailureContext): Sayings {
   const message = failure.message === undefined ? "" : redactFor(context, failure.message).trim();
   return {
     reason: message === "" ? ", without a reason." : `: ${message.slice(0, messageLength)}`,
+    words: message === "" ? "" : ` It says: ${message.slice(0, messageLength)}`,
     status: failure.status === undefined ? "" : ` (HTTP ${failure.status})`,
     credential:
       provider.credential === null
