@@ -937,6 +937,14 @@ describe(`lists of models ${verifies("CHAT-16")}`, () => {
     expect(stub.http.requests[0]).toMatchObject({ method: "GET", target: "/v1/models" });
   });
 
+  test("come as a bare list, too", async () => {
+    const http = await startHttpStub(() => ({ body: '[{"id":"org/m-1","object":"model"},{"id":7},"x"]' }));
+    const { signal } = new AbortController();
+    const provided = record({ baseUrl: http.url });
+    expect(await provider.listModels?.({ provider: provided, apiKey: undefined, signal })).toEqual(["org/m-1"]);
+    await http.close();
+  });
+
   test("fail as requests do", async () => {
     const http = await startHttpStub(() => ({ status: 401, body: "{}" }));
     const { signal } = new AbortController();

@@ -628,7 +628,9 @@ async function listModels(
     throw toProviderError(failure, { provider, apiKey, model: "*", beforeFirstByte: true });
   }
   const parsed = parseJson(text);
-  const data = isJsonObject(parsed) && Array.isArray(parsed["data"]) ? parsed["data"] : [];
+  // Together's list is not wrapped in anything.
+  const data = isJsonObject(parsed) ? parsed["data"] : parsed;
+  if (!Array.isArray(data)) return [];
   return data.flatMap((entry) => (isJsonObject(entry) && typeof entry["id"] === "string" ? [entry["id"]] : []));
 }
 
