@@ -271,6 +271,11 @@ describe(`streamed answers ${verifies("CHAT-2", "CHAT-6")}`, () => {
     expect(only(events, "message")[0]?.finishReason).toBe("stop");
   });
 
+  test("end with [DONE], whatever stands behind it", async () => {
+    const events = await play({ writes: [chunk({ content: "x" }), chunk({}, "stop"), "data: [DONE] \n\n"] });
+    expect(textOf(events)).toBe("x");
+  });
+
   test("end without waiting where the last byte is a lone CR", async () => {
     const lines = chunk({ content: "x" }, "stop").trimEnd();
     const events = await play({ writes: [`${lines}\r\r`, "data: [DONE]\r\r"] });

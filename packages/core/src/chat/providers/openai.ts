@@ -234,7 +234,8 @@ class ModelExchange {
   /** Adds to `events` what these bytes complete. True where the stream says that it is over. */
   readEvents(bytes: Uint8Array, { scanner, reader, events }: Reading): boolean {
     for (const event of this.#scan(scanner, bytes)) {
-      if (event.data === "[DONE]") return true;
+      // As OpenAI's own clients read it: whatever stands behind it is nothing.
+      if (event.data.startsWith("[DONE]")) return true;
       this.#readEvent(event, reader, events);
       if (events.length > 0) this.hasYielded = true;
     }
