@@ -121,7 +121,7 @@ function extrasOf({ river, vref }: ToolRequest, messages: readonly JsonObject[] 
   const context = river === null ? undefined : riverOf(messages, river);
   return {
     ...(context === undefined ? {} : { river_context: context }),
-    // There is no knowledge base to take files from.
+    // Documents of knowledge bases have no addresses that a plugin could open.
     ...(vref === null ? {} : { vref_files: [] }),
   };
 }
