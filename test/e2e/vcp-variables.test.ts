@@ -53,6 +53,18 @@ describe(`variables ${verifies("VCP-19")}`, () => {
     expect(await preview(tenant, system("in {{VarCity}}"))).toEqual(["in {{VarCity}}"]);
   });
 
+  test("are shown to the model that a chat would reach under the name", async () => {
+    const owner = await gateway.newTenant();
+    const models = { smart: "gpt-nova" };
+    await owner.client.post("/v1/providers", { name: "up", kind: "openai", base_url: "http://127.0.0.1:9", models });
+    await define(owner, { kind: "sar", name: "SarPrompt1", content: "for nova", models: ["gpt-nova"] });
+    const shown = async (model: string): Promise<Json> =>
+      owner.client.post("/v1/vcp/variables/preview", { messages: [system("{{SarPrompt1}}.")], model });
+    expect(await shown("smart")).toMatchObject({ messages: [{ content: "for nova." }] });
+    expect(await shown("gpt-nova")).toMatchObject({ messages: [{ content: "for nova." }] });
+    expect(await shown("other")).toMatchObject({ messages: [{ content: "." }] });
+  });
+
   test("is not looked for in what is no message", async () => {
     for (const message of [{ content: "{{VarCity}}" }, { role: {}, content: "{{VarCity}}" }]) {
       const answer = await tenant.client.send("post", "/v1/vcp/variables/preview", { messages: [message] });

@@ -231,7 +231,7 @@ export const previewVcpVariables = defineRoute({
   request: {
     body: z.strictObject({
       messages: messagesField,
-      model: z.string().max(200).default("").meta({ description: "Decides which `SarPrompt…` are shown." }),
+      model: z.string().max(200).default("").meta({ description: "As a chat names it; decides which `SarPrompt…` are shown." }),
     }),
   },
   responses: {
@@ -245,8 +245,11 @@ export const previewVcpVariables = defineRoute({
     const { expandPlaceholders } = await import("@toolyard/core/vcp/placeholders/expand-placeholders");
     const { applyDetectors } = await import("@toolyard/core/vcp/placeholders/detectors");
     const { takeMediaMarks } = await import("@toolyard/core/vcp/placeholders/media-marks");
+    const { nameAtBackEnd } = await import("@toolyard/core/chat/providers/route");
     const { messages: given } = takeMediaMarks(body.messages);
-    const expanded = await expandPlaceholders(core, context, given, { model: body.model });
+    // As in a chat: texts are for models as back ends know them.
+    const model = nameAtBackEnd(context.config, body.model, core.defaultProvider);
+    const expanded = await expandPlaceholders(core, context, given, { model });
     const messages = await applyDetectors(core, context, expanded);
     return c.json({ object: "vcp_preview", messages });
   },

@@ -91,6 +91,12 @@ function findRoutes(
   });
 }
 
+/** As the first back end knows the model; as it is named, where none serves it. */
+export function nameAtBackEnd(config: TenantConfig, model: string, defaultProvider?: DefaultProvider): string {
+  const [name = model] = providersOf(config, defaultProvider).flatMap((provider) => modelAt(provider, model) ?? []);
+  return name;
+}
+
 /** The models that are known to exist, for `GET /v1/models` (CHAT-16). */
 export function listModels(config: TenantConfig, defaultProvider?: DefaultProvider): ModelEntry[] {
   const providers = providersOf(config, defaultProvider);
