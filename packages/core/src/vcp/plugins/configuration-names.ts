@@ -30,7 +30,11 @@ export function envFileCredentialName(plugin: string, file: EnvFileName): string
 }
 
 export function keysOf({ configSchema }: Pick<VcpManifest, "configSchema">): readonly ConfigKey[] {
-  return configSchema.some(({ key }) => key === debugMode.key) ? configSchema : [...configSchema, debugMode];
+  const own = configSchema.find(({ key }) => key === debugMode.key);
+  if (own === undefined) return [...configSchema, debugMode];
+  // Most schemas that name it give it no default, and some no type.
+  const meant = { ...debugMode, ...own, type: debugMode.type };
+  return configSchema.map((key) => (key === own ? meant : key));
 }
 
 interface Named {

@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
+import type { JsonObject } from "../../json.ts";
+import { keysOf } from "./configuration-names.ts";
 import { resolveKeys, type Layers } from "./configuration.ts";
 import { parseEnvFile } from "./env-file.ts";
-import type { ConfigKey } from "./manifest.ts";
+import { parseManifest, type ConfigKey } from "./manifest.ts";
 
 const key = (name: string, type: ConfigKey["type"] = "text", fallback?: string): ConfigKey => ({
   key: name,
@@ -10,6 +12,7 @@ const key = (name: string, type: ConfigKey["type"] = "text", fallback?: string):
   required: false,
   ...(fallback === undefined ? {} : { default: fallback }),
 });
+const least = { name: "P", pluginType: "synchronous", entryPoint: { command: "p" } };
 const none: Layers = { global: new Map(), files: [], own: new Map() };
 
 describe(`layers of configuration ${verifies("VCP-2")}`, () => {
@@ -38,6 +41,18 @@ describe(`layers of configuration ${verifies("VCP-2")}`, () => {
     const resolved = layers.map((each) => resolveKeys([key("K", "text", "default")], each).get("K"));
     const expected = ["default", "global", "config.env", ".env", "tenant"];
     expect(resolved).toEqual(expected.map((source) => ({ value: source, source })));
+  });
+
+  test.for([
+    ["is not named", {}],
+    ["has a type alone", { DebugMode: "boolean" }],
+    ["has a description alone", { DebugMode: { type: "boolean", description: "Tells more." } }],
+    ["has a value in place of its type", { DebugMode: false }],
+  ])("always say whether to tell more, also where DebugMode %s in the schema", ([, configSchema]) => {
+    const keys = keysOf(parseManifest({ ...least, configSchema: configSchema as JsonObject }));
+    const files = [{ name: "config.env", values: new Map([["DebugMode", "True"]]) }] as const;
+    expect(resolveKeys(keys, none).get("DebugMode")).toEqual({ value: false, source: "default" });
+    expect(resolveKeys(keys, { ...none, files }).get("DebugMode")).toEqual({ value: true, source: "config.env" });
   });
 
   test("give way where they leave a value empty, unless there is none below", () => {
