@@ -488,6 +488,25 @@ describe(`what waits ${verifies("VCP-10")}`, () => {
     expect((await tenant.client.get("/v1/calls?kind=tool&state=queued")).data).toHaveLength(1);
   });
 
+  test("a plugin that is called later is told which task it is, and of when it was asked", async () => {
+    await importVcp(tenant.client, printing("Note", "{}"));
+    llm.script(says(block("Note", { text: "x", timely_contact: "2099/01/01-10:00" })), says("done"));
+    await chat();
+    const [queued] = (await tenant.client.get("/v1/calls?kind=tool&state=queued")).data;
+    expect(queued.input).toEqual({
+      text: "x",
+      __vcp_timed_call: {
+        taskId: queued.id,
+        requestedAt: expect.any(String),
+        scheduledFor: expect.stringContaining("2099-01-01T"),
+        triggeredAt: expect.stringContaining("2099-01-01T"),
+        originalTimelyContact: "2099/01/01-10:00",
+        source: "timely_contact",
+      },
+    });
+    expect(payload(1)[0]).toContain(`任务ID: ${queued.id}`);
+  });
+
   test("a client's own functions go back to it, with what the gateway ran in the same turn", async () => {
     await tenant.addPlugin(tool("AddNote"));
     const own = { type: "function", function: { name: "pick", parameters: { type: "object", properties: {} } } };

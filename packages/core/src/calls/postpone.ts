@@ -13,6 +13,8 @@ import { newToolCall } from "./new-call.ts";
 import { enqueue, longestHopMs } from "./enqueue.ts";
 
 export interface Postponed {
+  /** Of the call that is to come, where its arguments name it; absent: a new one. */
+  readonly callId?: string;
   readonly delayMs: number;
   /** What is called then; the URI with the options that are to hold then. */
   readonly uri: ToolCall["uri"];
@@ -27,7 +29,7 @@ export async function postpone(
   deps: AdapterDeps,
   context: CallContext,
   { tool }: Pick<ToolCall, "tool">,
-  { delayMs, uri, arguments: args }: Postponed,
+  { callId = newId("call"), delayMs, uri, arguments: args }: Postponed,
 ): Promise<{ readonly callId: string; readonly dueAt: number }> {
   if (context.runtimeConfig !== undefined) {
     throw withDelivery(
@@ -39,7 +41,6 @@ export async function postpone(
       "not_sent",
     );
   }
-  const callId = newId("call");
   const dueAt = deps.clock.now() + delayMs;
   const { effect, repeat } = tool;
   const row = await newToolCall(

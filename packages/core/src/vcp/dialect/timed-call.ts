@@ -6,6 +6,7 @@ import { mayUseTool } from "../../callers/caller.ts";
 import { postpone } from "../../calls/postpone.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
+import { newId } from "../../ids.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
 import { offsetAt } from "../../schedules/zone.ts";
 import type { FoundTool } from "../../tools/catalog.ts";
@@ -52,10 +53,9 @@ export function planTimedCall(
     originalTimelyContact: written,
     source: "timely_contact",
   };
-  const given = isVcpPlugin(tool) ? { ...rest, __vcp_timed_call: meta } : rest;
   return {
     target: tool.uri,
-    arguments: given,
+    arguments: rest,
     found: {
       tool: { ...tool, effect: "write", outward: false, outputTrust: "own" },
       uri,
@@ -64,7 +64,14 @@ export function planTimedCall(
         list: () => [],
         invoke: async (call, invocation) => {
           const delayMs = at - deps.clock.now();
-          const { callId } = await postpone(deps, invocation, { tool }, { delayMs, uri, arguments: call.arguments });
+          const callId = newId("call");
+          const timed = isVcpPlugin(tool) ? { __vcp_timed_call: { taskId: callId, ...meta } } : {};
+          await postpone(
+            deps,
+            invocation,
+            { tool },
+            { callId, delayMs, uri, arguments: { ...call.arguments, ...timed } },
+          );
           return { mediaType: "text/plain", body: receiptOf(tool.name, callId, meta) };
         },
       },
