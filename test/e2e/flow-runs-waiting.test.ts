@@ -18,6 +18,8 @@ let stub: HttpStub;
 let tenant: TestTenant;
 /** By order, how often it was asked for. */
 const asked = new Map<string, number>();
+/** Orders that are answered once a test says so. */
+const held = new Map<string, () => void>();
 
 beforeAll(async () => {
   stub = await startHttpStub(async ({ body }, response) => {
@@ -25,14 +27,16 @@ beforeAll(async () => {
     const times = (asked.get(order) ?? 0) + 1;
     asked.set(order, times);
     if (order === "flaky" && times < 3) return { status: 503, body: "busy" };
+    if (order.startsWith("held")) await new Promise<void>((release) => held.set(order, release));
     if (order.startsWith("lost") && times === 1) {
       response.destroy();
       return undefined;
     }
     return { body: JSON.stringify({ receipt: `${order} ${times}` }), delayMs: order.startsWith("slow") ? 400 : 0 };
   });
-  gateway = await startGateway({ tickEveryMs: 500 });
-  other = await startGateway({ sharedWith: gateway, tickEveryMs: 500 });
+  const timing = { cancelPollMs: 200 };
+  gateway = await startGateway({ tickEveryMs: 500, timing });
+  other = await startGateway({ sharedWith: gateway, tickEveryMs: 500, timing });
   tenant = await gateway.newTenant();
   await addOrders(tenant);
 });
@@ -139,6 +143,58 @@ describe(`a run that waits for a signal ${verifies("FLOW-2")}`, () => {
       state: "failed",
       error: { code: "flow_failed", details: { failure: { node: "paid", code: "flow_step_timeout" } } },
     });
+  });
+});
+
+describe(`a branch that waits while another one works ${verifies("FLOW-1")}`, () => {
+  const branches = (name: string, waiting: Record<string, unknown>): Parameters<typeof publishFlow>[1] => ({
+    name,
+    start: "both",
+    nodes: {
+      both: {
+        kind: "parallel",
+        branches: {
+          long: { start: "hold", nodes: { hold: order(`held ${name}`) } },
+          told: { start: "paid", nodes: { paid: { ...waiting, next: "go" }, go: order(`after ${name}`) } },
+        },
+      },
+    },
+  });
+  const waits = async (run: string): Promise<void> => {
+    const states = async (): Promise<unknown> =>
+      (await viewRun(gateway.core, await contextOf(tenant), run)).steps.find(({ node }) => node === "paid")?.state;
+    await expect.poll(states, { timeout: 15_000 }).toBe("waiting");
+  };
+
+  test.each(["approval", "signal"])("goes on with its %s", async (kind) => {
+    const name = `beside_${kind}`;
+    const node = kind === "signal" ? { kind: "wait", signal: "paid" } : { kind: "approval", message: "Go on?" };
+    await publishFlow(tenant, branches(name, node));
+    const run = await start(name);
+    await waits(run);
+    const context = await contextOf(tenant);
+    if (kind === "approval") await answerRun(gateway.core, context, run, { decision: "approved" });
+    else await signalRun(gateway.core, context, run, { name: "paid", token: "t", payload: null });
+    await expect.poll(() => asked.get(`after ${name}`), { timeout: 15_000 }).toBe(1);
+    held.get(`held ${name}`)?.();
+    expect(await callIn(tenant, run)).toMatchObject({ state: "completed" });
+  });
+
+  test("has its signal in time, whenever somebody looks", async () => {
+    const seldom = await startGateway({ timing: { cancelPollMs: 600_000 } });
+    try {
+      const of = await seldom.newTenant();
+      await addOrders(of);
+      await publishFlow(of, branches("seldom", { kind: "wait", signal: "paid", timeout_ms: 4_000 }));
+      const { json } = await invokeFlow(of, "flow://seldom?async=true");
+      await expect.poll(() => held.has("held seldom"), { timeout: 15_000 }).toBe(true);
+      await of.client.expect("post", `/v1/runs/${json.id}/signal`, { name: "paid", token: "t" });
+      await expect.poll(() => asked.get("after seldom"), { timeout: 15_000 }).toBe(1);
+      held.get("held seldom")?.();
+      expect(await callIn(of, json.id)).toMatchObject({ state: "completed" });
+    } finally {
+      await seldom.close();
+    }
   });
 });
 

@@ -176,26 +176,47 @@ export class Journal {
 
   /** Reads the record anew. @throws RunLost */
   async reload(): Promise<void> {
-    const record = await this.#deps.repos.flowRuns.load(this.#context.tenant, this.#run.id);
-    if (record === undefined || record.call.attempt !== this.#run.attempt) throw new RunLost(takenOver);
-    this.#take(record);
+    await this.#inTurn(async () => {
+      const record = await this.#deps.repos.flowRuns.load(this.#context.tenant, this.#run.id);
+      if (record === undefined || record.call.attempt !== this.#run.attempt) throw new RunLost(takenOver);
+      this.#take(record);
+    });
+  }
+
+  /** Reads the record anew where something was told since, and says whether that is so. @throws RunLost */
+  async readNews(): Promise<boolean> {
+    if (!this.hasNews) {
+      const written = await this.#inTurn(() => this.#write(emptyBatch()));
+      requireHeld(written);
+      this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
+    }
+    if (!this.hasNews) return false;
+    await this.reload();
+    return true;
+  }
+
+  /** One after the other, so that what is read is never older than what was written. */
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#current.then(work);
+    this.#current = turn.catch(() => undefined);
+    return turn;
   }
 
   async #send(): Promise<ReadonlyMap<string, CallState>> {
     await this.#current;
     // Whatever else ends in this moment rides along.
     await new Promise<void>((done) => setImmediate(done));
-    const batch = this.#pending;
-    this.#pending = emptyBatch();
-    this.#next = undefined;
-    const sending = this.#write(batch);
-    this.#current = sending.catch(() => undefined);
-    const written = await sending;
-    this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
-    // Ends that we write wake us as well, and are no news.
-    const own = batch.ends.filter(({ finish }) => endStates.includes(finish.state)).length;
-    if (!this.hasNews) this.#wakesSeen += own;
-    this.#wakesKnown += own;
+    const written = await this.#inTurn(async () => {
+      const batch = this.#pending;
+      this.#pending = emptyBatch();
+      this.#next = undefined;
+      const answer = await this.#write(batch);
+      // Ends that we write wake us as well, and are no news.
+      const own = batch.ends.filter(({ finish }) => endStates.includes(finish.state)).length;
+      this.#wakesKnown = Math.max(this.#wakesKnown, answer.wakes + own);
+      if (answer.wakes <= this.#wakesSeen) this.#wakesSeen = answer.wakes + own;
+      return answer;
+    });
     const { tenant } = this.#context;
     for (const [callId, dueInMs] of written.dueInMs) await sendWhenDue(this.#deps, { tenant, callId, dueInMs });
     requireHeld(written);

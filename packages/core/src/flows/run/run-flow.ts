@@ -127,6 +127,8 @@ class FlowRun {
       now: () => deps.clock.now(),
       sleep: (ms, signal) => deps.clock.sleep(ms, signal),
       inlineMs: isBound ? invocationMs : undefined,
+      lookEveryMs: deps.timing.cancelPollMs,
+      look: () => this.#look(),
       beforePark: () => this.#beforePark(),
     });
   }
@@ -190,6 +192,16 @@ class FlowRun {
     }
     this.#stop.abort(signal.reason);
     this.#waits.end(new RunLost(signal.reason));
+  }
+
+  /** What cannot be asked now is asked the next time. @throws RunLost */
+  async #look(): Promise<boolean> {
+    try {
+      return await this.#journal.readNews();
+    } catch (thrown) {
+      if (thrown instanceof RunLost) throw thrown;
+      return false;
+    }
   }
 
   async #beforePark(): Promise<"look" | number> {
@@ -574,7 +586,7 @@ class FlowRun {
         await this.#calls.send(callId);
       }
       const wakeAt = earliest(this.#sent.has(callId) ? undefined : lostAt, at.deadline);
-      await this.#waits.until({ wakeAt });
+      await this.#waits.until({ wakeAt, hears: true });
       requireWanted(at.frame.group);
       if (wakeAt !== undefined && this.#deps.clock.now() >= wakeAt) await this.#journal.reload();
     }
@@ -624,7 +636,7 @@ class FlowRun {
       if (question !== undefined && endStates.includes(question.state))
         return this.#operatorSays(at, attempt, { question, error });
       this.#requireTime(at);
-      await this.#waits.until({ wakeAt: at.deadline });
+      await this.#waits.until({ wakeAt: at.deadline, hears: true });
       requireWanted(at.frame.group);
     }
   }
@@ -687,8 +699,10 @@ class FlowRun {
           return this.#journal.values.open("signal", signal.token, signal.payload);
         }
         this.#requireTime(at);
-        await this.#waits.until({ wakeAt: at.deadline });
+        await this.#waits.until({ wakeAt: at.deadline, hears: true });
         requireWanted(frame.group);
+        // What was told in time counts, though nobody has looked since.
+        if (at.deadline !== undefined && this.#deps.clock.now() >= at.deadline) await this.#journal.reload();
       }
     }
     let until = this.#journal.step(path)?.wakeAt ?? undefined;

@@ -2,7 +2,12 @@ import { describe, expect, test } from "vitest";
 import { Parked } from "../../tools/adapter.ts";
 import { Waits } from "./waits.ts";
 
-function createWaits(beforePark: () => Promise<"look" | number> = () => Promise.resolve(0)) {
+const lookEveryMs = 2_000;
+
+function createWaits(
+  beforePark: () => Promise<"look" | number> = () => Promise.resolve(0),
+  look = (): Promise<boolean> => Promise.resolve(false),
+) {
   let now = 0;
   const waits = new Waits({
     now: () => now,
@@ -10,6 +15,8 @@ function createWaits(beforePark: () => Promise<"look" | number> = () => Promise.
       now += ms;
       return Promise.resolve();
     },
+    lookEveryMs,
+    look,
     beforePark,
   });
   return { waits, now: () => now };
@@ -45,6 +52,36 @@ describe("threads that wait", () => {
       waits.others(() => Promise.all([waits.thread(work), waits.thread(() => waits.until({}))])),
     );
     expect(hasWorked).toBe(true);
+  });
+
+  test("hear of what happens elsewhere while another one works", async () => {
+    let looks = 0;
+    const { waits, now } = createWaits(undefined, () => {
+      looks += 1;
+      return Promise.resolve(looks === 3);
+    });
+    let hasHeard = false;
+    const work = async (): Promise<void> => {
+      while (!hasHeard) await new Promise((done) => setTimeout(done, 1));
+    };
+    const listen = async (): Promise<void> => {
+      await waits.until({ hears: true });
+      hasHeard = true;
+    };
+    await waits.thread(() => waits.others(() => Promise.all([waits.thread(work), waits.thread(listen)])));
+    expect([looks, now()]).toEqual([3, 3 * lookEveryMs]);
+  });
+
+  test("look at nothing where they wait for a time alone", async () => {
+    let looks = 0;
+    const { waits } = createWaits(undefined, () => {
+      looks += 1;
+      return Promise.resolve(true);
+    });
+    const work = (): Promise<void> => new Promise((done) => setTimeout(done, 30));
+    const sleep = (): Promise<void> => waits.until({ wakeAt: 5 * lookEveryMs });
+    await waits.thread(() => waits.others(() => Promise.all([waits.thread(work), waits.thread(sleep)])));
+    expect(looks).toBe(0);
   });
 
   test("look again where something has happened meanwhile", async () => {

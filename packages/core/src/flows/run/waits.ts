@@ -10,6 +10,8 @@ const usualInlineMs = 1_000;
 export interface Wait {
   /** Epoch milliseconds; absent: until something happens. */
   readonly wakeAt?: number | undefined;
+  /** What it waits for happens elsewhere: the end of a call, a signal. */
+  readonly hears?: boolean;
   /** It has nothing to wait for, and only lets another invocation go on. */
   readonly yields?: boolean;
 }
@@ -24,6 +26,10 @@ export interface WaitsOptions {
   readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>;
   /** Longest time that is waited out where the run is; absent: a second. */
   readonly inlineMs?: number | undefined;
+  /** Time between two looks for what has happened elsewhere while others work. */
+  readonly lookEveryMs: number;
+  /** Others work. Says whether something has happened meanwhile: then those who hear of it look again. */
+  readonly look: () => Promise<boolean>;
   /**
    * Nobody works. Writes what is to be written, and says whether something has happened meanwhile: then all look
    * again. Else the wakes that were heeded, for parking.
@@ -37,6 +43,8 @@ export class Waits {
   #active = 0;
   #sleeping: AbortController | undefined;
   #isChecking = false;
+  /** Of the next look; absent: nobody has asked for one since the last. */
+  #lookAt: number | undefined;
   #ended: { readonly why: unknown } | undefined;
 
   constructor(options: WaitsOptions) {
@@ -118,10 +126,13 @@ export class Waits {
     const inMs = earliest === undefined ? Number.POSITIVE_INFINITY : earliest - now();
     if (this.#active > 0 || (inMs <= inlineMs && !isYielding)) {
       if (inMs <= 0) return this.#resumeDue();
-      if (inMs === Number.POSITIVE_INFINITY) return;
+      const lookInMs = waits.some(({ hears }) => hears === true) ? this.#lookInMs() : Number.POSITIVE_INFINITY;
+      if (lookInMs <= 0) return this.#look();
+      const sleepMs = Math.min(inMs, lookInMs);
+      if (sleepMs === Number.POSITIVE_INFINITY) return;
       this.#sleeping = new AbortController();
       const { signal } = this.#sleeping;
-      await sleep(Math.min(inMs, 2 ** 31 - 1), signal).catch(() => undefined);
+      await sleep(Math.min(sleepMs, 2 ** 31 - 1), signal).catch(() => undefined);
       // Who has ended the sleep looks by itself.
       if (!signal.aborted) this.#resumeDue();
       return;
@@ -130,6 +141,28 @@ export class Waits {
     if (this.#active > 0) return;
     if (answer === "look") this.notify();
     else this.end(new Parked(isYielding ? now() : earliest, answer));
+  }
+
+  #lookInMs(): number {
+    const { now, lookEveryMs } = this.#options;
+    this.#lookAt ??= now() + lookEveryMs;
+    return this.#lookAt - now();
+  }
+
+  /** Counts as work: nobody parks over what it finds. */
+  async #look(): Promise<void> {
+    const { now, lookEveryMs, look } = this.#options;
+    const startedAt = now();
+    this.#active += 1;
+    this.#lookAt = Number.POSITIVE_INFINITY;
+    try {
+      if (!(await look())) return;
+      for (const waiting of this.#waiting) if (waiting.hears === true) waiting.resume();
+    } finally {
+      // What takes long, since the run is large, is done less often.
+      this.#lookAt = now() + Math.max(lookEveryMs, 10 * (now() - startedAt));
+      this.#idle();
+    }
   }
 
   #resumeDue(): void {
