@@ -212,24 +212,22 @@ describe(`a step that fails ${verifies("FLOW-1")}`, () => {
   });
 
   test.each([
-    ["retry", { receipt: "lost retry 2" }],
-    ["skip", null],
-  ])("and whose fate nobody knows waits for a person, who says %s", async (decision, output) => {
-    await publishFlow(tenant, {
-      name: `losing_${decision}`,
-      start: "buy",
-      nodes: { buy: order(`lost ${decision}`) },
-    });
-    const run = await start(`losing_${decision}`);
+    ["retry", { decision: "retry" }, { receipt: "lost retry 2" }],
+    ["skip", { decision: "skip" }, null],
+    ["skip_to_object", { decision: "skip", output: '{"receipt": "by phone"}' }, { receipt: "by phone" }],
+    ["skip_to_text", { decision: "skip", output: "12 of them" }, "12 of them"],
+  ])("and whose fate nobody knows waits for a person, who says %s", async (name, said, output) => {
+    await publishFlow(tenant, { name: `losing_${name}`, start: "buy", nodes: { buy: order(`lost ${name}`) } });
+    const run = await start(`losing_${name}`);
     await parked(run);
     const context = await contextOf(tenant);
     const { steps } = await viewRun(gateway.core, context, run);
     expect(steps).toMatchObject([{ path: "buy", state: "unknown", error: { code: "flow_step_unknown" } }]);
-    expect(asked.get(`lost ${decision}`)).toBe(1);
+    expect(asked.get(`lost ${name}`)).toBe(1);
     await expect(answerRun(gateway.core, context, run, { decision: "approved", input: {} })).rejects.toMatchObject({
       code: "invalid_request",
     });
-    await answerRun(gateway.core, context, run, { decision: "approved", input: { decision } });
+    await answerRun(gateway.core, context, run, { decision: "approved", input: said });
     const ended = await callIn(tenant, run);
     expect(ended).toMatchObject({ state: "completed" });
     expect(JSON.parse(ended.result.preview)).toEqual(output);

@@ -190,11 +190,11 @@ export class ChildCalls {
   async valueOf(id: string, stored: StoredOutcome | null): Promise<JsonValue> {
     if (stored === null) return null;
     const { text, mediaType, bytes, blobKey } = stored;
-    if (blobKey === undefined) return parsed(text, mediaType);
+    if (blobKey === undefined) return resultOf(text, mediaType);
     if (bytes > longestResult || !isText(mediaType)) return { call_id: id, bytes, media_type: mediaType, head: text };
     const call = { tenant: this.#context.tenant, id, state: "completed" as CallState, outcome: stored };
     const whole = await openResult(this.#deps, this.#context.tenant, call as Call);
-    return parsed(Buffer.from(await readAll(whole.body)).toString("utf8"), mediaType);
+    return resultOf(Buffer.from(await readAll(whole.body)).toString("utf8"), mediaType);
   }
 
   #identity({ path, attempt }: ChildPlace): string {
@@ -213,7 +213,8 @@ function isText(mediaType: string): boolean {
   return mediaType.startsWith("text/") || mediaType.includes("json");
 }
 
-function parsed(text: string, mediaType: string): JsonValue {
+/** What a flow has of the text of a result: objects and lists are told from other texts by how they begin. */
+export function resultOf(text: string, mediaType: string): JsonValue {
   const looksLike = mediaType.includes("json") || /^\s*[[{]/.test(text);
   if (!looksLike) return text;
   const value = parseJsonExactly(text);

@@ -20,7 +20,10 @@ export const operatorForm: JsonObject = {
       enum: ["retry", "skip", "fail"],
       description: "Do it once more, go on as if it were done, or fail the step.",
     },
-    output: { type: "string", description: "With `skip`: what the step is taken to have come to." },
+    output: {
+      type: "string",
+      description: "With `skip`: what the step is taken to have come to; an object or a list as its JSON.",
+    },
   },
   required: ["decision"],
 };

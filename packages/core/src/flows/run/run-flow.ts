@@ -17,7 +17,7 @@ import { Parked, type InvocationContext, type ToolCall, type ToolReply } from ".
 import { waitForOutage } from "../../tools/wait-for-outage.ts";
 import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
-import { ChildCalls, type ChildTarget } from "./child-calls.ts";
+import { ChildCalls, resultOf, type ChildTarget } from "./child-calls.ts";
 import { BodyFailed, boundToRequest, callFailed, runFailed, StepFailed } from "./failures.ts";
 import { Journal, RunLost, stepsExceeded, type KnownStep } from "./journal.ts";
 import { askModel } from "./model-step.ts";
@@ -648,8 +648,9 @@ class FlowRun {
   ): Promise<JsonValue> {
     const answer = question.state === "completed" ? await this.#calls.valueOf(question.id, question.outcome) : null;
     const form = isJsonObject(answer) ? answer["input"] : null;
-    const decision = isJsonObject(form) ? form["decision"] : undefined;
-    if (decision === "skip") return isJsonObject(form) ? (form["output"] ?? null) : null;
+    const { decision, output } = isJsonObject(form) ? form : {};
+    // Read as the text that the call would have given: forms have texts only.
+    if (decision === "skip") return typeof output === "string" ? resultOf(output, "text/plain") : null;
     if (decision !== "retry") throw new StepFailed(error);
     this.#put({
       path,
