@@ -246,7 +246,8 @@ describe(`a run that waits ${verifies("FLOW-1")}`, () => {
     const { json } = await invokeFlow(tenant, "flow://asking?async=true");
     const question = await questionOf(json.id);
     await tenant.client.expect("post", `/v1/calls/${json.id}/cancel`, {});
-    expect(await callIn(tenant, json.id)).toMatchObject({ state: "cancelled" });
+    const error = { code: "call_cancelled", message: "The call was cancelled while it waited." };
+    expect(await callIn(tenant, json.id)).toMatchObject({ state: "cancelled", error });
     expect(await callIn(tenant, question.id)).toMatchObject({ state: "cancelled" });
   });
 });

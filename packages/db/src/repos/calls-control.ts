@@ -144,17 +144,19 @@ export async function family(
 const cancelFamily = `${withFamily}
   UPDATE calls SET cancel_requested = 1,
     finished_at = CASE state WHEN 'running' THEN NULL ELSE ${now} END,
-    error = CASE state WHEN 'running' THEN error ELSE ?3 END,
+    error = CASE WHEN state = 'running' THEN error WHEN started_at IS NULL THEN ?3 ELSE ?4 END,
     write_token = CASE state WHEN 'running' THEN write_token END,
     state = CASE state WHEN 'running' THEN 'running' ELSE 'cancelled' END
   WHERE tenant = ?1 AND id IN (SELECT id FROM family) AND state IN ('queued', 'input_required', 'running')`;
 
 const cancelled: CallError = { code: "call_cancelled", message: "The call was cancelled before it was started." };
+/** It has been at work: a run that waits, or a call that is to be tried again. */
+const cancelledWaiting: CallError = { code: "call_cancelled", message: "The call was cancelled while it waited." };
 
 export async function requestCancel(database: Database, tenant: string, id: string): Promise<Call | undefined> {
   const [, found] = await database.batch(
     [
-      { sql: cancelFamily, args: [tenant, id, JSON.stringify(cancelled)] },
+      { sql: cancelFamily, args: [tenant, id, JSON.stringify(cancelled), JSON.stringify(cancelledWaiting)] },
       { sql: readCall, args: [tenant, id] },
     ],
     { repeatable: true },
