@@ -80,6 +80,15 @@ export function describeScheduleRepo(name: string, make: MakeInstances): void {
       expect(await repos(1).schedules.pause(stranger, made.id)).toBeUndefined();
     });
 
+    test("names its tool as long as it may fire, paused or not", async () => {
+      const paused = await add({ name: "Paused", paused: true });
+      const ended = await add({ name: "Ended" });
+      await repos(0).schedules.take(tenant, [taking(ended, { nextAt: null })]);
+      expect(await repos(1).schedules.targets(tenant)).toEqual([
+        { id: paused.id, name: "Paused", target: "api://crm/ping" },
+      ]);
+    });
+
     test("a task id is there once in a tenant", async () => {
       await add({ taskId: "t-1" });
       await expect(add({ taskId: "t-1" })).rejects.toMatchObject({ code: "conflict", details: { param: "task_id" } });

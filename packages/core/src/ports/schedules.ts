@@ -46,7 +46,7 @@ export interface ScheduleRepo {
   get(tenant: string, id: string): Promise<Schedule | undefined>;
   /** `callerId`: only those of this caller. */
   list(tenant: string, page: PageRequest, callerId?: string): Promise<Page<Schedule>>;
-  /** All that name a tool: id, name and target. */
+  /** What those that may fire again name: id, name and target. */
   targets(tenant: string): Promise<readonly Pick<Schedule, "id" | "name" | "target">[]>;
   /**
    * Of all tenants that are not suspended, nor among `except`: what is due within `aheadMs`, each tenant's first before

@@ -1,5 +1,5 @@
 /** Schedules, and their firings as they go on record. Contract: `ScheduleRepo`. */
-import { and, eq, getTableName } from "drizzle-orm";
+import { and, eq, getTableName, isNotNull } from "drizzle-orm";
 import type { CallError } from "@toolyard/core/calls/call";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { DueSchedule, NewSchedule, ScheduleRepo, Taking } from "@toolyard/core/ports/schedules";
@@ -106,8 +106,9 @@ export function createScheduleRepo(shards: Shards, onBrokenRow: OnBrokenRow): Sc
     },
 
     targets: async (tenant) => {
-      const { id, name, target } = schedules;
-      const select = build.select({ id, name, target }).from(schedules).where(eq(schedules.tenant, tenant)).orderBy(id);
+      const { id, name, target, nextAt } = schedules;
+      const mayFire = and(eq(schedules.tenant, tenant), isNotNull(nextAt));
+      const select = build.select({ id, name, target }).from(schedules).where(mayFire).orderBy(id);
       const [found] = await shards.databaseFor(tenant).batch([statement(select)], readonly);
       return (found?.rows ?? []).map((row) => ({
         id: String(row["id"]),
