@@ -231,7 +231,11 @@ export const previewVcpVariables = defineRoute({
   request: {
     body: z.strictObject({
       messages: messagesField,
-      model: z.string().max(200).default("").meta({ description: "As a chat names it; decides which `SarPrompt…` are shown." }),
+      model: z
+        .string()
+        .max(200)
+        .default("")
+        .meta({ description: "As a chat names it; decides which `SarPrompt…` are shown." }),
     }),
   },
   responses: {
