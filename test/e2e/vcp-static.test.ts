@@ -132,7 +132,8 @@ describe(`a static plugin ${verifies("VCP-20")}`, () => {
     await expect.poll(kept, { timeout: 10_000 }).toEqual([]);
     // Another one of the name does not speak with its words.
     await importVcp(tenant.client, staticPlugin("Long", "process.exit(3)"));
-    expect(await prompt("{{VCPLong}}")).toBe("[Error updating Long: it exited with code 3]");
+    const told = (): Promise<string> => prompt("{{VCPLong}}");
+    await expect.poll(told, { timeout: 10_000 }).toBe("[Error updating Long: it exited with code 3]");
   });
 
   test("keeps its placeholder, whatever a node has said of it before", async () => {
