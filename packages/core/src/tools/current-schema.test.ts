@@ -51,8 +51,8 @@ const older: Readonly<Record<string, readonly [given: JsonObject, told: JsonObje
     { type: "string", default: null, const: null },
   ],
   "the name of the draft it is no more": [
-    { $schema: draft("draft-07"), type: "array" },
-    { type: "array", items: {} },
+    { $schema: draft("draft-07"), type: "object", properties: { q: { type: "array" } } },
+    { type: "object", properties: { q: { type: "array", items: {} } } },
   ],
 };
 

@@ -14,8 +14,7 @@ export function currentSchema(schema: JsonObject): JsonObject {
     isOther ||= current !== part;
     return current;
   });
-  const whole = isOther ? changed : schema;
-  return isCurrent(whole) ? whole : rewritten(whole);
+  return isOther || !isCurrent(schema) ? rewritten(changed) : schema;
 }
 
 function isCurrent(schema: JsonObject): boolean {
