@@ -184,6 +184,31 @@ describe(`the threshold ${verifies("CHAT-4")}`, () => {
     expect(offered(1)).toEqual(["read_result", "call_tool", "search_tools"]);
   });
 
+  test("counts the client's tools as well where all together are more than back ends take", async () => {
+    const tenant = await newTenant();
+    for (const name of ["a", "b"]) await tenant.addPlugin(readingTool(backEnd, name));
+    const tools = Array.from({ length: 126 }, (_none, at) => ({
+      type: "function",
+      function: { name: `own_${at}`, parameters: { type: "object", properties: {} } },
+    }));
+    llm.respond((body) => {
+      const given = (body["tools"] as Json[]).length;
+      const message = `Invalid 'tools': array too long. Expected an array with maximum length 128, but got ${given} instead.`;
+      return given > 128 ? { status: 400, json: { error: { message, param: "tools" } } } : text("ok");
+    });
+    await chat(tenant.client, { tools: tools.slice(0, 125) });
+    expect(offered(-1).slice(-3)).toEqual(["a", "b", "read_result"]);
+    for (const name of ["c", "d"]) await tenant.addPlugin(readingTool(backEnd, name));
+    await chat(tenant.client, { tools: tools.slice(0, 125) });
+    expect(offered(-1).slice(-3)).toEqual(["read_result", "call_tool", "search_tools"]);
+    await tenant.client.expect("patch", "/v1/settings", { tools_offered_max: 200 });
+    expect(
+      (await tenant.client.send("post", "/v1/chat/completions", { messages: [{ role: "user", content: "x" }], tools }))
+        .status,
+    ).toBe(400);
+    expect(offered(-1)).toHaveLength(131);
+  });
+
   test("counts tokens as well", async () => {
     const tenant = await newTenant({ tool_tokens_max: 1_000 });
     await tenant.addPlugin({ ...readingTool(backEnd, "wordy"), description: "word ".repeat(1_000) });

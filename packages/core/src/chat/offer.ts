@@ -91,7 +91,7 @@ export function makeOffer(adapters: Adapters, context: CallContext, request: Cha
 function newOffer(adapters: Adapters, context: CallContext, request: ChatRequest): Offer {
   const gatewayTools = gatewayToolsFor(adapters, context, request);
   const clientTools = request.tools.filter((tool) => !gatewayTools.has(aliasOf(nameOf(tool) ?? "")));
-  const isSearched = mustSearch(gatewayTools, context, request);
+  const isSearched = mustSearch({ tools: gatewayTools, clients: clientTools.length }, context, request);
   const listed = isSearched ? listedBesideSearch(gatewayTools, request) : [...gatewayTools.values()];
   const told = isSearched ? [...listed, ...searchOffer] : listed;
   const toolsFor = (family: SchemaFamily): readonly JsonObject[] | undefined => {
@@ -196,12 +196,20 @@ function itemByName(offer: Offer, name: string, given: DispatchItem["arguments"]
   return { target, arguments: given, isOffered: tool !== undefined };
 }
 
+/** Tools in all for which GPT models, and others, refuse the whole request. */
+const mostOfBackEnds = 128;
+
 /** Where a tool has the name of ours, or the client runs all calls itself or says which there may be, the model is told of all. */
-function mustSearch(tools: ReadonlyMap<string, Tool>, { config }: CallContext, request: ChatRequest): boolean {
+function mustSearch(
+  { tools, clients }: { readonly tools: ReadonlyMap<string, Tool>; readonly clients: number },
+  { config }: CallContext,
+  request: ChatRequest,
+): boolean {
   const { tools_offered_max: mostTools, tool_tokens_max: mostTokens } = config.settings;
   if (request.manual || allowedBy(request.toolChoice) !== undefined) return false;
   if (searchOffer.some(({ name }) => tools.has(name) || request.clientToolNames.has(name))) return false;
-  if (tools.size > mostTools) return true;
+  if (tools.size > mostTools || (tools.size > 0 && tools.size + clients > Math.max(mostTools, mostOfBackEnds)))
+    return true;
   let tokens = 0;
   for (const tool of tools.values()) tokens += compileTool(tool).tokens;
   return tokens > mostTokens;
