@@ -1,11 +1,12 @@
 /** Chats in VCP's protocol: what is a request, whose tools it reaches, what limits it, and who reads what. */
 import { readFileSync } from "node:fs";
+import { newId } from "@toolyard/core/ids";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { asyncPlugin, startDesks } from "../support/async-plugin.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import type { Json, Reply, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
-import { writingTool } from "../support/http-tools.ts";
+import { readingTool, writingTool } from "../support/http-tools.ts";
 import { chunk, done, startLlmStub, usageChunk, type LlmStub, type Round } from "../support/llm-stub.ts";
 import { anyTool, startMcpStub, textResult, type McpStub } from "../support/mcp-stub.ts";
 import { connectSocket } from "../support/socket-client.ts";
@@ -507,6 +508,20 @@ describe(`what waits ${verifies("VCP-10")}`, () => {
     expect(payload(1)[0]).toContain(`任务ID: ${queued.id}`);
   });
 
+  test("a call for later that leaves the tenant is not made for what was read outside", async () => {
+    await tenant.addPlugin(readingTool(backEnd));
+    const posting = { url: `${backEnd.url}/out`, method: "POST", body: "x", timely_contact: "2099-01-01-10:00" };
+    const queued = async (): Promise<Json[]> =>
+      (await tenant.client.get("/v1/calls?kind=tool&state=queued")).data.map(({ uri }: Json) => uri);
+    llm.script(says(block("lookup", { q: "x" })), says(block("fetch", posting)), says("done"));
+    await chat({ session_id: newId("session") });
+    expect(payload(2)[0]).toContain("needs a person's approval");
+    expect(await queued()).toEqual([]);
+    llm.script(says(block("fetch", posting)), says("done"));
+    await chat({ session_id: newId("session") });
+    expect(await queued()).toEqual(["native://fetch"]);
+  });
+
   test("a client's own functions go back to it, with what the gateway ran in the same turn", async () => {
     await tenant.addPlugin(tool("AddNote"));
     const own = { type: "function", function: { name: "pick", parameters: { type: "object", properties: {} } } };
@@ -550,8 +565,8 @@ describe(`what waits ${verifies("VCP-10")}`, () => {
   });
 });
 
-const byHandOf = (text: string): Promise<Reply> =>
-  tenant.client.send("post", "/v1/human/tool", undefined, { raw: text, headers: { "content-type": "text/plain" } });
+const byHandOf = (text: string, client = tenant.client): Promise<Reply> =>
+  client.send("post", "/v1/human/tool", undefined, { raw: text, headers: { "content-type": "text/plain" } });
 
 describe(`tasks that plugins work on ${verifies("VCP-10", "VCP-11")}`, () => {
   test("are placeholders until their result is there, which the model reads by the next round", async () => {
@@ -650,6 +665,11 @@ describe(`POST /v1/human/tool ${verifies("VCP-10")}`, () => {
     expect(refused.json.plugin_error).toContain("tool_password 验证失败");
     const accepted = await byHandOf(block("AddNote", { text: "x", tool_password: "s3cret-code" }));
     expect(accepted.status).toBe(200);
+    expect(bodies()).toEqual([{ text: "x" }]);
+    const { client: ann } = await tenant.newKey({ user_id: "ann", scopes: ["tools"] });
+    await ann.expect("put", "/v1/credentials/vcp:AuthCode", { value: "own-code", user_id: "ann" });
+    const own = await byHandOf(block("AddNote", { text: "y", tool_password: "own-code" }), ann);
+    expect(own.json.plugin_error).toContain("tool_password 验证失败");
     expect(bodies()).toEqual([{ text: "x" }]);
     const recorded = JSON.stringify(await tenant.client.get("/v1/calls?kind=tool"));
     expect(recorded).not.toMatch(/wrong-code|s3cret-code/);

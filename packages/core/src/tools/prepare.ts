@@ -259,11 +259,13 @@ function assemble(
 
 function needsApproval(call: PreparedCall, context: CallContext, options: PrepareOptions): boolean {
   if (options.approved === true) return false;
-  if (call.tool.sensitive) return true;
-  return (
-    options.hasReadOutside &&
-    call.effect === "write" &&
-    call.tool.outward === true &&
-    context.config.settings.untrusted_write_approval
-  );
+  return call.tool.sensitive || isAskedFromOutside(call, context);
+}
+
+/** What leaves the tenant in a turn that has read content from outside, which may be what asks for it. */
+export function isAskedFromOutside(
+  { tool, effect, readOutside }: Pick<PreparedCall, "tool" | "effect" | "readOutside">,
+  { config }: Pick<CallContext, "config">,
+): boolean {
+  return readOutside && effect === "write" && tool.outward === true && config.settings.untrusted_write_approval;
 }

@@ -2,7 +2,6 @@
  * From a request to the call that it means: which tool, with which arguments, or why none. The dispatcher still
  * decides whether it may run.
  */
-import { createCredentialResolver } from "../../blind/credential-resolver.ts";
 import { isBoundByName } from "../../callers/caller.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
@@ -11,6 +10,7 @@ import type { FoundTool } from "../../tools/catalog.ts";
 import type { DispatchItem } from "../../tools/prepare.ts";
 import { isVcpPlugin } from "../../tools/tool.ts";
 import { globalValueName } from "../plugins/configuration-names.ts";
+import { openValue } from "../plugins/configuration.ts";
 import { riverOf } from "./conversation.ts";
 import { argumentsFor, findByName, requestFor } from "./find-tool.ts";
 import { asMcpoResult, mcpoName, planMcpo } from "./mcpo.ts";
@@ -133,7 +133,8 @@ const authCodeName = globalValueName("AuthCode");
 /** Where the tenant wants it, every call brings the code; what is wrong otherwise. */
 async function passwordFlaw(deps: CoreDeps, context: CallContext, args: JsonObject): Promise<string | undefined> {
   if (!context.config.settings.vcp_tool_password) return undefined;
-  const code = (await createCredentialResolver(deps).resolve(context, [authCodeName])).get(authCodeName);
+  // The tenant's: a user's own value of that name says nothing.
+  const code = await openValue(deps, context, authCodeName);
   if (code !== undefined) context.redactor.add(code);
   return code !== undefined && args[passwordKey] === code ? undefined : "tool_password 验证失败";
 }

@@ -6,12 +6,14 @@ import { mayUseTool } from "../../callers/caller.ts";
 import { postpone } from "../../calls/postpone.ts";
 import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
+import { withDelivery } from "../../errors/delivery.ts";
+import { GatewayError } from "../../errors/gateway-error.ts";
 import { newId } from "../../ids.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
 import { offsetAt } from "../../schedules/zone.ts";
 import type { FoundTool } from "../../tools/catalog.ts";
-import type { DispatchItem } from "../../tools/prepare.ts";
-import { isVcpPlugin } from "../../tools/tool.ts";
+import { isAskedFromOutside, type DispatchItem } from "../../tools/prepare.ts";
+import { isVcpPlugin, type Tool } from "../../tools/tool.ts";
 import { localTimestamp } from "../plugins/outcome.ts";
 
 const key = "timely_contact";
@@ -42,9 +44,7 @@ export function planTimedCall(
   }
   if (at <= now) return `无效的 'timely_contact' 时间: '${written}'。不能设置为过去或当前时间。`;
   if (!mayUseTool(context.caller, tool)) return `'${tool.name}' is not a tool of this caller.`;
-  if (tool.sensitive) {
-    return `'${tool.name}' needs a person's approval, which a call at a later time cannot have; ask for it without 'timely_contact'.`;
-  }
+  if (tool.sensitive) return needsApproval(tool);
   const { [key]: _contact, ...rest } = args;
   const meta = {
     requestedAt: localTimestamp(new Date(now)),
@@ -63,6 +63,9 @@ export function planTimedCall(
         resolve: () => undefined,
         list: () => [],
         invoke: async (call, invocation) => {
+          const asked = { tool, effect: tool.effectOf?.(rest) ?? tool.effect, readOutside: call.readOutside === true };
+          if (isAskedFromOutside(asked, invocation))
+            throw withDelivery(new GatewayError("invalid_request", needsApproval(tool)), "not_sent");
           const delayMs = at - deps.clock.now();
           const callId = newId("call");
           const timed = isVcpPlugin(tool) ? { __vcp_timed_call: { taskId: callId, ...meta } } : {};
@@ -77,6 +80,10 @@ export function planTimedCall(
       },
     },
   };
+}
+
+function needsApproval({ name }: Tool): string {
+  return `'${name}' needs a person's approval, which a call at a later time cannot have; ask for it without 'timely_contact'.`;
 }
 
 function receiptOf(
