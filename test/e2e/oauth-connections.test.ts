@@ -719,6 +719,22 @@ describe(`a connection over time ${verifies("BLIND-3")}`, () => {
     expect(accountOf(await call(ann))).toBe(account);
   });
 
+  test.each(["bad_refresh_token", "invalid_refresh_token"])(
+    "that ends in the words of GitHub or Slack, '%s' with status 200, ends in a new link",
+    async (error) => {
+      const { ann } = await newOffice();
+      await connect(await linkFor(ann));
+      authority.withdrawTokens();
+      authority.onToken = (answer, { form }) => {
+        if (form["grant_type"] === "refresh_token") refuse(answer, 200, error);
+      };
+      const { json } = await call(ann);
+      expect(json.error).toMatchObject(missing);
+      const account = await connect(json.error.connect_url);
+      expect(accountOf(await call(ann))).toBe(account);
+    },
+  );
+
   test("outlives a server that cannot be reached or is out of order", async () => {
     const { ann } = await newOffice();
     const account = await connect(await linkFor(ann));

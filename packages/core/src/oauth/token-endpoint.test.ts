@@ -99,7 +99,7 @@ describe(`the proof of a client ${verifies("BLIND-3")}`, () => {
     expect(oauthErrorOf(error)).toBe("invalid_client");
   });
 
-  test.each(["invalid_grant", "invalid_scope", "unauthorized_client"])(
+  test.each(["invalid_grant", "bad_refresh_token", "invalid_scope", "unauthorized_client"])(
     "is taken where the server goes on to say %s",
     async (error) => {
       await failureOf(ask({ status: 400, ...json({ error }) }));
@@ -136,6 +136,7 @@ describe(`what a token endpoint may answer ${verifies("BLIND-3", "BLIND-8")}`, (
     ],
     ["a type in small letters", { ...token, token_type: "bearer" }, { accessToken: "t" }],
     ["no type", { access_token: "t" }, { accessToken: "t" }],
+    ["Slack's types", { ok: true, access_token: "xoxb-1", token_type: "bot" }, { accessToken: "xoxb-1" }],
     ["a span as text", { ...token, expires_in: "60" }, { expiresIn: 60 }],
     ["a span that is none", { ...token, expires_in: "soon" }, { expiresIn: undefined }],
     [

@@ -45,6 +45,8 @@ export interface TokenRequest {
 const requestTimeoutMs = 30_000;
 const revocationTimeoutMs = 10_000;
 const largestReply = 262_144;
+/** Slack names types by whose access it is, and wants its tokens as bearer tokens. */
+const bearerTypes: ReadonlySet<string> = new Set(["bearer", "bot", "user"]);
 /** Shorter values are ordinary words, which must not be cut out of texts. */
 const shortestId = 8;
 
@@ -69,9 +71,16 @@ export async function requestToken(egress: Egress, client: OAuthClient, request:
   }
 }
 
+/** Said of a refresh token that is over: by RFC 6749, GitHub and Slack. */
+export const accessEnded: ReadonlySet<string | undefined> = new Set([
+  "invalid_grant",
+  "bad_refresh_token",
+  "invalid_refresh_token",
+]);
+
 /** Said to a client that is known. */
 const saidToKnown: ReadonlySet<string | undefined> = new Set([
-  "invalid_grant",
+  ...accessEnded,
   "invalid_scope",
   "invalid_target",
   "unauthorized_client",
@@ -113,7 +122,7 @@ async function send(egress: Egress, client: OAuthClient, { form, clientAuth }: S
   const accessToken = textOf(fields["access_token"]);
   const isOk = response.status >= 200 && response.status <= 299;
   const type = textOf(fields["token_type"])?.toLowerCase() ?? "bearer";
-  if (!isOk || accessToken === undefined || type !== "bearer" || !isHeaderValue(accessToken)) {
+  if (!isOk || accessToken === undefined || !bearerTypes.has(type) || !isHeaderValue(accessToken)) {
     throw toAnswerError(client, { response, fields, redact, grant: form.grant_type });
   }
   return {

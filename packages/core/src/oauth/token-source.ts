@@ -15,7 +15,7 @@ import type { OAuthClient } from "./client.ts";
 import { missingGrant, noUser, type ConnectTarget } from "./connect-link.ts";
 import { isGiven, openToken, ownerOf, sealReply, usableMs, type GrantOwner, type TokenRecord } from "./grant.ts";
 import { egressUnder } from "../traces/egress-under.ts";
-import { oauthErrorOf, requestToken, type TokenReply as Reply } from "./token-endpoint.ts";
+import { accessEnded, oauthErrorOf, requestToken, type TokenReply as Reply } from "./token-endpoint.ts";
 import { toTooSlow } from "./token-errors.ts";
 import { TokenMemory } from "./token-memory.ts";
 
@@ -287,7 +287,7 @@ class Flight {
         return { ...reply, refreshToken: reply.refreshToken ?? refreshToken };
       } catch (error) {
         const refusal = oauthErrorOf(error);
-        if (isUsers && refusal === "invalid_grant") return this.#end(grant);
+        if (isUsers && accessEnded.has(refusal)) return this.#end(grant);
         // A withdrawn refresh token leaves a tenant's client with its own credentials.
         if (isUsers || refusal === undefined) throw error;
       }
