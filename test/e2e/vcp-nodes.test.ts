@@ -303,6 +303,23 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     expect(node.client.of("error")).toEqual([]);
   });
 
+  test("is believed of a task that it names and ends in one breath", async () => {
+    const callbackData = { pluginName: "Clip", taskId: "task-3", status: "Succeed", message: "cut" };
+    const node: VcpNode = await startNode({
+      tools: [vcpManifest("Clip", { pluginType: "asynchronous" })],
+      run() {
+        const data = { serverName: "lab", callbackData };
+        setImmediate(() => node.client.say({ type: "plugin_callback_forward", data }));
+        return "Submitted. {{VCP_ASYNC_RESULT::Clip::task-3}}";
+      },
+    });
+    await listed("Clip");
+    const { json } = await invoke({ uri: "vcp://Clip" });
+    const stateOf = async (): Promise<Json> => (await tenant.client.get(`/v1/calls/${json.id}`)).state;
+    await expect.poll(stateOf, { timeout: 5_000 }).toBe("completed");
+    expect(node.client.of("error")).toEqual([]);
+  });
+
   test("has an asynchronous plugin's words as its result where they name no task of its own", async () => {
     const said = "What {{VCP_ASYNC_RESULT::Other::task-2}} says.";
     await startNode({ tools: [vcpManifest("Clip", { pluginType: "asynchronous" })], run: () => said });

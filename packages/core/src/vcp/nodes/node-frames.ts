@@ -13,6 +13,7 @@ import type { Connection } from "../../realtime/connection.ts";
 import { listTools } from "../../tools/catalog.ts";
 import { textForModel } from "../../tools/outcome.ts";
 import { randomHex } from "../../random-hex.ts";
+import type { CallbackRequest } from "../async/take-callback.ts";
 import { publishFrames } from "../log/frames.ts";
 import { staticPluginsOf } from "../static/static-plugin.ts";
 import { contextOf, malformed, typeOf } from "./frame-context.ts";
@@ -90,13 +91,30 @@ async function forwardCallback(deps: CoreDeps, connection: Connection, data: Jso
   if (typeof plugin !== "string" || (typeof taskId !== "string" && typeof taskId !== "number"))
     throw malformed("'data.callbackData' must have 'pluginName' and 'taskId'");
   if (!record.tools.some(({ vcp }) => vcp?.name === plugin)) throw malformed(`'${plugin}' is no plugin of this node`);
-  const { takeCallback } = await import("../async/take-callback.ts");
-  await takeCallback(deps, {
+  await takeOnceNamed(deps, {
     task: { plugin, taskId: String(taskId) },
     body: JSON.stringify(body),
     proof: { kind: "node", tenant: connection.tenant },
   });
   return [];
+}
+
+/** Pauses between looks for a task. */
+const lookAgainMs = [50, 150, 300, 500, 1_000];
+
+/** The answer that names the task may have come just before, and its call be about to read it. */
+async function takeOnceNamed(deps: CoreDeps, request: CallbackRequest): Promise<void> {
+  const { takeCallback } = await import("../async/take-callback.ts");
+  for (const waitMs of lookAgainMs) {
+    try {
+      await takeCallback(deps, request);
+      return;
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || thrown.code !== "not_found") throw thrown;
+    }
+    await deps.clock.sleep(waitMs);
+  }
+  await takeCallback(deps, request);
 }
 
 /** Under which values of a node are kept. */
