@@ -51,6 +51,7 @@ describe(`a budget without room ${verifies("CHAT-12")}`, () => {
   test("is worth asking again soon where only running calls are in the way, and never where the request is too large", () => {
     const soon = overBudget("budget_exceeded", refusal({ used: 50, reserved: 45, asked: 20 }));
     expect(soon.details.retryAfterMs).toBe(1_000);
+    expect(soon.message).toMatch(/lower 'max_tokens', or ask again once those calls have ended\.$/);
     const never = overBudget("budget_exceeded", refusal({ asked: 101 }));
     expect(never.details.retryAfterMs).toBeUndefined();
     expect(never.message).not.toContain("wait");

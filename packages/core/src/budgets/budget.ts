@@ -130,10 +130,11 @@ function messageOf(refusal: BudgetRefusal): string {
   const whose = budget.scope === "tenant" ? "the tenant" : `${budget.scope} '${budget.scopeId}'`;
   const span = budget.period === "total" ? "in all" : `a ${budget.period}`;
   const standing = `${used} are used and ${reserved} reserved by calls that run, and this one needs up to ${asked}`;
+  const later = end === null ? [] : [`wait for the next ${budget.period} (${toRfc3339(end)})`];
   const ways = [
     `Raise it with PATCH /v1/budgets/${budget.id}`,
     ...(measure === "tokens" ? ["lower 'max_tokens'"] : []),
-    ...(asked > limit || end === null ? [] : [`wait for the next ${budget.period} (${toRfc3339(end)})`]),
+    ...(asked > limit ? [] : isMomentary(refusal) ? ["ask again once those calls have ended"] : later),
   ];
   const what = ways.length === 1 ? ways.join() : `${ways.slice(0, -1).join(", ")}, or ${ways.at(-1)}`;
   return `Budget '${budget.id}' allows ${whose} ${limit} ${unit} ${span}: ${standing}. ${what}.`;
