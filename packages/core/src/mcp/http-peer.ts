@@ -182,9 +182,11 @@ function ownHeaders(
   return Object.entries(fixed).filter(([name]) => !taken.has(name.toLowerCase()));
 }
 
+/** An address that the server names may say the key itself already: twice, many would read it as a list. */
 function withQuery(url: string, placed: readonly PlacedSecret[]): string {
+  const { searchParams: said } = new URL(url);
   const query = placed
-    .filter(({ location }) => location === "query")
+    .filter(({ location, name, value }) => location === "query" && !said.getAll(name).includes(value))
     .map(({ name, value }) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`)
     .join("&");
   if (query === "") return url;
