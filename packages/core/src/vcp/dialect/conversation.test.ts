@@ -15,6 +15,12 @@ describe("the off switch", () => {
     });
   });
 
+  it("counts in leading messages of developers, which are the system's to newer models", () => {
+    const given = [says("developer", off), says("user", "x")];
+    const messages = [says("developer", ""), says("user", "x")];
+    expect(readConversation(given)).toEqual({ isForbidden: true, messages });
+  });
+
   it("is text everywhere else", () => {
     const messages = [says("user", off), says("system", off), says("assistant", off)];
     expect(readConversation(messages)).toEqual({ isForbidden: false, messages });

@@ -15,9 +15,9 @@ export interface ReadConversation {
   readonly isForbidden: boolean;
 }
 
-/** The off switch counts in the system messages that the conversation begins with; elsewhere it is text. */
+/** The off switch counts in the messages of the system, or of developers, that the conversation begins with; elsewhere it is text. */
 export function readConversation(given: readonly JsonObject[]): ReadConversation {
-  const end = given.findIndex(({ role }) => role !== "system");
+  const end = given.findIndex(({ role }) => role !== "system" && role !== "developer");
   const leading = end < 0 ? given.length : end;
   let isForbidden = false;
   const messages = given.map((message, at) => {
