@@ -1,6 +1,11 @@
 /** The text of a message, wherever it stands: content is a string, or a list of parts some of which are text. */
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 
+/** Messages of developers are what newer models read in the place of the system's. */
+export function isOfSystem({ role }: JsonObject): boolean {
+  return role === "system" || role === "developer";
+}
+
 /** All text of a message; that of several parts is joined by line ends. */
 export function textOf(message: JsonObject): string {
   return textsOf(message).join("\n");

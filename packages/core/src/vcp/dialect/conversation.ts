@@ -4,7 +4,7 @@
  */
 import { tokensOfPrompt } from "../../budgets/estimate.ts";
 import type { JsonObject, JsonValue } from "../../json.ts";
-import { mapText, textOf } from "../message-text.ts";
+import { isOfSystem, mapText, textOf } from "../message-text.ts";
 import { withoutSummaries } from "./messages.ts";
 
 const offSwitch = "[[VCPToolUse=Forbidden]]";
@@ -17,7 +17,7 @@ export interface ReadConversation {
 
 /** The off switch counts in the messages of the system, or of developers, that the conversation begins with; elsewhere it is text. */
 export function readConversation(given: readonly JsonObject[]): ReadConversation {
-  const end = given.findIndex(({ role }) => role !== "system" && role !== "developer");
+  const end = given.findIndex((message) => !isOfSystem(message));
   const leading = end < 0 ? given.length : end;
   let isForbidden = false;
   const messages = given.map((message, at) => {

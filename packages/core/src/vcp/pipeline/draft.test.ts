@@ -12,6 +12,14 @@ const said = (messages: readonly JsonObject[]): string => messages.map(textOf).j
 const words = (result: Draft): string => said(result.map(({ message }) => message));
 
 describe("what is hidden", () => {
+  test("stays with what developers write at the beginning, whatever is put in at the end", () => {
+    const [developer, hidden, user] = draft("s1 h1 u1");
+    if (developer === undefined || hidden === undefined || user === undefined) throw new Error("no draft");
+    const first = { ...developer, message: { role: "developer", content: "s1" } };
+    const seen = [first.message, user.message, { role: "user", content: "u2" }, { role: "user", content: "u3" }];
+    expect(words(withVisible([first, hidden, user], seen))).toBe("s1 h1 u1 u2 u3");
+  });
+
   test("is not among what others see", () => {
     expect(said(visibleMessages(draft("s1 h1 u1 h2 u2 h3")))).toBe("s1 u1 u2");
   });

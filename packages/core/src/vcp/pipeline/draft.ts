@@ -3,6 +3,7 @@
  * known here for what it is, so that nothing else ever gets it (VCP-9).
  */
 import type { JsonObject } from "../../json.ts";
+import { isOfSystem } from "../message-text.ts";
 
 export interface DraftMessage {
   readonly message: JsonObject;
@@ -45,7 +46,7 @@ export function visibleMessages(draft: Draft): readonly JsonObject[] {
  * beginning as before where it stood with the leading system messages, else as far from the end.
  */
 export function withVisible(draft: Draft, visible: readonly JsonObject[]): Draft {
-  const leading = draft.findIndex(({ message }) => message["role"] !== "system");
+  const leading = draft.findIndex(({ message }) => !isOfSystem(message));
   const ahead = leading < 0 ? draft.length : leading;
   const total = visibleMessages(draft).length;
   const inserted = new Map<number, DraftMessage[]>();

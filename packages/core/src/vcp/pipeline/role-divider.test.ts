@@ -21,6 +21,11 @@ describe("the role divider", () => {
     ]);
   });
 
+  test("splits what developers write as it does what the system says", () => {
+    const content = `a ${mark("USER", "b")}${mark("SYSTEM", "c")}`;
+    expect(divide(content, "developer")).toEqual(["developer: a", "user: b", "system: c"]);
+  });
+
   test("leaves marks inside a tool request, and those without an end", () => {
     const block = `<<<[TOOL_REQUEST]>>>\nx:「始」${mark("USER", "y")}「末」\n<<<[END_TOOL_REQUEST]>>>`;
     expect(divide(block, "assistant")).toEqual([`assistant: ${block}`]);

@@ -5,6 +5,7 @@
  * system message: there such marks are text.
  */
 import type { JsonObject } from "../../json.ts";
+import { isOfSystem } from "../message-text.ts";
 
 const marks = /<<<\[(END_)?(?:ROLE_DIVIDE_(SYSTEM|ASSISTANT|USER)|TOOL_REQUEST)\]>>>/g;
 
@@ -12,10 +13,11 @@ const marks = /<<<\[(END_)?(?:ROLE_DIVIDE_(SYSTEM|ASSISTANT|USER)|TOOL_REQUEST)\
 export function divideRoles(message: JsonObject): readonly JsonObject[] {
   const { role, content } = message;
   if (typeof content !== "string" || !content.includes("<<<[ROLE_DIVIDE_")) return [message];
-  if (role !== "system" && role !== "user" && role !== "assistant") return [message];
+  const isSystem = isOfSystem(message);
+  if (typeof role !== "string" || !(isSystem || role === "user" || role === "assistant")) return [message];
   // Calls belong to the message as a whole.
   if (message["tool_calls"] !== undefined) return [message];
-  const pieces = piecesOf(content, role).filter(({ text }) => text !== "");
+  const pieces = piecesOf(content, { own: role, isSystem }).filter(({ text }) => text !== "");
   const [only] = pieces;
   if (pieces.length === 0) return [message];
   if (pieces.length === 1 && only?.text === content) return [message];
@@ -36,8 +38,8 @@ interface Mark {
 }
 
 /** Linear in the length of the text, whatever stands in it. */
-function piecesOf(content: string, own: string): Piece[] {
-  const roles = marksOf(content).filter(({ name }) => own === "system" || name !== "SYSTEM");
+function piecesOf(content: string, { own, isSystem }: { readonly own: string; readonly isSystem: boolean }): Piece[] {
+  const roles = marksOf(content).filter(({ name }) => isSystem || name !== "SYSTEM");
   const ends = endsOf(roles);
   const pieces: Piece[] = [];
   let from = 0;

@@ -9,7 +9,7 @@ import { Pace } from "../../pace.ts";
 import type { JsonObject } from "../../json.ts";
 import type { TenantConfig } from "../../tenant-config.ts";
 import { Contents } from "./contents.ts";
-import { mapText, textsOf } from "../message-text.ts";
+import { isOfSystem, mapText, textsOf } from "../message-text.ts";
 import type { VariableEntry } from "./variable.ts";
 
 interface Detector {
@@ -40,9 +40,9 @@ export async function applyDetectors(
   );
   const changed: JsonObject[] = [];
   for (const message of messages) {
-    const isOfSystem = message["role"] === "system" || message["role"] === "developer";
+    const isSystem = isOfSystem(message);
     const texts: string[] = [];
-    for (const text of textsOf(message)) texts.push(await run.apply(text, isOfSystem));
+    for (const text of textsOf(message)) texts.push(await run.apply(text, isSystem));
     let at = 0;
     changed.push(mapText(message, (text) => texts[at++] ?? text));
   }

@@ -5,7 +5,7 @@
  */
 import type { JsonObject } from "../../json.ts";
 import { mapDraft, type Draft, type DraftMessage } from "../pipeline/draft.ts";
-import { joinText, mapText, textOf } from "../message-text.ts";
+import { isOfSystem, joinText, mapText, textOf } from "../message-text.ts";
 import { characterText, withNames, withNamesOfCard, type Character, type Names } from "./character.ts";
 import type { InjectedRole, TavernPreset, TavernRule } from "./preset.ts";
 import { activeEntries, type Scan, type WorldBook, type WorldBookEntry } from "./world-book.ts";
@@ -23,7 +23,7 @@ export interface TavernRequest {
 
 /** What the first system message asks for; undefined: nothing. */
 export function tavernRequestOf(draft: Draft): TavernRequest | undefined {
-  const system = draft.find(({ message }) => isSystem(message));
+  const system = draft.find(({ message }) => isOfSystem(message));
   const [, asked] = (system === undefined ? null : trigger.exec(textOf(system.message))) ?? [];
   if (asked === undefined) return undefined;
   const [preset = "", ...more] = asked.split("::");
@@ -141,7 +141,7 @@ function placeCharacter(
   const own = self === "" ? [] : [toEntry(played?.character.role ?? "system", self)];
   const block = [...at("before_character"), ...own, ...at("after_character")];
   if (block.length === 0) return draft;
-  const system = draft.findIndex(({ message, isHidden }) => isSystem(message) && !isHidden);
+  const system = draft.findIndex(({ message, isHidden }) => isOfSystem(message) && !isHidden);
   return [...draft.slice(0, system + 1), ...block, ...draft.slice(system + 1)];
 }
 
@@ -160,7 +160,7 @@ function placeByDepth(
   insertions: readonly { readonly depth: number; readonly entry: DraftMessage }[],
 ): Draft {
   const length = draft.length;
-  const first = draft[0] !== undefined && isSystem(draft[0].message) ? 1 : 0;
+  const first = draft[0] !== undefined && isOfSystem(draft[0].message) ? 1 : 0;
   const byPlace = new Map<number, DraftMessage[]>();
   for (const { depth, entry } of insertions.toSorted((a, b) => b.depth - a.depth)) {
     if (entry.message["content"] === "") continue;
@@ -182,7 +182,7 @@ function targetsOf(draft: Draft, target: TavernRule["target"]): number[] {
     draft.flatMap(({ message, isHidden }, at) => (!isHidden && isWanted(message) ? [at] : []));
   switch (target) {
     case "system":
-      return indexes(isSystem).slice(0, 1);
+      return indexes(isOfSystem).slice(0, 1);
     case "first_user":
       return indexes(isUser).slice(0, 1);
     case "last_user":
@@ -192,10 +192,6 @@ function targetsOf(draft: Draft, target: TavernRule["target"]): number[] {
     default:
       return target satisfies never;
   }
-}
-
-function isSystem({ role }: JsonObject): boolean {
-  return role === "system" || role === "developer";
 }
 
 function isUser({ role }: JsonObject): boolean {

@@ -5,10 +5,14 @@ import { verifies } from "../../../../../test/support/verifies.ts";
 import { messagesOf, toDraft } from "../pipeline/draft.ts";
 import { applyTavern } from "./step.ts";
 
-test(`a prompt that only asked for a preset which is not there is no empty message ${verifies("VCP-9")}`, async () => {
-  const core = createFakeCore();
-  const user = { role: "user", content: "hi" };
-  const draft = toDraft([{ role: "system", content: "{{VCPTavern::Gone}}" }, user]);
-  expect(messagesOf(await applyTavern(core, callContext(), draft, "call_1"))).toEqual([user]);
-  expect(core.lines).toMatchObject([{ fields: { reason: "there is no preset 'Gone'" } }]);
-});
+const cited = verifies("VCP-9");
+test.for(["system", "developer"])(
+  `of the role %s, a prompt that only asked for a preset which is not there is no empty message ${cited}`,
+  async (role) => {
+    const core = createFakeCore();
+    const user = { role: "user", content: "hi" };
+    const draft = toDraft([{ role, content: "{{VCPTavern::Gone}}" }, user]);
+    expect(messagesOf(await applyTavern(core, callContext(), draft, "call_1"))).toEqual([user]);
+    expect(core.lines).toMatchObject([{ fields: { reason: "there is no preset 'Gone'" } }]);
+  },
+);

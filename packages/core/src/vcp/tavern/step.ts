@@ -3,6 +3,7 @@ import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { Pace } from "../../pace.ts";
 import type { TavernKind } from "../../ports/tavern.ts";
+import { isOfSystem } from "../message-text.ts";
 import type { Draft } from "../pipeline/draft.ts";
 import { dateNames, dateTexts, type DateName } from "../placeholders/dates.ts";
 import type { AskedChat } from "./last-chat.ts";
@@ -37,7 +38,7 @@ export async function applyTavern(deps: Deps, context: CallContext, draft: Draft
 
 /** A system message that only held the trigger would be refused by many back ends. */
 function withoutEmpty(draft: Draft): Draft {
-  return draft.filter(({ message }) => message["role"] !== "system" || message["content"] !== "");
+  return draft.filter(({ message }) => !isOfSystem(message) || message["content"] !== "");
 }
 
 const timeMarks = /\{\{(Date|Time|Today|LastChatTime|TimeSinceLastChat)\}\}/g;
