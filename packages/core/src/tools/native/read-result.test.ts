@@ -228,6 +228,7 @@ describe(`whose results can be read ${verifies("CHAT-9", "CHAT-13")}`, () => {
         tenant: "ten_a",
         sessionId: "s1",
         callerId: "key_1",
+        createdAt: Date.now(),
         outcome: { text: "short", mediaType: "text/plain", bytes: 5 },
       }),
     );
