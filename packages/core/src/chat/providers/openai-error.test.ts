@@ -36,6 +36,14 @@ describe(`errors of model back ends ${verifies("CHAT-1")}`, () => {
     error: { message, type, param, code },
   });
 
+  test("are read as far as their text goes where it is nested too deep", () => {
+    const { code, message } = errorFor(400, `${"[".repeat(32_000)}"no"${"]".repeat(32_000)}`);
+    expect([code, message]).toEqual([
+      "provider_rejected",
+      expect.stringContaining("refused the request (HTTP 400): [[["),
+    ]);
+  });
+
   test.each([
     ["OpenAI", 400, openai("too long", "context_length_exceeded", undefined, "messages"), "too long"],
     ["a bare string", 400, { error: "model is not loaded" }, "model is not loaded"],

@@ -817,6 +817,18 @@ describe(`failures of a back end ${verifies("CHAT-1")}`, () => {
     expect(error.message).toContain("oops [redacted]");
   });
 
+  test("to say what went wrong, since it is nested too deep, are failures of theirs", async () => {
+    const deep = `${"[".repeat(200_000)}${"]".repeat(200_000)}`;
+    for (const body of [deep, `{"error":${deep}}`, `{"error":{"message":"busy","details":${deep}}}`]) {
+      await withAnswer({ "content-type": "application/json" }, [body], async (url) => {
+        const error = await failureOf(provider.stream(request({ provider: record({ baseUrl: url }) })));
+        expect([error.code, error.details.extra?.["before_first_byte"]]).toEqual(["provider_failed", true]);
+      });
+    }
+    const inStream = [chunk({ content: "x" }), `data: {"error":${deep}}\n\n`, done];
+    expect((await failureOf(play({ writes: inStream }))).code).toBe("provider_failed");
+  });
+
   test.each([
     ["as it is read", undefined],
     ["as it is followed", () => undefined],
