@@ -8,7 +8,7 @@ import { Redactor } from "@toolyard/core/secrets/redactor";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { callIn, childrenOf, invokeFlow, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
-import type { TestTenant } from "../support/gateway-client.ts";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -22,7 +22,9 @@ const asked = new Map<string, number>();
 const held = new Map<string, () => void>();
 
 beforeAll(async () => {
-  stub = await startHttpStub(async ({ body }, response) => {
+  stub = await startHttpStub(async ({ target, body }, response) => {
+    // They never say anything.
+    if (target.endsWith("/chat/completions") || target.startsWith("/peek")) return new Promise(() => undefined);
     const { order } = JSON.parse(body.toString("utf8")) as { order: string };
     const times = (asked.get(order) ?? 0) + 1;
     asked.set(order, times);
@@ -195,6 +197,65 @@ describe(`a branch that waits while another one works ${verifies("FLOW-1")}`, ()
     } finally {
       await seldom.close();
     }
+  });
+});
+
+describe(`a step whose time is over ${verifies("FLOW-1")}`, () => {
+  beforeAll(async () => {
+    await tenant.addPlugin({
+      schema_version: "v1",
+      name: "peek",
+      description: "Looks.",
+      parameters: { type: "object", properties: {} },
+      execution: { method: "GET", base_url: `${stub.url}/peek`, param_placement: "query" },
+    });
+    await tenant.addProvider(stub.url, { models: { slow: "slow" } });
+    const ask = { kind: "approval", message: "Go on?" };
+    const below = {
+      a: { start: "look", nodes: { look: { kind: "tool", name: "peek" } } },
+      b: { start: "ask", nodes: { ask } },
+    };
+    await publishFlow(tenant, {
+      name: "late_below",
+      start: "both",
+      nodes: { both: { kind: "parallel", branches: below } },
+    });
+    await tenant.client.post("/v1/agents", { name: "slow", description: "Takes its time.", model: "slow" });
+  });
+
+  const late = { kind: "end", output: { $: "steps.one.error.code" } };
+  const publishLate = async (name: string, one: Record<string, unknown>): Promise<void> => {
+    const bounded = { ...one, timeout_ms: 400, on_error: "late", next: "done" };
+    await publishFlow(tenant, { name, start: "one", nodes: { one: bounded, done: { kind: "end" }, late } });
+  };
+
+  test.each([
+    ["read", { kind: "tool", name: "peek" }],
+    ["write", order("held write"), "flow_step_unknown"],
+    ["branches", { kind: "parallel", branches: { a: { start: "hold", nodes: { hold: order("held branch") } } } }],
+    ["items", { kind: "map", items: [1], body: { start: "hold", nodes: { hold: order("held item") } } }],
+    ["model", { kind: "model", model: "slow", messages: [{ role: "user", content: "Hello" }] }],
+    ["agent", { kind: "agent", agent: "slow", prompt: "Hello" }],
+    ["flow", { kind: "flow", name: "late_below" }],
+    ["question", { kind: "parallel", branches: { a: { start: "lose", nodes: { lose: order("lost question") } } } }],
+  ])("ends with what it has under way: %s", async (name, node: Record<string, unknown>, code = "flow_step_timeout") => {
+    await publishLate(`late_${name}`, node);
+    const run = await start(`late_${name}`);
+    const ended = await callIn(tenant, run);
+    expect(ended).toMatchObject({ state: "completed", result: { preview: JSON.stringify(code) } });
+    const { nodes } = await tenant.client.get(`/v1/calls/${run}/tree`);
+    const open = nodes.filter(({ state }: Json) => ["queued", "running", "input_required"].includes(state));
+    expect(open).toEqual([]);
+  });
+
+  test("begins nothing more", async () => {
+    const hold = order({ $: "'held one of ' & item" }, { on_error: "continue" });
+    const body = { start: "hold", nodes: { hold } };
+    await publishLate("late_lane", { kind: "map", items: [1, 2], concurrency: 1, body });
+    const run = await start("late_lane");
+    await callIn(tenant, run);
+    expect(await childrenOf(tenant, run)).toHaveLength(1);
+    expect(asked.has("held one of 2")).toBe(false);
   });
 });
 

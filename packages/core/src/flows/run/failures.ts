@@ -27,6 +27,18 @@ export class StepFailed extends Error {
   }
 }
 
+export function stepTimeout(path: string): StepFailed {
+  return new StepFailed({
+    code: "flow_step_timeout",
+    message: `'${path}' was not done in time ('timeout_ms' of the node or of one around it).`,
+  });
+}
+
+/** What is ended while it is under way says so: a call, a call by its own time, a chat. */
+export function isStopped({ error }: StepFailed): boolean {
+  return ["call_cancelled", "tool_timeout", "request_cancelled"].includes(error.code);
+}
+
 /** A body has failed at one of its nodes, and nothing in it has taken care of that. */
 export class BodyFailed extends StepFailed {
   readonly path: string;

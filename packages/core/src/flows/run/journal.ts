@@ -183,16 +183,25 @@ export class Journal {
     });
   }
 
-  /** Reads the record anew where something was told since, and says whether that is so. @throws RunLost */
+  /**
+   * Reads the record anew where something was told since, and says whether that is so. What cannot be asked now is asked
+   * the next time.
+   * @throws RunLost
+   */
   async readNews(): Promise<boolean> {
-    if (!this.hasNews) {
-      const written = await this.#inTurn(() => this.#write(emptyBatch()));
-      requireHeld(written);
-      this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
+    try {
+      if (!this.hasNews) {
+        const written = await this.#inTurn(() => this.#write(emptyBatch()));
+        requireHeld(written);
+        this.#wakesKnown = Math.max(this.#wakesKnown, written.wakes);
+      }
+      if (!this.hasNews) return false;
+      await this.reload();
+      return true;
+    } catch (thrown) {
+      if (thrown instanceof RunLost) throw thrown;
+      return false;
     }
-    if (!this.hasNews) return false;
-    await this.reload();
-    return true;
   }
 
   /** One after the other, so that what is read is never older than what was written. */

@@ -18,7 +18,7 @@ import { waitForOutage } from "../../tools/wait-for-outage.ts";
 import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
 import { ChildCalls, resultOf, type ChildTarget } from "./child-calls.ts";
-import { BodyFailed, boundToRequest, callFailed, runFailed, StepFailed } from "./failures.ts";
+import { BodyFailed, boundToRequest, callFailed, isStopped, runFailed, StepFailed, stepTimeout } from "./failures.ts";
 import { Journal, RunLost, stepsExceeded, type KnownStep } from "./journal.ts";
 import { askModel } from "./model-step.ts";
 import {
@@ -35,7 +35,7 @@ import {
   type WorkingNode,
 } from "./node-values.ts";
 import { readRun } from "./read-run.ts";
-import { requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
+import { endedIn, requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
 import { flowVariables, requireInput } from "./variables.ts";
 import { Waits } from "./waits.ts";
 
@@ -128,7 +128,7 @@ class FlowRun {
       sleep: (ms, signal) => deps.clock.sleep(ms, signal),
       inlineMs: isBound ? invocationMs : undefined,
       lookEveryMs: deps.timing.cancelPollMs,
-      look: () => this.#look(),
+      look: () => this.#journal.readNews(),
       beforePark: () => this.#beforePark(),
     });
   }
@@ -192,16 +192,6 @@ class FlowRun {
     }
     this.#stop.abort(signal.reason);
     this.#waits.end(new RunLost(signal.reason));
-  }
-
-  /** What cannot be asked now is asked the next time. @throws RunLost */
-  async #look(): Promise<boolean> {
-    try {
-      return await this.#journal.readNews();
-    } catch (thrown) {
-      if (thrown instanceof RunLost) throw thrown;
-      return false;
-    }
   }
 
   async #beforePark(): Promise<"look" | number> {
@@ -324,7 +314,7 @@ class FlowRun {
         }
         return { output };
       } catch (thrown) {
-        const failed = this.#asFailure(thrown);
+        const failed = this.#asFailure(at, thrown);
         if (failed === undefined) throw thrown;
         if (failed instanceof RetriedByOperator) {
           await this.#journal.commit();
@@ -348,8 +338,8 @@ class FlowRun {
   }
 
   /** Undefined: it is no failure of the step but the end, or the rest, of the whole run. */
-  #asFailure(thrown: unknown): StepFailed | undefined {
-    if (thrown instanceof StepFailed) return thrown;
+  #asFailure(at: At, thrown: unknown): StepFailed | undefined {
+    if (thrown instanceof StepFailed) return isStopped(thrown) && this.#isOver(at) ? stepTimeout(at.path) : thrown;
     if (thrown instanceof Parked || thrown instanceof RunLost || thrown instanceof ThreadStopped) return undefined;
     const error = toGatewayError(thrown);
     if (isOutage(error) || error.code === "flow_steps_exceeded") return undefined;
@@ -379,12 +369,18 @@ class FlowRun {
     }
   }
 
-  #requireTime({ deadline, path }: At): void {
-    if (deadline === undefined || this.#deps.clock.now() < deadline) return;
-    throw new StepFailed({
-      code: "flow_step_timeout",
-      message: `'${path}' was not done in time ('timeout_ms' of the node or of one around it).`,
-    });
+  #isOver({ deadline }: At): boolean {
+    return deadline !== undefined && this.#deps.clock.now() >= deadline;
+  }
+
+  #requireTime(at: At): void {
+    if (this.#isOver(at)) throw stepTimeout(at.path);
+  }
+
+  /** Under a signal that ends with the step's time, too. */
+  #inTime<T>({ deadline }: At, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const inMs = deadline === undefined ? undefined : deadline - this.#deps.clock.now();
+    return endedIn(inMs, this.#stop.signal, work);
   }
 
   #put(step: Partial<KnownStep> & Pick<KnownStep, "path" | "node" | "kind" | "state">): void {
@@ -451,22 +447,24 @@ class FlowRun {
         });
       }
       case "model":
-        return askModel(this.#deps, this.#context, {
-          node,
-          scope,
-          place: place("messages"),
-          at: { path: at.path, attempt },
-          run: this.#parts.row,
-          via: this.#calls.place.via ?? [],
-          signal: this.#stop.signal,
-          begin: async () => {
-            this.#put({ path: at.path, node: id, kind: node.kind, state: "running", attempt });
-            await this.#journal.commit();
-            this.#deps.reach("flow.step-recorded");
-          },
-          pause: (ms) => this.#untilTime(at, this.#deps.clock.now() + ms),
-          onText: (text) => this.#journal.note(at.path, text),
-        });
+        return this.#inTime(at, (signal) =>
+          askModel(this.#deps, this.#context, {
+            node,
+            scope,
+            place: place("messages"),
+            at: { path: at.path, attempt },
+            run: this.#parts.row,
+            via: this.#calls.place.via ?? [],
+            signal,
+            begin: async () => {
+              this.#put({ path: at.path, node: id, kind: node.kind, state: "running", attempt });
+              await this.#journal.commit();
+              this.#deps.reach("flow.step-recorded");
+            },
+            pause: (ms) => this.#untilTime(at, this.#deps.clock.now() + ms),
+            onText: (text) => this.#journal.note(at.path, text),
+          }),
+        );
       case "approval": {
         const message = asText(await resolveValue(node.message, scope, place("message")));
         return this.#approval(at, attempt, { message, form: node.form });
@@ -504,6 +502,7 @@ class FlowRun {
     if (known?.callId !== null && known?.callId !== undefined && known.attempt === attempt) {
       return this.#outcome(at, attempt, known.callId);
     }
+    this.#requireTime(at);
     const timeoutMs = "timeout_ms" in node && node.kind === "tool" ? node.timeout_ms : undefined;
     const made = await this.#calls.make(
       { path, attempt },
@@ -530,7 +529,9 @@ class FlowRun {
     if (state === "queued") await this.#calls.send(row.id, prepared.timeoutMs * prepared.maxAttempts);
     if (isDetached) return { run_id: row.id, call_id: row.id, status: state ?? "queued" };
     if (state !== "running") return this.#outcome(at, attempt, row.id);
-    const finish = await this.#calls.carryOut(prepared, this.#stop.signal);
+    const finish = await this.#inTime(at, (signal) => this.#calls.carryOut(prepared, signal));
+    // Also what waits for something below it.
+    if (finish !== "lost" && finish.state === "cancelled" && this.#isOver(at)) await this.#calls.cancel([row.id]);
     if (finish === "lost" && this.#stop.signal.aborted) throw new RunLost(this.#stop.signal.reason);
     if (finish !== "lost") this.#journal.put({ end: { id: row.id, finish } });
     if (finish === "lost" || !endStates.includes(finish.state)) {
@@ -605,6 +606,7 @@ class FlowRun {
     const known = this.#journal.step(path);
     let questionId = known?.attempt === attempt ? known.questionId : null;
     if (questionId === null) {
+      this.#requireTime(at);
       const question = await this.#calls.question(
         { path: `${path}?`, attempt },
         { message: error.message, form: operatorForm, step: path },
@@ -635,6 +637,7 @@ class FlowRun {
       const question = this.#journal.call(questionId);
       if (question !== undefined && endStates.includes(question.state))
         return this.#operatorSays(at, attempt, { question, error });
+      if (this.#isOver(at)) await this.#calls.cancel([questionId]);
       this.#requireTime(at);
       await this.#waits.until({ wakeAt: at.deadline, hears: true });
       requireWanted(at.frame.group);
