@@ -554,6 +554,21 @@ describe(`knowledge in chats ${verifies("VCP-8", "NATIVE-2", "KB-3")}`, () => {
     expect(data.find(({ name }: Json) => name === "knowledge_search")).toBeDefined();
   });
 
+  test("says so where an agent has none but bases that are not there", async () => {
+    const bound = { description: "Knows.", tools: ["knowledge_search"], knowledge: ["gone"] };
+    const agent = await tenant.client.post("/v1/agents", { name: "knows_nothing", ...bound });
+    llm.script(calls({ name: "knowledge_search", arguments: { query: "river Osk" } }), text("done"));
+    await tenant.client.post("/v1/chat/completions", {
+      model: `agent/${agent.name}`,
+      messages: [{ role: "user", content: "Look it up." }],
+    });
+    const messages = llm.requests.at(-1)?.["messages"] as Json[] | undefined;
+    expect(JSON.parse(messages?.at(-1).content)).toMatchObject({
+      reason: { code: "not_found", message: expect.stringContaining("no knowledge base 'gone'") },
+      passages: [],
+    });
+  });
+
   test("is told to observers, without what it says", async () => {
     const observer = await connectSocket(`${gateway.url.replace("http", "ws")}/ws?client_type=RAGObserver`, {
       headers: { authorization: `Bearer ${tenant.key}` },

@@ -68,7 +68,8 @@ export interface OpenedSearch {
 /** @throws GatewayError `not_found` for a base that the tenant does not have */
 export async function openSearch(core: CoreDeps, context: CallContext, query: KnowledgeQuery): Promise<OpenedSearch> {
   const { bases, isObserved } = await core.repos.knowledgeSearch.find(context.tenant, query.knowledgeBases);
-  if (query.isOptional !== true) refuseMissing(query.knowledgeBases, bases);
+  const missing = missingBase(query.knowledgeBases, bases);
+  if (missing !== undefined && query.isOptional !== true) throw missing;
   const names = bases.map(({ name }) => name);
   return {
     names,
@@ -117,12 +118,15 @@ async function searchBases(
   };
 }
 
-function refuseMissing(asked: KnowledgeQuery["knowledgeBases"], bases: readonly SearchableBase[]): void {
-  if (asked === "all") return;
+function missingBase(
+  asked: KnowledgeQuery["knowledgeBases"],
+  bases: readonly SearchableBase[],
+): GatewayError | undefined {
+  if (asked === "all") return undefined;
   const known = new Set(bases.flatMap(({ id, name }) => [id, name]));
   const missing = asked.find((name) => !known.has(name));
-  if (missing === undefined) return;
-  throw new GatewayError(
+  if (missing === undefined) return undefined;
+  return new GatewayError(
     "not_found",
     `There is no knowledge base '${missing}'; POST /v1/knowledge/list tells which there are, POST /v1/knowledge/create makes one.`,
     { param: "knowledge_base" },
@@ -147,7 +151,8 @@ async function planLists(
     match === undefined
       ? []
       : [{ kind: "full_text", bases: bases.map(({ id }) => id), match, weight: weights.full_text }];
-  if (mode === "full_text" || bases.length === 0) return { lists: words, reason: null };
+  if (bases.length === 0) return { lists: words, reason: toReason(missingBase(query.knowledgeBases, bases)) };
+  if (mode === "full_text") return { lists: words, reason: null };
   const vectors = await vectorLists(core, context, query, { bases, weight: weights.vector });
   if (vectors.failure !== undefined && mode !== "auto") throw vectors.failure;
   return { lists: [...vectors.lists, ...words], reason: toReason(vectors.failure) };
