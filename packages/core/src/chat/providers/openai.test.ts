@@ -200,6 +200,21 @@ describe(`requests to an OpenAI-compatible back end ${verifies("CHAT-1")}`, () =
     expect([failure.code, stub.requests.length]).toEqual(["provider_rejected", 1]);
   });
 
+  test("say again what was thought where a complaint was about something else", async () => {
+    const message = "messages with pictures are not supported by a reasoning model";
+    stub.respond((body) =>
+      JSON.stringify(body["messages"]).includes("image_url")
+        ? { json: { error: { message } }, status: 400 }
+        : text("ok"),
+    );
+    const thought = { role: "assistant", content: "b", reasoning_content: "r" };
+    const picture = { role: "user", content: [{ type: "image_url", image_url: { url: "https://x.test/a.png" } }] };
+    const asked = (...messages: JsonObject[]): ProviderRequest => request({ body: { model: "stub-1", messages } });
+    expect((await failureOf(provider.stream(asked(thought, picture)))).code).toBe("provider_rejected");
+    expect(textOf(await collect(provider.stream(asked(thought))))).toBe("ok");
+    expect(stub.requests.at(-1)?.["messages"]).toEqual([thought]);
+  });
+
   test("are not repeated for another complaint", async () => {
     stub.script({ json: { error: { message: "temperature is too high" } }, status: 400 });
     expect((await failureOf(provider.stream(request()))).code).toBe("provider_rejected");

@@ -162,22 +162,28 @@ class ModelExchange {
     this.#memory = memory;
   }
 
-  /** Sends and gives the body of a good answer. */
-  async open(): Promise<EgressBody> {
+  /** Sends and gives the body of a good answer. @param triesWithout what was thought, which may be what is refused */
+  async open(triesWithout = false): Promise<EgressBody> {
     const { provider, stream } = this.#request;
     const { withoutUsage, withoutReasoning } = this.#memory;
     const key = `${provider.id} ${provider.baseUrl}`;
     const asksUsage = stream && !withoutUsage.has(key);
     const modelKey = `${key} ${this.model}`;
-    const messages = withoutReasoning.has(modelKey) ? this.#thoughtless() : undefined;
+    const messages = triesWithout || withoutReasoning.has(modelKey) ? this.#thoughtless() : undefined;
     const response = await this.#send(asksUsage, messages);
-    if (response.status >= 200 && response.status < 300) return response.body;
+    if (response.status >= 200 && response.status < 300) {
+      // Others want to see it again: a complaint alone, which may be about something else, is not remembered.
+      if (triesWithout) remember(withoutReasoning, modelKey);
+      return response.body;
+    }
     const failure = await this.#readFailure(response);
-    if (asksUsage && refusesStreamOptions(failure)) remember(withoutUsage, key);
-    else if (messages === undefined && refusesReasoning(failure) && this.#thoughtless() !== undefined)
-      remember(withoutReasoning, modelKey);
-    else throw this.#error(failure);
-    return this.open();
+    if (asksUsage && refusesStreamOptions(failure)) {
+      remember(withoutUsage, key);
+      return this.open(triesWithout);
+    }
+    const mayTry = messages === undefined && refusesReasoning(failure) && this.#thoughtless() !== undefined;
+    if (!mayTry) throw this.#error(failure);
+    return this.open(true);
   }
 
   /** The conversation without what was thought in it; undefined where nothing was. */
@@ -306,7 +312,8 @@ class ModelExchange {
 
   /** What is nested deeper could not be written to anybody; of a usage only so much is read. */
   #requireDepth(parsed: JsonValue | undefined, text: string): void {
-    if (isTooDeep(isJsonObject(parsed) ? { ...parsed, usage: null } : parsed, text))
+    if (!isTooDeep(parsed, text)) return;
+    if (!isJsonObject(parsed) || isTooDeep({ ...parsed, usage: null }, text))
       throw this.#fail("provider_failed", `sent JSON that is nested deeper than ${deepestJson} levels.`);
   }
 
@@ -490,12 +497,13 @@ function remember(backEnds: Set<string>, key: string): void {
   backEnds.add(key);
 }
 
-const aboutReasoning = /\bmessages\b.*\breasoning(?:_content|_details)?\b/s;
+const aboutReasoning = /\breasoning(?:_content|_details)?\b/;
 const isUnknown = /unsupported|not supported|not permitted|forbidden|not allowed|unknown|unrecognized|unexpected/i;
 
 /** Groq's `property 'reasoning' is unsupported`, Mistral's `extra_forbidden`; not DeepSeek's, that it must be there. */
 function refusesReasoning({ status, raw }: UpstreamFailure): boolean {
-  return (status === 400 || status === 422) && aboutReasoning.test(raw) && isUnknown.test(raw);
+  const at = raw.search(/\bmessages\b/);
+  return (status === 400 || status === 422) && at >= 0 && aboutReasoning.test(raw.slice(at)) && isUnknown.test(raw);
 }
 
 function refusesStreamOptions({ status, raw }: UpstreamFailure): boolean {
