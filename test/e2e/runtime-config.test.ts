@@ -359,17 +359,20 @@ describe(`a configuration sent with the request ${verifies("BLIND-7")}`, () => {
     expect(llm.requests).toHaveLength(0);
   });
 
-  test("that leaves a credential empty lacks it, whatever is stored under its name", async () => {
-    await tenant.putCredential("KEY", "of-the-tenant");
-    const body = { runtime_config: { plugins: [lookup(keyed)], credentials: { KEY: "", UNUSED: "" } } };
-    for (const reply of [await chat(tenant.client, body), await invoke(tenant.client, body)]) {
-      expect(reply).toMatchObject({ status: 400, json: { error: { code: "credential_missing", param: "KEY" } } });
-      expect(reply.json.error.message).toContain("is empty; give it a value in 'runtime_config.credentials'");
-    }
-    expect([llm.requests.length, backEnd.requests.length]).toEqual([0, 0]);
-    const used = { runtime_config: { plugins: [lookup(keyed)], credentials: { UNUSED: "" } } };
-    expect((await invoke(tenant.client, used)).status).toBe(200);
-  });
+  test.each(["", " \t"])(
+    "that leaves a credential empty (%j) lacks it, whatever is stored under its name",
+    async (KEY) => {
+      await tenant.putCredential("KEY", "of-the-tenant");
+      const body = { runtime_config: { plugins: [lookup(keyed)], credentials: { KEY, UNUSED: "" } } };
+      for (const reply of [await chat(tenant.client, body), await invoke(tenant.client, body)]) {
+        expect(reply).toMatchObject({ status: 400, json: { error: { code: "credential_missing", param: "KEY" } } });
+        expect(reply.json.error.message).toContain("is empty; give it a value in 'runtime_config.credentials'");
+      }
+      expect([llm.requests.length, backEnd.requests.length]).toEqual([0, 0]);
+      const used = { runtime_config: { plugins: [lookup(keyed)], credentials: { UNUSED: "" } } };
+      expect((await invoke(tenant.client, used)).status).toBe(200);
+    },
+  );
 
   test.each(["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\u0000b"])(
     `with the value %j sends nothing and names the key ${verifies("BLIND-10")}`,

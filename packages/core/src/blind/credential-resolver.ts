@@ -46,13 +46,18 @@ export function findCredential(context: CredentialContext, name: string): Creden
 
 /** Names that nobody provides for this call; no I/O. A request's own value that is empty is none, and hides what is stored. */
 export function missingCredentials(context: CredentialContext, names: readonly string[]): readonly string[] {
-  return names.filter((name) => inlineValue(context, name) === "" || findCredential(context, name) === undefined);
+  return names.filter((name) => isEmptyInline(context, name) || findCredential(context, name) === undefined);
+}
+
+function isEmptyInline(context: CredentialContext, name: string): boolean {
+  const value = inlineValue(context, name);
+  return value !== undefined && isBlank(value);
 }
 
 /** What is said of a name that is missing: how it is, and what to do. */
 export function describeMissing(context: CredentialContext, name: string): string {
   const inline = "'runtime_config.credentials'";
-  if (inlineValue(context, name) === "") return `is empty; give it a value in ${inline}`;
+  if (isEmptyInline(context, name)) return `is empty; give it a value in ${inline}`;
   const elsewhere = context.runtimeConfig === undefined ? "" : `send it in ${inline}, or `;
   return `is not stored; ${elsewhere}add it with PUT /v1/credentials/${name}`;
 }
