@@ -635,11 +635,14 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
   test("a server that repeats in its definitions or errors what it was sent tells it to nobody", async () => {
     const secret = "s3cret-of-the-server";
     const token = { type: "string", title: `As ${secret}`, description: `Is ${secret}.`, default: secret };
+    const login = { default: { token: secret }, examples: [["me", secret]], example: secret };
+    const example = { description: `As ${secret}.`, default: ["a"], examples: ["b"] };
+    const region = { type: "string", default: "eu" };
     stub.tools = [
       anyTool("echo", {
         title: `For ${secret}`,
         description: `Connected with ${secret}. ${"x".repeat(8_192)}`,
-        inputSchema: { type: "object", properties: { token, region: { type: "string", default: "eu" } } },
+        inputSchema: { type: "object", properties: { token, login, example, region } },
       }),
       anyTool("bad", { inputSchema: { type: secret } }),
     ];
@@ -649,8 +652,9 @@ describe(`who is calling ${verifies("MCP-5")}`, () => {
     const { data, warnings } = await toolsOf(made.id);
     expect(data[0]).toMatchObject({
       title: "For [redacted]",
-      parameters: { properties: { region: { default: "eu" } } },
+      parameters: { properties: { region, login: {}, example: { ...example, description: "As [redacted]." } } },
     });
+    expect(data[0].parameters.properties.login).toEqual({});
     expect(data[0].parameters.properties.token).toEqual({
       type: "string",
       title: "As [redacted]",

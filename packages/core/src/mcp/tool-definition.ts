@@ -146,23 +146,31 @@ function visible(text: string): string {
 }
 
 /**
- * Texts of a schema that are for reading; names, constants and patterns stay what they are. A default that holds a
- * secret goes: the server knows its own.
+ * Texts of a schema that are for reading; names, constants and patterns stay what they are. A default or examples that
+ * hold a secret go: the server knows its own.
  */
 function visibleIn(schema: JsonObject, hide: (text: string) => string): JsonObject {
-  const clean = (value: JsonValue): JsonValue => {
-    if (Array.isArray(value)) return value.map(clean);
+  const clean = (value: JsonValue, isByName = false): JsonValue => {
+    if (Array.isArray(value)) return value.map((part) => clean(part));
     if (!isJsonObject(value)) return value;
     return Object.fromEntries(
       Object.entries(value).flatMap(([key, part]): [string, JsonValue][] => {
-        if (typeof part !== "string") return [[key, clean(part)]];
-        if (key === "default" && hide(part) !== part) return [];
+        if (!isByName && givenValues.has(key) && holdsSecret(part, hide)) return [];
+        if (typeof part !== "string") return [[key, clean(part, !isByName && schemasByName.has(key))]];
         return [[key, key === "description" || key === "title" ? hide(visible(part)) : part]];
       }),
     );
   };
   const cleaned = clean(schema);
   return isJsonObject(cleaned) ? cleaned : {};
+}
+
+const givenValues: ReadonlySet<string> = new Set(["default", "examples", "example"]);
+const schemasByName: ReadonlySet<string> = new Set(["properties", "$defs", "definitions"]);
+
+function holdsSecret(value: JsonValue, hide: (text: string) => string): boolean {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return hide(text) !== text;
 }
 
 /** Looks no further than twice what is shown, however long the text is and whatever it hides. */
