@@ -33,6 +33,18 @@ const older: Readonly<Record<string, readonly [given: JsonObject, told: JsonObje
     { type: "array", prefixItems: [text] },
     { type: "array", prefixItems: [text], items: {} },
   ],
+  "a tuple of nothing": [
+    { type: "array", items: [], maxItems: 0 },
+    { type: "array", items: {}, maxItems: 0 },
+  ],
+  "a tuple of nothing that goes on": [
+    { type: "array", items: [], additionalItems: text },
+    { type: "array", items: text },
+  ],
+  "a tuple of nothing, of this draft": [
+    { type: "array", prefixItems: [], items: false },
+    { type: "array", items: false },
+  ],
   "bounds that a boolean excludes": [
     { type: "integer", minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: true },
     { type: "integer", exclusiveMinimum: 0, exclusiveMaximum: 9 },

@@ -23,6 +23,8 @@ function isCurrent(schema: JsonObject): boolean {
     switch (keyword) {
       case "items":
         return !Array.isArray(value);
+      case "prefixItems":
+        return !isEmptyList(value);
       case "exclusiveMinimum":
       case "exclusiveMaximum":
         return typeof value !== "boolean";
@@ -42,7 +44,8 @@ function rewritten(schema: JsonObject): JsonObject {
   const entries = Object.entries(schema).flatMap(([keyword, value]): [string, JsonValue][] => {
     switch (keyword) {
       case "items":
-        return [[isTuple ? "prefixItems" : "items", value]];
+      case "prefixItems":
+        return isEmptyList(value) ? [] : [[isTuple ? "prefixItems" : keyword, value]];
       case "additionalItems":
         return [[isTuple ? "items" : keyword, value]];
       case "exclusiveMinimum":
@@ -78,6 +81,10 @@ function bound(schema: JsonObject, keyword: "exclusiveMinimum" | "exclusiveMaxim
 
 function exclusiveOf(keyword: "minimum" | "maximum"): string {
   return keyword === "minimum" ? "exclusiveMinimum" : "exclusiveMaximum";
+}
+
+function isEmptyList(value: JsonValue): boolean {
+  return Array.isArray(value) && value.length === 0;
 }
 
 function isList({ type }: JsonObject): boolean {
