@@ -382,6 +382,21 @@ describe(`names of arguments that Claude would refuse the whole request for ${ve
     expect(withOwnNames({ parameters: plain }, args)).toBe(args);
   });
 
+  test("are told so where something refers to them, too", () => {
+    const refer = (name: string): JsonObject => ({ $ref: `#/properties/${name}` });
+    const properties = { 开始: { type: "object", properties: { 日: {} } }, "a/b": {}, end: {} };
+    const more = { x: refer("开始"), y: { items: refer("%E5%BC%80%E5%A7%8B/properties/日") }, z: refer("a~1b") };
+    const given: JsonObject = { type: "object", properties: { ...properties, ...more, all: refer("end") } };
+    const schema = told("anthropic-compatible", given);
+    const [start = "", slashed = ""] = Object.keys(propertiesOf(schema));
+    expect(propertiesOf(schema)).toMatchObject({
+      x: refer(start),
+      y: { items: refer(`${start}/properties/日`) },
+      z: refer(slashed),
+      all: refer("end"),
+    });
+  });
+
   test("that stand in alternatives at the top are told so, too", () => {
     const given: JsonObject = { type: "object", oneOf: [{ properties: { 城市: {} } }, { properties: { 省: {} } }] };
     const names = Object.keys(propertiesOf(told("anthropic-compatible", given)));

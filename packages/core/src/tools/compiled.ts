@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { tokensOfTool } from "../budgets/estimate.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
+import { escapePointer, withSubschemas } from "./json-schema/document.ts";
 import { projectSchema, schemaFamilies, type ProjectedSchema, type SchemaFamily } from "./schema-projection.ts";
 import type { Tool } from "./tool.ts";
 
@@ -113,7 +114,7 @@ const namingKeywords: ReadonlySet<string> = new Set([
 function renameProperties({ schema, warnings }: ProjectedSchema, names: ReadonlyMap<string, string>): ProjectedSchema {
   if (names.size === 0) return { schema, warnings };
   const aliases = new Map([...names].map(([alias, name]) => [name, alias]));
-  const { properties, required, ...rest } = schema;
+  const { properties, required, ...rest } = withTargets(schema, targetsOf(names));
   const told = Object.entries(isJsonObject(properties) ? properties : {}).map(
     ([name, property]): [string, JsonValue] => {
       const alias = aliases.get(name);
@@ -130,6 +131,28 @@ function renameProperties({ schema, warnings }: ProjectedSchema, names: Readonly
     },
     warnings: [...warnings, ...[...aliases].map(([name, alias]) => `'${name}' is told as '${alias}'`)],
   };
+}
+
+/** Where references find what is told by an alias, by how they say its name. */
+function targetsOf(names: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  const targets = new Map<string, string>();
+  for (const [alias, name] of names) {
+    const plain = escapePointer(name);
+    targets.set(plain, alias).set(encodeURIComponent(plain.toWellFormed()), alias);
+  }
+  return targets;
+}
+
+/** Generators refer to what they have said before: `#/properties/start`. */
+function withTargets(schema: JsonObject, targets: ReadonlyMap<string, string>): JsonObject {
+  const changed = withSubschemas(schema, (part) => withTargets(part, targets));
+  const { $ref: reference } = changed;
+  if (typeof reference !== "string") return changed;
+  const told = reference.replace(/^#\/properties\/([^/]+)/, (whole, said: string) => {
+    const alias = targets.get(said);
+    return alias === undefined ? whole : `#/properties/${alias}`;
+  });
+  return { ...changed, $ref: told };
 }
 
 /** The model is to know what it is called. */
