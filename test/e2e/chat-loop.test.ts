@@ -719,10 +719,13 @@ describe(`parallel calls ${verifies("CHAT-10")}`, () => {
     await tenant.addPlugin(lookup());
     let together = 0;
     let most = 0;
+    const all = Promise.withResolvers<void>();
     backEnd.answer = async (request) => {
       together += 1;
       most = Math.max(most, together);
-      await new Promise((next) => setTimeout(next, request.target.includes("q=a") ? 60 : 20));
+      if (most === 3) all.resolve();
+      await Promise.race([all.promise, new Promise((next) => setTimeout(next, 2_000))]);
+      if (request.target.includes("q=a")) await new Promise((next) => setTimeout(next, 20));
       together -= 1;
       return request.target.includes("q=b")
         ? { status: 500, body: "b" }
