@@ -4,7 +4,7 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { ToolAdapter } from "./adapter.ts";
-import { aliasOf } from "./compiled.ts";
+import { aliasOf, looksLikeAlias } from "./compiled.ts";
 import type { Tool } from "./tool.ts";
 import { isToolScheme, parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
 
@@ -79,7 +79,9 @@ function findByName(adapters: Adapters, context: CallContext, name: string): Fou
     if (tool !== undefined) return { adapter, tool, uri: parseToolUri(tool.uri) };
   }
   // Who runs a model's call has the name that models know the tool by.
-  const aliased = listTools(adapters, context).find((tool) => tool.name !== name && aliasOf(tool.name) === name);
+  const aliased = looksLikeAlias(name)
+    ? listTools(adapters, context).find((tool) => tool.name !== name && aliasOf(tool.name) === name)
+    : undefined;
   if (aliased !== undefined) return findByUri(adapters, context, aliased.uri);
   if (!hasScope(context.caller, "manage")) throw notFound(name);
   const reasons = Object.values(adapters).map((adapter) => adapter.whyUnknown?.(name, context));

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { isJsonObject, type JsonObject } from "../json.ts";
-import { aliasOf, compileTool, withOwnNames } from "./compiled.ts";
+import { aliasOf, compileTool, looksLikeAlias, withOwnNames } from "./compiled.ts";
 import { projectSchema, schemaFamilies, schemaFamilyOf } from "./schema-projection.ts";
 
 const hostileNames = ["const", "$ref", "type", "anyOf", "properties", "items", "enum", "default", "required", "$defs"];
@@ -423,6 +423,7 @@ describe(`an alias ${verifies("CHAT-4")}`, () => {
       fc.property(fc.string({ unit: "binary", maxLength: 200 }), (name) => {
         expect(aliasOf(name)).toMatch(/^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/);
         expect(aliasOf(name)).toBe(aliasOf(name));
+        expect(aliasOf(name) === name || looksLikeAlias(aliasOf(name))).toBe(true);
       }),
     );
   });

@@ -71,6 +71,13 @@ export function aliasOf(name: string): string {
   return `${readable}_${hash}`;
 }
 
+/** May it be the alias of another name? Few names say yes. */
+export function looksLikeAlias(name: string): boolean {
+  return madeAlias.test(name);
+}
+
+const madeAlias = new RegExp(`_[0-9a-f]{${hashLength}}$`);
+
 function projectFor(family: SchemaFamily, parameters: JsonObject): ProjectedSchema {
   const projected = projectSchema(parameters, family);
   return family === "anthropic-compatible" ? renameProperties(projected, ownNamesOf(parameters)) : projected;
