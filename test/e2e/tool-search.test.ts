@@ -191,16 +191,21 @@ describe(`the threshold ${verifies("CHAT-4")}`, () => {
       type: "function",
       function: { name: `own_${at}`, parameters: { type: "object", properties: {} } },
     }));
-    llm.respond((body) => {
+    const limited: Parameters<LlmStub["respond"]>[0] = (body) => {
       const given = (body["tools"] as Json[]).length;
       const message = `Invalid 'tools': array too long. Expected an array with maximum length 128, but got ${given} instead.`;
       return given > 128 ? { status: 400, json: { error: { message, param: "tools" } } } : text("ok");
-    });
+    };
+    llm.respond(limited);
     await chat(tenant.client, { tools: tools.slice(0, 125) });
     expect(offered(-1).slice(-3)).toEqual(["a", "b", "read_result"]);
     for (const name of ["c", "d"]) await tenant.addPlugin(readingTool(backEnd, name));
     await chat(tenant.client, { tools: tools.slice(0, 125) });
     expect(offered(-1).slice(-3)).toEqual(["read_result", "call_tool", "search_tools"]);
+    llm.respond(() => text("others take more"));
+    await chat(tenant.client, { tools });
+    expect(offered(-1)).toEqual([...tools.map((tool) => tool.function.name), "a", "b", "c", "d", "read_result"]);
+    llm.respond(limited);
     await tenant.client.expect("patch", "/v1/settings", { tools_offered_max: 200 });
     expect(
       (await tenant.client.send("post", "/v1/chat/completions", { messages: [{ role: "user", content: "x" }], tools }))

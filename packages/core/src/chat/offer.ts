@@ -198,6 +198,8 @@ function itemByName(offer: Offer, name: string, given: DispatchItem["arguments"]
 
 /** Tools in all for which GPT models, and others, refuse the whole request. */
 const mostOfBackEnds = 128;
+/** Those that search, and the reader of results; where they do not fit either, searching helps no request. */
+const mostBesideSearch = searchOffer.length + 1;
 
 /** Where a tool has the name of ours, or the client runs all calls itself or says which there may be, the model is told of all. */
 function mustSearch(
@@ -208,8 +210,8 @@ function mustSearch(
   const { tools_offered_max: mostTools, tool_tokens_max: mostTokens } = config.settings;
   if (request.manual || allowedBy(request.toolChoice) !== undefined) return false;
   if (searchOffer.some(({ name }) => tools.has(name) || request.clientToolNames.has(name))) return false;
-  if (tools.size > mostTools || (tools.size > 0 && tools.size + clients > Math.max(mostTools, mostOfBackEnds)))
-    return true;
+  const most = Math.max(mostTools, mostOfBackEnds);
+  if (tools.size > mostTools || (tools.size + clients > most && clients + mostBesideSearch <= most)) return true;
   let tokens = 0;
   for (const tool of tools.values()) tokens += compileTool(tool).tokens;
   return tokens > mostTokens;
