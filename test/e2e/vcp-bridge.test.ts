@@ -103,6 +103,19 @@ describe(`a bridge to a server ${verifies("VCP-15")}`, () => {
     expect((await gateway.core.repos.vcpStaticValues.list(tenant.id)).values).toEqual([]);
   });
 
+  test("is held up by no callbacks of tasks that nobody has", async () => {
+    const bridge = await startBridge(gateway.url, key);
+    const tools = [vcpManifest("Clip", { pluginType: "asynchronous" }), vcpManifest("Echo")];
+    const node = await startNode(bridge, { tools, run: (name) => name });
+    await listed("Echo");
+    for (const taskId of ["a", "b", "c", "d", "e"]) {
+      const callbackData = { pluginName: "Clip", taskId, status: "Succeed" };
+      node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    }
+    expect(await invoke("vcp://Echo")).toMatchObject({ status: "completed" });
+    await expect.poll(() => node.client.of("error"), { timeout: 5_000 }).toHaveLength(5);
+  });
+
   test("lets clients hear the log, and decide", async () => {
     const bridge = await startBridge(gateway.url, key);
     await startNode(bridge, { run: () => "done" });

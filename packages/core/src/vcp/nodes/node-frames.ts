@@ -91,7 +91,7 @@ async function forwardCallback(deps: CoreDeps, connection: Connection, data: Jso
   if (typeof plugin !== "string" || (typeof taskId !== "string" && typeof taskId !== "number"))
     throw malformed("'data.callbackData' must have 'pluginName' and 'taskId'");
   if (!record.tools.some(({ vcp }) => vcp?.name === plugin)) throw malformed(`'${plugin}' is no plugin of this node`);
-  await takeOnceNamed(deps, {
+  await takeOnceNamed(deps, connection.tenant, {
     task: { plugin, taskId: String(taskId) },
     body: JSON.stringify(body),
     proof: { kind: "node", tenant: connection.tenant },
@@ -101,9 +101,13 @@ async function forwardCallback(deps: CoreDeps, connection: Connection, data: Jso
 
 /** Pauses between looks for a task. */
 const lookAgainMs = [50, 150, 300, 500, 1_000];
+const mostUnread = 20;
 
-/** The answer that names the task may have come just before, and its call be about to read it. */
-async function takeOnceNamed(deps: CoreDeps, request: CallbackRequest): Promise<void> {
+/**
+ * The answer that names the task may have come just before, and its call be about to read it. Where no call is, nothing
+ * is waited for: frames behind this one may be answers of other calls.
+ */
+async function takeOnceNamed(deps: CoreDeps, tenant: string, request: CallbackRequest): Promise<void> {
   const { takeCallback } = await import("../async/take-callback.ts");
   for (const waitMs of lookAgainMs) {
     try {
@@ -112,9 +116,17 @@ async function takeOnceNamed(deps: CoreDeps, request: CallbackRequest): Promise<
     } catch (thrown) {
       if (!(thrown instanceof GatewayError) || thrown.code !== "not_found") throw thrown;
     }
+    if (!(await isAnswerUnread(deps, tenant, request.task.plugin))) break;
     await deps.clock.sleep(waitMs);
   }
   await takeCallback(deps, request);
+}
+
+async function isAnswerUnread({ repos }: CoreDeps, tenant: string, plugin: string): Promise<boolean> {
+  const filter = { state: "running", tool: plugin } as const;
+  const { data } = await repos.calls.list(tenant, filter, { limit: mostUnread, order: "desc" });
+  const answered = await Promise.all(data.map(({ id }) => repos.vcpCallbacks.isAnswered(tenant, id)));
+  return answered.includes(false);
 }
 
 /** Under which values of a node are kept. */
