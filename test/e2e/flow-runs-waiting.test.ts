@@ -248,6 +248,13 @@ describe(`a step whose time is over ${verifies("FLOW-1")}`, () => {
     expect(open).toEqual([]);
   });
 
+  test("says of its tool that it did not answer in time, as a call by itself does", async () => {
+    await publishLate("late_silent", { kind: "tool", name: "peek" });
+    const run = await start("late_silent");
+    await callIn(tenant, run);
+    expect(await childrenOf(tenant, run)).toMatchObject([{ state: "failed", error: { code: "tool_timeout" } }]);
+  });
+
   test("begins nothing more", async () => {
     const hold = order({ $: "'held one of ' & item" }, { on_error: "continue" });
     const body = { start: "hold", nodes: { hold } };

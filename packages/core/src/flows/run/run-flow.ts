@@ -35,7 +35,7 @@ import {
   type WorkingNode,
 } from "./node-values.ts";
 import { readRun } from "./read-run.ts";
-import { endedIn, requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
+import { behindOwnLimit, endedIn, requireWanted, RetriedByOperator, ThreadStopped, type Group } from "./threads.ts";
 import { flowVariables, requireInput } from "./variables.ts";
 import { Waits } from "./waits.ts";
 
@@ -377,10 +377,10 @@ class FlowRun {
     if (this.#isOver(at)) throw stepTimeout(at.path);
   }
 
-  /** Under a signal that ends with the step's time, too. */
-  #inTime<T>({ deadline }: At, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  /** Under a signal that ends with the step's time, too. `limitMs`: what the work is given by itself. */
+  #inTime<T>({ deadline }: At, work: (signal: AbortSignal) => Promise<T>, limitMs?: number): Promise<T> {
     const inMs = deadline === undefined ? undefined : deadline - this.#deps.clock.now();
-    return endedIn(inMs, this.#stop.signal, work);
+    return endedIn(behindOwnLimit(inMs, limitMs), this.#stop.signal, work);
   }
 
   #put(step: Partial<KnownStep> & Pick<KnownStep, "path" | "node" | "kind" | "state">): void {
@@ -529,7 +529,7 @@ class FlowRun {
     if (state === "queued") await this.#calls.send(row.id, prepared.timeoutMs * prepared.maxAttempts);
     if (isDetached) return { run_id: row.id, call_id: row.id, status: state ?? "queued" };
     if (state !== "running") return this.#outcome(at, attempt, row.id);
-    const finish = await this.#inTime(at, (signal) => this.#calls.carryOut(prepared, signal));
+    const finish = await this.#inTime(at, (signal) => this.#calls.carryOut(prepared, signal), prepared.timeoutMs);
     // Also what waits for something below it.
     if (finish !== "lost" && finish.state === "cancelled" && this.#isOver(at)) await this.#calls.cancel([row.id]);
     if (finish === "lost" && this.#stop.signal.aborted) throw new RunLost(this.#stop.signal.reason);

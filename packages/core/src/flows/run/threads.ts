@@ -2,6 +2,10 @@
 import { StepFailed } from "./failures.ts";
 
 const longestTimerMs = 2 ** 31 - 1;
+/** By which a call's own limit may begin behind that of its step: the call goes on record first. */
+const mostLaterMs = 1_000;
+/** For a call that has reached its own limit to say so. */
+const lastWordMs = 100;
 
 /** Threads that begin together and end together. */
 export interface Group {
@@ -18,6 +22,15 @@ export function requireWanted(group: Group): void {
   for (let one: Group | undefined = group; one !== undefined; one = one.parent) {
     if (one.stopped) throw new ThreadStopped();
   }
+}
+
+/**
+ * The time until a step's end, and a little more where the work has a limit of its own that ends with it: a call that is
+ * ended by that says that there was no answer in time, which breakers count, instead of that it was cancelled.
+ */
+export function behindOwnLimit(ms: number | undefined, limitMs = Number.POSITIVE_INFINITY): number | undefined {
+  if (ms === undefined || limitMs - ms > mostLaterMs) return ms;
+  return Math.max(ms, limitMs + lastWordMs);
 }
 
 /** Does the work under a signal that ends with the given one, and after so long (absent: whenever). */
