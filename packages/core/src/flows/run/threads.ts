@@ -44,7 +44,8 @@ export async function endedIn<T>(
   const onAbort = (): void => stop.abort(signal.reason);
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort, { once: true });
-  const timer = setTimeout(() => stop.abort(), Math.min(Math.max(0, ms), longestTimerMs));
+  // Timers may be early by a part of a millisecond: then the time would not be over yet.
+  const timer = setTimeout(() => stop.abort(), Math.min(Math.max(0, ms) + 1, longestTimerMs));
   try {
     return await work(stop.signal);
   } finally {
