@@ -1,5 +1,4 @@
 /** What the tenant's VCP runtime holds (VCP specification s. 3.7; VCP-23). */
-import { viewRuntime } from "@toolyard/core/vcp/modules/runtime-view";
 import * as z from "zod";
 import { defineRoute, type IsolationDriver } from "../define-route.ts";
 
@@ -57,6 +56,7 @@ export const getVcpRuntime = defineRoute({
   responses: { 200: { description: "The tenant's runtime", schema: runtimeSchema } },
   isolation: { kind: "list", arrange: arrangeModule },
   handler: async (c, { core, context }) => {
+    const { viewRuntime } = await import("@toolyard/core/vcp/modules/runtime-view");
     const { staticPlaceholderValues, messagePreprocessors, serviceModules, scheduledJobs } = await viewRuntime(
       core,
       context,

@@ -5,8 +5,6 @@
 import { readAll } from "@toolyard/core/ports/blob-store";
 import type { TavernEntry, TavernKind } from "@toolyard/core/ports/tavern";
 import { parseJson } from "@toolyard/core/json";
-import { readCharacterCard } from "@toolyard/core/vcp/tavern/import-character";
-import { readWorldInfo } from "@toolyard/core/vcp/tavern/import-world-info";
 import { tavernNameSchema } from "@toolyard/core/vcp/tavern/preset";
 import {
   findTavernEntry,
@@ -192,6 +190,7 @@ export const importWorldBook = defineRoute({
   responses: { 200: { description: "The world book, and what was changed", schema: storedSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a world book of the caller's own tenant." },
   async handler(c, { core, tenant, query, stream }) {
+    const { readWorldInfo } = await import("@toolyard/core/vcp/tavern/import-world-info");
     const text = new TextDecoder().decode(await readAll(stream));
     const { book, notes } = readWorldInfo(parseJson(text));
     const entry = await putTavernItem(core, tenant, { kind: "world_book", name: query.name, content: book });
@@ -217,6 +216,7 @@ export const importCharacter = defineRoute({
   responses: { 200: { description: "The character, and what was changed", schema: storedSchema } },
   isolation: { kind: "nothing-owned", reason: "Makes a character of the caller's own tenant." },
   async handler(c, { core, tenant, query, stream }) {
+    const { readCharacterCard } = await import("@toolyard/core/vcp/tavern/import-character");
     const isPicture = headerOf(c, "content-type")?.startsWith("image/png") === true;
     const { character, notes } = readCharacterCard(await readAll(stream), isPicture);
     const entry = await putTavernItem(core, tenant, { kind: "character", name: query.name, content: character });
