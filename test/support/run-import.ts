@@ -61,3 +61,10 @@ export async function runImport(
 async function* piecesOf(text: string): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < text.length; at += 1_000_000) yield Buffer.from(text.slice(at, at + 1_000_000));
 }
+
+/** A document of so many operations that take nothing. */
+export const manyOperations = (count: number): JsonObject => ({
+  openapi: "3.0.0",
+  servers: [{ url: "https://api.example.com" }],
+  paths: Object.fromEntries(Array.from({ length: count }, (_none, at) => [`/p${at}`, { get: {} }])),
+});

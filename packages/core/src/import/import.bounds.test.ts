@@ -1,16 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { runImport } from "../../../../test/support/run-import.ts";
+import { manyOperations, runImport } from "../../../../test/support/run-import.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { JsonObject, JsonValue } from "../json.ts";
 import { importLimits } from "./limits.ts";
 
 describe(`bounds of an import ${verifies("BLIND-1", "BLIND-10")}`, () => {
-  const manyOperations = (count: number): JsonObject => ({
-    openapi: "3.0.0",
-    servers: [{ url: "https://api.example.com" }],
-    paths: Object.fromEntries(Array.from({ length: count }, (_none, at) => [`/p${at}`, { get: {} }])),
-  });
-
   test("a document with more operations than the limit is refused whole", async () => {
     await expect(runImport({ openapi: manyOperations(importLimits.operations + 1) })).rejects.toMatchObject({
       code: "invalid_request",

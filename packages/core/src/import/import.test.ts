@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { documentUrl, runImport } from "../../../../test/support/run-import.ts";
+import { documentUrl, manyOperations, runImport } from "../../../../test/support/run-import.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { PluginRecord } from "../blind/plugin.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
@@ -98,12 +98,6 @@ test(`a part that cannot be read now is not taken for removed ${verifies("BLIND-
 });
 
 describe(`limits of an import ${verifies("BLIND-1", "BLIND-10")}`, () => {
-  const manyOperations = (count: number): JsonObject => ({
-    openapi: "3.0.0",
-    servers: [{ url: "https://api.example.com" }],
-    paths: Object.fromEntries(Array.from({ length: count }, (_none, at) => [`/p${at}`, { get: {} }])),
-  });
-
   test("a document larger than the limit is not read to its end", async () => {
     const large = { [documentUrl]: " ".repeat(importLimits.documentBytes + 1) };
     await expect(runImport({ url: documentUrl }, { served: large })).rejects.toMatchObject({
