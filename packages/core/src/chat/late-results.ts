@@ -6,7 +6,7 @@
 import type { Call } from "../calls/call.ts";
 import { outcomeOf } from "../calls/new-call.ts";
 import { parseJson, type JsonObject } from "../json.ts";
-import { aliasOf } from "../tools/compiled.ts";
+import { aliasOf } from "../tools/alias.ts";
 import { textForModel } from "../tools/outcome.ts";
 
 export interface LateResults {

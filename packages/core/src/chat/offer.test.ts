@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { callContext } from "../../../../test/support/call-context.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Adapters } from "../tools/catalog.ts";
-import { aliasOf } from "../tools/compiled.ts";
+import { aliasOf } from "../tools/alias.ts";
 import type { Tool } from "../tools/tool.ts";
 import { choiceFor, dispatchItemOf, isOurs, makeOffer, type Offer } from "./offer.ts";
 import { parseChatRequest } from "./schema.ts";

@@ -2,7 +2,7 @@
  * What models and callers call a service's tool where they cannot write a URI: `api_crm__customer_list`.
  * Equal addresses have equal names everywhere and always, different ones different names.
  */
-import { aliasOf } from "../tools/compiled.ts";
+import { aliasOf } from "../tools/alias.ts";
 import { formatToolUri, type ToolScheme } from "../tools/uri.ts";
 
 const plainPart = /^[a-zA-Z0-9](?:[a-zA-Z0-9-]|_(?!_))*$/;

@@ -4,7 +4,7 @@ import type { CallContext } from "../context.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import type { TenantConfig } from "../tenant-config.ts";
 import type { ToolAdapter } from "./adapter.ts";
-import { aliasOf, looksLikeAlias } from "./compiled.ts";
+import { aliasOf, looksLikeAlias } from "./alias.ts";
 import type { Tool } from "./tool.ts";
 import { isToolScheme, parseToolUri, type ToolScheme, type ToolUri } from "./uri.ts";
 

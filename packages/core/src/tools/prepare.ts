@@ -13,7 +13,7 @@ import type { TenantConfig } from "../tenant-config.ts";
 import { findTool, type Adapters, type FoundTool } from "./catalog.ts";
 import type { ToolAdapter, ToolCall } from "./adapter.ts";
 import { compileArguments, parseToolArguments, type CheckedArguments } from "./arguments.ts";
-import { withOwnNames } from "./compiled.ts";
+import { withOwnNames } from "./argument-names.ts";
 import { toOutcomeDetails, type RejectedOutcome } from "./outcome.ts";
 import type { Effect, Repeat, Tool } from "./tool.ts";
 import { parseToolUri, type ToolUri } from "./uri.ts";
