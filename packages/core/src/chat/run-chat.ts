@@ -22,7 +22,7 @@ import { refuseFailure, withWriteStarted } from "./chat-failures.ts";
 import { ChatTrace } from "./chat-trace.ts";
 import { ChatCollector } from "./collect.ts";
 import type { ChatEvent, ToolExecution } from "./events.ts";
-import { clientCallId, hasOpaqueFields, keepTurn, toClientCall } from "./kept-turns.ts";
+import { clientCallId, hasOpaqueFields, keepTurn } from "./kept-turns.ts";
 import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
@@ -32,6 +32,7 @@ import { streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 import type { AskedCall, TextDialect } from "./text-dialect.ts";
+import { toCallEvent, ToldCalls, type CallOwner, type OwnedCall } from "./told-calls.ts";
 import type { AgentVoice } from "./voice.ts";
 
 /**
@@ -56,23 +57,6 @@ interface Turn {
   readonly message: JsonObject;
   readonly calls: readonly AssembledToolCall[];
   readonly finishReason: string;
-}
-
-interface MintedCall {
-  /** What the client sees. */
-  readonly id: string;
-  readonly owner: "client" | "gateway";
-  /** Among the calls of its choice. */
-  readonly index: number;
-}
-
-interface OwnedCall {
-  readonly call: AssembledToolCall;
-  readonly owner: "client" | "gateway";
-  /** What the client sees. */
-  readonly clientId: string;
-  readonly index: number;
-  readonly choice: number;
 }
 
 /** Steps besides the model's answer. */
@@ -106,10 +90,10 @@ class ChatRun {
   #turns = new Map<number, Turn>();
   #response: Extract<ProviderEvent, { type: "response" }> | undefined;
   #round = 0;
-  /** Calls told of so far, by choice. */
-  readonly #callCounts = new Map<number, number>();
-  /** Of the round's calls, by choice and position. */
-  readonly #ids = new Map<number, Map<number, MintedCall>>();
+  readonly #calls = new ToldCalls({
+    ownerOf: (name) => this.#ownerOf(name),
+    isContinuedFromKept: () => this.#isContinuedFromKept,
+  });
   #textBefore = false;
   /** The next text is set off from that of the turns before. */
   #separate = false;
@@ -199,7 +183,7 @@ class ChatRun {
 
   /** Runs what is ours of the turn's calls. False: that was the answer. */
   async *#runTurn(turn: Turn): Steps<boolean> {
-    const owned = turn.calls.map((call, at) => this.#own(call, 0, at));
+    const owned = turn.calls.map((call, at) => this.#calls.own(call, 0, at));
     const ours = owned.filter(({ owner }) => owner === "gateway");
     const { agent, offer } = this.#chat;
     const items = ours.map(({ call }) => agent?.itemOf(call) ?? dispatchItemOf(offer, call));
@@ -313,7 +297,7 @@ class ChatRun {
     const { egress, clock, log, defaultProvider } = this.#deps;
     const take = this.#take;
     this.#turns.clear();
-    this.#ids.clear();
+    this.#calls.startRound();
     this.#separate = this.#textBefore;
     const body: JsonObject = {
       ...request.passthrough,
@@ -383,7 +367,7 @@ class ChatRun {
         events.push(this.#ownFrame(event));
         return;
       case "tool-call-delta":
-        events.push(this.#ownDelta(event));
+        events.push(this.#calls.delta(event));
         return;
       case "message":
         this.#endReply(events);
@@ -395,7 +379,7 @@ class ChatRun {
         // Several answers to one question all belong to the client, and with them what they call.
         if (this.#chat.request.choices > 1 && event.finishReason !== "length") {
           for (const [at, call] of event.toolCalls.entries()) {
-            events.push(toCallEvent(this.#own(call, event.choice, at)));
+            events.push(toCallEvent(this.#calls.own(call, event.choice, at)));
           }
         }
         return;
@@ -428,33 +412,6 @@ class ChatRun {
     return rest as E;
   }
 
-  #ownDelta(event: Extract<ProviderEvent, { type: "tool-call-delta" }>): ChatEvent {
-    const known = this.#minted(event.choice, event.index, event.name ?? "");
-    return {
-      type: "tool-call-delta",
-      owner: known.owner,
-      index: known.index,
-      arguments: event.arguments,
-      choice: event.choice,
-      ...(event.id === undefined && event.name === undefined ? {} : { id: known.id }),
-      ...(event.name === undefined ? {} : { name: event.name }),
-      ...(event.custom === undefined ? {} : { custom: event.custom }),
-    };
-  }
-
-  #minted(choice: number, at: number, name: string): MintedCall {
-    let ids = this.#ids.get(choice);
-    if (ids === undefined) this.#ids.set(choice, (ids = new Map<number, MintedCall>()));
-    let minted = ids.get(at);
-    if (minted === undefined) {
-      const owner = this.#ownerOf(name);
-      const isKept = owner === "client" && this.#isContinuedFromKept;
-      minted = { id: clientCallId(newId("call"), isKept), owner, index: this.#nextIndex(choice) };
-      ids.set(at, minted);
-    }
-    return minted;
-  }
-
   /** Is the turn, where it ends with calls of the client, to be continued with what is kept of it alone? */
   get #isContinuedFromKept(): boolean {
     const { offer, request } = this.#chat;
@@ -462,22 +419,11 @@ class ChatRun {
     return (offer.mayMix && !request.manual) || this.#late.messages.length > 0 || this.#messages.length > this.#given;
   }
 
-  #nextIndex(choice: number): number {
-    const index = this.#callCounts.get(choice) ?? 0;
-    this.#callCounts.set(choice, index + 1);
-    return index;
-  }
-
-  #ownerOf(name: string): "client" | "gateway" {
+  #ownerOf(name: string): CallOwner {
     if (this.#chat.request.manual || this.#chat.request.choices > 1) return "client";
     if (isOurs(this.#chat.offer, name)) return "gateway";
     // An unknown name is answered by us, so that the model can correct itself.
     return this.#chat.request.clientToolNames.has(name) ? "client" : "gateway";
-  }
-
-  #own(call: AssembledToolCall, choice: number, at: number): OwnedCall {
-    const { id, owner, index } = this.#minted(choice, at, call.name);
-    return { call, owner, clientId: id, index, choice };
   }
 
   /** Outcomes in the order of the calls, told under these ids as they come. */
@@ -513,7 +459,7 @@ class ChatRun {
     const theirs =
       turn.finishReason === "length" ? [] : turn.calls.filter(({ name }) => this.#ownerOf(name) === "client");
     if (theirs.length > 0) {
-      const owned = theirs.map((call) => this.#own(call, 0, turn.calls.indexOf(call)));
+      const owned = theirs.map((call) => this.#calls.own(call, 0, turn.calls.indexOf(call)));
       yield this.#told(owned.map((own) => toCallEvent(own)));
       yield* this.#finishForClient(turn, owned, messages.slice(1));
       return false;
@@ -563,7 +509,7 @@ class ChatRun {
   }
 
   #tellAsked(call: AskedCall["call"], id: string): readonly ChatEvent[] {
-    const index = this.#nextIndex(0);
+    const index = this.#calls.nextIndex(0);
     const { name, arguments: text } = call;
     return [
       { type: "tool-call-delta", owner: "gateway", index, id, name, arguments: text, choice: 0 },
@@ -774,10 +720,6 @@ function createMeter(
     answerTokens: answerTokens(request, config),
     reserve: (amount, spent) => deps.repos.calls.reserve(tenant, callId, 1, { amount, spent }),
   });
-}
-
-function toCallEvent({ clientId, owner, index, call, choice }: OwnedCall): ChatEvent {
-  return { type: "tool-call", owner, index, call: toClientCall(call, clientId), choice };
 }
 
 function toToolMessage(id: string, outcome: ToolOutcome | undefined): JsonObject {
