@@ -61,6 +61,8 @@ export const tenantSettingsSchema = z.strictObject({
   /** One document, and the text that is read from it at most. */
   knowledge_document_bytes: z.int().min(1_024).max(268_435_456).default(33_554_432),
   knowledge_document_characters: z.int().min(1_000).max(50_000_000).default(5_000_000),
+  /** Models see the pictures of results. */
+  show_result_pictures: z.boolean().default(true),
   approval_wait_s: z.int().min(0).max(60).default(0),
   /** Outward writes need approval in a turn that has read outside content. */
   untrusted_write_approval: z.boolean().default(true),

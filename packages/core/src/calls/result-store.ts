@@ -11,7 +11,7 @@ import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { readAll, tenantKey, type BlobStore, type PresignedRequest } from "../ports/blob-store.ts";
 import type { ToolReply } from "../tools/adapter.ts";
 import { withDelivery } from "../errors/delivery.ts";
-import type { CompletedOutcome } from "../tools/outcome.ts";
+import type { CompletedOutcome, ResultHandle } from "../tools/outcome.ts";
 import type { Call, StoredOutcome } from "./call.ts";
 
 export interface ShapedReply {
@@ -84,9 +84,13 @@ export async function shapeReply(
       kind: "completed",
       text,
       mediaType,
-      ...(kept === undefined ? {} : { handle: { callId, bytes: size, mediaType } }),
+      ...(kept === undefined ? {} : { handle: { callId, bytes: size, mediaType, ...picturesOf(reply) } }),
     },
   };
+}
+
+function picturesOf({ hasPictures }: ToolReply): Pick<ResultHandle, "hasPictures"> {
+  return hasPictures === true ? { hasPictures } : {};
 }
 
 /**

@@ -11,6 +11,7 @@ import { isJsonObject, parseJson, type JsonObject } from "../json.ts";
 import type { KeptTurn } from "../ports/repos.ts";
 import type { ClientToolCall } from "./events.ts";
 import { insertBeforeLastUser } from "./late-results.ts";
+import { fromKept, toKept } from "./pictures.ts";
 import type { AssembledToolCall } from "./providers/provider.ts";
 import { callIds } from "./schema.ts";
 
@@ -28,7 +29,7 @@ interface TurnContent {
   readonly message: JsonObject;
   /** Client's id → back end's id. */
   readonly ids: Readonly<Record<string, string>>;
-  /** Our results, as tool messages for the back end. */
+  /** Our results, as tool messages for the back end, and a message with their pictures. */
   readonly results: readonly JsonObject[];
   /** The gateway's calls came from an inline `runtime_config`. */
   readonly inline: boolean;
@@ -57,7 +58,7 @@ export async function keepTurn(deps: CoreDeps, context: CallContext, content: Tu
       context.tenant,
       context.config.wrappedKey,
       aadOf(context, key),
-      JSON.stringify(content),
+      JSON.stringify({ ...content, before: toKept(content.before), results: toKept(content.results) }),
     ),
     expiresAt: deps.clock.now() + turnLifetimeMs,
   };
@@ -98,7 +99,12 @@ export async function restoreTurns(
       aadOf(context, turn.key),
       turn.sealed,
     );
-    turns.set(turn.key, JSON.parse(text) as TurnContent);
+    const content = JSON.parse(text) as TurnContent;
+    turns.set(turn.key, {
+      ...content,
+      before: await fromKept(deps, context, content.before),
+      results: await fromKept(deps, context, content.results),
+    });
   }
   const ended = new Set([...given.ended, ...[...turns.values()].flatMap(toldLateIn)]);
   const exchanges = exchangesOf(given.messages);

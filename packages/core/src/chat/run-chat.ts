@@ -27,8 +27,9 @@ import { LoopGuard } from "./loop-guard.ts";
 import { leaveOut, type LateResults } from "./late-results.ts";
 import { choiceAfter, choiceFor, dispatchItemOf, isOurs } from "./offer.ts";
 import type { OpenedChat } from "./open-chat.ts";
+import { leavePicturesOut, makeRoom, picturesMessage, type PicturedResult } from "./pictures.ts";
 import type { AssembledToolCall, ProviderEvent } from "./providers/provider.ts";
-import { streamWithFallback } from "./providers/route.ts";
+import { isRefusal, streamWithFallback } from "./providers/route.ts";
 import { clientLeft, StopSignal } from "./stop-signal.ts";
 import { storeChatOutcome } from "./stored-chat.ts";
 import type { AskedCall, TextDialect } from "./text-dialect.ts";
@@ -80,6 +81,8 @@ class ChatRun {
   /** As `#messages` tell of them. */
   #late: LateResults;
   #givesLateUp = false;
+  /** Until a back end refuses them. */
+  #showsPictures: boolean;
   readonly #toolsCalled: string[] = [];
   readonly #pending: PendingCall[] = [];
   /** Of those that wait for input, by call. */
@@ -109,6 +112,7 @@ class ChatRun {
     this.#messages = [...chat.messages];
     this.#given = chat.messages.length;
     this.#late = chat.late;
+    this.#showsPictures = chat.context.config.settings.show_result_pictures;
     this.#guard = new LoopGuard(chat.agent?.limits ?? chat.context.config.settings);
     const mayBeKept = chat.idempotencyKey !== undefined || chat.offer.runsTools || chat.late.ids.length > 0;
     this.#collector = mayBeKept ? new ChatCollector() : undefined;
@@ -197,7 +201,10 @@ class ChatRun {
       ours.map(({ clientId }) => clientId),
       items,
     );
-    const results = ours.map(({ call }, at) => toToolMessage(call.id, outcomes[at]));
+    const results = [
+      ...ours.map(({ call }, at) => toToolMessage(call.id, outcomes[at])),
+      ...(await this.#picturesOf(outcomes.map((outcome, at) => ({ tool: ours[at]?.call.name ?? "", outcome })))),
+    ];
     if (ours.length < owned.length) {
       yield* this.#finishForClient(turn, owned, results);
       return false;
@@ -208,11 +215,19 @@ class ChatRun {
       return false;
     }
     this.#messages.push(turn.message, ...results);
+    makeRoom(this.#messages);
     if (agent !== undefined) yield* this.#goOn(agent);
     // What is recorded is on its own bill; the chat's must not hold it a second time.
     if (this.#meter.isLimited) await this.#tools.finished();
     await this.#meter.admitTurn(this.#promptTokens);
     return true;
+  }
+
+  /** In a message behind them, where the model sees any. */
+  async #picturesOf(results: readonly PicturedResult[]): Promise<readonly JsonObject[]> {
+    if (!this.#showsPictures) return [];
+    const message = await picturesMessage(this.#deps, this.#chat.context, results);
+    return message === undefined ? [] : [message];
   }
 
   /** By another agent, where this one has handed over. */
@@ -323,8 +338,14 @@ class ChatRun {
     );
   }
 
-  readonly #sayLess = (): boolean => {
-    if (this.#late !== this.#chat.late) return false;
+  readonly #sayLess = (failure: GatewayError): boolean => {
+    // Some that have no eyes say so as if they were broken.
+    if (isRefusal(failure) || failure.details.extra?.["upstream_status"] === 500) {
+      const hasLeft = leavePicturesOut(this.#messages);
+      if (hasLeft) this.#showsPictures = false;
+      if (hasLeft) return true;
+    }
+    if (!isRefusal(failure) || this.#late !== this.#chat.late) return false;
     const less = leaveOut(this.#messages, this.#late);
     this.#late = less ?? this.#late;
     return less !== undefined;
@@ -455,13 +476,18 @@ class ChatRun {
     yield this.#told(asked.flatMap(({ call }, at) => this.#tellAsked(call, ids[at] ?? "")));
     const outcomes = yield* this.#runInOrder(asked, ids);
     const { text, messages, goesOn } = await dialect.answer(turn.message, outcomes);
+    const pictures = await this.#picturesOf(
+      outcomes.flatMap((outcome, at) =>
+        dialect.shows(outcome) ? [] : [{ tool: asked[at]?.call.name ?? "", outcome }],
+      ),
+    );
     if (text !== "") yield this.#told([{ type: "text-delta", text, choice: 0 }]);
     const theirs =
       turn.finishReason === "length" ? [] : turn.calls.filter(({ name }) => this.#ownerOf(name) === "client");
     if (theirs.length > 0) {
       const owned = theirs.map((call) => this.#calls.own(call, 0, turn.calls.indexOf(call)));
       yield this.#told(owned.map((own) => toCallEvent(own)));
-      yield* this.#finishForClient(turn, owned, messages.slice(1));
+      yield* this.#finishForClient(turn, owned, [...messages.slice(1), ...pictures]);
       return false;
     }
     const isAsked = this.#pending.some(waitsForPerson);
@@ -470,7 +496,8 @@ class ChatRun {
       yield this.#told(isAsked ? this.#finishForApproval() : this.#finish());
       return false;
     }
-    this.#messages.push(...messages);
+    this.#messages.push(...messages, ...pictures);
+    makeRoom(this.#messages);
     this.#tools.tellInTime(await dialect.update(this.#messages));
     if (this.#chat.agent !== undefined) yield* this.#goOn(this.#chat.agent);
     if (this.#meter.isLimited) await this.#tools.finished();

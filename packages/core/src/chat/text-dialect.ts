@@ -37,6 +37,8 @@ export interface TextDialect {
   calls(messages: readonly JsonObject[]): Promise<readonly AskedCall[]>;
   /** @param outcomes in the order of the calls */
   answer(reply: JsonObject, outcomes: readonly ToolOutcome[]): Promise<TextAnswer>;
+  /** Does its answer have the pictures of this outcome in it? */
+  shows(outcome: ToolOutcome): boolean;
   /**
    * What has become known of earlier rounds, put into the messages before the model is asked again.
    * @returns the calls whose results it is

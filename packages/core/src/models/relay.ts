@@ -12,7 +12,7 @@ import { countOf, usageOf } from "../calls/usage.ts";
 import { leaveOut } from "../chat/late-results.ts";
 import type { OpenedChat } from "../chat/open-chat.ts";
 import { outsideReason } from "../chat/stop-signal.ts";
-import { relayWithFallback, type Route } from "../chat/providers/route.ts";
+import { isRefusal, relayWithFallback, type Route } from "../chat/providers/route.ts";
 import { SseEventTooLarge, SseScanner } from "../chat/providers/sse-frames.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
@@ -109,7 +109,7 @@ class Relay {
         accept: request.stream ? "text/event-stream, application/json" : "application/json",
         bytesFor: (model) => this.#bytesFor(model),
         onRoute: (route: Route) => this.#round.answeredBy(route),
-        sayLess: () => leaveOut(this.#messages, late) !== undefined,
+        sayLess: (failure) => isRefusal(failure) && leaveOut(this.#messages, late) !== undefined,
       },
     );
   }

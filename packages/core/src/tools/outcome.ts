@@ -8,6 +8,13 @@ export interface ResultHandle {
   readonly callId: string;
   readonly bytes: number;
   readonly mediaType: string;
+  /** Of one in parts: there are pictures among them, or may be. */
+  readonly hasPictures?: true;
+}
+
+/** Of a result of several parts, as MCP servers and VCP plugins give them: is that its media type? */
+export function isInParts(mediaType: string): boolean {
+  return /^application\/json; profile=(?:mcp|vcp)-result$/.test(mediaType);
 }
 
 export interface CompletedOutcome {
@@ -44,6 +51,12 @@ export interface RejectedOutcome {
   readonly code: ErrorCode;
   readonly message: string;
   readonly details?: { readonly [key: string]: JsonValue };
+}
+
+/** Of what has come, whole or as a first answer. */
+export function handleOf(outcome: ToolOutcome): ResultHandle | undefined {
+  if (outcome.kind === "pending") return outcome.first?.handle;
+  return outcome.kind === "completed" ? outcome.handle : undefined;
 }
 
 type OutcomeDetails = NonNullable<FailedOutcome["details"]>;

@@ -241,8 +241,8 @@ export interface RoutedRequest {
   /** The tools of `body` for back ends that read schemas in another way. */
   readonly toolsFor?: (family: SchemaFamily) => readonly JsonObject[] | undefined;
   readonly onRoute?: (route: Route) => void;
-  /** Called once where the request is refused as it is. True: it says less now, and is asked again. */
-  readonly sayLess?: (() => boolean) | undefined;
+  /** Called once where nobody has answered the request as it is. True: it says less now, and is asked again. */
+  readonly sayLess?: ((failure: GatewayError) => boolean) | undefined;
   readonly take?: TakeEvents | undefined;
 }
 
@@ -343,7 +343,12 @@ function openFirst(deps: RouteDeps, request: RoutedRequest): Promise<Opened> {
 type Asked = Pick<RoutedRequest, "routes" | "signal" | "onRoute" | "sayLess">;
 type AskOnce<Answer> = (route: Route) => Promise<Answer>;
 
-/** With less, where it is refused for good; back ends refuse for contents with 403, too. */
+/** For good; back ends refuse for contents with 403, too. */
+export function isRefusal({ code, details }: GatewayError): boolean {
+  return code === "provider_rejected" || details.extra?.["upstream_status"] === 403;
+}
+
+/** With less, where that may help. */
 async function askOrSayLess<Answer extends object>(
   deps: RouteDeps,
   request: Asked,
@@ -352,10 +357,7 @@ async function askOrSayLess<Answer extends object>(
   try {
     return await askInTurn(deps, request, ask);
   } catch (thrown) {
-    const isRefusal =
-      thrown instanceof GatewayError &&
-      (thrown.code === "provider_rejected" || thrown.details.extra?.["upstream_status"] === 403);
-    if (!isRefusal || request.sayLess?.() !== true) throw thrown;
+    if (!(thrown instanceof GatewayError) || request.sayLess?.(thrown) !== true) throw thrown;
     deps.log.log("warn", "a refused request is sent again and says less", { error: thrown.code });
     return askInTurn(deps, request, ask);
   }

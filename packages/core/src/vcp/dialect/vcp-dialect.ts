@@ -10,11 +10,12 @@ import type { CallContext } from "../../context.ts";
 import type { CoreDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import type { JsonObject } from "../../json.ts";
-import type { ToolOutcome } from "../../tools/outcome.ts";
+import { handleOf, type ToolOutcome } from "../../tools/outcome.ts";
 import { isScheme } from "../../tools/uri.ts";
 import { publishFrames } from "../log/frames.ts";
 import { distributedToolsOf } from "../nodes/distributed-tools.ts";
 import { localTimestamp } from "../plugins/outcome.ts";
+import { partsMediaType } from "../plugins/reply.ts";
 import { textOf } from "../message-text.ts";
 import { readConversation, withinTokens } from "./conversation.ts";
 import { archeryFailure, asUsers, infoOf, payloadMessage, summaryOf } from "./messages.ts";
@@ -200,6 +201,10 @@ class VcpDialect implements TextDialect {
     const content = this.#chat.isStream || this.#isFirstReply ? text : `\n${text}`;
     this.#isFirstReply = false;
     return { role: "assistant", content };
+  }
+
+  shows(outcome: ToolOutcome): boolean {
+    return handleOf(outcome)?.mediaType === partsMediaType;
   }
 
   #divided(text: string): string {

@@ -5,7 +5,7 @@ import type { CoreDeps } from "../../deps.ts";
 import { toGatewayError } from "../../errors/gateway-error.ts";
 import { parseJsonExactly } from "../../json.ts";
 import { readAll } from "../../ports/blob-store.ts";
-import type { ToolOutcome } from "../../tools/outcome.ts";
+import { handleOf, type ToolOutcome } from "../../tools/outcome.ts";
 import { partsMediaType } from "../plugins/reply.ts";
 import { prettyJson } from "../pretty-json.ts";
 
@@ -20,8 +20,7 @@ export async function wholeOf(
   context: CallContext,
   { outcome, isWanted = false }: { readonly outcome: ToolOutcome; readonly isWanted?: boolean },
 ): Promise<string | undefined> {
-  const handle =
-    outcome.kind === "completed" ? outcome.handle : outcome.kind === "pending" ? outcome.first?.handle : undefined;
+  const handle = handleOf(outcome);
   if (handle === undefined) return undefined;
   const { callId, bytes, mediaType } = handle;
   const isReadable = mediaType === partsMediaType || (isWanted && /^(?:text\/|.*json)/.test(mediaType));

@@ -2,6 +2,7 @@
 import type { JsonObject } from "../../../json.ts";
 import { partsMediaType } from "../../../mcp/call-result.ts";
 import type { Confinement, PluginExit } from "../../../ports/plugin-runner.ts";
+import { pictureTypeOf } from "../../../picture-type.ts";
 import type { ToolReply } from "../../adapter.ts";
 
 export interface KeptFile {
@@ -44,7 +45,12 @@ export function toReply(ran: Ran, most: number): ToolReply {
     mimeType: mediaType,
   }));
   const content = [{ type: "text", text: forModel }, ...parts];
-  return { mediaType: partsMediaType, body: JSON.stringify({ content, structuredContent: whole }), forModel };
+  return {
+    mediaType: partsMediaType,
+    body: JSON.stringify({ content, structuredContent: whole }),
+    forModel,
+    hasPictures: true,
+  };
 }
 
 interface Image extends KeptFile {
@@ -54,20 +60,11 @@ interface Image extends KeptFile {
 function imagesOf(files: readonly KeptFile[]): readonly Image[] {
   let room = mostImageBytes;
   return files.flatMap((file) => {
-    const mediaType = imageTypeOf(file.body);
+    const mediaType = pictureTypeOf(file.body);
     if (mediaType === undefined || file.body.byteLength > room) return [];
     room -= file.body.byteLength;
     return [{ ...file, mediaType }];
   });
-}
-
-/** By its first bytes: a name says what its writer likes. */
-function imageTypeOf(body: Uint8Array): string | undefined {
-  const head = Buffer.from(body.buffer, body.byteOffset, Math.min(12, body.byteLength)).toString("latin1");
-  if (head.startsWith("\x89PNG\r\n\x1a\n")) return "image/png";
-  if (head.startsWith("\xff\xd8\xff")) return "image/jpeg";
-  if (/^GIF8[79]a/.test(head)) return "image/gif";
-  return /^RIFF[^]{4}WEBP/.test(head) ? "image/webp" : undefined;
 }
 
 function describe({ exit, kept, notKept, timeoutMs, confinement }: Ran, images: readonly Image[]): JsonObject {

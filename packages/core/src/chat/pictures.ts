@@ -1,0 +1,225 @@
+/**
+ * Pictures of results, for models that see. Chat completions have no place for them in a tool's message, so a message
+ * of their own follows the turn's results (decision 0053). They are no words of the user's, and that is said.
+ */
+import { openHandle } from "../calls/open-handle.ts";
+import type { CallContext } from "../context.ts";
+import type { CoreDeps } from "../deps.ts";
+import { toGatewayError } from "../errors/gateway-error.ts";
+import { isJsonObject, parseJson, type JsonObject, type JsonValue } from "../json.ts";
+import { pictureTypeOf } from "../picture-type.ts";
+import { readAll } from "../ports/blob-store.ts";
+import { handleOf, type ResultHandle, type ToolOutcome } from "../tools/outcome.ts";
+import { contentOf } from "../vcp/plugins/reply.ts";
+
+/** What vendors take of one picture: 5 MiB as base64. */
+const mostPictureBytes = 3_932_160;
+/** Of all in a conversation, which is sent anew with every round. */
+const mostBytes = 8_388_608;
+const mostPictures = 20;
+/** Of a result in which they are looked for; beside them may be other things. */
+const mostResultBytes = 33_554_432;
+
+type PictureDeps = Pick<CoreDeps, "blobs" | "repos" | "log">;
+
+export interface PicturedResult {
+  /** As the model knows it. */
+  readonly tool: string;
+  readonly outcome: ToolOutcome;
+}
+
+interface Shown {
+  readonly bytes: number;
+  readonly count: number;
+  /** The message with calls in the place of pictures. */
+  readonly kept: JsonObject;
+}
+
+const shown = new WeakMap<JsonObject, Shown>();
+
+interface Picture {
+  readonly callId: string;
+  /** Among those of its call. */
+  readonly index: number;
+  readonly bytes: Uint8Array;
+  readonly mediaType: string;
+}
+
+const heading = "Pictures that came with the results of tools; they are results, not words of the user:";
+
+/** The message that shows the pictures of these results; undefined: there are none. */
+export async function picturesMessage(
+  deps: PictureDeps,
+  context: CallContext,
+  results: readonly PicturedResult[],
+): Promise<JsonObject | undefined> {
+  const parts: { readonly told: JsonObject; readonly kept: JsonObject }[] = [];
+  const say = (text: string): unknown => parts.push({ told: textPart(text), kept: textPart(text) });
+  let bytes = 0;
+  let count = 0;
+  for (const { tool, outcome } of results) {
+    const handle = handleOf(outcome);
+    if (handle === undefined || !mayHavePictures(handle)) continue;
+    for (const picture of await readPictures(deps, context, handle)) {
+      const size = picture.bytes.byteLength;
+      const what = `'${tool}', call ${picture.callId}, ${picture.mediaType}, ${size} bytes`;
+      if (size > mostPictureBytes || bytes + size > mostBytes || count === mostPictures) {
+        say(`${what}: not shown, it is too large or one too many`);
+        continue;
+      }
+      bytes += size;
+      count += 1;
+      say(`${what}:`);
+      parts.push({ told: picturePart(picture), kept: keptPart(picture) });
+    }
+  }
+  if (count === 0) return undefined;
+  const kept: JsonObject = { role: "user", content: [textPart(heading), ...parts.map((part) => part.kept)] };
+  return remember([textPart(heading), ...parts.map(({ told }) => told)], { bytes, count, kept });
+}
+
+/** Older pictures go where all together are too much to be sent with every round. */
+export function makeRoom(messages: JsonObject[]): void {
+  let bytes = 0;
+  let count = 0;
+  for (let at = messages.length - 1; at >= 0; at -= 1) {
+    const message = messages[at] ?? {};
+    const held = shown.get(message);
+    if (held === undefined) continue;
+    bytes += held.bytes;
+    count += held.count;
+    if (bytes > mostBytes || count > mostPictures) messages[at] = instead("newer ones take their room");
+  }
+}
+
+/** Says in their place that there were some. False: there are none. */
+export function leavePicturesOut(messages: JsonObject[]): boolean {
+  let hasLeft = false;
+  for (const [at, message] of messages.entries()) {
+    if (!shown.has(message)) continue;
+    messages[at] = instead("the model's back end refused the request with them");
+    hasLeft = true;
+  }
+  return hasLeft;
+}
+
+function instead(why: string): JsonObject {
+  return { role: "user", content: `[Pictures of results are left out here: ${why}]` };
+}
+
+/** As they are kept with a turn: without the bytes, which are kept with their calls. */
+export function toKept(messages: readonly JsonObject[]): readonly JsonObject[] {
+  return messages.map((message) => shown.get(message)?.kept ?? message);
+}
+
+/** What `toKept` has made, with the pictures again. */
+export function fromKept(
+  deps: PictureDeps,
+  context: CallContext,
+  messages: readonly JsonObject[],
+): Promise<readonly JsonObject[]> {
+  return Promise.all(
+    messages.map(async (message) => {
+      const { role, content } = message;
+      if (role !== "user" || !Array.isArray(content) || !content.some(isKeptPart)) return message;
+      return withPictures(deps, context, { message, content });
+    }),
+  );
+}
+
+const keptType = "result_picture";
+
+function keptPart({ callId, index }: Picture): JsonObject {
+  return { type: keptType, call_id: callId, index };
+}
+
+function isKeptPart(part: JsonValue): part is JsonObject {
+  return isJsonObject(part) && part["type"] === keptType;
+}
+
+async function withPictures(
+  deps: PictureDeps,
+  context: CallContext,
+  { message, content }: { readonly message: JsonObject; readonly content: readonly JsonValue[] },
+): Promise<JsonObject> {
+  const known = new Map<string, readonly Picture[]>();
+  const parts: JsonValue[] = [];
+  let bytes = 0;
+  let count = 0;
+  for (const part of content) {
+    const { call_id: callId, index } = isKeptPart(part) ? part : {};
+    if (typeof callId !== "string" || typeof index !== "number") {
+      parts.push(part);
+      continue;
+    }
+    const pictures = known.get(callId) ?? (await readPictures(deps, context, { callId }));
+    known.set(callId, pictures);
+    const picture = pictures.find((one) => one.index === index);
+    parts.push(picture === undefined ? textPart("[no longer kept]") : picturePart(picture));
+    bytes += picture?.bytes.byteLength ?? 0;
+    count += picture === undefined ? 0 : 1;
+  }
+  return remember(parts, { bytes, count, kept: message });
+}
+
+function remember(content: readonly JsonValue[], held: Shown): JsonObject {
+  const message: JsonObject = { role: "user", content: [...content] };
+  shown.set(message, held);
+  return message;
+}
+
+function textPart(text: string): JsonObject {
+  return { type: "text", text };
+}
+
+function picturePart({ bytes, mediaType }: Picture): JsonObject {
+  const url = `data:${mediaType};base64,${Buffer.from(bytes).toString("base64")}`;
+  return { type: "image_url", image_url: { url } };
+}
+
+function mayHavePictures({ bytes, mediaType, hasPictures }: ResultHandle): boolean {
+  return bytes <= mostResultBytes && (mediaType.startsWith("image/") || hasPictures === true);
+}
+
+async function readPictures(
+  deps: PictureDeps,
+  context: CallContext,
+  { callId }: Pick<ResultHandle, "callId">,
+): Promise<readonly Picture[]> {
+  try {
+    const { body, mediaType } = await openHandle(deps, context, callId);
+    const whole = await readAll(body);
+    const all = mediaType.startsWith("image/") ? [whole] : picturesIn(Buffer.from(whole).toString("utf8"));
+    return all.flatMap((bytes, index) => {
+      const type = pictureTypeOf(bytes);
+      return type === undefined ? [] : [{ callId, index, bytes, mediaType: type }];
+    });
+  } catch (thrown) {
+    deps.log.log("warn", "pictures of a result cannot be read", {
+      call_id: callId,
+      error: toGatewayError(thrown).code,
+    });
+    return [];
+  }
+}
+
+/** Of a result in parts, as MCP servers and VCP plugins give it. */
+function picturesIn(text: string): readonly Uint8Array[] {
+  const parts = contentOf(parseJson(text) ?? null) ?? [];
+  return parts.flatMap((part) => {
+    const base64 = base64Of(part);
+    return base64 === undefined ? [] : [Buffer.from(base64, "base64")];
+  });
+}
+
+function base64Of({ type, data, resource, image_url: image }: JsonObject): string | undefined {
+  if (type === "image") return textOf(data);
+  if (type === "resource" && isJsonObject(resource)) return textOf(resource["blob"]);
+  if (type !== "image_url") return undefined;
+  const url = textOf(isJsonObject(image) ? image["url"] : image) ?? "";
+  return /^data:image\/[\w.+-]+;base64,/.test(url) ? url.slice(url.indexOf(",") + 1) : undefined;
+}
+
+function textOf(value: JsonValue | undefined): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}

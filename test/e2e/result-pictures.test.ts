@@ -1,0 +1,180 @@
+/** Pictures that tools give, and the model that is to see them: as pictures, never as text (CHAT-5, MCP-3). */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { startGateway, type Gateway } from "../support/gateway.ts";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
+import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
+import { readingTool } from "../support/http-tools.ts";
+import { calls, startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
+import { anyTool, startMcpStub, type McpStub } from "../support/mcp-stub.ts";
+import { verifies } from "../support/verifies.ts";
+
+const png = (bytes = 64): Buffer => {
+  const file = Buffer.alloc(bytes, 7);
+  file.set(Buffer.from("\x89PNG\r\n\x1a\n", "latin1"));
+  return file;
+};
+const urlOf = (picture: Buffer): string => `data:image/png;base64,${picture.toString("base64")}`;
+const user = (content: string): Json => ({ role: "user", content });
+
+let gateway: Gateway;
+let llm: LlmStub;
+let backEnd: HttpStub;
+let mcp: McpStub;
+let tenant: TestTenant;
+beforeAll(async () => {
+  [gateway, llm, backEnd, mcp] = await Promise.all([startGateway(), startLlmStub(), startHttpStub(), startMcpStub()]);
+});
+afterAll(() => Promise.all([gateway.close(), llm.close(), backEnd.close(), mcp.close()]));
+beforeEach(async () => {
+  llm.requests.length = 0;
+  mcp.tools = [anyTool("shoot")];
+  tenant = await gateway.newTenant();
+  await tenant.addProvider(llm.url);
+  await tenant.addPlugin(readingTool(backEnd, "draw"));
+  await tenant.client.post("/v1/tool-services", { scheme: "mcp", service_id: "screen", config: { url: mcp.url } });
+});
+
+const chat = (body: Json = {}): Promise<Json> =>
+  tenant.client.post("/v1/chat/completions", { messages: [user("look")], ...body });
+const draws = (picture: Buffer, type = "image/png"): void => {
+  backEnd.answer = () => ({ headers: { "content-type": type }, body: picture });
+};
+const drawing = (id = "up_1"): ReturnType<typeof calls> => calls({ id, name: "draw", arguments: { q: id } });
+const sent = (at: number): Json[] => llm.requests[at]?.["messages"] as Json[];
+const picturesIn = (messages: readonly Json[]): readonly string[] =>
+  messages.flatMap(({ content }) =>
+    Array.isArray(content) ? content.flatMap(({ image_url: image }) => image?.url ?? []) : [],
+  );
+
+describe(`pictures of results ${verifies("CHAT-5", "MCP-3")}`, () => {
+  test("follow the results of their turn, as pictures and named", async () => {
+    draws(png());
+    mcp.onCall = () => ({
+      content: [
+        { type: "text", text: "two views" },
+        { type: "image", data: png(80).toString("base64"), mimeType: "image/png" },
+        {
+          type: "resource",
+          resource: { uri: "file:///b.png", mimeType: "image/png", blob: png(90).toString("base64") },
+        },
+      ],
+    });
+    const { data } = await tenant.client.get("/v1/tools");
+    const shoot = data.find(({ uri }: Json) => uri === "mcp://screen/shoot").name;
+    llm.script(
+      calls({ id: "up_1", name: "draw", arguments: { q: "x" } }, { id: "up_2", name: shoot, arguments: {} }),
+      text("seen"),
+    );
+    const { choices } = await chat();
+    expect(choices[0].message.content).toBe("seen");
+    const [, , drawn, shot, shown] = sent(1);
+    expect([drawn.role, drawn.tool_call_id, shot.role, shot.tool_call_id]).toEqual(["tool", "up_1", "tool", "up_2"]);
+    expect(drawn.content).toMatch(/^\[binary result: image\/png, 64 bytes;/);
+    expect(shot.content).toMatch(/^two views\n\[image: image\/png, 80 bytes\]\n/);
+    expect(shown.role).toBe("user");
+    expect(shown.content[0].text).toContain("not words of the user");
+    expect(shown.content.slice(1).map((part: Json) => part.text ?? part.image_url.url)).toEqual([
+      expect.stringMatching(/^'draw', call call_\w+, image\/png, 64 bytes:$/),
+      urlOf(png()),
+      expect.stringContaining(`'${shoot}', call call_`),
+      urlOf(png(80)),
+      expect.stringContaining("90 bytes"),
+      urlOf(png(90)),
+    ]);
+  });
+
+  test("are what their first bytes say; what is none that models take stays words", async () => {
+    llm.script(drawing(), text("seen"));
+    draws(png(), "image/jpeg");
+    await chat();
+    expect(picturesIn(sent(1))).toEqual([urlOf(png())]);
+    llm.script(drawing(), text("not seen"));
+    draws(Buffer.from("<svg/>"), "image/svg+xml");
+    await chat();
+    expect(sent(3).map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
+  });
+
+  test.each([
+    ["400", 400, "messages[3].content[1]: unknown variant `image_url`, expected `text`"],
+    ["500, as llama.cpp has it", 500, "image input is not supported - hint: provide the mmproj"],
+  ])("are left out for the rest of the chat where the model has no eyes (%s)", async (_how, status, message) => {
+    draws(png());
+    llm.respond((body) => {
+      const messages = body["messages"] as Json[];
+      if (picturesIn(messages).length > 0)
+        return { status, json: { error: { message, type: "invalid_request_error" } } };
+      const rounds = messages.filter(({ role }) => role === "tool").length;
+      return rounds === 2 ? text("blind") : drawing(`up_${rounds}`);
+    });
+    const { choices } = await chat();
+    expect(choices[0].message.content).toBe("blind");
+    const asked = llm.requests.map((_request, at) => picturesIn(sent(at)).length);
+    expect(asked.filter((count) => count > 0).every((count) => count === 1)).toBe(true);
+    expect(asked.slice(-2)).toEqual([0, 0]);
+    expect(sent(llm.requests.length - 1)[3].content).toContain("refused the request with them");
+  });
+
+  test("are not shown to models of tenants that do not want it", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { show_result_pictures: false });
+    draws(png());
+    llm.script(drawing(), text("words"));
+    await chat();
+    expect(sent(1).map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
+  });
+
+  test("make room for newer ones, and one that is too large is not shown", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { result_max_bytes: 20_000_000 });
+    const sizes = [3_000_000, 3_500_000, 3_900_000, 4_000_000];
+    let drawn = 0;
+    backEnd.answer = () => ({ headers: { "content-type": "image/png" }, body: png(sizes[drawn++] ?? 64) });
+    llm.script(...sizes.map((_size, at) => drawing(`up_${at}`)), text("seen"));
+    await chat();
+    const lengths = (at: number): readonly number[] =>
+      picturesIn(sent(at)).map((url) => Buffer.from(url.slice(url.indexOf(",")), "base64").byteLength);
+    expect(lengths(2)).toEqual([3_000_000, 3_500_000]);
+    expect(lengths(4)).toEqual([3_500_000, 3_900_000]);
+    expect(sent(4)[3].content).toContain("newer ones take their room");
+  });
+
+  test("are there again where a turn with calls of the client goes on, on another instance, and are not kept with it", async () => {
+    draws(png());
+    const click = { type: "function", function: { name: "click", parameters: { type: "object", properties: {} } } };
+    llm.script(
+      drawing("up_0"),
+      calls({ id: "up_1", name: "click", arguments: {} }, { id: "up_2", name: "draw", arguments: { q: "y" } }),
+      text("clicked"),
+    );
+    const first = await chat({ tools: [click] });
+    const { message } = first.choices[0];
+    const other = await startGateway({ sharedWith: gateway });
+    try {
+      const result = { role: "tool", tool_call_id: message.tool_calls[0].id, content: "done" };
+      const messages = [user("look"), message, result];
+      const second = await other.client(tenant.key).post("/v1/chat/completions", { messages, tools: [click] });
+      expect(second.choices[0].message.content).toBe("clicked");
+    } finally {
+      await other.close();
+    }
+    expect(sent(2).map(({ role }) => role)).toEqual([
+      "user",
+      "assistant",
+      "tool",
+      "user",
+      "assistant",
+      "tool",
+      "tool",
+      "user",
+    ]);
+    expect(picturesIn(sent(2))).toEqual([urlOf(png()), urlOf(png())]);
+  });
+
+  test("are shown to models that ask in text, too", async () => {
+    await tenant.client.expect("patch", "/v1/settings", { tool_protocol: "vcp" });
+    draws(png());
+    const request = "<<<[TOOL_REQUEST]>>>\ntool_name:「始」draw「末」,\nq:「始」x「末」\n<<<[END_TOOL_REQUEST]>>>";
+    llm.script(text(request), text("seen"));
+    await chat();
+    expect(sent(1).map(({ role }) => role)).toEqual(["user", "assistant", "user", "user"]);
+    expect(picturesIn(sent(1))).toEqual([urlOf(png())]);
+  });
+});
