@@ -105,6 +105,25 @@ describe(`a preset ${verifies("VCP-9", "VCP-8")}`, () => {
     expect(await ask(somebodyElse, {}, "play::evening")).toBe(first);
   });
 
+  test("knows when the caller's last chat was where each has a session of its own, since it is offered tools", async () => {
+    const own = await gateway.newTenant({ message_pipeline: "all" });
+    await own.addProvider(llm.url);
+    await own.addPlugin({
+      schema_version: "v1",
+      name: "look",
+      description: "Looks.",
+      parameters: { type: "object", properties: {} },
+      execution: { method: "GET", base_url: "http://127.0.0.1:9/look", param_placement: "query" },
+    });
+    const content = { role: "user", content: "Last: {{LastChatTime}}." };
+    await own.client.expect("put", "/v1/vcp/presets/play", {
+      rules: [{ type: "relative", target: "system", content }],
+    });
+    const asks = [{ role: "system", content: "Be. {{VCPTavern::play}}" }, talk[1]];
+    expect((await sent(asks, own.client))[1]).toBe("user: Last: 首次对话.");
+    expect((await sent(asks, own.client))[1]).toMatch(/^user: Last: \d{4}\//);
+  });
+
   test("is seen by another instance at its next request", async () => {
     await put("presets/play", { rules: [{ type: "embed", content: "first" }] });
     expect((await sent(talk, other.client(tenant.key)))[0]).toBe("system: You help.\n\nfirst");

@@ -55,6 +55,7 @@ export async function prepareChat(deps: CoreDeps, context: CallContext, chat: Ch
       messages: chat.messages,
       model: chat.plan.routes[0]?.model ?? "",
       callId,
+      session: chat.plan.request.sessionId,
       extensions: chat.plan.request.vcpExtensions,
       isWhole: chat.isWhole,
       knowledge: chat.knowledge,

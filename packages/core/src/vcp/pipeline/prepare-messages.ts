@@ -27,6 +27,8 @@ export interface Conversation {
   readonly model: string;
   /** Of the chat; decides about chance, too. */
   readonly callId: string;
+  /** That the request names. */
+  readonly session: string | undefined;
   /** What the request has for preprocessors (`vcpchatExtensions`). */
   readonly extensions: JsonObject | undefined;
   /** All steps, or knowledge alone. */
@@ -75,10 +77,10 @@ async function addAsked(
 }
 
 async function runSteps(deps: CoreDeps, context: CallContext, conversation: Conversation): Promise<Informed> {
-  const { messages, model, callId, extensions, signal } = conversation;
+  const { messages, model, callId, session, extensions, signal } = conversation;
   const asked = takeMediaMarks(messages);
   const marks = new Set(asked.marks);
-  let draft = await applyTavern(deps, context, toDraft(asked.messages), callId);
+  let draft = await applyTavern(deps, context, toDraft(asked.messages), { callId, session });
   const onMediaMark = (mark: MediaMark): void => void marks.add(mark);
   draft = withMessages(draft, await expandPlaceholders(deps, context, messagesOf(draft), { model, onMediaMark }));
   if (!marks.has("ShowBase64")) {

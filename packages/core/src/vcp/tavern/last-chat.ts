@@ -8,7 +8,7 @@ import { exchangePaths } from "../../models/special.ts";
 import { dateTexts } from "../placeholders/dates.ts";
 
 export interface AskedChat {
-  /** The session that is meant, where it is not the request's own. */
+  /** The session that is meant: that of the preset or of the request. One that was made for the chat is none. */
   readonly session: string | undefined;
   /** The chat that asks. */
   readonly callId: string;
@@ -20,8 +20,8 @@ const mostLookedAt = 50;
 /** @returns when the caller's chat before this one began: in the session, or without one the latest of all */
 export async function lastChatAt(
   { repos }: Pick<CoreDeps, "repos">,
-  { tenant, caller, sessionId }: Pick<CallContext, "tenant" | "caller" | "sessionId">,
-  { session = sessionId, callId }: AskedChat,
+  { tenant, caller }: Pick<CallContext, "tenant" | "caller">,
+  { session, callId }: AskedChat,
 ): Promise<number | undefined> {
   const filter = {
     kind: "chat",

@@ -15,8 +15,8 @@ import { PatternWork, type WorldBook } from "./world-book.ts";
 
 type Deps = Pick<CoreDeps, "repos" | "log" | "clock">;
 
-/** @param callId of the chat; decides about chance: the same one, the same entries */
-export async function applyTavern(deps: Deps, context: CallContext, draft: Draft, callId: string): Promise<Draft> {
+/** @param chat its `callId` decides about chance: the same one, the same entries */
+export async function applyTavern(deps: Deps, context: CallContext, draft: Draft, chat: AskedChat): Promise<Draft> {
   const request = tavernRequestOf(draft);
   if (request === undefined) return draft;
   const plain = withoutTriggers(draft);
@@ -27,10 +27,14 @@ export async function applyTavern(deps: Deps, context: CallContext, draft: Draft
   const turn = (): Promise<void> => pace.turn();
   const injected = await injectTavern(plain, tavern, {
     without: request.without,
-    random: seededRandom(callId),
+    random: seededRandom(chat.callId),
     turn,
     work,
-    withTimes: await timesFor(deps, context, { rules: tavern.preset.rules, session: request.session, callId }),
+    withTimes: await timesFor(deps, context, {
+      rules: tavern.preset.rules,
+      callId: chat.callId,
+      session: request.session ?? chat.session,
+    }),
   });
   if (work.isExhausted) report(deps, context, "keys of world books were left out: they cost too much together");
   return withoutEmpty(injected);
