@@ -304,6 +304,23 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     expect(await settled(tenant.client, base, "d")).toMatchObject({ state: "ready", error: null });
   });
 
+  test("leaves a document to words where there is no provider at all, and embeds it once there is one", async () => {
+    const fresh = await gateway.newTenant();
+    const base = await newBase(fresh.client, { embedding: { model: "embed-1" } });
+    const asWords = await put(fresh.client, base, { document_id: "d", text: "Rivers run to the sea." });
+    expect(asWords).toMatchObject({ state: "ready", error: { code: "model_not_found" } });
+    const asked = { knowledge_base: base, query: "rivers" };
+    expect(await call(fresh.client, "query", asked)).toMatchObject({
+      mode: "full_text",
+      hits: [{ document_id: "d" }],
+      reason: { code: "model_not_found", message: expect.stringContaining("POST /v1/providers") },
+    });
+    await fresh.addProvider(embeddings.url, { name: "vectors", models: { "embed-1": "embed-1" } });
+    await call(fresh.client, "retry_doc", { knowledge_base: base, document_id: "d" });
+    expect(await settled(fresh.client, base, "d")).toMatchObject({ state: "ready", error: null });
+    expect((await call(fresh.client, "query", asked)).mode).toBe("hybrid");
+  });
+
   test("ends where the model answers more than the vectors that were asked of it have", async () => {
     const base = await newBase(tenant.client, { embedding: { model: "embed-1" } });
     embeddings.say(JSON.stringify({ data: [{ embedding: [1, 2, 3], of: "x".repeat(250_000) }] }));

@@ -313,7 +313,7 @@ async function relayOnce(deps: RouteDeps, route: Route, request: RelayedRequest)
   const backEnd = backEndOf(deps, provider);
   if (backEnd.relay === undefined) {
     throw new GatewayError(
-      "provider_rejected",
+      "model_not_found",
       `Provider '${provider.name}' answers chats only; add one with POST /v1/providers whose back end has '${path}'.`,
       { param: "model" },
     );
