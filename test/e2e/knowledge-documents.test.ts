@@ -425,6 +425,23 @@ describe(`the work on documents ${verifies("KB-1")}`, () => {
     expect((await call(tenant.client, "query", { knowledge_base: base, query: "about" })).mode).toBe("hybrid");
   });
 
+  test("has documents as they were once the index that they failed for is given up", async () => {
+    const base = await newBase(tenant.client);
+    for (const id of ["a", "b"]) await put(tenant.client, base, { document_id: id, text: `About ${id}.` });
+    await put(tenant.client, base, { document_id: "c", content_base64: "JVBERi0xLjQ=" });
+    embeddings.fail(400);
+    const change = (model: string | null): Promise<Json> =>
+      call(tenant.client, "update_config", { knowledge_base: base, config: { embedding: { model } } });
+    await change("embed-1");
+    await sleep(50);
+    for (const id of ["a", "b"]) expect(await settled(tenant.client, base, id)).toMatchObject({ state: "failed" });
+    expect(await change(null)).toMatchObject({ documents_ready: 2, documents_failed: 1, reindex: null });
+    embeddings.fail(undefined);
+    expect(await settled(tenant.client, base, "a")).toMatchObject({ state: "ready", error: null });
+    const left = await settled(tenant.client, base, "c");
+    expect(left).toMatchObject({ state: "failed", error: { code: "document_unreadable" } });
+  });
+
   test("is bounded by the tenant's settings", async () => {
     const small = await gateway.newTenant({
       knowledge_bases: 1,

@@ -59,8 +59,10 @@ export async function ingestDocument(deps: CoreDeps, call: ToolCall, context: In
     const failed = (kind: Step["kind"], index: number): boolean => failures.get(kind)?.index === index;
     const step = nextStep(ingest, failed);
     if (step === undefined) {
-      const error = failures.get("serve")?.error ?? failures.get("build")?.error;
-      const end = { error: error ?? null, lacking: work.lacking, failedIndex: failures.get("build")?.index };
+      // An index that was given up meanwhile is missed by nobody.
+      const build = ingest.base.next === null ? undefined : failures.get("build");
+      const error = failures.get("serve")?.error ?? build?.error;
+      const end = { error: error ?? null, lacking: work.lacking, failedIndex: build?.index };
       if (!(await deps.repos.knowledge.finishIngest(context.tenant, fence, end))) continue;
       await clearBase(deps, context.tenant, fence.knowledgeBase);
       if (error !== undefined) throw withDelivery(error, "answered");

@@ -23,6 +23,13 @@ const givenUpIndex = `INSERT INTO knowledge_garbage (tenant, knowledge_base, ind
   SELECT b.tenant, b.id, b.next_index_version, 1, ${now} FROM knowledge_bases AS b
   ${ownBase} AND b.config_version = ?3 AND b.next_index_version IS NOT NULL`;
 
+/** What only the index that is given up has failed for is as it was: what serves of it is its newest version. */
+const failedForIt = `UPDATE knowledge_documents AS d SET state = 'ready', error_code = NULL, error_message = NULL,
+    updated_at = ${now}
+  WHERE d.tenant = ?1 AND d.knowledge_base = ?2 AND d.current_version = d.version AND ${stateOfDocument} = 'failed'
+    AND EXISTS (SELECT 1 FROM knowledge_bases AS b
+      ${ownBase} AND b.config_version = ?3 AND b.next_index_version IS NOT NULL)`;
+
 /** ?5: 'drop', 'keep' or 'begin' the index that is being built. */
 const changeBase = `UPDATE knowledge_bases AS b SET config = ?4, config_version = config_version + 1, next_config = ?6,
     next_index_version = CASE ?5 WHEN 'drop' THEN NULL WHEN 'keep' THEN next_index_version
@@ -151,8 +158,9 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
       const texts = [JSON.stringify(config), how, nextConfig === null ? null : JSON.stringify(nextConfig)];
       const own = [tenant, id, expectedConfigVersion];
       const change = { sql: changeBase, args: [...own, ...texts] };
+      const before = { keep: [], begin: [givenUpIndex], drop: [givenUpIndex, failedForIt] }[how];
       const results = await of(tenant).batch([
-        ...(how === "keep" ? [] : [{ sql: givenUpIndex, args: own }]),
+        ...before.map((sql) => ({ sql, args: own })),
         change,
         ...(rebuild === null
           ? []
@@ -160,7 +168,7 @@ export function createKnowledgeRepo(shards: Shards, onBrokenRow: OnBrokenRow): K
         ...swapStatements(tenant, id),
         { sql: `${selectBase} ${ownBase}`, args: [tenant, id] },
       ]);
-      const changed = results[how === "keep" ? 0 : 1];
+      const changed = results[before.length];
       return (changed?.changes ?? 0) === 0 ? undefined : results.at(-1)?.rows.map(toBase)[0];
     },
 
