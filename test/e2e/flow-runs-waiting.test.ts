@@ -148,6 +148,43 @@ describe(`a run that waits for a signal ${verifies("FLOW-2")}`, () => {
   });
 });
 
+describe(`a run that waits for a time ${verifies("FLOW-2")}`, () => {
+  beforeAll(async () => {
+    await publishFlow(tenant, {
+      name: "until",
+      start: "wait",
+      nodes: { wait: { kind: "wait", until: { $: "input.at" } } },
+    });
+    await publishFlow(tenant, {
+      name: "for",
+      start: "wait",
+      nodes: { wait: { kind: "wait", duration_ms: { $: "$number(input.ms)" } } },
+    });
+  });
+
+  test.each(["2020-02-29T23:59:00+08:00", "2020-02-29T23:59:00.5-0330"])("goes on then: %s", async (at) => {
+    expect(await callIn(tenant, await start("until", { at }))).toMatchObject({ state: "completed" });
+  });
+
+  test.each(["2020-02-29T23:59:00", "2020-02-29", "5", "2021-02-29T23:59:00Z"])(
+    "takes nothing for one that is none, or on nobody's clock: %s",
+    async (at) => {
+      const { error } = await callIn(tenant, await start("until", { at }));
+      expect(error.details.failure).toMatchObject({
+        code: "flow_expression_failed",
+        message: expect.stringContaining("with an offset"),
+      });
+    },
+  );
+
+  test.each(["-1", "31536000001"])("is told how long that may be: %s", async (ms) => {
+    const { error } = await callIn(tenant, await start("for", { ms }));
+    expect(error.details.failure.message).toBe(
+      "'duration_ms' has to come to a number of milliseconds from 0 to 31536000000.",
+    );
+  });
+});
+
 describe(`a branch that waits while another one works ${verifies("FLOW-1")}`, () => {
   const branches = (name: string, waiting: Record<string, unknown>): Parameters<typeof publishFlow>[1] => ({
     name,
@@ -246,6 +283,23 @@ describe(`a step whose time is over ${verifies("FLOW-1")}`, () => {
     const { nodes } = await tenant.client.get(`/v1/calls/${run}/tree`);
     const open = nodes.filter(({ state }: Json) => ["queued", "running", "input_required"].includes(state));
     expect(open).toEqual([]);
+  });
+
+  test("says of a write that it may have taken effect, and which call that was", async () => {
+    await publishFlow(tenant, {
+      name: "late_alone",
+      start: "one",
+      nodes: { one: order("held alone", { timeout_ms: 400 }) },
+    });
+    const run = await start("late_alone");
+    const ended = await callIn(tenant, run);
+    const [child] = await childrenOf(tenant, run);
+    expect(child).toMatchObject({ state: "unknown" });
+    const message = expect.stringMatching(/^'one' was not done in time .*took effect is not known/);
+    expect(ended).toMatchObject({
+      state: "failed",
+      error: { details: { failure: { code: "flow_step_timeout", call_id: child.id, message } } },
+    });
   });
 
   test("says of its tool that it did not answer in time, as a call by itself does", async () => {

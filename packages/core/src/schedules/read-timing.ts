@@ -1,7 +1,7 @@
 /** From what was asked for to when it fires. Every refusal names the field and says what would be right. Pure. */
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isTimeZone } from "../tenant-config.ts";
-import { toRfc3339 } from "../time.ts";
+import { fromRfc3339, toRfc3339 } from "../time.ts";
 import { parseExpression } from "./expression.ts";
 import { fromUnixCron } from "./from-unix.ts";
 import type { NewScheduleRequest, Schedule } from "./schedule.ts";
@@ -108,15 +108,12 @@ function readCron(text: string): readonly string[] {
   throw invalid("cron", `'cron' is '${text}'; that belongs into '${expression.kind}'.`);
 }
 
-const withOffset = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:[Zz]|[+-]\d\d:\d\d)$/;
 const local = /^(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d)?$/;
 
 /** @throws GatewayError `invalid_request` naming `field` */
 function readTime(text: string, field: string, timeZone: string): number {
-  if (withOffset.test(text)) {
-    const at = Date.parse(text.replace(/^(.{10})[t ]/, "$1T").toUpperCase());
-    if (!Number.isNaN(at)) return at;
-  }
+  const exact = fromRfc3339(text);
+  if (exact !== undefined) return exact;
   const [, date, minutes, seconds = ":00"] = local.exec(text) ?? [];
   if (date === undefined && !text.startsWith("at(")) {
     throw invalid(

@@ -27,16 +27,21 @@ export class StepFailed extends Error {
   }
 }
 
-export function stepTimeout(path: string): StepFailed {
+/** @param why what is to be said of its call: nobody is asked about a write whose fate is not known */
+export function stepTimeout(path: string, callId: unknown, why?: string): StepFailed {
+  const late = `'${path}' was not done in time ('timeout_ms' of the node or of one around it).`;
   return new StepFailed({
     code: "flow_step_timeout",
-    message: `'${path}' was not done in time ('timeout_ms' of the node or of one around it).`,
+    message: why === undefined ? late : `${late} ${why}`,
+    ...(typeof callId === "string" ? { details: { call_id: callId } } : {}),
   });
 }
 
-/** What is ended while it is under way says so: a call, a call by its own time, a chat. */
-export function isStopped({ error }: StepFailed): boolean {
-  return ["call_cancelled", "tool_timeout", "request_cancelled"].includes(error.code);
+/** Of a step whose time is over. What is ended while it is under way says so: a call, a call by its own time, a chat. */
+export function asTimeout(failed: StepFailed, path: string): StepFailed {
+  const { code, details } = failed.error;
+  const isStopped = ["call_cancelled", "tool_timeout", "request_cancelled"].includes(code);
+  return isStopped ? stepTimeout(path, details?.["call_id"]) : failed;
 }
 
 /** A body has failed at one of its nodes, and nothing in it has taken care of that. */

@@ -1,6 +1,7 @@
 /** What nodes say in their fields, read where a run comes to them. */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { ConditionNode, FlowNode, FlowRetry, SwitchNode, WaitNode } from "../definition.ts";
+import { fromRfc3339 } from "../../time.ts";
 import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
 import { StepFailed } from "./failures.ts";
 
@@ -83,10 +84,11 @@ export async function timeFor(
   if (duration !== undefined) {
     const ms = Number(await resolveValue(duration, scope, place("duration_ms")));
     if (!Number.isFinite(ms) || ms < 0 || ms > longestWaitMs)
-      throw badTime("duration_ms", `${longestWaitMs} ms at most`);
+      throw badTime("duration_ms", `a number of milliseconds from 0 to ${longestWaitMs}`);
     return now + ms;
   }
-  const time = Date.parse(asText(await resolveValue(until ?? "", scope, place("until"))));
-  if (!Number.isFinite(time)) throw badTime("until", "a time as RFC 3339 has it");
+  const time = fromRfc3339(asText(await resolveValue(until ?? "", scope, place("until"))));
+  if (time === undefined)
+    throw badTime("until", "a time as RFC 3339 has it, with an offset, as in '2026-12-01T09:00:00Z'");
   return time;
 }

@@ -18,7 +18,7 @@ import { waitForOutage } from "../../tools/wait-for-outage.ts";
 import type { FlowBody, FlowDefinition, FlowNode, FlowValue, MapNode, ParallelNode, WaitNode } from "../definition.ts";
 import { evaluate, resolveValue, type FlowScope } from "../transform.ts";
 import { ChildCalls, resultOf, type ChildTarget } from "./child-calls.ts";
-import { BodyFailed, boundToRequest, callFailed, isStopped, runFailed, StepFailed, stepTimeout } from "./failures.ts";
+import { asTimeout, BodyFailed, boundToRequest, callFailed, runFailed, StepFailed, stepTimeout } from "./failures.ts";
 import { Journal, RunLost, stepsExceeded, type KnownStep } from "./journal.ts";
 import { askModel } from "./model-step.ts";
 import {
@@ -339,7 +339,7 @@ class FlowRun {
 
   /** Undefined: it is no failure of the step but the end, or the rest, of the whole run. */
   #asFailure(at: At, thrown: unknown): StepFailed | undefined {
-    if (thrown instanceof StepFailed) return isStopped(thrown) && this.#isOver(at) ? stepTimeout(at.path) : thrown;
+    if (thrown instanceof StepFailed) return this.#isOver(at) ? asTimeout(thrown, at.path) : thrown;
     if (thrown instanceof Parked || thrown instanceof RunLost || thrown instanceof ThreadStopped) return undefined;
     const error = toGatewayError(thrown);
     if (isOutage(error) || error.code === "flow_steps_exceeded") return undefined;
@@ -373,8 +373,8 @@ class FlowRun {
     return deadline !== undefined && this.#deps.clock.now() >= deadline;
   }
 
-  #requireTime(at: At): void {
-    if (this.#isOver(at)) throw stepTimeout(at.path);
+  #requireTime(at: At, why?: string): void {
+    if (this.#isOver(at)) throw stepTimeout(at.path, this.#journal.step(at.path)?.callId, why);
   }
 
   /** Under a signal that ends with the step's time, too. `limitMs`: what the work is given by itself. */
@@ -606,7 +606,7 @@ class FlowRun {
     const known = this.#journal.step(path);
     let questionId = known?.attempt === attempt ? known.questionId : null;
     if (questionId === null) {
-      this.#requireTime(at);
+      this.#requireTime(at, why);
       const question = await this.#calls.question(
         { path: `${path}?`, attempt },
         { message: error.message, form: operatorForm, step: path },
@@ -638,7 +638,7 @@ class FlowRun {
       if (question !== undefined && endStates.includes(question.state))
         return this.#operatorSays(at, attempt, { question, error });
       if (this.#isOver(at)) await this.#calls.cancel([questionId]);
-      this.#requireTime(at);
+      this.#requireTime(at, why);
       await this.#waits.until({ wakeAt: at.deadline, hears: true });
       requireWanted(at.frame.group);
     }

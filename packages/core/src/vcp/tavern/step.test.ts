@@ -12,7 +12,9 @@ test.for(["system", "developer"])(
     const core = createFakeCore();
     const user = { role: "user", content: "hi" };
     const draft = toDraft([{ role, content: "{{VCPTavern::Gone}}" }, user]);
-    expect(messagesOf(await applyTavern(core, callContext(), draft, { callId: "call_1", session: undefined }))).toEqual([user]);
+    expect(messagesOf(await applyTavern(core, callContext(), draft, { callId: "call_1", session: undefined }))).toEqual(
+      [user],
+    );
     expect(core.lines).toMatchObject([{ fields: { reason: "there is no preset 'Gone'" } }]);
   },
 );
