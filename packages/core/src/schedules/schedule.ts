@@ -142,7 +142,7 @@ export function upcomingFrom(
   { paused, nextAt, takenAt }: Pick<Schedule, "paused" | "nextAt" | "takenAt">,
   now: number,
 ): { readonly state: "active" | "paused" | "ended"; readonly taken: readonly number[] } {
-  if (paused) return { state: "paused", taken: [] };
+  if (paused && nextAt !== null) return { state: "paused", taken: [] };
   const taken = takenAt !== null && takenAt > now ? [takenAt] : [];
   return { state: nextAt === null && taken.length === 0 ? "ended" : "active", taken };
 }
