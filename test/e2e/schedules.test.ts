@@ -177,7 +177,9 @@ describe(`pause, resume, deletion and a run by hand ${verifies("VCP-18")}`, () =
     expect(await tenant.client.post(`${path}/${id}/resume`)).toMatchObject({ state: "active" });
     await vi.waitFor(async () => expect((await read(id)).state).toBe("ended"), within);
     await vi.waitFor(() => expect(backEnd.requests).toHaveLength(1), within);
-    expect(await tenant.client.post(`${path}/${id}/pause`), "nothing is left to pause").toMatchObject({ state: "ended" });
+    expect(await tenant.client.post(`${path}/${id}/pause`), "nothing is left to pause").toMatchObject({
+      state: "ended",
+    });
     expect((await firings(id)).map(({ state }) => state).toSorted((a, b) => (a < b ? -1 : 1))).toEqual([
       "cancelled",
       "completed",
