@@ -37,6 +37,15 @@ function found(pattern: RegExp): readonly (readonly [file: string, what: string]
 }
 
 describe("the documents", () => {
+  test("call the gateway's address and the key as the first page does", () => {
+    const addresses = found(/\$(\w+)\/(?:v1|api|mcp)\b/g);
+    expect(addresses.length).toBeGreaterThan(60);
+    expect(addresses.filter(([, name]) => name !== "BASE")).toEqual([]);
+    // Pages on deploying and on access have keys of more than one kind, and say where they come from.
+    const keys = found(/Bearer \$(\w+)/gi);
+    expect(keys.filter(([, name]) => !["KEY", "ADMIN_KEY", "OPERATOR", "TOKEN"].includes(name))).toEqual([]);
+  });
+
   test("name only scripts of package.json", () => {
     const named = found(/\bnpm run ([a-z][\w:-]*)/g);
     expect(named.length).toBeGreaterThan(20);
