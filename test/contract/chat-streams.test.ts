@@ -190,7 +190,7 @@ function payloads(stream: string): unknown[] {
 
 describe(`streams on the wire ${verifies("CHAT-6")}`, () => {
   test.each(Object.keys(streams))("%s as OpenAI writes it", async (name) => {
-    const encoder = createChunkEncoder({ includeUsage: true, toolEvents: false, requestId: "req_1" });
+    const encoder = createChunkEncoder({ includeUsage: true, hasTools: true, toolEvents: false, requestId: "req_1" });
     const stream = encode(encoder, streams[name] ?? []);
     await expect(stream).toMatchFileSnapshot(`golden/v1-${name}.sse`);
     const chunks = payloads(stream);
@@ -207,7 +207,7 @@ describe(`streams on the wire ${verifies("CHAT-6")}`, () => {
   });
 
   test("tool progress on /v1 comes only on request, in chunks without choices", async () => {
-    const encoder = createChunkEncoder({ includeUsage: false, toolEvents: true, requestId: "req_1" });
+    const encoder = createChunkEncoder({ includeUsage: false, hasTools: true, toolEvents: true, requestId: "req_1" });
     await expect(encode(encoder, streams["gateway-call"] ?? [])).toMatchFileSnapshot("golden/v1-tool-events.sse");
   });
 
@@ -215,7 +215,7 @@ describe(`streams on the wire ${verifies("CHAT-6")}`, () => {
     const frame = Buffer.from(
       'data: {"id":"up","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":null}]}\n\n',
     );
-    const encoder = createChunkEncoder({ includeUsage: false, toolEvents: false, requestId: "req_1" });
+    const encoder = createChunkEncoder({ includeUsage: false, hasTools: true, toolEvents: false, requestId: "req_1" });
     const first = encoder(start);
     expect(String(first)).toContain('"role":"assistant"');
     expect(encoder({ type: "text-delta", text: "x", choice: 0, frame })).toBe(frame);

@@ -43,6 +43,8 @@ function sdk(apiKey: string, options: { readonly maxRetries?: number } = {}): Op
 const model = "stub-1";
 const messages: ChatCompletionMessageParam[] = [{ role: "user", content: "What is the weather?" }];
 
+const head = { id: "chatcmpl-x1", object: "chat.completion", created: 1_795_000_000, model };
+
 const cityParameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 
 type ClientTool = RunnableToolFunctionWithParse<{ city: string }>;
@@ -117,6 +119,31 @@ describe(`plain answers ${verifies("CHAT-1", "CHAT-6")}`, () => {
     expect(chunks.flatMap((part) => part.choices[0]?.finish_reason ?? [])).toEqual(["stop"]);
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 16 } });
     expect(chunks.slice(0, -1).every((part) => !part.usage)).toBe(true);
+  });
+
+  test("what the back end says of its answer as a whole is in a stream's last chunks, and in the final completion", async () => {
+    const said = { service_tier: "flex", citations: ["https://example.com"] };
+    llm.script({
+      writes: text("one two").writes.map((write) =>
+        String(write).replace('"object"', `${JSON.stringify(said).slice(1, -1)},"object"`),
+      ),
+    });
+    const body = { model, messages, stream_options: { include_usage: true } };
+    const chunks: unknown[] = [];
+    for await (const part of await openai.chat.completions.create({ ...body, stream: true })) chunks.push(part);
+    expect(chunks.slice(-2)).toMatchObject([
+      { ...said, choices: [{ finish_reason: "stop" }] },
+      { ...said, choices: [], usage: { total_tokens: 15 } },
+    ]);
+    expect(await openai.chat.completions.stream(body).finalChatCompletion()).toMatchObject(said);
+  });
+
+  test("an answer without a word has an empty text, as the back end wrote it", async () => {
+    const message = { role: "assistant", content: "" };
+    const json = { ...head, choices: [{ index: 0, message, finish_reason: "stop" }] };
+    llm.script({ json });
+    const { choices } = await openai.chat.completions.create({ model, messages });
+    expect(choices[0]?.message.content).toBe("");
   });
 
   test("create with stream and without usage gives none", async () => {
@@ -285,6 +312,37 @@ describe(`tools of the client and of the gateway ${verifies("CHAT-3", "CHAT-4", 
     ]);
     expect(final.choices[0]?.finish_reason).toBe("tool_calls");
     expect(new Set(final.choices[0]?.message.tool_calls?.map((call) => call.id)).size).toBe(2);
+  });
+
+  test("the stream helper has of calls what the back end wrote beside them, as a whole answer has, and again", async () => {
+    const extra_content = { google: { thought_signature: "sig==" } };
+    const [first = "", ...rest] = calls({ id: "up", name: "get_weather", arguments: "{}" }).writes.map(String);
+    const signed = rest.map((write) =>
+      write.replace('"id":"up"', `"extra_content":${JSON.stringify(extra_content)},$&`),
+    );
+    llm.script({ writes: [first, ...signed] });
+    const body = { model, messages, tools: [weather] };
+    const headers = { "idempotency-key": "signed" };
+    for (const options of [{ headers }, { headers }, {}]) {
+      const { choices } = await openai.chat.completions.stream(body, options).finalChatCompletion();
+      expect(choices[0]?.message).toMatchObject({ tool_calls: [{ function: { name: "get_weather" }, extra_content }] });
+    }
+    expect(llm.requests).toHaveLength(2);
+  });
+
+  test("a stream begins without text where the back end's does and the client has tools", async () => {
+    llm.script(calls({ name: "get_weather", arguments: "{}" }));
+    const begins = async (tools: Pick<OpenAI.ChatCompletionCreateParams, "tools">): Promise<unknown> => {
+      const stream = await openai.chat.completions.create({ model, messages, stream: true, ...tools });
+      const texts: unknown[] = [];
+      for await (const part of stream) texts.push(part.choices[0]?.delta.content);
+      return texts[0];
+    };
+    expect(await begins({ tools: [weather] })).toBeNull();
+    await tenant.addPlugin(readingTool(backEnd));
+    llm.script(calls({ name: "lookup", arguments: { q: "x" } }), text("Found."));
+    // Nobody who asks for text alone looks for anything else.
+    expect(await begins({})).toBe("");
   });
 
   test("a stream in which only the gateway's tools ran is one clean message to the helper", async () => {

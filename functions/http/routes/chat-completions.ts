@@ -11,7 +11,7 @@ import { createTypedEventEncoder } from "@toolyard/core/chat/encoders/typed-even
 import type { ChatEvent } from "@toolyard/core/chat/events";
 import { openChat, type ChatInput, type Opening } from "@toolyard/core/chat/open-chat";
 import { runChat, type TakeChatEvents } from "@toolyard/core/chat/run-chat";
-import { chatRequestSchema } from "@toolyard/core/chat/schema";
+import { chatRequestSchema, type ChatRequest } from "@toolyard/core/chat/schema";
 import { eventsOfBody } from "@toolyard/core/chat/stored-chat";
 import type { CoreDeps } from "@toolyard/core/deps";
 import { describedBy } from "@toolyard/core/described-by";
@@ -97,10 +97,11 @@ const chunkSchema = () =>
 
 type Shape = "v1" | "api";
 
-const encoders: Readonly<Record<Shape, (c: AppContext, includeUsage: boolean) => StreamEncoder>> = {
-  v1: (c, includeUsage) =>
+const encoders: Readonly<Record<Shape, (c: AppContext, request: ChatRequest) => StreamEncoder>> = {
+  v1: (c, { includeUsage, tools }) =>
     createChunkEncoder({
       includeUsage,
+      hasTools: tools.length > 0,
       toolEvents: headerOf(c, "x-toolyard-events") === "1",
       requestId: c.get("exchange").requestId,
     }),
@@ -212,8 +213,7 @@ async function answerChat(c: AppContext, core: CoreDeps, asked: Asked): Promise<
       await answerRelayed(sink, core, { chat: opening.chat, exchange: "chat", requestId });
       return;
     }
-    if (request.stream)
-      await answerStream(sink, core, { opening, told, encode: encoders[asked.shape](c, request.includeUsage) });
+    if (request.stream) await answerStream(sink, core, { opening, told, encode: encoders[asked.shape](c, request) });
     else await answerJson(sink, eventsOf(core, opening), { told, requestId: exchange.requestId });
   });
 }

@@ -112,12 +112,14 @@ export class ChatCollector {
 
   #toChoice(index: number, choice: Choice): JsonObject {
     const answered = this.#answeredChoice(index);
+    const answeredMessage = isJsonObject(answered?.["message"]) ? answered["message"] : {};
+    // Who answers with no text writes it, and clients read it as one.
+    const content = choice.content ?? (answeredMessage["content"] === "" ? "" : undefined);
     const message: JsonObject = {
-      ...(isJsonObject(answered?.["message"]) ? answered["message"] : {}),
+      ...answeredMessage,
       ...choice.others,
       role: "assistant",
-      content:
-        choice.content === undefined || (choice.content === "" && choice.toolCalls.length > 0) ? null : choice.content,
+      content: content === undefined || (content === "" && choice.toolCalls.length > 0) ? null : content,
       ...(choice.refusal === undefined ? {} : { refusal: choice.refusal }),
       ...(choice.reasoning === undefined ? {} : { [choice.reasoning.field]: choice.reasoning.text }),
     };

@@ -66,9 +66,16 @@ function* eventsOfChoice(choice: JsonObject): Generator<ChatEvent, void, void> {
       call.type === "custom"
         ? { name: call.custom.name, arguments: call.custom.input, custom: true as const }
         : { name: call.function.name, arguments: call.function.arguments };
-    yield { type: "tool-call-delta", owner: "client", index: at, id: call.id, ...said, choice: index };
+    const extra = fieldsBeyond(call);
+    yield { type: "tool-call-delta", owner: "client", index: at, id: call.id, ...said, choice: index, ...extra };
     yield { type: "tool-call", owner: "client", index: at, call, choice: index };
   }
+}
+
+/** As `toClientCall` has put them there. */
+function fieldsBeyond(call: JsonObject): { readonly extra?: JsonObject } {
+  const { id: _id, type: _type, function: _function, custom: _custom, ...extra } = call;
+  return Object.keys(extra).length === 0 ? {} : { extra };
 }
 
 function indexOf(choice: JsonObject): number {

@@ -66,6 +66,7 @@ export class ToldCalls {
       ...(event.id === undefined && event.name === undefined ? {} : { id: known.id }),
       ...(event.name === undefined ? {} : { name: event.name }),
       ...(event.custom === undefined ? {} : { custom: event.custom }),
+      ...(event.extra === undefined || known.owner === "gateway" ? {} : { extra: event.extra }),
     };
   }
 

@@ -4,17 +4,37 @@
  * in chunks without choices that OpenAI's clients pass over.
  */
 import { toOpenAiError } from "../../errors/to-openai.ts";
-import type { JsonValue } from "../../json.ts";
+import type { JsonObject, JsonValue } from "../../json.ts";
 import type { ChatEvent } from "../events.ts";
 import { ToolCallDeltas, type StreamEncoder } from "./stream-encoder.ts";
 import { toApprovalRequired, toHandoff, toToolPending, toToolResult } from "./typed-events.ts";
 
 export interface ChunkOptions {
   readonly includeUsage: boolean;
+  /** The client knows answers without text: it has tools of its own. */
+  readonly hasTools: boolean;
   /** Header `x-toolyard-events: 1`: tool progress in a `toolyard` field. */
   readonly toolEvents: boolean;
   readonly requestId: string;
 }
+
+/** What a back end says of its answer as a whole beside what every answer has (`service_tier`, `citations`). */
+function saidOfAll(body: JsonObject | undefined): JsonObject {
+  return Object.fromEntries(Object.entries(body ?? {}).filter(([field]) => !ownFields.has(field)));
+}
+
+const ownFields: ReadonlySet<string> = new Set([
+  "id",
+  "object",
+  "created",
+  "model",
+  "system_fingerprint",
+  "choices",
+  "usage",
+  "error",
+  "tool_execution",
+  "toolyard",
+]);
 
 export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
   let head = { id: "", object: "chat.completion.chunk", created: 0, model: "" };
@@ -59,7 +79,7 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
           model: event.model,
           ...(event.systemFingerprint === undefined ? {} : { system_fingerprint: event.systemFingerprint }),
         };
-        return delta(0, { content: "" });
+        return delta(0, { content: options.hasTools && event.content === null ? null : "" });
       case "text-delta":
         return event.text === "" && event.frame === undefined ? undefined : forward(event, { content: event.text });
       case "reasoning-delta":
@@ -88,7 +108,9 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
         usage = event.usage;
         return undefined;
       case "finish": {
+        const said = saidOfAll(event.body);
         const more = {
+          ...said,
           ...(event.toolExecution === undefined ? {} : { tool_execution: event.toolExecution }),
           ...(event.sources === undefined ? {} : { toolyard: { sources: event.sources } }),
         };
@@ -99,7 +121,7 @@ export function createChunkEncoder(options: ChunkOptions): StreamEncoder {
             ...more,
           }),
         );
-        if (options.includeUsage && usage !== undefined) last.push(frame({ choices: [], usage }));
+        if (options.includeUsage && usage !== undefined) last.push(frame({ ...said, choices: [], usage }));
         return `${last.join("")}data: [DONE]\n\n`;
       }
       case "error":

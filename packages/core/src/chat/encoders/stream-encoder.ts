@@ -16,6 +16,7 @@ export class ToolCallDeltas {
     const named = event.name === undefined ? {} : { name: event.name };
     const isCustom = this.#custom.get(event.choice)?.has(index) === true;
     return {
+      ...event.extra,
       index,
       ...(event.name === undefined ? {} : { id: event.id, type: isCustom ? "custom" : "function" }),
       ...(isCustom

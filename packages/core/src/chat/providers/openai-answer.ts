@@ -154,6 +154,7 @@ export class AnswerReader {
       model: typeof model === "string" && model !== "" ? model : this.#requestedModel,
       created: typeof created === "number" && created > 0 ? Math.floor(created) : Math.floor(Date.now() / 1_000),
       ...(typeof fingerprint === "string" ? { systemFingerprint: fingerprint } : {}),
+      ...(beginsWithoutText(source["choices"]) ? { content: null } : {}),
     };
     events.push(this.#start);
     return this.#start;
@@ -398,6 +399,12 @@ class ChoiceReader {
     Object.assign(message, this.#other);
     return withToolCalls(message, toolCalls);
   }
+}
+
+function beginsWithoutText(choices: JsonValue | undefined): boolean {
+  const first = Array.isArray(choices) ? choices[0] : undefined;
+  const said = isJsonObject(first) ? (first["delta"] ?? first["message"]) : undefined;
+  return isJsonObject(said) && said["content"] === null;
 }
 
 /** Nobody can answer calls that are not there. */

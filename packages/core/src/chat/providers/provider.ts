@@ -92,6 +92,8 @@ export type ProviderEvent =
       readonly model: string;
       readonly created: number;
       readonly systemFingerprint?: string;
+      /** Where the back end has begun without text, as before calls. */
+      readonly content?: null;
     }
   /** `frame`: the SSE event as received, to be forwarded unchanged where nothing has to be rewritten. */
   | { readonly type: "text-delta"; readonly text: string; readonly choice: number; readonly frame?: Uint8Array }
@@ -112,6 +114,8 @@ export type ProviderEvent =
       readonly arguments: string;
       readonly choice: number;
       readonly custom?: true;
+      /** Fields beyond id and function, each once. */
+      readonly extra?: JsonObject;
     }
   /** Chunks that carry something else (logprobs, annotations, audio): passed on as they are. */
   | {

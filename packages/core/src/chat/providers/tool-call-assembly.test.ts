@@ -400,6 +400,19 @@ describe(`tool calls out of deltas ${verifies("CHAT-3")}`, () => {
     ]);
   });
 
+  test("sends unknown fields of a call on once, with the piece that has them", () => {
+    const extra_content = { google: { thought_signature: "sig==" } };
+    const { deltas } = assemble(
+      [{ index: 0, id: "a", function: { name: "f", arguments: '{"x":' }, extra_content }],
+      [{ index: 0, function: { arguments: "1}" }, extra_content, late: "l" }],
+      [{ index: 1, id: "b", function: { name: "g", arguments: "{}" } }],
+    );
+    expect(deltas.flatMap(({ index, extra }) => (extra === undefined ? [] : [[index, extra]]))).toEqual([
+      [0, { extra_content }],
+      [0, { late: "l" }],
+    ]);
+  });
+
   test("is not misled by fields named like parts of objects", () => {
     const source = JSON.parse(
       '{"index":0,"id":"a","__proto__":{"x":1},"constructor":1,"function":{"name":"f","arguments":"{}","__proto__":{}}}',

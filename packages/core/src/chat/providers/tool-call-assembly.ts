@@ -21,6 +21,8 @@ export interface ToolCallDelta {
   readonly arguments: string;
   /** With the first: a custom tool, whose input is no JSON. */
   readonly custom?: true;
+  /** Fields beyond these, for example a thought signature, each once: clients join pieces in ways of their own. */
+  readonly extra?: JsonObject;
 }
 
 /**
@@ -81,6 +83,8 @@ interface Slot {
   /** The position and id under which it has left. */
   sent: { readonly index: number; readonly id: string } | undefined;
   readonly extra: JsonObject;
+  /** Of which these have left. */
+  readonly sentExtra: Set<string>;
   readonly bodyExtra: JsonObject;
 }
 
@@ -205,6 +209,7 @@ export class ToolCallAssembly {
       said: undefined,
       sent: undefined,
       extra: {},
+      sentExtra: new Set(),
       bodyExtra: {},
     };
     this.#slots.push(slot);
@@ -270,11 +275,13 @@ export class ToolCallAssembly {
 
   #releaseSlot(slot: Slot, name: string, isEnd: boolean, deltas: ToolCallDelta[]): void {
     const text = slot.arguments.take(isEnd);
+    const extra = takeExtra(slot);
+    const more = extra === undefined ? {} : { extra };
     if (slot.sent === undefined) {
       slot.sent = { index: this.#sentSlots, id: this.#uniqueId(slot.id) };
       this.#sentSlots += 1;
-      deltas.push({ ...slot.sent, name, arguments: text, ...(slot.isCustom ? { custom: true } : {}) });
-    } else if (text !== "") deltas.push({ index: slot.sent.index, arguments: text });
+      deltas.push({ ...slot.sent, name, arguments: text, ...(slot.isCustom ? { custom: true } : {}), ...more });
+    } else if (text !== "" || extra !== undefined) deltas.push({ index: slot.sent.index, arguments: text, ...more });
   }
 
   #uniqueId(id: string | undefined): string {
@@ -360,6 +367,18 @@ function readPiece(source: JsonObject): Piece {
 
 function textOf(value: JsonValue | undefined): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/** What has not left yet, as a copy: more may come to it. */
+function takeExtra({ extra, sentExtra }: Slot): JsonObject | undefined {
+  let taken: JsonObject | undefined;
+  for (const key in extra) {
+    const value = extra[key];
+    if (value === undefined || sentExtra.has(key)) continue;
+    sentExtra.add(key);
+    mergeDelta((taken ??= {}), { [key]: value });
+  }
+  return taken;
 }
 
 function addUnknown(target: JsonObject, source: JsonObject, known: ReadonlySet<string>): void {
