@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { open, realpath } from "node:fs/promises";
 import { extname } from "node:path";
+import { pathToFileURL } from "node:url";
 import type { JsonValue } from "@toolyard/core/json";
 import { longestFile, type NodeTool } from "@toolyard/core/nodes/node";
 import { isWithin, pathOfFileUrl } from "@toolyard/core/vcp/files/file-url";
@@ -66,7 +67,7 @@ export async function readablePath(
   const real = path === undefined ? undefined : await realpath(path).catch(() => undefined);
   if (real === undefined) return undefined;
   const roots = await Promise.all(directories.map((directory) => realpath(directory).catch(() => directory)));
-  return isWithin(`file://${encodeURI(real)}`, roots) ? real : undefined;
+  return isWithin(pathToFileURL(real).href, roots) ? real : undefined;
 }
 
 async function readFile(path: string): Promise<Executed> {
