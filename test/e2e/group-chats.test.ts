@@ -563,6 +563,20 @@ describe(`people in a group chat ${verifies("VCP-14")}`, () => {
     expect((await ann.client.send("get", path)).status).toBe(404);
   });
 
+  test("who may not chat hear nothing that is said, wherever they ask", async () => {
+    const room = await openRoom();
+    const { key, client } = await tenant.newKey({ role: "admin", scopes: ["tools", "calls", "node", "manage"] });
+    expect((await client.send("get", `/v1/group_chats/${room}/messages`)).status).toBe(403);
+    const deaf = await connectSocket(`${gateway.url.replace(/^http/, "ws")}/ws`, {
+      headers: { authorization: `Bearer ${key}` },
+    });
+    onTestFinished(() => deaf.socket.terminate());
+    expect(await deaf.ask({ type: "subscribe", topic: "group_chat", group_chat_id: room })).toMatchObject({
+      type: "error",
+      error: { code: "permission_denied", param: "chat" },
+    });
+  });
+
   test("need no tool to speak, and lend agents none that they have not", async () => {
     const bound = await tenant.newKey({ scopes: ["chat"], tools: ["nothing_of_this_name"] });
     say({ ada: [calls({ name: "read_file", arguments: { path: "a.txt" } }), "I could not."], bob: ["Two."] });

@@ -3,6 +3,7 @@
  * A type that is not known is an error for its sender and nothing else, so that newer clients can try.
  */
 import * as z from "zod";
+import { requireScope } from "../calls/admit.ts";
 import type { CoreDeps } from "../deps.ts";
 import { GatewayError, toGatewayError } from "../errors/gateway-error.ts";
 import { schemaProblem } from "../errors/schema-problems.ts";
@@ -50,6 +51,7 @@ const kinds = {
       const parsed = subscriptionSchema.safeParse(wanted);
       if (!parsed.success) throw invalidMessage(parsed.error);
       if (parsed.data.topic === "group_chat") {
+        requireScope(caller, "chat");
         // Code that is seldom needed.
         const { findGroupChat } = await import("../group-chats/members.ts");
         await findGroupChat({ repos }, { tenant, caller }, parsed.data.group_chat_id);
