@@ -50,6 +50,7 @@ export const defaultSocketTiming: SocketTiming = { ...defaultHubTiming, pingMs: 
 
 const endings: Readonly<Record<Ending, readonly [code: number, reason: string]>> = {
   expired: [closeCodes.goingAway, "the connection was open as long as it may; connect again"],
+  lost: [closeCodes.goingAway, "the server was away for a while; connect again"],
   not_allowed: [closeCodes.policyViolation, "the key, the tenant or the connection counts no more"],
 };
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { openDatabase } from "@toolyard/db/client";
 import type { Database } from "@toolyard/db/database";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
 import { startHttpStub, type HttpStub } from "../support/http-stub.ts";
@@ -311,10 +311,25 @@ describe(`what a caller may hear ${verifies("BLIND-4", "CHAT-11")}`, () => {
     await look();
     await expect.poll(() => typesOf(owner)).toContain("call.completed");
     expect(typesOf(client)).toEqual([]);
-    expect(await client.ask({ type: "subscribe", id: "t", topic: "calls" })).toMatchObject({
-      type: "error",
-      error: { code: "not_found" },
-    });
+    expect(await client.closed).toMatchObject({ code: 1008, reason: expect.stringContaining("no more") });
+  });
+
+  test("ends at once with its key and with its tenant's activity, so that nothing more is done for it", async () => {
+    const holder = await startGateway({ sharedWith: gateway, socketTiming: { renewMs: 60_000 } });
+    onTestFinished(() => holder.close());
+    const open = (key: string): Promise<readonly SocketClient[]> =>
+      Promise.all(
+        ["ws", "VCPlog", "vcp-distributed-server"].map((path) =>
+          connect(`${holder.url.replace(/^http/, "ws")}/${path}`, { headers: { authorization: `Bearer ${key}` } }),
+        ),
+      );
+    const key = await tenant.newKey({ scopes: ["node", "calls", "approve"] });
+    const [revoked, others] = [await open(key.key), await open(tenant.key)];
+    await tenant.client.expect("delete", `/v1/api-keys/${key.id}`);
+    for (const client of revoked) expect((await client.closed).code).toBe(1008);
+    expect(await others[0]?.ask({ type: "ping" })).toMatchObject({ type: "pong" });
+    await gateway.operator.expect("patch", `/v1/tenants/${tenant.id}`, { status: "suspended" });
+    for (const client of others) expect((await client.closed).code).toBe(1008);
   });
 
   test("is gone with its tenant", async () => {

@@ -23,6 +23,9 @@ export const callEventSchema = z.enum([
 ]);
 type CallEvent = z.infer<typeof callEventSchema>;
 
+/** For whoever holds the connection that it is for, which counts no more; never told to its client. */
+export const endedEvent = "connection.ended";
+
 const filters = {
   session_id: z.string().min(1).max(200).exactOptional(),
   call_id: z.string().min(1).max(200).exactOptional(),

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createFakeCore } from "../../../../test/support/fake-core.ts";
 import type { ConnectionRepo } from "../ports/connections.ts";
-import type { Connection, RealtimeEvent } from "./connection.ts";
+import { endedEvent, type Connection, type RealtimeEvent } from "./connection.ts";
 import { Hub, type Ending, type HubTiming } from "./hub.ts";
 
 const held = (id: string, change: Partial<Connection> = {}): Connection => ({
@@ -139,6 +139,38 @@ describe("a process that holds connections", () => {
       ["b", "not_allowed"],
       ["c", "expired"],
     ]);
+  });
+
+  test("has those come back whose rows ran out while their database was away", async () => {
+    let isAway = true;
+    const { hub, ended } = start({
+      timing: { ...long, renewMs: 10, lifetimeMs: 100 },
+      repo: { renew: () => (isAway ? Promise.reject(new Error("away")) : Promise.resolve([])) },
+    });
+    hub.add({ connection: held("a"), seq: 1 });
+    await sleep(150);
+    expect(ended).toEqual([]);
+    isAway = false;
+    await expect.poll(() => ended[0]).toEqual(["a", "lost"]);
+    await expect.poll(() => ended.at(-1)).toEqual(["a", "not_allowed"]);
+  });
+
+  test("ends one at once that is said to count no more, unless it counts again", async () => {
+    const { hub, rows, events, ended, sent } = start();
+    const [revoked, again] = [held("a"), held("b")];
+    rows.push(again);
+    for (const connection of [revoked, again]) hub.add({ connection, seq: 0 });
+    events.push(
+      ...["a", "b", "elsewhere"].map((value, at) => ({
+        ...event(at + 1),
+        type: endedEvent,
+        audience: { kind: "connection", value } as const,
+      })),
+      event(4),
+    );
+    hub.wake();
+    await expect.poll(() => sent).toEqual(['b {"seq":4,"subscriptions":["s"]}']);
+    expect(ended).toEqual([["a", "not_allowed"]]);
   });
 
   test("does not end one that was added while it asked", async () => {

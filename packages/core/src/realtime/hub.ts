@@ -8,7 +8,7 @@ import { toGatewayError } from "../errors/gateway-error.ts";
 import type { ConnectionAt } from "../ports/connections.ts";
 import type { Push } from "../ports/push.ts";
 import { namesFor } from "./audience.ts";
-import type { Connection, RealtimeEvent } from "./connection.ts";
+import { endedEvent, type Connection, type RealtimeEvent } from "./connection.ts";
 import { toFrame } from "./frames.ts";
 import { answerMessage } from "./messages.ts";
 
@@ -29,7 +29,8 @@ const gatherMs = 20;
 /** Who holds no connection waits for one. */
 const idleMs = 3_600_000;
 
-export type Ending = "expired" | "not_allowed";
+/** `lost`: nobody has renewed it, and it has been told nothing since; its client is to come back. */
+export type Ending = "expired" | "lost" | "not_allowed";
 
 export interface HubOptions {
   readonly deps: CoreDeps;
@@ -59,6 +60,8 @@ export class Hub {
   #wakeUp = new AbortController();
   #running: Promise<unknown> | undefined;
   #round = 0;
+  /** When the newest renewal that has succeeded was begun, or the first connection added. */
+  #renewedAt = 0;
 
   constructor(options: HubOptions) {
     this.#options = options;
@@ -66,6 +69,7 @@ export class Hub {
 
   /** Its socket is open, and can be pushed to. */
   add({ connection, seq }: ConnectionAt): void {
+    if (this.#held.size === 0) this.#renewedAt = this.#options.deps.clock.now();
     this.#held.set(connection.id, { connection, round: this.#round });
     if (!this.#seen.has(connection.tenant)) this.#seen.set(connection.tenant, seq);
     this.#running ??= Promise.all([this.#repeatLooking(), this.#repeatRenewing()]);
@@ -127,7 +131,8 @@ export class Hub {
     const { deps, holder } = this.#options;
     const { events, connections } = await deps.repos.connections.heldEvents(holder, new Map(this.#seen), eventsAtOnce);
     for (const event of events) {
-      await this.#tell(event, connections);
+      if (event.type === endedEvent) this.#end(event, connections);
+      else await this.#tell(event, connections);
       if (this.#seen.has(event.tenant)) this.#seen.set(event.tenant, event.seq);
     }
     return events.length >= eventsAtOnce;
@@ -148,15 +153,25 @@ export class Hub {
     );
   }
 
+  /** Unless it counts again by now. */
+  #end({ audience }: RealtimeEvent, alive: readonly Connection[]): void {
+    const id = "value" in audience ? audience.value : "";
+    if (this.#held.has(id) && !alive.some((connection) => connection.id === id)) this.#options.close(id, "not_allowed");
+  }
+
   async #renew(): Promise<boolean> {
     const { deps, holder, timing, close } = this.#options;
     this.#round += 1;
     const round = this.#round;
+    const askedAt = deps.clock.now();
     const alive = new Set(await deps.repos.connections.renew(holder, timing.lifetimeMs));
+    const now = deps.clock.now();
+    // This process, or its database, was away for longer than rows live.
+    const why = now - this.#renewedAt >= timing.lifetimeMs ? "lost" : "not_allowed";
+    this.#renewedAt = askedAt;
     for (const [id, held] of this.#held) {
       // Added while it was asked: it may be missing for that alone.
-      if (held.round >= round || alive.has(id)) continue;
-      close(id, deps.clock.now() >= held.connection.closesAt ? "expired" : "not_allowed");
+      if (held.round < round && !alive.has(id)) close(id, now >= held.connection.closesAt ? "expired" : why);
     }
     return false;
   }

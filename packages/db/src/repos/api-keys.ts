@@ -6,6 +6,7 @@ import { nowMs } from "../columns.ts";
 import type { Shards, Statement } from "../database.ts";
 import { apiKeys } from "../schema/api-keys.ts";
 import { build, statement } from "../sql.ts";
+import { endConnections } from "./live-connections.ts";
 import { readFirst, readPage, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 export function createApiKeyRepo(shards: Shards, onBrokenRow: OnBrokenRow): ApiKeyRepo {
@@ -66,6 +67,7 @@ export function createApiKeyRepo(shards: Shards, onBrokenRow: OnBrokenRow): ApiK
               .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${nowMs})` })
               .where(and(eq(apiKeys.tenant, tenant), eq(apiKeys.id, id))),
           ),
+          { sql: endConnections, args: [tenant] },
         ],
         { repeatable: true },
       );

@@ -23,6 +23,7 @@ import { connections } from "../schema/connections.ts";
 import { decodeRow } from "../sql.ts";
 import { everyShard } from "./every-shard.ts";
 import { now, pendingOf, setting, underCaps, windowMs, windowStart } from "./fragments.ts";
+import { awayHolder, isLive } from "./live-connections.ts";
 
 /** Of a tenant. */
 const mostConnections = 1_000;
@@ -38,20 +39,11 @@ const mostAttempts = 5;
 /** Devices of a tenant that are away, and for how long they may be. */
 const mostAway = 20;
 const awayMs = 86_400_000;
-/** Instead of a process. */
-const awayHolder = "away";
 const onItsWayMs = 1_000;
 /** Is `away` the device of `own`, as of the same caller? */
 const isSameDevice = (away: string, own: string): string => `${away}.holder = '${awayHolder}'
   AND ${away}.subscriptions ->> '$.device.device' = ${own}.subscriptions ->> '$.device.device'
   AND ${away}.caller ->> 'id' = ${own}.caller ->> 'id'`;
-
-/** Is connection `c` alive, and may it be: a key that was revoked and a tenant that is suspended hear nothing. */
-export const isLive = `c.expires_at > ${now}
-  AND EXISTS (SELECT 1 FROM tenants AS t WHERE t.id = c.tenant AND t.status = 'active')
-  AND (c.caller ->> 'kind' <> 'key' OR EXISTS (
-    SELECT 1 FROM api_keys AS k WHERE k.tenant = c.tenant AND k.id = c.caller ->> 'id'
-      AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ${now})))`;
 
 const hasRoom = `(SELECT COUNT(*) FROM connections AS c WHERE c.tenant = ?1 AND c.expires_at > ${now}) < ${mostConnections}`;
 

@@ -14,7 +14,7 @@ import type {
 import { knowledgeConfigSchema } from "@toolyard/core/knowledge/config";
 import * as z from "zod";
 import type { Shards, SqlValue, Statement, StatementResult } from "../database.ts";
-import { isLive } from "./connections.ts";
+import { isLive } from "./live-connections.ts";
 import { mayRead } from "./knowledge-fragments.ts";
 
 /** The word of a base and its index in full text (core/knowledge/fts-scope.ts); ids hold nothing else that it leaves out. */

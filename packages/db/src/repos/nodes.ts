@@ -16,9 +16,9 @@ import type { Shards, SqlValue, Statement, StatementResult } from "../database.t
 import { nodeRuns } from "../schema/node-runs.ts";
 import { nodes } from "../schema/nodes.ts";
 import { decodeRow } from "../sql.ts";
-import { isLive } from "./connections.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
+import { isLive } from "./live-connections.ts";
 
 /** Of a tenant; their tools are part of its configuration. */
 const mostNodes = 100;

@@ -16,9 +16,9 @@ import { failedMessages } from "../schema/failed-messages.ts";
 import { subscriptionHolders } from "../schema/subscription-holders.ts";
 import { subscriptions } from "../schema/subscriptions.ts";
 import { build, decodeRow, statement } from "../sql.ts";
-import { isLive } from "./connections.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
 import { now } from "./fragments.ts";
+import { isLive } from "./live-connections.ts";
 import { type OnBrokenRow, otherVersion, readAll, type Reader, readFirst, readPage, selectPage } from "./rows.ts";
 
 /** Of a tenant: a node reads all of them with each sign of life. */

@@ -13,6 +13,7 @@ import * as schema from "../schema/index.ts";
 import { parseOwnSettings } from "../settings.ts";
 import { build, statement } from "../sql.ts";
 import { everyShard, mostChanges } from "./every-shard.ts";
+import { endConnections } from "./live-connections.ts";
 import { readFirst, readPage, readWritten, selectPage, type OnBrokenRow, type Reader } from "./rows.ts";
 
 const { tenants } = schema;
@@ -20,6 +21,9 @@ const { tenants } = schema;
 /** What is queued stays so, and nobody claims it (`isActive`). */
 const cancelRunning = `UPDATE calls SET cancel_requested = 1
   WHERE tenant = ?1 AND state = 'running' AND EXISTS (SELECT 1 FROM tenants WHERE id = ?1 AND status = 'suspended')`;
+
+/** Behind the change. */
+const suspensions = [cancelRunning, endConnections];
 
 /** Up to the second dot, or to the one that there is: what vaults put before a wrapped key says which master key it was. */
 const wrappedBy = `SUBSTR(t.wrapped_key, 1, INSTR(t.wrapped_key, '.')
@@ -115,7 +119,7 @@ export function createTenantRepo(shards: Shards, onBrokenRow: OnBrokenRow): Tena
         .batch(
           [
             statement(build.update(tenants).set(values).where(where).returning()),
-            ...(change.status === "suspended" ? [{ sql: cancelRunning, args: [id] }] : []),
+            ...(change.status === "suspended" ? suspensions.map((sql) => ({ sql, args: [id] })) : []),
           ],
           { repeatable: expected === undefined },
         );

@@ -1,0 +1,21 @@
+/** Which connections count, and what becomes of those that do no more. Apart from their repository, which keys and tenants do not need. */
+import { endedEvent } from "@toolyard/core/realtime/connection";
+import { now } from "./fragments.ts";
+
+/** Instead of a process: of a device that is away. */
+export const awayHolder = "away";
+
+/** Is connection `c` alive, and may it be: a key that was revoked and a tenant that is suspended hear nothing. */
+export const isLive = `c.expires_at > ${now}
+  AND EXISTS (SELECT 1 FROM tenants AS t WHERE t.id = c.tenant AND t.status = 'active')
+  AND (c.caller ->> 'kind' <> 'key' OR EXISTS (
+    SELECT 1 FROM api_keys AS k WHERE k.tenant = c.tenant AND k.id = c.caller ->> 'id'
+      AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ${now})))`;
+
+/**
+ * Behind what has made connections of tenant ?1 count no more, in its transaction: the processes that hold them are told,
+ * since they would let them speak until they renew them. What API Gateway holds is looked at with each message.
+ */
+export const endConnections = `INSERT INTO connection_events (tenant, audience, audience_value, type, data)
+  SELECT c.tenant, 'connection', c.id, '${endedEvent}', '{}' FROM connections AS c
+  WHERE c.tenant = ?1 AND c.holder NOT IN ('', '${awayHolder}') AND c.expires_at > ${now} AND NOT (${isLive})`;
