@@ -178,6 +178,31 @@ export function describeNodeRepo(name: string, make: MakeInstances): void {
       expect(await nodes().get(tenant, "lab")).toBeUndefined();
     });
 
+    test("take what they gave to prompts along when they are removed, replaced or forgotten for another one", async () => {
+      const values = fixture.turn(1).vcpStaticValues;
+      const give = async (...names: readonly string[]): Promise<void> => {
+        for (const name of names) await values.replace(tenant, `node:${name}`, new Map([["Weather", "sunny"]]));
+      };
+      const givers = async (): Promise<readonly string[]> =>
+        (await values.list(tenant)).values.map(({ source }) => source);
+
+      const { instance } = await register("lab");
+      await register("other", { tools: [] });
+      await give("lab", "other");
+      await register("lab", { instance });
+      expect(await givers()).toEqual(["node:lab", "node:other"]);
+      const { connectionId } = await register("lab");
+      expect(await givers()).toEqual(["node:other"]);
+      await give("lab");
+      await fixture.turn(0).connections.remove(tenant, connectionId);
+      await register("third", { tools: [{ ...nodeTool("measure"), description: "otherwise" }] });
+      expect(await givers()).toEqual(["node:other"]);
+      expect(await nodes().remove(tenant, "other", "another process")).toBe(false);
+      expect(await givers()).toEqual(["node:other"]);
+      expect(await nodes().remove(tenant, "other")).toBe(true);
+      expect(await givers()).toEqual([]);
+    });
+
     test("are another tenant's business in nothing", async () => {
       const other = await fixture.newTenant();
       const { instance } = await register("lab");

@@ -196,8 +196,7 @@ export const nodeMessages = {
   "node.leave": defineNodeMessage({
     schema: z.strictObject({ type: z.literal("node.leave"), id: id.optional(), name: nodeNameSchema, instance }),
     async answer(deps, { tenant }, { name, instance: own }) {
-      const removed = await deps.repos.nodes.remove(tenant, name, own);
-      if (removed && serverIdOf(own) !== undefined) await deps.repos.vcpStaticValues.remove(tenant, `node:${name}`);
+      await deps.repos.nodes.remove(tenant, name, own);
       logNode(deps, tenant, { name, own, event: "node.left", content: `'${name}' has left.` });
       return { type: "node.left" };
     },

@@ -23,12 +23,13 @@ export interface RunsSeen {
 export interface NodeRepo {
   /**
    * Puts or replaces a node; tools that differ raise the config version. Another process of the name is told
-   * that it was replaced, and what was offered to the node and not taken is offered once more.
+   * that it was replaced, what it gave to prompts is gone, and what was offered to the node and not taken is offered
+   * once more.
    */
   register(tenant: string, registration: NodeRegistration): Promise<Registered>;
   /**
-   * Takes a node and its tools away, and takes back what it has not begun. `instance`: it leaves by itself, and
-   * only where it is still this one; else it is told.
+   * Takes a node, its tools and what it gave to prompts away, and takes back what it has not begun. `instance`: it
+   * leaves by itself, and only where it is still this one; else it is told.
    */
   remove(tenant: string, name: string, instance?: string): Promise<boolean>;
   get(tenant: string, name: string): Promise<NodeRecord | undefined>;

@@ -59,6 +59,10 @@ const tellReplaced = tell(
 );
 const forgetAway = `DELETE FROM nodes WHERE tenant = ?1 AND name <> ?2 AND ?3 = ?3 AND name IN (
     SELECT o.name ${clashing} AND NOT ${hasConnection("o")}) AND ${isFree}`;
+/** What its plugins gave to prompts goes with a process that another one of the name replaces, and with those that are forgotten. */
+const forgetTheirValues = `DELETE FROM vcp_static_values WHERE tenant = ?1 AND ${isFree} AND source IN (
+    SELECT 'node:' || name FROM nodes WHERE tenant = ?1 AND name = ?2 AND instance <> ?3
+    UNION ALL SELECT 'node:' || o.name ${clashing} AND NOT ${hasConnection("o")})`;
 /**
  * Before the change itself, with which it is one transaction: what is the same already changes nothing. Of VCP nodes
  * the instance is part of what is shown.
@@ -100,6 +104,8 @@ const takeBackOffers = `UPDATE node_runs SET state = 'withdrawn', ended_at = ${n
     AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
 const raiseForRemoval = `UPDATE tenants SET config_version = config_version + 1
   WHERE id = ?1 AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
+const forgetOwnValues = `DELETE FROM vcp_static_values
+  WHERE tenant = ?1 AND source = 'node:' || ?2 AND EXISTS (SELECT 1 FROM nodes AS n WHERE ${isMeant})`;
 const deleteNode = "DELETE FROM nodes WHERE tenant = ?1 AND name = ?2 AND (?3 = '' OR instance = ?3) RETURNING name";
 
 /** Most room first: what it has in hand of the tool, by how many it takes at once. */
@@ -151,8 +157,7 @@ const settleRun = "UPDATE node_runs SET settled = 1, result = NULL WHERE tenant 
 
 const raiseForExpiry = `UPDATE tenants SET config_version = config_version + 1
   WHERE id IN (SELECT tenant FROM nodes WHERE expires_at <= ${now})`;
-/** What their plugins gave to prompts goes with them. */
-const forgetValues = `DELETE FROM vcp_static_values WHERE (tenant, source) IN (
+const forgetExpiredValues = `DELETE FROM vcp_static_values WHERE (tenant, source) IN (
   SELECT tenant, 'node:' || name FROM nodes WHERE expires_at <= ${now})`;
 const forgetNodes = `DELETE FROM nodes WHERE expires_at <= ${now}`;
 const forgetRuns = `DELETE FROM node_runs WHERE rowid IN (
@@ -175,10 +180,11 @@ export function createNodeRepo(shards: Shards): NodeRepo {
     register: async (tenant, registration) => {
       const own = [tenant, registration.name, registration.instance];
       const args = [...own, hashesOf(registration)];
-      const [clash, , , , , , , , found] = await ask(
+      const [clash, , , , , , , , , found] = await ask(
         tenant,
         { sql: readClash, args },
         { sql: tellReplaced, args },
+        { sql: forgetTheirValues, args },
         { sql: forgetAway, args },
         { sql: raiseForTools, args },
         { sql: putNode, args: [...args, ...nodeArgs(registration)] },
@@ -195,8 +201,8 @@ export function createNodeRepo(shards: Shards): NodeRepo {
 
     remove: async (tenant, name, instance = "") => {
       const args = [tenant, name, instance];
-      const statements = [tellRemoved, takeBackOffers, raiseForRemoval, deleteNode].map((sql) => ({ sql, args }));
-      const answers = await shards.databaseFor(tenant).batch(statements);
+      const statements = [tellRemoved, takeBackOffers, raiseForRemoval, forgetOwnValues, deleteNode];
+      const answers = await shards.databaseFor(tenant).batch(statements.map((sql) => ({ sql, args })));
       return (answers.at(-1)?.rows.length ?? 0) > 0;
     },
 
@@ -269,7 +275,7 @@ export function createNodeRepo(shards: Shards): NodeRepo {
     expire: async (limit) => {
       const statements = [
         { sql: raiseForExpiry, args: [] },
-        { sql: forgetValues, args: [] },
+        { sql: forgetExpiredValues, args: [] },
         { sql: forgetNodes, args: [] },
         { sql: forgetRuns, args: [limit] },
       ];
