@@ -2,7 +2,7 @@
  * `npm run backup -- dump <file>` writes the database of DATABASE_URL down, `-- restore <file>` makes an
  * empty one from it. Blobs and keys are kept apart (docs/deploy.md, "Back up and restore").
  */
-import { readFile, writeFile } from "node:fs/promises";
+import { open, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
@@ -26,8 +26,7 @@ async function main([what, path]: readonly string[]): Promise<void> {
   const database = await openDatabase({ url, budgetMs, ...(authToken === undefined ? {} : { authToken }) });
   try {
     if (what === "dump") {
-      // Holds every tenant's rows, though no secret that is not sealed.
-      await writeFile(path, await dumpDatabase(database), { mode: 0o600, flag: "wx" });
+      await writeWhole(path, await dumpDatabase(database));
       process.stdout.write(`The database is in ${path}.\n`);
     } else {
       const count = await restoreDatabase(database, await readFile(path, "utf8"));
@@ -35,6 +34,20 @@ async function main([what, path]: readonly string[]): Promise<void> {
     }
   } finally {
     await database.close();
+  }
+}
+
+/** No part of a dump is left lying under its name. It holds every tenant's rows, though no secret that is not sealed. */
+async function writeWhole(path: string, dump: string): Promise<void> {
+  const file = await open(path, "wx", 0o600);
+  try {
+    await file.writeFile(dump);
+    await file.sync();
+  } catch (error) {
+    await rm(path, { force: true });
+    throw error;
+  } finally {
+    await file.close();
   }
 }
 

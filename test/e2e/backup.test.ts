@@ -78,3 +78,22 @@ test("a tool, its credential, a file and an API key work in the new home as in t
     expect(ready.status).toBe("ok");
   }
 });
+
+test("of nothing, or on a disk that is full, fails and leaves no file that looks like one", async () => {
+  const dump = join(directory, "backup.sql");
+  const program = [process.execPath, join(root, "functions/backup.ts"), "dump", dump];
+  const fails = async (command: readonly string[], env: Readonly<Record<string, string>>): Promise<string> => {
+    const [name = "", ...words] = command;
+    const failure: unknown = await run(name, words, { env }).catch((thrown: unknown) => thrown);
+    expect(failure).toMatchObject({ code: 1 });
+    await expect(stat(dump)).rejects.toMatchObject({ code: "ENOENT" });
+    return failure instanceof Error && "stderr" in failure ? String(failure.stderr) : "";
+  };
+  expect(await fails(program, { TOOLYARD_DATA_DIR: join(directory, "misspelt") })).toContain("TOOLYARD_DATA_DIR");
+
+  await start({ DATABASE_URL: server.url });
+  // Files of this process end after four blocks, as on a disk that is full.
+  expect(await fails(["sh", "-c", 'ulimit -f 4; exec "$@"', "sh", ...program], { DATABASE_URL: server.url })).toContain(
+    "EFBIG",
+  );
+});

@@ -100,4 +100,28 @@ describe("a dump", () => {
       code: "invalid_request",
     });
   });
+
+  test("of an empty database is none, and nobody takes it for a backup", async () => {
+    await expect(dumpDatabase(await file("f.db"))).rejects.toMatchObject({ code: "not_found" });
+  });
+
+  test("that was cut off anywhere is known for it before anything is restored", async () => {
+    const source = await file("g.db");
+    await run(source, "CREATE TABLE kept (name text)");
+    for (const name of ["one", "two", "three"]) await run(source, "INSERT INTO kept VALUES (?)", [name]);
+    const dump = await dumpDatabase(source);
+    const copy = await file("h.db");
+    for (let length = "-- toolyard dump ".length; length < dump.length; length += 1) {
+      await expect(restoreDatabase(copy, dump.slice(0, length))).rejects.toMatchObject({ code: "invalid_request" });
+    }
+    expect(await restoreDatabase(copy, dump)).toBe(4);
+    expect(await rowsOf(copy, "SELECT name FROM kept")).toEqual([{ name: "one" }, { name: "two" }, { name: "three" }]);
+  });
+
+  test("of a release that did not yet count its statements is taken", async () => {
+    const source = await file("i.db");
+    await run(source, "CREATE TABLE kept (name text)");
+    const dump = (await dumpDatabase(source)).replaceAll(/ of \d+$/gm, "");
+    expect(await restoreDatabase(await file("j.db"), dump)).toBe(1);
+  });
 });

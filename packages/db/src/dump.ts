@@ -9,6 +9,8 @@ import type { Database, Statement } from "./database.ts";
 
 /** A line that ends each statement follows: a comment, so that other programs can read the file as well. */
 const header = "-- toolyard dump ";
+/** At the end of that line: how many statements there are, so that a file that was cut off is known for one. */
+const countMark = / of (\d+)$/;
 const statementsInBatch = 200;
 
 interface SchemaEntry {
@@ -17,10 +19,19 @@ interface SchemaEntry {
   readonly sql: string;
 }
 
-/** Tables come first, their rows next, and what acts on rows (indexes, triggers) last. */
+/**
+ * Tables come first, their rows next, and what acts on rows (indexes, triggers) last.
+ * @throws GatewayError `not_found` where there is nothing
+ */
 export async function dumpDatabase(database: Database): Promise<string> {
   const entries = withoutShadows(await readSchema(database));
   const tables = entries.filter(({ type }) => type === "table");
+  if (tables.length === 0) {
+    throw new GatewayError(
+      "not_found",
+      "There is nothing in the database; see whether DATABASE_URL, or TOOLYARD_DATA_DIR, names the one that is meant.",
+    );
+  }
   const columns = await database.batch(
     tables.map(({ name }) => plain(`SELECT name FROM pragma_table_xinfo(${quoted(name)}) WHERE hidden = 0`)),
     { readonly: true },
@@ -38,9 +49,9 @@ export async function dumpDatabase(database: Database): Promise<string> {
   }
   const read = await database.batch(selects, { readonly: true });
   const inserts = read.flatMap(({ rows }) => rows.map((row) => String(row["sql"])));
-  const end = `${header}${randomBytes(16).toString("hex")}`;
   const rest = entries.filter(({ type }) => type !== "table");
   const statements = [...tables.map(({ sql }) => sql), ...inserts, ...rest.map(({ sql }) => sql)];
+  const end = `${header}${randomBytes(16).toString("hex")} of ${statements.length}`;
   return [end, ...statements.map((sql) => `${sql};\n${end}`), ""].join("\n");
 }
 
@@ -61,6 +72,13 @@ export async function restoreDatabase(database: Database, dump: string): Promise
     .map((part) => part.replace(`${end}\n`, ""))
     .filter((sql) => sql !== "")
     .map(plain);
+  const count = countMark.exec(end)?.[1] ?? String(statements.length);
+  if (!dump.endsWith(`${end}\n`) || statements.length === 0 || String(statements.length) !== count) {
+    throw new GatewayError(
+      "invalid_request",
+      "This dump is not whole: it was cut off while it was written or copied, or made of an empty database. Nothing was restored.",
+    );
+  }
   for (let at = 0; at < statements.length; at += statementsInBatch) {
     await database.batch(statements.slice(at, at + statementsInBatch));
   }
