@@ -127,6 +127,8 @@ async function runNode({ url, graceMs: grace }: Arguments, path: string, environ
   await log.flush();
 }
 
+// A full disk, or nobody at the other end of the pipe, is no reason to end, nor to leave what is held alone.
+process.stdout.on("error", () => undefined);
 try {
   await main(process.argv.slice(2));
   process.exit(0);

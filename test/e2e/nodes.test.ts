@@ -63,6 +63,13 @@ function isAlive(pid: number): boolean {
 }
 
 describe("a node that offers tools", () => {
+  test("offers them although nobody reads what it prints, and ends with 0", async () => {
+    const node = await start([labTool("measure")], { isUnread: true });
+    await expect.poll(namesListed, { timeout: 20_000 }).toContain("measure");
+    expect((await invoke("node://measure", { text: "x" })).json.status).toBe("completed");
+    expect(await node.stop()).toBe(0);
+  });
+
   test("has them listed, called by URI and by name, and taken away when it leaves", async () => {
     const node = await start([labTool("measure", { command: [process.execPath, "./lab.mjs", "fixed"] })]);
     expect((await tenant.client.get("/v1/tools")).data).toContainEqual(

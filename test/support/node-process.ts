@@ -1,6 +1,6 @@
 /** `npm run node` as a process of its own, as a user would start it, with programs in a directory of its own. */
 import { spawn } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { nodeProgram } from "./programs.ts";
@@ -31,6 +31,8 @@ export interface NodeProcessOptions {
   readonly graceMs?: number;
   /** Does not wait until it is registered. */
   readonly isRefused?: boolean;
+  /** Nobody reads what it prints; nor is it waited for. */
+  readonly isUnread?: boolean;
 }
 
 const startWithinMs = 45_000;
@@ -49,6 +51,9 @@ export async function startNode(options: NodeProcessOptions): Promise<NodeProces
   const held = vcpModules === undefined ? {} : { vcp_modules: vcpModules };
   const config = { name, tools, subscriptions, files: given, mcp_servers: mcpServers, ...held };
   await writeFile(join(directory, "node.json"), JSON.stringify(config));
+  // What a node leaves that is killed goes with the directory.
+  const temporary = join(directory, "tmp");
+  await mkdir(temporary);
   for (const [name, text] of Object.entries(options.files ?? {})) {
     await writeFile(join(directory, name), text, { mode: 0o755 });
   }
@@ -56,12 +61,13 @@ export async function startNode(options: NodeProcessOptions): Promise<NodeProces
   if (options.graceMs !== undefined) args.push("--grace-ms", String(options.graceMs));
   const child = spawn(process.execPath, [nodeProgram, ...args], {
     cwd: root,
-    env: { PATH: process.env["PATH"] ?? "", TOOLYARD_NODE_KEY: options.key },
+    env: { PATH: process.env["PATH"] ?? "", TOOLYARD_NODE_KEY: options.key, TMPDIR: temporary },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let text = "";
   for (const stream of [child.stdout, child.stderr])
     stream.on("data", (part: Buffer) => (text += part.toString("utf8")));
+  if (options.isUnread === true) child.stdout.destroy();
   const ended = new Promise<number | null>((done) => child.once("close", (code) => done(code)));
   const end = async (): Promise<void> => {
     child.kill("SIGKILL");
@@ -71,7 +77,7 @@ export async function startNode(options: NodeProcessOptions): Promise<NodeProces
   };
   running.add(end);
   const until = Date.now() + startWithinMs;
-  while (options.isRefused !== true && !text.includes("offers its tools")) {
+  while (options.isRefused !== true && options.isUnread !== true && !text.includes("offers its tools")) {
     if (child.exitCode !== null || Date.now() > until) throw new Error(`the node did not start:\n${text}`);
     await new Promise((done) => setTimeout(done, 25));
   }
