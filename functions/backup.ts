@@ -5,10 +5,10 @@
 import { open, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import { openDatabase } from "@toolyard/db/client";
 import { dumpDatabase, restoreDatabase } from "@toolyard/db/dump";
-import { EnvironmentError, readEnvironment } from "./env.ts";
+import { readEnvironment } from "./env.ts";
+import { originOf } from "./origin-of.ts";
 
 const usage =
   "Usage: npm run backup -- dump|restore <file>\n  Reads DATABASE_URL and DATABASE_AUTH_TOKEN, or the data directory.\n";
@@ -53,8 +53,8 @@ async function writeWhole(path: string, dump: string): Promise<void> {
 
 try {
   await main(process.argv.slice(2));
-} catch (error) {
-  const isExplained = error instanceof EnvironmentError || error instanceof GatewayError;
-  process.stderr.write(`${isExplained || error instanceof Error ? error.message : String(error)}\n`);
+} catch (thrown) {
+  const error = originOf(thrown);
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;
 }

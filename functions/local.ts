@@ -30,6 +30,7 @@ import { routes } from "./http/routes/index.ts";
 import { stoppingEvent } from "./http/transports.ts";
 import { importLocalPlugins } from "./local-plugins.ts";
 import { createLog, type FlushableLog } from "./log.ts";
+import { originOf } from "./origin-of.ts";
 import {
   createSocketServer,
   wantsSocket,
@@ -520,6 +521,8 @@ async function main(parameters: readonly string[]): Promise<void> {
       log.log("error", "the process cannot go on", { ...describeThrown(thrown) });
       void log.flush().then(() => process.exit(1));
     });
+    // A full disk, or nobody at the other end of the pipe, is no reason to end.
+    process.stdout.on("error", () => undefined);
     // Last: whoever has read it may end the process at once.
     process.stdout.write(running.banner);
   } catch (error) {
@@ -532,8 +535,9 @@ function startFailure(error: unknown): string {
   const isExplained =
     error instanceof EnvironmentError || error instanceof DataDirInUseError || error instanceof GatewayError;
   if (error instanceof GatewayError && error.code === "database_unavailable") return `DATABASE_URL: ${error.message}`;
-  if (isExplained) return error.message;
-  return `Toolyard could not start: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+  const origin = originOf(error);
+  if (isExplained && origin === error) return error.message;
+  return `Toolyard could not start: ${origin instanceof Error ? (origin.stack ?? origin.message) : String(origin)}`;
 }
 
 if (import.meta.main) await main(process.argv.slice(2));

@@ -537,6 +537,19 @@ describe("errors of a handler", () => {
     expect(JSON.stringify(core.lines)).not.toContain("hunter2");
   });
 
+  test("one of a service that is the operator's says to the log what is wrong with it", async () => {
+    const full = "The database file cannot be read or written (SQLITE_FULL: no space is left for it); try again.";
+    const cause = Object.assign(new Error("disk full at hunter2"), { code: "ERR_SQLITE_ERROR" });
+    const { send, core } = setup({ failing: failing(new GatewayError("database_unavailable", full, { cause })) });
+    expect((await send("GET", "/fail")).status).toBe(503);
+    expect(core.lines.find(({ message }) => message === "request failed")?.fields).toMatchObject({
+      code: "database_unavailable",
+      reason: full,
+      error: "Error ERR_SQLITE_ERROR",
+    });
+    expect(JSON.stringify(core.lines)).not.toContain("hunter2");
+  });
+
   test("a thrown value that is no error is an internal error too", async () => {
     const { send } = setup({ failing: failing("just text") });
     expect((await send("GET", "/fail")).status).toBe(500);

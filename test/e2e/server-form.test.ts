@@ -1,14 +1,16 @@
 /** The server form as a newcomer and an operator meet it: the first start, the banner, mistakes, the end. */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, open, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { Agent, request } from "node:http";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
+import { freePort } from "../support/brokers/programs.ts";
 import { callIn, publishFlow } from "../support/flows.ts";
 import type { Json } from "../support/gateway-client.ts";
 import { startGateway } from "../support/gateway.ts";
@@ -459,6 +461,37 @@ test("a log that lies on a full disk keeps nobody from being answered, and the e
   }
   expect(await stop(started)).toBe(0);
   await full.close();
+});
+
+test("nobody who reads what it prints keeps it from starting and from ending with 0", async () => {
+  const port = await freePort();
+  const started = start(await newDirectory(), { PORT: String(port) });
+  started.child.stdout?.destroy();
+  const { fetch } = globalThis;
+  const isWell = (): Promise<boolean> =>
+    fetch(`http://127.0.0.1:${port}/health/ready`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  await expect.poll(isWell, { timeout: 20_000 }).toBe(true);
+  expect(await stop(started)).toBe(0);
+});
+
+test("a database that is not as it should be is said with what it says itself", async () => {
+  const directory = await newDirectory();
+  const database = join(directory, "other.db");
+  await writeFile(database, "no database");
+  const wrong = start(directory, { DATABASE_URL: `file:${database}` });
+  expect(await wrong.ended).toBe(1);
+  expect(wrong.err()).toMatch(/^DATABASE_URL: .*SQLITE_NOTADB/);
+
+  const odd = join(directory, "odd.db");
+  const tables = new DatabaseSync(odd);
+  tables.exec("CREATE TABLE tenants (odd text)");
+  tables.close();
+  const started = start(directory, { DATABASE_URL: `file:${odd}` });
+  expect(await started.ended).toBe(1);
+  expect(started.err()).toContain("table `tenants` already exists");
 });
 
 test("a request whose target cannot be read is answered in the one error shape", async () => {

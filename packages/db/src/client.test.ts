@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -54,11 +54,29 @@ describe("opening a database by URL", () => {
     expect(refusal).toMatchObject({ code: "invalid_request", message: expect.not.stringMatching(/example|hush/) });
   });
 
-  test("says which file cannot be opened", async () => {
+  test("says which file cannot be opened, and why", async () => {
     await expect(openDatabase({ url: "file:/dev/null/a.db" })).rejects.toMatchObject({
       code: "database_unavailable",
-      message: expect.stringContaining("/dev/null/a.db"),
+      message: expect.stringMatching(/\/dev\/null\/a\.db.*DATABASE_URL: E[A-Z]+/),
     });
+    const path = join(directory, "letter.db");
+    await writeFile(path, "Dear database,");
+    await expect(openDatabase({ url: `file:${path}` })).rejects.toMatchObject({
+      code: "database_unavailable",
+      message: expect.stringContaining("SQLITE_NOTADB"),
+    });
+  });
+
+  test.each([
+    ["http://127.0.0.1:1", "ECONNREFUSED"],
+    ["libsql://nowhere.invalid", "ENOTFOUND"],
+  ])("says of the server %s, which cannot be reached, that it is %s", async (url, reason) => {
+    const database = await openDatabase({ url, budgetMs: 2_000 });
+    await expect(database.batch([sql("SELECT 1")], { readonly: true })).rejects.toMatchObject({
+      code: "database_unavailable",
+      message: expect.stringContaining(reason),
+    });
+    await database.close();
   });
 
   test("makes the directory of a new file, and takes spaces and file URLs alike", async () => {

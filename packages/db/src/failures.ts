@@ -46,10 +46,20 @@ function codeOf(error: unknown): string | undefined {
 
 /** SQLite's own name is what an operator looks up, or knows: that the disk is full is nothing that waiting mends. */
 export function storeBroken(what: string, cause: unknown): GatewayError {
-  const number = resultOf(cause);
-  const known = Object.entries(brokenStores).find(([, value]) => value === number)?.[0] ?? codeOf(cause);
+  const known = nameOf(cause);
   const name = known?.startsWith("SQLITE_FULL") === true ? `${known}: no space is left for it` : known;
   return unavailable(`${what} (${name})`, cause);
+}
+
+/** Where the setting is most likely at fault; the system's or SQLite's own name of the error says how. */
+export function wronglySet(what: string, cause: unknown): GatewayError {
+  const name = nameOf(cause instanceof Error ? (cause.cause ?? cause) : cause);
+  return unavailable(`${what} (DATABASE_URL${name === undefined ? "" : `: ${name}`})`, cause);
+}
+
+function nameOf(cause: unknown): string | undefined {
+  const number = resultOf(cause);
+  return Object.entries(brokenStores).find(([, value]) => value === number)?.[0] ?? codeOf(cause);
 }
 
 export function unavailable(reason: string, cause?: unknown, retryAfterMs = 1_000): GatewayError {

@@ -17,7 +17,7 @@ import type {
   Statement,
   StatementResult,
 } from "./database.ts";
-import { backoffMs, sqlFailureOf, statementRefused, storeBroken, unavailable } from "./failures.ts";
+import { backoffMs, sqlFailureOf, statementRefused, storeBroken, unavailable, wronglySet } from "./failures.ts";
 import { ThreadReader } from "./thread-reader.ts";
 import { defineVectorFunctions } from "./vectors.ts";
 
@@ -57,7 +57,7 @@ export async function openFileDatabase(path: string, options: { readonly budgetM
     return database;
   } catch (error) {
     if (error instanceof GatewayError) throw error;
-    throw unavailable(`file '${path}' cannot be opened (DATABASE_URL)`, error);
+    throw wronglySet(`file '${path}' cannot be opened`, error);
   }
 }
 

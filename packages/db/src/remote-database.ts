@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BatchContent, BatchOptions, Database, StatementResult } from "./database.ts";
-import { backoffMs, sqlFailureOf, statementRefused, storeBroken, unavailable } from "./failures.ts";
+import { backoffMs, sqlFailureOf, statementRefused, storeBroken, unavailable, wronglySet } from "./failures.ts";
 import { decodeBatch, encodeBatch, pipelinePath } from "./hrana.ts";
 import { RemoteLoss, RemoteRefusal, RemoteServer } from "./remote-server.ts";
 
@@ -103,7 +103,7 @@ function failureOf(error: unknown): Failure {
   if (error instanceof RemoteLoss) {
     return error.sent
       ? { kind: "uncertain", error: unavailable("did not answer", error) }
-      : { kind: "refused", error: unavailable("server cannot be reached (DATABASE_URL)", error) };
+      : { kind: "refused", error: wronglySet("server cannot be reached", error) };
   }
   switch (sqlFailureOf(error)) {
     case "busy":
