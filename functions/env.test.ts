@@ -109,13 +109,39 @@ describe("settings", () => {
     ["TOOLYARD_MCP_ORIGINS", "https://shop.example.net/page"],
     ["TOOLYARD_MCP_ORIGINS", "shop.example.net"],
     ["TOOLYARD_PUBLIC_URL", "https://host.example/?x=1"],
+    ["TOOLYARD_PUBLIC_URL", "https://host.example/my tools"],
     ["TOOLYARD_WS_URL", "https://host.example/ws"],
+    ["BLOBS_URL", "file://elsewhere/blobs"],
+    ["BLOBS_URL", "file:/blobs/%zz"],
     ["TOOLYARD_SECURITY_CONTACT", "security@example.com"],
   ])("%s=%j is refused by name, without its value", (name, value) => {
     const problems = problemsOf({ [name]: value });
     expect(problems).toHaveLength(1);
     expect(problems[0]).toMatch(new RegExp(`^${name}: must `));
     expect(problems[0]).not.toContain(value);
+  });
+
+  test.each(["file:", "file://"])(
+    "BLOBS_URL=%s names no directory, and does not mean where the process was started",
+    (url) => {
+      expect(problemsOf({ BLOBS_URL: url })).toEqual([expect.stringMatching(/^BLOBS_URL: must /)]);
+    },
+  );
+
+  test("that are addresses are taken without the blanks around them, which copying leaves there", () => {
+    const environment = readEnvironment({
+      OPENAI_BASE_URL: "https://models.example/v1/ ",
+      TOOLYARD_PUBLIC_URL: "https://tools.example\r",
+      TOOLYARD_WS_URL: "wss://tools.example/ws\n",
+      QUEUE_URL: "https://sqs.example/1/short ",
+      QUEUE_LONG_URL: "https://sqs.example/1/long ",
+    });
+    expect(environment).toMatchObject({
+      openaiBaseUrl: "https://models.example/v1",
+      publicUrl: "https://tools.example",
+      wsUrl: "wss://tools.example/ws",
+      queues: { short: "https://sqs.example/1/short", long: "https://sqs.example/1/long" },
+    });
   });
 
   test("take the operator's caps of tenants' settings as JSON", () => {

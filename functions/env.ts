@@ -2,6 +2,7 @@
  * The settings of the process (design "Public contract"): the only place where the environment is
  * read. Every setting is optional on a laptop; an unusable one ends the start and is named.
  */
+import { fileURLToPath } from "node:url";
 import { parseJson } from "@toolyard/core/json";
 import { mcpCommandsSchema, type McpCommands } from "@toolyard/core/mcp/commands";
 import { nearestName } from "@toolyard/core/nearest-name";
@@ -99,14 +100,16 @@ const text = z.preprocess((value) => (value === "" ? undefined : value), z.strin
 
 function url(schemes: readonly string[]): z.ZodType<string | undefined> {
   const message = `must be a URL that starts with ${schemes.join(" or ")}`;
-  return text.refine((value) => value === undefined || schemes.some((scheme) => value.startsWith(scheme)), { message });
+  return text
+    .refine((value) => value === undefined || schemes.some((scheme) => value.startsWith(scheme)), { message })
+    .transform((value) => (value?.startsWith("file:") === true ? value : value?.trim()));
 }
 
 const httpUrl = text
   .refine((value) => value === undefined || isHttpUrl(value), {
     message: "must be an http:// or https:// URL without user, query and fragment",
   })
-  .transform((value) => value?.replace(/\/+$/, ""));
+  .transform((value) => value?.trim().replace(/\/+$/, ""));
 
 const list = z
   .string()
@@ -266,12 +269,14 @@ const variables = z.object({
   TOOLYARD_DATA_DIR: text.transform((value) => value ?? ".toolyard"),
   DATABASE_URL: url(["file:", "libsql:", "https:", "http:"]),
   DATABASE_AUTH_TOKEN: text,
-  BLOBS_URL: text.refine((value) => value === undefined || value.startsWith("file:") || isBucketUrl(value), {
+  BLOBS_URL: text.refine((value) => value === undefined || isDirectoryUrl(value) || isBucketUrl(value), {
     message: "must be file:/path or s3://bucket/prefix, the prefix being optional",
   }),
-  QUEUE_URL: text.refine((value) => value === undefined || value === "database" || isHttpUrl(value), {
-    message: "must be 'database' or the https URL of an SQS queue",
-  }),
+  QUEUE_URL: text
+    .refine((value) => value === undefined || value === "database" || isHttpUrl(value), {
+      message: "must be 'database' or the https URL of an SQS queue",
+    })
+    .transform((value) => value?.trim()),
   QUEUE_LONG_URL: httpUrl,
   PUSH_URL: httpUrl,
   PLUGIN_BOX_FUNCTION: functionName,
@@ -474,6 +479,17 @@ function isKmsKey(value: string): boolean {
   return /^kms:(arn:[\w-]+:kms:[\w-]+:\d+:)?(key\/|alias\/)?[\w/-]+$/.test(value);
 }
 
+/** One that names nothing would put blobs wherever the process was started. */
+function isDirectoryUrl(value: string): boolean {
+  const rest = value.slice("file:".length);
+  if (!value.startsWith("file:") || rest === "" || rest === "//") return false;
+  try {
+    return (rest.startsWith("/") ? fileURLToPath(value) : decodeURIComponent(rest)) !== "";
+  } catch {
+    return false;
+  }
+}
+
 function isBucketUrl(value: string): boolean {
   return /^s3:\/\/[a-z0-9][a-z0-9._-]{1,62}(\/[\w!.*'()/-]*)?(\?path_style=(true|false))?$/.test(value);
 }
@@ -485,7 +501,7 @@ function describe(issue: z.core.$ZodIssue): string {
 }
 
 function isHttpUrl(value: string): boolean {
-  if (!/^https?:\/\//.test(value) || !URL.canParse(value)) return false;
+  if (!/^https?:\/\/\S+\s*$/.test(value) || !URL.canParse(value)) return false;
   const { username, password, search, hash } = new URL(value);
   return username === "" && password === "" && search === "" && hash === "";
 }
