@@ -21,7 +21,12 @@ export function describeCallArchives(make: MakeInstances): void {
       const outcome = { text, mediaType: "text/plain", bytes: text.length };
       const id = await fixture.rowIn(tenant, "completed", { end: { state: "completed", outcome } });
       const at = (Math.floor(Date.now() / day) - daysAgo) * day + offset;
-      await fixture.run("UPDATE calls SET created_at = ? WHERE tenant = ? AND id = ?", at, tenant, id);
+      await fixture.run(
+        "UPDATE calls SET created_at = ?1, finished_at = ?1 WHERE tenant = ?2 AND id = ?3",
+        at,
+        tenant,
+        id,
+      );
       return id;
     };
     const claim = (index = 0, options: { limit?: number; bytes?: number; leaseMs?: number } = {}) =>
@@ -58,6 +63,16 @@ export function describeCallArchives(make: MakeInstances): void {
       expect(await claimOf(tenant)).toBeUndefined();
       for (const id of [young, open, first]) expect(await fixture.row(tenant, id)).toMatchObject({ id });
       expect(await fixture.row(patient, kept)).toMatchObject({ id: kept });
+    });
+
+    test("leave a call that has waited for longer than the retention for as long after its end", async () => {
+      const tenant = await aTenant();
+      const waited = await callOf(tenant, 9);
+      const ending = "UPDATE calls SET finished_at = ? WHERE tenant = ? AND id = ?";
+      await fixture.run(ending, Date.now() - 2 * day + 60_000, tenant, waited);
+      expect(await claimOf(tenant)).toBeUndefined();
+      await fixture.run(ending, Date.now() - 2 * day, tenant, waited);
+      expect(idsOf(await claimOf(tenant))).toEqual([waited]);
     });
 
     test("are written by one of several instances, and by another with the same calls where that one dies", async () => {

@@ -69,7 +69,8 @@ describe(`calls past their retention ${verifies("CHAT-13")}`, () => {
     const lines = await linesOf(client);
     expect(idsOf(lines)).toEqual([short, long].toSorted());
     for (const before of shown) {
-      const { created_at: _created, result, duration_ms: _duration, started_at: _started, ...same } = before;
+      const { created_at: _created, started_at: _started, finished_at: _finished, ...rest } = before;
+      const { result, duration_ms: _duration, ...same } = rest;
       const line = lines.find(({ id }) => id === before.id);
       expect(line).toMatchObject({ ...same, result: { media_type: "text/plain", bytes: result.bytes } });
     }

@@ -20,7 +20,8 @@ afterAll(() => lane.close());
 
 /** While others write, the database may be busy for longer than this handle waits. */
 async function ageCalls(tenant: string): Promise<void> {
-  const sql = "UPDATE calls SET created_at = created_at - ?2 WHERE tenant = ?1 AND archive_id IS NULL";
+  const sql = `UPDATE calls SET created_at = created_at - ?2, finished_at = finished_at - ?2
+    WHERE tenant = ?1 AND archive_id IS NULL`;
   const age = (): Promise<true | undefined> =>
     site.database.batch([{ sql, args: [tenant, 40 * day] }]).then(
       () => true,

@@ -11,9 +11,9 @@ export async function ageCalls(
   const database = await openDatabase({ url: gateway.databaseUrl });
   try {
     const args = [tenant, days * 86_400_000];
-    await database.batch([
-      { sql: "UPDATE calls SET created_at = created_at - ?2 WHERE tenant = ?1 AND finished_at IS NOT NULL", args },
-    ]);
+    const sql = `UPDATE calls SET created_at = created_at - ?2, finished_at = finished_at - ?2
+      WHERE tenant = ?1 AND finished_at IS NOT NULL`;
+    await database.batch([{ sql, args }]);
     for (;;) {
       await gateway.tick();
       // Another instance's tick may be at it.

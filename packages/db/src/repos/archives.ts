@@ -22,8 +22,11 @@ const dayMs = 86_400_000;
 /** How long an instance has to delete the archives that it took. */
 const deletionMs = 300_000;
 
-const isPast = (caps: SettingsCaps): string =>
-  `old.state IN ${ended} AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days", caps)}`;
+/** From its end on, since it may have waited for longer. By its beginning it is found. */
+const isPast = (caps: SettingsCaps): string => {
+  const before = `${now} - ${dayMs} * ${setting("calls_retention_days", caps)}`;
+  return `old.state IN ${ended} AND old.created_at <= ${before} AND COALESCE(old.finished_at, 0) <= ${before}`;
+};
 
 const takeUnfinished = `UPDATE call_archives SET claimed_by = ?1, claimed_until = ${now} + ?2
   WHERE rowid = (SELECT rowid FROM call_archives
