@@ -131,7 +131,7 @@ function describeSweep(fixture: CallFixture): void {
     test("leaves a call given back with a delay to the delayed message", async () => {
       const tenant = await fixture.newTenant();
       const id = await fixture.rowIn(tenant, "running", { async: true });
-      await fixture.calls.park(tenant, id, 1, { runAt: Date.now() + 60_000 });
+      await fixture.calls.park(tenant, id, 1, { inMs: 60_000 });
       await fixture.run("UPDATE calls SET run_at = 1 WHERE tenant = ?", tenant);
       expect(await sweepOf(tenant, 0, 30_000)).toEqual([]);
     });
@@ -340,7 +340,7 @@ function describeIsolation(fixture: CallFixture): void {
     expect(await calls.resolveUnknown(intruder, ids.unknown, finish)).toBe(false);
     expect(await calls.claim(intruder, ids.queued, { leaseMs: 1_000, concurrency: 16 })).toBe("gone");
     expect(await calls.heartbeat(intruder, ids.running, 1, { leaseMs: 1_000 })).toBe("lost");
-    expect(await calls.park(intruder, ids.running, 1, { runAt: 1 })).toBeUndefined();
+    expect(await calls.park(intruder, ids.running, 1, { inMs: 0 })).toBeUndefined();
     expect(await calls.wake(intruder, ids.queued)).toBe(false);
     expect(await calls.takeSlots(intruder, ids.running, 1, 16)).toBe(0);
     expect(await calls.requestCancel(intruder, ids.running)).toBeUndefined();

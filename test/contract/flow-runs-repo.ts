@@ -125,7 +125,7 @@ export function describeFlowRunRepo(name: string, make: MakeInstances): void {
       const calls = [child(), child()];
       const ids = calls.map(({ id }) => id);
       await write({ calls });
-      expect(await fixture.calls.park(tenant, run, 1, { runAt: null })).toBeGreaterThan(1e12);
+      expect(await fixture.calls.park(tenant, run, 1, { inMs: null })).toBeGreaterThan(1e12);
       await fixture.turn(1).calls.finish(tenant, ids[0] ?? "", 1, { state: "completed", outcome });
       expect(await fixture.calls.claim(tenant, run, claiming)).toMatchObject({
         wasRunning: false,
@@ -135,13 +135,13 @@ export function describeFlowRunRepo(name: string, make: MakeInstances): void {
       await fixture.turn(1).calls.requestCancel(tenant, ids[1] ?? "");
       await fixture.turn(1).calls.finish(tenant, ids[1] ?? "", 1, { state: "cancelled" });
       expect((await load()).wakes).toBe(1);
-      expect(await fixture.calls.park(tenant, run, 2, { runAt: null })).toBe(0);
+      expect(await fixture.calls.park(tenant, run, 2, { inMs: null })).toBe(0);
       await fixture.calls.claim(tenant, run, claiming);
-      expect(await fixture.calls.park(tenant, run, 3, { runAt: null, wakesSeen: 1 })).toBeGreaterThan(1e12);
+      expect(await fixture.calls.park(tenant, run, 3, { inMs: null, wakesSeen: 1 })).toBeGreaterThan(1e12);
     });
 
     test("that wait are claimed by nobody before their time, and messages about them do not go round", async () => {
-      await fixture.calls.park(tenant, run, 1, { runAt: null });
+      await fixture.calls.park(tenant, run, 1, { inMs: null });
       expect(await fixture.calls.claim(tenant, run, claiming)).toBe("busy");
       expect(await fixture.calls.wake(tenant, run)).toBe(true);
       const claims = await times(6, (index) => fixture.turn(index).calls.claim(tenant, run, claiming));

@@ -74,7 +74,7 @@ describe(`the end of a call whose tenant was erased meanwhile ${verifies("BLIND-
   }
 
   test("leaves nothing that the call has stored, and nothing of another tenant is gone", async () => {
-    for (const finish of [completed, failed, { state: "queued", parked: { wakeAt: 1 } } as const]) {
+    for (const finish of [completed, failed, { state: "queued", parked: { wakeInMs: 1 } } as const]) {
       expect(await leftAfter(finish, tenantsWith(undefined)), finish.state).toEqual(["ten_12/kept"]);
     }
   });

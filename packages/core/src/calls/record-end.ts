@@ -58,8 +58,8 @@ async function park(
   { tenant, id, attempt }: EndedCall,
   { parked = {} }: CallFinish,
 ): Promise<boolean> {
-  const { wakeAt = null, ...rest } = parked;
-  const dueInMs = await deps.repos.calls.park(tenant, id, attempt, { runAt: wakeAt, ...rest });
+  const { wakeInMs = null, ...rest } = parked;
+  const dueInMs = await deps.repos.calls.park(tenant, id, attempt, { inMs: wakeInMs, ...rest });
   if (dueInMs === undefined) return false;
   await sendWhenDue(deps, { tenant, callId: id, dueInMs });
   return true;

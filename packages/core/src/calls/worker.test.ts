@@ -126,8 +126,8 @@ async function withoutKey(wasRunning: boolean): Promise<readonly unknown[]> {
   const calls: CallRepo = {
     ...unscripted<CallRepo>("repos.calls"),
     claim: () => Promise.resolve({ call, wasRunning }),
-    park: (_tenant, id, attempt, { runAt }) => {
-      seen.push(["parked", id, attempt, Number(runAt) > 0]);
+    park: (_tenant, id, attempt, { inMs }) => {
+      seen.push(["parked", id, attempt, Number(inMs) > 0]);
       return Promise.resolve(5_000);
     },
   };

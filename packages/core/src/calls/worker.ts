@@ -201,7 +201,7 @@ async function runAgain(deps: CoreDeps, claimed: Claimed): Promise<CallFinish | 
     // Nothing has been sent; where an earlier holder may have, the row stays as it is, or that would be forgotten.
     if (isOutage(error) && claimed.inline === undefined) {
       if (claimed.wasRunning) throw error;
-      return { state: "queued", parked: { wakeAt: deps.clock.now() + outageMs } };
+      return { state: "queued", parked: { wakeInMs: outageMs } };
     }
     return ended("failed", error.code, error.message);
   } finally {

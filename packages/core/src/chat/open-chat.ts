@@ -560,20 +560,21 @@ async function awaitEnd(
   let current = call;
   for (let waitMs = 50; current.state === "running"; waitMs = Math.min(waitMs * 2, 1_000)) {
     const silent = current.leaseUntil !== null && current.leaseUntil < deps.clock.now();
-    if (silent) {
-      const claimed = await deps.repos.calls.claim(current.tenant, current.id, {
-        leaseMs: deps.timing.leaseMs,
-        concurrency: Number.MAX_SAFE_INTEGER,
+    // The database has the last word: this machine's clock may be ahead of its own.
+    const claimed = silent
+      ? await deps.repos.calls.claim(current.tenant, current.id, {
+          leaseMs: deps.timing.leaseMs,
+          concurrency: Number.MAX_SAFE_INTEGER,
+        })
+      : "busy";
+    if (typeof claimed === "object" && "call" in claimed) {
+      await deps.repos.calls.finish(current.tenant, current.id, claimed.call.attempt, {
+        state: "failed",
+        error: {
+          code: "chat_interrupted",
+          message: "The process that answered this chat stopped before it was done.",
+        },
       });
-      if (typeof claimed === "object" && "call" in claimed) {
-        await deps.repos.calls.finish(current.tenant, current.id, claimed.call.attempt, {
-          state: "failed",
-          error: {
-            code: "chat_interrupted",
-            message: "The process that answered this chat stopped before it was done.",
-          },
-        });
-      }
     } else if (by === "key") {
       throw new GatewayError(
         "idempotency_in_progress",

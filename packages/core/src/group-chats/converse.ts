@@ -31,7 +31,7 @@ const parkedMs = 5_000;
 export async function converse(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
   const end = await takeTurn(deps, call, context).catch((thrown: unknown) => {
     // Of whoever has left nothing waits.
-    throw (context.signal.aborted ? undefined : waitForOutage(deps, context, thrown)) ?? thrown;
+    throw (context.signal.aborted ? undefined : waitForOutage(context, thrown)) ?? thrown;
   });
   // What was stopped says so by its state; the answers that there are stay.
   if (end.reason === "stopped")
@@ -98,7 +98,7 @@ async function takeRoom(
     }
     if (begun !== "busy") return begun;
     // Nobody waits with it.
-    if (onEvent === undefined) throw new Parked(deps.clock.now() + parkedMs);
+    if (onEvent === undefined) throw new Parked(parkedMs);
     if (signal.aborted) throw new GatewayError("call_cancelled", "The turn was stopped before it began.");
     await deps.clock.sleep(lookAgainMs, signal).catch(() => undefined);
   }

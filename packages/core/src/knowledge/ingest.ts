@@ -120,11 +120,11 @@ function nextStep(
 }
 
 /** May it work in a moment? Then the call waits for that, and nobody has to be there meanwhile. */
-function waitIfPassing(error: GatewayError, { deps, fence }: Work): void {
+function waitIfPassing(error: GatewayError, { fence }: Work): void {
   const isPassing = error.spec.retryable || error.code === "tool_unreachable" || error.code === "tool_timeout";
   if (!isPassing || fence.attempt >= mostTries) return;
   const waitMs = Math.max(error.details.retryAfterMs ?? 0, firstWaitMs * 2 ** (fence.attempt - 1));
-  throw new Parked(deps.clock.now() + Math.min(longestWaitMs, waitMs));
+  throw new Parked(Math.min(longestWaitMs, waitMs));
 }
 
 /** Ends early where the document is not ours any more, or the index nobody's: the next look says so. */
@@ -142,7 +142,7 @@ async function carryOut(work: Work, ingest: Ingest, step: Step): Promise<void> {
   const atOnce = Math.min(chunksAtOnce, step.config.embedding.batch);
   for (let at = done; at < pieces.length; at += atOnce) {
     context.signal.throwIfAborted();
-    if (performance.now() - work.startedAt > longestWorkMs) throw new Parked(deps.clock.now());
+    if (performance.now() - work.startedAt > longestWorkMs) throw new Parked(0);
     const part = pieces.slice(at, at + atOnce);
     const chunks = await chunksOf(work, { text: read.text, part, firstOrdinal: at, step });
     deps.reach("knowledge.embedded");

@@ -388,7 +388,7 @@ export interface CallFinish {
    */
   readonly state: CallState;
   /** When it is to be run again; without a time: when it is woken. And whether the session's next chat gets the result. */
-  readonly parked?: { readonly wakeAt?: number; readonly wakesSeen?: number; readonly delivery?: "due" };
+  readonly parked?: { readonly wakeInMs?: number; readonly wakesSeen?: number; readonly delivery?: "due" };
   /** Of a call that goes on: for so long it counts as under way, and whether the session's next chat gets the result. */
   readonly worksOn?: { readonly withinMs: number; readonly delivery?: "due" };
   /** Of a call that waits: its input with what was asked, sealed, and whether the session's next chat gets the result. */
@@ -532,14 +532,14 @@ export interface CallRepo {
     wanted: { readonly amount: Amount; readonly spent: Spent },
   ): Promise<BudgetRefusal | undefined>;
   /**
-   * Back to `queued`, to be run not before `runAt`, or at once where it was woken since it was taken, more often
+   * Back to `queued`, to be run in `inMs` at the earliest, or at once where it was woken since it was taken, more often
    * than it has seen; null: when it is woken. Returns the milliseconds until then; `undefined` where another attempt owns it or it has ended.
    */
   park(
     tenant: string,
     id: string,
     attempt: number,
-    until: { readonly runAt: number | null; readonly wakesSeen?: number; readonly delivery?: "due" },
+    until: { readonly inMs: number | null; readonly wakesSeen?: number; readonly delivery?: "due" },
   ): Promise<number | undefined>;
   /** What a call waits for has come about: a parked one is due, a running one must not park. `false`: it has ended. */
   wake(tenant: string, id: string): Promise<boolean>;

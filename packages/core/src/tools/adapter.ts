@@ -53,19 +53,19 @@ export class InputRequired extends Error {
 
 /**
  * The call has to wait, for a time or for something to happen, and holds nothing meanwhile: thrown by an adapter
- * whose tools have `repeat: "resume"`, it puts the call's row back on the queue. The call is made again when
- * `wakeAt` has come or when it is woken (`calls/wake.ts`), and goes on from what its adapter has recorded.
+ * whose tools have `repeat: "resume"`, it puts the call's row back on the queue. The call is made again
+ * after that time or when it is woken (`calls/wake.ts`), and goes on from what its adapter has recorded.
  */
 export class Parked extends Error {
   override readonly name = "Parked";
-  /** Epoch milliseconds; undefined: only when it is woken. */
-  readonly wakeAt: number | undefined;
+  /** From now, as the database's clock counts; undefined: only when it is woken. */
+  readonly wakeInMs: number | undefined;
   /** How many of the wakes since it was taken it has heeded. */
   readonly wakesSeen: number;
 
-  constructor(wakeAt?: number, wakesSeen = 0) {
+  constructor(wakeInMs?: number, wakesSeen = 0) {
     super("the call waits");
-    this.wakeAt = wakeAt;
+    this.wakeInMs = wakeInMs;
     this.wakesSeen = wakesSeen;
   }
 }

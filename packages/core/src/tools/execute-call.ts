@@ -208,7 +208,7 @@ async function trySend(
     if (thrown instanceof Parked) return { kind: "done", execution: waiting(call, thrown) };
     // Its invocation's time is used; whoever takes it next finds what it has recorded.
     if (attempt.timedOut && call.tool.repeat === "resume")
-      return { kind: "done", execution: waiting(call, new Parked(deps.clock.now())) };
+      return { kind: "done", execution: waiting(call, new Parked(0)) };
     const delivery = deliveryOf(thrown);
     // Nothing was sent because something before was too slow, which has said so.
     if (attempt.timedOut && delivery === "not_sent" && thrown instanceof GatewayError && thrown.code === "tool_timeout")
@@ -241,10 +241,10 @@ async function paused(deps: CoreDeps, call: PreparedCall, context: CallContext, 
 }
 
 /** It waits: the row goes back on the queue. */
-function waiting(call: PreparedCall, { wakeAt, wakesSeen }: Parked): Execution {
+function waiting(call: PreparedCall, { wakeInMs, wakesSeen }: Parked): Execution {
   return {
     outcome: { kind: "pending", reason: "async", callId: call.id },
-    finish: { state: "queued", parked: { wakesSeen, ...(wakeAt === undefined ? {} : { wakeAt }) } },
+    finish: { state: "queued", parked: { wakesSeen, ...(wakeInMs === undefined ? {} : { wakeInMs }) } },
   };
 }
 

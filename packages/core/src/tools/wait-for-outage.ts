@@ -1,16 +1,14 @@
 /** For calls that go on from what they have recorded: an outage of where that is kept is none of their failures. */
 import type { CallContext } from "../context.ts";
-import type { AdapterDeps } from "../deps.ts";
 import { GatewayError } from "../errors/gateway-error.ts";
 import { isOutage, outageMs } from "../errors/outage.ts";
 import { Parked } from "./adapter.ts";
 
 /** Undefined: it is no outage, or the call cannot wait, since what its request brought is nowhere else. */
 export function waitForOutage(
-  { clock }: Pick<AdapterDeps, "clock">,
   { runtimeConfig }: Pick<CallContext, "runtimeConfig">,
   thrown: unknown,
 ): Parked | undefined {
   const mayWait = runtimeConfig === undefined && thrown instanceof GatewayError && isOutage(thrown);
-  return mayWait ? new Parked(clock.now() + outageMs) : undefined;
+  return mayWait ? new Parked(outageMs) : undefined;
 }

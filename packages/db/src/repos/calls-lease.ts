@@ -170,7 +170,7 @@ export async function reserve(
   return typeof over === "string" ? toRefusal(over) : undefined;
 }
 
-const parkedUntil = `CASE WHEN woken > ?7 THEN ${now} ELSE COALESCE(?4, ${untilWoken}) END`;
+const parkedUntil = `CASE WHEN woken > ?7 THEN ${now} ELSE COALESCE(${now} + ?4, ${untilWoken}) END`;
 
 /** Nobody holds it and nothing is held for it, however long it waits. A second time it finds its own token. */
 const parkCall = `UPDATE calls SET state = 'queued', async = 1, lease_until = NULL, slots = MAX(slots, 1),
@@ -183,13 +183,13 @@ const parkCall = `UPDATE calls SET state = 'queued', async = 1, lease_until = NU
 export interface ParkedRow {
   readonly id: string;
   readonly attempt: number;
-  readonly runAt: number | null;
+  readonly inMs: number | null;
   readonly delivery?: "due";
   readonly wakesSeen?: number;
 }
 
-export function parkStatement(tenant: string, { id, attempt, runAt, delivery, wakesSeen }: ParkedRow): Statement {
-  return { sql: parkCall, args: [tenant, id, attempt, runAt, randomUUID(), delivery ?? null, wakesSeen ?? 0] };
+export function parkStatement(tenant: string, { id, attempt, inMs, delivery, wakesSeen }: ParkedRow): Statement {
+  return { sql: parkCall, args: [tenant, id, attempt, inMs, randomUUID(), delivery ?? null, wakesSeen ?? 0] };
 }
 
 export async function park(database: Database, tenant: string, held: ParkedRow): Promise<number | undefined> {

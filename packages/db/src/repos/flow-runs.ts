@@ -166,9 +166,9 @@ function writeStatements(
   // Before anything else: what was done is done, whoever holds the run now.
   for (const end of ends) {
     if (end.finish.state === "queued") {
-      const { wakeAt = null, ...rest } = end.finish.parked ?? {};
+      const { wakeInMs = null, ...rest } = end.finish.parked ?? {};
       parkedAt.set(end.id, statements.length);
-      statements.push(parkStatement(tenant, { id: end.id, attempt: end.attempt, runAt: wakeAt, ...rest }));
+      statements.push(parkStatement(tenant, { id: end.id, attempt: end.attempt, inMs: wakeInMs, ...rest }));
     } else statements.push(...endStatements(tenant, end));
   }
   for (const call of calls) {

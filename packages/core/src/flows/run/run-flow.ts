@@ -50,7 +50,7 @@ const leaseGraceMs = 100;
  */
 export async function runFlow(deps: CoreDeps, call: ToolCall, context: InvocationContext): Promise<ToolReply> {
   const { record, definition } = await readRun(deps, call, context).catch((thrown: unknown) => {
-    throw waitForOutage(deps, context, thrown) ?? thrown;
+    throw waitForOutage(context, thrown) ?? thrown;
   });
   const variables = flowVariables(context, call.arguments);
   const input = requireInput(definition, variables.input);
@@ -176,7 +176,7 @@ class FlowRun {
         "answered",
       );
     }
-    const waits = waitForOutage(this.#deps, this.#context, thrown);
+    const waits = waitForOutage(this.#context, thrown);
     if (waits !== undefined) return waits;
     await this.#calls.cancel(this.#journal.openCalls("")).catch(() => undefined);
     if (this.#journal.hasPending) await this.#journal.commit().catch(() => undefined);
@@ -187,7 +187,7 @@ class FlowRun {
   /** Cancelled, or the invocation's time or its process is at its end: then what is under way ends elsewhere. */
   #interrupt(signal: AbortSignal): void {
     if (signal.reason === attemptTimedOut || processEnd(signal) !== undefined) {
-      this.#waits.end(new Parked(this.#deps.clock.now(), this.#journal.wakesSeen));
+      this.#waits.end(new Parked(0, this.#journal.wakesSeen));
       return;
     }
     this.#stop.abort(signal.reason);

@@ -140,7 +140,10 @@ export class Waits {
     const answer = await this.#options.beforePark();
     if (this.#active > 0) return;
     if (answer === "look") this.notify();
-    else this.end(new Parked(isYielding ? now() : earliest, answer));
+    else {
+      const wakeInMs = earliest === undefined ? undefined : Math.max(0, earliest - now());
+      this.end(new Parked(isYielding ? 0 : wakeInMs, answer));
+    }
   }
 
   #lookInMs(): number {
