@@ -6,9 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openDatabase } from "@toolyard/db/client";
 import * as z from "zod";
 import { startOf } from "../../functions/build.ts";
 import { buildServer } from "../../functions/build-server.ts";
+import { startHttpStub } from "../support/http-stub.ts";
 import { startHranaServer, type HranaServer } from "../support/hrana-server.ts";
 import { startOtlpReceiver, type OtlpReceiver } from "../support/otlp-receiver.ts";
 import { verifies } from "../support/verifies.ts";
@@ -380,6 +382,51 @@ describe("a function", () => {
     `;
     // The log of the failed message is the only line on standard error.
     expect(await inFunction(source)).toEqual([{ batchItemFailures: [{ itemIdentifier: "m1" }] }, { resent: 0 }]);
+  });
+});
+
+describe(`a tick of which a part cannot be done ${verifies("CHAT-13")}`, () => {
+  test("ends when the messages to webhooks that it has begun are sent", async () => {
+    const receiver = await startHttpStub(() => ({ delayMs: 4_000 }));
+    const rows = await openDatabase({ url: database.url });
+    const away = {
+      TOOLYARD_EGRESS_ALLOW: "127.0.0.0/8",
+      QUEUE_URL: "http://127.0.0.1:9/1/short",
+      QUEUE_LONG_URL: "http://127.0.0.1:9/1/long",
+      AWS_REGION: "eu-west-1",
+      AWS_ACCESS_KEY_ID: "none",
+      AWS_SECRET_ACCESS_KEY: "none",
+    };
+    try {
+      const hook = JSON.stringify({ name: "ours", url: receiver.url, events: ["call.completed"] });
+      const call = JSON.stringify({ uri: "native://list_files", arguments: {}, session_id: "of-the-tick" });
+      const later = JSON.stringify({ ...JSON.parse(call), async: true });
+      const begun = `${runtime}
+        const { handler } = await import("./api.mjs");
+        const made = JSON.parse((await send(handler, ${event("POST", "/v1/tenants", { body: '{"name":"ticked"}' })})).body);
+        const headers = { authorization: "Bearer ${adminKey}", "content-type": "application/json", "x-toolyard-tenant": made.id };
+        const post = async (path, body) => (await send(handler, { httpMethod: "POST", path, headers, body })).status;
+        const statuses = [await post("/v1/webhooks", ${JSON.stringify(hook)})];
+        for (const body of ${JSON.stringify([call, later])}) statuses.push(await post("/v1/tools/invoke", body));
+        console.log(JSON.stringify(statuses));
+        process.exit(0);
+      `;
+      expect(await inFunction(begun, away)).toEqual([201, 200, 202]);
+      await rows.batch([{ sql: "UPDATE calls SET sent_at = sent_at - 60000 WHERE state = 'queued'", args: [] }]);
+      // The process ends at the very moment at which the runtime would freeze it.
+      const ticked = `
+        const { handler } = await import("./tick.mjs");
+        const context = { getRemainingTimeInMillis: () => 55_000 };
+        const ended = await handler({}, context).then(() => "done", ({ code }) => code);
+        process.stdout.write(JSON.stringify(ended) + "\\n", () => process.exit(0));
+      `;
+      expect(await inFunction(ticked, away)).toBe("queue_unavailable");
+      const [deliveries] = await rows.batch([{ sql: "SELECT state, tries FROM webhook_deliveries", args: [] }]);
+      expect(deliveries?.rows).toMatchObject([{ state: "delivered", tries: 1 }]);
+    } finally {
+      await rows.close();
+      await receiver.close();
+    }
   });
 });
 
