@@ -207,6 +207,28 @@ describe(`tools of services ${verifies("URI-1", "URI-4", "CHAT-11")}`, () => {
     expect(message).toContain("known: timeout, max-attempts, async, method");
   });
 
+  test("plugins, native tools and agents refuse options that would mean nothing to them", async () => {
+    const { client, addPlugin } = await gateway.newTenant();
+    await addPlugin({
+      schema_version: "v1",
+      name: "lookup",
+      description: "d",
+      parameters: { type: "object", properties: {} },
+      execution: { method: "GET", base_url: backEnd.url, param_placement: "query" },
+    });
+    await client.post("/v1/agents", { name: "helper", description: "d", instructions: "i" });
+    const before = backEnd.requests.length;
+    for (const target of ["plugin://lookup?delay=60000", "plugin://lookup?version=2", "native://fetch?delay=60000"]) {
+      expect(await refusal(invoke(client, target))).toMatchObject({ status: 400, code: "invalid_uri" });
+    }
+    const agent = "agent://helper?method=GET";
+    expect((await refusal(invoke(client, agent, { prompt: "x" }))).message).toContain(
+      "known: timeout, max-attempts, async.",
+    );
+    expect(backEnd.requests).toHaveLength(before);
+    expect((await invoke(client, "plugin://lookup?timeout=5000&max-attempts=2&method=GET")).status).toBe(200);
+  });
+
   test("say to those who manage the tenant what is missing, and to others nothing", async () => {
     const error = await refusal(invoke(tenant.client, "api://erp/customer_list"));
     expect(error).toMatchObject({ status: 404, code: "tool_not_found" });

@@ -12,7 +12,7 @@ import { readEveryPage } from "../../every-page.ts";
 import type { InvocationContext, ToolAdapter, ToolCall, ToolReply } from "../adapter.ts";
 import { readInput, toParameters } from "../native/native-tool.ts";
 import type { Tool } from "../tool.ts";
-import { formatToolUri, type ToolUri } from "../uri.ts";
+import { dispatcherOptions, formatToolUri, type ToolUri } from "../uri.ts";
 
 const input = z.strictObject({
   prompt: z.string().min(1).max(1_000_000).optional().describe("What the agent is asked to do."),
@@ -30,6 +30,7 @@ export function createAgentAdapter(core: () => CoreDeps): ToolAdapter {
   const agentAt = (uri: ToolUri, { config }: CallContext): AgentRecord | undefined =>
     uri.scheme === "agent" ? findAgent(config.agents, uri.service) : undefined;
   return {
+    options: dispatcherOptions,
     resolve(uri, context) {
       const agent = agentAt(uri, context);
       return agent && toolOf(agent, context);

@@ -8,12 +8,13 @@ import type { ToolAdapter, ToolCall } from "../adapter.ts";
 import { nativeTool, nativeTools } from "../native/index.ts";
 import type { NativeTool } from "../native/native-tool.ts";
 import { workspaceService, type Tool } from "../tool.ts";
-import { formatToolUri } from "../uri.ts";
+import { dispatcherOptions, formatToolUri, uriOptions } from "../uri.ts";
 
 /** @param core what all adapters are a part of; asked for with the first call */
 export function createNativeAdapter(core: () => CoreDeps): ToolAdapter {
   let workspace: Workspace | undefined;
   return {
+    options: { ...dispatcherOptions, method: uriOptions.method },
     resolve: (uri, context) =>
       uri.scheme === "native" && isEnabled(uri.service, context) ? described(uri.service) : undefined,
     find: (name, context) => (isEnabled(name, context) ? described(name) : undefined),

@@ -15,7 +15,7 @@ import type { TenantConfig } from "../../tenant-config.ts";
 import type { ToolAdapter } from "../adapter.ts";
 import { withDelivery } from "../../errors/delivery.ts";
 import type { Tool } from "../tool.ts";
-import { formatToolUri } from "../uri.ts";
+import { dispatcherOptions, formatToolUri, uriOptions } from "../uri.ts";
 
 type ByName = ReadonlyMap<string, PluginRecord>;
 
@@ -25,6 +25,7 @@ const tools = new WeakMap<PluginRecord, Tool>();
 
 export function createPluginAdapter(deps: BlindDeps): ToolAdapter {
   return {
+    options: { ...dispatcherOptions, method: uriOptions.method },
     resolve(uri, context) {
       const record = findRecord(uri.service, context);
       return record === undefined ? undefined : toolOf(record);
