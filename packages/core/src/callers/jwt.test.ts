@@ -244,6 +244,17 @@ describe("which tenant a token is for", () => {
   });
 });
 
+test("a tenant's trust counts at once where another tenant's was there before", async () => {
+  const by = await signer("k1");
+  const at = await world(by);
+  const token = await at.token(by);
+  expect((await at.verify(token, "ten_a")).tenant).toBe("ten_a");
+  expect(await refusal(at.verify(token, "ten_b"))).toMatchObject({ code: "invalid_token" });
+  at.trust("ten_b");
+  expect((await at.verify(token, "ten_b")).tenant).toBe("ten_b");
+  expect((await at.verify(token, "ten_a")).tenant).toBe("ten_a");
+});
+
 describe("what is wrong with a token is named", () => {
   test.each([
     ["an expired one", { exp: start / second - 31 }, /expired/],

@@ -64,7 +64,7 @@ export function createTokenVerifier(deps: TokenDeps): TokenVerifier {
   const trust = new TrustCache(deps);
   return async (token, tenant) => {
     const { issuer, audiences } = readAddress(token);
-    const trusted = chooseIssuer(await trust.find(issuer, audiences), tenant);
+    const trusted = chooseIssuer(await trust.find(issuer, audiences, tenant), tenant);
     const payload = await verify(token, trusted, { keys, now: deps.clock.now() });
     const until = payload.exp === undefined ? undefined : payload.exp * 1_000;
     return { tenant: trusted.tenant, caller: toCaller(payload, trusted), until };
@@ -227,11 +227,12 @@ class TrustCache {
     this.#deps = deps;
   }
 
-  async find(issuer: string, audiences: readonly string[]): Promise<readonly TrustedIssuer[]> {
+  async find(issuer: string, audiences: readonly string[], tenant?: string): Promise<readonly TrustedIssuer[]> {
     const key = JSON.stringify([issuer, ...audiences]);
     const now = this.#deps.clock.now();
     const known = this.#known.get(key);
-    if (known !== undefined && known.until > now) return known.found;
+    const isFresh = known !== undefined && known.until > now;
+    if (isFresh && (tenant === undefined || known.found.some((one) => one.tenant === tenant))) return known.found;
     const found = await this.#deps.issuers.find(issuer, audiences);
     this.#known.delete(key);
     // Only trust is remembered: an issuer that has just been added works at once.
