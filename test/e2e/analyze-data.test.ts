@@ -210,6 +210,14 @@ describe(`what is asked stays within the tables ${verifies("NATIVE-2")}`, () => 
     expect(await errorOf({ files: ["t.csv"], sql })).toMatchObject({ code: "invalid_arguments", param: "sql" });
   });
 
+  test("of several statements none is answered as if it were all", async () => {
+    const error = await errorOf({ files: ["t.csv"], sql: "SELECT a FROM t; -- and\nSELECT b FROM t" });
+    expect(error).toMatchObject({ code: "invalid_arguments", param: "sql" });
+    expect(error.message).toContain("must be one SELECT");
+    const { rows } = await ask({ files: ["t.csv"], sql: "SELECT ';' AS s FROM t; /* no more */ -- ;\n" });
+    expect(rows).toEqual([[";"]]);
+  });
+
   test("a mistake is answered with the tables and columns there are", async () => {
     const error = await errorOf({ files: ["t.csv"], sql: "SELECT c FROM t" });
     expect(error.message).toMatch(/no such column: c.*t\(a, b\)/);

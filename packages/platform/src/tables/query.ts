@@ -36,6 +36,7 @@ export function runQuery(
 ): Result {
   try {
     const statement = database.prepare(sql);
+    requireNothingAfter(sql.slice(statement.sourceSQL.length));
     statement.setReadBigInts(true);
     statement.setReturnArrays(true);
     const names = statement.columns().map(({ name }) => name);
@@ -53,8 +54,17 @@ export function runQuery(
     }
     return { columns: names.map((name, at) => ({ name, type: typeOfValues(rows, at) })), rows, truncated };
   } catch (thrown) {
-    throw toFault(thrown, tables);
+    throw thrown instanceof TableFault ? thrown : toFault(thrown, tables);
   }
+}
+
+/** SQLite takes the first statement and passes over the others: whoever wrote several would take its answer for all. */
+function requireNothingAfter(rest: string): void {
+  if (rest.replaceAll(/--.*|\/\*[^]*?(?:\*\/|$)|[\s;]/g, "") === "") return;
+  throw new TableFault(
+    "The SQL must be one SELECT over the tables; ask for each of several with a call of its own.",
+    "sql",
+  );
 }
 
 function toJson(value: unknown): string | number | null {
