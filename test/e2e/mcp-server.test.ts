@@ -894,6 +894,16 @@ describe("requests as hostile clients send them", () => {
     expect(backEnd.requests.length - before).toBe(3);
   });
 
+  test("what is refused before it is a call names none", async () => {
+    await tenant.addPlugin(writingTool(backEnd, "book"));
+    const book = { ...list, method: "tools/call", params: { name: "book", arguments: { sku: "a" } } };
+    const keyed = { headers: { "idempotency-key": "reused" } };
+    await raw.post(book, keyed);
+    const { answer } = await raw.post({ ...book, params: { name: "book", arguments: { sku: "b" } } }, keyed);
+    expect(answer.result.structuredContent.error).toMatchObject({ code: "idempotency_key_reused" });
+    expect(answer.result.structuredContent.error).not.toHaveProperty("call_id");
+  });
+
   test("what is refused in a batch takes nothing from the answers before it", async () => {
     await tenant.addPlugin(writingTool(backEnd, "book"));
     await tenant.client.expect("patch", "/v1/settings", { requests_per_minute: 6 });

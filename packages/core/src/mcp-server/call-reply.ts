@@ -59,9 +59,10 @@ export async function toCallReply(outcome: ToolOutcome, options: ReplyOptions): 
   return asRefusal(reply, outputSchema);
 }
 
+/** What is refused before it is a call has none. */
 function withCall(told: JsonObject, callId: string): JsonObject {
   const { error } = told;
-  return isJsonObject(error) ? { error: { ...error, call_id: callId } } : told;
+  return isJsonObject(error) && callId !== "" ? { error: { ...error, call_id: callId } } : told;
 }
 
 async function toCompletedReply(outcome: CompletedOutcome, options: ReplyOptions): Promise<JsonObject> {
