@@ -79,5 +79,6 @@ export function sessionExpired(
 }
 
 export function sessionNotFound(id: string, param = "session_id"): GatewayError {
-  return new GatewayError("session_not_found", `There is no session '${id}'.`, { param });
+  const message = `There is no session '${id}' of this caller's; a new one needs a name that nobody else has taken.`;
+  return new GatewayError("session_not_found", message, { param });
 }
