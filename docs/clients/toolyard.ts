@@ -10,7 +10,16 @@ export type TypedEvent =
   | { type: "tool_call"; delta: { tool_calls: ToolCallPiece[] } }
   | { type: "tool_result"; tool_call_id: string; result: { success: boolean; content: string } }
   | { type: "tool_pending"; tool_call_id: string; tool: string; call_id: string }
-  | { type: "approval_required"; tool_call_id: string; tool: string; call_id: string; url: string }
+  | {
+      type: "approval_required";
+      tool_call_id: string;
+      tool: string;
+      call_id: string;
+      url: string;
+      /** Where an MCP server asks something, and not for approval. */
+      input_requests?: Record<string, unknown>;
+    }
+  | { type: "agent.handoff"; from: string; to: string; reason: string }
   | { type: "done"; finish_reason: string; usage?: Record<string, number>; tool_execution?: ToolExecution };
 
 export interface ToolCallPiece {
@@ -25,6 +34,10 @@ export interface ToolExecution {
   tools_called: string[];
   session_id: string;
   workspace_path: string;
+  /** Calls that have not ended: their results come with the session's next request. */
+  pending?: { call_id: string; tool: string; reason: "approval" | "async" | "input"; url?: string }[];
+  /** Of chats in VCP's protocol. */
+  stopped_by?: "rounds" | "repeated_call";
 }
 
 export class ToolyardError extends Error {
