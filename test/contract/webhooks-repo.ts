@@ -294,6 +294,10 @@ export function describeWebhookRepo(name: string, make: MakeInstances): void {
       await webhooks().settle(tenant, first?.delivery.id ?? "", 1, { status: 200, error: null, next: "delivered" });
       await fixture.run("UPDATE webhook_deliveries SET created_at = 1");
       await fixture.calls.expire(100);
+      // It has been tried just now.
+      expect(await log(id)).toHaveLength(2);
+      await fixture.run("UPDATE webhook_deliveries SET attempted_at = 1 WHERE attempted_at IS NOT NULL");
+      await fixture.calls.expire(100);
       expect(await log(id)).toMatchObject([{ state: "pending" }]);
       await webhooks().delete(tenant, id);
       expect(await fixture.run("SELECT id FROM webhook_deliveries WHERE tenant = ?", tenant)).toEqual([]);

@@ -59,14 +59,15 @@ const forgetUsage = `DELETE FROM usage_days WHERE rowid IN (
     WHERE old.tenant = t.id AND old.day <= ${now} - ${usageKeptDays * dayMs}
     LIMIT ?1)`;
 
-/** What is still to be sent is not old. */
-const forgetDeliveries = underCaps(
-  (caps) => `DELETE FROM webhook_deliveries WHERE rowid IN (
+/** What is still to be sent is not old, and what was tried for days is as old as its last try. */
+const forgetDeliveries = underCaps((caps) => {
+  const before = `${now} - ${dayMs} * ${setting("calls_retention_days", caps)}`;
+  return `DELETE FROM webhook_deliveries WHERE rowid IN (
     SELECT old.rowid FROM tenants AS t CROSS JOIN webhook_deliveries AS old
     WHERE old.tenant = t.id AND old.next_at IS NULL
-      AND old.created_at <= ${now} - ${dayMs} * ${setting("calls_retention_days", caps)}
-    LIMIT ?1)`,
-);
+      AND old.created_at <= ${before} AND COALESCE(old.attempted_at, 0) <= ${before}
+    LIMIT ?1)`;
+});
 
 const expiry: readonly string[] = [
   `UPDATE calls SET idempotency_key = NULL
