@@ -166,13 +166,13 @@ describe(`a run that waits for a time ${verifies("FLOW-2")}`, () => {
     expect(await callIn(tenant, await start("until", { at }))).toMatchObject({ state: "completed" });
   });
 
-  test.each(["2020-02-29T23:59:00", "2020-02-29", "5", "2021-02-29T23:59:00Z"])(
-    "takes nothing for one that is none, or on nobody's clock: %s",
+  test.each(["2021-02-29T23:59:00", "2020-02-29", "5", "2021-02-29T23:59:00Z"])(
+    "takes nothing for one that is none: %s",
     async (at) => {
       const { error } = await callIn(tenant, await start("until", { at }));
       expect(error.details.failure).toMatchObject({
         code: "flow_expression_failed",
-        message: expect.stringContaining("with an offset"),
+        message: expect.stringContaining("RFC 3339"),
       });
     },
   );

@@ -1,8 +1,11 @@
-/** Instances whose clock is two minutes ahead of the database's or behind it: leases and waits go by the database's. */
+/**
+ * Instances whose clock is two minutes ahead of the database's or behind it: leases and waits go by the database's. And
+ * clocks of other zones than the machine's.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { callIn, invokeFlow, publishFlow } from "../support/flows.ts";
 import { startGateway, type Gateway } from "../support/gateway.ts";
-import type { TestTenant } from "../support/gateway-client.ts";
+import type { Json, TestTenant } from "../support/gateway-client.ts";
 import { startLlmStub, text, type LlmStub } from "../support/llm-stub.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -47,6 +50,20 @@ describe(`a flow that waits ${verifies("FLOW-1")}`, () => {
     const ended = await callIn(tenant, json.id);
     expect(performance.now() - since).toBeGreaterThan(2_900);
     expect(ended).toMatchObject({ state: "completed", attempt: 2 });
+  });
+
+  test("for a time without an offset means the tenant's clock", async () => {
+    const there = await gateway.newTenant({ time_zone: "Asia/Kathmandu" });
+    const nodes = { rest: { kind: "wait", until: { $: "input.until" } } };
+    await publishFlow(there, { name: "rests", start: "rest", nodes });
+    const wakeAt = async (until: string): Promise<string> => {
+      const { json } = await invokeFlow(there, "flow://rests?async=true", { until });
+      const stepOf = async (): Promise<Json> => (await there.client.get(`/v1/runs/${json.id}`)).steps[0];
+      await expect.poll(stepOf).toMatchObject({ state: "waiting" });
+      return (await stepOf()).wake_at;
+    };
+    expect(await wakeAt("2099-12-24T18:00:00")).toBe("2099-12-24T12:15:00.000Z");
+    expect(await wakeAt("2099-12-24T18:00:00+01:00")).toBe("2099-12-24T17:00:00.000Z");
   });
 });
 

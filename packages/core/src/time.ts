@@ -18,3 +18,8 @@ export function fromRfc3339(text: string): number | undefined {
   const at = Date.parse(`${date}T${time}${offset.toUpperCase().replace(/(?<=\d\d)(?=\d\d$)/, ":")}`);
   return Number.isNaN(at) ? undefined : at;
 }
+
+/** Of a time without an offset, as clocks on a wall show it: the Unix time that it would be in UTC. */
+export function wallFromRfc3339(text: string): number | undefined {
+  return fromRfc3339(`${text}Z`);
+}

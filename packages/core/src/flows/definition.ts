@@ -135,7 +135,10 @@ const waitNode = z
   .strictObject({
     kind: z.literal("wait"),
     duration_ms: z.union([millisecondsSchema, z.strictObject({ [expressionMark]: expressionSchema })]).optional(),
-    until: textSchema.optional().meta({ description: "RFC 3339, with an offset.", example: "2026-12-01T09:00:00Z" }),
+    until: textSchema.optional().meta({
+      description: "RFC 3339; without an offset on the clock of the setting `time_zone`.",
+      example: "2026-12-01T09:00:00Z",
+    }),
     signal: variableNameSchema.optional().meta({
       description:
         "Waits for `POST /v1/runs/{id}/signal` of this name, whose payload is the output; `timeout_ms` bounds it.",

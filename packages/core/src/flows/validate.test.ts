@@ -75,7 +75,7 @@ describe("definitions of flows", () => {
     ["both address and name", { first: { kind: "tool", uri: "api://a/b", name: "c" } }, "/nodes/first/uri"],
     ["two ways to wait", { first: { kind: "wait", signal: "s", duration_ms: 1 } }, "/nodes/first/duration_ms"],
     ["no time", { first: { kind: "wait", until: "tomorrow" } }, "/nodes/first/until"],
-    ["a time on nobody's clock", { first: { kind: "wait", until: "2026-12-01T09:00:00" } }, "/nodes/first/until"],
+    ["a day that there is not", { first: { kind: "wait", until: "2026-02-30T09:00:00Z" } }, "/nodes/first/until"],
     [
       "a form that is no object",
       { first: { kind: "approval", message: "?", form: { type: "string" } } },

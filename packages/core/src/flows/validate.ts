@@ -6,7 +6,7 @@ import { GatewayError } from "../errors/gateway-error.ts";
 import { schemaProblems } from "../errors/schema-problems.ts";
 import { isDeeperThan, isJsonObject, type JsonObject, type JsonValue } from "../json.ts";
 import { Pace } from "../pace.ts";
-import { fromRfc3339 } from "../time.ts";
+import { fromRfc3339, wallFromRfc3339 } from "../time.ts";
 import type { FlowReference } from "../ports/flows.ts";
 import { compileArguments } from "../tools/arguments.ts";
 import { formatToolUri, parseToolUri } from "../tools/uri.ts";
@@ -340,8 +340,8 @@ class Checker {
   }
 
   async #checkWait(pointer: string, { until, duration_ms: duration }: FlowNode & { kind: "wait" }): Promise<void> {
-    if (typeof until === "string" && fromRfc3339(until) === undefined) {
-      this.#report(`${pointer}/until`, "is no time with an offset; write it as '2026-12-01T09:00:00Z'");
+    if (typeof until === "string" && fromRfc3339(until) === undefined && wallFromRfc3339(until) === undefined) {
+      this.#report(`${pointer}/until`, "is no time; write it as '2026-12-01T09:00:00Z'");
     }
     if (until !== undefined) await this.#checkValue(`${pointer}/until`, until);
     if (duration !== undefined) await this.#checkValue(`${pointer}/duration_ms`, duration);

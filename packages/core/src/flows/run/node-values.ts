@@ -1,7 +1,9 @@
 /** What nodes say in their fields, read where a run comes to them. */
 import { isJsonObject, type JsonObject, type JsonValue } from "../../json.ts";
 import type { ConditionNode, FlowNode, FlowRetry, SwitchNode, WaitNode } from "../definition.ts";
-import { fromRfc3339 } from "../../time.ts";
+import { instantsOf } from "../../schedules/zone.ts";
+import type { TenantSettings } from "../../tenant-config.ts";
+import { fromRfc3339, wallFromRfc3339 } from "../../time.ts";
 import { resolveValue, type ExpressionPlace, type FlowScope } from "../transform.ts";
 import { StepFailed } from "./failures.ts";
 
@@ -79,7 +81,15 @@ export function nextOf(node: ConditionNode | SwitchNode | WorkingNode, output: J
 export async function timeFor(
   { duration_ms: duration, until }: WaitNode,
   scope: FlowScope,
-  { place, now }: { readonly place: (field: string) => ExpressionPlace; readonly now: number },
+  {
+    place,
+    now,
+    settings,
+  }: {
+    readonly place: (field: string) => ExpressionPlace;
+    readonly now: number;
+    readonly settings: Pick<TenantSettings, "time_zone">;
+  },
 ): Promise<number> {
   if (duration !== undefined) {
     const ms = Number(await resolveValue(duration, scope, place("duration_ms")));
@@ -87,8 +97,17 @@ export async function timeFor(
       throw badTime("duration_ms", `a number of milliseconds from 0 to ${longestWaitMs}`);
     return now + ms;
   }
-  const time = fromRfc3339(asText(await resolveValue(until ?? "", scope, place("until"))));
+  const time = readInstant(asText(await resolveValue(until ?? "", scope, place("until"))), settings.time_zone);
   if (time === undefined)
-    throw badTime("until", "a time as RFC 3339 has it, with an offset, as in '2026-12-01T09:00:00Z'");
+    throw badTime(
+      "until",
+      "a time as RFC 3339 has it, as in '2026-12-01T09:00:00Z', or without an offset one that clocks in the tenant's 'time_zone' show",
+    );
   return time;
+}
+
+/** Without an offset it is on the clock of the zone, as in schedules, and not on that of whichever machine reads it. */
+function readInstant(text: string, timeZone: string): number | undefined {
+  const wall = wallFromRfc3339(text);
+  return wall === undefined ? fromRfc3339(text) : instantsOf(wall, timeZone)[0];
 }

@@ -690,7 +690,7 @@ class FlowRun {
 
   async #wait(at: At, node: WaitNode, attempt: number): Promise<JsonValue> {
     const { path, id, frame } = at;
-    const { scope } = frame;
+    const { settings } = this.#context.config;
     const begin = (wakeAt: number | null): void =>
       this.#put({ path, node: id, kind: node.kind, state: "waiting", attempt, wakeAt });
     const place = (field: string) => ({ node: id, field: `${frame.field}.${id}.${field}` });
@@ -711,7 +711,7 @@ class FlowRun {
     }
     let until = this.#journal.step(path)?.wakeAt ?? undefined;
     if (until === undefined) {
-      until = await timeFor(node, scope, { place, now: this.#deps.clock.now() });
+      until = await timeFor(node, frame.scope, { place, now: this.#deps.clock.now(), settings });
       begin(until);
       // Else it would begin anew with every process.
       if (until - this.#deps.clock.now() > 50) await this.#journal.commit();
