@@ -34,6 +34,32 @@ test("a node whose registration the gateway finds too long ends, and says why", 
   expect(String(refused)).toContain("too long");
 }, 10_000);
 
+test("what no gateway reads is not sent: it would end the connection, and the next one, too", async () => {
+  let connections = 0;
+  const port = await startGateway((socket) => {
+    connections += 1;
+    socket.on("error", () => undefined);
+    socket.on("message", (data: Buffer) => {
+      const { id } = z.object({ id: z.string() }).parse(JSON.parse(data.toString("utf8")));
+      socket.send(JSON.stringify({ id, type: "done" }));
+    });
+  }, 131_072);
+  const link: GatewayLink = new GatewayLink({
+    url: `http://127.0.0.1:${port}`,
+    key: "k",
+    log: { log: () => undefined },
+    onOpen: () => link.askNow({ type: "node.register" }, () => undefined),
+    onEvent: () => undefined,
+  });
+  onTestFinished(() => link.close());
+  void link.run();
+  await link.ask({ type: "vcp.frame", text: "x".repeat(130_000) }, readDone);
+  const refused = link.ask({ type: "vcp.frame", text: "é".repeat(70_000) }, readDone);
+  await expect(refused).rejects.toMatchObject({ code: "payload_too_large", isPassing: false });
+  await link.ask({ type: "vcp.frame", text: "" }, readDone);
+  expect(connections).toBe(1);
+}, 10_000);
+
 test("what the gateway puts off is asked again when it said, or by nobody where it is not wanted any more", async () => {
   vi.spyOn(Math, "random").mockReturnValue(0);
   onTestFinished(() => void vi.restoreAllMocks());

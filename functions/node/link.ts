@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { isJsonObject, parseJson, type JsonObject } from "@toolyard/core/json";
 import type { Log } from "@toolyard/core/ports/log";
 import { WebSocket } from "ws";
+import { longestMessage } from "../realtime/intake.ts";
 import { AnsweredError, readEvent, type NodeEvent } from "./frames.ts";
 
 const firstPauseMs = 500;
@@ -137,18 +138,21 @@ export class GatewayLink implements NodeLink {
     return undefined;
   }
 
-  /** @throws LinkLost, AnsweredError */
+  /** @throws LinkLost, AnsweredError, NodeRefused */
   async askNow<T>(message: JsonObject, read: (answer: JsonObject) => T): Promise<T> {
+    this.#asked += 1;
+    const id = `q${this.#asked}`;
+    const text = JSON.stringify({ ...message, id });
+    // The gateway would end the connection, and the next one, too.
+    if (Buffer.byteLength(text) > longestMessage) throw this.#isStanding ? messageTooLong() : registrationTooLong();
     while (this.#questions.size >= mostUnanswered) await new Promise<void>((resume) => this.#waiting.push(resume));
     const socket = this.#socket;
     if (socket?.readyState !== WebSocket.OPEN) throw new LinkLost("not connected");
-    this.#asked += 1;
-    const id = `q${this.#asked}`;
     const timer = setTimeout(() => socket.terminate(), answerWithinMs);
     try {
       const answer = await new Promise<JsonObject>((give, fail) => {
         this.#questions.set(id, { give, fail });
-        sendInParts(socket, JSON.stringify({ ...message, id }));
+        sendInParts(socket, text);
       });
       return read(answer);
     } finally {
@@ -174,9 +178,7 @@ export class GatewayLink implements NodeLink {
         this.#isStanding = false;
         this.#standing.resolve();
         this.#standing = Promise.withResolvers();
-        const lost = isTooLong
-          ? new NodeRefused("The registration is too long for the gateway; offer fewer tools, or shorter ones.")
-          : new LinkLost("the connection has ended");
+        const lost = isTooLong ? registrationTooLong() : new LinkLost("the connection has ended");
         for (const { fail } of this.#questions.values()) fail(lost);
         done(`${code} ${reason.toString("utf8")}`.trim());
       });
@@ -216,6 +218,15 @@ export class GatewayLink implements NodeLink {
     // None is left behind: a node asks for as long as it lives.
     signal.removeEventListener("abort", stop);
   }
+}
+
+function registrationTooLong(): NodeRefused {
+  return new NodeRefused("The registration is too long for the gateway; offer fewer tools, or shorter ones.");
+}
+
+function messageTooLong(): AnsweredError {
+  const why = `A message of more than ${longestMessage} bytes is not read by the gateway, and was not sent.`;
+  return new AnsweredError("payload_too_large", why, { isPassing: false });
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {

@@ -103,6 +103,18 @@ describe(`a bridge to a server ${verifies("VCP-15")}`, () => {
     expect((await gateway.core.repos.vcpStaticValues.list(tenant.id)).values).toEqual([]);
   });
 
+  test("goes on after a frame that is longer than the gateway reads, of which the node is told", async () => {
+    const bridge = await startBridge(gateway.url, key);
+    const node = await startNode(bridge, { run: (name) => name });
+    await listed("Echo");
+    const placeholders = { "{{Long}}": "x".repeat(150_000) };
+    node.client.say({ type: "update_static_placeholders", data: { serverName: "lab", placeholders } });
+    await expect
+      .poll(() => node.client.of("error"), { timeout: 5_000 })
+      .toMatchObject([{ data: { message: expect.stringContaining("131072 bytes") } }]);
+    expect(await invoke("vcp://Echo")).toMatchObject({ status: "completed" });
+  });
+
   test("is held up by no callbacks of tasks that nobody has", async () => {
     const bridge = await startBridge(gateway.url, key);
     const tools = [vcpManifest("Clip", { pluginType: "asynchronous" }), vcpManifest("Echo")];
