@@ -83,8 +83,22 @@ export function createSocketHandler(
         counts: reached === undefined,
       }),
     ]);
-    if ((await push.send(id, frame)) === "gone") await core.repos.connections.remove(connection.tenant, id);
+    if ((await answer(id, frame, text)) === "gone") await core.repos.connections.remove(connection.tenant, id);
     return { statusCode: 200 };
+  };
+
+  /** Who has asked would wait for one that API Gateway does not carry. */
+  const answer = async (id: string, frame: string, text: string): ReturnType<Push["send"]> => {
+    try {
+      return await push.send(id, frame);
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || thrown.code !== "payload_too_large") throw thrown;
+      const error = new GatewayError(
+        "payload_too_large",
+        "The answer is longer than what is carried here; ask for less.",
+      );
+      return push.send(id, refuseMessage(error, text));
+    }
   };
 
   const handle = { CONNECT: connect, DISCONNECT: disconnect, MESSAGE: receive } as const;

@@ -327,6 +327,50 @@ describe("what a client sends", () => {
     expect(new Set(answers.map(({ type }) => type))).toEqual(new Set(["pong"]));
   });
 
+  test("is answered where the whole answer is more than API Gateway carries", async () => {
+    const node = await open(owner.key, "?client_type=DistributedServer");
+    const add = async (names: readonly string[], description: string): Promise<void> => {
+      const operation = (operationId: string) => ({ get: { operationId, description, responses: {} } });
+      const openapi = {
+        openapi: "3.1.0",
+        info: { title: names[0], version: "1" },
+        servers: [{ url: backEnd.url }],
+        paths: Object.fromEntries(names.map((name) => [`/${name}`, operation(name)])),
+      };
+      await owner.request("POST", "/v1/plugins/import", { openapi });
+    };
+    const names = Array.from({ length: 150 }, (_none, at) => `tool_${at}`);
+    await add(names, "d".repeat(1_000));
+    const manifests = { type: "vcp.frame", frame: { type: "get_vcp_manifests", data: { requestId: "m1" } } };
+    const plugins: Json[] = (await node.ask(manifests)).frames[0].data.plugins;
+    expect(plugins.map(({ name }) => name)).toEqual(expect.arrayContaining(names));
+    await add(
+      Array.from({ length: 900 }, (_none, at) => `more_${at}_`.padEnd(60, "x")),
+      "d",
+    );
+    expect(await node.ask(manifests)).toMatchObject({ type: "error", error: { code: "payload_too_large" } });
+
+    const device = { type: "subscribe", id: "device", topic: "vcp_log", device: "desk" };
+    const away = await open(owner.key, "?client_type=VCPLog");
+    await away.ask({ ...device });
+    await away.close();
+    await expect.poll(async () => (await connections()).map(({ holder }) => holder)).toContain("away");
+    await functions.run(
+      `INSERT INTO connection_events (tenant, audience, audience_value, type, body)
+        SELECT ?1, 'client_type', 'VCPLog', 'vcp_log',
+          json_object('type', 'vcp_log', 'data', json_object('content', value || printf('%.*c', 8000, 'x')))
+        FROM json_each(?2)`,
+      owner.id,
+      JSON.stringify(Array.from({ length: 40 }, (_none, at) => at + 1)),
+    );
+    await new Promise((next) => setTimeout(next, 20));
+    const back = await open(owner.key, "?client_type=VCPLog");
+    await back.ask({ ...device });
+    const { frames } = await back.ask({ type: "vcp.replay" });
+    expect(frames.length).toBeGreaterThan(5);
+    expect(frames.at(-1)).toMatchObject({ data: { content: expect.stringMatching(/^40x/) }, _vcpReplay: true });
+  });
+
   test("is a sign of life, and is told where its connection counts as gone", async () => {
     const client = await open();
     const age = "UPDATE connections SET expires_at = expires_at - 600000 WHERE tenant = ?";

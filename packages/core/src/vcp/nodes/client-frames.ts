@@ -22,6 +22,8 @@ import { takeNodeFrame } from "./node-frames.ts";
 /** How long a person is said to have; a call that waits does so until it is decided. */
 const approvalTtlMs = 86_400_000;
 const mostApprovals = 20;
+/** Bytes of what a device has missed in one answer of API Gateway's, which has 128 KB. */
+const longestReplay = 120_000;
 /** Of a page that an observer shows: a frame has its limit. */
 const longestMarkdown = 24_000;
 
@@ -111,7 +113,7 @@ export async function missedFrames(deps: CoreDeps, connection: Connection): Prom
     const frame = names === undefined ? undefined : parseJson(toFrame(event, names));
     return isJsonObject(frame) ? [{ ...frame, _vcpReplay: true, _vcpReplayOriginalAt: event.createdAt }] : [];
   });
-  if (!hasScope(caller, "approve")) return frames;
+  if (!hasScope(caller, "approve")) return fitting(connection, frames);
   const filter = { state: "input_required" } as const;
   const page = await deps.repos.calls.list(tenant, filter, { limit: mostApprovals, order: "asc" });
   const asked = await Promise.all(
@@ -120,7 +122,18 @@ export async function missedFrames(deps: CoreDeps, connection: Connection): Prom
       return own.map((frame) => ({ ...frame, _vcpReplay: true, _vcpReplayOriginalAt: createdAt }));
     }),
   );
-  return [...frames, ...asked.flat()];
+  return fitting(connection, [...frames, ...asked.flat()]);
+}
+
+/** The last of them, as many as API Gateway carries in one answer; a process that holds the socket sends all. */
+function fitting({ holder }: Connection, frames: readonly JsonObject[]): JsonObject[] {
+  if (holder !== null) return [...frames];
+  let bytes = 0;
+  const first = frames.findLastIndex((frame) => {
+    bytes += Buffer.byteLength(JSON.stringify(frame)) + 1;
+    return bytes > longestReplay;
+  });
+  return frames.slice(first + 1);
 }
 
 /** Goes to the browser of the same caller, else to the tenant's that is there longest. */

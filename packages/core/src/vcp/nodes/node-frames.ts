@@ -25,6 +25,10 @@ const mostValues = 500;
 const longestValues = 262_144;
 /** Of a result on its way back: a frame has its limit, and the whole is with the call. */
 const longestResult = 24_000;
+/** Characters of a tool's description in a list of all. */
+const longestDescription = 1_000;
+/** Of all of them together, where API Gateway carries the list: an answer has 128 KB. */
+const longestDescriptions = 20_000;
 
 /** @returns frames for the node */
 export async function takeNodeFrame(deps: CoreDeps, connection: Connection, frame: JsonObject): Promise<JsonObject[]> {
@@ -142,10 +146,12 @@ function bare(placeholder: string): string {
 async function manifests(deps: CoreDeps, connection: Connection, { requestId }: JsonObject): Promise<JsonObject> {
   const context = await contextOf(deps, connection);
   const tools = hasScope(connection.caller, "tools") ? listTools(deps.adapters, context) : [];
+  const longest =
+    connection.holder === null ? Math.floor(longestDescriptions / (tools.length + 1)) : longestDescription;
   const plugins = tools.map(({ name, title, description, distributed }) => ({
     name: distributed?.vcpName ?? name,
     displayName: title ?? name,
-    description: description.slice(0, 1_000),
+    description: description.slice(0, Math.min(longest, longestDescription)),
   }));
   return { type: "vcp_manifest_response", data: { requestId: requestId ?? null, plugins } };
 }
