@@ -151,16 +151,20 @@ describe(`frames of a node of VCP that wait ${verifies("VCP-24")}`, () => {
     await expect.poll(() => typesOf(node.asked).filter((type) => type === "vcp.frame")).toHaveLength(1);
   });
 
-  test("until they are answered are a megabyte at most, and give their room back", async () => {
+  test("until they are answered are a megabyte at most beside one of any length, and give their room back", async () => {
     const answers: (() => void)[] = [];
     const node = open({ answer: () => new Promise((give) => answers.push(() => give({}))) });
     node.session.receive(registration);
     await expect.poll(() => typesOf(node.asked)).toContain("node.beat");
-    node.session.receive(frame(600_000));
-    node.session.receive(frame(400_000));
-    await expect.poll(() => answers).toHaveLength(2);
-    for (const give of answers.splice(0)) give();
-    await new Promise((next) => setTimeout(next, 10));
+    for (let round = 0; round < 2; round += 1) {
+      node.session.receive(frame(4_000_000));
+      node.session.receive(frame(600_000));
+      node.session.receive(frame(400_000));
+      await expect.poll(() => answers).toHaveLength(3);
+      for (const give of answers.splice(0)) give();
+      await new Promise((next) => setTimeout(next, 10));
+    }
+    node.session.receive(frame(4_000_000));
     node.session.receive(frame(1_000_000));
     expect(node.closed).toEqual([]);
     node.session.receive(frame(100_000));

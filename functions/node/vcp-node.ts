@@ -18,7 +18,7 @@ import { filesOffer } from "./files.ts";
 import { NodeRefused, type LinkHandlers, type NodeLink } from "./link.ts";
 import { Node, type Offering } from "./node.ts";
 
-/** Frames that wait until the node has registered, or the gateway has answered; one registration may be longer. */
+/** Frames that wait until the node has registered, or the gateway has answered, beside one that was there first. */
 const mostWaiting = 64;
 const mostWaitingBytes = 1_048_576;
 const longestMessage = 4_000;
@@ -94,9 +94,10 @@ export class VcpNodeSession implements VcpSession {
     const { type, data } = frame;
     if (type === "tool_result" && this.#takeResult(data)) return;
     const registration = type === "register_tools" ? readRegistration(data) : undefined;
-    const bytes = text.length;
-    const isAlone = registration !== undefined && this.#waiting === 0;
-    if (!isAlone && !this.#hasRoom(bytes)) return;
+    // One that nothing waits with may be as long as the socket lets it be; until it has registered only what does that.
+    const isAlone = this.#waiting === 0 && (registration !== undefined || this.#link !== undefined);
+    const bytes = isAlone ? 0 : text.length;
+    if (!this.#hasRoom(bytes)) return;
     this.#waiting += 1;
     this.#waitingBytes += bytes;
     if (registration !== undefined) {

@@ -303,6 +303,20 @@ describe(`a node of VCP ${verifies("VCP-15")}`, () => {
     expect(node.client.of("error")).toEqual([]);
   });
 
+  test("hands on as much of a task as is taken from others, with what it says right behind it", async () => {
+    const said = "Submitted. {{VCP_ASYNC_RESULT::Clip::task-4}}";
+    const node = await startNode({ tools: [vcpManifest("Clip", { pluginType: "asynchronous" })], run: () => said });
+    await listed("Clip");
+    const { json } = await invoke({ uri: "vcp://Clip" });
+    const callbackData = { pluginName: "Clip", taskId: "task-4", status: "Succeed", picture: "A".repeat(3_000_000) };
+    node.client.say({ type: "plugin_callback_forward", data: { serverName: "lab", callbackData } });
+    node.client.say({ type: "report_ip", data: { serverName: "lab", localIPs: [] } });
+    const stateOf = async (): Promise<Json> => (await tenant.client.get(`/v1/calls/${json.id}`)).state;
+    await expect.poll(stateOf, { timeout: 10_000 }).toBe("completed");
+    expect((await tenant.client.send("get", `/v1/calls/${json.id}/result`)).text.length).toBeGreaterThan(3_000_000);
+    expect(node.client.of("error")).toEqual([]);
+  });
+
   test("is believed of a task that it names and ends in one breath", async () => {
     const callbackData = { pluginName: "Clip", taskId: "task-3", status: "Succeed", message: "cut" };
     const node: VcpNode = await startNode({
