@@ -164,7 +164,7 @@ export const takeFlowHook = defineRoute({
   path: "/v1/flows/{id}/hooks/{hook}",
   summary: "Start a run by its hook",
   description:
-    "The address that `POST /v1/flows/{id}/hooks` has shown. A JSON object is the input, and any other JSON its `body`. Repeated with the same `webhook-id` (or `idempotency-key`) it is the same run.",
+    "The address that `POST /v1/flows/{id}/hooks` has shown. A JSON object is the input, and any other JSON its `body`. Repeated with the same `webhook-id` (or `idempotency-key`) within 24 hours it is the same run.",
   tags,
   scope: null,
   admission: "none",
