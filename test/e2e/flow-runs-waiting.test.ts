@@ -353,6 +353,8 @@ describe(`a step that fails ${verifies("FLOW-1")}`, () => {
     const ended = await callIn(tenant, run);
     expect(ended).toMatchObject({ state: "completed" });
     expect(JSON.parse(ended.result.preview)).toEqual(output);
+    const after = await viewRun(gateway.core, context, run);
+    expect(after.steps).toMatchObject([{ path: "buy", state: "completed", error: null }]);
   });
 
   test("and whose fate nobody knows goes where its node leads, and is not sent again", async () => {

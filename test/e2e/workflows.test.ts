@@ -255,6 +255,15 @@ describe(`running a workflow ${verifies("FLOWRUN-1")}`, () => {
     await tenant.client.post(`/v1/runs/${stays}/cancel`);
   });
 
+  test("is waited for as long as the page says where no stream is wanted", async () => {
+    await publishFlow(tenant, { name: "idle", start: "wait", nodes: { wait: { kind: "wait", signal: "never" } } });
+    const begun = performance.now();
+    const { status, json } = await runWorkflow({ workflow_id: "idle", stream: false });
+    expect({ status, state: json.state }).toEqual({ status: 202, state: "waiting" });
+    expect(performance.now() - begun).toBeGreaterThan(24_500);
+    await tenant.client.post(`/v1/runs/${json.id}/cancel`);
+  }, 60_000);
+
   test("the same key is the same run", async () => {
     await publishFlow(tenant, { name: "look", start: "find", nodes: { find: lookUp } });
     const key = { "idempotency-key": newId("request") };

@@ -284,7 +284,7 @@ async function startHere(
 const longestWaitMs = 25_000;
 const marginMs = 3_000;
 
-function waitOf(remainingMs = longestWaitMs): number {
+function waitOf(remainingMs = Number.POSITIVE_INFINITY): number {
   return Math.min(longestWaitMs, remainingMs - marginMs);
 }
 

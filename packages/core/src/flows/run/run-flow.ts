@@ -297,7 +297,6 @@ class FlowRun {
         await this.#awaitBackoff(at, known);
         const output = await this.#perform(at, attempt);
         this.#journal.rememberOutput(path, output);
-        const packed = await this.#journal.values.pack("output", path, output);
         this.#put({
           ...this.#journal.step(path),
           path,
@@ -305,7 +304,8 @@ class FlowRun {
           kind: node.kind,
           state: "completed",
           attempt,
-          output: packed,
+          output: await this.#journal.values.pack("output", path, output),
+          error: null,
         });
         // Of what others can see or what took time; the rest rides along with what comes next.
         if (!isPure(node)) {
