@@ -46,6 +46,11 @@ export interface KafkaServerRecord {
 export interface KafkaServer {
   readonly ports: Readonly<Record<KafkaListener, number>>;
   createTopic(name: string, settings?: Readonly<Record<string, string>>): Promise<void>;
+  /** Partitions of the topic, more than it has. */
+  growTo(topic: string, partitions: number): Promise<void>;
+  append(topic: string, partition: number, values: readonly string[]): Promise<void>;
+  /** As when their time is over: what lies before the offset is gone from the topic's first partition. */
+  forgetBefore(topic: string, offset: number): Promise<void>;
   /** How many records lie in the topic. */
   count(topic: string): Promise<number>;
   /** All records up to the one of this value, for which it waits. */
@@ -120,6 +125,28 @@ export async function startKafkaServer(): Promise<KafkaServer> {
         }
       });
     },
+    growTo: (topic, count) =>
+      withAdmin(async (admin) => {
+        await admin.createPartitions({ topicPartitions: [{ topic, count }] });
+        const partitions = async (): Promise<number | undefined> =>
+          (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0]?.partitions.length;
+        while ((await partitions()) !== count) await new Promise((done) => setTimeout(done, 20));
+      }),
+    async append(topic, partition, values) {
+      const producer = client.producer({ allowAutoTopicCreation: false });
+      await producer.connect();
+      try {
+        await producer.send({ topic, messages: values.map((value) => ({ partition, value })) });
+      } finally {
+        await producer.disconnect();
+      }
+    },
+    forgetBefore: (topic, offset) =>
+      withAdmin(async (admin) => {
+        // Only so it learns who leads the partition.
+        await admin.fetchTopicOffsets(topic);
+        await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: String(offset) }] });
+      }),
     async count(topic) {
       const partitions = await withAdmin((admin) => admin.fetchTopicOffsets(topic));
       return partitions.reduce((sum, { high, low }) => sum + Number(high) - Number(low), 0);

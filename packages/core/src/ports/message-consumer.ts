@@ -17,7 +17,10 @@ export interface ConsumerSource {
   readonly group: string;
   /** Where a group begins that has consumed nothing yet (Kafka). */
   readonly from: "latest" | "earliest";
-  /** RocketMQ: what was stored before is passed over; epoch milliseconds. */
+  /**
+   * RocketMQ: what was stored before is passed over. Kafka: the same with `latest`, in partitions that a group which
+   * has begun has no place in. Epoch milliseconds.
+   */
   readonly since?: number | undefined;
   /** RabbitMQ: makes the queue where it is missing. */
   readonly declare?: QueueDeclaration | undefined;

@@ -130,6 +130,7 @@ function sourceOf(
     ...(deadLetterTopic === undefined ? {} : { deadLetterTopic }),
   };
   if (config.broker === "rocketmq") return { ...base, ...sinceOf(options, createdAt) };
+  if (config.broker === "kafka" && createdAt !== undefined) return { ...base, since: createdAt };
   return config.broker === "rabbitmq" ? { ...base, ...queueOf(id, base.name, { topic, options }) } : base;
 }
 

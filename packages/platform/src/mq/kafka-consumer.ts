@@ -7,6 +7,7 @@ import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
 import type {
   ConsumeOptions,
+  ConsumerSource,
   MessageConsumer,
   ReceivedMessage,
   Settlement,
@@ -25,6 +26,15 @@ const signOfLifeMs = 1_000;
 const sessionMs = 10_000;
 const mostPartitionsAtOnce = 16;
 const hangUpMs = 5_000;
+
+/** What the broker says of a partition in which a group has consumed nothing. */
+const noPlace = -1;
+
+interface Beginning {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: string;
+}
 
 interface Place {
   readonly account: BrokerAccount;
@@ -67,6 +77,7 @@ class KafkaConsumer implements MessageConsumer {
   #producer: Promise<Producer> | undefined;
   /** Resolved and made anew whenever a message is settled. */
   #settled = Promise.withResolvers<void>();
+  #hasBegun = false;
   #isClosed = false;
 
   constructor({ kafka }: KafkaClient, { server }: Place, options: ConsumeOptions) {
@@ -87,15 +98,23 @@ class KafkaConsumer implements MessageConsumer {
 
   /** @throws whatever the library makes of what the brokers say */
   async start(): Promise<void> {
-    const { name, from, group } = this.#options.source;
+    const { source } = this.#options;
     await this.#admin.connect();
-    const beginning = from === "latest" ? await this.#notBegun(name, group) : new Map<number, string>();
+    const beginning = source.from === "latest" ? await this.#beginningOf(source) : [];
     await this.#consumer.connect();
-    await this.#consumer.subscribe({ topics: [name], fromBeginning: from === "earliest" });
-    const joined = Promise.withResolvers<readonly number[]>();
+    // What else the group has no place in was made, or lost its oldest messages, since: all that is there is new to it.
+    await this.#consumer.subscribe({ topics: [source.name], fromBeginning: true });
+    const joined = Promise.withResolvers<readonly Beginning[]>();
     const failed = Promise.withResolvers<never>();
     failed.promise.catch(() => undefined);
-    this.#consumer.on("consumer.group_join", ({ payload }) => joined.resolve(payload.memberAssignment[name] ?? []));
+    this.#consumer.on("consumer.group_join", ({ payload }) => {
+      if (this.#hasBegun) return;
+      const assigned = payload.memberAssignment[source.name] ?? [];
+      const own = beginning.filter(({ partition }) => assigned.includes(partition));
+      // Now, since what is fetched next depends on it.
+      for (const each of own) this.#consumer.seek(each);
+      joined.resolve(own);
+    });
     this.#consumer.on("consumer.crash", ({ payload }) => {
       failed.reject(payload.error);
       this.#lost(payload.error);
@@ -106,8 +125,10 @@ class KafkaConsumer implements MessageConsumer {
       partitionsConsumedConcurrently: Math.min(mostPartitionsAtOnce, this.#options.prefetch),
       eachBatch: (batch) => this.#takeBatch(batch),
     });
-    const assigned = await Promise.race([joined.promise, failed.promise]);
-    await this.#begin(name, new Map([...beginning].filter(([partition]) => assigned.includes(partition))));
+    const own = await Promise.race([joined.promise, failed.promise]);
+    // What is published from here on must not be passed over by a member that dies before its first commit.
+    if (own.length > 0) await this.#consumer.commitOffsets([...own]);
+    this.#hasBegun = true;
   }
 
   async waiting(): Promise<number | undefined> {
@@ -142,26 +163,21 @@ class KafkaConsumer implements MessageConsumer {
     );
   }
 
-  /** Partitions of which the group has consumed nothing yet, with where they end now. */
-  async #notBegun(topic: string, group: string): Promise<ReadonlyMap<number, string>> {
+  /**
+   * A group that is new begins where partitions end now. One that is not has no place in partitions that were made
+   * since, nor in those of which others that share it have consumed nothing: there it begins with what is no older
+   * than whoever wants it.
+   */
+  async #beginningOf({ name: topic, group, since }: ConsumerSource): Promise<readonly Beginning[]> {
     // In this order: only the first one learns which brokers there are.
     const ends = await this.#admin.fetchTopicOffsets(topic);
     const committed = await this.#committed(topic, group);
-    return new Map(
-      ends
-        .filter(({ partition }) => (committed.get(partition) ?? -1) < 0)
-        .map(({ partition, high }) => [partition, high]),
-    );
-  }
-
-  /**
-   * A group that begins at the end says so at once: what is published from here on must not be passed over by a
-   * member that dies before its first commit.
-   */
-  async #begin(topic: string, offsets: ReadonlyMap<number, string>): Promise<void> {
-    const at = [...offsets].map(([partition, offset]) => ({ topic, partition, offset }));
-    for (const each of at) this.#consumer.seek(each);
-    if (at.length > 0) await this.#consumer.commitOffsets(at);
+    const isBegun = ({ partition }: Pick<Beginning, "partition">): boolean =>
+      (committed.get(partition) ?? noPlace) !== noPlace;
+    if (!ends.some(isBegun)) return ends.map(({ partition, high }) => ({ topic, partition, offset: high }));
+    if (since === undefined || ends.every(isBegun)) return [];
+    const found = await this.#admin.fetchTopicOffsetsByTimestamp(topic, since);
+    return found.filter((each) => !isBegun(each)).map(({ partition, offset }) => ({ topic, partition, offset }));
   }
 
   async #takeBatch(payload: EachBatchPayload): Promise<void> {
