@@ -1,4 +1,5 @@
 /** `svc://` through the whole gateway, against servers of gRPC and HTTP and the registries that know them (SVC-1 to SVC-4). */
+import { constants, createServer as createHttp2Server } from "node:http2";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { status as grpcStatus } from "@grpc/grpc-js";
@@ -157,6 +158,30 @@ describe(`a gRPC service ${verifies("SVC-1")}`, () => {
     const { client } = await serviceOf({ ...described, endpoints: at(peer.port) });
     await result(client, "loyalty.v1.Customers/List?max-attempts=2");
     expect(peer.asked).toHaveLength(2);
+  });
+
+  test("is called by a new connection where it ends the old one and refuses unseen what came by that, writes too", async () => {
+    let asked = 0;
+    const server = createHttp2Server();
+    server.on("stream", (stream) => {
+      asked += 1;
+      stream.on("error", () => undefined);
+      if (asked === 2) {
+        stream.session?.goaway(constants.NGHTTP2_NO_ERROR, 1);
+        stream.close(constants.NGHTTP2_REFUSED_STREAM);
+        return;
+      }
+      stream.respond({ "content-type": "application/grpc" }, { waitForTrailers: true });
+      stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+      // A message that says nothing.
+      stream.end(Buffer.alloc(5));
+    });
+    await new Promise<void>((done) => void server.listen(0, "127.0.0.1", done));
+    open.push({ close: () => new Promise((done) => void server.close(() => done())) });
+    const { client } = await serviceOf({ ...described, endpoints: at((server.address() as AddressInfo).port) });
+    for (const name of ["Ada", "Bob"])
+      expect((await invoke(client, "loyalty.v1.Customers/Create", { name })).status).toBe(200);
+    expect(asked).toBe(3);
   });
 
   test.each(["v1", "v1alpha"] as const)(

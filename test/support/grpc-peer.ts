@@ -214,7 +214,8 @@ function addReflection(server: Server, version: "v1" | "v1alpha"): void {
   const answer = (asked: JsonValue): JsonValue => {
     const { listServices, fileByFilename, fileContainingSymbol } = asked as Record<string, string | undefined>;
     if (listServices !== undefined) {
-      const names = ["loyalty.v1.Echo", "grpc.health.v1.Health", "loyalty.v1.Customers"];
+      // One of them it was given no descriptors of.
+      const names = ["loyalty.v1.Echo", "grpc.health.v1.Health", "loyalty.v1.Ghost", "loyalty.v1.Customers"];
       return { listServicesResponse: { service: names.map((name) => ({ name })) } };
     }
     const files = fileNamed(fileByFilename ?? symbolsOf(loyalty, fileContainingSymbol ?? ""));

@@ -146,6 +146,27 @@ describe(`a message ${verifies("SVC-1")}`, () => {
     expect(JSON.parse(full.decode(list, new Uint8Array()))).toEqual({ page: 0, level: "LEVEL_UNSPECIFIED" });
   });
 
+  test("tells what is packed in it, and described nowhere, by its bytes", () => {
+    const secret = "type.googleapis.com/other.v1.Secret";
+    const within = (number: number, bytes: Uint8Array): Uint8Array =>
+      Buffer.concat([textField(number, "x".repeat(bytes.length)).subarray(0, -bytes.length), bytes]);
+    const packed = within(26, Buffer.concat([textField(1, secret), textField(2, "hidden")]));
+    const told = { "@type": secret, value: Buffer.from("hidden").toString("base64") };
+    const bytes = Buffer.concat([textField(14, "known"), packed, within(29, packed)]);
+    expect(JSON.parse(codec.decode(everything, bytes))).toEqual({
+      aString: "known",
+      packed: told,
+      inner: { packed: told },
+    });
+    expect(refusal(() => codec.encode(everything, { packed: told }))).toMatchObject({ code: "invalid_arguments" });
+  });
+
+  test("that JSON has no words for was answered all the same", () => {
+    const error = refusal(() => codec.decode(everything, textField(24, "")));
+    expect(error).toMatchObject({ code: "tool_failed", message: expect.stringContaining("answered OK") });
+    expect(deliveryOf(error)).toBe("answered");
+  });
+
   test("that is none is the server's fault", () => {
     const error = refusal(() => codec.decode(everything, Buffer.from([0xff, 0xff])));
     expect([error.code, deliveryOf(error)]).toEqual(["tool_failed", "answered"]);

@@ -38,6 +38,7 @@ import { withDelivery } from "../errors/delivery.ts";
 import { toJsonName, type Descriptors, type MethodDescriptor } from "./descriptors.ts";
 import { MessageTooLarge } from "./frames.ts";
 import { JsonSize } from "./json-size.ts";
+import { describeUnknown } from "./unknown-any.ts";
 
 /** Files that compilers bring along; many sets leave them out. */
 const wellKnownFiles: ReadonlyMap<string, FileDescriptorProto> = new Map(
@@ -93,18 +94,45 @@ export function createCodec(descriptors: Pick<Descriptors, "files">, { emitDefau
     },
     decode({ output }, bytes, most = Number.POSITIVE_INFINITY) {
       const schema = messageOf(registry, output);
-      try {
+      const message = read(output, () => {
         size.check(schema, bytes, most);
-        const text = toJsonString(schema, fromBinary(schema, bytes), { registry, alwaysEmitImplicit: emitDefaults });
-        if (text.length > most) throw new MessageTooLarge();
-        return text;
-      } catch (error) {
-        if (error instanceof MessageTooLarge) throw error;
-        const text = `The answer is no message '${output}' (${reasonOf(error)}); its descriptors may be out of date.`;
-        throw withDelivery(new GatewayError("tool_failed", text, { cause: error }), "answered");
-      }
+        return fromBinary(schema, bytes);
+      });
+      const text = write(output, () => {
+        const options = { registry, alwaysEmitImplicit: emitDefaults };
+        try {
+          return toJsonString(schema, message, options);
+        } catch (error) {
+          const known = describeUnknown(schema, message, registry);
+          if (known === undefined) throw error;
+          return toJsonString(schema, message, { ...options, registry: known });
+        }
+      });
+      if (text.length > most) throw new MessageTooLarge();
+      return text;
     },
   };
+}
+
+/** @throws GatewayError `tool_failed`, answered */
+function read<Result>(output: string, work: () => Result): Result {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof MessageTooLarge) throw error;
+    const text = `The answer is no message '${output}' (${reasonOf(error)}); its descriptors may be out of date.`;
+    throw withDelivery(new GatewayError("tool_failed", text, { cause: error }), "answered");
+  }
+}
+
+/** What JSON has no place for, such as times before the year 1. @throws GatewayError `tool_failed`, answered */
+function write(output: string, work: () => string): string {
+  try {
+    return work();
+  } catch (error) {
+    const text = `The server answered OK, but its answer '${output}' cannot be written as JSON: ${reasonOf(error)}.`;
+    throw withDelivery(new GatewayError("tool_failed", text, { cause: error }), "answered");
+  }
 }
 
 function toRegistry({ files }: Pick<Descriptors, "files">): FileRegistry {

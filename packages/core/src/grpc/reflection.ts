@@ -6,7 +6,7 @@ import type { Http2Connection } from "../ports/egress.ts";
 import type { GrpcReply, GrpcRequest } from "./call.ts";
 import { callGrpc } from "./call.ts";
 import { missingImports, readFiles, type Descriptors } from "./descriptors.ts";
-import { toStatusError, unimplemented, type StatusErrorOptions } from "./status.ts";
+import { notFound, toStatusError, unimplemented, type GrpcStatus, type StatusErrorOptions } from "./status.ts";
 import { bytesOf, readFields, textField, toText } from "./wire.ts";
 
 const versions = ["v1", "v1alpha"] as const;
@@ -34,7 +34,8 @@ export async function reflect(connection: Http2Connection, options: ReflectionOp
   for (const version of versions) {
     const asked = new Asking(connection, version, options);
     const services = options.services ?? (await asked.services());
-    const files = services === undefined ? undefined : await asked.filesOf(services);
+    const isListed = options.services === undefined;
+    const files = services === undefined ? undefined : await asked.filesOf(services, isListed);
     if (files !== undefined) return readFiles(files);
     last = asked.last;
   }
@@ -63,8 +64,12 @@ class Asking {
       .filter((name) => !ownServices.test(name));
   }
 
-  async filesOf(services: readonly string[]): Promise<readonly Uint8Array[] | undefined> {
-    const answers = await this.#ask(services.map((name) => textField(fileContaining, name)));
+  /** @param isListed the server names them all, and those that it cannot describe are none of our choice */
+  async filesOf(services: readonly string[], isListed: boolean): Promise<readonly Uint8Array[] | undefined> {
+    const answers = await this.#ask(
+      services.map((name) => textField(fileContaining, name)),
+      isListed,
+    );
     if (answers === undefined) return undefined;
     let files = filesIn(answers);
     for (let round = 0; round < mostRounds; round += 1) {
@@ -79,7 +84,8 @@ class Asking {
     return files;
   }
 
-  async #ask(messages: readonly Uint8Array[]): Promise<readonly Uint8Array[] | undefined> {
+  /** @param mayLack an answer says so where something is not there; without any other answer it is an error still */
+  async #ask(messages: readonly Uint8Array[], mayLack = false): Promise<readonly Uint8Array[] | undefined> {
     if (messages.length === 0) return [];
     const { metadata, timeoutMs, signal, maxBytes } = this.#options;
     const path = `grpc.reflection.${this.#version}.ServerReflection/ServerReflectionInfo`;
@@ -87,14 +93,18 @@ class Asking {
     const { status } = this.last;
     if (status.code === unimplemented) return undefined;
     if (status.code !== 0) throw toStatusError(status, this.#options);
+    const refusals: GrpcStatus[] = [];
     for (const answer of this.last.messages) {
       const [refusal] = readFields(answer, 7);
       if (refusal === undefined) continue;
       const [code] = readFields(refusal.bytes, 1);
       const [text] = readFields(refusal.bytes, 2);
       const message = text === undefined ? "" : toText(text.bytes);
-      throw toStatusError({ code: code?.value ?? 5, message: `reflection: ${message}` }, this.#options);
+      refusals.push({ code: code?.value ?? notFound, message: `reflection: ${message}` });
     }
+    const isFatal = refusals.length === this.last.messages.length || !mayLack;
+    const refusal = refusals.find(({ code }) => isFatal || code !== notFound);
+    if (refusal !== undefined) throw toStatusError(refusal, this.#options);
     return this.last.messages;
   }
 }

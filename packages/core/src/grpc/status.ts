@@ -36,6 +36,7 @@ const statuses: readonly StatusSpec[] = [
 ];
 const unknown: StatusSpec = { name: "UNKNOWN", http: 500 };
 
+export const notFound = 5;
 export const unimplemented = 12;
 export const unauthenticated = 16;
 

@@ -26,7 +26,7 @@ import { isSecure, type SvcConfig } from "./config.ts";
 import { describe, methodOf } from "./grpc-tools.ts";
 import { UploadedSets } from "./uploaded-sets.ts";
 import { authorityOf, type Instance } from "./instance.ts";
-import type { Spread } from "./spread.ts";
+import { mayTryAnother, type Spread } from "./spread.ts";
 
 type Service = OpenService<SvcConfig>;
 
@@ -122,7 +122,19 @@ class GrpcClient implements GrpcBehaviour {
     context: InvocationContext,
     work: (channel: Channel) => Promise<Result>,
   ): Promise<Result> {
-    return this.#spread.run(service, context, (instance) => this.#onChannel(service, context, { instance, work }));
+    return this.#spread.run(service, context, async (instance) => {
+      let used: Channel | undefined;
+      const onChannel = (): Promise<Result> =>
+        this.#onChannel(service, context, { instance, work: (channel) => work((used = channel)) });
+      try {
+        return await onChannel();
+      } catch (error) {
+        const isOver = used?.connection.isAlive() === false && mayTryAnother(error);
+        if (!isOver || context.signal.aborted) throw error;
+        // Servers end connections that are old, and refuse unseen what comes by them meanwhile.
+        return onChannel();
+      }
+    });
   }
 
   #onChannel<Result>(

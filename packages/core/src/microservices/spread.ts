@@ -76,7 +76,8 @@ export class Spread {
   }
 }
 
-function mayTryAnother(error: unknown): boolean {
+/** Nothing has left, and elsewhere it may. */
+export function mayTryAnother(error: unknown): boolean {
   return error instanceof GatewayError && error.code === "tool_unreachable" && deliveryOf(error) === "not_sent";
 }
 
