@@ -84,6 +84,8 @@ function beforeSending(code: string): string {
   if (code === "ENOTFOUND" || code === "EAI_AGAIN" || code === "EAI_NODATA") return `cannot be resolved (${code})`;
   if (code === "ECONNREFUSED") return "refused the connection";
   if (code === "UND_ERR_CONNECT_TIMEOUT" || code === "ETIMEDOUT") return "could not be connected to in time";
+  if (/WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG/.test(code)) return `does not speak TLS there (${code})`;
+  if (/_ALERT_/.test(code)) return `refused the TLS that was offered, or the certificate shown to it (${code})`;
   if (/CERT|TLS|SSL|ISSUER|SIGNATURE/.test(code)) return `has no certificate that is trusted for this name (${code})`;
   return `could not be connected to (${code})`;
 }

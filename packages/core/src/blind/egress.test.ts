@@ -837,6 +837,21 @@ describe("TLS", () => {
     }
   });
 
+  test("who speaks no TLS, or none that we do, is not said to have a bad certificate", async () => {
+    const strange = createTlsServer({
+      cert: testCertificate,
+      key: testKey,
+      maxVersion: "TLSv1.2",
+      ciphers: "PSK-AES128-GCM-SHA256",
+    });
+    await listen(strange);
+    closers.push(() => strange.close());
+    const said = async (port: number): Promise<string> =>
+      (await failureOf(openEgress({ resolve }).request(get(`https://api.example.com:${port}/`)))).message;
+    expect(await said(Number(new URL(stub.url).port))).toMatch(/does not speak TLS there/);
+    expect(await said((strange.address() as AddressInfo).port)).toMatch(/refused the TLS that was offered/);
+  });
+
   test("a redirect from https to http is refused", async () => {
     const server = createTlsServer({ cert: testCertificate, key: testKey }, (socket: TLSSocket) =>
       socket.once("data", () =>
