@@ -98,6 +98,20 @@ describe.each(kinds)(`opening %s ${verifies("MQ-4")}`, (kind) => {
   });
 });
 
+test.each([
+  "ERR max number of clients reached",
+  "DENIED Redis is running in protected mode because protected mode is enabled",
+])(
+  `a Redis that hangs up with the words '%s' has been sent nothing, and they are told ${verifies("MQ-4")}`,
+  async (words) => {
+    const error = await failure("redis", [
+      await listen((socket) => void socket.once("data", () => socket.end(`-${words}\r\n`))),
+    ]);
+    expect(error).toMatchObject({ code: "tool_unreachable", message: expect.stringContaining(words) });
+    expect(deliveryOf(error)).toBe("not_sent");
+  },
+);
+
 /** Lengths of frames, and what a client of Kafka makes of them. */
 describe.each(["00000000", "ffffffff", "80000000", "04000001"])(
   `whoever answers a client of Kafka with the bytes %s ${verifies("MQ-4")}`,

@@ -32,6 +32,9 @@ import {
 /** A line: how many have the message, or what is against it. */
 const largestAnswerBytes = 65_536;
 
+/** After these words it hangs up on whoever comes: it has too many clients, or serves none from elsewhere. */
+const hangUps = /^(?:ERR max number of clients|DENIED)/;
+
 export async function openRedis(
   deps: BrokerDeps,
   account: BrokerAccount,
@@ -108,6 +111,7 @@ async function logIn(client: Redis, account: BrokerAccount, server: BrokerServer
     const said = textOf(error);
     if (/^(?:WRONGPASS|NOAUTH|ERR (?:AUTH|invalid password|Client sent AUTH))/.test(said))
       throw loginRefused(account, server, said);
+    if (hangUps.test(said)) throw unreachable(server, said, error);
     // An account that may only publish is not let in by this, but is there.
     if (!isReply(error)) throw error;
   }
