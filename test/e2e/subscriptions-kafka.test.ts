@@ -24,7 +24,7 @@ describe.skipIf(noKafka !== undefined)(
     let nodeKey: string;
 
     beforeAll(async () => {
-      kafka = await startKafka(["orders", "orders-dead", "shared", "handed", "packed"]);
+      kafka = await startKafka(["orders", "orders-dead", "shared", "handed", "packed", "noted", "noted-dead"]);
       backEnd = await startHttpStub();
       gateway = await startGateway({ timing: { leaseMs: 6_000, heartbeatMs: 1_000 }, tickEveryMs: 200 });
     }, 120_000);
@@ -57,6 +57,7 @@ describe.skipIf(noKafka !== undefined)(
             shared: {},
             handed: {},
             packed: {},
+            noted: {},
           },
         },
       });
@@ -146,6 +147,18 @@ describe.skipIf(noKafka !== undefined)(
       await expect.poll(async () => (await callsOf(id)).length, within).toBe(20);
       const sent = codecs.flatMap((codec) => Array<string>(5).fill(codec.repeat(20)));
       await expect.poll(() => skus().toSorted(), within).toEqual(sent.toSorted());
+    }, 120_000);
+
+    test("takes messages with headers that say nothing, and has a place for those that are given up", async () => {
+      await kafka.publishPacked("noted", "gzip", 1, "no-json");
+      await kafka.publishPacked("noted", "gzip", 1, '{"sku":"1"}');
+      const { id } = await subscribe("noted", { start_from: "earliest", dead_letter_topic: "noted-dead" });
+      await node();
+      await expect.poll(skus, within).toEqual(["1"]);
+      expect(await kafka.read("noted-dead")).toMatchObject([
+        { value: "no-json", headers: { sampled: "", "dead-letter-offset": "0" } },
+      ]);
+      await expect.poll(async () => (await seen(id)).totals, within).toMatchObject({ accepted: 1, dead: 1 });
     }, 120_000);
 
     test("is another group for each tenant: both have every message, and neither sees the other's calls", async () => {

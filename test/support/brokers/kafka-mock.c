@@ -2,7 +2,7 @@
  * Brokers that speak Kafka's protocol: librdkafka's mock cluster, with the topics that the arguments name. Prints
  * its addresses, then does what standard input says: `t <topic> <code>` answers the next produce request with an
  * error, `p <topic>` prints what lies in partition 0, `w <topic> <codec> <count> <value>` publishes a batch of so many
- * messages that is packed so, `q` ends.
+ * messages that is packed so, each with a header without value, `q` ends.
  */
 #include <librdkafka/rdkafka.h>
 #include <librdkafka/rdkafka_mock.h>
@@ -56,6 +56,7 @@ static void write_batch(const char *servers, const char *topic, const char *code
   for (int at = 0; at < count; at++)
     rd_kafka_producev(producer, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(0),
                       RD_KAFKA_V_VALUE((void *)value, strlen(value)), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                      RD_KAFKA_V_HEADER("sampled", NULL, -1),
                       RD_KAFKA_V_END);
   printf("left %d\nend\n", (int)rd_kafka_flush(producer, 10000));
   fflush(stdout);

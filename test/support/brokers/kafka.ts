@@ -32,7 +32,7 @@ export interface KafkaMock {
   failNext(code: number): Promise<void>;
   /** What lies in the topic's only partition. */
   read(topic: string): Promise<readonly KafkaRecord[]>;
-  /** Publishes so many messages at once, packed as librdkafka does. @param value without blanks */
+  /** Publishes so many messages at once, packed as librdkafka does, with a header that is null. @param value without blanks */
   publishPacked(topic: string, codec: "gzip" | "snappy" | "lz4" | "zstd", count: number, value: string): Promise<void>;
   close(): Promise<void>;
 }

@@ -12,7 +12,7 @@ import type {
   ReceivedMessage,
   Settlement,
 } from "@toolyard/core/ports/message-consumer";
-import type { Admin, Consumer, EachBatchPayload, Kafka, KafkaMessage, Producer } from "kafkajs";
+import type { Admin, Consumer, EachBatchPayload, IHeaders, Kafka, KafkaMessage, Producer } from "kafkajs";
 import { InHand } from "./in-hand.ts";
 import { clientOf, notConnected, readFailure, type KafkaClient } from "./kafka.ts";
 import { toHeaders, toMessageId } from "./received-text.ts";
@@ -246,7 +246,7 @@ class KafkaConsumer implements MessageConsumer {
         {
           key: message.key,
           value: message.value,
-          headers: { ...message.headers, ...origin, "dead-letter-offset": message.offset },
+          headers: { ...withoutNull(message.headers), ...origin, "dead-letter-offset": message.offset },
         },
       ],
     });
@@ -321,14 +321,22 @@ class BatchInHand {
   }
 }
 
+/** The library reads headers that are null, and cannot write them. */
+function withoutNull(headers: IHeaders = {}): IHeaders {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, [value].flat().map((each) => each ?? "")]),
+  );
+}
+
 function toReceived(
   { key, value, headers = {}, offset, timestamp }: KafkaMessage,
   { topic, partition }: { readonly topic: string; readonly partition: number },
 ): ReceivedMessage {
   const given = new Map(
     Object.entries(headers).flatMap(([name, value]): [string, string][] => {
-      const first = Array.isArray(value) ? value[0] : value;
-      return first === undefined ? [] : [[name, first.toString("utf8")]];
+      // Null, where the producer said no more than the name.
+      const first = (Array.isArray(value) ? value[0] : value)?.toString("utf8");
+      return first === undefined ? [] : [[name, first]];
     }),
   );
   const texts = toHeaders(given);
