@@ -6,7 +6,7 @@
  * passed over here. Whether messages stay in order stands with the group at the broker.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import { gunzipSync } from "node:zlib";
+import { unzipSync, zstdDecompressSync } from "node:zlib";
 import { GatewayError } from "@toolyard/core/errors/gateway-error";
 import type { JsonObject } from "@toolyard/core/json";
 import type { BrokerAccount, BrokerServer } from "@toolyard/core/ports/message-broker";
@@ -18,6 +18,7 @@ import {
   type Settlement,
 } from "@toolyard/core/ports/message-consumer";
 import { InHand } from "./in-hand.ts";
+import { unlz4 } from "./kafka-codecs.ts";
 import {
   ackMessage,
   changeInvisibleDuration,
@@ -41,7 +42,10 @@ import { loginRefused, lostConsumer, oneLine, setUpMs, type BrokerDeps } from ".
 
 const simpleConsumer = 3;
 const byTag = 1;
-const gzip = 2;
+/** Said of whatever is packed, though clients of the remoting protocol pack with zlib unless they are told to otherwise. */
+const packed = 2;
+/** What frames begin with, read as little-endian numbers. */
+const marks = { zstd: 0xfd2f_b528, lz4: 0x184d_2204 } as const;
 const readable: ReadonlySet<number> = new Set([2, 4]);
 /** Brokers forget members of whom they hear nothing for two minutes. */
 const signOfLifeMs = 10_000;
@@ -348,11 +352,20 @@ function toReceived({ userProperties, systemProperties, body }: RocketMqMessage)
 
 /** One that cannot be unpacked would never be settled: it is told about. */
 function readBody(bytes: Buffer, encoding: number): Pick<ReceivedMessage, "body" | "unreadable"> {
-  if (encoding !== gzip) return { body: bytes };
+  if (encoding !== packed) return { body: bytes };
   try {
-    return { body: gunzipSync(bytes, { maxOutputLength: largestMessageBytes }) };
+    return { body: unpack(bytes) };
   } catch {
-    const unreadable = `Its body is not gzip, as it says, or has more than ${largestMessageBytes} bytes unpacked.`;
+    const unreadable = `Its body is packed in no way that is known, or has more than ${largestMessageBytes} bytes unpacked.`;
     return { body: new Uint8Array(), unreadable };
   }
+}
+
+/** @throws Error for what is none of these, or is too large */
+function unpack(bytes: Buffer): Buffer {
+  const mark = bytes.length < 4 ? undefined : bytes.readUInt32LE();
+  if (mark === marks.lz4) return unlz4(bytes, largestMessageBytes);
+  const options = { maxOutputLength: largestMessageBytes };
+  // The latter takes gzip and zlib.
+  return mark === marks.zstd ? zstdDecompressSync(bytes, options) : unzipSync(bytes, options);
 }
